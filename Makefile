@@ -1,0 +1,98 @@
+# Everything happens in .venv, made on first use; needed are Python 3.11+, a C compiler and make.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+KERNELS := $(wildcard runtime/kernels/*.c runtime/kernels/*.h runtime/kernels/*.inc)
+SOURCES := pyproject.toml $(KERNELS) $(wildcard runtime/kernels/CMakeLists.txt)
+SITE   := build/lint/site
+
+# More for pytest: make test ARGS="tests/ops -k matmul"
+ARGS :=
+
+.PHONY: help demo test lint lint-python lint-types lint-c format coverage hooks clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo      quantize the shipped model to int4 and let it tell a story"
+	@echo "make test      lint, then every test        (one folder: make test ARGS=tests/ops)"
+	@echo "make lint      ruff, mypy --strict on the built wheel, clang-format"
+	@echo "make format    put Python and C into shape"
+	@echo "make coverage  run the tests and list the lines that none of them reached"
+	@echo "make hooks     run lint before every commit"
+	@echo "make clean     remove .venv and everything built"
+	@echo
+	@echo "Each sets up what it needs: .venv, the packages, the C kernels; and builds again"
+	@echo "when pyproject.toml or runtime/kernels/ changed."
+
+demo: $(VENV)/.installed
+	@$(BIN)/halfbyte demo
+
+test: $(VENV)/.installed-dev lint
+	@$(BIN)/python -m pytest $(ARGS)
+
+coverage: $(VENV)/.installed-dev
+	@$(BIN)/coverage run -m pytest $(ARGS)
+	@$(BIN)/coverage report
+
+# ---- lint ----------------------------------------------------------------------------------------
+
+lint: lint-python lint-types lint-c
+
+lint-python: $(VENV)/.installed-dev
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@echo "ruff          clean"
+
+# On the wheel, as users get it: under an editable install, mypy passes over errors in quantize/.
+# The last two lines of sed name the sources again, so that the messages can be followed.
+lint-types: $(VENV)/.installed-dev
+	@rm -rf build/lint && mkdir -p $(SITE)
+	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/lint \
+	    --config-settings wheel.cmake=false .
+	@$(PIP) install --quiet --no-deps --no-compile --target $(SITE) build/lint/*.whl
+	@MYPYPATH=$(SITE) $(BIN)/mypy --package halfbyte >build/lint/report 2>&1; status=$$?; \
+	    [ $$status = 0 ] || sed -e 's|^$(SITE)/halfbyte/quantize/|quantize/|' \
+	                            -e 's|^$(SITE)/halfbyte/|runtime/halfbyte/|' build/lint/report; \
+	    exit $$status
+	@echo "mypy --strict clean"
+
+lint-c: $(VENV)/.installed-dev
+	@$(BIN)/clang-format --dry-run -Werror $(KERNELS)
+	@echo "clang-format  clean"
+
+format: $(VENV)/.installed-dev
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+	@$(BIN)/clang-format -i $(KERNELS)
+
+hooks: $(VENV)/.installed-dev
+	@$(BIN)/pre-commit install
+
+# ---- set-up --------------------------------------------------------------------------------------
+
+# To run models, NumPy is enough; tests and lint need the rest. The package is installed editable:
+# changes to Python files take effect at once.
+$(VENV)/.installed: $(SOURCES) | $(BIN)/pip
+	@echo "Building halfbyte into $(VENV) ..."
+	@$(PIP) install --quiet --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(SOURCES) | $(BIN)/pip
+	@echo "Building halfbyte and installing the tools of development into $(VENV) ..."
+	@$(PIP) install --quiet --editable ".[dev]"
+	@touch $(VENV)/.installed $@
+
+$(BIN)/pip:
+	@command -v $${CC:-cc} >/dev/null || \
+	    { echo "halfbyte needs a C compiler: '$${CC:-cc}' was not found" >&2; exit 1; }
+	@for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        echo "Making $(VENV) with $$($$python --version) ..."; \
+	        exec $$python -m venv --clear $(VENV); \
+	    fi; \
+	done; echo "halfbyte needs Python 3.11 or newer: none was found" >&2; exit 1
+
+clean:
+	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .coverage
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

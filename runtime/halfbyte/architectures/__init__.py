@@ -1,0 +1,40 @@
+"""Model architectures: one file each, named as GGUF's ``general.architecture`` says."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any, Protocol, cast
+
+from halfbyte.errors import UnsupportedError
+from halfbyte.formats import metadata
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.program import Program
+
+
+class Config(Protocol):
+    """What every architecture tells about a model."""
+
+    context: int  # tokens, the model's own maximum
+    vocabulary: int  # tokens
+
+
+class Architecture(Protocol):
+    """What a module in this package offers."""
+
+    def read_config(self, file: ModelFile) -> Any:
+        """Hyperparameters from metadata, checked against the tensors."""
+
+    def build(
+        self, file: ModelFile, config: Any, *, context: int, batch: int, rows: int
+    ) -> Program:
+        """Capture the model; inputs `ids`, output `logits`, sizes `n`, `position`, `rows`."""
+
+
+def find(file: ModelFile) -> Architecture:
+    """The module for a file's architecture."""
+    name = metadata.text(file, "general.architecture")
+    known = sorted(m.name for m in pkgutil.iter_modules(__path__))
+    if name not in known:
+        raise UnsupportedError(f"{file.path}: architecture '{name}': expected one of {known}")
+    return cast(Architecture, importlib.import_module(f"{__name__}.{name}"))

@@ -1,0 +1,168 @@
+"""Llama: RMSNorm, rotary positions, grouped-query attention, SwiGLU; tied or untied head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte import ops
+from halfbyte.errors import FormatError
+from halfbyte.formats import metadata
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.program import Buffer, Program, Size, capture
+from halfbyte.weights import Tensor
+
+
+@dataclass(frozen=True)
+class Config:
+    """Hyperparameters, under GGUF's ``llama.*`` keys."""
+
+    layers: int
+    dim: int  # embedding_length
+    hidden: int  # feed_forward_length
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rotated: int  # rope.dimension_count: elements of a head that turn
+    context: int
+    vocabulary: int
+    epsilon: float
+    rope_base: float
+
+
+def read_config(file: ModelFile) -> Config:
+    """Hyperparameters from metadata, each in its range and consistent with the others."""
+
+    def size(key: str, high: int, default: int | None = None) -> int:
+        if default is None:
+            return metadata.integer(file, f"llama.{key}", 1, high)
+        return metadata.integer(file, f"llama.{key}", 1, high, default)
+
+    dim, heads = size("embedding_length", 1 << 20), size("attention.head_count", 1 << 12)
+    kv_heads = size("attention.head_count_kv", 1 << 12, heads)
+    if heads % kv_heads or ("llama.attention.key_length" not in file.metadata and dim % heads):
+        raise FormatError(
+            f"{file.path}: metadata 'llama.attention.head_count': {heads} heads do not fit "
+            f"{kv_heads} key/value heads and width {dim}"
+        )
+    head_dim = size("attention.key_length", 1 << 12, dim // heads)
+    rotated = size("rope.dimension_count", head_dim, head_dim)
+    if rotated % 2:
+        raise FormatError(
+            f"{file.path}: metadata 'llama.rope.dimension_count': expected an even number, "
+            f"found {rotated}"
+        )
+    embedding = file.tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise FormatError(f"{file.path}: tensor 'token_embd.weight': expected a matrix")
+    return Config(
+        layers=size("block_count", 1 << 10),
+        dim=dim,
+        hidden=size("feed_forward_length", 1 << 22),
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        rotated=rotated,
+        context=size("context_length", 1 << 24),
+        vocabulary=embedding.shape[0],
+        epsilon=metadata.number(file, "llama.attention.layer_norm_rms_epsilon"),
+        rope_base=metadata.number(file, "llama.rope.freq_base", 10000.0),
+    )
+
+
+def build(file: ModelFile, config: Config, *, context: int, batch: int, rows: int) -> Program:
+    """Capture the model.
+
+    Parameters
+    ----------
+    context : int
+        Tokens that the KV cache holds.
+    batch : int
+        Most tokens of one run (size `n`).
+    rows : int
+        Most rows of logits of one run (size `rows`): those of the last tokens.
+    """
+    with capture("llama") as program:
+        n, position = program.size("n", batch), program.size("position", context)
+        asked = program.size("rows", rows)
+        model = _Model(file, config, program, context, position)
+        embedding = model.weight("token_embd.weight", config.vocabulary, config.dim)
+        x = ops.gather(embedding, program.input("ids", "i32", (n,)))
+        for layer in range(config.layers):
+            x = model.attention(layer, x)
+            x = model.feed_forward(layer, x)
+        x = ops.take_last(x, rows=asked)
+        x = ops.rms_norm(x, model.weight("output_norm.weight", config.dim), epsilon=config.epsilon)
+        head = embedding
+        if "output.weight" in file.tensors:
+            head = model.weight("output.weight", config.vocabulary, config.dim)
+        program.output("logits", ops.matmul(x, head))
+    return program
+
+
+class _Model:
+    """What the layers share while they are captured."""
+
+    def __init__(
+        self, file: ModelFile, config: Config, program: Program, context: int, position: Size
+    ) -> None:
+        self.file, self.config, self.program = file, config, program
+        self.context, self.position = context, position
+        cos, sin = rotary_tables(config, context, file.tensors.get("rope_freqs.weight"))
+        self.cos, self.sin = program.constant("rope.cos", cos), program.constant("rope.sin", sin)
+
+    def weight(self, name: str, *shape: int) -> Buffer:
+        return self.program.weight(metadata.tensor(self.file, name, shape))
+
+    def attention(self, layer: int, x: Buffer) -> Buffer:
+        c, block = self.config, f"blk.{layer}."
+        width, kv_width = c.heads * c.head_dim, c.kv_heads * c.head_dim
+        h = ops.rms_norm(x, self.weight(block + "attn_norm.weight", c.dim), epsilon=c.epsilon)
+        q = ops.matmul(h, self.weight(block + "attn_q.weight", width, c.dim))
+        k = ops.matmul(h, self.weight(block + "attn_k.weight", kv_width, c.dim))
+        v = ops.matmul(h, self.weight(block + "attn_v.weight", kv_width, c.dim))
+        keys = self.program.state(block + "k", "f16", (self.context, kv_width))
+        values = self.program.state(block + "v", "f16", (self.context, kv_width))
+        ops.cache_write(self._rotate(k), keys, position=self.position)
+        ops.cache_write(v, values, position=self.position)
+        mixed = ops.group_query_attention(
+            self._rotate(q), keys, values,
+            head_dim=c.head_dim, position=self.position, scale=c.head_dim**-0.5,
+        )  # fmt: skip
+        output = self.weight(block + "attn_output.weight", c.dim, width)
+        y: Buffer = ops.add(x, ops.matmul(mixed, output))
+        return y
+
+    def feed_forward(self, layer: int, x: Buffer) -> Buffer:
+        c, block = self.config, f"blk.{layer}."
+        h = ops.rms_norm(x, self.weight(block + "ffn_norm.weight", c.dim), epsilon=c.epsilon)
+        gate = ops.matmul(h, self.weight(block + "ffn_gate.weight", c.hidden, c.dim))
+        up = ops.matmul(h, self.weight(block + "ffn_up.weight", c.hidden, c.dim))
+        inner = ops.mul(ops.silu(gate), up)
+        down = self.weight(block + "ffn_down.weight", c.dim, c.hidden)
+        y: Buffer = ops.add(x, ops.matmul(inner, down))
+        return y
+
+    def _rotate(self, x: Buffer) -> Buffer:
+        y: Buffer = ops.rotary_embedding(
+            x, self.cos, self.sin,
+            head_dim=self.config.head_dim, position=self.position, interleaved=True,
+        )  # fmt: skip
+        return y
+
+
+def rotary_tables(
+    config: Config, context: int, factors: Tensor | None
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """cos and sin [context, rotated / 2] of position * base^(-2j / rotated) / factor_j.
+
+    `factors` is GGUF's ``rope_freqs.weight``: what Llama 3's scaling divides each frequency by.
+    """
+    pairs = config.rotated // 2
+    frequency = config.rope_base ** (-np.arange(pairs, dtype=np.float64) / pairs)
+    if factors is not None:
+        frequency = frequency / factors.decode().reshape(-1)[:pairs]
+    angle = np.arange(context, dtype=np.float64)[:, None] * frequency
+    return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)

@@ -1,0 +1,166 @@
+"""The native backend: a program becomes an array of instructions that C runs in one call.
+
+The binding is derived: a kernel's fields are the operator's operands, dimensions and attributes by
+name, so nothing here knows any single operator.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.backends.library import (
+    INSTRUCTION,
+    PATCH,
+    SLOTS,
+    Field,
+    instruction_sets,
+    kernels,
+    library,
+    open_table,
+)
+from halfbyte.backends.memory import aligned, allocate
+from halfbyte.backends.threads import Pool
+from halfbyte.errors import ProgramError
+from halfbyte.program import Buffer, Instruction, Program, Size, maximum
+
+__all__ = ["Kernels", "NativeExecutable", "instruction_sets"]
+
+
+def _float_slot(value: float) -> int:
+    return int(np.float32(value).view(np.uint32))
+
+
+class Kernels:
+    """Single kernels called with arrays: the quantizer's way in, and the tests'.
+
+    Parameters
+    ----------
+    isa : str or None
+        Instruction set, as in `instruction_sets()`; None for the best.
+    threads : int
+        Threads that share the work of each call.
+    """
+
+    def __init__(self, isa: str | None = None, threads: int = 1) -> None:
+        self.isa = isa or next(iter(instruction_sets()), "scalar")
+        self._table = open_table(isa)
+        self._pool = Pool(threads)
+        self._instruction = aligned(INSTRUCTION.itemsize).view(INSTRUCTION)
+
+    def call(self, name: str, **arguments: Any) -> None:
+        """Run one kernel; keywords are its fields: C-contiguous arrays, ints, floats."""
+        kernel = kernels()[name]
+        if {f.name for f in kernel.fields} != set(arguments):
+            raise ProgramError(
+                f"kernel {name}: expected arguments {[f.name for f in kernel.fields]}, "
+                f"found {sorted(arguments)}"
+            )
+        slots = self._instruction["slot"][0]
+        for slot, field in enumerate(kernel.fields):
+            slots[slot] = self._slot(name, field, arguments[field.name])
+        self._instruction["kernel"] = kernel.index
+        address = self._instruction.ctypes.data
+        self._pool.wake()
+        library().hb_run(self._table, address, 0, 1, 0, 0, 0, self._pool.address, 0)
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.close()
+
+    @staticmethod
+    def _slot(name: str, field: Field, value: Any) -> int:
+        if field.kind == "float":
+            return _float_slot(value)
+        if field.kind == "int":
+            return int(value)
+        if not value.flags.c_contiguous:
+            raise ProgramError(f"kernel {name}: argument '{field.name}' is not C-contiguous")
+        return int(value.ctypes.data)
+
+
+class NativeExecutable:
+    """A program lowered to instructions for one instruction set."""
+
+    def __init__(self, program: Program, isa: str | None = None, threads: int = 1) -> None:
+        self._table = open_table(isa)
+        self.program = program
+        self.backend = f"native-{isa or next(iter(instruction_sets()), 'scalar')}"
+        self.threads = threads
+        self._arrays = allocate(program)
+        count = len(program.instructions)
+        self._code = aligned(count * INSTRUCTION.itemsize).view(INSTRUCTION)
+        patches: list[tuple[int, int, int]] = []
+        registers = {name: index for index, name in enumerate(program.sizes)}
+        for number, instruction in enumerate(program.instructions):
+            self._lower(number, instruction, registers, patches)
+        self._patches = np.array(patches, PATCH)
+        self._registers = np.zeros(max(len(registers), 1), np.int32)
+        self._limits = [size.maximum for size in program.sizes.values()]
+        self._pool = Pool(threads)
+        self._arguments = [
+            self._table, self._code.ctypes.data, 0, count,
+            self._patches.ctypes.data, len(patches), self._registers.ctypes.data,
+            self._pool.address,
+        ]  # fmt: skip
+        self._run = library().hb_run
+
+    def array(self, buffer: Buffer) -> npt.NDArray[Any]:
+        """The memory of an input, output or state buffer, at the maxima of its sizes."""
+        return self._arrays[buffer]
+
+    def run(self, registers: Mapping[str, int], profile: bool = False) -> None:
+        """Execute all instructions with these values of the program's named sizes."""
+        for index, (name, limit) in enumerate(zip(self.program.sizes, self._limits, strict=True)):
+            value = registers[name]
+            if not 0 <= value <= limit:
+                raise ProgramError(f"{self.program.name}: {name} = {value}, expected 0 to {limit}")
+            self._registers[index] = value
+        self._pool.wake()
+        self._run(*self._arguments, profile)
+
+    def profile(self, registers: Mapping[str, int]) -> npt.NDArray[np.float64]:
+        """Run once; seconds spent in each instruction, measured inside the C run."""
+        self._code["ticks"] = 0
+        ticks = library().hb_ticks
+        start, first = time.perf_counter(), ticks()
+        self.run(registers, profile=True)
+        last, end = ticks(), time.perf_counter()
+        per_second = (last - first) / (end - start) if last > first else np.inf
+        seconds: npt.NDArray[np.float64] = self._code["ticks"] / per_second
+        return seconds
+
+    def close(self) -> None:
+        """Stop threads; the executable must not run afterwards."""
+        self._pool.close()
+
+    def _lower(
+        self,
+        number: int,
+        instruction: Instruction,
+        registers: Mapping[str, int],
+        patches: list[tuple[int, int, int]],
+    ) -> None:
+        """Fill in one instruction's slots; named sizes become patches."""
+        name = instruction.operator.kernel(instruction)
+        kernel = kernels().get(name)
+        if kernel is None or len(kernel.fields) > SLOTS:
+            raise ProgramError(f"{self.program.name}: no kernel '{name}' in the library")
+        code = self._code[number]
+        code["kernel"] = kernel.index
+        operands = instruction.operands
+        values = {**instruction.attributes, **instruction.dims}
+        for slot, field in enumerate(kernel.fields):
+            if field.kind in ("in", "out"):
+                code["slot"][slot] = self._arrays[operands[field.name]].ctypes.data
+            elif field.kind == "float":
+                code["slot"][slot] = _float_slot(values[field.name])
+            else:
+                value = values[field.name]
+                code["slot"][slot] = maximum(value)
+                if isinstance(value, Size):
+                    patches.append((number, slot, registers[value.name]))

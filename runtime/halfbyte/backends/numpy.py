@@ -1,0 +1,70 @@
+"""The NumPy backend: every operator by its meaning. Slow, complete, the definition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.backends.memory import allocate
+from halfbyte.program import Buffer, Instruction, Program, Size, at
+from halfbyte.weights import Tensor
+
+
+class NumpyExecutable:
+    """A program run operator by operator in NumPy, in the memory that its plan gives it."""
+
+    backend = "numpy"
+    threads = 1
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._arrays = allocate(program)
+
+    def array(self, buffer: Buffer) -> npt.NDArray[Any]:
+        """The memory of an input, output or state buffer, at the maxima of its sizes."""
+        return self._arrays[buffer]
+
+    def run(self, registers: dict[str, int]) -> None:
+        """Execute all instructions with these values of the program's named sizes."""
+        for instruction in self.program.instructions:
+            self._execute(instruction, registers)
+
+    def profile(self, registers: dict[str, int]) -> npt.NDArray[np.float64]:
+        """Run, and return the seconds spent in each instruction."""
+        seconds = []
+        for instruction in self.program.instructions:
+            start = time.perf_counter()
+            self._execute(instruction, registers)
+            seconds.append(time.perf_counter() - start)
+        return np.array(seconds)
+
+    def _execute(self, instruction: Instruction, registers: Mapping[str, int]) -> None:
+        operands = {b: self._operand(b, registers) for b in instruction.inputs}
+        attributes = {
+            k: at(v, registers) if isinstance(v, Size) else v
+            for k, v in instruction.attributes.items()
+        }
+        results = instruction.operator.meaning(
+            *(operands[b] for b in instruction.inputs), **attributes
+        )
+        if len(instruction.outputs) == 1:
+            results = (results,)
+        for buffer, result in zip(instruction.outputs, results, strict=True):
+            if result is not operands.get(buffer):  # otherwise it was written in place
+                self._view(buffer, registers)[...] = result
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+    def _operand(self, buffer: Buffer, registers: Mapping[str, int]) -> Any:
+        if isinstance(buffer.value, Tensor):
+            # Vectors are operands like any other; only matrices are weights in a format.
+            return buffer.value if len(buffer.shape) > 1 else buffer.value.decode()
+        return self._view(buffer, registers)
+
+    def _view(self, buffer: Buffer, registers: Mapping[str, int]) -> npt.NDArray[Any]:
+        return self._arrays[buffer][tuple(slice(at(d, registers)) for d in buffer.shape)]

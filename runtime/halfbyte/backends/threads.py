@@ -1,0 +1,91 @@
+"""Helper threads for the kernels: made here, asleep here, working inside C.
+
+A thread enters ``hb_help`` with the pool, claims chunks of work there without the interpreter's
+lock, and returns when it found nothing for a while; then it sleeps on an event. A run never waits
+for a thread that has claimed nothing, so a thread that wakes late costs speed, not correctness.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.backends.library import library
+from halfbyte.backends.memory import aligned
+from halfbyte.errors import HalfbyteError
+
+SPINS = 20_000  # idle turns before a helper sleeps: a fraction of a millisecond
+
+
+def default_threads() -> int:
+    """One thread per processor that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Pool:
+    """`threads` - 1 helpers beside the calling thread; with one thread there is no pool in C.
+
+    Attributes
+    ----------
+    address : int
+        Of the pool in C, or 0: what `hb_run` takes.
+    """
+
+    def __init__(self, threads: int, spins: int = SPINS) -> None:
+        if threads < 1:
+            raise HalfbyteError(f"{threads} threads: expected 1 or more")
+        self.threads = threads
+        self.address = 0
+        self._events = [threading.Event() for _ in range(threads - 1)]
+        self._finalizer: weakref.finalize[..., Pool] | None = None
+        if threads == 1:
+            return
+        memory = aligned(library().hb_pool_size())
+        self.address = memory.ctypes.data
+        helpers = [
+            threading.Thread(
+                target=_help, args=(self.address, spins, event), daemon=True, name="halfbyte"
+            )
+            for event in self._events
+        ]
+        for helper in helpers:
+            helper.start()
+        self._finalizer = weakref.finalize(self, _stop, memory, self._events, helpers)
+
+    def wake(self) -> None:
+        """Wake helpers that sleep. One that falls asleep just then misses a run, no more."""
+        if self._events and library().hb_pool_inside(self.address) < len(self._events):
+            for event in self._events:
+                event.set()
+
+    def close(self) -> None:
+        """Stop the helpers and wait for them; happens by itself when the pool is dropped."""
+        if self._finalizer is not None:
+            self._finalizer()
+
+
+def _help(address: int, spins: int, event: threading.Event) -> None:
+    """A helper's life. The event is cleared before the work, so that no wake is lost."""
+    enter = library().hb_help
+    while True:
+        event.wait()
+        event.clear()
+        if enter(address, spins):
+            return
+
+
+def _stop(
+    memory: npt.NDArray[np.uint8],
+    events: list[threading.Event],
+    helpers: list[threading.Thread],
+) -> None:
+    library().hb_pool_stop(memory.ctypes.data)
+    for event in events:
+        event.set()
+    for helper in helpers:
+        helper.join()

@@ -1,0 +1,98 @@
+"""``halfbyte info``: what is in a model file and what memory it will take."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from halfbyte import footprint
+from halfbyte.formats import open_model
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.model import capture_model
+from halfbyte.passes import optimize
+from halfbyte.program import maximum
+
+
+def describe(
+    path: str | os.PathLike[str],
+    tokenizer: str | os.PathLike[str] | None = None,
+    context: int | None = None,
+    *,
+    program: bool = False,
+    as_json: bool = False,
+) -> str:
+    """Metadata, tensors, bits per weight and planned memory of a file, as text or JSON."""
+    file = open_model(path, tokenizer)
+    captured = capture_model(file, context)
+    optimized = optimize(captured)
+    context = optimized.sizes["position"].maximum
+    vocabulary = maximum(optimized.outputs["logits"].shape[1])
+    memory = footprint.planned(optimized, vocabulary)
+    if as_json:
+        return json.dumps(_data(file, context, memory), indent=1)
+    parts = [_metadata(file), _tensors(file), _memory(context, memory)]
+    if program:
+        parts += ["as captured:\n" + captured.dump(), "after passes:\n" + optimized.dump()]
+    return "\n\n".join(parts)
+
+
+def _data(file: ModelFile, context: int, memory: dict[str, int]) -> dict[str, Any]:
+    return {
+        "file": str(file.path),
+        "format": file.kind,
+        "notes": file.notes,
+        "metadata": {key: _short(value) for key, value in file.metadata.items()},
+        "tensors": [
+            {"name": t.name, "type": t.format.name, "shape": t.shape, "bytes": t.data.nbytes}
+            for t in file.tensors.values()
+        ],
+        "bits_per_weight": bits_per_weight(file),
+        "context": context,
+        "planned_bytes": {**memory, "total": sum(memory.values())},
+    }
+
+
+def bits_per_weight(file: ModelFile) -> float:
+    """Bits that a weight takes on average over all tensors."""
+    weights = sum(int(np.prod(t.shape)) for t in file.tensors.values())
+    return 8 * sum(t.data.nbytes for t in file.tensors.values()) / max(weights, 1)
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, list | np.ndarray) and len(value) > 8:
+        return f"{len(value)} values"
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _metadata(file: ModelFile) -> str:
+    width = max(map(len, file.metadata), default=0)
+    lines = [f"{file.path}: {file.kind}", *(f"note: {note}" for note in file.notes)]
+    for key, value in file.metadata.items():
+        shown = str(_short(value)).replace("\n", "\\n")
+        lines.append(f"  {key:<{width}}  {shown if len(shown) <= 80 else shown[:77] + '...'}")
+    return "\n".join(lines)
+
+
+def _tensors(file: ModelFile) -> str:
+    weights = sum(int(np.prod(t.shape)) for t in file.tensors.values())
+    lines = [f"{len(file.tensors)} tensors, {weights:,} weights"]
+    for t in file.tensors.values():
+        shape = " x ".join(map(str, t.shape))
+        lines.append(f"  {t.name:<28} {t.format.name:<5} {shape:>16} {t.data.nbytes:>14,} B")
+    types = Counter(t.format.name for t in file.tensors.values())
+    lines.append(
+        f"  {', '.join(f'{count} {name}' for name, count in types.items())}; "
+        f"{bits_per_weight(file):.2f} bits per weight"
+    )
+    return "\n".join(lines)
+
+
+def _memory(context: int, memory: dict[str, int]) -> str:
+    lines = [f"planned memory at a context of {context} tokens"]
+    for kind, count in (*memory.items(), ("total", sum(memory.values()))):
+        lines.append(f"  {kind:<18} {count / 1e6:>10.2f} MB")
+    return "\n".join(lines)

@@ -1,0 +1,32 @@
+"""Every error that halfbyte raises on purpose.
+
+A message is one line and says where (file, then tensor or key), what was expected and what was
+found, e.g. ``model.gguf: tensor 'blk.0.attn_q.weight': 100 columns is not a multiple of Q4_0's
+block of 32``. The command line prints the message alone and exits with code 2.
+"""
+
+from __future__ import annotations
+
+
+class HalfbyteError(Exception):
+    """Base class: something the caller gave cannot be used; the message says what and where."""
+
+
+class FormatError(HalfbyteError):
+    """A file is not what its format demands: truncated, inconsistent or out of range."""
+
+
+class UnsupportedError(HalfbyteError):
+    """A well-formed file asks for something that halfbyte does not implement."""
+
+
+class OutputError(HalfbyteError):
+    """An output could not be written; no partial file was left behind."""
+
+
+class ProgramError(HalfbyteError):
+    """Operators were combined with shapes, dtypes or sizes that do not fit."""
+
+
+class MemoryBudgetError(HalfbyteError):
+    """The planned memory exceeds what is allowed; the message has the numbers."""

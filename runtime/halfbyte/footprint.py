@@ -1,0 +1,59 @@
+"""Memory of a loaded model, known before it is allocated, and this process's own figures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from halfbyte.program import Kind, Program
+
+# A token of the vocabulary costs its string, dictionary entries and a score (CPython, 64 bits).
+TOKEN_BYTES = 250
+# Text of the interpreter, NumPy and its libraries, when they are not measured.
+INTERPRETER_BYTES = 35_000_000
+
+
+def planned(program: Program, tokens: int) -> dict[str, int]:
+    """Bytes by kind: what the program plans, the tokenizer and the interpreter.
+
+    Weights count whole: mapped pages are resident once they have been read, and the system may
+    drop them. `tokens` is the size of the vocabulary.
+    """
+    by_kind = program.bytes_by_kind()
+    return {
+        "weights (mapped)": by_kind[Kind.WEIGHT],
+        "KV cache": by_kind[Kind.STATE],
+        "activations": by_kind[Kind.SCRATCH] + by_kind[Kind.INPUT] + by_kind[Kind.OUTPUT],
+        "constants": by_kind[Kind.CONSTANT],
+        "tokenizer": tokens * TOKEN_BYTES,
+        "interpreter": interpreter_bytes(),
+    }
+
+
+def interpreter_bytes() -> int:
+    """What a process that imported halfbyte holds before it loads a model."""
+    return _at_import
+
+
+def resident_bytes() -> int:
+    """This process's resident memory now; a fixed estimate where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return INTERPRETER_BYTES
+    import os
+
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_bytes() -> int:
+    """This process's peak resident memory so far; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak) if sys.platform == "darwin" else int(peak) * 1024
+
+
+_at_import = resident_bytes()

@@ -1,0 +1,101 @@
+"""Reader of llama2.c's tokenizer files, translated to GGUF's tokenizer keys.
+
+Layout: int32 max_token_length, then for each token float32 score, int32 length, UTF-8 bytes, to
+the end of the file. It is a SentencePiece vocabulary in which the space mark U+2581 is written as
+a space, and <s> and </s> (ids 1 and 2) have a newline on each side.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from halfbyte.errors import FormatError
+from halfbyte.formats.mapped import map_file
+from halfbyte.formats.model_file import MetadataValue, ModelFile
+
+UNKNOWN, BOS, EOS = 0, 1, 2
+NORMAL_TYPE, UNKNOWN_TYPE, CONTROL_TYPE, BYTE_TYPE = 1, 2, 3, 6  # GGUF's token types
+_BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
+_ENTRY = struct.Struct("<fi")
+
+
+def read_tokenizer(path: Path) -> dict[str, MetadataValue]:
+    """The tokenizer under GGUF's keys; raises `FormatError`."""
+    scores, pieces = _read_entries(path)
+    if len(pieces) <= EOS:
+        raise FormatError(f"{path}: {len(pieces)} tokens, expected at least <unk>, <s>, </s>")
+    types = np.full(len(pieces), NORMAL_TYPE, np.int32)
+    for index, piece in enumerate(pieces):
+        if _BYTE_TOKEN.fullmatch(piece):
+            types[index] = BYTE_TYPE
+    pieces[BOS], pieces[EOS] = pieces[BOS].strip("\n"), pieces[EOS].strip("\n")
+    types[UNKNOWN], types[BOS], types[EOS] = UNKNOWN_TYPE, CONTROL_TYPE, CONTROL_TYPE
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": [piece.replace(" ", "\u2581") for piece in pieces],
+        "tokenizer.ggml.scores": np.array(scores, np.float32),
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.bos_token_id": np.uint32(BOS),
+        "tokenizer.ggml.eos_token_id": np.uint32(EOS),
+        "tokenizer.ggml.unknown_token_id": np.uint32(UNKNOWN),
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.add_eos_token": False,
+        "tokenizer.ggml.add_space_prefix": True,
+    }
+
+
+def _read_entries(path: Path) -> tuple[list[float], list[str]]:
+    data = memoryview(map_file(path))
+    scores: list[float] = []
+    pieces: list[str] = []
+    at = 4
+    while at < len(data):
+        where = f"{path}: token {len(pieces)}"
+        if at + _ENTRY.size > len(data):
+            raise FormatError(f"{where}: truncated at offset {at}")
+        score, length = _ENTRY.unpack_from(data, at)
+        at += _ENTRY.size
+        if not 0 <= length <= len(data) - at:
+            raise FormatError(f"{where}: length {length}, expected 0 to {len(data) - at}")
+        try:
+            pieces.append(str(data[at : at + length], "utf-8"))
+        except UnicodeDecodeError:
+            raise FormatError(f"{where}: not UTF-8; is this a llama2.c tokenizer file?") from None
+        scores.append(score)
+        at += length
+    return scores, pieces
+
+
+def attach_tokenizer(model: ModelFile, given: Path | None) -> None:
+    """Put a llama2.c tokenizer into the model's metadata.
+
+    It is `given`, or the first of ``<stem>-tokenizer.bin``, ``tokenizer.bin``, ``tok<size>.bin``
+    beside the model that has as many tokens as the model; none is found: a note in the model.
+
+    Raises
+    ------
+    FormatError
+        The file is damaged, or no file has as many tokens as the model.
+    """
+    embedding = model.tensors.get("token_embd.weight")
+    size = embedding.shape[0] if embedding is not None else None
+    names = (f"{model.path.stem}-tokenizer.bin", "tokenizer.bin", f"tok{size}.bin")
+    beside = [model.path.with_name(name) for name in names]
+    candidates = [given] if given is not None else [path for path in beside if path.is_file()]
+    mismatches = []
+    for path in candidates:
+        tokenizer = read_tokenizer(path)
+        tokens = tokenizer["tokenizer.ggml.tokens"]
+        if size is None or len(tokens) == size:  # type: ignore[arg-type]
+            for key in [key for key in model.metadata if key.startswith("tokenizer.")]:
+                del model.metadata[key]
+            model.metadata.update(tokenizer)
+            return
+        mismatches.append(f"{path} has {len(tokens)} tokens")  # type: ignore[arg-type]
+    if mismatches:
+        raise FormatError(f"{model.path} has {size} tokens, but {', '.join(mismatches)}")
+    model.notes.append(f"no tokenizer found: looked for {', '.join(names)} beside the model")

@@ -1,0 +1,25 @@
+"""Opening a file as read-only pages that the system may drop."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+from halfbyte.errors import FormatError
+
+
+def map_file(path: Path) -> mmap.mmap:
+    """The bytes of a regular file, mapped read-only; raises `FormatError` for anything else."""
+    try:
+        if path.is_dir():
+            raise FormatError(f"{path}: is a directory, expected a model file")
+        if path.exists() and not path.is_file():
+            raise FormatError(f"{path}: is not a regular file")
+        with path.open("rb") as file:
+            if path.stat().st_size == 0:
+                raise FormatError(f"{path}: is empty (0 bytes)")
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # a null character in the path; a file emptied meanwhile
+        raise FormatError(f"{str(path)!r}: cannot be read: {error}") from error

@@ -1,0 +1,61 @@
+"""Reading metadata with the errors a user needs: file, key, expected, found."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+import numpy as np
+
+from halfbyte.errors import FormatError
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.weights import Tensor
+
+T = TypeVar("T")
+
+_MISSING: Any = object()
+
+
+def integer(file: ModelFile, key: str, low: int, high: int, default: int = _MISSING) -> int:
+    """An integer in [low, high]."""
+    value = file.metadata.get(key, default)
+    if value is _MISSING:
+        raise FormatError(f"{file.path}: metadata '{key}': expected an integer, found nothing")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        found = type(value).__name__
+        raise FormatError(f"{file.path}: metadata '{key}': expected an integer, found {found}")
+    if not low <= int(value) <= high:
+        raise FormatError(f"{file.path}: metadata '{key}': expected {low} to {high}, found {value}")
+    return int(value)
+
+
+def number(file: ModelFile, key: str, default: float = _MISSING) -> float:
+    """A positive, finite number."""
+    value = file.metadata.get(key, default)
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        wide = float(value)
+        if math.isfinite(wide) and wide > 0:
+            return wide
+    found = "nothing" if value is _MISSING else repr(value)[:40]
+    raise FormatError(f"{file.path}: metadata '{key}': expected a positive number, found {found}")
+
+
+def text(file: ModelFile, key: str) -> str:
+    """A string."""
+    value = file.metadata.get(key)
+    if not isinstance(value, str):
+        found = "nothing" if value is None else type(value).__name__
+        raise FormatError(f"{file.path}: metadata '{key}': expected a string, found {found}")
+    return value
+
+
+def tensor(file: ModelFile, name: str, shape: tuple[int, ...]) -> Tensor:
+    """A tensor of exactly this shape."""
+    found = file.tensors.get(name)
+    if found is None:
+        raise FormatError(f"{file.path}: tensor '{name}': expected {list(shape)}, found nothing")
+    if found.shape != shape:
+        raise FormatError(
+            f"{file.path}: tensor '{name}': expected {list(shape)}, found {list(found.shape)}"
+        )
+    return found

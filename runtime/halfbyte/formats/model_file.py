@@ -1,0 +1,33 @@
+"""What every reader returns: tensors as views of the file, metadata under GGUF's keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.weights import Tensor
+
+# A metadata value carries its GGUF type: NumPy scalars (np.uint32(5)), bool, str, arrays of numbers
+# or bools (np.ndarray), lists of str, nested lists of these.
+MetadataValue: TypeAlias = (
+    "np.generic | bool | str | npt.NDArray[np.generic] | list[str] | list[MetadataValue]"
+)
+
+
+@dataclass
+class ModelFile:
+    """An opened model file. Whatever the format, names and metadata keys are GGUF's."""
+
+    path: Path
+    kind: str  # for people: "GGUF v3", "llama2.c v0"
+    metadata: dict[str, MetadataValue]
+    tensors: dict[str, Tensor]  # in file order
+    notes: list[str] = field(default_factory=list)  # conversions that were not exact
+
+    def close(self) -> None:
+        """Drop the mapping; tensors must not be used afterwards."""
+        self.tensors.clear()

@@ -1,0 +1,288 @@
+"""Opening a model: a file becomes a program with memory, a tokenizer and a context of tokens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte import architectures
+from halfbyte.backends import open_program
+from halfbyte.backends.threads import default_threads
+from halfbyte.errors import HalfbyteError
+from halfbyte.formats import open_model
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.generate import Generation
+from halfbyte.passes import optimize
+from halfbyte.profile import Profile
+from halfbyte.program import Program
+from halfbyte.sampling import Sampler
+from halfbyte.tokenizers import Tokenizer, from_metadata
+
+F32 = npt.NDArray[np.float32]
+
+DEFAULT_CONTEXT = 4096  # tokens, where the model allows more: the KV cache is planned at this size
+DEFAULT_BATCH = 128  # prompt tokens of one run
+LOGIT_ROWS = 16  # rows of logits of one run: a vocabulary is wide
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    tokenizer: str | os.PathLike[str] | None = None,
+    context: int | None = None,
+    batch: int = DEFAULT_BATCH,
+    backend: str = "native",
+    threads: int | None = None,
+    passes: bool = True,
+    activations: str = "int8",
+) -> LanguageModel:
+    """Open a GGUF or llama2.c file.
+
+    Parameters
+    ----------
+    path : path
+        The model. The format is found from the content.
+    tokenizer : path, optional
+        For a llama2.c file: its tokenizer, if it does not lie beside the model.
+    context : int, optional
+        Tokens that the KV cache holds: at most, and by default, the model's own (capped at 4096).
+    batch : int
+        Prompt tokens that are processed at once; sets the size of the scratch memory.
+    backend : str
+        "native", "native-avx2", "native-scalar" ..., or "numpy".
+    threads : int, optional
+        Threads of a native backend; by default one per processor.
+    passes : bool
+        False runs the program as captured: float activations, no shared memory.
+    activations : {"int8", "float"}
+        What block-quantized weights are multiplied with.
+
+    Raises
+    ------
+    HalfbyteError
+        The file, the tokenizer or an argument cannot be used; the message says why.
+    """
+    if activations not in ("int8", "float"):
+        raise HalfbyteError(f"activations '{activations}': expected 'int8' or 'float'")
+    file = open_model(path, tokenizer)
+    words = from_metadata(file)
+    program = capture_model(file, context, batch)
+    if passes:
+        program = optimize(program, int8_activations=activations == "int8")
+    return LanguageModel(file, words, program, backend, threads or default_threads())
+
+
+def capture_model(
+    file: ModelFile, context: int | None = None, batch: int = DEFAULT_BATCH
+) -> Program:
+    """The program of a model file, as captured; for `context` and `batch` see :func:`load`."""
+    architecture = architectures.find(file)
+    config = architecture.read_config(file)
+    if context is None:
+        context = min(config.context, DEFAULT_CONTEXT)
+    if not 1 <= context <= config.context:
+        raise HalfbyteError(
+            f"{file.path}: context of {context} tokens: expected 1 to {config.context}"
+        )
+    if batch < 1:
+        raise HalfbyteError(f"batch of {batch} tokens: expected 1 or more")
+    batch = min(batch, context)
+    return architecture.build(
+        file, config, context=context, batch=batch, rows=min(LOGIT_ROWS, batch)
+    )
+
+
+class LanguageModel:
+    """A language model with one context: tokens go in, logits and text come out.
+
+    Attributes
+    ----------
+    file : ModelFile
+        Metadata and tensors.
+    tokenizer : Tokenizer
+        Text <-> token ids.
+    program : Program
+        What runs for every batch of tokens.
+    """
+
+    def __init__(
+        self, file: ModelFile, tokenizer: Tokenizer, program: Program, backend: str, threads: int
+    ) -> None:
+        self.file, self.tokenizer, self.program = file, tokenizer, program
+        self.executable = open_program(program, backend, threads)
+        self._ids = self.executable.array(program.inputs["ids"])
+        self._logits: F32 = self.executable.array(program.outputs["logits"])
+        self._sizes = {name: size.maximum for name, size in program.sizes.items()}
+        self.position = 0
+        self.profile: Profile | None = None  # set one, and every run adds to it
+
+    @property
+    def path(self) -> Path:
+        """The file this model was loaded from."""
+        return self.file.path
+
+    @property
+    def context(self) -> int:
+        """Tokens that the context holds."""
+        return self._sizes["position"]
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens."""
+        return int(self._logits.shape[1])
+
+    def reset(self) -> None:
+        """Forget the context."""
+        self.position = 0
+
+    def feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int = 1) -> F32:
+        """Append tokens to the context.
+
+        Parameters
+        ----------
+        ids : sequence of int
+            Token ids, at least one.
+        rows : int
+            How many of the last tokens' logits are wanted.
+
+        Returns
+        -------
+        float32 [rows, vocabulary]
+            Logits of the token that follows each of them. For `rows` of one it is a view that the
+            next call overwrites.
+        """
+        tokens = np.asarray(ids, np.int32)
+        self._check(tokens, rows)
+        first = len(tokens) - rows  # the first token whose logits are wanted
+        out = None if rows == 1 else np.empty((rows, self.vocabulary), np.float32)
+        done = 0
+        while done < len(tokens):
+            count = min(self._sizes["n"], len(tokens) - done)
+            count = min(count, max(first - done, 0) + self._sizes["rows"])
+            asked = max(0, done + count - max(first, done))
+            self._ids[:count] = tokens[done : done + count]
+            self._run({"n": count, "position": self.position, "rows": asked})
+            done += count
+            self.position += count
+            if out is not None and asked:
+                out[done - asked - first : done - first] = self._logits[:asked]
+        return self._logits[:1] if out is None else out
+
+    def _run(self, registers: dict[str, int]) -> None:
+        if self.profile is None:
+            self.executable.run(registers)
+        else:
+            seconds = self.executable.profile(registers)
+            self.profile.add(self.program, registers, seconds)
+
+    def _check(self, tokens: npt.NDArray[np.int32], rows: int) -> None:
+        if tokens.ndim != 1 or not 1 <= rows <= len(tokens):
+            raise HalfbyteError(
+                f"{len(tokens)} tokens and {rows} rows of logits: expected 1 or more"
+            )
+        if self.position + len(tokens) > self.context:
+            raise HalfbyteError(
+                f"{self.path}: {len(tokens)} tokens after {self.position} do not fit the context "
+                f"of {self.context}"
+            )
+        wrong = tokens[(tokens < 0) | (tokens >= self.vocabulary)]
+        if len(wrong):
+            raise HalfbyteError(
+                f"{self.path}: token {wrong[0]}: expected 0 to {self.vocabulary - 1}"
+            )
+
+    def logits(self, ids: Sequence[int]) -> F32:
+        """Logits [len(ids), vocabulary] of a text that starts with these tokens."""
+        self.reset()
+        return self.feed(ids, rows=len(ids))
+
+    def stream(
+        self,
+        prompt: str = "",
+        *,
+        max_tokens: int = 256,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int | None = None,
+    ) -> Iterator[str]:
+        """Generate text piece by piece; see :meth:`generate`."""
+        sampler = Sampler(temperature, top_k, top_p, seed)
+        return iter(Generation(self, prompt, max_tokens, sampler))
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        max_tokens: int = 256,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int | None = None,
+    ) -> str:
+        """Continue a text.
+
+        Parameters
+        ----------
+        prompt : str
+            The beginning; an empty one starts from the beginning-of-text token.
+        max_tokens : int
+            Most tokens to generate; the text may end before.
+        temperature : float
+            0 takes the likeliest token always; 1 samples from the model's distribution.
+        top_k, top_p : int, float
+            Sample from the `top_k` likeliest tokens (0: all), and from the smallest set of
+            likeliest tokens whose probability reaches `top_p`.
+        seed : int, optional
+            The same seed gives the same text.
+
+        Returns
+        -------
+        str
+            The continuation without the prompt.
+        """
+        return "".join(
+            self.stream(
+                prompt, max_tokens=max_tokens, temperature=temperature,
+                top_k=top_k, top_p=top_p, seed=seed,
+            )
+        )  # fmt: skip
+
+    def token_losses(self, ids: Sequence[int]) -> npt.NDArray[np.float64]:
+        """-log p (in nats) of each token after the first, given those before it in its window.
+
+        A text longer than the context is cut into windows; each starts afresh from its first
+        token, which `ids[0]` (the beginning-of-text token) precedes.
+        """
+        losses = []
+        window = self.context
+        for start in range(1, len(ids), window):
+            part = list(ids[start : start + window])
+            logits = self.logits([ids[0], *part[:-1]]).astype(np.float64)
+            logits -= logits.max(axis=1, keepdims=True)
+            normaliser = np.log(np.exp(logits).sum(axis=1))
+            losses.append(normaliser - logits[np.arange(len(part)), part])
+        return np.concatenate(losses) if losses else np.empty(0)
+
+    def perplexity(self, text: str) -> float:
+        """exp of the mean loss per token of a text; see :meth:`token_losses`."""
+        ids = self.tokenizer.encode(text)
+        if len(ids) < 2:
+            raise HalfbyteError(f"perplexity needs at least 2 tokens, found {len(ids)}")
+        return float(np.exp(self.token_losses(ids).mean()))
+
+    def close(self) -> None:
+        """Stop threads and drop the mapping of the file."""
+        self.executable.close()
+        self.file.close()
+
+    def __enter__(self) -> LanguageModel:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -1,0 +1,90 @@
+"""Rotary positions, the KV cache and grouped-query attention.
+
+Rows are tokens; a row of c numbers holds c / head_dim heads side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.ops.activation import softmax
+from halfbyte.ops.operator import operator
+
+F16 = npt.NDArray[np.float16]
+F32 = npt.NDArray[np.float32]
+
+
+@operator(
+    "RotaryEmbedding",
+    "x:f32[n,c] cos:f32[t,r] sin:f32[t,r] -> y:f32[n,c]",
+    reads={"cos": ("n",), "sin": ("n",)},
+    variant=lambda attributes: "interleaved" if attributes["interleaved"] else "half",
+)
+def rotary_embedding(
+    x: F32, cos: F32, sin: F32, *, head_dim: int, position: int, interleaved: bool
+) -> F32:
+    """Turn r pairs of every head by the angles of its row's position.
+
+    (a, b) -> (a cos - b sin, b cos + a sin), where pairs are elements (2j, 2j + 1) if
+    `interleaved`, else (j, j + r); elements from 2 r on stay. Row i takes row position + i of
+    `cos` and `sin`.
+
+    Source: ONNX RotaryEmbedding (opset 23); Su et al. 2021, RoFormer.
+    """
+    n, c = x.shape
+    r = cos.shape[1]
+    heads = x.reshape(n, c // head_dim, head_dim)
+    first, second = (
+        (slice(0, 2 * r, 2), slice(1, 2 * r, 2)) if interleaved else (slice(0, r), slice(r, 2 * r))
+    )
+    turn = slice(position, position + n)
+    co, si = cos[turn, None, :], sin[turn, None, :]
+    y = heads.copy()
+    y[..., first] = heads[..., first] * co - heads[..., second] * si
+    y[..., second] = heads[..., second] * co + heads[..., first] * si
+    return y.reshape(n, c)
+
+
+@operator("TensorScatter", "x:f32[n,c] cache:f16[t,c] -> cache:f16[t,c]", reads={"cache": ("n",)})
+def cache_write(x: F32, cache: F16, *, position: int) -> F16:
+    """cache[position + i] = x[i], rounded to F16 in place. Source: ONNX TensorScatter."""
+    with np.errstate(over="ignore"):
+        cache[position : position + x.shape[0]] = x
+    return cache
+
+
+def _attention_operations(d: Mapping[str, int]) -> int:
+    return 4 * d["n"] * (d["position"] + (d["n"] + 1) // 2) * d["c"]
+
+
+@operator(
+    "GroupQueryAttention",
+    "q:f32[n,c] k:f16[t,e] v:f16[t,e] -> y:f32[n,c]",
+    reads={"k": ("position", "n"), "v": ("position", "n")},
+    operations=_attention_operations,
+)
+def group_query_attention(
+    q: F32, k: F16, v: F16, *, head_dim: int, position: int, scale: float
+) -> F32:
+    """Causal attention of rows position ... position + n - 1 over a cache of F16 keys and values.
+
+    y[i, h] = sum_j softmax_j(scale q[i, h] . k[j, g]) v[j, g] over j <= position + i, where the
+    c / head_dim query heads share e / head_dim key and value heads: g = h // (c / e).
+
+    Source: ONNX Runtime's GroupQueryAttention; Ainslie et al. 2023, GQA.
+    """
+    n, c = q.shape
+    total = position + n
+    group = c // k.shape[1]
+    queries = q.reshape(n, -1, head_dim).transpose(1, 0, 2)  # [heads, n, head_dim]
+    keys = k[:total].astype(np.float32).reshape(total, -1, head_dim).transpose(1, 0, 2)
+    values = v[:total].astype(np.float32).reshape(total, -1, head_dim).transpose(1, 0, 2)
+    scores = queries @ np.repeat(keys, group, axis=0).transpose(0, 2, 1) * np.float32(scale)
+    hidden = np.arange(total) > position + np.arange(n)[:, None]
+    scores[:, hidden] = -np.inf
+    weights = softmax.meaning(scores.reshape(-1, total)).reshape(scores.shape)
+    y = weights @ np.repeat(values, group, axis=0)
+    return np.ascontiguousarray(y.transpose(1, 0, 2), np.float32).reshape(n, c)

@@ -1,0 +1,97 @@
+"""Rows of tables and products with weight matrices.
+
+A weight is a :class:`halfbyte.weights.Tensor` [m, k] in any format: rows are outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.ops.operator import operator
+from halfbyte.weights import Tensor
+
+F32 = npt.NDArray[np.float32]
+I32 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int8]
+
+BLOCK = 32  # activations that share one scale; the block of Q8_0 and Q4_0
+
+
+def _products(d: Any) -> int:
+    return 2 * int(d["n"]) * int(d["m"]) * int(d["k"])
+
+
+@operator("Gather", "w:*[v,d] ids:i32[n] -> y:f32[n,d]", reads={"w": ("n",)})
+def gather(w: Tensor, ids: I32) -> F32:
+    """Embedding rows: y[i] = w[ids[i]], decoded; an id outside the table gives zeros.
+
+    Source: ONNX Gather, for block formats ONNX Runtime's GatherBlockQuantized.
+    """
+    inside = (ids >= 0) & (ids < w.shape[0])
+    y = w.format.decode(w.rows[np.where(inside, ids, 0)])
+    y[~inside] = 0
+    return y
+
+
+@operator("MatMul", "x:f32[n,k] w:*[m,k] -> y:f32[n,m]", operations=_products)
+def matmul(x: F32, w: Tensor) -> F32:
+    """y[i, j] = sum_k x[i, k] w[j, k] with float activations.
+
+    Source: ONNX MatMul with the second operand transposed, for block formats ONNX Runtime's
+    MatMulNBits at its default accuracy level.
+    """
+    return (x @ w.decode().T).astype(np.float32, copy=False)
+
+
+@operator("DynamicQuantizeLinear", "x:f32[n,k] -> xq:i8[n,k] xd:f32[n,k/32] xs:i32[n,k/32]")
+def dynamic_quantize(x: F32) -> tuple[I8, F32, I32]:
+    """Round activations to int8 in blocks of 32.
+
+    Per block: d = max|x| / 127, q = round_half_even(x * (127 / max|x|)) in -127...127, and
+    s = sum(q), through which a weight format takes out its offset. A block whose maximum is zero,
+    or so small that 127 / max|x| overflows, is all zero.
+
+    Source: ONNX DynamicQuantizeLinear, made symmetric and per block.
+    """
+    n, k = x.shape
+    blocks = x.reshape(n, k // BLOCK, BLOCK)
+    top = np.abs(blocks).max(axis=2, initial=0)
+    with np.errstate(divide="ignore", over="ignore"):
+        inverse = np.float32(127) / top
+    inverse = np.where(np.isfinite(inverse), inverse, np.float32(0))
+    q = np.clip(np.rint(blocks * inverse[:, :, None]), -127, 127).astype(np.int8)
+    d = np.where(inverse > 0, top / np.float32(127), np.float32(0))
+    return q.reshape(n, k), d, q.sum(axis=2, dtype=np.int32)
+
+
+@operator(
+    "MatMulNBits",
+    "xq:i8[n,k] xd:f32[n,k/32] xs:i32[n,k/32] w:*[m,k] -> y:f32[n,m]",
+    operations=_products,
+)
+def matmul_int8(xq: I8, xd: F32, xs: I32, w: Tensor) -> F32:
+    """y[i, j] = sum over blocks b, in order, of (wd[j, b] xd[i, b]) float(sum_32 wq xq).
+
+    Block sums are exact integers; the float sum multiplies, then adds, in float32. `xs` is what
+    :func:`dynamic_quantize` returns; a kernel uses it for offsets, the meaning needs it not.
+
+    Source: ONNX Runtime's MatMulNBits at accuracy level 4 (int8 activations).
+    """
+    del xs
+    wq, wd = w.format.codes(w.rows)
+    n = xq.shape[0]
+    x = xq.reshape(n, -1, BLOCK).astype(np.float32)
+    y = np.zeros((n, wq.shape[0]), np.float32)
+    for b in range(wq.shape[1]):
+        sums = x[:, b] @ wq[:, b].astype(np.float32).T  # below 2^24: exact in float32
+        y += (wd[:, b] * xd[:, b, None]) * sums
+    return y
+
+
+@operator("Slice", "x:f32[n,d] -> y:f32[rows,d]", reads={"x": ("rows",)})
+def take_last(x: F32, *, rows: int) -> F32:
+    """The last `rows` rows of x. Source: ONNX Slice."""
+    return x[x.shape[0] - rows :]

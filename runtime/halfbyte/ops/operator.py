@@ -1,0 +1,155 @@
+"""What an operator is: a signature, a meaning in NumPy, and what running it costs.
+
+A signature such as ``"x:f32[n,k] w:*[m,k] -> y:f32[n,m]"`` names operands, dtypes and dimensions
+(``*`` is a weight in any format, ``k/32`` a dimension derived from another). It is the shape rule,
+and the C kernel of the same name takes its arguments under these names.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from halfbyte.errors import ProgramError
+from halfbyte.program import Buffer, Dim, Instruction, Size, current
+
+OPERATORS: dict[str, Operator] = {}
+
+_OPERAND = re.compile(r"(\w+):(\*|\w+)\[([\w,/]+)\]")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One entry of a signature."""
+
+    name: str
+    dtype: str  # "f32", "f16", "i8", "i32" or "*": a weight in any format
+    dims: tuple[str, ...]
+
+
+def _parse(text: str) -> tuple[Operand, ...]:
+    return tuple(
+        Operand(name, dtype, tuple(dims.split(","))) for name, dtype, dims in _OPERAND.findall(text)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """A function of arrays that can also be recorded.
+
+    Called with arrays it computes its NumPy meaning; called with a program's buffers it checks
+    them against the signature and records one instruction.
+
+    Attributes
+    ----------
+    name : str
+        Python's name and the C kernel's, before the suffix for the weight format or variant.
+    onnx : str
+        The operator's name in ONNX or in ONNX Runtime's contrib domain.
+    reads : mapping of operand name to names of sizes
+        Operands of which only some rows are touched, as many as these sizes' sum.
+    operations : callable or None
+        Dimensions -> arithmetic operations; None where one per output element is near enough.
+    variant : callable or None
+        Attributes -> suffix of the kernel's name.
+    """
+
+    name: str
+    onnx: str
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    attributes: tuple[str, ...]
+    meaning: Callable[..., Any]
+    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    operations: Callable[[Mapping[str, int]], int] | None = None
+    variant: Callable[[Mapping[str, Any]], str] | None = None
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        if any(isinstance(operand, Buffer) for operand in operands):
+            return self.record(operands, attributes)
+        return self.meaning(*operands, **attributes)
+
+    def record(self, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        """Append this operator to the program under capture; returns its output buffer(s)."""
+        if len(operands) != len(self.inputs) or set(attributes) != set(self.attributes):
+            raise ProgramError(
+                f"{self.name}: expected operands {[o.name for o in self.inputs]} and attributes "
+                f"{list(self.attributes)}, found {len(operands)} and {sorted(attributes)}"
+            )
+        program = current()
+        dims: dict[str, Dim] = {k: v for k, v in attributes.items() if isinstance(v, int | Size)}
+        for operand, buffer in zip(self.inputs, operands, strict=True):
+            self._bind(operand, buffer, dims)
+        by_name = {o.name: b for o, b in zip(self.inputs, operands, strict=True)}
+        results = tuple(
+            by_name.get(o.name) or program.scratch(o.dtype, tuple(resolve(d, dims) for d in o.dims))
+            for o in self.outputs
+        )
+        program.append(Instruction(self, tuple(operands), results, attributes, dims))
+        return results if len(results) > 1 else results[0]
+
+    def _bind(self, operand: Operand, buffer: Any, dims: dict[str, Dim]) -> None:
+        """Check one buffer against the signature and learn the dimensions it names."""
+        where = f"{self.name}: operand '{operand.name}'"
+        if not isinstance(buffer, Buffer):
+            raise ProgramError(f"{where}: expected a buffer, found {type(buffer).__name__}")
+        if operand.dtype not in ("*", buffer.dtype):
+            raise ProgramError(f"{where} ({buffer}): expected {operand.dtype}")
+        if len(buffer.shape) != len(operand.dims):
+            raise ProgramError(f"{where} ({buffer}): expected {len(operand.dims)} dimensions")
+        for dim, size in zip(operand.dims, buffer.shape, strict=True):
+            if dim.isidentifier():
+                dims.setdefault(dim, size)
+            if resolve(dim, dims) != size:
+                expected = resolve(dim, dims)
+                raise ProgramError(f"{where} ({buffer}): expected {dim} = {expected}, found {size}")
+
+    def kernel(self, instruction: Instruction) -> str:
+        """The C kernel's name for an instruction: weight formats and variants are suffixes."""
+        name = self.name
+        if self.variant is not None:
+            name += "_" + self.variant(instruction.attributes)
+        for operand, buffer in zip(self.inputs, instruction.inputs, strict=True):
+            if operand.dtype == "*":
+                name += "_" + buffer.dtype.lower()
+        return name
+
+
+def resolve(dim: str, dims: Mapping[str, Dim]) -> Dim:
+    """The value of ``"n"``, ``"k/32"`` or ``"32"`` under known dimensions."""
+    name, _, divisor = dim.partition("/")
+    value = dims[name] if name.isidentifier() else int(name)
+    if not divisor:
+        return value
+    if isinstance(value, Size) or value % int(divisor):
+        raise ProgramError(f"dimension {dim}: {value} is not a multiple of {divisor}")
+    return value // int(divisor)
+
+
+def operator(
+    onnx: str,
+    signature: str,
+    *,
+    reads: Mapping[str, tuple[str, ...]] | None = None,
+    operations: Callable[[Mapping[str, int]], int] | None = None,
+    variant: Callable[[Mapping[str, Any]], str] | None = None,
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Declare an operator; the decorated function is its meaning. See :class:`Operator`."""
+    left, _, right = signature.partition("->")
+
+    def declare(meaning: Callable[..., Any]) -> Operator:
+        parameters = inspect.signature(meaning).parameters.values()
+        attributes = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        name = meaning.__name__
+        made = Operator(
+            name, onnx, _parse(left), _parse(right), attributes, meaning,
+            reads or {}, operations, variant,
+        )  # fmt: skip
+        object.__setattr__(made, "__doc__", meaning.__doc__)
+        OPERATORS[name] = made
+        return made
+
+    return declare

@@ -1,0 +1,271 @@
+"""A model as data: a flat list of instructions over a table of buffers.
+
+A program is captured once (:func:`capture`), rewritten by passes and run by a backend. Sizes that
+change from call to call are named (:class:`Size`): memory is planned at their maxima, and their
+values come from a register block at every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.errors import ProgramError
+from halfbyte.weights import FORMATS, Tensor
+
+if TYPE_CHECKING:
+    from halfbyte.ops.operator import Operator
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype(np.float32),
+    "f16": np.dtype(np.float16),
+    "i8": np.dtype(np.int8),
+    "i32": np.dtype(np.int32),
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """A dimension or position that is known only at run time."""
+
+    name: str
+    maximum: int
+
+    def __str__(self) -> str:
+        return f"{self.name}≤{self.maximum}"
+
+
+Dim = int | Size
+
+
+def maximum(dim: Dim) -> int:
+    """The largest value a dimension takes."""
+    return dim.maximum if isinstance(dim, Size) else dim
+
+
+def at(dim: Dim, registers: Mapping[str, int]) -> int:
+    """A dimension's value in one run."""
+    return registers[dim.name] if isinstance(dim, Size) else dim
+
+
+class Kind(StrEnum):
+    """What a buffer is for. Only scratch memory is reused."""
+
+    WEIGHT = "weight"
+    CONSTANT = "constant"
+    STATE = "state"
+    INPUT = "input"
+    OUTPUT = "output"
+    SCRATCH = "scratch"
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A place for numbers; `value` holds them for weights and constants alone."""
+
+    name: str
+    kind: Kind
+    dtype: str  # a key of DTYPES, or a weight format's name in lower case
+    shape: tuple[Dim, ...]
+    value: Tensor | npt.NDArray[Any] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes at the maxima of all sizes."""
+        return self.bytes_at({})
+
+    def bytes_at(self, registers: Mapping[str, int], rows: int | None = None) -> int:
+        """Bytes at given sizes (maxima where not given); `rows` overrides the first dimension."""
+        *outer, columns = [
+            registers.get(d.name, d.maximum) if isinstance(d, Size) else d for d in self.shape
+        ]
+        if self.dtype in DTYPES:
+            row_bytes = columns * DTYPES[self.dtype].itemsize
+        else:
+            row_bytes = FORMATS[self.dtype.upper()].row_bytes(columns)
+        if rows is not None and outer:
+            outer[0] = rows
+        return int(np.prod(outer, dtype=np.int64)) * row_bytes
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(eq=False)
+class Instruction:
+    """One operator applied to buffers. `dims` are the signature's dimensions and attributes."""
+
+    operator: Operator
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    attributes: dict[str, Any]
+    dims: dict[str, Dim]
+
+    @property
+    def operands(self) -> dict[str, Buffer]:
+        """All buffers by their name in the signature."""
+        names = [o.name for o in (*self.operator.inputs, *self.operator.outputs)]
+        return dict(zip(names, (*self.inputs, *self.outputs), strict=True))
+
+    def bytes_moved(self, registers: Mapping[str, int]) -> int:
+        """Bytes read and written at given sizes: every operand once, touched rows only."""
+        total = 0
+        for name, buffer in self.operands.items():
+            touched = self.operator.reads.get(name)
+            rows = None if touched is None else sum(at(self.dims[s], registers) for s in touched)
+            total += buffer.bytes_at(registers, rows)
+        return total
+
+    def operations(self, registers: Mapping[str, int]) -> int:
+        """Arithmetic operations at given sizes (a multiply and an add are two)."""
+        if self.operator.operations is not None:
+            return self.operator.operations({k: at(d, registers) for k, d in self.dims.items()})
+        shape = self.outputs[0].shape
+        return int(np.prod([at(d, registers) for d in shape], dtype=np.int64))
+
+
+@dataclass(eq=False)
+class Program:
+    """Instructions in order of execution, and every buffer they use.
+
+    `places` is what memory planning found: scratch buffer -> byte offset in one arena of
+    `arena_bytes`; empty before planning, when every buffer has memory of its own.
+    """
+
+    name: str
+    instructions: list[Instruction] = field(default_factory=list)
+    inputs: dict[str, Buffer] = field(default_factory=dict)
+    outputs: dict[str, Buffer] = field(default_factory=dict)
+    sizes: dict[str, Size] = field(default_factory=dict)
+    places: dict[Buffer, int] = field(default_factory=dict)
+    arena_bytes: int = 0
+    _weights: dict[str, Buffer] = field(default_factory=dict)
+    _count: int = 0
+
+    def size(self, name: str, maximum: int) -> Size:
+        """A named size; its value is given at each run."""
+        if maximum < 1:
+            raise ProgramError(f"{self.name}: size '{name}' has maximum {maximum}, expected >= 1")
+        return self.sizes.setdefault(name, Size(name, maximum))
+
+    def input(self, name: str, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
+        """A buffer that the caller fills before a run."""
+        return self.inputs.setdefault(name, Buffer(name, Kind.INPUT, dtype, shape))
+
+    def output(self, name: str, buffer: Buffer) -> None:
+        """Make a computed buffer one that the caller reads after a run."""
+        buffer.name, buffer.kind = name, Kind.OUTPUT
+        self.outputs[name] = buffer
+
+    def state(self, name: str, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
+        """A buffer that keeps its content between runs, such as the KV cache."""
+        return Buffer(name, Kind.STATE, dtype, shape)
+
+    def weight(self, tensor: Tensor) -> Buffer:
+        """A tensor of the model's file; the same tensor gives the same buffer.
+
+        Vectors are float32 operands: one in another format is decoded here.
+        """
+        if len(tensor.shape) == 1 and tensor.format is not FORMATS["F32"]:
+            return self.constant(tensor.name, tensor.decode())
+        known = self._weights.get(tensor.name)
+        if known is None:
+            dtype = tensor.format.name.lower()
+            known = Buffer(tensor.name, Kind.WEIGHT, dtype, tensor.shape, tensor)
+            self._weights[tensor.name] = known
+        return known
+
+    def constant(self, name: str, value: npt.NDArray[Any]) -> Buffer:
+        """An array known at capture."""
+        dtype = next(k for k, d in DTYPES.items() if d == value.dtype)
+        return Buffer(name, Kind.CONSTANT, dtype, value.shape, np.ascontiguousarray(value))
+
+    def scratch(self, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
+        """A new intermediate result."""
+        self._count += 1
+        return Buffer(f"%{self._count}", Kind.SCRATCH, dtype, shape)
+
+    def append(self, instruction: Instruction) -> None:
+        """Add an instruction at the end."""
+        self.instructions.append(instruction)
+
+    def rewritten(self, instructions: list[Instruction]) -> Program:
+        """The same program with other instructions and no memory plan."""
+        return Program(
+            self.name, instructions, self.inputs, self.outputs, self.sizes,
+            _weights=self._weights, _count=self._count,
+        )  # fmt: skip
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """Every buffer in order of first use."""
+        used = dict.fromkeys(self.inputs.values())
+        for instruction in self.instructions:
+            used.update(dict.fromkeys((*instruction.inputs, *instruction.outputs)))
+        return list(used)
+
+    def bytes_by_kind(self) -> dict[Kind, int]:
+        """Planned memory by kind of buffer, at the maxima of all sizes."""
+        totals = dict.fromkeys(Kind, 0)
+        for buffer in self.buffers:
+            if not (self.places and buffer.kind is Kind.SCRATCH):
+                totals[buffer.kind] += buffer.nbytes
+        totals[Kind.SCRATCH] += self.arena_bytes
+        return totals
+
+    def dump(self) -> str:
+        """The program for people: instruction, shapes, dtypes, buffers and bytes."""
+        sizes = ", ".join(map(str, self.sizes.values()))
+        lines = [f"program {self.name}({sizes}): {len(self.instructions)} instructions"]
+        for number, instruction in enumerate(self.instructions):
+            lines.append(f"{number:4d}  {self._line(instruction)}")
+        totals = [f"{kind} {total:,}" for kind, total in self.bytes_by_kind().items() if total]
+        lines.append("bytes: " + ", ".join(totals))
+        return "\n".join(lines)
+
+    def _line(self, instruction: Instruction) -> str:
+        outputs = ", ".join(self._place(b) for b in instruction.outputs)
+        inputs = ", ".join(b.name for b in instruction.inputs)
+        values = "".join(
+            f", {k}={v.name if isinstance(v, Size) else f'{v:g}' if isinstance(v, float) else v}"
+            for k, v in instruction.attributes.items()
+        )
+        return f"{outputs} = {instruction.operator.onnx}({inputs}{values})"
+
+    def _place(self, buffer: Buffer) -> str:
+        offset = self.places.get(buffer)
+        where = f"@{offset}" if offset is not None else ""
+        return f"{buffer}{where} {buffer.nbytes:,} B"
+
+
+_current: ContextVar[Program] = ContextVar("halfbyte_program")
+
+
+def current() -> Program:
+    """The program under capture."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise ProgramError("operators take buffers only inside `with capture(...)`") from None
+
+
+def capture(name: str) -> AbstractContextManager[Program]:
+    """Record every operator called with buffers into a new program."""
+    return resume(Program(name))
+
+
+@contextmanager
+def resume(program: Program) -> Iterator[Program]:
+    """Record into a program that exists; passes rewrite with operators this way."""
+    token = _current.set(program)
+    try:
+        yield program
+    finally:
+        _current.reset(token)

@@ -1,0 +1,77 @@
+"""What all tests share: where things are, and what must not be skipped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from halfbyte.backends import available
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+DATA = os.environ.get("HALFBYTE_TEST_DATA")
+REQUIRED = frozenset(filter(None, os.environ.get("REQUIRE_BACKENDS", "").split(",")))
+
+
+def pytest_configure() -> None:
+    if DATA and not Path(DATA).is_dir():
+        raise pytest.UsageError(f"HALFBYTE_TEST_DATA: expected a folder, found {DATA!r}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests marked ``data`` where there is none."""
+    if DATA:
+        return
+    without = [item for item in items if item.get_closest_marker("data")]
+    config.hook.pytest_deselected(items=without)
+    items[:] = [item for item in items if item not in without]
+
+
+def lacking(need: str, reason: str) -> NoReturn:
+    """Skip for want of ``need``, or fail where REQUIRE_BACKENDS names it."""
+    if need in REQUIRED:
+        pytest.fail(f"REQUIRE_BACKENDS names {need}: {reason}")
+    pytest.skip(f"{need}: {reason}")
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The repository's root."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real files; a test that asks for it is marked ``data``."""
+    if not DATA:
+        pytest.fail("a test that uses the fixture `data` must be marked with pytest.mark.data")
+    return Path(DATA)
+
+
+BACKENDS = ("numpy", *(f"native-{isa}" for isa in ("scalar", "avx2")))
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each backend in turn; one that does not run here is skipped, or fails where required."""
+    name: str = request.param
+    if name not in available():
+        lacking(name, "not compiled in, or not offered by this CPU")
+    return name
+
+
+@pytest.fixture(scope="session")
+def native_backends() -> list[str]:
+    """Every native backend that runs here, the best first."""
+    found = [name for name in available() if name != "numpy"]
+    if not found:
+        lacking("native-scalar", "no kernels")
+    return found
+
+
+@pytest.fixture(scope="session")
+def storyteller(repository: Path) -> Path:
+    """The shipped model, with its tokenizer beside it."""
+    return repository / "runtime/halfbyte/data/storyteller.bin"

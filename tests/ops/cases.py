@@ -1,0 +1,229 @@
+"""Cases of every operator, as data: operands, attributes and how far a backend may be off.
+
+`bound` is computed from the case in float64: None means that results are equal to the bit.
+Tests and benches share these.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte import ops
+from halfbyte.ops import Operator
+from halfbyte.weights import FORMATS, Tensor
+
+EPS = float(np.finfo(np.float32).eps)
+TINY = 1e-37  # results below this may be flushed or denormal
+WIDE = ("F32", "F16", "BF16", "Q8_0", "Q4_0")
+BLOCKED = ("Q8_0", "Q4_0")
+
+
+@dataclass
+class Case:
+    """One call of an operator."""
+
+    label: str
+    operator: Operator
+    operands: dict[str, Any]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    bound: npt.NDArray[np.float64] | None = None
+    fused: bool = False  # the kernel may use FMA: tables agree within the bound, not to the bit
+
+    def expected(self) -> tuple[npt.NDArray[Any], ...]:
+        """Results of the NumPy meaning, on copies."""
+        copies = [v.copy() if isinstance(v, np.ndarray) else v for v in self.operands.values()]
+        result = self.operator.meaning(*copies, **self.attributes)
+        return result if isinstance(result, tuple) else (result,)
+
+
+def _random(*key: Any) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(repr(key).encode()))
+
+
+def activations(*shape: int, spread: float = 1.0) -> npt.NDArray[np.float32]:
+    """Normal numbers with a few outliers, one row of zeros and one zero block."""
+    random = _random("activations", shape)
+    x = random.standard_normal(shape, np.float32) * np.float32(spread)
+    x[random.random(shape) < 0.02] *= 20
+    if shape[0] > 2:
+        x[1] = 0
+    x[0, :32] = 0
+    return x
+
+
+def weight(name: str, m: int, k: int) -> Tensor:
+    """A random matrix in a format, with a row of zeros and extreme codes."""
+    x = activations(m, k, spread=k**-0.5)
+    kind = FORMATS[name]
+    data = kind.encode(x).reshape(-1)
+    if name in BLOCKED:
+        codes = data.reshape(-1, kind.block_bytes)[-1, 2:]
+        codes[:] = [0x80, 0x7F] * (len(codes) // 2)  # -128 and 127, or the nibbles 0, 8, 15, 7
+    return Tensor("w", kind, (m, k), data)
+
+
+def _matmul() -> Iterator[Case]:
+    shapes = [
+        (1, 32, 1),
+        (1, 64, 5),
+        (2, 96, 16),
+        (3, 64, 17),
+        (5, 256, 33),
+        (1, 576, 64),
+        (9, 160, 48),
+    ]
+    for name in WIDE:
+        odd = [(1, k, 3) for k in range(1, 34)] if FORMATS[name].block == 1 else []
+        for n, k, m in shapes + odd:
+            x, w = activations(n, k), weight(name, m, k)
+            size = np.abs(x).astype(np.float64) @ np.abs(w.decode()).T.astype(np.float64)
+            yield Case(
+                f"{name}-{n}x{k}x{m}", ops.matmul, {"x": x, "w": w},
+                bound=(k + 2) * EPS * size + TINY, fused=True,
+            )  # fmt: skip
+
+
+def _matmul_int8() -> Iterator[Case]:
+    for name in BLOCKED:
+        shapes = [(1, 32, 1), (1, 64, 15), (1, 64, 16), (2, 96, 17), (3, 256, 47), (9, 160, 64)]
+        for n, k, m in [*shapes, (1, 576, 32)]:
+            xq, xd, xs = ops.dynamic_quantize(activations(n, k))
+            xq[-1, -32:] = [127, -127] * 16
+            xs[-1, -1] = 0
+            operands = {"xq": xq, "xd": xd, "xs": xs, "w": weight(name, m, k)}
+            yield Case(f"{name}-{n}x{k}x{m}", ops.matmul_int8, operands)
+
+
+def _tables() -> Iterator[Case]:
+    for name in WIDE:
+        ids = np.array([3, 0, 6, 3, 7, -1, 2**31 - 1, -(2**31)], np.int32)
+        yield Case(f"{name}", ops.gather, {"w": weight(name, 7, 96), "ids": ids})
+    for n, rows in ((1, 1), (5, 1), (5, 5), (5, 2)):
+        yield Case(f"{n}-{rows}", ops.take_last, {"x": activations(n, 19)}, {"rows": rows})
+
+
+def _quantize() -> Iterator[Case]:
+    for n, k in ((1, 32), (3, 64), (2, 576)):
+        yield Case(f"{n}x{k}", ops.dynamic_quantize, {"x": activations(n, k)})
+    edges = np.zeros((4, 64), np.float32)
+    edges[0, :32] = np.arange(-16, 16) / 2  # ties: max 8, so x * 127 / 8 hits no half, see row 1
+    edges[1, :4] = [127, 0.5, 1.5, 2.5]  # exact halves go to the even neighbour
+    edges[1, 32:36] = [-127, -0.5, -1.5, -2.5]
+    edges[2, 0], edges[2, 33] = 1e-38, 3e-37  # 127 / max overflows, and just does not
+    edges[3, 0], edges[3, 32:34] = 3e38, [1e-45, -1e-45]
+    yield Case("edges", ops.dynamic_quantize, {"x": edges})
+
+
+def _norms() -> Iterator[Case]:
+    for d in (1, 15, 16, 17, 33, 64, 576):
+        x, gain, bias = activations(3, d), activations(1, d)[0] + 1, activations(2, d)[0]
+        wide, epsilon = x.astype(np.float64), 1e-5
+        y = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + epsilon) * gain
+        yield Case(
+            f"{d}", ops.rms_norm, {"x": x, "weight": gain}, {"epsilon": epsilon},
+            bound=(d / 2 + 8) * EPS * np.abs(y) + TINY,
+        )  # fmt: skip
+        deviation = np.sqrt(wide.var(-1, keepdims=True) + epsilon)
+        size = (np.abs(wide) + np.abs(wide).mean(-1, keepdims=True)) / deviation * np.abs(gain)
+        # The mean is off by d eps mean|x|, which the division by the deviation magnifies.
+        yield Case(
+            f"{d}", ops.layer_norm, {"x": x, "weight": gain, "bias": bias}, {"epsilon": epsilon},
+            bound=(d + 16) * EPS * (size + np.abs(bias)) + TINY,
+        )  # fmt: skip
+
+
+def _rotary() -> Iterator[Case]:
+    for interleaved in (True, False):
+        for head_dim, r, heads in ((8, 4, 3), (16, 8, 1), (64, 32, 2), (48, 16, 2), (6, 2, 5)):
+            x = activations(3, heads * head_dim)
+            angle = np.arange(10)[:, None] * 0.5 ** np.arange(r)
+            cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+            pairs = np.abs(x).astype(np.float64).reshape(3, heads, head_dim)
+            yield Case(
+                f"{'pairs' if interleaved else 'halves'}-{heads}x{head_dim}-{r}",
+                ops.rotary_embedding, {"x": x, "cos": cos, "sin": sin},
+                {"head_dim": head_dim, "position": 4, "interleaved": interleaved},
+                bound=np.broadcast_to(2 * EPS * 2 * pairs.max(-1, keepdims=True), pairs.shape)
+                .reshape(x.shape) + TINY,
+            )  # fmt: skip
+
+
+def _attention() -> Iterator[Case]:
+    for n, position, heads, kv_heads, head_dim in (
+        (1, 0, 1, 1, 8), (1, 15, 2, 1, 16), (3, 14, 4, 2, 8), (5, 33, 9, 3, 64), (17, 0, 2, 2, 20),
+        (2, 95, 1, 1, 128),
+    ):  # fmt: skip
+        t = position + n + 3
+        q = activations(n, heads * head_dim)
+        k, v = (activations(t, kv_heads * head_dim).astype(np.float16) for _ in "kv")
+        v += activations(t + 1, kv_heads * head_dim)[1:].astype(np.float16)
+        k[position + n :], v[position + n :] = np.nan, np.nan  # what must not be read
+        scale = head_dim**-0.5
+        case = Case(
+            f"{n}-{position}-{heads}-{kv_heads}-{head_dim}", ops.group_query_attention,
+            {"q": q, "k": k, "v": v}, {"head_dim": head_dim, "position": position, "scale": scale},
+        )  # fmt: skip
+        case.bound = _attention_bound(case, heads // kv_heads)
+        yield case
+        cache = np.nan_to_num(k)
+        x = activations(n, cache.shape[1])
+        x.flat[:3] = [65519.9, 65520, 1e-8]  # the largest that stays finite, the first infinite, 0
+        yield Case(
+            f"{n}-{position}", ops.cache_write, {"x": x, "cache": cache}, {"position": position}
+        )
+
+
+def _attention_bound(case: Case, group: int) -> npt.NDArray[np.float64]:
+    """A score is off by head_dim eps sum|q k|; that is the relative error of its weight."""
+    head_dim, scale = case.attributes["head_dim"], case.attributes["scale"]
+    n = len(case.operands["q"])
+    total = case.attributes["position"] + n
+
+    def heads(name: str) -> npt.NDArray[np.float64]:
+        x = np.abs(case.operands[name][: total if name != "q" else n].astype(np.float64))
+        return x.reshape(len(x), -1, head_dim).transpose(1, 0, 2)
+
+    keys, values = np.repeat(heads("k"), group, 0), np.repeat(heads("v"), group, 0)
+    score_error = (head_dim + 8) * EPS * scale * (heads("q") @ keys.transpose(0, 2, 1)).max()
+    size = np.broadcast_to(values.max(axis=1, keepdims=True), (len(values), n, head_dim))
+    bound = (2 * score_error + (2 * total + 32) * EPS) * size
+    return bound.transpose(1, 0, 2).reshape(n, -1) + TINY
+
+
+def _elementwise() -> Iterator[Case]:
+    for d in (*range(1, 34), 100):
+        x, y = activations(3, d, spread=4), activations(4, d)[:3].copy()
+        wide = x.astype(np.float64)
+        bound = 16 * EPS * np.abs(wide) + TINY
+        yield Case(f"{d}", ops.silu, {"x": x}, bound=16 * EPS * np.abs(wide) + TINY)
+        yield Case(f"erf-{d}", ops.gelu, {"x": x}, {"approximate": "none"}, bound=bound)
+        yield Case(f"tanh-{d}", ops.gelu, {"x": x}, {"approximate": "tanh"}, bound=bound)
+        for rows in (3, 1):
+            yield Case(f"{rows}-{d}", ops.add, {"x": x, "y": y[:rows].copy()})
+            yield Case(f"{rows}-{d}", ops.mul, {"x": x, "y": y[:rows].copy()})
+        p = np.exp(wide - wide.max(-1, keepdims=True))
+        p /= p.sum(-1, keepdims=True)
+        # exp's argument, up to |x - max|, is rounded once.
+        off = d + 16 + np.abs(wide - wide.max(-1, keepdims=True))
+        yield Case(f"{d}", ops.softmax, {"x": x}, bound=off * EPS * p + TINY)
+    edges = np.array([[-3e38, -1e4, -104, -88, -1, -1e-30, 0, 1e-30, 1, 88, 104, 1e4]], np.float32)
+    bound = 16 * EPS * np.abs(edges.astype(np.float64)) + TINY
+    yield Case("edges", ops.silu, {"x": edges}, bound=bound)
+    edges, bound = edges[:, 1:].copy(), bound[:, 1:]  # x^3 of the first overflows
+    for approximate in ("none", "tanh"):
+        operands, attributes = {"x": edges}, {"approximate": approximate}
+        yield Case(f"edges-{approximate}", ops.gelu, operands, attributes, bound=bound)
+
+
+def all_cases() -> list[Case]:
+    """Every case of every operator."""
+    families = (
+        _matmul, _matmul_int8, _tables, _quantize, _norms, _rotary, _attention, _elementwise,
+    )  # fmt: skip
+    return [case for family in families for case in family()]

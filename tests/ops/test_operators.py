@@ -1,0 +1,159 @@
+"""Every backend against the operators' NumPy meaning, on the cases of `cases.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from tests.ops.cases import Case, all_cases
+
+from halfbyte import ops
+from halfbyte.backends import library, memory, native, open_program
+from halfbyte.ops.operator import OPERATORS
+from halfbyte.passes import plan_memory
+from halfbyte.program import Buffer, Program, capture
+from halfbyte.weights import Tensor
+
+CASES = all_cases()
+GUARD = 256  # bytes of sentinel on both sides of every array
+SENTINEL = 0xA5
+
+
+class Guarded:
+    """Memory for a program with sentinels around what kernels write."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.blocks: list[npt.NDArray[np.uint8]] = []
+        monkeypatch.setattr(native, "allocate", self.allocate)
+
+    def allocate(self, program: Program) -> dict[Buffer, npt.NDArray[Any]]:
+        arrays = memory.allocate(program)
+        for buffer, array in arrays.items():
+            if buffer.value is None:
+                raw = np.full(array.nbytes + 2 * GUARD, SENTINEL, np.uint8)
+                arrays[buffer] = raw[GUARD : GUARD + array.nbytes].view(array.dtype)
+                arrays[buffer] = arrays[buffer].reshape(array.shape)
+                self.blocks.append(raw)
+        return arrays
+
+    def check(self) -> None:
+        assert self.blocks
+        for raw in self.blocks:
+            assert (raw[:GUARD] == SENTINEL).all(), "written before an array"
+            assert (raw[-GUARD:] == SENTINEL).all(), "written behind an array"
+
+
+def captured(case: Case) -> tuple[Program, dict[str, Buffer], list[Buffer]]:
+    """A program of the case alone; its operands' and results' buffers."""
+    in_place = {o.name for o in case.operator.outputs}
+    with capture(case.label) as program:
+        buffers = {}
+        for name, value in case.operands.items():
+            if isinstance(value, Tensor):
+                buffers[name] = program.weight(value)
+            else:
+                make = program.state if name in in_place else program.input
+                dtype = next(k for k, d in memory.DTYPES.items() if d == value.dtype)
+                buffers[name] = make(name, dtype, value.shape)
+        results = case.operator(*buffers.values(), **case.attributes)
+    return program, buffers, list(results if isinstance(results, tuple) else (results,))
+
+
+def run(case: Case, backend: str, threads: int = 1) -> list[npt.NDArray[Any]]:
+    """Results of the case on a backend."""
+    program, buffers, results = captured(case)
+    executable = open_program(plan_memory(program), backend, threads)
+    for name, value in case.operands.items():
+        if not isinstance(value, Tensor):
+            executable.array(buffers[name])[...] = value
+    executable.run({})
+    executable.close()
+    return [executable.array(buffer).copy() for buffer in results]
+
+
+def assert_close(case: Case, found: list[npt.NDArray[Any]]) -> None:
+    for want, got in zip(case.expected(), found, strict=True):
+        assert got.dtype == want.dtype
+        assert got.shape == want.shape
+        if case.bound is None:
+            np.testing.assert_array_equal(got, want)
+        else:
+            off = np.abs(got.astype(np.float64) - want)
+            assert np.isfinite(got).all()
+            worst = np.unravel_index((off - case.bound).argmax(), off.shape)
+            assert (off <= case.bound).all(), f"{worst}: {got[worst]} for {want[worst]}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.operator.name}-{c.label}")
+def test_operator(case: Case, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    guarded = Guarded(monkeypatch)
+    assert_close(case, run(case, backend))
+    if backend != "numpy":
+        guarded.check()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.operator.name}-{c.label}")
+def test_tables_agree_to_the_bit(case: Case, native_backends: list[str]) -> None:
+    """The quantized path is one function on every instruction set and thread count."""
+    results = [run(case, name) for name in native_backends]
+    if not case.fused:
+        for other in results[1:]:
+            for want, got in zip(results[0], other, strict=True):
+                np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
+@pytest.mark.parametrize("name", ["matmul", "matmul_int8", "rms_norm", "group_query_attention"])
+def test_results_do_not_depend_on_threads(name: str, native_backends: list[str]) -> None:
+    cases = [c for c in CASES if c.operator.name == name]
+    assert cases
+    for backend in native_backends:
+        for case in cases:
+            alone, shared = run(case, backend), run(case, backend, threads=3)
+            np.testing.assert_array_equal(shared[0], alone[0])
+
+
+def test_bounds_notice_one_wrong_code(native_backends: list[str]) -> None:
+    """A single flipped code of a weight is beyond the bound of its case."""
+    noticed = 0
+    for case in CASES:
+        w = case.operands.get("w")
+        if w is None or w.format.block == 1 or case.operator is ops.gather:
+            continue
+        data = w.data.copy()
+        data.reshape(-1, w.format.block_bytes)[-1, 9] ^= 0x40
+        broken = Case(
+            case.label, case.operator,
+            {**case.operands, "w": Tensor("w", w.format, w.shape, data)}, case.attributes,
+        )  # fmt: skip
+        with pytest.raises(AssertionError):
+            assert_close(case, run(broken, native_backends[0]))
+        noticed += 1
+    assert noticed > 20
+
+
+def test_every_operator_has_cases() -> None:
+    assert {case.operator.name for case in CASES} == set(OPERATORS)
+
+
+def test_lists_agree(native_backends: list[str]) -> None:
+    """A kernel's fields are operands, dimensions and attributes of its operator, all of them."""
+    assert native_backends
+    reached = set()
+    for case in CASES:
+        program, _, _ = captured(case)
+        (instruction,) = program.instructions
+        kernel = library.kernels()[case.operator.kernel(instruction)]
+        reached.add(kernel.name)
+        values = {**instruction.attributes, **instruction.dims}
+        for field in kernel.fields:
+            if field.kind in ("in", "out"):
+                assert field.name in instruction.operands, kernel.name
+            else:
+                assert field.name in values, kernel.name
+        assert {f.name for f in kernel.fields} >= set(instruction.operands), kernel.name
+    tools = {n for n in library.kernels() if n.startswith("encode_")}
+    assert tools
+    others = {"square_error", "column_energy", "memory_read"}
+    assert reached | tools | others == set(library.kernels())

@@ -1,0 +1,102 @@
+"""Channels far larger than the rest, as trained models have them, must not cost quality."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import halfbyte
+from halfbyte.formats import open_model
+from halfbyte.quantize import quantize_file
+from halfbyte.quantize.writers import write_gguf
+from halfbyte.weights import F32, Tensor
+
+FACTOR = 64
+CHANNELS = 8
+
+
+def twin(source: Path, target: Path) -> None:
+    """The same function in float: scaled norm channels and `up` rows, columns divided by as much.
+
+    A power of two changes no mantissa, so the two models agree to the bit.
+    """
+    file = open_model(source)
+    values = {name: t.decode().copy() for name, t in file.tensors.items()}
+    random = np.random.default_rng(0)
+    for layer in range(int(file.metadata["llama.block_count"])):
+        block = f"blk.{layer}."
+        for norm, readers in (
+            ("attn_norm", ("attn_q", "attn_k", "attn_v")),
+            ("ffn_norm", ("ffn_gate", "ffn_up")),
+        ):
+            gain = values[f"{block}{norm}.weight"]
+            channels = random.choice(len(gain), CHANNELS, replace=False)
+            gain[channels] *= FACTOR
+            for reader in readers:
+                values[f"{block}{reader}.weight"][:, channels] /= FACTOR
+        up, down = values[f"{block}ffn_up.weight"], values[f"{block}ffn_down.weight"]
+        rows = random.choice(len(up), CHANNELS, replace=False)
+        up[rows] *= FACTOR
+        down[:, rows] /= FACTOR
+    tensors = [
+        Tensor(name, F32, v.shape, v.reshape(-1).view(np.uint8)) for name, v in values.items()
+    ]
+    write_gguf(target, file.metadata, tensors)
+
+
+@pytest.fixture(scope="module")
+def plain_and_twin(storyteller: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    target = tmp_path_factory.mktemp("outliers") / "twin.gguf"
+    twin(storyteller, target)
+    return [storyteller, target]
+
+
+@pytest.fixture(scope="module")
+def ids(repository: Path, storyteller: Path) -> list[int]:
+    text = (repository / "tests/data/storyteller-heldout.txt").read_text(encoding="utf-8")
+    with halfbyte.load(storyteller) as model:
+        return model.tokenizer.encode(text)[: model.context]
+
+
+def log_probabilities(path: Path, ids: list[int]) -> np.ndarray:
+    with halfbyte.load(path) as model:
+        logits = model.logits(ids).astype(np.float64)
+    logits -= logits.max(axis=1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+
+def test_twin_is_the_same_function(plain_and_twin: list[Path], ids: list[int]) -> None:
+    plain, other = (log_probabilities(path, ids) for path in plain_and_twin)
+    np.testing.assert_allclose(other, plain, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_divergence_from_float_is_that_of_the_plain_model(
+    plain_and_twin: list[Path], ids: list[int], kind: str, tmp_path: Path
+) -> None:
+    float_ = log_probabilities(plain_and_twin[0], ids)
+    found = []
+    for source in plain_and_twin:
+        target = tmp_path / f"{source.stem}.gguf"
+        quantize_file(source, kind, target)
+        small = log_probabilities(target, ids)
+        found.append(float((np.exp(float_) * (float_ - small)).sum(axis=1).mean()))
+    plain, other = found
+    assert 0 < other <= 2 * plain
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_plain_rounding_does_suffer(
+    plain_and_twin: list[Path], ids: list[int], kind: str, tmp_path: Path
+) -> None:
+    """Without equalization the twin is more than twice as far off: the test above can fail."""
+    float_ = log_probabilities(plain_and_twin[0], ids)
+    found = []
+    for source in plain_and_twin:
+        target = tmp_path / f"{source.stem}.gguf"
+        quantize_file(source, kind, target, rtn=True)
+        small = log_probabilities(target, ids)
+        found.append(float((np.exp(float_) * (float_ - small)).sum(axis=1).mean()))
+    assert found[1] > 2 * found[0]

@@ -1,0 +1,201 @@
+"""Write a GGUF model of a well-known shape with random weights, for benchmarks and tests.
+
+    python tools/make_model.py --shape smollm2-135m --type F16 -o smollm2-135m-f16.gguf
+
+Weights are normal with standard deviation 1 / sqrt(columns), so that activations keep their size
+from layer to layer; norms are ones. The tokenizer is a made-up SentencePiece vocabulary of the
+shape's size. As `quantize` does, a Q4_0 file keeps its embedding (and head) in Q8_0, and all files
+keep norms in F32. Llama 3.2's scaling of RoPE frequencies is left out. Memory stays small: rows
+are made, encoded and written in slices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import string
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from halfbyte.errors import HalfbyteError
+from halfbyte.formats.model_file import MetadataValue
+from halfbyte.quantize.writers import GGUFWriter, TensorInfo
+from halfbyte.weights import F32, FORMATS, Q4_0, Q8_0, WeightFormat
+
+_SLICE = 1 << 18  # weights made at once: they fit the cache
+# llama.cpp's numbers for what most tensors of a file are (general.file_type)
+_FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a Llama-type model with tied embeddings."""
+
+    dim: int
+    layers: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocabulary: int
+    context: int
+    rope_base: float
+
+
+SHAPES = {
+    "smollm2-135m": Shape(576, 30, 9, 3, 1536, 49152, 8192, 100_000.0),
+    "llama-1b": Shape(2048, 16, 32, 8, 8192, 128256, 131072, 500_000.0),
+    "tiny": Shape(64, 3, 4, 2, 160, 512, 256, 10_000.0),
+}
+
+
+def make_model(path: Path, name: str, weight_format: type[WeightFormat], seed: int = 0) -> None:
+    """Write the model; progress goes to stderr. Raises `OutputError`."""
+    shape = SHAPES[name]
+    infos = list(_tensors(shape, weight_format))
+    total = sum(info.size for info in infos)
+    rng = np.random.Generator(np.random.SFC64(seed))
+    metadata = _metadata(name, shape, weight_format)
+    with GGUFWriter(path, metadata, infos) as writer:
+        progress = _Progress(path.name, total)
+        for info in infos:
+            _write_tensor(writer, info, rng)
+            progress.add(info.size)
+
+
+class _Progress:
+    """A line on stderr: on a terminal while it changes, elsewhere once, at the end."""
+
+    def __init__(self, name: str, total: int) -> None:
+        self._name, self._total, self._done = name, total, 0
+        self._start = self._printed = time.perf_counter()
+
+    def add(self, size: int) -> None:
+        self._done += size
+        now, last = time.perf_counter(), self._done == self._total
+        if not last and (now - self._printed < 0.1 or not sys.stderr.isatty()):
+            return
+        self._printed = now
+        rate = self._done / 1e6 / (now - self._start)
+        print(
+            f"\r{self._name}: {self._done / 1e6:.1f} of {self._total / 1e6:.1f} MB, "
+            f"{rate:.0f} MB/s",
+            end="\n" if last else "",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _tensors(shape: Shape, weight_format: type[WeightFormat]) -> Iterator[TensorInfo]:
+    embedding = Q8_0 if weight_format is Q4_0 else weight_format
+    dim, kv_dim = shape.dim, shape.dim // shape.heads * shape.kv_heads
+    yield TensorInfo("token_embd.weight", embedding, (shape.vocabulary, dim))
+    for layer in range(shape.layers):
+        for name, size in {
+            "attn_norm": (dim,),
+            "attn_q": (dim, dim),
+            "attn_k": (kv_dim, dim),
+            "attn_v": (kv_dim, dim),
+            "attn_output": (dim, dim),
+            "ffn_norm": (dim,),
+            "ffn_gate": (shape.ffn, dim),
+            "ffn_up": (shape.ffn, dim),
+            "ffn_down": (dim, shape.ffn),
+        }.items():
+            kind = weight_format if len(size) == 2 else F32
+            yield TensorInfo(f"blk.{layer}.{name}.weight", kind, size)
+    yield TensorInfo("output_norm.weight", F32, (dim,))
+
+
+def _write_tensor(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator) -> None:
+    if len(info.shape) == 1:
+        writer.write(info.format.encode(np.ones((1, info.shape[0]), np.float32)))
+        return
+    rows, columns = info.shape
+    step = max(1, _SLICE // columns)
+    for first in range(0, rows, step):
+        values = rng.standard_normal((min(step, rows - first), columns), np.float32)
+        values *= np.float32(columns**-0.5)
+        writer.write(info.format.encode(values))
+
+
+def _metadata(
+    name: str, shape: Shape, weight_format: type[WeightFormat]
+) -> dict[str, MetadataValue]:
+    tokens, types = _vocabulary(shape.vocabulary)
+    return {
+        "general.architecture": "llama",
+        "general.name": f"random weights, shape {name}",
+        "general.file_type": np.uint32(_FILE_TYPES[weight_format.name]),
+        "llama.vocab_size": np.uint32(shape.vocabulary),
+        "llama.context_length": np.uint32(shape.context),
+        "llama.embedding_length": np.uint32(shape.dim),
+        "llama.block_count": np.uint32(shape.layers),
+        "llama.feed_forward_length": np.uint32(shape.ffn),
+        "llama.attention.head_count": np.uint32(shape.heads),
+        "llama.attention.head_count_kv": np.uint32(shape.kv_heads),
+        "llama.attention.layer_norm_rms_epsilon": np.float32(1e-5),
+        "llama.rope.dimension_count": np.uint32(shape.dim // shape.heads),
+        "llama.rope.freq_base": np.float32(shape.rope_base),
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.pre": "default",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": -np.arange(shape.vocabulary, dtype=np.float32),
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.bos_token_id": np.uint32(1),
+        "tokenizer.ggml.eos_token_id": np.uint32(2),
+        "tokenizer.ggml.unknown_token_id": np.uint32(0),
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.add_eos_token": False,
+        "tokenizer.ggml.add_space_prefix": True,
+    }
+
+
+def _vocabulary(size: int) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
+    """Special tokens, bytes, printable ASCII, then letter strings, each a shorter one's extension.
+
+    Token types are GGUF's: 1 normal, 2 unknown, 3 control, 6 byte.
+    """
+    special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    letters = string.ascii_lowercase
+    strings = (
+        "".join(parts)
+        for length in (2, 3, 4)
+        for parts in itertools.product("\u2581" + letters, *[letters] * (length - 1))
+    )
+    singles = ["\u2581", *map(chr, range(33, 127))]
+    tokens = list(itertools.islice(itertools.chain(special, singles, strings), size))
+    types = np.ones(size, np.int32)
+    types[:3] = 2, 3, 3
+    types[3 : len(special)] = 6
+    return tokens, types
+
+
+def main() -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description="Write a GGUF model of a well-known shape with random weights."
+    )
+    parser.add_argument("--shape", choices=SHAPES, required=True)
+    parser.add_argument("--type", choices=FORMATS, default="F16", help="default: F16")
+    parser.add_argument("-o", "--output", type=Path, help="default: SHAPE-TYPE.gguf, here")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    output = options.output or Path(f"{options.shape}-{options.type.lower()}.gguf")
+    try:
+        make_model(output, options.shape, FORMATS[options.type], options.seed)
+    except HalfbyteError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"\n{parser.prog}: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
