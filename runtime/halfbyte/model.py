@@ -22,12 +22,13 @@ from halfbyte.profile import Profile
 from halfbyte.program import Program
 from halfbyte.sampling import Sampler
 from halfbyte.tokenizers import Tokenizer, from_metadata
+from halfbyte.weights import F32
 
-F32 = npt.NDArray[np.float32]
+F32Array = npt.NDArray[np.float32]
 
 DEFAULT_CONTEXT = 4096  # tokens, where the model allows more: the KV cache is planned at this size
 DEFAULT_BATCH = 128  # prompt tokens of one run
-LOGIT_ROWS = 16  # rows of logits of one run: a vocabulary is wide
+CACHES = ("auto", "f16", "f32")
 
 
 def load(
@@ -40,6 +41,7 @@ def load(
     threads: int | None = None,
     passes: bool = True,
     activations: str = "int8",
+    cache: str = "auto",
 ) -> LanguageModel:
     """Open a GGUF or llama2.c file.
 
@@ -61,6 +63,8 @@ def load(
         False runs the program as captured: float activations, no shared memory.
     activations : {"int8", "float"}
         What block-quantized weights are multiplied with.
+    cache : {"auto", "f16", "f32"}
+        Numbers of the KV cache: "auto" takes F32 for models in F32, F16 for all others.
 
     Raises
     ------
@@ -71,16 +75,19 @@ def load(
         raise HalfbyteError(f"activations '{activations}': expected 'int8' or 'float'")
     file = open_model(path, tokenizer)
     words = from_metadata(file)
-    program = capture_model(file, context, batch)
+    program = capture_model(file, context, batch, cache)
     if passes:
         program = optimize(program, int8_activations=activations == "int8")
     return LanguageModel(file, words, program, backend, threads or default_threads())
 
 
 def capture_model(
-    file: ModelFile, context: int | None = None, batch: int = DEFAULT_BATCH
+    file: ModelFile,
+    context: int | None = None,
+    batch: int = DEFAULT_BATCH,
+    cache: str = "auto",
 ) -> Program:
-    """The program of a model file, as captured; for `context` and `batch` see :func:`load`."""
+    """The program of a model file, as captured; for the arguments see :func:`load`."""
     architecture = architectures.find(file)
     config = architecture.read_config(file)
     if context is None:
@@ -91,10 +98,11 @@ def capture_model(
         )
     if batch < 1:
         raise HalfbyteError(f"batch of {batch} tokens: expected 1 or more")
-    batch = min(batch, context)
-    return architecture.build(
-        file, config, context=context, batch=batch, rows=min(LOGIT_ROWS, batch)
-    )
+    if cache not in CACHES:
+        raise HalfbyteError(f"cache '{cache}': expected one of {CACHES}")
+    if cache == "auto":
+        cache = "f32" if file.tensors["token_embd.weight"].format is F32 else "f16"
+    return architecture.build(file, config, context=context, batch=min(batch, context), cache=cache)
 
 
 class LanguageModel:
@@ -116,7 +124,7 @@ class LanguageModel:
         self.file, self.tokenizer, self.program = file, tokenizer, program
         self.executable = open_program(program, backend, threads)
         self._ids = self.executable.array(program.inputs["ids"])
-        self._logits: F32 = self.executable.array(program.outputs["logits"])
+        self._logits: F32Array = self.executable.array(program.outputs["logits"])
         self._sizes = {name: size.maximum for name, size in program.sizes.items()}
         self.position = 0
         self.profile: Profile | None = None  # set one, and every run adds to it
@@ -140,7 +148,7 @@ class LanguageModel:
         """Forget the context."""
         self.position = 0
 
-    def feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int = 1) -> F32:
+    def feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int = 1) -> F32Array:
         """Append tokens to the context.
 
         Parameters
@@ -196,7 +204,7 @@ class LanguageModel:
                 f"{self.path}: token {wrong[0]}: expected 0 to {self.vocabulary - 1}"
             )
 
-    def logits(self, ids: Sequence[int]) -> F32:
+    def logits(self, ids: Sequence[int]) -> F32Array:
         """Logits [len(ids), vocabulary] of a text that starts with these tokens."""
         self.reset()
         return self.feed(ids, rows=len(ids))

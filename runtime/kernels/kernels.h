@@ -3,11 +3,11 @@
  *
  *   KERNEL(name, units, grain, cost, fields)
  *
- * units  how many pieces the work falls into, from the arguments `a`; a kernel runs [begin, end) of them
- * grain  a chunk of units begins at a multiple of it
- * cost   bytes or operations per unit, whichever is more; decides how small a chunk is worth a thread
- * fields in the order outputs, weights, scales, inputs, sizes, scalars; names are those of the operator
- *        (operands, dimensions of its signature, attributes)
+ * units  how many pieces the work falls into, from the arguments `a`; a kernel runs [begin, end) of
+ * them grain  a chunk of units begins at a multiple of it cost   bytes or operations per unit,
+ * whichever is more; decides how small a chunk is worth a thread fields in the order outputs,
+ * weights, scales, inputs, sizes, scalars; names are those of the operator (operands, dimensions of
+ * its signature, attributes)
  *
  * `n` counts rows of activations, `k` their columns, `m` rows of a weight matrix [m, k].
  */
@@ -22,21 +22,28 @@ KERNEL(gather_q8_0, a->n, 1, a->d * 4, OUT(f32, y) IN(q8_0, w) IN(i32, ids) INT(
 KERNEL(gather_q4_0, a->n, 1, a->d * 4, OUT(f32, y) IN(q4_0, w) IN(i32, ids) INT(n) INT(v) INT(d))
 
 /* y[n, m] = sum_k x[n, k] w[m, k], float activations; may use FMA; sums in 16 lanes */
-KERNEL(matmul_f32, a->m, 4, a->k * 4, OUT(f32, y) IN(f32, w) IN(f32, x) INT(n) INT(k) INT(m))
-KERNEL(matmul_f16, a->m, 4, a->k * 2, OUT(f32, y) IN(f16, w) IN(f32, x) INT(n) INT(k) INT(m))
-KERNEL(matmul_bf16, a->m, 4, a->k * 2, OUT(f32, y) IN(bf16, w) IN(f32, x) INT(n) INT(k) INT(m))
-KERNEL(matmul_q8_0, a->m, 4, a->k * 2, OUT(f32, y) IN(q8_0, w) IN(f32, x) INT(n) INT(k) INT(m))
-KERNEL(matmul_q4_0, a->m, 4, a->k * 2, OUT(f32, y) IN(q4_0, w) IN(f32, x) INT(n) INT(k) INT(m))
+KERNEL(matmul_f32, a->m, 4, a->n * a->k * 4, OUT(f32, y) IN(f32, w) IN(f32, x) INT(n) INT(k) INT(m))
+KERNEL(matmul_f16, a->m, 4, a->n * a->k * 2, OUT(f32, y) IN(f16, w) IN(f32, x) INT(n) INT(k) INT(m))
+KERNEL(matmul_bf16, a->m, 4, a->n * a->k * 2,
+       OUT(f32, y) IN(bf16, w) IN(f32, x) INT(n) INT(k) INT(m))
+KERNEL(matmul_q8_0, a->m, 4, a->n * a->k * 2,
+       OUT(f32, y) IN(q8_0, w) IN(f32, x) INT(n) INT(k) INT(m))
+KERNEL(matmul_q4_0, a->m, 4, a->n * a->k * 2,
+       OUT(f32, y) IN(q4_0, w) IN(f32, x) INT(n) INT(k) INT(m))
 
-/* xq[n, k], xd[n, k/32], xs[n, k/32] = x per block of 32: d = max|x| / 127, q = round-half-even(x * (127 / max|x|))
- * in [-127, 127], s = sum q; a block with max|x| = 0, or too small for 127 / max|x| to be finite, is all zero */
-KERNEL(dynamic_quantize, a->n * (a->k / 32), 4, 32 * 4,
+/* xq[n, k], xd[n, k/32], xs[n, k/32] = x per block of 32: d = max|x| / 127, q = round-half-even(x *
+ * (127 / max|x|)) in [-127, 127], s = sum q; a block with max|x| = 0, or too small for 127 / max|x|
+ * to be finite, is all zero */
+KERNEL(dynamic_quantize, a->n*(a->k / 32), 4, 32 * 4,
        OUT(i8, xq) OUT(f32, xd) OUT(i32, xs) IN(f32, x) INT(n) INT(k))
 
-/* y[n, m] = sum over blocks b in order of (w.d[m, b] * xd[n, b]) * float(sum_32 w.q * xq), exact integers,
- * multiply then add: bit-identical on every table. Q4_0 takes its offset of 8 out through xs. */
-KERNEL(matmul_int8_q8_0, a->m, 16, a->k, OUT(f32, y) IN(q8_0, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) INT(n) INT(k) INT(m))
-KERNEL(matmul_int8_q4_0, a->m, 16, a->k, OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) INT(n) INT(k) INT(m))
+/* y[n, m] = sum over blocks b in order of (w.d[m, b] * xd[n, b]) * float(sum_32 w.q * xq), exact
+ * integers, multiply then add: bit-identical on every table. Q4_0 takes its offset of 8 out through
+ * xs. */
+KERNEL(matmul_int8_q8_0, a->m, 16, a->n * a->k,
+       OUT(f32, y) IN(q8_0, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) INT(n) INT(k) INT(m))
+KERNEL(matmul_int8_q4_0, a->m, 16, a->n * a->k,
+       OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) INT(n) INT(k) INT(m))
 
 /* y[rows, d] = x[n - rows :, :] */
 KERNEL(take_last, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) INT(d))
@@ -44,7 +51,8 @@ KERNEL(take_last, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) 
 /* ---- norm.inc -------------------------------------------------------------------------------- */
 
 /* y = x / sqrt(mean(x^2) + epsilon) * weight, per row */
-KERNEL(rms_norm, a->n, 1, a->d * 8, OUT(f32, y) IN(f32, weight) IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
+KERNEL(rms_norm, a->n, 1, a->d * 8,
+       OUT(f32, y) IN(f32, weight) IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
 
 /* y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * weight + bias, per row */
 KERNEL(layer_norm, a->n, 1, a->d * 8,
@@ -52,22 +60,34 @@ KERNEL(layer_norm, a->n, 1, a->d * 8,
 
 /* ---- attention.inc --------------------------------------------------------------------------- */
 
-/* x[n, c] holds c / head_dim heads; in each, r pairs (a, b) of the first 2 r elements are turned by the angle of row
- * position + i of cos[t, r], sin[t, r]: (a cos - b sin, b cos + a sin). Pairs are (2j, 2j + 1) in the interleaved
- * kernel and (j, j + r) in the half-split one; elements from 2 r on are copied. y may be x. */
+/* x[n, c] holds c / head_dim heads; in each, r pairs (a, b) of the first 2 r elements are turned by
+ * the angle of row position + i of cos[t, r], sin[t, r]: (a cos - b sin, b cos + a sin). Pairs are
+ * (2j, 2j + 1) in the interleaved kernel and (j, j + r) in the half-split one; elements from 2 r on
+ * are copied. y may be x. */
 KERNEL(rotary_embedding_interleaved, a->n, 1, a->c * 8,
-       OUT(f32, y) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(t) INT(r) INT(head_dim) INT(position))
+       OUT(f32, y) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(t) INT(r) INT(head_dim)
+           INT(position))
 KERNEL(rotary_embedding_half, a->n, 1, a->c * 8,
-       OUT(f32, y) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(t) INT(r) INT(head_dim) INT(position))
+       OUT(f32, y) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(t) INT(r) INT(head_dim)
+           INT(position))
 
-/* cache[position + i, :] = x[i, :] rounded to F16 (to nearest, ties to even) */
-KERNEL(cache_write, a->n, 1, a->c * 4, OUT(f16, cache) IN(f32, x) INT(n) INT(c) INT(t) INT(position))
+/* cache[position + i, :] = x[i, :], for F16 rounded (to nearest, ties to even) */
+KERNEL(cache_write_f32, a->n, 1, a->c * 4,
+       OUT(f32, cache) IN(f32, x) INT(n) INT(c) INT(t) INT(position))
+KERNEL(cache_write_f16, a->n, 1, a->c * 4,
+       OUT(f16, cache) IN(f32, x) INT(n) INT(c) INT(t) INT(position))
 
-/* y[i, h] = sum_j softmax_j(scale q[i, h] . k[j, g]) v[j, g], j <= position + i, g = h's group; q has c / head_dim heads,
- * k and v e / head_dim. Running softmax (the flash-attention recurrence): memory independent of the length. */
-KERNEL(group_query_attention, a->n * (a->c / a->head_dim), 1, (a->position + a->n) * a->head_dim * 4,
-       OUT(f32, y) IN(f32, q) IN(f16, k) IN(f16, v) INT(n) INT(c) INT(e) INT(t) INT(head_dim) INT(position)
-       FLOAT(scale))
+/* y[i, h] = sum_j softmax_j(scale q[i, h] . k[j, g]) v[j, g], j <= position + i, g = h's group; q
+ * has c / head_dim heads, k and v have e / head_dim. Running softmax (the flash-attention
+ * recurrence): memory independent of the length. */
+KERNEL(group_query_attention_f32, a->n*(a->c / a->head_dim), 1,
+       (a->position + a->n) * a->head_dim * 4,
+       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) INT(n) INT(c) INT(e) INT(t) INT(head_dim)
+           INT(position) FLOAT(scale))
+KERNEL(group_query_attention_f16, a->n*(a->c / a->head_dim), 1,
+       (a->position + a->n) * a->head_dim * 4,
+       OUT(f32, y) IN(f32, q) IN(f16, k) IN(f16, v) INT(n) INT(c) INT(e) INT(t) INT(head_dim)
+           INT(position) FLOAT(scale))
 
 /* ---- activation.inc -------------------------------------------------------------------------- */
 
@@ -97,15 +117,13 @@ KERNEL(encode_bf16, a->n, 1, a->k * 6, OUT(bf16, w) IN(f32, x) INT(n) INT(k))
 KERNEL(encode_q8_0, a->n, 1, a->k * 6, OUT(q8_0, w) IN(f32, x) INT(n) INT(k))
 KERNEL(encode_q4_0, a->n, 1, a->k * 6, OUT(q4_0, w) IN(f32, x) INT(n) INT(k))
 
-/* w[n, k]: each block's scale searched for the smallest sum of importance[k] (x - w)^2;
- * error[n, 2] = that sum per row for plain rounding, and for what was chosen */
-KERNEL(encode_search_q8_0, a->n, 1, a->k * 32,
-       OUT(q8_0, w) OUT(f32, error) IN(f32, x) IN(f32, importance) INT(n) INT(k))
-KERNEL(encode_search_q4_0, a->n, 1, a->k * 32,
-       OUT(q4_0, w) OUT(f32, error) IN(f32, x) IN(f32, importance) INT(n) INT(k))
-
 /* s[n, 2] = sum x^2, sum (x - y)^2 per row: signal and noise of the report */
 KERNEL(square_error, a->n, 1, a->k * 8, OUT(f32, s) IN(f32, x) IN(f32, y) INT(n) INT(k))
 
 /* s[k] += sum over rows of x^2: the energy of each column; not split */
 KERNEL(column_energy, 1, 1, a->n * a->k * 4, OUT(f32, s) IN(f32, x) INT(n) INT(k))
+
+/* ---- linear.inc: the benchmark's ------------------------------------------------------------- */
+
+/* s[n] = sum of 4096 elements each: how fast this machine reads memory */
+KERNEL(memory_read, a->n, 1, 4096 * 4, OUT(f32, s) IN(f32, x) INT(n))

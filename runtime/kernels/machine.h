@@ -11,7 +11,8 @@ typedef int32_t i32;
 typedef uint16_t f16;  /* IEEE binary16, as bits */
 typedef uint16_t bf16; /* upper half of an IEEE binary32 */
 
-/* Layout: 32 weights w = d (q - 8); qs[j] holds q[j] in its low four bits, q[j + 16] in its high ones. */
+/* Layout: 32 weights w = d (q - 8); qs[j] holds q[j] in its low four bits, q[j + 16] in its high
+ * ones. */
 typedef struct {
   f16 d;
   uint8_t qs[16];
@@ -25,13 +26,13 @@ typedef struct {
 } q8_0;
 _Static_assert(sizeof(q8_0) == 34, "GGUF's Q8_0 block");
 
-/* Every field of an instruction takes one 8-byte slot, on 32-bit machines too, so that Python fills in
- * instructions for each in the same way. */
+/* Every field of an instruction takes one 8-byte slot, on 32-bit machines too, so that Python fills
+ * in instructions for each in the same way. */
 #define HB_SLOTS 14
 
 typedef struct {
-  i32 kernel; /* index in kernels.h */
-  i32 chunk;  /* units a thread claims at once; the runner's own */
+  i32 kernel;     /* index in kernels.h */
+  i32 chunk;      /* units a thread claims at once; the runner's own */
   uint64_t ticks; /* time spent, when profiling: summed over runs */
   uint64_t slot[HB_SLOTS];
 } hb_instruction;

@@ -53,7 +53,8 @@ def activations(*shape: int, spread: float = 1.0) -> npt.NDArray[np.float32]:
     x[random.random(shape) < 0.02] *= 20
     if shape[0] > 2:
         x[1] = 0
-    x[0, :32] = 0
+    if shape[1] > 32:
+        x[0, :32] = 0
     return x
 
 
@@ -159,24 +160,22 @@ def _attention() -> Iterator[Case]:
         (1, 0, 1, 1, 8), (1, 15, 2, 1, 16), (3, 14, 4, 2, 8), (5, 33, 9, 3, 64), (17, 0, 2, 2, 20),
         (2, 95, 1, 1, 128),
     ):  # fmt: skip
-        t = position + n + 3
-        q = activations(n, heads * head_dim)
-        k, v = (activations(t, kv_heads * head_dim).astype(np.float16) for _ in "kv")
-        v += activations(t + 1, kv_heads * head_dim)[1:].astype(np.float16)
-        k[position + n :], v[position + n :] = np.nan, np.nan  # what must not be read
-        scale = head_dim**-0.5
-        case = Case(
-            f"{n}-{position}-{heads}-{kv_heads}-{head_dim}", ops.group_query_attention,
-            {"q": q, "k": k, "v": v}, {"head_dim": head_dim, "position": position, "scale": scale},
-        )  # fmt: skip
-        case.bound = _attention_bound(case, heads // kv_heads)
-        yield case
-        cache = np.nan_to_num(k)
-        x = activations(n, cache.shape[1])
-        x.flat[:3] = [65519.9, 65520, 1e-8]  # the largest that stays finite, the first infinite, 0
-        yield Case(
-            f"{n}-{position}", ops.cache_write, {"x": x, "cache": cache}, {"position": position}
-        )
+        for dtype in (np.float16, np.float32):
+            t, label = position + n + 3, f"{np.dtype(dtype).name}-{n}-{position}"
+            q = activations(n, heads * head_dim)
+            k = activations(t, kv_heads * head_dim).astype(dtype)
+            v = k + activations(t + 1, kv_heads * head_dim)[1:].astype(dtype)
+            k[position + n :], v[position + n :] = np.nan, np.nan  # what must not be read
+            case = Case(
+                f"{label}-{heads}-{kv_heads}-{head_dim}", ops.group_query_attention,
+                {"q": q, "k": k, "v": v},
+                {"head_dim": head_dim, "position": position, "scale": head_dim**-0.5},
+            )  # fmt: skip
+            case.bound = _attention_bound(case, heads // kv_heads)
+            yield case
+            x, cache = activations(n, k.shape[1]), np.nan_to_num(k)
+            x.flat[:3] = [65519.9, 65520, 1e-8]  # the largest finite F16, the first infinite, 0
+            yield Case(label, ops.cache_write, {"x": x, "cache": cache}, {"position": position})
 
 
 def _attention_bound(case: Case, group: int) -> npt.NDArray[np.float64]:

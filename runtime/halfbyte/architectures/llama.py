@@ -72,7 +72,10 @@ def read_config(file: ModelFile) -> Config:
     )
 
 
-def build(file: ModelFile, config: Config, *, context: int, batch: int, rows: int) -> Program:
+LOGIT_ROWS = 16  # rows of logits of one run: a vocabulary is wide
+
+
+def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: str) -> Program:
     """Capture the model.
 
     Parameters
@@ -80,14 +83,14 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, rows: in
     context : int
         Tokens that the KV cache holds.
     batch : int
-        Most tokens of one run (size `n`).
-    rows : int
-        Most rows of logits of one run (size `rows`): those of the last tokens.
+        Most tokens of one run (size `n`). Logits are those of its last tokens (size `rows`).
+    cache : str
+        Type of the cached keys and values, "f16" or "f32".
     """
     with capture("llama") as program:
         n, position = program.size("n", batch), program.size("position", context)
-        asked = program.size("rows", rows)
-        model = _Model(file, config, program, context, position)
+        asked = program.size("rows", min(LOGIT_ROWS, batch))
+        model = _Model(file, config, program, position, cache)
         embedding = model.weight("token_embd.weight", config.vocabulary, config.dim)
         x = ops.gather(embedding, program.input("ids", "i32", (n,)))
         for layer in range(config.layers):
@@ -106,11 +109,11 @@ class _Model:
     """What the layers share while they are captured."""
 
     def __init__(
-        self, file: ModelFile, config: Config, program: Program, context: int, position: Size
+        self, file: ModelFile, config: Config, program: Program, position: Size, cache: str
     ) -> None:
         self.file, self.config, self.program = file, config, program
-        self.context, self.position = context, position
-        cos, sin = rotary_tables(config, context, file.tensors.get("rope_freqs.weight"))
+        self.position, self.cache = position, cache
+        cos, sin = rotary_tables(config, position.maximum, file.tensors.get("rope_freqs.weight"))
         self.cos, self.sin = program.constant("rope.cos", cos), program.constant("rope.sin", sin)
 
     def weight(self, name: str, *shape: int) -> Buffer:
@@ -123,8 +126,9 @@ class _Model:
         q = ops.matmul(h, self.weight(block + "attn_q.weight", width, c.dim))
         k = ops.matmul(h, self.weight(block + "attn_k.weight", kv_width, c.dim))
         v = ops.matmul(h, self.weight(block + "attn_v.weight", kv_width, c.dim))
-        keys = self.program.state(block + "k", "f16", (self.context, kv_width))
-        values = self.program.state(block + "v", "f16", (self.context, kv_width))
+        cache = (self.position.maximum, kv_width)
+        keys = self.program.state(block + "k", self.cache, cache)
+        values = self.program.state(block + "v", self.cache, cache)
         ops.cache_write(self._rotate(k), keys, position=self.position)
         ops.cache_write(v, values, position=self.position)
         mixed = ops.group_query_attention(

@@ -70,7 +70,7 @@ def library() -> ctypes.CDLL:
         ("hb_open", pointer, (ctypes.c_char_p,)),
         ("hb_ticks", ctypes.c_uint64, ()),
         ("hb_pool_size", i32, ()),
-        ("hb_pool_inside", i32, (pointer,)),
+        ("hb_pool_announce", i32, (pointer,)),
         ("hb_pool_stop", None, (pointer,)),
         ("hb_help", i32, (pointer, i32)),
         ("hb_run", None, (pointer, pointer, i32, i32, pointer, i32, pointer, pointer, i32)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 
 import numpy as np
 import numpy.typing as npt
@@ -58,8 +59,8 @@ class Pool:
         self._finalizer = weakref.finalize(self, _stop, memory, self._events, helpers)
 
     def wake(self) -> None:
-        """Wake helpers that sleep. One that falls asleep just then misses a run, no more."""
-        if self._events and library().hb_pool_inside(self.address) < len(self._events):
+        """Announce a run, which must follow, and wake the helpers that sleep."""
+        if self._events and library().hb_pool_announce(self.address) < len(self._events):
             for event in self._events:
                 event.set()
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from halfbyte.ops.activation import softmax
 from halfbyte.ops.operator import operator
 
-F16 = npt.NDArray[np.float16]
+Cache = npt.NDArray[np.float16] | npt.NDArray[np.float32]
 F32 = npt.NDArray[np.float32]
 
 
@@ -48,9 +48,9 @@ def rotary_embedding(
     return y.reshape(n, c)
 
 
-@operator("TensorScatter", "x:f32[n,c] cache:f16[t,c] -> cache:f16[t,c]", reads={"cache": ("n",)})
-def cache_write(x: F32, cache: F16, *, position: int) -> F16:
-    """cache[position + i] = x[i], rounded to F16 in place. Source: ONNX TensorScatter."""
+@operator("TensorScatter", "x:f32[n,c] cache:*[t,c] -> cache:*[t,c]", reads={"cache": ("n",)})
+def cache_write(x: F32, cache: Cache, *, position: int) -> Cache:
+    """cache[position + i] = x[i] in place, rounded in an F16 cache. Source: ONNX TensorScatter."""
     with np.errstate(over="ignore"):
         cache[position : position + x.shape[0]] = x
     return cache
@@ -62,14 +62,14 @@ def _attention_operations(d: Mapping[str, int]) -> int:
 
 @operator(
     "GroupQueryAttention",
-    "q:f32[n,c] k:f16[t,e] v:f16[t,e] -> y:f32[n,c]",
+    "q:f32[n,c] k:*[t,e] v:*[t,e] -> y:f32[n,c]",
     reads={"k": ("position", "n"), "v": ("position", "n")},
     operations=_attention_operations,
 )
 def group_query_attention(
-    q: F32, k: F16, v: F16, *, head_dim: int, position: int, scale: float
+    q: F32, k: Cache, v: Cache, *, head_dim: int, position: int, scale: float
 ) -> F32:
-    """Causal attention of rows position ... position + n - 1 over a cache of F16 keys and values.
+    """Causal attention of rows position ... position + n - 1 over a cache of keys and values.
 
     y[i, h] = sum_j softmax_j(scale q[i, h] . k[j, g]) v[j, g] over j <= position + i, where the
     c / head_dim query heads share e / head_dim key and value heads: g = h // (c / e).

@@ -26,7 +26,7 @@ class Operand:
     """One entry of a signature."""
 
     name: str
-    dtype: str  # "f32", "f16", "i8", "i32" or "*": a weight in any format
+    dtype: str  # "f32", "i8", "i32" or "*": a weight in any format, a cache of any type
     dims: tuple[str, ...]
 
 
@@ -108,14 +108,13 @@ class Operator:
                 raise ProgramError(f"{where} ({buffer}): expected {dim} = {expected}, found {size}")
 
     def kernel(self, instruction: Instruction) -> str:
-        """The C kernel's name for an instruction: weight formats and variants are suffixes."""
+        """The C kernel's name for an instruction: variant and open type (``*``) are suffixes."""
         name = self.name
         if self.variant is not None:
             name += "_" + self.variant(instruction.attributes)
-        for operand, buffer in zip(self.inputs, instruction.inputs, strict=True):
-            if operand.dtype == "*":
-                name += "_" + buffer.dtype.lower()
-        return name
+        pairs = zip(self.inputs, instruction.inputs, strict=True)
+        open_types = dict.fromkeys(b.dtype for operand, b in pairs if operand.dtype == "*")
+        return "_".join((name, *open_types))
 
 
 def resolve(dim: str, dims: Mapping[str, Dim]) -> Dim:

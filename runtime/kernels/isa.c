@@ -1,0 +1,53 @@
+/* The tables in this library, best first, and whether this machine can run them. */
+#include "run.h"
+
+typedef struct {
+  const char* name;
+  const hb_table* table;
+  int (*runs)(void);
+} isa;
+
+static int always(void) { return 1; }
+
+extern const hb_table hb_table_scalar;
+
+#ifdef HB_AVX2
+#include <cpuid.h>
+
+extern const hb_table hb_table_avx2;
+
+static int has_avx2(void) {
+  unsigned eax, ebx, ecx, edx;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+#endif
+
+static const isa isas[] = {
+#ifdef HB_AVX2
+    {"avx2", &hb_table_avx2, has_avx2},
+#endif
+    {"scalar", &hb_table_scalar, always},
+};
+enum { ISAS = sizeof(isas) / sizeof(isas[0]) };
+
+static int same(const char* a, const char* b) {
+  while (*a && *a == *b) {
+    a++;
+    b++;
+  }
+  return *a == *b;
+}
+
+HB_EXPORT const char* hb_isa_name(i32 index) {
+  return index >= 0 && index < ISAS ? isas[index].name : NULL;
+}
+
+HB_EXPORT const hb_table* hb_open(const char* name) {
+  for (int i = 0; i < ISAS; i++) {
+    if (same(name, isas[i].name)) {
+      return isas[i].runs() ? isas[i].table : NULL;
+    }
+  }
+  return NULL;
+}

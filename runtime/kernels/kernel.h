@@ -1,0 +1,58 @@
+/* What a table's source needs around the bodies: argument structs and the BODY macro. */
+#ifndef HALFBYTE_KERNEL_H
+#define HALFBYTE_KERNEL_H
+
+#include "machine.h"
+
+/* One field, one slot of an instruction (see machine.h). */
+#define OUT(type, name) \
+  union {               \
+    type* name;         \
+    uint64_t name##_;   \
+  };
+#define IN(type, name) \
+  union {              \
+    const type* name;  \
+    uint64_t name##_;  \
+  };
+#define INT(name) int64_t name;
+#define FLOAT(name)   \
+  union {             \
+    f32 name;         \
+    uint64_t name##_; \
+  };
+#define KERNEL(name, units, grain, cost, fields) \
+  typedef struct {                               \
+    fields                                       \
+  } name##_args;                                 \
+  _Static_assert(sizeof(name##_args) <= HB_SLOTS * 8, "too many fields");
+#include "kernels.h"
+#undef KERNEL
+#undef OUT
+#undef IN
+#undef INT
+#undef FLOAT
+
+enum {
+#define KERNEL(name, units, grain, cost, fields) HB_##name,
+#include "kernels.h"
+#undef KERNEL
+  HB_KERNELS
+};
+
+typedef void hb_kernel(const void* arguments, int64_t begin, int64_t end);
+
+/* The kernels compiled for one instruction set. */
+typedef struct {
+  hb_kernel* run[HB_KERNELS];
+} hb_table;
+
+/* Opens the body of a kernel, which runs units [begin, end) of its arguments `a`. */
+#define BODY(name)                                                                  \
+  static inline void name##_body(const name##_args* a, int64_t begin, int64_t end); \
+  static void name(const void* arguments, int64_t begin, int64_t end) {             \
+    name##_body(arguments, begin, end);                                             \
+  }                                                                                 \
+  static inline void name##_body(const name##_args* a, int64_t begin, int64_t end)
+
+#endif

@@ -1,0 +1,224 @@
+/* Runs an array of instructions, alone or with helper threads.
+ *
+ * An instruction's work falls into chunks, which threads claim from one atomic word. The word holds
+ * the instruction, the number of its chunks and the next chunk, so a claim is one atomic addition
+ * whose result says whether it was in time, and for what. The main thread claims too and waits only
+ * for chunks that were claimed: a helper that is late, slow to wake or absent blocks nobody. Which
+ * thread runs a chunk changes no result. */
+#include "run.h"
+
+#include <stdatomic.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+/* ---- the list ------------------------------------------------------------------------------- */
+
+#define OUT(type, name) " out:" #type ":" #name
+#define IN(type, name) " in:" #type ":" #name
+#define INT(name) " int:" #name
+#define FLOAT(name) " float:" #name
+#define KERNEL(name, units, grain, cost, fields) #name fields "\n"
+HB_EXPORT const char* hb_kernel_list(void) {
+  return
+#include "kernels.h"
+      ;
+}
+#undef KERNEL
+#undef OUT
+#undef IN
+#undef INT
+#undef FLOAT
+
+/* ---- how an instruction's work falls into pieces --------------------------------------------- */
+
+typedef struct {
+  int64_t units, grain, cost;
+} work;
+
+#define KERNEL(name, units_, grain_, cost_, fields)      \
+  static work work_##name(const void* arguments) {       \
+    const name##_args* a = arguments;                    \
+    (void)a;                                             \
+    return (work){(units_), (grain_), (int64_t)(cost_)}; \
+  }
+#include "kernels.h"
+#undef KERNEL
+
+static work (*const work_of[HB_KERNELS])(const void*) = {
+#define KERNEL(name, units, grain, cost, fields) [HB_##name] = work_##name,
+#include "kernels.h"
+#undef KERNEL
+};
+
+/* Less than this many bytes or operations is not worth another thread: a claim costs about as much
+ * as moving a few hundred bytes, and a cache line must travel. */
+enum { CHUNK_COST = 16384, MOST_CHUNKS = 64 };
+
+/* Units in a chunk: whole grains, no smaller than is worth it, no more than MOST_CHUNKS of them. */
+static int64_t chunk_size(work w) {
+  int64_t least = CHUNK_COST / (w.cost > 0 ? w.cost : 1) + 1, share = w.units / MOST_CHUNKS + 1;
+  int64_t units = least > share ? least : share;
+  return (units + w.grain - 1) / w.grain * w.grain;
+}
+
+/* ---- the pool ------------------------------------------------------------------------------- */
+
+struct hb_pool {
+  /* bit 63: a run is under way; then instruction (23 bits), chunks (20), next chunk (20) */
+  _Alignas(64) _Atomic uint64_t claims;
+  _Alignas(64) _Atomic int64_t done; /* chunks of the current instruction that are finished */
+  _Alignas(64) _Atomic i32 inside;   /* helpers in hb_help */
+  _Atomic i32 stopped;
+  /* written by the main thread before it publishes chunks, read by those who claimed one */
+  _Alignas(64) const hb_table* table;
+  hb_instruction* program;
+};
+
+#define RUNNING (UINT64_C(1) << 63)
+enum { FIELD = 20 };
+#define FIELD_MASK ((UINT64_C(1) << FIELD) - 1)
+
+static inline int64_t next_of(uint64_t claims) { return (int64_t)(claims & FIELD_MASK); }
+static inline int64_t chunks_of(uint64_t claims) { return (int64_t)(claims >> FIELD & FIELD_MASK); }
+static inline int64_t instruction_of(uint64_t claims) {
+  return (int64_t)((claims & ~RUNNING) >> 2 * FIELD);
+}
+
+static inline void pause_briefly(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static void run_chunk(const hb_table* table, const hb_instruction* code, int64_t chunk) {
+  int64_t units = work_of[code->kernel](code->slot).units;
+  int64_t begin = chunk * code->chunk, end = begin + code->chunk;
+  table->run[code->kernel](code->slot, begin, end < units ? end : units);
+}
+
+/* Claim and run one chunk; 0 when none is left. */
+static int take_chunk(hb_pool* pool) {
+  /* Look before adding: `next` then passes `chunks` by no more than the number of threads. */
+  uint64_t claims = atomic_load_explicit(&pool->claims, memory_order_relaxed);
+  if (next_of(claims) >= chunks_of(claims)) {
+    return 0;
+  }
+  /* Acquire: what the main thread wrote before it published this instruction. The word may have
+   * moved on since the look; what the addition returns is what was claimed. */
+  claims = atomic_fetch_add_explicit(&pool->claims, 1, memory_order_acquire);
+  if (next_of(claims) >= chunks_of(claims)) {
+    return 0;
+  }
+  run_chunk(pool->table, &pool->program[instruction_of(claims)], next_of(claims));
+  /* Release: the chunk's results, to the main thread that waits for the count. */
+  atomic_fetch_add_explicit(&pool->done, 1, memory_order_release);
+  return 1;
+}
+
+HB_EXPORT i32 hb_pool_size(void) { return (i32)sizeof(hb_pool); }
+
+HB_EXPORT i32 hb_pool_announce(hb_pool* pool) {
+  /* Sequentially consistent, here and in `leave`: either this load sees a helper gone, and the
+   * caller wakes it, or that helper sees the run and stays. */
+  atomic_store(&pool->claims, RUNNING);
+  return atomic_load(&pool->inside);
+}
+
+HB_EXPORT void hb_pool_stop(hb_pool* pool) { atomic_store(&pool->stopped, 1); }
+
+/* Count a helper out, unless a run began meanwhile. */
+static int leave(hb_pool* pool) {
+  atomic_fetch_sub(&pool->inside, 1);
+  if (!(atomic_load(&pool->claims) & RUNNING)) {
+    return 1;
+  }
+  atomic_fetch_add(&pool->inside, 1);
+  return 0;
+}
+
+HB_EXPORT i32 hb_help(hb_pool* pool, i32 spins) {
+  atomic_fetch_add(&pool->inside, 1);
+  for (i32 idle = 0;;) {
+    if (atomic_load_explicit(&pool->stopped, memory_order_relaxed)) {
+      atomic_fetch_sub(&pool->inside, 1);
+      return 1;
+    }
+    if (take_chunk(pool)) {
+      continue;
+    }
+    pause_briefly();
+    if (atomic_load_explicit(&pool->claims, memory_order_relaxed) & RUNNING) {
+      idle = 0;
+    } else if (++idle > spins && leave(pool)) {
+      return 0;
+    }
+  }
+}
+
+/* ---- a run ---------------------------------------------------------------------------------- */
+
+static void run_shared(hb_pool* pool, int64_t instruction, int64_t chunks) {
+  atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
+  /* Release: `done`, the instruction's slots and all earlier results. */
+  atomic_store_explicit(&pool->claims,
+                        RUNNING | (uint64_t)instruction << 2 * FIELD | (uint64_t)chunks << FIELD,
+                        memory_order_release);
+  while (take_chunk(pool)) {
+  }
+  while (atomic_load_explicit(&pool->done, memory_order_acquire) != chunks) {
+    pause_briefly();
+  }
+}
+
+static void run_instruction(const hb_table* table, hb_instruction* program, int64_t index,
+                            hb_pool* pool) {
+  hb_instruction* code = &program[index];
+  work w = work_of[code->kernel](code->slot);
+  if (pool) {
+    int64_t size = chunk_size(w), chunks = (w.units + size - 1) / size;
+    if (chunks > 1) {
+      code->chunk = (i32)size;
+      run_shared(pool, index, chunks);
+      return;
+    }
+  }
+  table->run[code->kernel](code->slot, 0, w.units);
+}
+
+HB_EXPORT uint64_t hb_ticks(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  return __rdtsc();
+#elif defined(__aarch64__)
+  uint64_t ticks;
+  __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+  return ticks;
+#else
+  return 0;
+#endif
+}
+
+HB_EXPORT void hb_run(const hb_table* table, hb_instruction* program, i32 first, i32 last,
+                      const hb_patch* patches, i32 n_patches, const i32* registers, hb_pool* pool,
+                      i32 profile) {
+  for (i32 i = 0; i < n_patches; i++) {
+    program[patches[i].instruction].slot[patches[i].slot] = (uint64_t)registers[patches[i].reg];
+  }
+  if (pool) {
+    pool->table = table;
+    pool->program = program;
+  }
+  for (i32 i = first; i < last; i++) {
+    uint64_t start = profile ? hb_ticks() : 0;
+    run_instruction(table, program, i, pool);
+    if (profile) {
+      program[i].ticks += hb_ticks() - start;
+    }
+  }
+  if (pool) {
+    atomic_store_explicit(&pool->claims, 0, memory_order_release);
+  }
+}

@@ -1,0 +1,174 @@
+/* The primitives of simd_scalar.h on AVX2 with FMA and F16C; described there. */
+#ifndef HALFBYTE_SIMD_AVX2_H
+#define HALFBYTE_SIMD_AVX2_H
+
+#include <immintrin.h>
+
+#include "machine.h"
+
+typedef struct {
+  __m256 a, b; /* lanes 0-7, 8-15 */
+} vf;
+typedef struct {
+  __m256i a, b;
+} vi;
+typedef struct {
+  __m256i q;
+} vx;
+typedef __m128i vp;
+typedef __m128i vq;
+
+#define PAIR(type, f) ((type){f(x.a, y.a), f(x.b, y.b)})
+
+static inline float half_to_float(f16 h) { return _cvtsh_ss(h); }
+static inline f16 float_to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
+
+static inline __m128i load_16(const void* p) { return _mm_loadu_si128((const __m128i*)p); }
+
+static inline vf vf_set(float x) { return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+static inline vf vf_load(const float* p) {
+  return (vf){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
+static inline vf vf_load_f16(const f16* p) {
+  return (vf){_mm256_cvtph_ps(load_16(p)), _mm256_cvtph_ps(load_16(p + 8))};
+}
+static inline vf vf_load_bf16(const bf16* p) {
+  __m256i low = _mm256_cvtepu16_epi32(load_16(p)), high = _mm256_cvtepu16_epi32(load_16(p + 8));
+  return (vf){_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)),
+              _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
+}
+static inline vf convert_i8(__m128i v) {
+  return (vf){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)),
+              _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(v, 8)))};
+}
+static inline vf vf_load_i8(const i8* p) { return convert_i8(load_16(p)); }
+static inline vf vf_load_low4(const uint8_t* p) {
+  return convert_i8(_mm_and_si128(load_16(p), _mm_set1_epi8(15)));
+}
+static inline vf vf_load_high4(const uint8_t* p) {
+  return convert_i8(_mm_and_si128(_mm_srli_epi16(load_16(p), 4), _mm_set1_epi8(15)));
+}
+static inline void vf_store(float* p, vf v) {
+  _mm256_storeu_ps(p, v.a);
+  _mm256_storeu_ps(p + 8, v.b);
+}
+static inline void vf_store_f16(f16* p, vf v) {
+  _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(v.a, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128((__m128i*)(p + 8), _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT));
+}
+
+static inline vf vf_add(vf x, vf y) { return PAIR(vf, _mm256_add_ps); }
+static inline vf vf_sub(vf x, vf y) { return PAIR(vf, _mm256_sub_ps); }
+static inline vf vf_mul(vf x, vf y) { return PAIR(vf, _mm256_mul_ps); }
+static inline vf vf_div(vf x, vf y) { return PAIR(vf, _mm256_div_ps); }
+static inline vf vf_fused(vf x, vf y, vf z) {
+  return (vf){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+static inline vf vf_max(vf x, vf y) { return PAIR(vf, _mm256_max_ps); }
+static inline vf vf_min(vf x, vf y) { return PAIR(vf, _mm256_min_ps); }
+static inline vf vf_abs(vf x) {
+  vf y = vf_set(-0.0f);
+  return (vf){_mm256_andnot_ps(y.a, x.a), _mm256_andnot_ps(y.b, x.b)};
+}
+static inline vf vf_copysign(vf x, vf sign) {
+  __m256 bit = _mm256_set1_ps(-0.0f);
+  return (vf){_mm256_blendv_ps(_mm256_andnot_ps(bit, x.a), _mm256_or_ps(bit, x.a), sign.a),
+              _mm256_blendv_ps(_mm256_andnot_ps(bit, x.b), _mm256_or_ps(bit, x.b), sign.b)};
+}
+static inline vf vf_at_least(vf x, vf y) {
+  __m256 one = _mm256_set1_ps(1.0f);
+  return (vf){_mm256_and_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ), one),
+              _mm256_and_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ), one)};
+}
+
+#define FOLD(name, add8, add4)                                                          \
+  static inline float name(vf v) {                                                      \
+    __m256 eight = add8(v.a, v.b);                                                      \
+    __m128 four = add4(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1)); \
+    __m128 two = add4(four, _mm_movehl_ps(four, four));                                 \
+    return _mm_cvtss_f32(add4(two, _mm_movehdup_ps(two)));                              \
+  }
+FOLD(vf_sum, _mm256_add_ps, _mm_add_ps)
+FOLD(vf_highest, _mm256_max_ps, _mm_max_ps)
+FOLD(vf_lowest, _mm256_min_ps, _mm_min_ps)
+#undef FOLD
+
+static inline vi vi_set(i32 x) { return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+static inline vi vi_add(vi x, vi y) { return PAIR(vi, _mm256_add_epi32); }
+static inline vi vi_sub(vi x, vi y) { return PAIR(vi, _mm256_sub_epi32); }
+static inline vi vi_or(vi x, vi y) { return PAIR(vi, _mm256_or_si256); }
+static inline vi vi_and(vi x, vi y) { return PAIR(vi, _mm256_and_si256); }
+static inline vi vi_left(vi x, int by) {
+  return (vi){_mm256_slli_epi32(x.a, by), _mm256_slli_epi32(x.b, by)};
+}
+static inline vi vi_right(vi x, int by) {
+  return (vi){_mm256_srli_epi32(x.a, by), _mm256_srli_epi32(x.b, by)};
+}
+static inline vi vi_bits(vf x) { return (vi){_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
+static inline vf vf_bits(vi x) { return (vf){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
+static inline vf vf_convert(vi x) { return (vf){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+static inline vi vi_truncate(vf x) {
+  return (vi){_mm256_cvttps_epi32(x.a), _mm256_cvttps_epi32(x.b)};
+}
+static inline i32 vi_sum(vi v) {
+  __m256i eight = _mm256_add_epi32(v.a, v.b);
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
+}
+/* lanes as 16 unsigned 16-bit numbers; `keep` masks what does not belong */
+static inline __m256i pack_16(vi v, i32 keep) {
+  vi low = vi_and(v, vi_set(keep));
+  return _mm256_permute4x64_epi64(_mm256_packus_epi32(low.a, low.b), 0xD8);
+}
+static inline void vi_store_8(void* p, vi v) {
+  __m256i words = pack_16(v, 0xFF);
+  _mm_storeu_si128((__m128i*)p, _mm_packus_epi16(_mm256_castsi256_si128(words),
+                                                 _mm256_extracti128_si256(words, 1)));
+}
+static inline void vi_store_16(uint16_t* p, vi v) {
+  _mm256_storeu_si256((__m256i*)p, pack_16(v, 0xFFFF));
+}
+
+static inline vx vx_load(const i8* p) { return (vx){_mm256_loadu_si256((const __m256i*)p)}; }
+static inline vp vp_dot_q4(const uint8_t* w, vx x) {
+  __m128i codes = load_16(w), mask = _mm_set1_epi8(15);
+  __m128i low = _mm_and_si128(codes, mask), high = _mm_and_si128(_mm_srli_epi16(codes, 4), mask);
+  /* at most 4 * 15 * 127 in 16 bits */
+  __m128i sums = _mm_add_epi16(_mm_maddubs_epi16(low, _mm256_castsi256_si128(x.q)),
+                               _mm_maddubs_epi16(high, _mm256_extracti128_si256(x.q, 1)));
+  return _mm_madd_epi16(sums, _mm_set1_epi16(1));
+}
+static inline vp vp_dot_q8(const i8* w, vx x) {
+  __m256i codes = _mm256_loadu_si256((const __m256i*)w);
+  /* |w| is unsigned, so that -128 is right; 2 * 128 * 127 fits in 16 bits */
+  __m256i sums = _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(x.q, codes));
+  __m256i eight = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+  return _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+}
+static inline vq vq_fold(vp a, vp b, vp c, vp d) {
+  return _mm_hadd_epi32(_mm_hadd_epi32(a, b), _mm_hadd_epi32(c, d));
+}
+static inline vi vi_join(vq a, vq b, vq c, vq d) {
+  return (vi){_mm256_set_m128i(b, a), _mm256_set_m128i(d, c)};
+}
+static inline __m256 gather_8_f16(const uint8_t* p, ptrdiff_t stride) {
+  __m128i v = _mm_setzero_si128();
+#define HALF(i) v = _mm_insert_epi16(v, *(const f16*)(p + i * stride), i)
+  HALF(0);
+  HALF(1);
+  HALF(2);
+  HALF(3);
+  HALF(4);
+  HALF(5);
+  HALF(6);
+  HALF(7);
+#undef HALF
+  return _mm256_cvtph_ps(v);
+}
+static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
+  return (vf){gather_8_f16(p, stride), gather_8_f16(p + 8 * stride, stride)};
+}
+
+#undef PAIR
+#endif

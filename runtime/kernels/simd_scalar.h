@@ -1,0 +1,202 @@
+/* The primitives on one number at a time: the table that every machine has. `simd_avx2.h` has the
+ * same names with the same results, to the bit.
+ *
+ *   vf, vi  sixteen lanes of float, of int32
+ *   vx      one block of 32 int8 activations
+ *   vp      partial sums of one block's products; how many is the instruction set's own business
+ *   vq      four whole sums
+ */
+#ifndef HALFBYTE_SIMD_SCALAR_H
+#define HALFBYTE_SIMD_SCALAR_H
+
+#include "machine.h"
+
+typedef struct {
+  float l[16];
+} vf;
+typedef struct {
+  i32 l[16];
+} vi;
+typedef struct {
+  const i8* q;
+} vx;
+typedef i32 vp;
+typedef struct {
+  i32 l[4];
+} vq;
+
+#define EACH(type, expression)   \
+  type r;                        \
+  for (int i = 0; i < 16; i++) { \
+    r.l[i] = (expression);       \
+  }                              \
+  return r
+
+static inline i32 bits_of(float x) {
+  union {
+    float f;
+    i32 i;
+  } u = {x};
+  return u.i;
+}
+static inline float of_bits(i32 x) {
+  union {
+    i32 i;
+    float f;
+  } u = {x};
+  return u.f;
+}
+
+/* IEEE binary16 in integer arithmetic; rounding is to nearest, ties to even */
+static inline float half_to_float(f16 h) {
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7FFF;
+  if (rest >= 0x7C00) {
+    uint32_t quiet = rest > 0x7C00 ? 0x400000 : 0;
+    return of_bits((i32)(sign | 0x7F800000 | (rest & 0x3FF) << 13 | quiet));
+  }
+  if (rest < 0x400) { /* subnormal: rest * 2^-24, exact */
+    return of_bits((i32)(sign | (uint32_t)bits_of((float)rest * 0x1p-24f)));
+  }
+  return of_bits((i32)(sign | (rest + 0x1C000) << 13));
+}
+static inline f16 float_to_half(float x) {
+  uint32_t bits = (uint32_t)bits_of(x), sign = bits >> 16 & 0x8000, rest = bits & 0x7FFFFFFF;
+  if (rest > 0x7F800000) {
+    return (f16)(sign | 0x7E00 | (rest >> 13 & 0x3FF));
+  }
+  if (rest >= 0x477FF000) { /* 65520 and more */
+    return (f16)(sign | 0x7C00);
+  }
+  if (rest < 0x38800000) { /* subnormal: the float adder rounds at 2^-24 */
+    return (f16)(sign | (uint32_t)(bits_of(of_bits((i32)rest) + 0.5f) - bits_of(0.5f)));
+  }
+  return (f16)(sign | (rest - 0x38000000 + 0xFFF + (rest >> 13 & 1)) >> 13);
+}
+
+static inline vf vf_set(float x) { EACH(vf, x); }
+static inline vf vf_load(const float* p) { EACH(vf, p[i]); }
+static inline vf vf_load_f16(const f16* p) { EACH(vf, half_to_float(p[i])); }
+static inline vf vf_load_bf16(const bf16* p) { EACH(vf, of_bits((i32)((uint32_t)p[i] << 16))); }
+static inline vf vf_load_i8(const i8* p) { EACH(vf, (float)p[i]); }
+/* low or high four bits of 16 bytes */
+static inline vf vf_load_low4(const uint8_t* p) { EACH(vf, (float)(p[i] & 15)); }
+static inline vf vf_load_high4(const uint8_t* p) { EACH(vf, (float)(p[i] >> 4)); }
+static inline void vf_store(float* p, vf v) {
+  for (int i = 0; i < 16; i++) {
+    p[i] = v.l[i];
+  }
+}
+static inline void vf_store_f16(f16* p, vf v) {
+  for (int i = 0; i < 16; i++) {
+    p[i] = float_to_half(v.l[i]);
+  }
+}
+
+static inline vf vf_add(vf a, vf b) { EACH(vf, a.l[i] + b.l[i]); }
+static inline vf vf_sub(vf a, vf b) { EACH(vf, a.l[i] - b.l[i]); }
+static inline vf vf_mul(vf a, vf b) { EACH(vf, a.l[i] * b.l[i]); }
+static inline vf vf_div(vf a, vf b) { EACH(vf, a.l[i] / b.l[i]); }
+/* a * b + c, perhaps rounded once: only where results may differ between tables */
+static inline vf vf_fused(vf a, vf b, vf c) { EACH(vf, a.l[i] * b.l[i] + c.l[i]); }
+/* the second where either is not a number */
+static inline vf vf_max(vf a, vf b) { EACH(vf, a.l[i] > b.l[i] ? a.l[i] : b.l[i]); }
+static inline vf vf_min(vf a, vf b) { EACH(vf, a.l[i] < b.l[i] ? a.l[i] : b.l[i]); }
+static inline vf vf_abs(vf a) { EACH(vf, of_bits(bits_of(a.l[i]) & 0x7FFFFFFF)); }
+static inline vf vf_copysign(vf a, vf sign) {
+  EACH(vf, of_bits((bits_of(a.l[i]) & 0x7FFFFFFF) | (bits_of(sign.l[i]) & ~0x7FFFFFFF)));
+}
+/* 1 where a >= b, else 0 */
+static inline vf vf_at_least(vf a, vf b) { EACH(vf, a.l[i] >= b.l[i] ? 1.0f : 0.0f); }
+
+/* in the fixed order of all tables: 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half */
+static inline float vf_sum(vf v) {
+  for (int half = 8; half; half /= 2) {
+    for (int i = 0; i < half; i++) {
+      v.l[i] += v.l[i + half];
+    }
+  }
+  return v.l[0];
+}
+static inline float vf_highest(vf v) {
+  for (int half = 8; half; half /= 2) {
+    for (int i = 0; i < half; i++) {
+      v.l[i] = v.l[i] > v.l[i + half] ? v.l[i] : v.l[i + half];
+    }
+  }
+  return v.l[0];
+}
+static inline float vf_lowest(vf v) {
+  for (int half = 8; half; half /= 2) {
+    for (int i = 0; i < half; i++) {
+      v.l[i] = v.l[i] < v.l[i + half] ? v.l[i] : v.l[i + half];
+    }
+  }
+  return v.l[0];
+}
+
+static inline vi vi_set(i32 x) { EACH(vi, x); }
+static inline vi vi_add(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] + (uint32_t)b.l[i])); }
+static inline vi vi_sub(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] - (uint32_t)b.l[i])); }
+static inline vi vi_or(vi a, vi b) { EACH(vi, a.l[i] | b.l[i]); }
+static inline vi vi_and(vi a, vi b) { EACH(vi, a.l[i] & b.l[i]); }
+static inline vi vi_left(vi a, int by) { EACH(vi, (i32)((uint32_t)a.l[i] << by)); }
+static inline vi vi_right(vi a, int by) { EACH(vi, (i32)((uint32_t)a.l[i] >> by)); }
+static inline vi vi_bits(vf a) { EACH(vi, bits_of(a.l[i])); }
+static inline vf vf_bits(vi a) { EACH(vf, of_bits(a.l[i])); }
+static inline vf vf_convert(vi a) { EACH(vf, (float)a.l[i]); }
+/* towards zero; of numbers within int32 */
+static inline vi vi_truncate(vf a) { EACH(vi, (i32)a.l[i]); }
+static inline i32 vi_sum(vi v) {
+  uint32_t sum = 0;
+  for (int i = 0; i < 16; i++) {
+    sum += (uint32_t)v.l[i];
+  }
+  return (i32)sum;
+}
+/* the low 8 or 16 bits of each lane */
+static inline void vi_store_8(void* p, vi v) {
+  for (int i = 0; i < 16; i++) {
+    ((uint8_t*)p)[i] = (uint8_t)v.l[i];
+  }
+}
+static inline void vi_store_16(uint16_t* p, vi v) {
+  for (int i = 0; i < 16; i++) {
+    p[i] = (uint16_t)v.l[i];
+  }
+}
+
+static inline vx vx_load(const i8* p) { return (vx){p}; }
+/* sum over 32 of code * x: Q4_0's codes taken as 0 ... 15 */
+static inline vp vp_dot_q4(const uint8_t* w, vx x) {
+  vp sum = 0;
+  for (int i = 0; i < 16; i++) {
+    sum += (w[i] & 15) * x.q[i] + (w[i] >> 4) * x.q[i + 16];
+  }
+  return sum;
+}
+/* the same for int8 codes, -128 too; x is never -128 */
+static inline vp vp_dot_q8(const i8* w, vx x) {
+  vp sum = 0;
+  for (int i = 0; i < 32; i++) {
+    sum += w[i] * x.q[i];
+  }
+  return sum;
+}
+static inline vq vq_fold(vp a, vp b, vp c, vp d) { return (vq){{a, b, c, d}}; }
+static inline vi vi_join(vq a, vq b, vq c, vq d) {
+  vi r;
+  for (int i = 0; i < 4; i++) {
+    r.l[i] = a.l[i];
+    r.l[i + 4] = b.l[i];
+    r.l[i + 8] = c.l[i];
+    r.l[i + 12] = d.l[i];
+  }
+  return r;
+}
+/* 16 F16 numbers, `stride` bytes apart */
+static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
+  EACH(vf, half_to_float(*(const f16*)(p + i * stride)));
+}
+
+#undef EACH
+#endif
