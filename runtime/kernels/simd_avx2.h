@@ -57,6 +57,39 @@ static inline void vf_store_f16(f16* p, vf v) {
   _mm_storeu_si128((__m128i*)(p + 8), _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT));
 }
 
+/* Lanes below `count` all ones: 16 - count zeros follow them. */
+static inline vi mask_of(int64_t count) {
+  static const i32 ones[32] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+  const __m256i *p = (const __m256i *)(ones + 16 - count);
+  return (vi){_mm256_loadu_si256(p), _mm256_loadu_si256(p + 1)};
+}
+static inline vf vf_load_part(const float *p, int64_t count) {
+  vi mask = mask_of(count);
+  return (vf){_mm256_maskload_ps(p, mask.a), _mm256_maskload_ps(p + 8, mask.b)};
+}
+static inline void vf_store_part(float *p, vf v, int64_t count) {
+  vi mask = mask_of(count);
+  _mm256_maskstore_ps(p, mask.a, v.a);
+  _mm256_maskstore_ps(p + 8, mask.b, v.b);
+}
+static inline vf vf_load_part_f16(const f16 *p, int64_t count) {
+  if (count == 8) { /* small heads */
+    return (vf){_mm256_cvtph_ps(load_16(p)), _mm256_setzero_ps()};
+  }
+  f16 lanes[16] = {0};
+  for (int64_t i = 0; i < count; i++) {
+    lanes[i] = p[i];
+  }
+  return vf_load_f16(lanes);
+}
+static inline void vf_store_part_f16(f16 *p, vf v, int64_t count) {
+  f16 lanes[16];
+  vf_store_f16(lanes, v);
+  for (int64_t i = 0; i < count; i++) {
+    p[i] = lanes[i];
+  }
+}
+
 static inline vf vf_add(vf x, vf y) { return PAIR(vf, _mm256_add_ps); }
 static inline vf vf_sub(vf x, vf y) { return PAIR(vf, _mm256_sub_ps); }
 static inline vf vf_mul(vf x, vf y) { return PAIR(vf, _mm256_mul_ps); }

@@ -92,6 +92,22 @@ static inline void vf_store_f16(f16* p, vf v) {
   }
 }
 
+/* The first `count` < 16 elements of memory; zeros in the other lanes. */
+static inline vf vf_load_part(const float *p, int64_t count) { EACH(vf, i < count ? p[i] : 0); }
+static inline vf vf_load_part_f16(const f16 *p, int64_t count) {
+  EACH(vf, i < count ? half_to_float(p[i]) : 0);
+}
+static inline void vf_store_part(float *p, vf v, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    p[i] = v.l[i];
+  }
+}
+static inline void vf_store_part_f16(f16 *p, vf v, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    p[i] = float_to_half(v.l[i]);
+  }
+}
+
 static inline vf vf_add(vf a, vf b) { EACH(vf, a.l[i] + b.l[i]); }
 static inline vf vf_sub(vf a, vf b) { EACH(vf, a.l[i] - b.l[i]); }
 static inline vf vf_mul(vf a, vf b) { EACH(vf, a.l[i] * b.l[i]); }
