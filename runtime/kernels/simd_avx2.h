@@ -15,8 +15,6 @@ typedef struct {
 typedef struct {
   __m256i q;
 } vx;
-typedef __m128i vp;
-typedef __m128i vq;
 
 #define PAIR(type, f) ((type){f(x.a, y.a), f(x.b, y.b)})
 
@@ -60,19 +58,19 @@ static inline void vf_store_f16(f16* p, vf v) {
 /* Lanes below `count` all ones: 16 - count zeros follow them. */
 static inline vi mask_of(int64_t count) {
   static const i32 ones[32] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
-  const __m256i *p = (const __m256i *)(ones + 16 - count);
+  const __m256i* p = (const __m256i*)(ones + 16 - count);
   return (vi){_mm256_loadu_si256(p), _mm256_loadu_si256(p + 1)};
 }
-static inline vf vf_load_part(const float *p, int64_t count) {
+static inline vf vf_load_part(const float* p, int64_t count) {
   vi mask = mask_of(count);
   return (vf){_mm256_maskload_ps(p, mask.a), _mm256_maskload_ps(p + 8, mask.b)};
 }
-static inline void vf_store_part(float *p, vf v, int64_t count) {
+static inline void vf_store_part(float* p, vf v, int64_t count) {
   vi mask = mask_of(count);
   _mm256_maskstore_ps(p, mask.a, v.a);
   _mm256_maskstore_ps(p + 8, mask.b, v.b);
 }
-static inline vf vf_load_part_f16(const f16 *p, int64_t count) {
+static inline vf vf_load_part_f16(const f16* p, int64_t count) {
   if (count == 8) { /* small heads */
     return (vf){_mm256_cvtph_ps(load_16(p)), _mm256_setzero_ps()};
   }
@@ -82,7 +80,7 @@ static inline vf vf_load_part_f16(const f16 *p, int64_t count) {
   }
   return vf_load_f16(lanes);
 }
-static inline void vf_store_part_f16(f16 *p, vf v, int64_t count) {
+static inline void vf_store_part_f16(f16* p, vf v, int64_t count) {
   f16 lanes[16];
   vf_store_f16(lanes, v);
   for (int64_t i = 0; i < count; i++) {
@@ -163,27 +161,53 @@ static inline void vi_store_16(uint16_t* p, vi v) {
   _mm256_storeu_si256((__m256i*)p, pack_16(v, 0xFFFF));
 }
 
+static inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+
 static inline vx vx_load(const i8* p) { return (vx){_mm256_loadu_si256((const __m256i*)p)}; }
-static inline vp vp_dot_q4(const uint8_t* w, vx x) {
-  __m128i codes = load_16(w), mask = _mm_set1_epi8(15);
-  __m128i low = _mm_and_si128(codes, mask), high = _mm_and_si128(_mm_srli_epi16(codes, 4), mask);
+/* Four partial sums each of the blocks at `w` (low half) and four rows on (high half). */
+static inline __m256i two_rows_q4_0(const uint8_t* w, ptrdiff_t stride, __m256i low_x,
+                                    __m256i high_x) {
+  __m256i mask = _mm256_set1_epi8(15);
+  __m256i codes = _mm256_inserti128_si256(_mm256_castsi128_si256(load_16(w + 2)),
+                                          load_16(w + 4 * stride + 2), 1);
+  __m256i low = _mm256_and_si256(codes, mask);
+  __m256i high = _mm256_and_si256(_mm256_srli_epi16(codes, 4), mask);
   /* at most 4 * 15 * 127 in 16 bits */
-  __m128i sums = _mm_add_epi16(_mm_maddubs_epi16(low, _mm256_castsi256_si128(x.q)),
-                               _mm_maddubs_epi16(high, _mm256_extracti128_si256(x.q, 1)));
-  return _mm_madd_epi16(sums, _mm_set1_epi16(1));
+  __m256i sums =
+      _mm256_add_epi16(_mm256_maddubs_epi16(low, low_x), _mm256_maddubs_epi16(high, high_x));
+  return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
 }
-static inline vp vp_dot_q8(const i8* w, vx x) {
-  __m256i codes = _mm256_loadu_si256((const __m256i*)w);
+static inline __m256i eight_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) {
+  __m256i low = _mm256_permute2x128_si256(x.q, x.q, 0x00);
+  __m256i high = _mm256_permute2x128_si256(x.q, x.q, 0x11);
+  __m256i first = _mm256_hadd_epi32(two_rows_q4_0(w, stride, low, high),
+                                    two_rows_q4_0(w + stride, stride, low, high));
+  __m256i second = _mm256_hadd_epi32(two_rows_q4_0(w + 2 * stride, stride, low, high),
+                                     two_rows_q4_0(w + 3 * stride, stride, low, high));
+  return _mm256_hadd_epi32(first, second);
+}
+static inline vi vi_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) {
+  return (vi){eight_rows_q4_0(w, stride, x), eight_rows_q4_0(w + 8 * stride, stride, x)};
+}
+static inline __m256i one_row_q8_0(const uint8_t* w, vx x) {
+  __m256i codes = _mm256_loadu_si256((const __m256i*)(w + 2));
   /* |w| is unsigned, so that -128 is right; 2 * 128 * 127 fits in 16 bits */
   __m256i sums = _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(x.q, codes));
-  __m256i eight = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
-  return _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
 }
-static inline vq vq_fold(vp a, vp b, vp c, vp d) {
-  return _mm_hadd_epi32(_mm_hadd_epi32(a, b), _mm_hadd_epi32(c, d));
+/* Half a sum of each of four rows in either half */
+static inline __m256i four_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
+  return _mm256_hadd_epi32(
+      _mm256_hadd_epi32(one_row_q8_0(w, x), one_row_q8_0(w + stride, x)),
+      _mm256_hadd_epi32(one_row_q8_0(w + 2 * stride, x), one_row_q8_0(w + 3 * stride, x)));
 }
-static inline vi vi_join(vq a, vq b, vq c, vq d) {
-  return (vi){_mm256_set_m128i(b, a), _mm256_set_m128i(d, c)};
+static inline __m256i eight_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
+  __m256i a = four_rows_q8_0(w, stride, x), b = four_rows_q8_0(w + 4 * stride, stride, x);
+  return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
+                          _mm256_permute2x128_si256(a, b, 0x31));
+}
+static inline vi vi_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
+  return (vi){eight_rows_q8_0(w, stride, x), eight_rows_q8_0(w + 8 * stride, stride, x)};
 }
 static inline __m256 gather_8_f16(const uint8_t* p, ptrdiff_t stride) {
   __m128i v = _mm_setzero_si128();

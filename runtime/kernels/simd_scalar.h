@@ -3,8 +3,6 @@
  *
  *   vf, vi  sixteen lanes of float, of int32
  *   vx      one block of 32 int8 activations
- *   vp      partial sums of one block's products; how many is the instruction set's own business
- *   vq      four whole sums
  */
 #ifndef HALFBYTE_SIMD_SCALAR_H
 #define HALFBYTE_SIMD_SCALAR_H
@@ -20,10 +18,6 @@ typedef struct {
 typedef struct {
   const i8* q;
 } vx;
-typedef i32 vp;
-typedef struct {
-  i32 l[4];
-} vq;
 
 #define EACH(type, expression)   \
   type r;                        \
@@ -93,16 +87,16 @@ static inline void vf_store_f16(f16* p, vf v) {
 }
 
 /* The first `count` < 16 elements of memory; zeros in the other lanes. */
-static inline vf vf_load_part(const float *p, int64_t count) { EACH(vf, i < count ? p[i] : 0); }
-static inline vf vf_load_part_f16(const f16 *p, int64_t count) {
+static inline vf vf_load_part(const float* p, int64_t count) { EACH(vf, i < count ? p[i] : 0); }
+static inline vf vf_load_part_f16(const f16* p, int64_t count) {
   EACH(vf, i < count ? half_to_float(p[i]) : 0);
 }
-static inline void vf_store_part(float *p, vf v, int64_t count) {
+static inline void vf_store_part(float* p, vf v, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     p[i] = v.l[i];
   }
 }
-static inline void vf_store_part_f16(f16 *p, vf v, int64_t count) {
+static inline void vf_store_part_f16(f16* p, vf v, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     p[i] = float_to_half(v.l[i]);
   }
@@ -181,33 +175,31 @@ static inline void vi_store_16(uint16_t* p, vi v) {
   }
 }
 
+/* Begin to load a cache line that is needed soon; any address will do. */
+static inline void prefetch(const void* p) { (void)p; }
+
 static inline vx vx_load(const i8* p) { return (vx){p}; }
-/* sum over 32 of code * x: Q4_0's codes taken as 0 ... 15 */
-static inline vp vp_dot_q4(const uint8_t* w, vx x) {
-  vp sum = 0;
-  for (int i = 0; i < 16; i++) {
-    sum += (w[i] & 15) * x.q[i] + (w[i] >> 4) * x.q[i + 16];
+/* Lane r: sum over 32 of code * x in the Q4_0 block r * stride bytes behind `w`; codes 0 ... 15. */
+static inline vi vi_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) {
+  vi sums = {{0}};
+  for (int row = 0; row < 16; row++) {
+    const q4_0* block = (const q4_0*)(w + row * stride);
+    for (int i = 0; i < 16; i++) {
+      sums.l[row] += (block->qs[i] & 15) * x.q[i] + (block->qs[i] >> 4) * x.q[i + 16];
+    }
   }
-  return sum;
+  return sums;
 }
-/* the same for int8 codes, -128 too; x is never -128 */
-static inline vp vp_dot_q8(const i8* w, vx x) {
-  vp sum = 0;
-  for (int i = 0; i < 32; i++) {
-    sum += w[i] * x.q[i];
+/* The same for Q8_0 blocks, whose codes may be -128; x is never -128. */
+static inline vi vi_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
+  vi sums = {{0}};
+  for (int row = 0; row < 16; row++) {
+    const q8_0* block = (const q8_0*)(w + row * stride);
+    for (int i = 0; i < 32; i++) {
+      sums.l[row] += block->qs[i] * x.q[i];
+    }
   }
-  return sum;
-}
-static inline vq vq_fold(vp a, vp b, vp c, vp d) { return (vq){{a, b, c, d}}; }
-static inline vi vi_join(vq a, vq b, vq c, vq d) {
-  vi r;
-  for (int i = 0; i < 4; i++) {
-    r.l[i] = a.l[i];
-    r.l[i + 4] = b.l[i];
-    r.l[i + 8] = c.l[i];
-    r.l[i + 12] = d.l[i];
-  }
-  return r;
+  return sums;
 }
 /* 16 F16 numbers, `stride` bytes apart */
 static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
