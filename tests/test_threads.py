@@ -1,0 +1,124 @@
+"""Threads: same results whatever their number, no wake lost, nobody waited for in vain."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from halfbyte.backends.library import library
+from halfbyte.backends.native import Kernels
+from halfbyte.backends.threads import Pool
+from halfbyte.errors import HalfbyteError
+
+ROWS, COLUMNS = 1000, 512  # 2 MB of weights: many chunks, and an odd end
+
+
+@pytest.fixture(autouse=True)
+def native(native_backends: list[str]) -> None:
+    assert native_backends
+
+
+@pytest.fixture
+def matrix() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    random = np.random.default_rng(0)
+    return random.standard_normal((ROWS, COLUMNS), np.float32), random.standard_normal(
+        (1, COLUMNS), np.float32
+    )
+
+
+def product(kernels: Kernels, w: npt.NDArray[np.float32], x: npt.NDArray[np.float32]) -> bytes:
+    y = np.full((1, len(w)), np.nan, np.float32)
+    kernels.call("matmul_f32", y=y, w=w, x=x, n=1, k=w.shape[1], m=len(w))
+    return y.tobytes()
+
+
+def helpers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "halfbyte"]
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_results_do_not_depend_on_the_number(
+    matrix: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]], threads: int
+) -> None:
+    alone, shared = Kernels(), Kernels(threads=threads)
+    want = product(alone, *matrix)
+    for _ in range(200):
+        assert product(shared, *matrix) == want
+    shared.close()
+
+
+def empty_run(pool: Pool) -> None:
+    """A run of no instructions: what ends an announcement."""
+    library().hb_run(0, 0, 0, 0, 0, 0, 0, pool.address, 0)
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "never happened"
+
+
+@pytest.mark.parametrize("spins", range(0, 400, 10))
+def test_no_wake_is_lost(spins: int) -> None:
+    """Helpers are in for every run that is announced, whenever they were about to leave.
+
+    The run lasts until they are: a helper that counted as inside, but left, would never come. With
+    so many different spins, some leave just as the next run is announced.
+    """
+    pool = Pool(3, spins=spins)
+    for _ in range(200):
+        pool.wake()
+        until(lambda: library().hb_pool_announce(pool.address) == 2)
+        empty_run(pool)  # they may leave
+    pool.close()
+
+
+def test_idle_helpers_sleep() -> None:
+    pool = Pool(3, spins=10)
+    pool.wake()
+    empty_run(pool)
+
+    def all_gone() -> bool:
+        inside = library().hb_pool_announce(pool.address)
+        empty_run(pool)
+        time.sleep(0.001)
+        return bool(inside == 0)
+
+    until(all_gone)
+    pool.close()
+
+
+def test_an_absent_helper_blocks_nobody(
+    matrix: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
+) -> None:
+    """A pool whose helpers never come: the calling thread does all the work."""
+    kernels = Kernels(threads=2)
+    want = product(Kernels(), *matrix)
+    library().hb_pool_stop(kernels._pool.address)
+    for thread in helpers():
+        for event in kernels._pool._events:
+            event.set()
+        thread.join(20)
+    assert product(kernels, *matrix) == want
+
+
+def test_threads_end_with_their_pool() -> None:
+    gc.collect()
+    before = len(helpers())
+    kernels = Kernels(threads=4)
+    assert len(helpers()) == before + 3
+    del kernels
+    gc.collect()
+    assert len(helpers()) == before
+
+
+def test_number_is_checked() -> None:
+    with pytest.raises(HalfbyteError, match="0 threads: expected 1 or more"):
+        Pool(0)
