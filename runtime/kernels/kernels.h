@@ -109,13 +109,21 @@ KERNEL(add, a->n * a->d, 64, 12, OUT(f32, z) IN(f32, x) IN(f32, y) INT(n) INT(p)
 /* z = x * y; y is one row for all where its row count p is 1 */
 KERNEL(mul, a->n * a->d, 64, 12, OUT(f32, z) IN(f32, x) IN(f32, y) INT(n) INT(p) INT(d))
 
-/* ---- encode.inc: the quantizer's; definitions in weights.py ---------------------------------- */
+/* ---- encode.inc: the quantizer's; definitions in weights.py, search.py
+ * ---------------------------------- */
 
 /* w[n, k] = x rounded to the format: byte-identical to gguf.quants */
 KERNEL(encode_f16, a->n, 1, a->k * 6, OUT(f16, w) IN(f32, x) INT(n) INT(k))
 KERNEL(encode_bf16, a->n, 1, a->k * 6, OUT(bf16, w) IN(f32, x) INT(n) INT(k))
 KERNEL(encode_q8_0, a->n, 1, a->k * 6, OUT(q8_0, w) IN(f32, x) INT(n) INT(k))
 KERNEL(encode_q4_0, a->n, 1, a->k * 6, OUT(q4_0, w) IN(f32, x) INT(n) INT(k))
+
+/* w[n, k]: each block's scale searched for the smallest sum of importance[k] (x - w)^2;
+ * error[n, 2] = that sum per row for plain rounding, and for what was chosen; see search.py */
+KERNEL(encode_search_q8_0, a->n, 1, a->k * 32,
+       OUT(q8_0, w) OUT(f32, error) IN(f32, x) IN(f32, importance) INT(n) INT(k))
+KERNEL(encode_search_q4_0, a->n, 1, a->k * 32,
+       OUT(q4_0, w) OUT(f32, error) IN(f32, x) IN(f32, importance) INT(n) INT(k))
 
 /* s[n, 2] = sum x^2, sum (x - y)^2 per row: signal and noise of the report */
 KERNEL(square_error, a->n, 1, a->k * 8, OUT(f32, s) IN(f32, x) IN(f32, y) INT(n) INT(k))
