@@ -130,9 +130,7 @@ def search(x: F32, importance: F32, name: str) -> tuple[U8, F32]:
     return encoded.reshape(n, -1), errors
 
 
-def _best_scale(
-    blocks: F32, w: F32, how: Search
-) -> tuple[F32, npt.NDArray[np.bool_]]:
+def _best_scale(blocks: F32, w: F32, how: Search) -> tuple[F32, npt.NDArray[np.bool_]]:
     """The best d of each block, rounded to F16, and where there is one."""
     start = np.float32(1) / how.start(blocks)[..., None]
     usable = np.isfinite(start[..., 0])

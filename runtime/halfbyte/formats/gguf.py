@@ -151,7 +151,7 @@ def read_gguf(path: Path) -> ModelFile:
     alignment = _alignment(path, metadata)
     infos = _read_tensor_infos(cursor, tensor_count)
     tensors = _map_tensors(path, pages, infos, cursor.at, alignment)
-    return ModelFile(path, f"GGUF v{version}", metadata, tensors)
+    return ModelFile(path, f"GGUF v{version}", metadata, tensors, pages=pages)
 
 
 def _read_start(cursor: _Cursor) -> tuple[int, int, int]:

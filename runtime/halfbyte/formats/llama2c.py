@@ -206,7 +206,7 @@ def read_llama2c(path: Path) -> ModelFile:
         at += size
     notes = _notes(tensors) if header.version == 2 else []
     kind = f"llama2.c v{header.version}"
-    return ModelFile(path, kind, header.metadata(path.stem), tensors, notes)
+    return ModelFile(path, kind, header.metadata(path.stem), tensors, notes, pages)
 
 
 def _check_groups(path: Path, header: _Header) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -27,6 +28,12 @@ class ModelFile:
     metadata: dict[str, MetadataValue]
     tensors: dict[str, Tensor]  # in file order
     notes: list[str] = field(default_factory=list)  # conversions that were not exact
+    pages: mmap.mmap | None = None  # what tensors are views of
+
+    def forget(self) -> None:
+        """Let the system drop the pages read so far; they come back when they are read again."""
+        if self.pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self.pages.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         """Drop the mapping; tensors must not be used afterwards."""

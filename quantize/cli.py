@@ -1,0 +1,125 @@
+"""The command ``quantize``, which is ``halfbyte quantize`` too."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from halfbyte.cli import guarded
+from halfbyte.errors import OutputError
+from halfbyte.quantize.quantizer import quantize_file
+from halfbyte.quantize.recipe import KINDS, parse_keep
+
+EXAMPLES = """\
+examples:
+  quantize stories.bin --int4                     writes stories-int4.gguf
+  quantize model.gguf --int8 -o small.gguf
+  quantize model.gguf --int4 --keep '*.ffn_down.weight=Q8_0' --json report.json
+
+int4 is Q4_0 with the token embedding and the head in Q8_0; int8 is Q8_0. Norms and biases stay
+F32. Output is GGUF, which llama.cpp reads too.
+"""
+
+
+class Bar:
+    """Progress with MB/s on a terminal; nothing where stderr is a file or a pipe."""
+
+    def __init__(self) -> None:
+        self._start = self._shown = time.perf_counter()
+        self._wide = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.perf_counter()
+        if not sys.stderr.isatty() or (done < total and now - self._shown < 0.1):
+            return
+        self._shown = now
+        filled = 30 * done // max(total, 1)
+        rate = done / 1e6 / max(now - self._start, 1e-9)
+        line = f"[{'#' * filled:<30}] {done / max(total, 1):4.0%}  {rate:.0f} MB/s"
+        self._wide = len(line)
+        print(f"\r{line}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Remove the bar, before something else is printed."""
+        if self._wide:
+            print(f"\r{'':{self._wide}}\r", end="", file=sys.stderr, flush=True)
+            self._wide = 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = argparse.ArgumentParser(
+        prog="quantize",
+        description="Make a trained model small: int4, int8, fp16 or bf16.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("model", metavar="MODEL", type=Path, help="a GGUF or llama2.c file")
+    kind = made.add_mutually_exclusive_group(required=True)
+    for name, format_ in KINDS.items():
+        kind.add_argument(
+            f"--{name}", dest="kind", action="store_const", const=name, help=format_.name
+        )
+    made.add_argument(
+        "-o", "--output", type=Path, metavar="OUT", help="default: <stem>-<type>.gguf beside MODEL"
+    )
+    made.add_argument(
+        "--tokenizer", type=Path, metavar="FILE", help="a llama2.c model's tokenizer file"
+    )
+    made.add_argument(
+        "--keep", action="append", default=[], metavar="PATTERN=TYPE",
+        help="another type for tensors whose names match; may be repeated, the last match decides",
+    )  # fmt: skip
+    made.add_argument("--pure", action="store_true", help="int4: embedding and head in Q4_0 too")
+    made.add_argument(
+        "--rtn", action="store_true", help="plain rounding: no search of scales, no equalization"
+    )
+    made.add_argument("--json", type=Path, metavar="REPORT", help="write the report as JSON")
+    made.add_argument("--threads", type=int, metavar="N", help="default: one per processor")
+    made.add_argument("--verbose", action="store_true", help="a line per tensor")
+    made.add_argument("--debug", action="store_true", help="show a traceback on errors")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Quantize one file; returns the exit code: 2 for input that cannot be used."""
+    options = parser().parse_args(arguments)
+    return guarded(lambda: _run(options), debug=options.debug)
+
+
+def _run(options: argparse.Namespace) -> int:
+    bar = Bar()
+    try:
+        report = quantize_file(
+            options.model,
+            options.kind,
+            options.output,
+            tokenizer=options.tokenizer,
+            keep=[parse_keep(text) for text in options.keep],
+            rtn=options.rtn,
+            pure=options.pure,
+            threads=options.threads,
+            progress=bar,
+        )
+    finally:
+        bar.clear()
+    print(report.table())
+    if options.verbose:
+        print("\n" + report.details())
+    if options.json:
+        _write_json(options.json, json.dumps(report.as_json(), indent=1))
+    return 0
+
+
+def _write_json(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        partial.write_text(text + "\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,125 @@
+"""Rows in and out: decoding, encoding and measuring, on the kernels or by the definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.backends import available
+from halfbyte.backends.native import Kernels
+from halfbyte.errors import FormatError
+from halfbyte.formats import ModelFile
+from halfbyte.quantize import search
+from halfbyte.weights import F32, Tensor, WeightFormat
+
+F32Array = npt.NDArray[np.float32]
+U8 = npt.NDArray[np.uint8]
+
+SLICE = 1 << 20  # elements worked on at once
+
+
+class Codec:
+    """Numbers <-> bytes of all formats.
+
+    Parameters
+    ----------
+    threads : int
+        Threads of the kernels; without kernels NumPy's definitions do the same, slowly.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        native = available()[0] != "numpy"
+        self._kernels = Kernels(threads=threads) if native else None
+
+    def close(self) -> None:
+        """Stop the threads."""
+        if self._kernels is not None:
+            self._kernels.close()
+
+    def decode(self, format_: type[WeightFormat], rows: U8, columns: int) -> F32Array:
+        """Bytes [n, row_bytes] -> float32 [n, columns]; a view where the bytes are that already."""
+        if self._kernels is None or format_ is F32:
+            return format_.decode(rows)
+        n = len(rows)
+        y = np.empty((n, columns), np.float32)
+        ids = np.arange(n, dtype=np.int32)
+        self._kernels.call(
+            f"gather_{format_.name.lower()}", y=y, w=rows, ids=ids, n=n, v=n, d=columns
+        )
+        return y
+
+    def encode(self, format_: type[WeightFormat], x: F32Array) -> U8:
+        """Round to nearest: float32 [n, k] -> bytes [n, row_bytes]."""
+        if self._kernels is None or format_ is F32:
+            return format_.encode(x)
+        n, k = x.shape
+        w = np.empty((n, format_.row_bytes(k)), np.uint8)
+        self._kernels.call(f"encode_{format_.name.lower()}", w=w, x=x, n=n, k=k)
+        return w
+
+    def search(
+        self, format_: type[WeightFormat], x: F32Array, importance: F32Array
+    ) -> tuple[U8, F32Array]:
+        """Encode with each block's scale searched; see :func:`halfbyte.quantize.search.search`."""
+        if self._kernels is None:
+            return search.search(x, importance, format_.name)
+        n, k = x.shape
+        w, error = np.empty((n, format_.row_bytes(k)), np.uint8), np.empty((n, 2), np.float32)
+        self._kernels.call(
+            f"encode_search_{format_.name.lower()}",
+            w=w, error=error, x=x, importance=importance, n=n, k=k,
+        )  # fmt: skip
+        return w, error
+
+    def square_error(self, x: F32Array, y: F32Array) -> npt.NDArray[np.float64]:
+        """Sums of x^2 and of (x - y)^2."""
+        n, k = x.shape
+        sums = np.empty((n, 2), np.float32)
+        if self._kernels is not None:
+            self._kernels.call("square_error", s=sums, x=x, y=y, n=n, k=k)
+        else:
+            sums[:, 0], sums[:, 1] = (x * x).sum(axis=1), np.square(x - y).sum(axis=1)
+        total: npt.NDArray[np.float64] = sums.sum(axis=0, dtype=np.float64)
+        return total
+
+    def add_column_energy(self, sums: F32Array, x: F32Array) -> None:
+        """sums[k] += sum over rows of x[n, k]^2."""
+        if self._kernels is not None:
+            self._kernels.call("column_energy", s=sums, x=x, n=len(x), k=x.shape[1])
+        else:
+            sums += np.square(x).sum(axis=0)
+
+
+class Slice(NamedTuple):
+    """Some rows of a tensor, decoded."""
+
+    first: int
+    values: F32Array
+    nbytes: int  # in the source
+
+
+def slices(file: ModelFile, tensor: Tensor, codec: Codec) -> Iterator[Slice]:
+    """A tensor's rows (a vector is one), a few at a time; pages are given back behind them."""
+    rows, columns = tensor.rows, tensor.columns
+    step = max(1, SLICE // columns)
+    for first in range(0, len(rows), step):
+        part = rows[first : first + step]
+        values = codec.decode(tensor.format, part, columns)
+        yield Slice(first, np.ascontiguousarray(values, np.float32), part.nbytes)
+        file.forget()
+
+
+def check_finite(file: ModelFile, tensor: Tensor, part: Slice) -> float:
+    """The largest magnitude of a slice; raises where a number is not finite."""
+    top = max(float(part.values.max()), -float(part.values.min()))
+    if np.isfinite(top):
+        return top
+    row, column = np.argwhere(~np.isfinite(part.values))[0]
+    value = part.values[row, column]
+    place = f"row {part.first + row}, column {column}" if len(tensor.shape) > 1 else str(column)
+    raise FormatError(
+        f"{file.path}: tensor '{tensor.name}': expected finite weights, found {value} at {place}"
+    )

@@ -1,0 +1,214 @@
+"""From a model file to a smaller one, a slice of rows at a time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.backends.threads import default_threads
+from halfbyte.errors import OutputError, UnsupportedError
+from halfbyte.formats import ModelFile, open_model
+from halfbyte.quantize.encode import Codec, Slice, check_finite, slices
+from halfbyte.quantize.equalize import Scales, find_scales
+from halfbyte.quantize.recipe import FILE_TYPES, KINDS, Choice, choose, norm_groups
+from halfbyte.quantize.report import Report, Row, decibels
+from halfbyte.quantize.writers import GGUFWriter, TensorInfo
+from halfbyte.weights import Q4_0, Q8_0, Tensor
+
+F32 = npt.NDArray[np.float32]
+Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)
+
+SEARCHED = (Q4_0, Q8_0)
+
+
+def default_output(path: Path, kind: str) -> Path:
+    """``<stem>-int4.gguf`` beside the input."""
+    return path.with_name(f"{path.stem}-{kind}.gguf")
+
+
+def quantize_file(
+    path: str | os.PathLike[str],
+    type: str = "int4",
+    output: str | os.PathLike[str] | None = None,
+    *,
+    tokenizer: str | os.PathLike[str] | None = None,
+    keep: Iterable[tuple[str, str]] = (),
+    rtn: bool = False,
+    pure: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Write a model in a smaller type.
+
+    Parameters
+    ----------
+    path : path
+        A GGUF or llama2.c file.
+    type : {"int4", "int8", "fp16", "bf16"}
+        Q4_0 (token embedding and head Q8_0), Q8_0, F16 or BF16. Vectors stay F32.
+    output : path, optional
+        The GGUF file to write; by default ``<stem>-<type>.gguf`` beside the input.
+    tokenizer : path, optional
+        For a llama2.c file: its tokenizer, if it does not lie beside the model.
+    keep : pairs of pattern and type
+        Tensors whose names match take this type; of several patterns the last that matches.
+    rtn : bool
+        Round to nearest as ``gguf.quants`` does: no search of scales, no equalization.
+    pure : bool
+        With "int4": token embedding and head in Q4_0 too.
+    threads : int, optional
+        Threads that encode; by default one per processor.
+    progress : callable, optional
+        Called with bytes of input done and bytes in all.
+
+    Raises
+    ------
+    HalfbyteError
+        The input or an argument cannot be used, or the output cannot be written; no partial file
+        is left, and the input is never touched.
+    """
+    start = time.perf_counter()
+    file = open_model(path, tokenizer)
+    target = Path(output) if output is not None else default_output(file.path, type)
+    if target.exists() and target.samefile(file.path):
+        raise OutputError(f"{target}: is the input; choose another output with -o")
+    for tensor in file.tensors.values():
+        if tensor.format is Q4_0:
+            raise UnsupportedError(
+                f"{file.path}: tensor '{tensor.name}' is Q4_0 already: "
+                "expected a model in F32, F16, BF16 or Q8_0"
+            )
+    choices = choose(file, type, keep, pure=pure)
+    work = _Work(file, choices, Codec(threads or default_threads()), type, rtn, progress)
+    try:
+        rows = work.run(target)
+    finally:
+        work.codec.close()
+    return Report(
+        source=file.path.name,
+        source_format=file.kind,
+        output=str(target),
+        type=type,
+        bytes_before=file.path.stat().st_size,
+        bytes_after=target.stat().st_size,
+        weights=sum(int(np.prod(t.shape)) for t in file.tensors.values()),
+        seconds=time.perf_counter() - start,
+        rows=tuple(rows),
+        notes=tuple(file.notes),
+    )
+
+
+class _Work:
+    """One run: equalize, check every value, then encode and write."""
+
+    def __init__(
+        self,
+        file: ModelFile,
+        choices: list[Choice],
+        codec: Codec,
+        kind: str,
+        rtn: bool,
+        progress: Progress | None,
+    ) -> None:
+        self.file, self.choices, self.codec, self.kind = file, choices, codec, kind
+        self.rtn = rtn
+        self.equalize = not rtn and KINDS[kind] in SEARCHED
+        self.scales = Scales()
+        self._progress = progress or (lambda done, total: None)
+        self._done = 0
+        size = sum(t.data.nbytes for t in file.tensors.values())
+        self._total = 2 * size + (self._equalized_bytes() if self.equalize else 0)
+
+    def run(self, target: Path) -> list[Row]:
+        """Write the file; returns the report's rows."""
+        if self.equalize:
+            self.scales = find_scales(self.file, self.codec, self._advance)
+        self.choices = [self._fitting(choice) for choice in self.choices]
+        infos = [TensorInfo(c.tensor.name, c.format, c.tensor.shape) for c in self.choices]
+        metadata = {
+            **self.file.metadata,
+            "general.file_type": np.uint32(FILE_TYPES[KINDS[self.kind].name]),
+            "general.quantization_version": np.uint32(2),
+        }
+        with GGUFWriter(target, metadata, infos) as writer:
+            return [self._write(choice, writer) for choice in self.choices]
+
+    def _advance(self, nbytes: int) -> None:
+        self._done += nbytes
+        self._progress(min(self._done, self._total), self._total)
+
+    def _equalized_bytes(self) -> int:
+        """What `find_scales` reads."""
+        names = [r for readers in norm_groups(self.file).values() for r in readers]
+        names += [name for name in names if name.endswith("ffn_up.weight")]
+        return sum(self.file.tensors[name].data.nbytes for name in names)
+
+    def _fitting(self, choice: Choice) -> Choice:
+        """Widen the type until every value fits; raises for values that are not finite."""
+        top = 0.0
+        for part in self._parts(choice.tensor):
+            top = max(top, check_finite(self.file, choice.tensor, part))
+        while top >= choice.format.limit:
+            why = f"values up to {top:.3g} do not fit {choice.format.name}"
+            choice = choice.widened(why)
+        return choice
+
+    def _parts(self, tensor: Tensor) -> Iterator[Slice]:
+        """Equalized slices of a tensor."""
+        for part in slices(self.file, tensor, self.codec):
+            values = self.scales.apply(tensor.name, part.first, part.values)
+            yield part._replace(values=values)
+            self._advance(part.nbytes)
+
+    def _write(self, choice: Choice, writer: GGUFWriter) -> Row:
+        """Encode a tensor; its row of the report."""
+        tensor, format_ = choice.tensor, choice.format
+        importance = None
+        if format_ in SEARCHED and not self.rtn:
+            importance = self._importance(tensor)
+        energy, weighted, size = np.zeros(2), np.zeros(2), 0
+        for part in self._parts(tensor):
+            x = part.values
+            if importance is None:
+                encoded = self.codec.encode(format_, x)
+            else:
+                encoded, error = self.codec.search(format_, x, importance)
+                weighted += error.sum(axis=0, dtype=np.float64)
+            energy += self.codec.square_error(x, self.codec.decode(format_, encoded, x.shape[1]))
+            size += encoded.nbytes
+            writer.write(encoded)
+        scaled = self.scales.columns.get(tensor.name) if len(tensor.shape) == 1 else None
+        if scaled is None:
+            scaled = self.scales.rows.get(tensor.name)
+        return Row(
+            name=tensor.name,
+            shape=tensor.shape,
+            source=tensor.format.name,
+            type=format_.name,
+            bytes=size,
+            bits_per_weight=8 * size / int(np.prod(tensor.shape)),
+            snr_db=decibels(*energy),
+            search_gain_db=None if importance is None else decibels(*weighted),
+            equalized=0 if scaled is None else int(np.count_nonzero(scaled != 1)),
+            note=choice.note,
+        )
+
+    def _importance(self, tensor: Tensor) -> F32:
+        """Weight of each column's squared error: the squared gain of the RMSNorm before it.
+
+        Without data the normed activations count as equally large; then an error in column j
+        reaches the output gain_j times as strong. Ones where no norm feeds the matrix.
+        """
+        for norm, readers in norm_groups(self.file).items():
+            if tensor.name in readers:
+                gain = self.scales.apply(norm, 0, self.file.tensors[norm].decode()[None])[0]
+                squares = gain.astype(np.float64) ** 2
+                mean = squares.mean()
+                if 0 < mean < np.inf:
+                    return (squares / mean).astype(np.float32)
+        return np.ones(tensor.columns, np.float32)

@@ -1,0 +1,130 @@
+"""Which tensor takes which type, and what feeds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from halfbyte.errors import HalfbyteError
+from halfbyte.formats import ModelFile
+from halfbyte.weights import BF16, F16, F32, FORMATS, Q4_0, Q8_0, Tensor, WeightFormat
+
+KINDS: dict[str, type[WeightFormat]] = {"int4": Q4_0, "int8": Q8_0, "fp16": F16, "bf16": BF16}
+# llama.cpp's numbers for what most tensors of a file are (general.file_type)
+FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
+# The next wider type, where a row is no whole number of blocks or a value does not fit
+WIDER: dict[type[WeightFormat], type[WeightFormat]] = {Q4_0: Q8_0, Q8_0: F16, F16: F32, BF16: F32}
+
+_VOCABULARY = ("token_embd.weight", "output.weight")
+_READERS = {
+    "attn_norm": ("attn_q", "attn_k", "attn_v"),
+    "ffn_norm": ("ffn_gate", "ffn_up"),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A tensor's type; `note` says why it is not the one asked for."""
+
+    tensor: Tensor
+    format: type[WeightFormat]
+    note: str = ""
+
+    def widened(self, why: str) -> Choice:
+        """The next wider type, and the reason."""
+        wider = WIDER[self.format]
+        note = f"{self.note}; {why}" if self.note else why
+        return Choice(self.tensor, wider, note)
+
+
+def choose(
+    file: ModelFile, kind: str, keep: Iterable[tuple[str, str]] = (), *, pure: bool = False
+) -> list[Choice]:
+    """Types for all tensors of a file, before their values are known.
+
+    Vectors stay F32. Matrices take the kind's type; in an int4 file the token embedding and the
+    head take Q8_0 unless `pure`. Of the patterns in `keep` the last that matches decides.
+    """
+    if kind not in KINDS:
+        raise HalfbyteError(f"type '{kind}': expected one of {list(KINDS)}")
+    patterns = [(pattern, _named(name)) for pattern, name in keep]
+    for pattern, _ in patterns:
+        if not any(fnmatchcase(name, pattern) for name in file.tensors):
+            raise HalfbyteError(f"{file.path}: no tensor's name matches '{pattern}'")
+    return [_choice(t, kind, patterns, pure) for t in file.tensors.values()]
+
+
+def parse_keep(text: str) -> tuple[str, str]:
+    """``PATTERN=TYPE`` from the command line."""
+    pattern, _, name = text.rpartition("=")
+    if not pattern:
+        raise HalfbyteError(f"--keep {text}: expected PATTERN=TYPE, such as '*.ffn_down.*=Q8_0'")
+    _named(name)
+    return pattern, name
+
+
+def _named(name: str) -> type[WeightFormat]:
+    known = {**FORMATS, **KINDS}
+    if name not in known:
+        raise HalfbyteError(f"type '{name}': expected one of {list(known)}")
+    return known[name]
+
+
+def _choice(
+    tensor: Tensor, kind: str, keep: list[tuple[str, type[WeightFormat]]], pure: bool
+) -> Choice:
+    target = KINDS[kind] if len(tensor.shape) > 1 else F32
+    if target is Q4_0 and tensor.name in _VOCABULARY and not pure:
+        target = Q8_0
+    for pattern, kept in keep:
+        if fnmatchcase(tensor.name, pattern):
+            target = kept
+    choice = Choice(tensor, target)
+    while tensor.columns % choice.format.block:
+        block = choice.format.block
+        why = f"{tensor.columns} columns, no multiple of {choice.format.name}'s {block}"
+        choice = choice.widened(why if not choice.note else "")
+    return Choice(tensor, choice.format, choice.note.rstrip("; "))
+
+
+def layers(file: ModelFile) -> list[str]:
+    """Prefixes of the layers, such as ``blk.0.``, in order."""
+    found = (re.match(r"blk\.\d+\.", name) for name in file.tensors)
+    return list(dict.fromkeys(match[0] for match in found if match))
+
+
+def norm_groups(file: ModelFile) -> dict[str, list[str]]:
+    """RMSNorm's gain -> matrices whose columns are its channels, where all of them are there.
+
+    The norm before the head is among them only if the head is a matrix of its own: a tied one is
+    the embedding as well.
+    """
+    groups = {}
+    for prefix in layers(file):
+        for norm, readers in _READERS.items():
+            groups[f"{prefix}{norm}.weight"] = [f"{prefix}{r}.weight" for r in readers]
+    groups["output_norm.weight"] = ["output.weight"]
+    return {
+        norm: readers
+        for norm, readers in groups.items()
+        if norm in file.tensors and all(_fits(file.tensors, norm, r) for r in readers)
+    }
+
+
+def _fits(tensors: Mapping[str, Tensor], norm: str, reader: str) -> bool:
+    matrix = tensors.get(reader)
+    return matrix is not None and matrix.shape[1:] == tensors[norm].shape
+
+
+def hidden_pairs(file: ModelFile) -> dict[str, str]:
+    """``ffn_up`` -> ``ffn_down``: rows of the first are columns of the second, linearly."""
+    pairs = {f"{p}ffn_up.weight": f"{p}ffn_down.weight" for p in layers(file)}
+    return {
+        up: down
+        for up, down in pairs.items()
+        if up in file.tensors
+        and down in file.tensors
+        and file.tensors[down].shape[1:] == file.tensors[up].shape[:1]
+    }

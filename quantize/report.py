@@ -1,0 +1,117 @@
+"""What quantization did: per tensor and in total."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """One tensor. Decibels are None where there is nothing to measure."""
+
+    name: str
+    shape: tuple[int, ...]
+    source: str
+    type: str
+    bytes: int
+    bits_per_weight: float
+    snr_db: float | None  # signal to noise; None: no noise
+    search_gain_db: float | None  # weighted error of plain rounding over that of the search
+    equalized: int  # channels scaled by a power of two
+    note: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """All of a run of `quantize`."""
+
+    source: str
+    source_format: str
+    output: str
+    type: str
+    bytes_before: int
+    bytes_after: int
+    weights: int
+    seconds: float
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def bits_per_weight(self) -> float:
+        """Over all tensors, those that stay F32 included."""
+        return 8 * sum(row.bytes for row in self.rows) / self.weights
+
+    @property
+    def megabytes_per_second(self) -> float:
+        """Input read per second, in units of 10^6 bytes."""
+        return self.bytes_before / 1e6 / max(self.seconds, 1e-9)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return {
+            **asdict(self),
+            "bits_per_weight": self.bits_per_weight,
+            "megabytes_per_second": self.megabytes_per_second,
+        }
+
+    def table(self) -> str:
+        """The report for people: a line per type, then what is special."""
+        lines = [
+            f"{self.source} ({self.source_format}) {self.bytes_before / 1e6:.2f} MB -> "
+            f"{self.output} {self.bytes_after / 1e6:.2f} MB: "
+            f"{self.bytes_before / self.bytes_after:.2f} x smaller, "
+            f"{self.bits_per_weight:.2f} bits per weight, {self.seconds:.2f} s, "
+            f"{self.megabytes_per_second:.0f} MB/s",
+            "",
+            f"  {'type':<6}{'tensors':>8}{'weights':>14}{'bits/weight':>13}"
+            f"{'MB':>10}{'SNR dB':>9}{'search dB':>11}",
+        ]
+        types = dict.fromkeys(row.type for row in self.rows)
+        lines += [_type_line(name, [r for r in self.rows if r.type == name]) for name in types]
+        channels = sum(row.equalized for row in self.rows)
+        if channels:
+            lines.append(f"  {channels} channels equalized by powers of two (exact)")
+        lines += [f"  note: {note}" for note in self.notes]
+        lines += [f"  {row.name}: {row.type}: {row.note}" for row in self.rows if row.note]
+        return "\n".join(lines)
+
+    def details(self) -> str:
+        """A line per tensor."""
+        width = max((len(row.name) for row in self.rows), default=4)
+        lines = [f"  {'tensor':<{width}}  {'from':<5} {'to':<5}{'bits/weight':>12}"
+                 f"{'SNR dB':>9}{'search dB':>11}"]  # fmt: skip
+        lines += [
+            f"  {row.name:<{width}}  {row.source:<5} {row.type:<5}{row.bits_per_weight:>12.2f}"
+            f"{_decibels(row.snr_db):>9}{_decibels(row.search_gain_db):>11}"
+            for row in self.rows
+        ]
+        return "\n".join(lines)
+
+
+def decibels(larger: float, smaller: float) -> float | None:
+    """10 log10 of a ratio; None where the smaller is 0."""
+    return 10 * math.log10(larger / smaller) if smaller > 0 and larger > 0 else None
+
+
+def _decibels(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _mean(values: list[tuple[float | None, int]]) -> float | None:
+    """Mean of decibels, weighted by size."""
+    known = [(value, size) for value, size in values if value is not None]
+    total = sum(size for _, size in known)
+    return sum(value * size for value, size in known) / total if total else None
+
+
+def _type_line(name: str, rows: list[Row]) -> str:
+    weights = sum(math.prod(row.shape) for row in rows)
+    size = sum(row.bytes for row in rows)
+    snr = _mean([(row.snr_db, math.prod(row.shape)) for row in rows])
+    gain = _mean([(row.search_gain_db, math.prod(row.shape)) for row in rows])
+    return (
+        f"  {name:<6}{len(rows):>8}{weights:>14,}{8 * size / weights:>13.2f}{size / 1e6:>10.2f}"
+        f"{_decibels(snr):>9}{_decibels(gain):>11}"
+    )
