@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from halfbyte.formats import ModelFile
 from halfbyte.quantize.encode import Codec, slices
-from halfbyte.quantize.recipe import hidden_pairs, norm_groups
+from halfbyte.quantize.recipe import hidden_pairs
 from halfbyte.weights import Tensor
 
 F32 = npt.NDArray[np.float32]
@@ -55,15 +55,22 @@ def exponents(rms: F32) -> npt.NDArray[np.int32]:
     with np.errstate(divide="ignore"):
         k = np.rint(np.log2(rms / middle))
     k[(rms == 0) | (np.abs(k) < LEAST)] = 0
-    return np.clip(k, -MOST, MOST).astype(np.int32)
+    bounded: npt.NDArray[np.int32] = np.clip(k, -MOST, MOST).astype(np.int32)
+    return bounded
 
 
 def find_scales(
-    file: ModelFile, codec: Codec, done: Callable[[int], None] = lambda nbytes: None
+    file: ModelFile,
+    groups: dict[str, list[str]],
+    codec: Codec,
+    done: Callable[[int], None] = lambda nbytes: None,
 ) -> Scales:
-    """Scales for all groups of a model; `done` is told bytes as they are read."""
+    """Scales for a model whose norms and their readers are `groups` (see `recipe.norm_groups`).
+
+    `done` is told bytes as they are read.
+    """
     scales = Scales()
-    for norm, readers in norm_groups(file).items():
+    for norm, readers in groups.items():
         k = exponents(_column_sizes(file, [file.tensors[r] for r in readers], codec, done))
         if k.any():
             scales.columns[norm] = np.exp2(k).astype(np.float32)

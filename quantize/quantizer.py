@@ -117,6 +117,7 @@ class _Work:
     ) -> None:
         self.file, self.choices, self.codec, self.kind = file, choices, codec, kind
         self.rtn = rtn
+        self.groups = norm_groups(file)
         self.equalize = not rtn and KINDS[kind] in SEARCHED
         self.scales = Scales()
         self._progress = progress or (lambda done, total: None)
@@ -127,7 +128,7 @@ class _Work:
     def run(self, target: Path) -> list[Row]:
         """Write the file; returns the report's rows."""
         if self.equalize:
-            self.scales = find_scales(self.file, self.codec, self._advance)
+            self.scales = find_scales(self.file, self.groups, self.codec, self._advance)
         self.choices = [self._fitting(choice) for choice in self.choices]
         infos = [TensorInfo(c.tensor.name, c.format, c.tensor.shape) for c in self.choices]
         metadata = {
@@ -144,7 +145,7 @@ class _Work:
 
     def _equalized_bytes(self) -> int:
         """What `find_scales` reads."""
-        names = [r for readers in norm_groups(self.file).values() for r in readers]
+        names = [r for readers in self.groups.values() for r in readers]
         names += [name for name in names if name.endswith("ffn_up.weight")]
         return sum(self.file.tensors[name].data.nbytes for name in names)
 
@@ -204,11 +205,12 @@ class _Work:
         Without data the normed activations count as equally large; then an error in column j
         reaches the output gain_j times as strong. Ones where no norm feeds the matrix.
         """
-        for norm, readers in norm_groups(self.file).items():
+        for norm, readers in self.groups.items():
             if tensor.name in readers:
                 gain = self.scales.apply(norm, 0, self.file.tensors[norm].decode()[None])[0]
                 squares = gain.astype(np.float64) ** 2
                 mean = squares.mean()
                 if 0 < mean < np.inf:
-                    return (squares / mean).astype(np.float32)
+                    importance: F32 = (squares / mean).astype(np.float32)
+                    return importance
         return np.ones(tensor.columns, np.float32)

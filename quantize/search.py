@@ -59,12 +59,13 @@ def _start_q8_0(blocks: F32) -> F32:
 def _round_q4_0(scaled: F32) -> F32:
     """Codes -8 ... 7: trunc(x + 8.5) - 8, clipped."""
     shifted = np.clip(scaled + np.float32(8.5), np.float32(0), np.float32(15))
-    return np.trunc(shifted) - np.float32(8)
+    q: F32 = np.trunc(shifted) - np.float32(8)
+    return q
 
 
 def _round_q8_0(scaled: F32) -> F32:
     """Codes -127 ... 127: halves away from zero."""
-    size = np.minimum(np.abs(scaled), np.float32(127))
+    size: F32 = np.minimum(np.abs(scaled), np.float32(127))
     whole = np.trunc(size)
     whole = whole + ((size - whole) >= np.float32(0.5))
     return np.copysign(whole, scaled).astype(np.float32, copy=False)

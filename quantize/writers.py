@@ -106,7 +106,7 @@ class GGUFWriter:
         if self._file is None or size > self._left:
             raise ValueError(f"{size} bytes written where {self._left} are left")
         with self._writing():
-            self._file.write(data)
+            self._file.write(data if isinstance(data, bytes) else data.data)
             self._left -= size
             if self._left == 0:
                 self._file.write(bytes(-self._infos[self._index].size % self.alignment))

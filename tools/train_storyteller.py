@@ -274,6 +274,7 @@ def summary(torch: Any, model: Any, words: Any, log: list[str], command: str) ->
     parameters = sum(p.numel() for p in model.parameters())
     every = max(1, len(log) // 12)
     picked = [*log[:-1:every], log[-1]] if log else []
+    quality = f"perplexity {math.exp(loss):.4f} per token: {loss:.5f} nats over {count} tokens"
     told = [f"seed {seed}: {tell(torch, model, words, seed)}" for seed in (1, 2, 3)]
     return "\n".join([
         "storyteller: a Llama-type model that tells short stories, trained from scratch",
@@ -281,9 +282,9 @@ def summary(torch: Any, model: Any, words: Any, log: list[str], command: str) ->
         f"parameters   {parameters:,} ({CONFIG})",
         "training     stories of tools/storyteller_grammar.py, PyTorch on two CPU threads",
         f"command      {command}",
-        f"held out     perplexity {math.exp(loss):.4f} per token: {loss:.5f} nats over {count} tokens",
-        f"             of the {HELDOUT_STORIES} stories in tests/data/storyteller-heldout.txt, each",
-        "             after BOS and with its EOS",
+        f"held out     {quality}",
+        f"             of the {HELDOUT_STORIES} stories in {HELDOUT.name}, each after BOS and",
+        "             with its EOS",
         "licence      MIT, as all of halfbyte",
         "",
         "Training log (loss is the mean since the line before):",

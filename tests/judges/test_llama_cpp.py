@@ -103,9 +103,9 @@ def test_distributions_agree(source: Path, kind: str, tmp_path: Path) -> None:
 
 
 def test_divergence_notices_a_difference(storyteller: Path, tmp_path: Path) -> None:
-    """The bounds are no formality: int4 is not within int8's bound of F32."""
+    """The bounds are no formality: int4 is far beyond the float path's bound of F32."""
     as_f32(storyteller, tmp_path / "f32.gguf")
     quantize_file(storyteller, "int4", tmp_path / "int4.gguf")
     ids, theirs = distributions(tmp_path / "f32.gguf", 64)
     with halfbyte.load(tmp_path / "int4.gguf") as model:
-        assert divergence(theirs, log_softmax(model.logits(ids[:-1]))) > BOUNDS["int8"]
+        assert divergence(theirs, log_softmax(model.logits(ids[:-1]))) > 10 * BOUNDS["fp32"]

@@ -26,7 +26,7 @@ class Architecture(Protocol):
         """Hyperparameters from metadata, checked against the tensors."""
 
     def build(
-        self, file: ModelFile, config: Any, *, context: int, batch: int, rows: int
+        self, file: ModelFile, config: Any, *, context: int, batch: int, cache: str
     ) -> Program:
         """Capture the model; inputs `ids`, output `logits`, sizes `n`, `position`, `rows`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from halfbyte.errors import FormatError
@@ -15,7 +16,9 @@ __all__ = ["MetadataValue", "ModelFile", "open_model"]
 _SUPPORTED = "GGUF, or llama2.c's .bin (v0, v1, v2)"
 
 
-def open_model(path: str | Path, tokenizer: str | Path | None = None) -> ModelFile:
+def open_model(
+    path: str | os.PathLike[str], tokenizer: str | os.PathLike[str] | None = None
+) -> ModelFile:
     """Open a model file of any supported format, found from its content.
 
     Parameters
