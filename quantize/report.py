@@ -91,8 +91,10 @@ class Report:
 
 
 def decibels(larger: float, smaller: float) -> float | None:
-    """10 log10 of a ratio; None where the smaller is 0."""
-    return 10 * math.log10(larger / smaller) if smaller > 0 and larger > 0 else None
+    """10 log10 of a ratio; None where either is 0 or beyond float32."""
+    if not (0 < smaller < math.inf and 0 < larger < math.inf):
+        return None
+    return 10 * math.log10(larger / smaller)
 
 
 def _decibels(value: float | None) -> str:

@@ -1,0 +1,139 @@
+"""What bad input gets: one line, exit code 2, no half file, the input untouched."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.quantize.test_quantize import write_model
+
+from halfbyte.quantize.cli import main
+
+COMMAND = "import sys; from halfbyte.quantize.cli import main; sys.exit(main())"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    x = np.random.default_rng(0).standard_normal((64, 64), np.float32)
+    return write_model(tmp_path / "model.gguf", {"a.weight": x, "b.weight": x})
+
+
+def names(folder: Path) -> list[str]:
+    """Everything in a folder, hidden files too."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def line(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1, err
+    return err
+
+
+def run(*arguments: str | Path) -> int:
+    return main([str(a) for a in arguments])
+
+
+def test_missing_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path / "none.gguf", "--int4") == 2
+    assert "none.gguf: cannot be read: No such file" in line(capsys)
+
+
+def test_truncated_model(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model.write_bytes(model.read_bytes()[:-100])
+    assert run(model, "--int4") == 2
+    assert "model.gguf: tensor 'b.weight'" in line(capsys)
+    assert names(model.parent) == ["model.gguf"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite(
+    tmp_path: Path, value: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = np.ones((40, 32), np.float32)
+    x[33, 7] = value
+    path = write_model(tmp_path / "bad.gguf", {"fine": np.ones((2, 32), np.float32), "a": x})
+    assert run(path, "--int4") == 2
+    expected = f"tensor 'a': expected finite weights, found {value} at row 33, column 7"
+    assert expected in line(capsys)
+    assert names(tmp_path) == ["bad.gguf"]
+
+
+def test_output_is_the_input(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = model.read_bytes()
+    assert run(model, "--int4", "-o", model) == 2
+    assert "is the input" in line(capsys)
+    assert model.read_bytes() == before
+
+
+def test_unwritable_output(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(model, "--int4", "-o", model.parent / "nowhere" / "out.gguf") == 2
+    assert "nowhere/out.gguf: cannot be written: No such file" in line(capsys)
+    assert run(model, "--int4", "-o", model.parent) == 2
+    assert "cannot be written: not a regular file" in line(capsys)
+
+
+def test_bad_keep(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(model, "--int4", "--keep", "c.*=F16") == 2
+    assert "no tensor's name matches 'c.*'" in line(capsys)
+    assert run(model, "--int4", "--keep", "a.*=F8") == 2
+    assert "type 'F8': expected one of" in line(capsys)
+    assert run(model, "--int4", "--keep", "F16") == 2
+    assert "expected PATTERN=TYPE" in line(capsys)
+    assert run(model, "--int4", "--threads", "-1") == 2
+    assert "-1 threads: expected 1 or more" in line(capsys)
+
+
+def test_unwritable_report(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(model, "--int4", "--json", model.parent / "nowhere" / "r.json") == 2
+    assert "r.json: cannot be written" in capsys.readouterr().err
+
+
+def test_no_type_is_a_usage_error(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run(model)
+    assert "--int4" in capsys.readouterr().err
+
+
+def test_full_disk(model: Path) -> None:
+    """A limit on file sizes stops the write as a full disk would."""
+    script = (
+        "import resource, signal, sys; from halfbyte.quantize.cli import main;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); sys.exit(main(sys.argv[1:]))"
+    )
+    target = model.parent / "out.gguf"
+    target.write_bytes(b"what was there before")
+    done = subprocess.run(
+        [sys.executable, "-c", script, model, "--int8", "-o", target],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == f"error: {target}: cannot be written: File too large\n"
+    assert names(model.parent) == ["model.gguf", "out.gguf"]
+    assert target.read_bytes() == b"what was there before"
+
+
+def test_interrupt(tmp_path: Path) -> None:
+    """Ctrl-C half way: code 130, one line, no file."""
+    block = np.random.default_rng(0).standard_normal((4000, 4000), np.float32)
+    path = write_model(tmp_path / "big.gguf", {f"t{i}": block for i in range(4)})
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, path, "--int4", "--threads", "1"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    end = time.monotonic() + 30
+    while not list(tmp_path.glob(".*.part")):
+        assert process.poll() is None
+        assert time.monotonic() < end
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.strip() == "interrupted"
+    assert names(tmp_path) == ["big.gguf"]

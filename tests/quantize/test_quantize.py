@@ -1,0 +1,220 @@
+"""Whole files: types, bytes, reports, and a model that stays the same function."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import halfbyte
+from halfbyte.errors import HalfbyteError
+from halfbyte.formats import open_model
+from halfbyte.quantize import quantize_file
+from halfbyte.quantize.cli import main
+from halfbyte.quantize.encode import Codec
+from halfbyte.quantize.equalize import exponents, find_scales
+from halfbyte.quantize.recipe import norm_groups
+from halfbyte.quantize.writers import write_gguf
+from halfbyte.weights import F32, Tensor
+
+GGUF_TYPES = {
+    "F16": gguf.GGMLQuantizationType.F16,
+    "BF16": gguf.GGMLQuantizationType.BF16,
+    "Q8_0": gguf.GGMLQuantizationType.Q8_0,
+    "Q4_0": gguf.GGMLQuantizationType.Q4_0,
+}
+
+
+def write_model(path: Path, tensors: dict[str, npt.NDArray[np.float32]]) -> Path:
+    """A GGUF file of float32 tensors; not one that runs."""
+    made = [Tensor(n, F32, v.shape, v.reshape(-1).view(np.uint8)) for n, v in tensors.items()]
+    write_gguf(path, {"general.architecture": "llama"}, made)
+    return path
+
+
+@pytest.fixture
+def edges(tmp_path: Path) -> Path:
+    """Ties, zeros, extremes in a matrix; a vector."""
+    x = np.random.default_rng(0).standard_normal((64, 96), np.float32)
+    x[0] = 0
+    x[1, :32] = -0.0
+    x[2] = np.round(x[2] * 2) / 2
+    x[3, :32] = np.arange(-16, 16) / 2
+    x[4, :5], x[4, 5:32] = [127, 0.5, -1.5, 2.5, 126.5], 0
+    x[5, 3], x[5, 9] = 9, -9
+    x[6] *= 1e-7
+    return write_model(tmp_path / "edges.gguf", {"a.weight": x, "a.bias": x[7].copy()})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("int4", "Q4_0"), ("int8", "Q8_0"), ("fp16", "F16"), ("bf16", "BF16")]
+)
+def test_plain_rounding_is_that_of_gguf(edges: Path, kind: str, name: str) -> None:
+    report = quantize_file(edges, kind, rtn=True)
+    target = edges.with_name(f"edges-{kind}.gguf")
+    assert report.output == str(target)
+    x = open_model(edges).tensors["a.weight"].decode()
+    reader = gguf.GGUFReader(target)
+    found = {t.name: t for t in reader.tensors}
+    assert found["a.weight"].tensor_type == GGUF_TYPES[name]
+    want = gguf.quants.quantize(x, GGUF_TYPES[name])
+    np.testing.assert_array_equal(found["a.weight"].data.view(np.uint8), want.view(np.uint8))
+    assert found["a.bias"].tensor_type == gguf.GGMLQuantizationType.F32
+
+
+def test_reported_noise_is_that_of_the_file(edges: Path) -> None:
+    report = quantize_file(edges, "int4", rtn=True)
+    x = open_model(edges).tensors["a.weight"].decode().astype(np.float64)
+    y = open_model(report.output).tensors["a.weight"].decode()
+    snr = 10 * np.log10((x**2).sum() / ((x - y) ** 2).sum())
+    row = next(row for row in report.rows if row.name == "a.weight")
+    assert row.snr_db == pytest.approx(snr, abs=0.01)
+    assert row.search_gain_db is None
+    searched = next(r for r in quantize_file(edges, "int4").rows if r.name == "a.weight")
+    assert searched.snr_db is not None
+    assert searched.search_gain_db is not None
+    assert searched.snr_db > snr
+    assert searched.search_gain_db == pytest.approx(searched.snr_db - snr, abs=0.01)
+
+
+def types(path: Path | str) -> dict[str, str]:
+    return {name: t.format.name for name, t in open_model(path).tensors.items()}
+
+
+def test_recipe(storyteller: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.gguf"
+    quantize_file(storyteller, "int4", target)
+    found = types(target)
+    assert {name for name, t in found.items() if t == "Q8_0"} == {"token_embd.weight"}
+    assert {name for name, t in found.items() if t == "F32"} == {n for n in found if "norm" in n}
+    assert {t for name, t in found.items() if "ffn_up" in name or "attn_q." in name} == {"Q4_0"}
+    quantize_file(storyteller, "int4", target, pure=True)
+    assert "Q8_0" not in types(target).values()
+    keep = [("blk.*.ffn_down.weight", "int8"), ("blk.1.*", "F16"), ("blk.1.attn_norm.*", "F32")]
+    quantize_file(storyteller, "int4", target, keep=keep)
+    found = types(target)
+    assert found["blk.0.ffn_down.weight"] == "Q8_0"
+    assert found["blk.1.ffn_down.weight"] == "F16"
+    assert found["blk.1.attn_norm.weight"] == "F32"
+    metadata = open_model(target).metadata
+    assert metadata["general.file_type"] == 2
+    assert metadata["general.quantization_version"] == 2
+
+
+def test_wider_types_where_one_does_not_fit(tmp_path: Path) -> None:
+    x = np.ones((4, 64), np.float32)
+    large, huge = x.copy(), x.copy()
+    large[1, 1], huge[1, 1] = 600_000, 1e38
+    path = write_model(
+        tmp_path / "m.gguf", {"odd": x[:, :50].copy(), "large": large, "huge": huge, "fine": x}
+    )
+    report = quantize_file(path, "int4")
+    assert types(report.output) == {"odd": "F16", "large": "Q8_0", "huge": "F32", "fine": "Q4_0"}
+    notes = {row.name: row.note for row in report.rows}
+    assert notes["odd"] == "50 columns, no multiple of Q4_0's 32"
+    assert notes["large"] == "values up to 6e+05 do not fit Q4_0"
+    assert notes["fine"] == ""
+    assert "huge: F32: values up to 1e+38" in report.table()
+    assert types(quantize_file(path, "bf16").output)["huge"] == "BF16"
+    found = open_model(report.output).tensors["large"].decode()
+    assert np.isfinite(found).all()
+
+
+def test_requantizing_int8(storyteller: Path, tmp_path: Path) -> None:
+    middle, target = tmp_path / "int8.gguf", tmp_path / "int4.gguf"
+    quantize_file(storyteller, "int8", middle)
+    quantize_file(middle, "int4", target)
+    assert types(target)["blk.0.ffn_up.weight"] == "Q4_0"
+    with pytest.raises(HalfbyteError, match=r"int4.gguf: tensor 'blk.0.attn_q.weight' is Q4_0 al"):
+        quantize_file(target, "int8")
+
+
+def test_equalization_changes_no_logit(storyteller: Path, tmp_path: Path) -> None:
+    """Powers of two are exact: a float32 copy of the scaled model is the same function."""
+    file = open_model(storyteller)
+    tensors = {name: t.decode().copy() for name, t in file.tensors.items()}
+    random = np.random.default_rng(0)
+    channels = random.choice(len(tensors["blk.0.attn_norm.weight"]), 8, replace=False)
+    tensors["blk.0.attn_norm.weight"][channels] *= 64
+    for reader in ("attn_q", "attn_k", "attn_v"):
+        tensors[f"blk.0.{reader}.weight"][:, channels] /= 64
+    tensors["blk.1.ffn_up.weight"][3] *= 64
+    tensors["blk.1.ffn_down.weight"][:, 3] /= 64
+    paths = [tmp_path / "rough.gguf", tmp_path / "even.gguf"]
+    made = {n: Tensor(n, F32, v.shape, v.reshape(-1).view(np.uint8)) for n, v in tensors.items()}
+    write_gguf(paths[0], file.metadata, made.values())
+    rough = open_model(paths[0])
+    scales = find_scales(rough, norm_groups(rough), Codec())
+    assert (scales.columns["blk.0.attn_norm.weight"][channels] == 1 / 64).all()
+    assert scales.rows["blk.1.ffn_up.weight"][3] == 1 / 64
+    even = []
+    for name, tensor in rough.tensors.items():
+        value = scales.apply(name, 0, tensor.decode().reshape(-1, tensor.columns))
+        even.append(Tensor(name, F32, tensor.shape, value.reshape(-1).view(np.uint8)))
+    write_gguf(paths[1], file.metadata, even)
+    logits = []
+    for path in paths:
+        with halfbyte.load(path, backend="numpy") as model:
+            logits.append(model.logits([1, 300, 301, 302]))
+    np.testing.assert_array_equal(logits[0], logits[1])
+
+
+def test_exponents() -> None:
+    sizes = np.array([1, 1, 1, 1, 1, 1, 0, 2.5, 2.9, 64, 1 / 64, 1e30], np.float32)
+    assert exponents(sizes).tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 2, 6, -6, 24]
+    assert exponents(np.zeros(3, np.float32)).tolist() == [0, 0, 0]
+
+
+def test_report(storyteller: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target, where = tmp_path / "out.gguf", tmp_path / "report.json"
+    command = [str(storyteller), "--int4", "-o", str(target), "--json", str(where), "--verbose"]
+    assert main(command) == 0
+    out, err = capsys.readouterr()
+    assert err == ""  # no bar where stderr is no terminal
+    report = json.loads(where.read_text())
+    assert report["bytes_after"] == target.stat().st_size
+    assert report["bytes_before"] == storyteller.stat().st_size
+    rows = {row["name"]: row for row in report["rows"]}
+    assert rows["blk.0.ffn_up.weight"]["bits_per_weight"] == 4.5
+    assert rows["blk.0.ffn_up.weight"]["search_gain_db"] > 0.2
+    assert rows["blk.0.attn_norm.weight"]["search_gain_db"] is None
+    assert "x smaller" in out
+    assert "blk.0.ffn_up.weight" in out
+    assert "\x1b" not in out
+
+
+def test_memory_stays_small(tmp_path: Path) -> None:
+    """400 MB of weights, one matrix of 320 MB, in a process that never holds 200 MB."""
+    path = tmp_path / "big.gguf"
+    block = np.random.default_rng(0).standard_normal((2000, 4000), np.float32)
+    matrix = np.lib.stride_tricks.as_strided(block, (20_000, 4000), (0, 4))
+    tensors = {"token_embd.weight": matrix, "b": block[:1000], "c": block[1000:]}
+    infos = [halfbyte.quantize.writers.TensorInfo(n, F32, v.shape) for n, v in tensors.items()]
+    with halfbyte.quantize.writers.GGUFWriter(path, {"general.architecture": "x"}, infos) as out:
+        for value in tensors.values():
+            for first in range(0, len(value), 1000):
+                out.write(np.ascontiguousarray(value[first : first + 1000]).view(np.uint8))
+    script = (
+        "import sys; from halfbyte.quantize import quantize_file; from halfbyte import footprint;"
+        "quantize_file(sys.argv[1], 'int4'); print(footprint.peak_bytes())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, path], check=True, capture_output=True, text=True
+    )
+    assert path.stat().st_size > 345e6
+    assert int(done.stdout) < 200e6
+
+
+def test_threads_change_no_byte(storyteller: Path, tmp_path: Path) -> None:
+    outputs = []
+    for threads in (1, 3):
+        target = tmp_path / f"{threads}.gguf"
+        quantize_file(storyteller, "int4", target, threads=threads)
+        outputs.append(target.read_bytes())
+    assert outputs[0] == outputs[1]
