@@ -1,0 +1,128 @@
+"""The Python interface: contexts, batches, streams, limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import halfbyte
+from halfbyte.errors import HalfbyteError
+from halfbyte.quantize import quantize_file
+
+IDS = [1, 300, 301, 302, 303, 290, 291, 292, 293, 294, 295]
+
+
+@pytest.fixture(scope="module", params=["storyteller.bin", "int8", "int4", "fp16"])
+def path(
+    request: pytest.FixtureRequest, storyteller: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The shipped model in every type."""
+    if request.param == "storyteller.bin":
+        return storyteller
+    target = tmp_path_factory.mktemp("model") / f"{request.param}.gguf"
+    quantize_file(storyteller, request.param, target)
+    return target
+
+
+def test_logits_do_not_depend_on_how_tokens_arrive(path: Path) -> None:
+    """One by one, at once, or in batches of four: to the bit."""
+    with halfbyte.load(path) as model, halfbyte.load(path, batch=4) as batched:
+        at_once = model.logits(IDS)
+        model.reset()
+        single = np.vstack([model.feed([token]).copy() for token in IDS])
+        np.testing.assert_array_equal(single, at_once)
+        np.testing.assert_array_equal(batched.logits(IDS), at_once)
+        batched.reset()
+        np.testing.assert_array_equal(batched.feed(IDS, rows=3), at_once[-3:])
+
+
+def test_backends_agree(path: Path, backend: str) -> None:
+    """Teacher-forced against NumPy. One rounding of an int8 activation may fall the other way:
+    then logits move by less than the quantization itself moves them."""
+    with (
+        halfbyte.load(path, backend="numpy") as model,
+        halfbyte.load(path, backend=backend) as other,
+    ):
+        want, found = model.logits(IDS), other.logits(IDS)
+    bound = 0.1 if path.suffix == ".gguf" and "fp16" not in path.name else 2e-3
+    assert np.abs(found - want).max() < bound
+
+
+def test_passes_off_differ_by_the_activations_alone(path: Path) -> None:
+    with (
+        halfbyte.load(path, passes=False) as plain,
+        halfbyte.load(path, activations="float") as float_,
+    ):
+        np.testing.assert_array_equal(plain.logits(IDS), float_.logits(IDS))
+
+
+def test_context_ends_the_text(storyteller: Path) -> None:
+    with halfbyte.load(storyteller, context=20) as model:
+        pieces = list(model.stream("Once", max_tokens=1000, temperature=0))
+        assert model.position <= 20
+        assert 0 < len(pieces) <= 21
+        with pytest.raises(HalfbyteError, match="do not fit the context of 20"):
+            model.logits(list(range(3, 24)))
+
+
+def test_stream_is_generate(storyteller: Path) -> None:
+    with halfbyte.load(storyteller) as model:
+        text = "".join(model.stream("One day", max_tokens=30, seed=4))
+        assert text == model.generate("One day", max_tokens=30, seed=4)
+
+
+def test_perplexity_is_that_of_the_logits(storyteller: Path) -> None:
+    """Of windows as long as the context, each started by the beginning-of-text token."""
+    text = "Once upon a time, there was a little girl named Lily. She lived in a village."
+    with halfbyte.load(storyteller, context=8) as model:
+        ids = model.tokenizer.encode(text)
+        losses = []
+        for start in range(1, len(ids), 8):
+            window = ids[start : start + 8]
+            logits = model.logits([ids[0], *window[:-1]]).astype(np.float64)
+            p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+            losses += [-np.log(p[i, token]) for i, token in enumerate(window)]
+        assert model.perplexity(text) == pytest.approx(np.exp(np.mean(losses)), rel=1e-6)
+
+
+def test_shipped_model_is_as_good_as_it_says(storyteller: Path, repository: Path) -> None:
+    """Its held-out perplexity, story by story as the training tool computes it."""
+    import re
+
+    said = re.search(r"perplexity ([\d.]+)", storyteller.with_suffix(".txt").read_text())
+    assert said
+    stories = (repository / "tests/data/storyteller-heldout.txt").read_text().strip().split("\n\n")
+    with halfbyte.load(storyteller) as model:
+        losses = []
+        for story in stories:
+            ids = [*model.tokenizer.encode(story), model.tokenizer.eos][: model.context + 1]
+            losses.append(model.token_losses(ids))
+    assert np.exp(np.concatenate(losses).mean()) == pytest.approx(float(said[1]), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"activations": "int4"}, "activations 'int4': expected"),
+        ({"cache": "q8"}, "cache 'q8': expected one of"),
+        ({"batch": 0}, "batch of 0 tokens: expected 1 or more"),
+        ({"context": 0}, "context of 0 tokens: expected 1 to 256"),
+    ],
+)
+def test_arguments_are_checked(
+    storyteller: Path, arguments: dict[str, object], message: str
+) -> None:
+    with pytest.raises(HalfbyteError, match=message):
+        halfbyte.load(storyteller, **arguments)  # type: ignore[arg-type]
+
+
+def test_tokens_are_checked(storyteller: Path) -> None:
+    with halfbyte.load(storyteller) as model:
+        for ids in ([-1], [1024], [1, 2**31 - 1]):
+            with pytest.raises(HalfbyteError, match="expected 0 to 1023"):
+                model.feed(ids)
+        with pytest.raises(HalfbyteError, match="0 tokens"):
+            model.feed([])
+        assert model.position == 0
