@@ -7,7 +7,7 @@ values come from a register block at every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -68,13 +68,13 @@ class Kind(StrEnum):
 
 @dataclass(eq=False)
 class Buffer:
-    """A place for numbers; `value` holds them for weights and constants alone."""
+    """A place for numbers; `value` holds them, or makes them, for weights and constants alone."""
 
     name: str
     kind: Kind
     dtype: str  # a key of DTYPES, or a weight format's name in lower case
     shape: tuple[Dim, ...]
-    value: Tensor | npt.NDArray[Any] | None = None
+    value: Tensor | npt.NDArray[Any] | Callable[[], npt.NDArray[Any]] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -186,6 +186,12 @@ class Program:
         """An array known at capture."""
         dtype = next(k for k, d in DTYPES.items() if d == value.dtype)
         return Buffer(name, Kind.CONSTANT, dtype, value.shape, np.ascontiguousarray(value))
+
+    def table(
+        self, name: str, shape: tuple[int, ...], make: Callable[[], npt.NDArray[np.float32]]
+    ) -> Buffer:
+        """A float32 constant that is made when memory is allocated: planning comes before."""
+        return Buffer(name, Kind.CONSTANT, "f32", shape, make)
 
     def scratch(self, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
         """A new intermediate result."""

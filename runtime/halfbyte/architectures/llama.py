@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +73,7 @@ def read_config(file: ModelFile) -> Config:
     )
 
 
+_TABLE_ROWS = 4096
 LOGIT_ROWS = 16  # rows of logits of one run: a vocabulary is wide
 
 
@@ -87,7 +89,7 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
     cache : str
         Type of the cached keys and values, "f16" or "f32".
     """
-    with capture("llama") as program:
+    with capture(file.path.name) as program:
         n, position = program.size("n", batch), program.size("position", context)
         asked = program.size("rows", min(LOGIT_ROWS, batch))
         model = _Model(file, config, program, position, cache)
@@ -113,8 +115,14 @@ class _Model:
     ) -> None:
         self.file, self.config, self.program = file, config, program
         self.position, self.cache = position, cache
-        cos, sin = rotary_tables(config, position.maximum, file.tensors.get("rope_freqs.weight"))
-        self.cos, self.sin = program.constant("rope.cos", cos), program.constant("rope.sin", sin)
+        shape = (position.maximum, config.rotated // 2)
+        factors = file.tensors.get("rope_freqs.weight")
+        self.cos, self.sin = (
+            program.table(
+                f"rope.{f.__name__}", shape, partial(_rotary_table, f, config, shape, factors)
+            )
+            for f in (np.cos, np.sin)
+        )
 
     def weight(self, name: str, *shape: int) -> Buffer:
         return self.program.weight(metadata.tensor(self.file, name, shape))
@@ -157,16 +165,19 @@ class _Model:
         return y
 
 
-def rotary_tables(
-    config: Config, context: int, factors: Tensor | None
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """cos and sin [context, rotated / 2] of position * base^(-2j / rotated) / factor_j.
+def _rotary_table(
+    function: np.ufunc, config: Config, shape: tuple[int, int], factors: Tensor | None
+) -> npt.NDArray[np.float32]:
+    """cos or sin [context, rotated / 2] of position * base^(-2j / rotated) / factor_j.
 
     `factors` is GGUF's ``rope_freqs.weight``: what Llama 3's scaling divides each frequency by.
     """
-    pairs = config.rotated // 2
+    context, pairs = shape
     frequency = config.rope_base ** (-np.arange(pairs, dtype=np.float64) / pairs)
     if factors is not None:
         frequency = frequency / factors.decode().reshape(-1)[:pairs]
-    angle = np.arange(context, dtype=np.float64)[:, None] * frequency
-    return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+    table = np.empty(shape, np.float32)
+    for first in range(0, context, _TABLE_ROWS):  # float64 only for a few rows at a time
+        position = np.arange(first, min(first + _TABLE_ROWS, context), dtype=np.float64)
+        table[first : first + _TABLE_ROWS] = function(position[:, None] * frequency)
+    return table

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.errors import MemoryBudgetError
 from halfbyte.program import DTYPES, Buffer, Kind, Program, maximum
 from halfbyte.weights import Tensor
 
@@ -20,16 +22,45 @@ def aligned(nbytes: int) -> npt.NDArray[np.uint8]:
     return raw[start : start + nbytes]
 
 
+def machine_bytes() -> float:
+    """Memory of this machine; infinite where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+
+
 def allocate(program: Program) -> dict[Buffer, npt.NDArray[Any]]:
     """An array for every buffer, at the maxima of its sizes; weights are views of their file.
 
     A weight in a block format is its bytes, one-dimensional uint8.
+
+    Raises
+    ------
+    MemoryBudgetError
+        The plan exceeds this machine's memory, or what this process may have of it.
     """
+    planned = {kind: n for kind, n in program.bytes_by_kind().items() if kind is not Kind.WEIGHT}
+    try:
+        if sum(planned.values()) <= machine_bytes():
+            return _allocate(program)
+    except MemoryError:
+        pass
+    numbers = ", ".join(f"{kind} {n / 1e6:.0f} MB" for kind, n in planned.items() if n)
+    raise MemoryBudgetError(
+        f"{program.name}: more memory than there is, beside the weights: {numbers}; "
+        "a smaller context needs less"
+    )
+
+
+def _allocate(program: Program) -> dict[Buffer, npt.NDArray[Any]]:
     arena = aligned(program.arena_bytes)
     arrays: dict[Buffer, npt.NDArray[Any]] = {}
     for buffer in program.buffers:
         if isinstance(buffer.value, Tensor):
             arrays[buffer] = buffer.value.data
+        elif callable(buffer.value):
+            arrays[buffer] = buffer.value()
         elif buffer.value is not None:
             arrays[buffer] = buffer.value
         else:

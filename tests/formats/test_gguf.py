@@ -1,0 +1,131 @@
+"""GGUF: what we write others read, what they write we read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from tests.formats.files import model_metadata, tensor, weights, write_small
+
+from halfbyte.formats import MetadataValue, open_model
+from halfbyte.quantize.writers import GGUFWriter, TensorInfo, write_gguf
+from halfbyte.weights import F32, FORMATS
+
+METADATA: dict[str, MetadataValue] = {
+    "general.architecture": "test",
+    "t.u8": np.uint8(200), "t.i8": np.int8(-100), "t.u16": np.uint16(60_000),
+    "t.i16": np.int16(-30_000), "t.u32": np.uint32(4_000_000_000), "t.i32": np.int32(-2**31),
+    "t.f32": np.float32(0.1), "t.true": True, "t.false": False, "t.u64": np.uint64(2**64 - 1),
+    "t.i64": np.int64(-2**63), "t.f64": np.float64(1e300), "t.text": "grüße ▁ 🙂", "t.empty": "",
+    "t.numbers": np.arange(5, dtype=np.int16), "t.floats": np.array([1.5, -2], np.float64),
+    "t.flags": np.array([True, False]), "t.none": np.array([], np.uint32),
+    "t.texts": ["a", "", "ü"], "t.nested": [np.array([1, 2], np.uint8), ["x"], [["y"], ["z"]]],
+}  # fmt: skip
+
+
+def test_every_type_of_metadata_returns(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    write_gguf(path, METADATA, [])
+    found = open_model(path).metadata
+    assert list(found) == list(METADATA)
+    for key, want in METADATA.items():
+        got = found[key]
+        if isinstance(want, np.ndarray | np.generic):
+            assert got.dtype == want.dtype  # type: ignore[union-attr]
+            np.testing.assert_array_equal(got, want)  # type: ignore[arg-type]
+        elif key != "t.nested":
+            assert got == want
+            assert type(got) is type(want)
+    nested = found["t.nested"]
+    assert isinstance(nested, list)
+    np.testing.assert_array_equal(nested[0], [1, 2])  # type: ignore[arg-type]
+    assert nested[1:] == [["x"], [["y"], ["z"]]]
+
+
+def test_gguf_reads_what_we_write(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    flat = {k: v for k, v in METADATA.items() if k not in ("t.nested", "t.none")}
+    x = np.random.default_rng(0).standard_normal((6, 64), np.float32)
+    tensors = [tensor(f"{name}.weight", x, format_) for name, format_ in FORMATS.items()]
+    tensors.append(tensor("bias", x[0]))
+    write_gguf(path, flat, tensors)
+    reader = gguf.GGUFReader(path)
+    for key, want in flat.items():
+        got = reader.fields[key].contents()
+        if isinstance(want, np.ndarray):
+            want = want.tolist()
+        assert got == want, key
+    found = {t.name: t for t in reader.tensors}
+    for written in tensors:
+        assert found[written.name].tensor_type.name == written.format.name
+        assert found[written.name].shape.tolist() == list(written.shape[::-1])
+        np.testing.assert_array_equal(found[written.name].data.view(np.uint8).ravel(), written.data)
+
+
+def test_we_read_what_gguf_writes(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_uint32("llama.block_count", 7)
+    writer.add_string("general.name", "ü")
+    writer.add_array("tokenizer.ggml.tokens", ["a", "b"])
+    writer.add_array("tokenizer.ggml.scores", [0.5, 1.5])
+    writer.add_bool("tokenizer.ggml.add_bos_token", False)
+    x = np.random.default_rng(0).standard_normal((5, 96), np.float32)
+    for name in FORMATS:
+        kind = gguf.GGMLQuantizationType[name]
+        writer.add_tensor(name, gguf.quants.quantize(x, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    file = open_model(path)
+    assert file.kind == "GGUF v3"
+    assert file.metadata["llama.block_count"] == 7
+    assert file.metadata["general.name"] == "ü"
+    assert file.metadata["tokenizer.ggml.tokens"] == ["a", "b"]
+    assert file.metadata["tokenizer.ggml.add_bos_token"] is False
+    for name, format_ in FORMATS.items():
+        found = file.tensors[name]
+        assert (found.format, found.shape) == (format_, (5, 96))
+        np.testing.assert_array_equal(found.data, format_.encode(x).reshape(-1))
+
+
+@pytest.mark.parametrize("alignment", [8, 32, 64, 4096])
+def test_alignment(tmp_path: Path, alignment: int) -> None:
+    path = tmp_path / "m.gguf"
+    x = np.arange(9, dtype=np.float32)
+    tensors = [tensor(n, x) for n in ("a", "b", "c")]
+    write_gguf(path, {"general.alignment": np.uint32(alignment)}, tensors)
+    file = open_model(path)
+    starts = [t.data.ctypes.data % 4096 % alignment for t in file.tensors.values()]
+    assert starts == [0, 0, 0]
+    assert [t.decode().tolist() for t in file.tensors.values()] == [x.tolist()] * 3
+    assert [t.data.tolist() for t in gguf.GGUFReader(path).tensors] == [x.tolist()] * 3
+
+
+def test_tensors_are_views_of_the_file(tmp_path: Path) -> None:
+    """Mapped read-only: no copy, and nothing that could write to the file."""
+    file = open_model(write_small(tmp_path / "m.gguf"))
+    addresses = sorted(t.data.ctypes.data for t in file.tensors.values())
+    assert addresses[-1] - addresses[0] < (tmp_path / "m.gguf").stat().st_size
+    assert not any(t.data.flags.writeable or t.data.flags.owndata for t in file.tensors.values())
+    file.forget()  # pages come back
+    want = weights()["blk.0.attn_q.weight"]
+    np.testing.assert_array_equal(file.tensors["blk.0.attn_q.weight"].decode(), want)
+
+
+def test_content_decides_not_the_name(tmp_path: Path) -> None:
+    path = write_small(tmp_path / "m.gguf")
+    moved = path.rename(tmp_path / "model.bin")
+    assert open_model(moved).kind == "GGUF v3"
+
+
+def test_an_unfinished_file_is_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    infos = [TensorInfo("a", F32, (4, 4))]
+    with pytest.raises(ValueError, match="'a': 32 bytes were never written"):  # noqa: SIM117
+        with GGUFWriter(path, model_metadata(), infos) as writer:
+            writer.write(bytes(32))
+    assert list(tmp_path.iterdir()) == []
