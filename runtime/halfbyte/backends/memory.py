@@ -46,7 +46,7 @@ def allocate(program: Program) -> dict[Buffer, npt.NDArray[Any]]:
             return _allocate(program)
     except MemoryError:
         pass
-    numbers = ", ".join(f"{kind} {n / 1e6:.0f} MB" for kind, n in planned.items() if n)
+    numbers = ", ".join(f"{kind} {n / 1e6:.0f} MB" for kind, n in planned.items() if n >= 5e5)
     raise MemoryBudgetError(
         f"{program.name}: more memory than there is, beside the weights: {numbers}; "
         "a smaller context needs less"
