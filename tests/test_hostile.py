@@ -267,10 +267,8 @@ def test_memory_is_never_taken_on_a_file_s_word(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert (
-        "model.gguf: more memory than there is, beside the weights: constant 1074 MB, state 4295 MB;"
-        in done.stderr
-    )
+    assert "model.gguf: more memory than there is, beside the weights: constant" in done.stderr
+    assert "constant 1074 MB, state 4295 MB;" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["run", "info", "bench"])
