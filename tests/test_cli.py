@@ -165,8 +165,10 @@ def test_debug_shows_a_traceback() -> None:
         main(["run", "none.gguf", "--debug"])
 
 
-def test_a_reader_that_leaves_is_no_error(small: str) -> None:
-    command = [sys.executable, "-m", "halfbyte.cli", "info", small, "--program"]
+@pytest.mark.parametrize("more", [[], ["--program"]], ids=["short", "long"])
+def test_a_reader_that_leaves_is_no_error(small: str, more: list[str]) -> None:
+    """Whether the output fits Python's buffer, and is written at the end, or does not."""
+    command = [sys.executable, "-m", "halfbyte", "info", small, *more]
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)

@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def guarded(command: Callable[[], int], *, debug: bool) -> int:
     """Run a command; what a user can mend becomes one line on stderr, not a traceback."""
     try:
-        return command()
+        code = command()
+        sys.stdout.flush()  # here, where a reader that has gone is no error
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
@@ -48,6 +49,7 @@ def guarded(command: Callable[[], int], *, debug: bool) -> int:
             raise
         print(f"error: {error}", file=sys.stderr)
         return BAD_INPUT
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
