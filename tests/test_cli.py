@@ -171,6 +171,9 @@ def test_a_reader_that_leaves_is_no_error(small: str, more: list[str]) -> None:
     command = [sys.executable, "-m", "halfbyte", "info", small, *more]
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    environment = os.environ | {"PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        command, stdout=writing, stderr=subprocess.PIPE, check=False, env=environment
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
