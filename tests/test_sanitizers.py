@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g -O1"
+FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1 -O0"
 
 
 def run(*command: str | Path, **environment: str) -> str:
