@@ -72,18 +72,22 @@ def test_twin_is_the_same_function(plain_and_twin: list[Path], ids: list[int]) -
     np.testing.assert_allclose(other, plain, atol=1e-4)
 
 
+def divergences(models: list[Path], ids: list[int], target: Path, **options: object) -> list[float]:
+    """Mean KL of each model, quantized, to the plain one in float."""
+    float_ = log_probabilities(models[0], ids)
+    found = []
+    for model in models:
+        quantize_file(model, output=target, **options)  # type: ignore[arg-type]
+        small = log_probabilities(target, ids)
+        found.append(float((np.exp(float_) * (float_ - small)).sum(axis=1).mean()))
+    return found
+
+
 @pytest.mark.parametrize("kind", ["int8", "int4"])
 def test_divergence_from_float_is_that_of_the_plain_model(
     plain_and_twin: list[Path], ids: list[int], kind: str, tmp_path: Path
 ) -> None:
-    float_ = log_probabilities(plain_and_twin[0], ids)
-    found = []
-    for source in plain_and_twin:
-        target = tmp_path / f"{source.stem}.gguf"
-        quantize_file(source, kind, target)
-        small = log_probabilities(target, ids)
-        found.append(float((np.exp(float_) * (float_ - small)).sum(axis=1).mean()))
-    plain, other = found
+    plain, other = divergences(plain_and_twin, ids, tmp_path / "small.gguf", type=kind)
     assert 0 < other <= 2 * plain
 
 
@@ -92,11 +96,6 @@ def test_plain_rounding_does_suffer(
     plain_and_twin: list[Path], ids: list[int], kind: str, tmp_path: Path
 ) -> None:
     """Without equalization the twin is more than twice as far off: the test above can fail."""
-    float_ = log_probabilities(plain_and_twin[0], ids)
-    found = []
-    for source in plain_and_twin:
-        target = tmp_path / f"{source.stem}.gguf"
-        quantize_file(source, kind, target, rtn=True)
-        small = log_probabilities(target, ids)
-        found.append(float((np.exp(float_) * (float_ - small)).sum(axis=1).mean()))
-    assert found[1] > 2 * found[0]
+    target = tmp_path / "small.gguf"
+    plain, other = divergences(plain_and_twin, ids, target, type=kind, rtn=True)
+    assert other > 2 * plain
