@@ -185,6 +185,8 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, help="default: SHAPE-TYPE.gguf, here")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if options.seed < 0:
+        parser.error(f"argument --seed: expected 0 or more, found {options.seed}")
     output = options.output or Path(f"{options.shape}-{options.type.lower()}.gguf")
     try:
         make_model(output, options.shape, FORMATS[options.type], options.seed)
