@@ -8,7 +8,7 @@ fixed order and nothing is fused.
 
 Per block of 32 elements x with importance w, all in float32, for each factor c in turn:
 
-    q = round(x * (1 / d0 * c)), clipped           d0: plain rounding's scale, before F16
+    q = rint(x * (1 / d0 * c)), clipped            d0: plain rounding's scale, before F16
     a = sum w x q,  b = sum w q q
     the first c with the largest a^2 / b > 0 wins (at d = a / b the error is sum w x^2 - a^2 / b)
 
@@ -42,7 +42,8 @@ class Search(NamedTuple):
     format: type[WeightFormat]
     start: Callable[[F32], F32]  # blocks -> plain rounding's scale
     factors: tuple[float, ...]
-    round: Callable[[F32], F32]
+    limits: tuple[np.float32, np.float32]  # of the codes
+    round: Callable[[F32], F32]  # plain rounding of numbers over their scale
 
 
 def _start_q4_0(blocks: F32) -> F32:
@@ -71,9 +72,13 @@ def _round_q8_0(scaled: F32) -> F32:
     return np.copysign(whole, scaled).astype(np.float32, copy=False)
 
 
+def _limits(lowest: int, highest: int) -> tuple[np.float32, np.float32]:
+    return np.float32(lowest), np.float32(highest)
+
+
 SEARCHES = {
-    "Q4_0": Search(Q4_0, _start_q4_0, FACTORS_Q4_0, _round_q4_0),
-    "Q8_0": Search(Q8_0, _start_q8_0, FACTORS_Q8_0, _round_q8_0),
+    "Q4_0": Search(Q4_0, _start_q4_0, FACTORS_Q4_0, _limits(-8, 7), _round_q4_0),
+    "Q8_0": Search(Q8_0, _start_q8_0, FACTORS_Q8_0, _limits(-127, 127), _round_q8_0),
 }
 
 
@@ -139,7 +144,7 @@ def _best_scale(blocks: F32, w: F32, how: Search) -> tuple[F32, npt.NDArray[np.b
     d = np.zeros_like(best)
     weighted = w * blocks
     for factor in how.factors:
-        q = how.round(blocks * (start * np.float32(factor)))
+        q = np.clip(np.rint(blocks * (start * np.float32(factor))), *how.limits)
         a, b = _sum(weighted * q), _sum((w * q) * q)
         gain = (a * a) / b
         wins = gain > best
