@@ -55,7 +55,7 @@ def test_results_do_not_depend_on_the_number(
 
 def empty_run(pool: Pool) -> None:
     """A run of no instructions: what ends an announcement."""
-    library().hb_run(0, 0, 0, 0, 0, 0, 0, pool.address, 0)
+    library().run(0, 0, 0, 0, 0, 0, 0, pool.address, 0)
 
 
 def until(condition: Callable[[], bool], seconds: float = 20) -> None:
@@ -72,21 +72,21 @@ def test_no_wake_is_lost(spins: int) -> None:
     The run lasts until they are: a helper that counted as inside, but left, would never come. With
     so many different spins, some leave just as the next run is announced.
     """
-    pool = Pool(3, spins=spins)
+    pool = Pool(library(), 3, spins=spins)
     for _ in range(200):
         pool.wake()
-        until(lambda: library().hb_pool_announce(pool.address) == 2)
+        until(lambda: library().pool_announce(pool.address) == 2)
         empty_run(pool)  # they may leave
     pool.close()
 
 
 def test_idle_helpers_sleep() -> None:
-    pool = Pool(3, spins=10)
+    pool = Pool(library(), 3, spins=10)
     pool.wake()
     empty_run(pool)
 
     def all_gone() -> bool:
-        inside = library().hb_pool_announce(pool.address)
+        inside = library().pool_announce(pool.address)
         empty_run(pool)
         time.sleep(0.001)
         return bool(inside == 0)
@@ -101,7 +101,7 @@ def test_an_absent_helper_blocks_nobody(
     """A pool whose helpers never come: the calling thread does all the work."""
     kernels = Kernels(threads=2)
     want = product(Kernels(), *matrix)
-    library().hb_pool_stop(kernels._pool.address)
+    library().pool_stop(kernels._pool.address)
     for thread in helpers():
         for event in kernels._pool._events:
             event.set()
@@ -121,4 +121,4 @@ def test_threads_end_with_their_pool() -> None:
 
 def test_number_is_checked() -> None:
     with pytest.raises(HalfbyteError, match="0 threads: expected 1 or more"):
-        Pool(0)
+        Pool(library(), 0)

@@ -9,8 +9,6 @@ typedef struct {
 
 static int always(void) { return 1; }
 
-extern const hb_table hb_table_scalar;
-
 #ifdef HB_AVX2
 #include <cpuid.h>
 
@@ -23,11 +21,22 @@ static int has_avx2(void) {
 }
 #endif
 
+/* A WebAssembly file has one table: one that the engine cannot run is not valid as a whole. */
+#ifdef HB_WASM
+extern const hb_table HB_WASM;
+#else
+extern const hb_table hb_table_scalar;
+#endif
+
 static const isa isas[] = {
 #ifdef HB_AVX2
     {"avx2", &hb_table_avx2, has_avx2},
 #endif
+#ifdef HB_WASM
+    {HB_WASM_NAME, &HB_WASM, always},
+#else
     {"scalar", &hb_table_scalar, always},
+#endif
 };
 enum { ISAS = sizeof(isas) / sizeof(isas[0]) };
 

@@ -28,11 +28,14 @@ class Guarded:
         self.blocks: list[npt.NDArray[np.uint8]] = []
         monkeypatch.setattr(native, "allocate", self.allocate)
 
-    def allocate(self, program: Program) -> dict[Buffer, npt.NDArray[Any]]:
-        arrays = memory.allocate(program)
+    def allocate(
+        self, program: Program, reachable: memory.Memory
+    ) -> dict[Buffer, npt.NDArray[Any]]:
+        arrays = memory.allocate(program, reachable)
         for buffer, array in arrays.items():
             if buffer.value is None:
-                raw = np.full(array.nbytes + 2 * GUARD, SENTINEL, np.uint8)
+                raw = reachable.aligned(array.nbytes + 2 * GUARD)
+                raw[:] = SENTINEL
                 arrays[buffer] = raw[GUARD : GUARD + array.nbytes].view(array.dtype)
                 arrays[buffer] = arrays[buffer].reshape(array.shape)
                 self.blocks.append(raw)
@@ -144,7 +147,7 @@ def test_lists_agree(native_backends: list[str]) -> None:
     for case in CASES:
         program, _, _ = captured(case)
         (instruction,) = program.instructions
-        kernel = library.kernels()[case.operator.kernel(instruction)]
+        kernel = library.library().kernels[case.operator.kernel(instruction)]
         reached.add(kernel.name)
         values = {**instruction.attributes, **instruction.dims}
         for field in kernel.fields:
@@ -153,7 +156,7 @@ def test_lists_agree(native_backends: list[str]) -> None:
             else:
                 assert field.name in values, kernel.name
         assert {f.name for f in kernel.fields} >= set(instruction.operands), kernel.name
-    tools = {n for n in library.kernels() if n.startswith("encode_")}
+    tools = {n for n in library.library().kernels if n.startswith("encode_")}
     assert tools
     others = {"square_error", "column_energy", "memory_read"}
-    assert reached | tools | others == set(library.kernels())
+    assert reached | tools | others == set(library.library().kernels)

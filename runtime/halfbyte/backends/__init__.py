@@ -6,6 +6,7 @@ CPU has; ``native-avx2``, ``native-scalar`` and so on name one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,6 +43,10 @@ def available() -> list[str]:
     return [*(f"native-{isa}" for isa in instruction_sets()), "numpy"]
 
 
+# Further families of backends: a prefix, and what opens a program with the rest of the name.
+FAMILIES: dict[str, Callable[[Program, str, int], Executable]] = {}
+
+
 def open_program(program: Program, backend: str = "native", threads: int = 1) -> Executable:
     """Allocate a program's memory and bind it to a backend; see the module's text for names."""
     if backend == "numpy":
@@ -50,4 +55,7 @@ def open_program(program: Program, backend: str = "native", threads: int = 1) ->
         return NativeExecutable(program, None, threads)
     if backend in available():
         return NativeExecutable(program, backend.removeprefix("native-"), threads)
+    family, _, rest = backend.partition("-")
+    if family in FAMILIES:
+        return FAMILIES[family](program, rest, threads)
     raise UnsupportedError(f"backend '{backend}': expected native or one of {available()}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from halfbyte.backends.memory import Memory
 from halfbyte.errors import UnsupportedError
 
 SLOTS = 14
@@ -55,66 +57,91 @@ def _path() -> Path:
     )
 
 
-@cache
-def library() -> ctypes.CDLL:
-    """The loaded library with its functions' types set."""
-    path = _path()
-    try:
-        lib = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise UnsupportedError(f"{path}: cannot be loaded: {error}") from None
-    pointer, i32 = ctypes.c_void_p, ctypes.c_int32
-    for name, result, arguments in (
-        ("hb_kernel_list", ctypes.c_char_p, ()),
-        ("hb_isa_name", ctypes.c_char_p, (i32,)),
-        ("hb_open", pointer, (ctypes.c_char_p,)),
-        ("hb_ticks", ctypes.c_uint64, ()),
-        ("hb_pool_size", i32, ()),
-        ("hb_pool_announce", i32, (pointer,)),
-        ("hb_pool_stop", None, (pointer,)),
-        ("hb_help", i32, (pointer, i32)),
-        ("hb_run", None, (pointer, pointer, i32, i32, pointer, i32, pointer, pointer, i32)),
-    ):
-        function = getattr(lib, name)
-        function.restype, function.argtypes = result, arguments
-    return lib
+_POINTER, _I32 = ctypes.c_void_p, ctypes.c_int32
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "hb_kernel_list": (ctypes.c_char_p, ()),
+    "hb_isa_name": (ctypes.c_char_p, (_I32,)),
+    "hb_open": (_POINTER, (ctypes.c_char_p,)),
+    "hb_ticks": (ctypes.c_uint64, ()),
+    "hb_pool_size": (_I32, ()),
+    "hb_pool_announce": (_I32, (_POINTER,)),
+    "hb_pool_stop": (None, (_POINTER,)),
+    "hb_help": (_I32, (_POINTER, _I32)),
+    "hb_run": (
+        None,
+        (_POINTER, _POINTER, _I32, _I32, _POINTER, _I32, _POINTER, _POINTER, _I32),
+    ),
+}
 
 
-@cache
-def kernels() -> dict[str, Kernel]:
-    """Every kernel by name, as the library itself lists them."""
-    text = library().hb_kernel_list().decode()
-    found: dict[str, Kernel] = {}
+class Library:
+    """The kernels, opened: functions of run.h and what they tell.
+
+    Parameters
+    ----------
+    functions : object
+        Has the functions of run.h as attributes: a `ctypes.CDLL`, or what stands for one.
+    memory : Memory
+        Where these functions find arrays.
+
+    Attributes
+    ----------
+    kernels : dict of str to Kernel
+        Every kernel by name, as the library itself lists them.
+    instruction_sets : list of str
+        Names of the compiled tables that this machine can run, best first.
+    """
+
+    def __init__(self, functions: Any, memory: Memory) -> None:
+        self.memory = memory
+        self.run, self.ticks = functions.hb_run, functions.hb_ticks
+        self.pool_size, self.pool_announce = functions.hb_pool_size, functions.hb_pool_announce
+        self.pool_stop, self.help = functions.hb_pool_stop, functions.hb_help
+        self._open = functions.hb_open
+        self.kernels = dict(_parse(functions.hb_kernel_list().decode()))
+        names: list[bytes] = []
+        while name := functions.hb_isa_name(len(names)):
+            names.append(name)
+        self.instruction_sets = [name.decode() for name in names if self._open(name)]
+
+    def table(self, isa: str) -> int:
+        """Address of an instruction set's table."""
+        table = self._open(isa.encode())
+        if not table:
+            raise UnsupportedError(
+                f"instruction set '{isa}': expected one of {self.instruction_sets} on this machine"
+            )
+        return int(table)
+
+
+def _parse(text: str) -> Iterator[tuple[str, Kernel]]:
     for index, line in enumerate(text.splitlines()):
         name, *fields = line.split()
         parsed = []
         for item in fields:
             kind, *dtype, field = item.split(":")
             parsed.append(Field(kind, dtype[0] if dtype else kind, field))
-        found[name] = Kernel(index, name, tuple(parsed))
-    return found
+        yield name, Kernel(index, name, tuple(parsed))
+
+
+@cache
+def library() -> Library:
+    """The package's own library; raises `UnsupportedError` where there is none."""
+    path = _path()
+    try:
+        functions = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise UnsupportedError(f"{path}: cannot be loaded: {error}") from None
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(functions, name)
+        function.restype, function.argtypes = result, arguments
+    return Library(functions, Memory())
 
 
 @cache
 def instruction_sets() -> list[str]:
-    """Names of the compiled tables that this CPU can run, best first; empty without a library."""
+    """Names of the compiled tables that this machine can run, best first; empty without them."""
     try:
-        lib = library()
+        return library().instruction_sets
     except UnsupportedError:
         return []
-    names: list[str] = []
-    while name := lib.hb_isa_name(len(names)):
-        names.append(name.decode())
-    return [name for name in names if lib.hb_open(name.encode())]
-
-
-def open_table(isa: str | None) -> int:
-    """Address of an instruction set's table; the best one for None."""
-    lib = library()
-    name = isa or next(iter(instruction_sets()), "scalar")
-    table = lib.hb_open(name.encode())
-    if not table:
-        raise UnsupportedError(
-            f"instruction set '{name}': expected one of {instruction_sets()} on this CPU"
-        )
-    return int(table)

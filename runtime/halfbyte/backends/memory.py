@@ -12,14 +12,32 @@ from halfbyte.errors import MemoryBudgetError
 from halfbyte.program import DTYPES, Buffer, Kind, Program, maximum
 from halfbyte.weights import Tensor
 
+U8 = npt.NDArray[np.uint8]
+
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
-def aligned(nbytes: int) -> npt.NDArray[np.uint8]:
+def aligned(nbytes: int) -> U8:
     """Zeroed bytes whose address is a multiple of ALIGNMENT; pages come when first touched."""
     raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]
+
+
+class Memory:
+    """Memory that kernels reach: this process's own."""
+
+    def aligned(self, nbytes: int) -> U8:
+        """Zeroed bytes, aligned to a cache line."""
+        return aligned(nbytes)
+
+    def reach(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The array where kernels reach it: itself, or a copy."""
+        return array
+
+    def address(self, array: npt.NDArray[Any]) -> int:
+        """What a kernel takes for a pointer to the array."""
+        return int(array.ctypes.data)
 
 
 def machine_bytes() -> float:
@@ -30,7 +48,7 @@ def machine_bytes() -> float:
         return float("inf")
 
 
-def allocate(program: Program) -> dict[Buffer, npt.NDArray[Any]]:
+def allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]:
     """An array for every buffer, at the maxima of its sizes; weights are views of their file.
 
     A weight in a block format is its bytes, one-dimensional uint8.
@@ -43,7 +61,7 @@ def allocate(program: Program) -> dict[Buffer, npt.NDArray[Any]]:
     planned = {kind: n for kind, n in program.bytes_by_kind().items() if kind is not Kind.WEIGHT}
     try:
         if sum(planned.values()) <= machine_bytes():
-            return _allocate(program)
+            return _allocate(program, memory)
     except MemoryError:
         pass
     numbers = ", ".join(f"{kind} {n / 1e6:.0f} MB" for kind, n in planned.items() if n >= 5e5)
@@ -53,21 +71,21 @@ def allocate(program: Program) -> dict[Buffer, npt.NDArray[Any]]:
     )
 
 
-def _allocate(program: Program) -> dict[Buffer, npt.NDArray[Any]]:
-    arena = aligned(program.arena_bytes)
+def _allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]:
+    arena = memory.aligned(program.arena_bytes)
     arrays: dict[Buffer, npt.NDArray[Any]] = {}
     for buffer in program.buffers:
         if isinstance(buffer.value, Tensor):
-            arrays[buffer] = buffer.value.data
+            arrays[buffer] = memory.reach(buffer.value.data)
         elif callable(buffer.value):
-            arrays[buffer] = buffer.value()
+            arrays[buffer] = memory.reach(buffer.value())
         elif buffer.value is not None:
-            arrays[buffer] = buffer.value
+            arrays[buffer] = memory.reach(buffer.value)
         else:
             place = program.places.get(buffer) if buffer.kind is Kind.SCRATCH else None
             size = buffer.nbytes
-            memory = aligned(size) if place is None else arena[place : place + size]
-            arrays[buffer] = memory.view(DTYPES[buffer.dtype]).reshape(
+            raw = memory.aligned(size) if place is None else arena[place : place + size]
+            arrays[buffer] = raw.view(DTYPES[buffer.dtype]).reshape(
                 [maximum(d) for d in buffer.shape]
             )
     return arrays

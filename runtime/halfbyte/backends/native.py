@@ -18,12 +18,11 @@ from halfbyte.backends.library import (
     PATCH,
     SLOTS,
     Field,
+    Library,
     instruction_sets,
-    kernels,
-    library,
-    open_table,
 )
-from halfbyte.backends.memory import aligned, allocate
+from halfbyte.backends.library import library as package_library
+from halfbyte.backends.memory import allocate
 from halfbyte.backends.threads import Pool
 from halfbyte.errors import ProgramError
 from halfbyte.program import Buffer, Instruction, Program, Size, maximum
@@ -46,15 +45,19 @@ class Kernels:
         Threads that share the work of each call.
     """
 
-    def __init__(self, isa: str | None = None, threads: int = 1) -> None:
-        self.isa = isa or next(iter(instruction_sets()), "scalar")
-        self._table = open_table(isa)
-        self._pool = Pool(threads)
-        self._instruction = aligned(INSTRUCTION.itemsize).view(INSTRUCTION)
+    def __init__(
+        self, isa: str | None = None, threads: int = 1, library: Library | None = None
+    ) -> None:
+        self._library = library or package_library()
+        self.isa = isa or self._library.instruction_sets[0]
+        self._memory = self._library.memory
+        self._table = self._library.table(self.isa)
+        self._pool = Pool(self._library, threads)
+        self._instruction = self._memory.aligned(INSTRUCTION.itemsize).view(INSTRUCTION)
 
     def call(self, name: str, **arguments: Any) -> None:
         """Run one kernel; keywords are its fields: C-contiguous arrays, ints, floats."""
-        kernel = kernels()[name]
+        kernel = self._library.kernels[name]
         if {f.name for f in kernel.fields} != set(arguments):
             raise ProgramError(
                 f"kernel {name}: expected arguments {[f.name for f in kernel.fields]}, "
@@ -64,50 +67,62 @@ class Kernels:
         for slot, field in enumerate(kernel.fields):
             slots[slot] = self._slot(name, field, arguments[field.name])
         self._instruction["kernel"] = kernel.index
-        address = self._instruction.ctypes.data
+        address = self._memory.address(self._instruction)
         self._pool.wake()
-        library().hb_run(self._table, address, 0, 1, 0, 0, 0, self._pool.address, 0)
+        self._library.run(self._table, address, 0, 1, 0, 0, 0, self._pool.address, 0)
 
     def close(self) -> None:
         """Stop the threads."""
         self._pool.close()
 
-    @staticmethod
-    def _slot(name: str, field: Field, value: Any) -> int:
+    def _slot(self, name: str, field: Field, value: Any) -> int:
         if field.kind == "float":
             return _float_slot(value)
         if field.kind == "int":
             return int(value)
         if not value.flags.c_contiguous:
             raise ProgramError(f"kernel {name}: argument '{field.name}' is not C-contiguous")
-        return int(value.ctypes.data)
+        return self._memory.address(value)
 
 
 class NativeExecutable:
-    """A program lowered to instructions for one instruction set."""
+    """A program lowered to instructions for one instruction set.
 
-    def __init__(self, program: Program, isa: str | None = None, threads: int = 1) -> None:
-        self._table = open_table(isa)
+    `library` is the package's own unless another is given; its backends are named `family`-isa.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        isa: str | None = None,
+        threads: int = 1,
+        library: Library | None = None,
+        family: str = "native",
+    ) -> None:
+        self._library = library or package_library()
+        memory = self._memory = self._library.memory
+        isa = isa or self._library.instruction_sets[0]
+        table = self._library.table(isa)
         self.program = program
-        self.backend = f"native-{isa or next(iter(instruction_sets()), 'scalar')}"
+        self.backend = f"{family}-{isa}"
         self.threads = threads
-        self._arrays = allocate(program)
+        self._arrays = allocate(program, memory)
         count = len(program.instructions)
-        self._code = aligned(count * INSTRUCTION.itemsize).view(INSTRUCTION)
+        self._code = memory.aligned(count * INSTRUCTION.itemsize).view(INSTRUCTION)
         patches: list[tuple[int, int, int]] = []
         registers = {name: index for index, name in enumerate(program.sizes)}
         for number, instruction in enumerate(program.instructions):
             self._lower(number, instruction, registers, patches)
-        self._patches = np.array(patches, PATCH)
-        self._registers = np.zeros(max(len(registers), 1), np.int32)
+        self._patches = memory.reach(np.array(patches, PATCH))
+        self._registers = memory.reach(np.zeros(max(len(registers), 1), np.int32))
         self._limits = [size.maximum for size in program.sizes.values()]
-        self._pool = Pool(threads)
+        self._pool = Pool(self._library, threads)
         self._arguments = [
-            self._table, self._code.ctypes.data, 0, count,
-            self._patches.ctypes.data, len(patches), self._registers.ctypes.data,
+            table, memory.address(self._code), 0, count,
+            memory.address(self._patches), len(patches), memory.address(self._registers),
             self._pool.address,
         ]  # fmt: skip
-        self._run = library().hb_run
+        self._run = self._library.run
 
     def array(self, buffer: Buffer) -> npt.NDArray[Any]:
         """The memory of an input, output or state buffer, at the maxima of its sizes."""
@@ -126,7 +141,7 @@ class NativeExecutable:
     def profile(self, registers: Mapping[str, int]) -> npt.NDArray[np.float64]:
         """Run once; seconds spent in each instruction, measured inside the C run."""
         self._code["ticks"] = 0
-        ticks = library().hb_ticks
+        ticks = self._library.ticks
         start, first = time.perf_counter(), ticks()
         self.run(registers, profile=True)
         last, end = ticks(), time.perf_counter()
@@ -147,7 +162,7 @@ class NativeExecutable:
     ) -> None:
         """Fill in one instruction's slots; named sizes become patches."""
         name = instruction.operator.kernel(instruction)
-        kernel = kernels().get(name)
+        kernel = self._library.kernels.get(name)
         if kernel is None or len(kernel.fields) > SLOTS:
             raise ProgramError(f"{self.program.name}: no kernel '{name}' in the library")
         code = self._code[number]
@@ -156,7 +171,7 @@ class NativeExecutable:
         values = {**instruction.attributes, **instruction.dims}
         for slot, field in enumerate(kernel.fields):
             if field.kind in ("in", "out"):
-                code["slot"][slot] = self._arrays[operands[field.name]].ctypes.data
+                code["slot"][slot] = self._memory.address(self._arrays[operands[field.name]])
             elif field.kind == "float":
                 code["slot"][slot] = _float_slot(values[field.name])
             else:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.memory import allocate
+from halfbyte.backends.memory import Memory, allocate
 from halfbyte.program import Buffer, Instruction, Program, Size, at
 from halfbyte.weights import Tensor
 
@@ -22,7 +22,7 @@ class NumpyExecutable:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._arrays = allocate(program)
+        self._arrays = allocate(program, Memory())
 
     def array(self, buffer: Buffer) -> npt.NDArray[Any]:
         """The memory of an input, output or state buffer, at the maxima of its sizes."""

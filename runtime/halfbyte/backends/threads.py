@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.library import library
-from halfbyte.backends.memory import aligned
+from halfbyte.backends.library import Library
 from halfbyte.errors import HalfbyteError
 
 SPINS = 20_000  # idle turns before a helper sleeps: a fraction of a millisecond
@@ -37,30 +37,36 @@ class Pool:
         Of the pool in C, or 0: what `hb_run` takes.
     """
 
-    def __init__(self, threads: int, spins: int = SPINS) -> None:
+    def __init__(self, library: Library, threads: int, spins: int = SPINS) -> None:
         if threads < 1:
             raise HalfbyteError(f"{threads} threads: expected 1 or more")
         self.threads = threads
         self.address = 0
+        self._announce = library.pool_announce
         self._events = [threading.Event() for _ in range(threads - 1)]
         self._finalizer: weakref.finalize[..., Pool] | None = None
         if threads == 1:
             return
-        memory = aligned(library().hb_pool_size())
-        self.address = memory.ctypes.data
+        memory = library.memory.aligned(library.pool_size())
+        self.address = library.memory.address(memory)
         helpers = [
             threading.Thread(
-                target=_help, args=(self.address, spins, event), daemon=True, name="halfbyte"
+                target=_help,
+                args=(library.help, self.address, spins, event),
+                daemon=True,
+                name="halfbyte",
             )
             for event in self._events
         ]
         for helper in helpers:
             helper.start()
-        self._finalizer = weakref.finalize(self, _stop, memory, self._events, helpers)
+        self._finalizer = weakref.finalize(
+            self, _stop, library, self.address, memory, self._events, helpers
+        )
 
     def wake(self) -> None:
         """Announce a run, which must follow, and wake the helpers that sleep."""
-        if self._events and library().hb_pool_announce(self.address) < len(self._events):
+        if self._events and self._announce(self.address) < len(self._events):
             for event in self._events:
                 event.set()
 
@@ -70,9 +76,10 @@ class Pool:
             self._finalizer()
 
 
-def _help(address: int, spins: int, event: threading.Event) -> None:
+def _help(
+    enter: Callable[[int, int], int], address: int, spins: int, event: threading.Event
+) -> None:
     """A helper's life. The event is cleared before the work, so that no wake is lost."""
-    enter = library().hb_help
     while True:
         event.wait()
         event.clear()
@@ -81,11 +88,13 @@ def _help(address: int, spins: int, event: threading.Event) -> None:
 
 
 def _stop(
-    memory: npt.NDArray[np.uint8],
+    library: Library,
+    address: int,
+    memory: npt.NDArray[np.uint8],  # kept until here
     events: list[threading.Event],
     helpers: list[threading.Thread],
 ) -> None:
-    library().hb_pool_stop(memory.ctypes.data)
+    library.pool_stop(address)
     for event in events:
         event.set()
     for helper in helpers:

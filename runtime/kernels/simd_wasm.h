@@ -1,0 +1,236 @@
+/* The primitives of simd_scalar.h on WebAssembly's 128-bit SIMD; described there. With
+ * HB_WASM_RELAXED two of them take instructions of relaxed SIMD, whose results are defined for what
+ * they are given: see simd_wasm_relaxed.h. */
+#ifndef HALFBYTE_SIMD_WASM_H
+#define HALFBYTE_SIMD_WASM_H
+
+#include <wasm_simd128.h>
+
+#include "half.h"
+
+typedef struct {
+  v128_t q[4]; /* lanes 0-3, 4-7, 8-11, 12-15 */
+} vf;
+typedef struct {
+  v128_t q[4];
+} vi;
+
+#define QUADS(type, expression)                                            \
+  type r;                                                                  \
+  _Pragma("unroll") for (int i = 0; i < 4; i++) { r.q[i] = (expression); } \
+  return r
+
+static inline vf vf_set(float x) { QUADS(vf, wasm_f32x4_splat(x)); }
+static inline vf vf_load(const float* p) { QUADS(vf, wasm_v128_load(p + 4 * i)); }
+
+/* Four F16 numbers in the low halves of 32-bit lanes. Moving exponent and fraction to a float's
+ * place makes a number 2^112 times too small, subnormals too; infinities are put right. */
+static inline v128_t convert_f16(v128_t h) {
+  v128_t rest = wasm_v128_and(h, wasm_i32x4_splat(0x7FFF));
+  v128_t sign = wasm_i32x4_shl(wasm_v128_xor(h, rest), 16);
+  v128_t value = wasm_f32x4_mul(wasm_i32x4_shl(rest, 13), wasm_f32x4_splat(0x1p112f));
+  v128_t large = wasm_i32x4_gt(rest, wasm_i32x4_splat(0x7BFF));
+  v128_t quiet = wasm_i32x4_gt(rest, wasm_i32x4_splat(0x7C00));
+  value = wasm_v128_or(value, wasm_v128_and(large, wasm_i32x4_splat(0x7F800000)));
+  value = wasm_v128_or(value, wasm_v128_and(quiet, wasm_i32x4_splat(0x400000)));
+  return wasm_v128_or(value, sign);
+}
+static inline vf vf_load_f16(const f16* p) {
+  QUADS(vf, convert_f16(wasm_u32x4_load16x4(p + 4 * i)));
+}
+static inline vf vf_load_bf16(const bf16* p) {
+  QUADS(vf, wasm_i32x4_shl(wasm_u32x4_load16x4(p + 4 * i), 16));
+}
+static inline vf convert_i8(v128_t v) {
+  v128_t low = wasm_i16x8_extend_low_i8x16(v), high = wasm_i16x8_extend_high_i8x16(v);
+  return (vf){{wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(low)),
+               wasm_f32x4_convert_i32x4(wasm_i32x4_extend_high_i16x8(low)),
+               wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(high)),
+               wasm_f32x4_convert_i32x4(wasm_i32x4_extend_high_i16x8(high))}};
+}
+static inline vf vf_load_i8(const i8* p) { return convert_i8(wasm_v128_load(p)); }
+static inline vf vf_load_low4(const uint8_t* p) {
+  return convert_i8(wasm_v128_and(wasm_v128_load(p), wasm_i8x16_splat(15)));
+}
+static inline vf vf_load_high4(const uint8_t* p) {
+  return convert_i8(wasm_u8x16_shr(wasm_v128_load(p), 4));
+}
+static inline void vf_store(float* p, vf v) {
+  for (int i = 0; i < 4; i++) {
+    wasm_v128_store(p + 4 * i, v.q[i]);
+  }
+}
+static inline void vf_store_f16(f16* p, vf v) {
+  float lanes[16];
+  vf_store(lanes, v);
+  for (int i = 0; i < 16; i++) {
+    p[i] = float_to_half(lanes[i]);
+  }
+}
+
+static inline vf vf_load_part(const float* p, int64_t count) {
+  vf r;
+  for (int i = 0; i < 4; i++) {
+    int64_t left = count - 4 * i;
+    if (left >= 4) {
+      r.q[i] = wasm_v128_load(p + 4 * i);
+    } else {
+      r.q[i] = wasm_f32x4_make(left > 0 ? p[4 * i] : 0, left > 1 ? p[4 * i + 1] : 0,
+                               left > 2 ? p[4 * i + 2] : 0, 0);
+    }
+  }
+  return r;
+}
+static inline vf vf_load_part_f16(const f16* p, int64_t count) {
+  f16 lanes[16] = {0};
+  for (int64_t i = 0; i < count; i++) {
+    lanes[i] = p[i];
+  }
+  return vf_load_f16(lanes);
+}
+static inline void vf_store_part(float* p, vf v, int64_t count) {
+  float lanes[16];
+  vf_store(lanes, v);
+  for (int64_t i = 0; i < count; i++) {
+    p[i] = lanes[i];
+  }
+}
+static inline void vf_store_part_f16(f16* p, vf v, int64_t count) {
+  float lanes[16];
+  vf_store(lanes, v);
+  for (int64_t i = 0; i < count; i++) {
+    p[i] = float_to_half(lanes[i]);
+  }
+}
+
+static inline vf vf_add(vf a, vf b) { QUADS(vf, wasm_f32x4_add(a.q[i], b.q[i])); }
+static inline vf vf_sub(vf a, vf b) { QUADS(vf, wasm_f32x4_sub(a.q[i], b.q[i])); }
+static inline vf vf_mul(vf a, vf b) { QUADS(vf, wasm_f32x4_mul(a.q[i], b.q[i])); }
+static inline vf vf_div(vf a, vf b) { QUADS(vf, wasm_f32x4_div(a.q[i], b.q[i])); }
+#ifdef HB_WASM_RELAXED
+static inline vf vf_fused(vf a, vf b, vf c) {
+  QUADS(vf, wasm_f32x4_relaxed_madd(a.q[i], b.q[i], c.q[i]));
+}
+#else
+static inline vf vf_fused(vf a, vf b, vf c) {
+  QUADS(vf, wasm_f32x4_add(wasm_f32x4_mul(a.q[i], b.q[i]), c.q[i]));
+}
+#endif
+/* pmax(b, a) is b < a ? a : b */
+static inline vf vf_max(vf a, vf b) { QUADS(vf, wasm_f32x4_pmax(b.q[i], a.q[i])); }
+static inline vf vf_min(vf a, vf b) { QUADS(vf, wasm_f32x4_pmin(b.q[i], a.q[i])); }
+static inline vf vf_abs(vf a) { QUADS(vf, wasm_f32x4_abs(a.q[i])); }
+static inline vf vf_copysign(vf a, vf sign) {
+  QUADS(vf, wasm_v128_bitselect(a.q[i], sign.q[i], wasm_i32x4_splat(0x7FFFFFFF)));
+}
+static inline vf vf_at_least(vf a, vf b) {
+  QUADS(vf, wasm_v128_and(wasm_f32x4_ge(a.q[i], b.q[i]), wasm_f32x4_splat(1)));
+}
+
+#define FOLD(name, op)                                                 \
+  static inline float name(vf v) {                                     \
+    v128_t four = op(op(v.q[0], v.q[2]), op(v.q[1], v.q[3]));          \
+    v128_t two = op(four, wasm_i32x4_shuffle(four, four, 2, 3, 2, 3)); \
+    v128_t one = op(two, wasm_i32x4_shuffle(two, two, 1, 1, 1, 1));    \
+    return wasm_f32x4_extract_lane(one, 0);                            \
+  }
+#define HIGHER(a, b) wasm_f32x4_pmax(b, a)
+#define LOWER(a, b) wasm_f32x4_pmin(b, a)
+FOLD(vf_sum, wasm_f32x4_add)
+FOLD(vf_highest, HIGHER)
+FOLD(vf_lowest, LOWER)
+#undef FOLD
+#undef HIGHER
+#undef LOWER
+
+static inline vi vi_set(i32 x) { QUADS(vi, wasm_i32x4_splat(x)); }
+static inline vi vi_add(vi a, vi b) { QUADS(vi, wasm_i32x4_add(a.q[i], b.q[i])); }
+static inline vi vi_sub(vi a, vi b) { QUADS(vi, wasm_i32x4_sub(a.q[i], b.q[i])); }
+static inline vi vi_or(vi a, vi b) { QUADS(vi, wasm_v128_or(a.q[i], b.q[i])); }
+static inline vi vi_and(vi a, vi b) { QUADS(vi, wasm_v128_and(a.q[i], b.q[i])); }
+static inline vi vi_left(vi a, int by) { QUADS(vi, wasm_i32x4_shl(a.q[i], (uint32_t)by)); }
+static inline vi vi_right(vi a, int by) { QUADS(vi, wasm_u32x4_shr(a.q[i], (uint32_t)by)); }
+static inline vi vi_bits(vf a) { QUADS(vi, a.q[i]); }
+static inline vf vf_bits(vi a) { QUADS(vf, a.q[i]); }
+static inline vf vf_convert(vi a) { QUADS(vf, wasm_f32x4_convert_i32x4(a.q[i])); }
+static inline vi vi_truncate(vf a) { QUADS(vi, wasm_i32x4_trunc_sat_f32x4(a.q[i])); }
+static inline i32 vi_sum(vi v) {
+  v128_t four = wasm_i32x4_add(wasm_i32x4_add(v.q[0], v.q[2]), wasm_i32x4_add(v.q[1], v.q[3]));
+  v128_t two = wasm_i32x4_add(four, wasm_i32x4_shuffle(four, four, 2, 3, 2, 3));
+  return wasm_i32x4_extract_lane(two, 0) + wasm_i32x4_extract_lane(two, 1);
+}
+static inline void vi_store_8(void* p, vi v) {
+  vi low = vi_and(v, vi_set(0xFF));
+  wasm_v128_store(p, wasm_u8x16_narrow_i16x8(wasm_u16x8_narrow_i32x4(low.q[0], low.q[1]),
+                                             wasm_u16x8_narrow_i32x4(low.q[2], low.q[3])));
+}
+static inline void vi_store_16(uint16_t* p, vi v) {
+  vi low = vi_and(v, vi_set(0xFFFF));
+  wasm_v128_store(p, wasm_u16x8_narrow_i32x4(low.q[0], low.q[1]));
+  wasm_v128_store(p + 8, wasm_u16x8_narrow_i32x4(low.q[2], low.q[3]));
+}
+
+/* V8 has no instruction for it. */
+static inline void prefetch(const void* p) { (void)p; }
+
+typedef struct {
+  v128_t wide[4]; /* 16-bit numbers, eight each */
+  v128_t q[2];
+} vx;
+static inline vx vx_load(const i8* p) {
+  v128_t low = wasm_v128_load(p), high = wasm_v128_load(p + 16);
+  return (vx){{wasm_i16x8_extend_low_i8x16(low), wasm_i16x8_extend_high_i8x16(low),
+               wasm_i16x8_extend_low_i8x16(high), wasm_i16x8_extend_high_i8x16(high)},
+              {low, high}};
+}
+/* Four partial sums of codes times x, which take 16 bits each */
+static inline v128_t dot_wide(v128_t low, v128_t high, vx x) {
+  v128_t a = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(low), x.wide[0]);
+  v128_t b = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(low), x.wide[1]);
+  v128_t c = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(high), x.wide[2]);
+  v128_t d = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(high), x.wide[3]);
+  return wasm_i32x4_add(wasm_i32x4_add(a, b), wasm_i32x4_add(c, d));
+}
+static inline v128_t dot_q4_0(const uint8_t* w, vx x) {
+  v128_t codes = wasm_v128_load(w + 2);
+  v128_t low = wasm_v128_and(codes, wasm_i8x16_splat(15)), high = wasm_u8x16_shr(codes, 4);
+#ifdef HB_WASM_RELAXED
+  v128_t sum = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x.q[0], low, wasm_i32x4_splat(0));
+  return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x.q[1], high, sum);
+#else
+  return dot_wide(low, high, x);
+#endif
+}
+static inline v128_t dot_q8_0(const uint8_t* w, vx x) {
+  return dot_wide(wasm_v128_load(w + 2), wasm_v128_load(w + 18), x);
+}
+/* The sums of four times four partial ones */
+static inline v128_t fold_four(v128_t a, v128_t b, v128_t c, v128_t d) {
+  v128_t ab =
+      wasm_i32x4_add(wasm_i32x4_shuffle(a, b, 0, 4, 1, 5), wasm_i32x4_shuffle(a, b, 2, 6, 3, 7));
+  v128_t cd =
+      wasm_i32x4_add(wasm_i32x4_shuffle(c, d, 0, 4, 1, 5), wasm_i32x4_shuffle(c, d, 2, 6, 3, 7));
+  return wasm_i32x4_add(wasm_i64x2_shuffle(ab, cd, 0, 2), wasm_i64x2_shuffle(ab, cd, 1, 3));
+}
+#define ROWS(type)                                                                               \
+  static inline v128_t four_rows_##type(const uint8_t* w, ptrdiff_t stride, vx x) {              \
+    return fold_four(dot_##type(w, x), dot_##type(w + stride, x), dot_##type(w + 2 * stride, x), \
+                     dot_##type(w + 3 * stride, x));                                             \
+  }                                                                                              \
+  static inline vi vi_rows_##type(const uint8_t* w, ptrdiff_t stride, vx x) {                    \
+    QUADS(vi, four_rows_##type(w + 4 * i * stride, stride, x));                                  \
+  }
+ROWS(q4_0)
+ROWS(q8_0)
+#undef ROWS
+
+static inline v128_t four_f16(const uint8_t* p, ptrdiff_t stride) {
+  return convert_f16(wasm_u32x4_make(*(const f16*)p, *(const f16*)(p + stride),
+                                     *(const f16*)(p + 2 * stride), *(const f16*)(p + 3 * stride)));
+}
+static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
+  QUADS(vf, four_f16(p + 4 * i * stride, stride));
+}
+
+#undef QUADS
+#endif
