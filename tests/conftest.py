@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from tests import wasm
 
-from halfbyte.backends import available
+from halfbyte.backends import FAMILIES, available
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DATA = os.environ.get("HALFBYTE_TEST_DATA")
@@ -50,14 +51,15 @@ def data() -> Path:
     return Path(DATA)
 
 
-BACKENDS = ("numpy", *(f"native-{isa}" for isa in ("scalar", "avx2")))
+BACKENDS = ("numpy", "native-scalar", "native-avx2", "wasm-simd128", "wasm-relaxed")
+FAMILIES["wasm"] = wasm.open_program
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     """Each backend in turn; one that does not run here is skipped, or fails where required."""
     name: str = request.param
-    if name not in available():
+    if not name.startswith("wasm-") and name not in available():
         lacking(name, "not compiled in, or not offered by this CPU")
     return name
 
@@ -69,6 +71,12 @@ def native_backends() -> list[str]:
     if not found:
         lacking("native-scalar", "no kernels")
     return found
+
+
+@pytest.fixture(scope="session")
+def compiled_backends(native_backends: list[str]) -> list[str]:
+    """Every table of kernels: native ones, and WebAssembly's under wasmtime."""
+    return [*native_backends, *(name for name in BACKENDS if name.startswith("wasm-"))]
 
 
 @pytest.fixture(scope="session")

@@ -98,9 +98,9 @@ def test_operator(case: Case, backend: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.operator.name}-{c.label}")
-def test_tables_agree_to_the_bit(case: Case, native_backends: list[str]) -> None:
+def test_tables_agree_to_the_bit(case: Case, compiled_backends: list[str]) -> None:
     """The quantized path is one function on every instruction set and thread count."""
-    results = [run(case, name) for name in native_backends]
+    results = [run(case, name) for name in compiled_backends]
     if not case.fused:
         for other in results[1:]:
             for want, got in zip(results[0], other, strict=True):

@@ -1,0 +1,84 @@
+"""The WebAssembly files themselves; their kernels are tested as backends wasm-*."""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from tests import wasm
+
+from halfbyte.backends.library import library
+from halfbyte.quantize.search import search
+from halfbyte.weights import FORMATS
+
+
+@pytest.fixture(scope="module")
+def tool(repository: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_wasm", repository / "tools/build_wasm.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("isa", wasm.FILES)
+def test_files_import_five_names_at_most(tool: ModuleType, isa: str) -> None:
+    data = (wasm.folder() / wasm.FILES[isa]).read_bytes()
+    assert tool.imports(data) <= tool.ALLOWED_IMPORTS
+    assert "memory" in tool.imports(data)
+    assert len(data) <= 96_000
+    assert data[8] == 0  # a custom section comes first:
+    assert data[10:19] == b"\x08dylink.0"[:9]  # the one that makes it a side module
+
+
+def test_import_reader_sees_functions(tool: ModuleType) -> None:
+    """A module made by hand that imports a function, a table, a memory and a global."""
+    names = [b"f", b"t", b"m", b"g"]
+    kinds = [b"\x00\x00", b"\x01\x70\x01\x01\x02", b"\x02\x00\x01", b"\x03\x7f\x00"]
+    entries = b"".join(
+        b"\x03env" + bytes([len(n)]) + n + k for n, k in zip(names, kinds, strict=True)
+    )
+    section = b"\x04" + entries
+    data = b"\0asm" + struct.pack("<I", 1) + b"\x02" + bytes([len(section)]) + section
+    assert tool.imports(data) == {"f", "t", "m", "g"}
+    assert tool.imports(data[:8]) == set()
+    with pytest.raises(ValueError, match="not a WebAssembly module"):
+        tool.imports(b"\x7fELF" + bytes(8))
+
+
+@pytest.mark.parametrize("isa", wasm.FILES)
+def test_both_libraries_have_the_same_kernels(isa: str) -> None:
+    made = wasm.library(isa, 1 << 20)
+    assert made.kernels == library().kernels
+    assert made.instruction_sets == [isa]
+
+
+@pytest.mark.parametrize("isa", wasm.FILES)
+@pytest.mark.parametrize("name", ["F16", "BF16", "Q8_0", "Q4_0"])
+def test_encoders_write_the_same_bytes(isa: str, name: str) -> None:
+    from halfbyte.backends.native import Kernels
+
+    x = np.random.default_rng(0).standard_normal((20, 96), np.float32)
+    x[0] = 0
+    x[1] = np.round(x[1] * 4) / 4
+    made = wasm.library(isa, 1 << 20)
+    kernels, reach = Kernels(isa, library=made), made.memory.reach
+    want = FORMATS[name].encode(x)
+    found = reach(np.zeros_like(want))
+    kernels.call(f"encode_{name.lower()}", w=found, x=reach(x), n=20, k=96)
+    np.testing.assert_array_equal(found, want)
+    if FORMATS[name].block > 1:
+        importance = np.random.default_rng(1).random(96, np.float32)
+        want, want_error = search(x, importance, name)
+        error = reach(np.zeros((20, 2), np.float32))
+        kernels.call(
+            f"encode_search_{name.lower()}",
+            w=found, error=error, x=reach(x), importance=reach(importance), n=20, k=96,
+        )  # fmt: skip
+        np.testing.assert_array_equal(found, want)
+        np.testing.assert_array_equal(error, want_error)

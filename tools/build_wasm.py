@@ -1,0 +1,144 @@
+"""Build the kernels for WebAssembly: kernels.wasm (SIMD128) and kernels-relaxed.wasm.
+
+    python tools/build_wasm.py [-o FOLDER]        by default into the package, runtime/halfbyte
+
+PyPI's ziglang compiles and links; nothing else is needed. The files are side modules: they import
+memory, table and their places in both from whoever loads them (ctypes in Pyodide, a page's worker,
+wasmtime in the tests), and nothing of Emscripten's, so they fit every version of Pyodide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNELS = ROOT / "runtime/kernels"
+PACKAGE = ROOT / "runtime/halfbyte"
+
+ALLOWED_IMPORTS = frozenset(
+    ("memory", "__indirect_function_table", "__memory_base", "__table_base", "__stack_pointer")
+)
+MOST_BYTES = 96_000
+
+# No libc: what would be a call of memcpy becomes an instruction. Unwind tables and names stay out.
+FLAGS = (
+    *("-target", "wasm32-freestanding", "-std=c11", "-Os", "-fPIC", "-fvisibility=hidden", "-g0"),
+    *("-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"),
+)
+FEATURES = "generic+simd128+bulk_memory+nontrapping_fptoint+sign_ext+mutable_globals"
+
+# file, table's source, its symbol, its name, further features
+VARIANTS = (
+    ("kernels.wasm", "isa_wasm.c", "hb_table_wasm", "simd128", ""),
+    (
+        "kernels-relaxed.wasm",
+        "isa_wasm_relaxed.c",
+        "hb_table_wasm_relaxed",
+        "relaxed",
+        "+relaxed_simd",
+    ),
+)
+
+
+def zig(*arguments: str | Path) -> None:
+    """Run zig; what it says on failure ends this program."""
+    command = [sys.executable, "-m", "ziglang", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"build_wasm: {' '.join(command[3:6])} ... failed:\n{done.stderr}")
+
+
+def build(folder: Path, name: str, source: str, table: str, isa: str, features: str) -> Path:
+    """Compile and link one file; it is renamed into place when it is complete and in order."""
+    with tempfile.TemporaryDirectory() as work:
+        objects = []
+        for file in ("run.c", "isa.c", source):
+            objects.append(Path(work) / f"{file}.o")
+            defines = (f"-DHB_WASM={table}", f'-DHB_WASM_NAME="{isa}"')
+            machine = f"-mcpu={FEATURES}{features}"
+            zig("cc", *FLAGS, machine, *defines, "-c", KERNELS / file, "-o", objects[-1])
+        linked = Path(work) / name
+        options = ("-shared", "--experimental-pic", "--no-entry", "--import-memory", "--strip-all")
+        zig("wasm-ld", *options, *objects, "-o", linked)
+        data = linked.read_bytes()
+    if wrong := imports(data) - ALLOWED_IMPORTS:
+        raise SystemExit(f"build_wasm: {name} imports {sorted(wrong)}")
+    if len(data) > MOST_BYTES:
+        raise SystemExit(f"build_wasm: {name} has {len(data)} bytes, expected at most {MOST_BYTES}")
+    partial, target = folder / f"{name}.partial", folder / name
+    partial.write_bytes(data)
+    return partial.replace(target)
+
+
+def imports(data: bytes) -> set[str]:
+    """Names that a module imports, from its import section (number 2)."""
+    for number, start, end in sections(data):
+        if number == 2:
+            return set(_import_names(data, start, end))
+    return set()
+
+
+def sections(data: bytes) -> list[tuple[int, int, int]]:
+    """Number, start and end of each section of a module."""
+    if data[:8] != b"\0asm\1\0\0\0":
+        raise ValueError("not a WebAssembly module of version 1")
+    found, at = [], 8
+    while at < len(data):
+        number = data[at]
+        size, start = _leb(data, at + 1)
+        found.append((number, start, start + size))
+        at = start + size
+    return found
+
+
+def _leb(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned LEB128 number and the place behind it."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if not byte & 0x80:
+            return value, at
+
+
+def _import_names(data: bytes, at: int, end: int) -> list[str]:
+    count, at = _leb(data, at)
+    names = []
+    for _ in range(count):
+        size, at = _leb(data, at)  # the module's name
+        size, at = _leb(data, at + size)
+        names.append(data[at : at + size].decode())
+        kind, at = data[at + size], at + size + 1
+        if kind == 0:  # a function: its type
+            _, at = _leb(data, at)
+        elif kind in (1, 2):  # a table: its type, then limits; a memory: limits
+            at += kind == 1
+            flags, at = data[at], at + 1
+            _, at = _leb(data, at)
+            if flags & 1:
+                _, at = _leb(data, at)
+        else:  # a global: type and mutability
+            at += 2
+    if at != end:
+        raise ValueError(f"import section ends at {at}, expected {end}")
+    return names
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Build the kernels for WebAssembly.")
+    parser.add_argument("-o", "--output", type=Path, default=PACKAGE, metavar="FOLDER")
+    options = parser.parse_args()
+    for name, source, table, isa, features in VARIANTS:
+        path = build(options.output, name, source, table, isa, features)
+        data = path.read_bytes()
+        print(f"{path}: {len(data):,} bytes; imports {', '.join(sorted(imports(data)))}")
+
+
+if __name__ == "__main__":
+    main()
