@@ -124,18 +124,27 @@ def _parse(text: str) -> Iterator[tuple[str, Kernel]]:
         yield name, Kernel(index, name, tuple(parsed))
 
 
+def declare(functions: ctypes.CDLL) -> ctypes.CDLL:
+    """The same library, its functions' types set."""
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(functions, name)
+        function.restype, function.argtypes = result, arguments
+    return functions
+
+
 @cache
 def library() -> Library:
     """The package's own library; raises `UnsupportedError` where there is none."""
+    if sys.platform == "emscripten" and "HALFBYTE_KERNELS" not in os.environ:
+        from halfbyte.backends.emscripten import open_library
+
+        return open_library()
     path = _path()
     try:
         functions = ctypes.CDLL(str(path))
     except OSError as error:
         raise UnsupportedError(f"{path}: cannot be loaded: {error}") from None
-    for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(functions, name)
-        function.restype, function.argtypes = result, arguments
-    return Library(functions, Memory())
+    return Library(declare(functions), Memory())
 
 
 @cache

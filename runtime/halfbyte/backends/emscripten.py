@@ -1,0 +1,76 @@
+"""The kernels inside Pyodide: which of the two WebAssembly files this engine runs rightly.
+
+A module with relaxed SIMD is invalid as a whole where the engine lacks it, and some engines get
+its dot product wrong; so a file is validated first, then has to answer a question whose answer is
+known.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halfbyte.backends.library import Library, declare
+from halfbyte.backends.memory import Memory
+from halfbyte.errors import UnsupportedError
+from halfbyte.weights import Q4_0, Q8_0
+
+FILES = ("kernels-relaxed.wasm", "kernels.wasm")  # the faster first
+
+
+def open_library() -> Library:
+    """The best kernels for this engine; raises `UnsupportedError` where there are none."""
+    from halfbyte import __path__ as folders
+
+    reasons = []
+    for name in FILES:
+        path = next((p for f in folders if (p := Path(f) / name).exists()), None)
+        if path is None:
+            reasons.append(f"{name} is not in the package")
+        elif not _valid(path):
+            reasons.append(f"{name} needs SIMD that this browser lacks")
+        else:
+            library = Library(declare(ctypes.CDLL(str(path))), Memory())
+            if answers_rightly(library):
+                return library
+            reasons.append(f"{name} computes wrongly in this browser")
+    raise UnsupportedError(f"no kernels: {'; '.join(reasons)}; backend numpy works all the same")
+
+
+def _valid(path: Path) -> bool:
+    import js
+    from pyodide.ffi import to_js
+
+    validate: Any = js.WebAssembly.validate
+    return bool(validate(to_js(path.read_bytes())))
+
+
+def answers_rightly(library: Library) -> bool:
+    """Integer products of every pair of signs and of the largest codes, against NumPy's."""
+    from halfbyte.backends.native import Kernels
+
+    kernels = Kernels(library=library)
+    reach = library.memory.reach
+    random = np.random.default_rng(0)
+    xq = random.integers(-127, 128, (1, 64)).astype(np.int8)
+    xq[0, :4] = [127, -127, 127, -127]
+    xs = xq.reshape(1, 2, 32).sum(axis=2, dtype=np.int32)
+    ones = np.ones((1, 2), np.float32)
+    for format_ in (Q4_0, Q8_0):
+        weights = random.integers(-8, 8, (16, 64)).astype(np.float32)
+        weights[:, [0, 32]] = -8  # the largest: the scale is 1, or exact in any case
+        rows = format_.encode(weights)
+        codes, scales = format_.codes(rows)
+        y = reach(np.zeros((1, 16), np.float32))
+        kernels.call(
+            f"matmul_int8_{format_.name.lower()}",
+            y=y, w=reach(rows), xd=reach(ones), xq=reach(xq), xs=reach(xs), n=1, k=64, m=16,
+        )  # fmt: skip
+        products = codes.astype(np.int32) * xq.reshape(2, 32)
+        want = (products.sum(axis=2) * scales).sum(axis=1, dtype=np.float32)
+        if not np.array_equal(y[0], want):
+            return False
+    return True
