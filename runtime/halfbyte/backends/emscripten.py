@@ -8,6 +8,7 @@ known.
 from __future__ import annotations
 
 import ctypes
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,9 @@ def open_library() -> Library:
 
 
 def _valid(path: Path) -> bool:
-    import js
-    from pyodide.ffi import to_js
-
-    validate: Any = js.WebAssembly.validate
-    return bool(validate(to_js(path.read_bytes())))
+    js: Any = import_module("js")  # Pyodide's own modules, there without being installed
+    to_js: Any = import_module("pyodide.ffi").to_js
+    return bool(js.WebAssembly.validate(to_js(path.read_bytes())))
 
 
 def answers_rightly(library: Library) -> bool:
