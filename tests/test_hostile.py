@@ -191,7 +191,7 @@ METADATA = {
         f"tokenizer has {VOCABULARY - 1} tokens, but tensor",
     ),
     "tokenizer__ggml__scores": (np.zeros(3, np.float32), f"3 entries, expected {VOCABULARY}"),
-    "tokenizer__ggml__token_type": (["1"] * VOCABULARY, "expected an array of numbers"),
+    "tokenizer__ggml__token_type": (["1"] * VOCABULARY, "expected an array of integers"),
     "tokenizer__ggml__bos_token_id": (np.uint32(VOCABULARY), "bos_token_id': expected 0 to"),
     "tokenizer__ggml__add_bos_token": ("yes", "expected a bool, found str"),
 }

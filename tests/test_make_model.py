@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import halfbyte
+from halfbyte.formats import open_model
 from halfbyte.weights import FORMATS
 
 
@@ -54,3 +55,55 @@ def test_shapes_are_those_of_the_models(tool: ModuleType) -> None:
 
     assert parameters("smollm2-135m") == 134_515_008
     assert parameters("llama-1b") == 1_235_814_400
+
+
+@pytest.mark.parametrize(
+    ("name", "weight", "megabytes"),
+    [
+        ("smollm2-135m", "F32", 538.060032), ("smollm2-135m", "F16", 269.100288),
+        ("smollm2-135m", "BF16", 269.100288), ("smollm2-135m", "Q8_0", 143.025408),
+        ("smollm2-135m", "Q4_0", 89.941248), ("llama-1b", "F16", 2471.763968),
+    ],
+)  # fmt: skip
+def test_sizes_in_bytes(tool: ModuleType, name: str, weight: str, megabytes: float) -> None:
+    """A norm has 4 bytes a weight, a Q8_0 matrix 34 and a Q4_0 matrix 18 per 32."""
+    size = sum(info.size for info in tool._tensors(tool.SHAPES[name], FORMATS[weight]))
+    assert size == round(megabytes * 1e6)
+
+
+def test_vocabularies_hold_no_token_twice(tool: ModuleType) -> None:
+    for shape in tool.SHAPES.values():
+        tokens, types = tool._vocabulary(shape.vocabulary)
+        assert len(set(tokens)) == len(tokens) == len(types) == shape.vocabulary
+        assert set(types[259:].tolist()) == {1}
+
+
+def test_a_seed_gives_the_same_bytes(tool: ModuleType, tmp_path: Path) -> None:
+    made: list[bytes] = []
+    for seed in (1, 1, 2):
+        path = tmp_path / f"{len(made)}.gguf"
+        tool.make_model(path, "tiny", FORMATS["Q4_0"], seed)
+        made.append(path.read_bytes())
+    assert made[0] == made[1] != made[2]
+
+
+def test_weights_keep_the_size_of_activations(tool: ModuleType, tmp_path: Path) -> None:
+    tool.make_model(tmp_path / "m.gguf", "tiny", FORMATS["F32"])
+    for name, found in open_model(tmp_path / "m.gguf").tensors.items():
+        values = found.decode()
+        if values.ndim == 1:
+            assert np.all(values == 1), name
+        else:
+            assert values.std() == pytest.approx(found.columns**-0.5, rel=0.1), name
+
+
+def test_outputs_that_cannot_be_written(tmp_path: Path, repository: Path) -> None:
+    path = tmp_path / "absent" / "m.gguf"
+    command = [sys.executable, repository / "tools/make_model.py", "--shape", "tiny", "-o", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    problem = "cannot be written: No such file or directory"
+    assert done.stderr == f"make_model.py: {path}: {problem}\n"
+    done = subprocess.run([*command, "--seed", "-1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith("argument --seed: expected 0 or more, found -1\n")

@@ -45,10 +45,73 @@ def test_bytes_and_values_are_those_of_gguf(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_any_bytes_decode_as_gguf_does(name: str) -> None:
     format_, kind = FORMATS[name], gguf.GGMLQuantizationType[name]
-    data = np.random.default_rng(1).integers(0, 256, (200, format_.row_bytes(K)), np.uint8)
+    data = np.random.default_rng(1).integers(0, 256, (2000, format_.row_bytes(K)), np.uint8)
+    found = format_.decode(data)  # without a warning, whatever the bytes
     with np.errstate(all="ignore"):
         want = gguf.quants.dequantize(data, kind)
-        np.testing.assert_array_equal(format_.decode(data), want)
+    np.testing.assert_array_equal(found.view(np.uint32), want.view(np.uint32))
+
+
+def numbers(format_: type[WeightFormat]) -> dict[str, F32Array]:
+    """Rows [n, 32] that are hard to round."""
+    random = np.random.default_rng(2)
+    sign = random.choice([-1, 1], (5000, 1))
+    halves = random.integers(-254, 255, (5000, 32)) / 2
+    halves[:, :1] = 127 * sign
+    steps = random.integers(-16, 17, (5000, 32)) / 2 * random.integers(1, 6, (5000, 1))
+    steps[:, 5:6] = 8 * sign
+    scales = 2.0 ** random.integers(-120, 15, (5000, 1))
+    bits = random.integers(0, 1 << 32, (5000, 32), np.uint32).view(np.float32)
+    made = {
+        "halves of Q8_0": halves,
+        "halves of Q4_0": steps,
+        "ties for the largest": random.choice([-1.0, 1.0], (5000, 32)),
+        "few that are not zero": halves * (random.random((5000, 32)) < 0.05),
+        "all sizes": random.standard_normal((5000, 32)) * scales,
+        "any bits": np.where(np.abs(bits) < min(format_.limit, 1e38), bits, 0),
+    }
+    return {name: value.astype(np.float32) for name, value in made.items()}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_bytes_of_numbers_that_are_hard_to_round(name: str) -> None:
+    format_, kind = FORMATS[name], gguf.GGMLQuantizationType[name]
+    for label, x in numbers(format_).items():
+        largest = np.abs(x).max(axis=1)
+        x = x[(largest == 0) | (largest > 2.0**-110)]  # the scale has an inverse
+        assert len(x) > 3000, label
+        assert format_.fits(x), label
+        want = gguf.quants.quantize(x, kind).view(np.uint8)
+        np.testing.assert_array_equal(format_.encode(x), want, label)
+
+
+def test_every_f16_and_bf16() -> None:
+    """All 65,536 patterns are decoded as gguf does, and encoded back to themselves."""
+    bits = np.arange(1 << 16, dtype="<u2").reshape(1, -1)
+    for format_ in (F16, BF16):
+        values = format_.decode(bits.view(np.uint8))
+        want = gguf.quants.dequantize(bits.view(np.uint8), gguf.GGMLQuantizationType[format_.name])
+        np.testing.assert_array_equal(values.view(np.uint32), want.view(np.uint32).reshape(1, -1))
+        back = format_.encode(values).view("<u2")
+        number = ~np.isnan(values)
+        np.testing.assert_array_equal(back[number], bits[number])
+        assert np.isnan(format_.decode(back.view(np.uint8))[~number]).all()
+
+
+@pytest.mark.parametrize("format_", [F16, BF16])
+def test_half_way_numbers_go_to_the_even_one(format_: type[WeightFormat]) -> None:
+    bits = np.arange((0x7BFF if format_ is F16 else 0x7F7F), dtype="<u2").reshape(1, -1)
+    low, high = (format_.decode((bits + i).astype("<u2").view(np.uint8)) for i in (0, 1))
+    middle = (low.astype(np.float64) + high) / 2
+    half = middle.astype(np.float32)
+    np.testing.assert_array_equal(half, middle)
+    even = np.where(bits % 2, bits + 1, bits)
+    for sign, top in ((1, 0), (-1, 0x8000)):
+        found = format_.encode(np.float32(sign) * half).view("<u2")
+        np.testing.assert_array_equal(found, even + top)
+    below, above = np.nextafter(half, low), np.nextafter(half, high)
+    np.testing.assert_array_equal(format_.encode(below).view("<u2"), bits)
+    np.testing.assert_array_equal(format_.encode(above).view("<u2"), bits + 1)
 
 
 @pytest.mark.parametrize("format_", [Q4_0, Q8_0])

@@ -148,7 +148,8 @@ class Q8_0(WeightFormat):
     def decode(cls, rows: U8) -> F32Array:
         blocks = rows.view(cls.layout)
         values = blocks["qs"].astype(np.float32)
-        values *= blocks["d"].astype(np.float32)[..., None]
+        with np.errstate(invalid="ignore"):  # 0 times an infinite scale
+            values *= blocks["d"].astype(np.float32)[..., None]
         return values.reshape(len(rows), blocks.shape[1] * cls.block)
 
     @classmethod
@@ -193,7 +194,8 @@ class Q4_0(WeightFormat):
         values[..., 0, :] = blocks["qs"] & np.uint8(15)
         values[..., 1, :] = blocks["qs"] >> np.uint8(4)
         values -= np.float32(8)
-        values *= blocks["d"].astype(np.float32)[..., None, None]
+        with np.errstate(invalid="ignore"):  # 0 times an infinite scale
+            values *= blocks["d"].astype(np.float32)[..., None, None]
         return values.reshape(len(rows), blocks.shape[1] * cls.block)
 
     @classmethod

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
 import pytest
 from tests.formats.files import model_metadata, tensor, weights, write_small
 
+from halfbyte.errors import OutputError
 from halfbyte.formats import MetadataValue, open_model
 from halfbyte.quantize.writers import GGUFWriter, TensorInfo, write_gguf
 from halfbyte.weights import F32, FORMATS
@@ -129,3 +132,103 @@ def test_an_unfinished_file_is_no_file(tmp_path: Path) -> None:
         with GGUFWriter(path, model_metadata(), infos) as writer:
             writer.write(bytes(32))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_type_that_gguf_writes(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    numbers: dict[str, Any] = {
+        "uint8": np.uint8(255), "int8": np.int8(-128), "uint16": np.uint16(65535),
+        "int16": np.int16(-32768), "uint32": np.uint32(2**32 - 1), "int32": np.int32(-2**31),
+        "uint64": np.uint64(2**64 - 1), "int64": np.int64(-2**63), "float32": np.float32(1.5e38),
+        "float64": np.float64(-1e-308),
+    }  # fmt: skip
+    for name, number in numbers.items():
+        getattr(writer, f"add_{name}")(name, number.item())
+    writer.add_bool("bool", True)
+    writer.add_string("string", "▁é🙂")
+    writer.add_array("flags", [True, False, True])
+    writer.add_array("strings", ["", "▁", "a" * 1000])
+    writer.add_array("nested", [[1, 2], [3]])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    found = open_model(path).metadata
+    for name, number in numbers.items():
+        assert found[name] == number
+        assert type(found[name]) is type(number)
+    assert found["bool"] is True
+    assert found["string"] == "▁é🙂"
+    assert found["flags"].tolist() == [True, False, True]  # type: ignore[union-attr]
+    assert found["strings"] == ["", "▁", "a" * 1000]
+    assert [part.tolist() for part in found["nested"]] == [[1, 2], [3]]  # type: ignore[union-attr]
+
+
+def test_copying_a_file_changes_no_byte(tmp_path: Path) -> None:
+    """Metadata and tensors that were read are written as they were, in the same order."""
+    x = np.random.default_rng(0).standard_normal((3, 2, 64), np.float32)
+    tensors = [tensor(name, x, format_) for name, format_ in FORMATS.items()]
+    alignment = {"general.alignment": np.uint32(128)}
+    first, second = tmp_path / "1.gguf", tmp_path / "2.gguf"
+    write_gguf(first, METADATA | alignment, tensors)
+    file = open_model(first)
+    write_gguf(second, file.metadata, file.tensors.values())
+    assert second.read_bytes() == first.read_bytes()
+    assert {t.shape for t in file.tensors.values()} == {(3, 2, 64)}
+
+
+def test_version_2_and_an_empty_array_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    entry = struct.pack("<Q1sIIQ", 1, b"k", 9, 4, 0)
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 2, 0, 1) + entry)
+    file = open_model(path)
+    assert file.kind == "GGUF v2"
+    assert file.metadata["k"].tolist() == []  # type: ignore[union-attr]
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"before")
+    infos = [TensorInfo("a", F32, (4,))]
+
+    def interrupted() -> None:
+        with GGUFWriter(path, {}, infos) as writer:
+            writer.write(bytes(8))
+            assert path.read_bytes() == b"before"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with pytest.raises(ValueError, match="20 bytes written where 16 are left"):  # noqa: SIM117
+        with GGUFWriter(path, {}, infos) as writer:
+            writer.write(bytes(20))
+    with pytest.raises(TypeError, match="metadata 'k': int has no GGUF type"):
+        GGUFWriter(path, {"k": 3}, [])  # type: ignore[dict-item]
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    for name, problem in {
+        "folder": "not a regular file",
+        "absent/m.gguf": "No such file or directory",
+        "file/m.gguf": "Not a directory",
+        "x" * 256: "File name too long",
+    }.items():
+        with pytest.raises(OutputError) as caught:
+            write_gguf(tmp_path / name, {}, [])
+        assert str(caught.value) == f"{tmp_path / name}: cannot be written: {problem}"
+    with pytest.raises(OutputError, match="name of 64 bytes, expected at most 63"):
+        write_gguf(tmp_path / "m", {}, [tensor("ü" * 32, np.ones(1, np.float32))])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_links_and_long_names_are_written(tmp_path: Path) -> None:
+    target, link = tmp_path / ("x" * 255), tmp_path / "link"
+    link.symlink_to(target)
+    write_gguf(link, {"k": "v"}, [])
+    assert link.is_symlink()
+    assert open_model(target).metadata == {"k": "v"}

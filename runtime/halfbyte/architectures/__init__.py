@@ -36,5 +36,5 @@ def find(file: ModelFile) -> Architecture:
     name = metadata.text(file, "general.architecture")
     known = sorted(m.name for m in pkgutil.iter_modules(__path__))
     if name not in known:
-        raise UnsupportedError(f"{file.path}: architecture '{name}': expected one of {known}")
+        raise UnsupportedError(f"{file.path}: architecture {name[:80]!r}: expected one of {known}")
     return cast(Architecture, importlib.import_module(f"{__name__}.{name}"))

@@ -116,7 +116,7 @@ class _Model:
         self.file, self.config, self.program = file, config, program
         self.position, self.cache = position, cache
         shape = (position.maximum, config.rotated // 2)
-        factors = file.tensors.get("rope_freqs.weight")
+        factors = _rotary_factors(file, shape[1])
         self.cos, self.sin = (
             program.table(
                 f"rope.{f.__name__}", shape, partial(_rotary_table, f, config, shape, factors)
@@ -165,6 +165,16 @@ class _Model:
         return y
 
 
+def _rotary_factors(file: ModelFile, pairs: int) -> Tensor | None:
+    """GGUF's ``rope_freqs.weight``, where a model has it."""
+    if "rope_freqs.weight" not in file.tensors:
+        return None
+    factors = metadata.tensor(file, "rope_freqs.weight", (pairs,))
+    if not np.all(factors.decode() > 0):
+        raise FormatError(f"{file.path}: tensor 'rope_freqs.weight': expected positive numbers")
+    return factors
+
+
 def _rotary_table(
     function: np.ufunc, config: Config, shape: tuple[int, int], factors: Tensor | None
 ) -> npt.NDArray[np.float32]:
@@ -175,7 +185,7 @@ def _rotary_table(
     context, pairs = shape
     frequency = config.rope_base ** (-np.arange(pairs, dtype=np.float64) / pairs)
     if factors is not None:
-        frequency = frequency / factors.decode().reshape(-1)[:pairs]
+        frequency = frequency / factors.decode()
     table = np.empty(shape, np.float32)
     for first in range(0, context, _TABLE_ROWS):  # float64 only for a few rows at a time
         position = np.arange(first, min(first + _TABLE_ROWS, context), dtype=np.float64)

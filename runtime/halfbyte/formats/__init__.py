@@ -44,7 +44,7 @@ def open_model(
     else:
         raise FormatError(
             f"{path}: not a model file that halfbyte reads: expected {_SUPPORTED}; found {size} "
-            f"bytes that begin with {start[:8]!r}"
+            f"bytes that begin with {start[:8]!r}{llama2c.legacy_hint(start, size)}"
         )
     if tokenizer is not None or model.kind.startswith("llama2.c"):
         attach_tokenizer(model, Path(tokenizer) if tokenizer is not None else None)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -44,10 +45,12 @@ GGML_TYPE_NAMES = {
     34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
 }  # fmt: skip
 
+_MAX_ALIGNMENT = 1 << 16  # the largest page of any system; a writer pads with as many zeros
 _MAX_DIMENSIONS = 4
 _MAX_NESTING = 4
 _MAX_NAME = 255
-_MAX_HEADER = 1 << 27  # vocabularies of 260,000 tokens with merges take 16 MB
+_MAX_HEADER = 1 << 26  # vocabularies of 260,000 tokens with merges take 16 MB
+_MAX_THINGS = 1 << 17
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 
@@ -61,6 +64,7 @@ class _Cursor:
         self.end = min(len(pages), _MAX_HEADER)
         self.at = 0
         self.what = "header"  # what is being read, for messages
+        self.things = 0
 
     def error(self, problem: str) -> FormatError:
         return FormatError(f"{self.path}: {self.what}: {problem}")
@@ -73,6 +77,17 @@ class _Cursor:
             raise UnsupportedError(f"{self.path}: metadata exceeds {_MAX_HEADER} bytes")
         left = len(self.pages) - self.at
         raise self.error(f"truncated: {size} bytes expected at offset {self.at}, {left} found")
+
+    def each(self, count: int) -> Iterator[int]:
+        """0 ... count - 1, for things that take far more memory here than in the file."""
+        for index in range(count):
+            self.things += 1
+            if self.things > _MAX_THINGS:
+                raise UnsupportedError(
+                    f"{self.path}: {self.what}: more than {_MAX_THINGS} metadata entries, tensors "
+                    "and arrays in arrays"
+                )
+            yield index
 
     def u32(self) -> int:
         self.need(4)
@@ -141,7 +156,7 @@ def read_gguf(path: Path) -> ModelFile:
     cursor = _Cursor(path, pages)
     version, tensor_count, entry_count = _read_start(cursor)
     metadata: dict[str, MetadataValue] = {}
-    for index in range(entry_count):
+    for index in cursor.each(entry_count):
         cursor.what = f"metadata entry {index + 1} of {entry_count}"
         key = cursor.name()
         cursor.what = f"metadata {key!r}"
@@ -192,18 +207,19 @@ def _read_array(cursor: _Cursor, depth: int) -> MetadataValue:
     if depth == _MAX_NESTING:
         raise cursor.error(f"arrays nested more than {_MAX_NESTING} deep")
     cursor.need(12 * count)
-    return [_read_array(cursor, depth + 1) for _ in range(count)]
+    return [_read_array(cursor, depth + 1) for _ in cursor.each(count)]
 
 
 def _alignment(path: Path, metadata: dict[str, MetadataValue]) -> int:
     value = metadata.get("general.alignment", np.uint32(DEFAULT_ALIGNMENT))
-    if not isinstance(value, np.uint32) or value < 8 or value & (value - 1):
+    alignment = int(value) if isinstance(value, np.uint32) else 0
+    if not 8 <= alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
         found = value if isinstance(value, np.generic) else type(value).__name__
         raise FormatError(
-            f"{path}: metadata 'general.alignment': expected a uint32 power of two, at least 8, "
-            f"found {found!r}"
+            f"{path}: metadata 'general.alignment': expected a uint32 power of two, 8 to "
+            f"{_MAX_ALIGNMENT}, found {found!r}"
         )
-    return int(value)
+    return alignment
 
 
 _Info = tuple[str, tuple[int, ...], int, int]  # name, shape in C order, ggml type, offset
@@ -211,7 +227,7 @@ _Info = tuple[str, tuple[int, ...], int, int]  # name, shape in C order, ggml ty
 
 def _read_tensor_infos(cursor: _Cursor, count: int) -> list[_Info]:
     infos: list[_Info] = []
-    for index in range(count):
+    for index in cursor.each(count):
         cursor.what = f"info of tensor {index + 1} of {count}"
         name = cursor.name()
         cursor.what = f"tensor {name!r}"

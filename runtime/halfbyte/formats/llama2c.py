@@ -127,7 +127,7 @@ class _Header:
         sizes = self.sizes
         return {
             "general.architecture": "llama",
-            "general.name": name,
+            "general.name": name.encode(errors="replace").decode(),  # a file name may be any bytes
             "llama.vocab_size": np.uint32(sizes.vocab_size),
             "llama.context_length": np.uint32(sizes.seq_len),
             "llama.embedding_length": np.uint32(sizes.dim),
@@ -153,6 +153,19 @@ def is_legacy(start: bytes, size: int) -> bool:
     """Whether a file that begins with `start` is v0: its size is exactly what the header says."""
     header = _legacy_header(start)
     return header is not None and header.sizes.problem() is None and header.file_bytes() == size
+
+
+def legacy_hint(start: bytes, size: int) -> str:
+    """What is wrong with a file of another size whose first bytes would do for v0, else ""."""
+    header = _legacy_header(start)
+    if header is None or header.sizes.problem() is not None:
+        return ""
+    sizes = header.sizes
+    return (
+        f"; as llama2.c v0 its header (dim {sizes.dim}, {sizes.n_layers} layers, vocabulary "
+        f"{sizes.vocab_size}) asks for {header.file_bytes()} bytes: "
+        f"{'truncated' if size < header.file_bytes() else 'too long'}?"
+    )
 
 
 def _read_header(path: Path, start: bytes) -> _Header:

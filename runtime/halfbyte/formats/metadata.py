@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,14 +29,19 @@ def integer(file: ModelFile, key: str, low: int, high: int, default: int = _MISS
 
 
 def number(file: ModelFile, key: str, default: float = _MISSING) -> float:
-    """A positive, finite number."""
+    """A number that is positive and finite as a float32."""
     value = file.metadata.get(key, default)
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
         wide = float(value)
-        if math.isfinite(wide) and wide > 0:
+        with np.errstate(over="ignore", under="ignore"):
+            narrow = np.float32(wide)
+        if np.isfinite(narrow) and narrow > 0:
             return wide
-    found = "nothing" if value is _MISSING else repr(value)[:40]
-    raise FormatError(f"{file.path}: metadata '{key}': expected a positive number, found {found}")
+    found = str(value) if isinstance(value, np.number) else repr(value)[:40]
+    raise FormatError(
+        f"{file.path}: metadata '{key}': expected a positive number in float32's range, found "
+        f"{'nothing' if value is _MISSING else found}"
+    )
 
 
 def text(file: ModelFile, key: str) -> str:

@@ -2,14 +2,15 @@
 
 Spaces become U+2581. The characters of a text are merged pairwise, each time the pair whose union
 has the highest score of all (the leftmost of equals), until no neighbours' union is a token. A
-character that is no token becomes the byte tokens <0x00> ... <0xFF> of its UTF-8.
+character that is no token becomes the byte tokens <0x00> ... <0xFF> of its UTF-8. User-defined
+tokens are cut out of the text first, the leftmost, then the longest, and never merged.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
@@ -61,10 +62,14 @@ class SentencePieceTokenizer:
         self._ids = {
             token: i for i, token in enumerate(tokens) if self._types[i] in mergeable and token
         }
-        self._user_defined = sorted(
-            (i for i, kind in enumerate(self._types) if kind == USER_DEFINED and tokens[i]),
-            key=lambda i: -len(tokens[i]),
-        )
+        self._user_defined = {
+            token.replace(" ", SPACE): i
+            for i, token in enumerate(tokens)
+            if self._types[i] == USER_DEFINED and token
+        }
+        starts = {token[0] for token in self._user_defined}
+        self._start = re.compile(f"[{re.escape(''.join(starts))}]") if starts else None
+        self._lengths = sorted({len(token) for token in self._user_defined}, reverse=True)
         # Where no token has a space after something else, words can be merged one by one.
         self._splits = not any(_SPACE_INSIDE.search(token) for token in self._ids)
         self._cached_word = lru_cache(_CACHED_WORDS)(self._merge)
@@ -73,10 +78,11 @@ class SentencePieceTokenizer:
     def from_file(cls, file: ModelFile) -> SentencePieceTokenizer:
         """The tokenizer in a model file's metadata; raises `FormatError`."""
         tokens = _tokens(file)
-        scores = _numbers(file, "scores", len(tokens)).astype(np.float32)
+        with np.errstate(over="ignore"):
+            scores = _numbers(file, "scores", len(tokens), "iuf").astype(np.float32)
         if not np.all(np.isfinite(scores)):
             raise FormatError(f"{file.path}: metadata 'tokenizer.ggml.scores': not all are finite")
-        types = _numbers(file, "token_type", len(tokens)).astype(np.int32)
+        types = _numbers(file, "token_type", len(tokens), "iu").astype(np.int32)
         last = len(tokens) - 1
 
         def special(name: str, default: int) -> int:
@@ -103,14 +109,15 @@ class SentencePieceTokenizer:
         The text of a special token is text like any other.
         """
         ids = [self.bos] if add_special_tokens and self.add_bos else []
-        follows_text = False
-        for part in self._split_user_defined(text):
-            if isinstance(part, int):
-                ids.append(part)
-            else:
-                prefix = " " if self.add_space_prefix and not follows_text else ""
-                self._encode_text(prefix + part, ids)
-            follows_text = isinstance(part, str)
+        if text and self.add_space_prefix:
+            text = " " + text
+        text = text.replace(" ", SPACE)
+        begin = 0
+        for start, end in self._user_defined_spans(text):
+            self._encode_text(text[begin:start], ids)
+            ids.append(self._user_defined[text[start:end]])
+            begin = end
+        self._encode_text(text[begin:], ids)
         if add_special_tokens and self.add_eos:
             ids.append(self.eos)
         return ids
@@ -157,26 +164,19 @@ class SentencePieceTokenizer:
         self._bytes_of_tokens = {i: bytes([byte]) for byte, i in found.items()}
         return found
 
-    def _split_user_defined(self, text: str) -> list[str | int]:
-        """Texts, and the ids of user-defined tokens between them; longer ones are found first."""
-        parts: list[str | int] = [text]
-        for token in self._user_defined:
-            if self._tokens[token] not in text:
-                continue
-            split: list[str | int] = []
-            for part in parts:
-                if isinstance(part, int):
-                    split.append(part)
-                    continue
-                first, *others = part.split(self._tokens[token])
-                split.append(first)
-                for other in others:
-                    split += [token, other]
-            parts = split
-        return [part for part in parts if part != ""]
+    def _user_defined_spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where user-defined tokens begin and end in a text."""
+        at = 0
+        while self._start and (found := self._start.search(text, at)):
+            start = found.start()
+            ends = (start + length for length in self._lengths)
+            at = next((end for end in ends if text[start:end] in self._user_defined), start)
+            if at > start:
+                yield start, at
+            else:
+                at += 1
 
     def _encode_text(self, text: str, ids: list[int]) -> None:
-        text = text.replace(" ", SPACE)
         for word in _WORD.findall(text) if self._splits else [text]:
             ids += self._cached_word(word) if len(word) <= _CACHED_LENGTH else self._merge(word)
 
@@ -259,11 +259,13 @@ def _tokens(file: ModelFile) -> list[str]:
     return [str(token) for token in tokens]
 
 
-def _numbers(file: ModelFile, name: str, count: int) -> npt.NDArray[np.generic]:
+def _numbers(file: ModelFile, name: str, count: int, kinds: str) -> npt.NDArray[np.generic]:
+    """An array of `count` numbers whose dtype is of one of these kinds (NumPy's letters)."""
     key = f"tokenizer.ggml.{name}"
     values = file.metadata.get(key)
-    if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf":
-        raise FormatError(f"{file.path}: metadata '{key}': expected an array of numbers")
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in kinds:
+        what = "numbers" if "f" in kinds else "integers"
+        raise FormatError(f"{file.path}: metadata '{key}': expected an array of {what}")
     if len(values) != count:
         raise FormatError(
             f"{file.path}: metadata '{key}': {len(values)} entries, expected {count}, one a token"
