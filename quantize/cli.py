@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from halfbyte.cli import guarded
 from halfbyte.errors import OutputError
-from halfbyte.quantize.quantizer import quantize_file
+from halfbyte.quantize.quantizer import default_output, quantize_file, refuse_to_replace
 from halfbyte.quantize.recipe import KINDS, parse_keep
 
 EXAMPLES = """\
@@ -92,6 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.json:
+        _check_report(options)
     bar = Bar()
     try:
         report = quantize_file(
@@ -107,19 +111,38 @@ def _run(options: argparse.Namespace) -> int:
         )
     finally:
         bar.clear()
-    print(report.table())
+    _print(report.table())
     if options.verbose:
-        print("\n" + report.details())
+        _print("\n" + report.details())
     if options.json:
         _write_json(options.json, json.dumps(report.as_json(), indent=1))
     return 0
 
 
+def _print(text: str) -> None:
+    """To stdout, whatever its encoding: paths and names may hold any character."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _check_report(options: argparse.Namespace) -> None:
+    """Refuse, before the work, a report that would replace a model or cannot be written."""
+    path: Path = options.json
+    refuse_to_replace(path, options.model, options.tokenizer)
+    output = options.output or default_output(options.model, options.kind)
+    if path.resolve() == output.resolve():
+        raise OutputError(f"{path}: is the output too; choose another report with --json")
+    if path.is_dir() or not path.parent.is_dir():
+        raise OutputError(f"{path}: cannot be written: expected a file in a folder that exists")
+
+
 def _write_json(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.part")
+    partial = path.with_name(f".halfbyte-{secrets.token_hex(8)}.part")
     try:
         partial.write_text(text + "\n", encoding="utf-8")
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()

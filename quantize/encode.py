@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,8 +11,9 @@ import numpy.typing as npt
 
 from halfbyte.backends import available
 from halfbyte.backends.native import Kernels
-from halfbyte.errors import FormatError
+from halfbyte.errors import FormatError, HalfbyteError
 from halfbyte.formats import ModelFile
+from halfbyte.formats.grouped import GroupedTensor
 from halfbyte.quantize import search
 from halfbyte.weights import F32, Tensor, WeightFormat
 
@@ -32,7 +34,10 @@ class Codec:
 
     def __init__(self, threads: int = 1) -> None:
         native = available()[0] != "numpy"
-        self._kernels = Kernels(threads=threads) if native else None
+        try:
+            self._kernels = Kernels(threads=threads) if native else None
+        except RuntimeError as error:  # of Python's threading
+            raise HalfbyteError(f"{threads} threads: {error}; expected fewer") from None
 
     def close(self) -> None:
         """Stop the threads."""
@@ -103,13 +108,27 @@ class Slice(NamedTuple):
 
 def slices(file: ModelFile, tensor: Tensor, codec: Codec) -> Iterator[Slice]:
     """A tensor's rows (a vector is one), a few at a time; pages are given back behind them."""
-    rows, columns = tensor.rows, tensor.columns
+    columns = tensor.columns
     step = max(1, SLICE // columns)
-    for first in range(0, len(rows), step):
-        part = rows[first : first + step]
+    for first in range(0, math.prod(tensor.shape[:-1]), step):
+        part = _rows(tensor, first, step)
         values = codec.decode(tensor.format, part, columns)
         yield Slice(first, np.ascontiguousarray(values, np.float32), part.nbytes)
         file.forget()
+
+
+def _rows(tensor: Tensor, first: int, count: int) -> U8:
+    """The bytes of some rows; of a grouped tensor only they are made, not the whole."""
+    if not isinstance(tensor, GroupedTensor):
+        return tensor.rows[first : first + count]
+    columns, block = tensor.columns, tensor.format.block
+    q = tensor.q[first * columns : (first + count) * columns]
+    group = tensor.q.size // tensor.scales.size
+    starts = first * columns + np.arange(0, q.size, block)
+    part = GroupedTensor(
+        tensor.name, (q.size // columns, columns), q, tensor.scales[starts // group]
+    )
+    return part.rows
 
 
 def check_finite(file: ModelFile, tensor: Tensor, part: Slice) -> float:
@@ -121,5 +140,5 @@ def check_finite(file: ModelFile, tensor: Tensor, part: Slice) -> float:
     value = part.values[row, column]
     place = f"row {part.first + row}, column {column}" if len(tensor.shape) > 1 else str(column)
     raise FormatError(
-        f"{file.path}: tensor '{tensor.name}': expected finite weights, found {value} at {place}"
+        f"{file.path}: tensor {tensor.name!r}: expected finite weights, found {value} at {place}"
     )

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.formats import ModelFile
-from halfbyte.quantize.encode import Codec, slices
+from halfbyte.quantize.encode import Codec, check_finite, slices
 from halfbyte.quantize.recipe import hidden_pairs
 from halfbyte.weights import Tensor
 
@@ -39,23 +39,26 @@ class Scales:
 
     def apply(self, name: str, first: int, values: F32) -> F32:
         """Scaled copy of rows `first`... of a tensor; the same array where nothing is to do."""
-        if name in self.columns:
-            values = values * self.columns[name]
-        if name in self.rows:
-            values = values * self.rows[name][first : first + len(values), None]
+        with np.errstate(over="ignore"):  # what is not finite is refused before it is encoded
+            if name in self.columns:
+                values = values * self.columns[name]
+            if name in self.rows:
+                values = values * self.rows[name][first : first + len(values), None]
         return values
 
 
 def exponents(rms: F32) -> npt.NDArray[np.int32]:
-    """k = round(log2(size / median size)) where |k| >= LEAST, else 0; [channels] of sizes."""
-    positive = rms[rms > 0]
-    if not positive.size:
-        return np.zeros(rms.shape, np.int32)
-    middle = np.median(positive)
-    with np.errstate(divide="ignore"):
-        k = np.rint(np.log2(rms / middle))
-    k[(rms == 0) | (np.abs(k) < LEAST)] = 0
-    bounded: npt.NDArray[np.int32] = np.clip(k, -MOST, MOST).astype(np.int32)
+    """k = round(log2(size / median size)) where |k| >= LEAST, else 0; [channels] of sizes.
+
+    Sizes that are zero, or squares beyond float32, say nothing: 0.
+    """
+    known = (rms > 0) & np.isfinite(rms)
+    bounded = np.zeros(rms.shape, np.int32)
+    if known.any():
+        sizes = rms[known].astype(np.float64)
+        k = np.rint(np.log2(sizes / np.median(sizes)))
+        k[np.abs(k) < LEAST] = 0
+        bounded[known] = np.clip(k, -MOST, MOST)
     return bounded
 
 
@@ -67,7 +70,7 @@ def find_scales(
 ) -> Scales:
     """Scales for a model whose norms and their readers are `groups` (see `recipe.norm_groups`).
 
-    `done` is told bytes as they are read.
+    `done` is told bytes as they are read. Exact only for the architectures in `recipe.EQUALIZED`.
     """
     scales = Scales()
     for norm, readers in groups.items():
@@ -91,17 +94,19 @@ def _column_sizes(
     for matrix in matrices:
         for part in slices(file, matrix, codec):
             length = np.sqrt(np.einsum("ij,ij->i", part.values, part.values))
+            if not np.isfinite(length).all():
+                check_finite(file, matrix, part)
             length[length == 0] = 1
             codec.add_column_energy(energy, part.values / length[:, None])
             done(part.nbytes)
-    return np.sqrt(energy / sum(len(m.rows) for m in matrices)).astype(np.float32)
+    return np.sqrt(energy / sum(m.shape[0] for m in matrices)).astype(np.float32)
 
 
 def _row_sizes(
     file: ModelFile, matrix: Tensor, scales: Scales, codec: Codec, done: Callable[[int], None]
 ) -> F32:
     """RMS of the rows of a matrix whose columns are scaled already."""
-    sizes = np.empty(len(matrix.rows), np.float32)
+    sizes = np.empty(matrix.shape[0], np.float32)
     for part in slices(file, matrix, codec):
         values = scales.apply(matrix.name, part.first, part.values)
         energy = np.einsum("ij,ij->i", values, values)

@@ -11,11 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.backends.threads import default_threads
-from halfbyte.errors import OutputError, UnsupportedError
+from halfbyte.errors import FormatError, OutputError, UnsupportedError
 from halfbyte.formats import ModelFile, open_model
 from halfbyte.quantize.encode import Codec, Slice, check_finite, slices
 from halfbyte.quantize.equalize import Scales, find_scales
-from halfbyte.quantize.recipe import FILE_TYPES, KINDS, Choice, choose, norm_groups
+from halfbyte.quantize.recipe import (
+    EQUALIZED,
+    FILE_TYPES,
+    KINDS,
+    Choice,
+    choose,
+    graph_is_known,
+    hidden_pairs,
+    norm_groups,
+)
 from halfbyte.quantize.report import Report, Row, decibels
 from halfbyte.quantize.writers import GGUFWriter, TensorInfo
 from halfbyte.weights import Q4_0, Q8_0, Tensor
@@ -75,20 +84,21 @@ def quantize_file(
     start = time.perf_counter()
     file = open_model(path, tokenizer)
     target = Path(output) if output is not None else default_output(file.path, type)
-    if target.exists() and target.samefile(file.path):
-        raise OutputError(f"{target}: is the input; choose another output with -o")
+    refuse_to_replace(target, file.path, tokenizer)
+    if not file.tensors:
+        raise FormatError(f"{file.path}: expected a model, found no tensors")
     for tensor in file.tensors.values():
         if tensor.format is Q4_0:
             raise UnsupportedError(
-                f"{file.path}: tensor '{tensor.name}' is Q4_0 already: "
+                f"{file.path}: tensor {tensor.name!r} is Q4_0 already: "
                 "expected a model in F32, F16, BF16 or Q8_0"
             )
     choices = choose(file, type, keep, pure=pure)
-    work = _Work(file, choices, Codec(threads or default_threads()), type, rtn, progress)
+    codec = Codec(default_threads() if threads is None else threads)
     try:
-        rows = work.run(target)
+        rows = _Work(file, choices, codec, type, rtn, progress).run(target)
     finally:
-        work.codec.close()
+        codec.close()
     return Report(
         source=file.path.name,
         source_format=file.kind,
@@ -103,8 +113,18 @@ def quantize_file(
     )
 
 
+def refuse_to_replace(target: Path, *inputs: str | os.PathLike[str] | None) -> None:
+    """Raise `OutputError` where an output is one of the inputs, under whatever name."""
+    if any(target.exists() and target.samefile(path) for path in inputs if path is not None):
+        raise OutputError(f"{target}: is an input; choose another output")
+
+
+class _DoesNotFit(Exception):
+    """A value exceeds its tensor's type, which the header of the output has named already."""
+
+
 class _Work:
-    """One run: equalize, check every value, then encode and write."""
+    """One run: equalize, then check, encode and write slice by slice."""
 
     def __init__(
         self,
@@ -119,17 +139,29 @@ class _Work:
         self.rtn = rtn
         self.groups = norm_groups(file)
         self.equalize = not rtn and KINDS[kind] in SEARCHED
+        if self.equalize and not graph_is_known(file):
+            self.equalize = False
+            file.notes.append(
+                f"not equalized, which needs architecture {' or '.join(sorted(EQUALIZED))}"
+            )
         self.scales = Scales()
         self._progress = progress or (lambda done, total: None)
         self._done = 0
-        size = sum(t.data.nbytes for t in file.tensors.values())
-        self._total = 2 * size + (self._equalized_bytes() if self.equalize else 0)
+        self._size = sum(_bytes(t) for t in file.tensors.values())
+        self._total = self._size + (self._equalized_bytes() if self.equalize else 0)
 
     def run(self, target: Path) -> list[Row]:
         """Write the file; returns the report's rows."""
         if self.equalize:
             self.scales = find_scales(self.file, self.groups, self.codec, self._advance)
-        self.choices = [self._fitting(choice) for choice in self.choices]
+        try:
+            return self._write_file(target)
+        except _DoesNotFit:  # rare: so all is read once more, rather than always
+            self._total = self._done + 2 * self._size
+            self.choices = [self._fitting(choice) for choice in self.choices]
+            return self._write_file(target)
+
+    def _write_file(self, target: Path) -> list[Row]:
         infos = [TensorInfo(c.tensor.name, c.format, c.tensor.shape) for c in self.choices]
         metadata = {
             **self.file.metadata,
@@ -146,8 +178,8 @@ class _Work:
     def _equalized_bytes(self) -> int:
         """What `find_scales` reads."""
         names = [r for readers in self.groups.values() for r in readers]
-        names += [name for name in names if name.endswith("ffn_up.weight")]
-        return sum(self.file.tensors[name].data.nbytes for name in names)
+        names += hidden_pairs(self.file)
+        return sum(_bytes(self.file.tensors[name]) for name in names)
 
     def _fitting(self, choice: Choice) -> Choice:
         """Widen the type until every value fits; raises for values that are not finite."""
@@ -167,7 +199,7 @@ class _Work:
             self._advance(part.nbytes)
 
     def _write(self, choice: Choice, writer: GGUFWriter) -> Row:
-        """Encode a tensor; its row of the report."""
+        """Encode a tensor; its row of the report. Raises `_DoesNotFit`."""
         tensor, format_ = choice.tensor, choice.format
         importance = None
         if format_ in SEARCHED and not self.rtn:
@@ -175,6 +207,8 @@ class _Work:
         energy, weighted, size = np.zeros(2), np.zeros(2), 0
         for part in self._parts(tensor):
             x = part.values
+            if check_finite(self.file, tensor, part) >= format_.limit:
+                raise _DoesNotFit
             if importance is None:
                 encoded = self.codec.encode(format_, x)
             else:
@@ -214,3 +248,8 @@ class _Work:
                     importance: F32 = (squares / mean).astype(np.float32)
                     return importance
         return np.ones(tensor.columns, np.float32)
+
+
+def _bytes(tensor: Tensor) -> int:
+    """Size as read, without touching the data: of a grouped tensor that is made on demand."""
+    return TensorInfo(tensor.name, tensor.format, tensor.shape).size

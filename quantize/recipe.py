@@ -17,6 +17,9 @@ FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
 # The next wider type, where a row is no whole number of blocks or a value does not fit
 WIDER: dict[type[WeightFormat], type[WeightFormat]] = {Q4_0: Q8_0, Q8_0: F16, F16: F32, BF16: F32}
 
+# Architectures whose graph is known: what reads a norm, and that `up` meets `down` linearly.
+EQUALIZED = frozenset({"llama"})
+
 _VOCABULARY = ("token_embd.weight", "output.weight")
 _READERS = {
     "attn_norm": ("attn_q", "attn_k", "attn_v"),
@@ -89,6 +92,12 @@ def _choice(
     return Choice(tensor, choice.format, choice.note.rstrip("; "))
 
 
+def graph_is_known(file: ModelFile) -> bool:
+    """Whether `norm_groups` and `hidden_pairs` name all that a channel meets."""
+    architecture = file.metadata.get("general.architecture")
+    return isinstance(architecture, str) and architecture in EQUALIZED
+
+
 def layers(file: ModelFile) -> list[str]:
     """Prefixes of the layers, such as ``blk.0.``, in order."""
     found = (re.match(r"blk\.\d+\.", name) for name in file.tensors)
@@ -99,7 +108,7 @@ def norm_groups(file: ModelFile) -> dict[str, list[str]]:
     """RMSNorm's gain -> matrices whose columns are its channels, where all of them are there.
 
     The norm before the head is among them only if the head is a matrix of its own: a tied one is
-    the embedding as well.
+    the embedding as well. A norm with a bias is not: its gain does not scale all of its output.
     """
     groups = {}
     for prefix in layers(file):
@@ -109,8 +118,14 @@ def norm_groups(file: ModelFile) -> dict[str, list[str]]:
     return {
         norm: readers
         for norm, readers in groups.items()
-        if norm in file.tensors and all(_fits(file.tensors, norm, r) for r in readers)
+        if norm in file.tensors
+        and _bias(norm) not in file.tensors
+        and all(_fits(file.tensors, norm, r) for r in readers)
     }
+
+
+def _bias(weight: str) -> str:
+    return weight.removesuffix("weight") + "bias"
 
 
 def _fits(tensors: Mapping[str, Tensor], norm: str, reader: str) -> bool:
@@ -119,12 +134,19 @@ def _fits(tensors: Mapping[str, Tensor], norm: str, reader: str) -> bool:
 
 
 def hidden_pairs(file: ModelFile) -> dict[str, str]:
-    """``ffn_up`` -> ``ffn_down``: rows of the first are columns of the second, linearly."""
-    pairs = {f"{p}ffn_up.weight": f"{p}ffn_down.weight" for p in layers(file)}
-    return {
-        up: down
-        for up, down in pairs.items()
-        if up in file.tensors
-        and down in file.tensors
-        and file.tensors[down].shape[1:] == file.tensors[up].shape[:1]
-    }
+    """``ffn_up`` -> ``ffn_down``: rows of the first are columns of the second, linearly.
+
+    Linearly only beside a gate, which takes the activation function, and without a bias.
+    """
+    pairs = {}
+    for prefix in layers(file):
+        gate, up, down = (f"{prefix}ffn_{part}.weight" for part in ("gate", "up", "down"))
+        if (
+            {gate, up, down} <= file.tensors.keys()
+            and _bias(up) not in file.tensors
+            and len(file.tensors[up].shape) == 2
+            and file.tensors[gate].shape == file.tensors[up].shape
+            and file.tensors[down].shape[1:] == file.tensors[up].shape[:1]
+        ):
+            pairs[up] = down
+    return pairs

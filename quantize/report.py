@@ -73,21 +73,35 @@ class Report:
         channels = sum(row.equalized for row in self.rows)
         if channels:
             lines.append(f"  {channels} channels equalized by powers of two (exact)")
+        lines += self._noisiest()
         lines += [f"  note: {note}" for note in self.notes]
-        lines += [f"  {row.name}: {row.type}: {row.note}" for row in self.rows if row.note]
+        lines += [f"  {shown(row.name)}: {row.type}: {row.note}" for row in self.rows if row.note]
         return "\n".join(lines)
+
+    def _noisiest(self, count: int = 3) -> list[str]:
+        """A line that names the tensors with the lowest SNR, if there are any."""
+        known = [(row.snr_db, row.name) for row in self.rows if row.snr_db is not None]
+        if not known:
+            return []
+        lowest = ", ".join(f"{shown(name)} {snr:.2f} dB" for snr, name in sorted(known)[:count])
+        return [f"  lowest SNR: {lowest}"]
 
     def details(self) -> str:
         """A line per tensor."""
-        width = max((len(row.name) for row in self.rows), default=4)
+        width = max((len(shown(row.name)) for row in self.rows), default=4)
         lines = [f"  {'tensor':<{width}}  {'from':<5} {'to':<5}{'bits/weight':>12}"
                  f"{'SNR dB':>9}{'search dB':>11}"]  # fmt: skip
         lines += [
-            f"  {row.name:<{width}}  {row.source:<5} {row.type:<5}{row.bits_per_weight:>12.2f}"
-            f"{_decibels(row.snr_db):>9}{_decibels(row.search_gain_db):>11}"
+            f"  {shown(row.name):<{width}}  {row.source:<5} {row.type:<5}"
+            f"{row.bits_per_weight:>12.2f}{_decibels(row.snr_db):>9}{_decibels(row.search_gain_db):>11}"
             for row in self.rows
         ]
         return "\n".join(lines)
+
+
+def shown(name: str) -> str:
+    """A tensor's name for a terminal: what would steer it is escaped."""
+    return name if name.isprintable() else ascii(name)[1:-1]
 
 
 def decibels(larger: float, smaller: float) -> float | None:

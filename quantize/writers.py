@@ -82,13 +82,15 @@ class GGUFWriter:
         self.alignment = int(metadata.get("general.alignment", DEFAULT_ALIGNMENT))  # type: ignore[arg-type]
         self._infos = list(infos)
         self._header = self._make_header(metadata)
-        self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.part")
+        self._temporary = self.path.with_name(f".halfbyte-{secrets.token_hex(8)}.part")
         self._file: BinaryIO | None = None
         self._index = -1  # of the tensor being written
         self._left = 0  # its bytes not yet written
 
     def __enter__(self) -> GGUFWriter:
-        if self.path.exists() and not self.path.is_file():
+        with self._writing():
+            special = self.path.exists() and not self.path.is_file()
+        if special:
             raise OutputError(f"{self.path}: cannot be written: not a regular file")
         try:
             with self._writing():
@@ -212,7 +214,7 @@ def _array(values: MetadataValue) -> bytes:
         little = values.astype(values.dtype.newbyteorder("<"), copy=False)
         return struct.pack("<IQ", _number(values.dtype), values.size) + little.tobytes()
     if not isinstance(values, list):
-        raise TypeError(f"a {type(values).__name__} has no GGUF type; use NumPy's scalars")
+        raise TypeError(f"{type(values).__name__} has no GGUF type; use NumPy's scalars")
     if all(isinstance(value, str) for value in values):
         return struct.pack("<IQ", STRING, len(values)) + b"".join(map(_string, values))  # type: ignore[arg-type]
     if any(isinstance(value, str | bool | np.generic) for value in values):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
@@ -10,9 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.formats.files import model_metadata, tensor, weights, write_v0
 from tests.quantize.test_quantize import write_model
 
+from halfbyte.quantize import encode
 from halfbyte.quantize.cli import main
+from halfbyte.quantize.writers import write_gguf
 
 COMMAND = "import sys; from halfbyte.quantize.cli import main; sys.exit(main())"
 
@@ -65,10 +69,105 @@ def test_weights_that_are_not_finite(
     assert names(tmp_path) == ["bad.gguf"]
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["attn_q", "attn_norm", "ffn_up", "ffn_down"])
+def test_weights_that_are_not_finite_where_channels_are_equalized(
+    tmp_path: Path, name: str, value: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = weights()
+    made[f"blk.1.{name}.weight"].reshape(-1)[7] = value
+    path = tmp_path / "bad.gguf"
+    write_gguf(path, model_metadata(), [tensor(n, v) for n, v in made.items()])
+    assert run(path, "--int8") == 2
+    assert f"tensor 'blk.1.{name}.weight': expected finite weights, found {value}" in line(capsys)
+    assert names(tmp_path) == ["bad.gguf"]
+
+
+def test_squares_beyond_float32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = weights()
+    made["blk.0.attn_q.weight"][2, 2] = 3e38
+    made["blk.1.ffn_up.weight"][:] = 1e30
+    path = tmp_path / "huge.gguf"
+    write_gguf(path, model_metadata(), [tensor(n, v) for n, v in made.items()])
+    assert run(path, "--int4") == 0
+    out, err = capsys.readouterr()
+    assert "blk.0.attn_q.weight: F32: values up to 3e+38 do not fit Q4_0" in out
+    assert err == ""
+
+
+def test_no_tensors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_model(tmp_path / "none.gguf", {})
+    assert run(path, "--int4") == 2
+    assert "none.gguf: expected a model, found no tensors" in line(capsys)
+    assert names(tmp_path) == ["none.gguf"]
+
+
+def test_names_that_would_steer_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = np.ones((2, 20), np.float32)
+    path = write_model(tmp_path / "m.gguf", {"a\n\x1b[31m": x})
+    assert run(path, "--int4", "--verbose") == 0
+    out, _ = capsys.readouterr()
+    assert "\x1b" not in out
+    assert r"a\n\x1b[31m: F16: 20 columns" in out
+    x[1, 2] = np.nan
+    write_model(path, {"a\n\x1b[31m": x})
+    assert run(path, "--int4") == 2
+    assert r"tensor 'a\n\x1b[31m': expected finite" in line(capsys)
+
+
+def test_stdout_that_cannot_show_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_model(tmp_path / "modèle.gguf", {"é": np.ones((2, 20), np.float32)})
+    written = io.BytesIO()
+    with io.TextIOWrapper(written, encoding="ascii", write_through=True) as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert run(path, "--int4") == 0
+        assert rb"mod\xe8le.gguf" in written.getvalue()
+
+
+def test_output_is_the_tokenizer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_v0(tmp_path / "m.bin")
+    tokenizer = tmp_path / "m-tokenizer.bin"
+    before = tokenizer.read_bytes()
+    for option in ("-o", "--json"):
+        assert run(path, "--int4", "--tokenizer", tokenizer, option, tokenizer) == 2
+        assert "m-tokenizer.bin: is an input" in line(capsys)
+    assert tokenizer.read_bytes() == before
+    assert names(tmp_path) == ["m-tokenizer.bin", "m.bin"]
+
+
+def test_report_replaces_no_model(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = model.read_bytes()
+    link = model.with_name("link.json")
+    link.hardlink_to(model)
+    for report in (model, link):
+        assert run(model, "--int4", "--json", report) == 2
+        assert "is an input" in line(capsys)
+        assert report.read_bytes() == before
+    for output in ([], ["-o", model.parent / "sub" / ".." / "model-int4.gguf"]):
+        (model.parent / "sub").mkdir(exist_ok=True)
+        assert run(model, "--int4", *output, "--json", model.parent / "model-int4.gguf") == 2
+        assert "is the output too" in line(capsys)
+    assert names(model.parent) == ["link.json", "model.gguf", "sub"]
+
+
+def test_more_threads_than_the_system_gives(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(threads: int) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(encode, "available", lambda: ["native-scalar", "numpy"])
+    monkeypatch.setattr(encode, "Kernels", refuse)
+    assert run(model, "--int4", "--threads", "9000") == 2
+    assert "9000 threads: can't start new thread" in line(capsys)
+
+
 def test_output_is_the_input(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = model.read_bytes()
     assert run(model, "--int4", "-o", model) == 2
-    assert "is the input" in line(capsys)
+    assert "is an input" in line(capsys)
     assert model.read_bytes() == before
 
 
@@ -86,13 +185,16 @@ def test_bad_keep(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "type 'F8': expected one of" in line(capsys)
     assert run(model, "--int4", "--keep", "F16") == 2
     assert "expected PATTERN=TYPE" in line(capsys)
-    assert run(model, "--int4", "--threads", "-1") == 2
-    assert "-1 threads: expected 1 or more" in line(capsys)
+    for threads in ("-1", "0"):
+        assert run(model, "--int4", "--threads", threads) == 2
+        assert f"{threads} threads: expected 1 or more" in line(capsys)
 
 
 def test_unwritable_report(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(model, "--int4", "--json", model.parent / "nowhere" / "r.json") == 2
-    assert "r.json: cannot be written" in capsys.readouterr().err
+    for report in (model.parent / "nowhere" / "r.json", model.parent):
+        assert run(model, "--int4", "--json", report) == 2
+        assert f"{report}: cannot be written" in line(capsys)
+    assert names(model.parent) == ["model.gguf"]
 
 
 def test_no_type_is_a_usage_error(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,15 +11,19 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.formats.files import DIM, model_metadata, weights, write_v2
+from tests.formats.files import tensor as made_tensor
 
 import halfbyte
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
-from halfbyte.quantize import quantize_file
+from halfbyte.formats.grouped import GroupedTensor
+from halfbyte.quantize import encode, quantize_file
 from halfbyte.quantize.cli import main
 from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.equalize import exponents, find_scales
 from halfbyte.quantize.recipe import norm_groups
+from halfbyte.quantize.search import search
 from halfbyte.quantize.writers import write_gguf
 from halfbyte.weights import F32, Tensor
 
@@ -121,9 +125,24 @@ def test_wider_types_where_one_does_not_fit(tmp_path: Path) -> None:
     assert notes["large"] == "values up to 6e+05 do not fit Q4_0"
     assert notes["fine"] == ""
     assert "huge: F32: values up to 1e+38" in report.table()
+    assert {p.name for p in tmp_path.iterdir()} == {"m.gguf", "m-int4.gguf"}
     assert types(quantize_file(path, "bf16").output)["huge"] == "BF16"
     found = open_model(report.output).tensors["large"].decode()
     assert np.isfinite(found).all()
+
+
+def test_progress(storyteller: Path, tmp_path: Path) -> None:
+    """Never backwards, complete at the end and not before; also where a value sends it back."""
+    x = np.ones((300, 64), np.float32)
+    x[299, 1] = 1e6
+    large = write_model(tmp_path / "large.gguf", {"fine": x / 1e6, "large": x})
+    for path, kind in ((storyteller, "int4"), (storyteller, "fp16"), (large, "int4")):
+        seen: list[tuple[int, int]] = []
+        quantize_file(path, kind, tmp_path / "o", progress=lambda *now, s=seen: s.append(now))
+        done = [now[0] for now in seen]
+        assert done == sorted(done)
+        assert [now for now, (d, total) in enumerate(seen) if d == total] == [len(seen) - 1]
+    assert types(tmp_path / "o") == {"fine": "Q4_0", "large": "Q8_0"}
 
 
 def test_requantizing_int8(storyteller: Path, tmp_path: Path) -> None:
@@ -185,6 +204,8 @@ def test_report(storyteller: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert rows["blk.0.ffn_up.weight"]["search_gain_db"] > 0.2
     assert rows["blk.0.attn_norm.weight"]["search_gain_db"] is None
     assert "x smaller" in out
+    lowest = min(report["rows"], key=lambda row: row["snr_db"] or np.inf)
+    assert f"lowest SNR: {lowest['name']} {lowest['snr_db']:.2f} dB" in out
     assert "blk.0.ffn_up.weight" in out
     assert "\x1b" not in out
 
@@ -209,6 +230,87 @@ def test_memory_stays_small(tmp_path: Path) -> None:
     )
     assert path.stat().st_size > 345e6
     assert int(done.stdout) < 200e6
+
+
+@pytest.mark.parametrize("group", [8, 32, 64, 256])
+def test_grouped_tensors_are_made_a_slice_at_a_time(
+    tmp_path: Path, group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups of any length: the rows of slices are those of the whole."""
+    file = open_model(write_v2(tmp_path / "m.bin", group))
+    whole = {name: t.decode() for name, t in file.tensors.items()}
+    monkeypatch.setattr(encode, "SLICE", 200)
+    made: list[int] = []
+    make = GroupedTensor._make
+    monkeypatch.setattr(GroupedTensor, "_make", lambda t: made.append(t.q.size) or make(t))
+    for name, tensor in file.tensors.items():
+        parts = list(encode.slices(file, tensor, Codec()))
+        found = np.concatenate([part.values for part in parts]).reshape(tensor.shape)
+        np.testing.assert_array_equal(found, whole[name])
+        assert len(parts) > 1 or whole[name].ndim == 1
+    assert 0 < max(made) <= 200
+    made.clear()
+    quantize_file(file.path, "int4", tmp_path / "out.gguf")
+    assert 0 < max(made) <= 200
+
+
+@pytest.mark.parametrize("kind", ["int4", "int8", "fp16", "bf16"])
+def test_definitions_write_the_same_file(
+    storyteller: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch,
+    native_backends: list[str],
+) -> None:  # fmt: skip
+    """Without kernels: slower, byte for byte the same."""
+    fast, slow = tmp_path / "fast.gguf", tmp_path / "slow.gguf"
+    reports = [quantize_file(storyteller, kind, fast)]
+    monkeypatch.setattr(encode, "available", lambda: ["numpy"])
+    monkeypatch.delattr(encode, "Kernels")
+    reports.append(quantize_file(storyteller, kind, slow))
+    assert fast.read_bytes() == slow.read_bytes()
+    for one, other in zip(reports[0].rows, reports[1].rows, strict=True):
+        assert one.snr_db == pytest.approx(other.snr_db, abs=1e-3)
+        assert one.search_gain_db == pytest.approx(other.search_gain_db, abs=1e-6)
+
+
+def test_errors_weigh_as_the_norm_before_them(tmp_path: Path) -> None:
+    """Squared gains where a norm feeds a matrix, whatever feeds the others counts alike."""
+    made = weights(tied=False)
+    random = np.random.default_rng(1)
+    norms = [name for name in made if "_norm" in name]
+    for norm in norms:
+        made[norm] = np.exp(random.standard_normal(DIM, np.float32))
+    path = tmp_path / "m.gguf"
+    write_gguf(path, model_metadata(), [made_tensor(n, v) for n, v in made.items()])
+    found = open_model(quantize_file(path, "int8").output).tensors
+    feeds = {"attn_q": "attn_norm", "attn_k": "attn_norm", "attn_v": "attn_norm",
+             "ffn_gate": "ffn_norm", "ffn_up": "ffn_norm"}  # fmt: skip
+    weighted = 0
+    for name, x in made.items():
+        if x.ndim == 1:
+            continue
+        *prefix, part, _ = name.split(".")
+        norm = "output_norm" if name == "output.weight" else feeds.get(part)
+        gain = made[".".join([*prefix, norm, "weight"])] if norm else np.ones(x.shape[1])
+        squares = gain.astype(np.float64) ** 2
+        importance = (squares / squares.mean()).astype(np.float32)
+        want = search(x, importance, "Q8_0")[0]
+        np.testing.assert_array_equal(found[name].rows, want, err_msg=name)
+        alike = search(x, np.ones(x.shape[1], np.float32), "Q8_0")[0]
+        weighted += not np.array_equal(want, alike)
+    assert weighted == 2 * len(feeds) + 1
+
+
+def test_gguf_reads_every_file(storyteller: Path, tmp_path: Path) -> None:
+    source = open_model(storyteller)
+    for kind in ("int4", "int8", "fp16", "bf16"):
+        target = tmp_path / "out.gguf"
+        quantize_file(storyteller, kind, target)
+        reader = gguf.GGUFReader(target)
+        ours = open_model(target).tensors
+        assert [t.name for t in reader.tensors] == list(source.tensors) == list(ours)
+        for theirs in reader.tensors:
+            values = gguf.quants.dequantize(theirs.data, theirs.tensor_type)
+            np.testing.assert_array_equal(values, ours[theirs.name].decode())
+        assert {*source.metadata} <= {*reader.fields}
 
 
 def test_threads_change_no_byte(storyteller: Path, tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""Channels are scaled only where that leaves the model the same function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.formats.files import DIM, HIDDEN, F32Array, model_metadata, tensor, weights
+
+from halfbyte.formats import MetadataValue, open_model
+from halfbyte.quantize import Report, quantize_file
+from halfbyte.quantize.writers import write_gguf
+
+Weights = dict[str, F32Array]
+CHANNEL, ROW = 3, 5
+NORM, UP, DOWN = "blk.0.attn_norm.weight", "blk.0.ffn_up.weight", "blk.0.ffn_down.weight"
+
+
+def rough(path: Path, change: Callable[[Weights], object], architecture: MetadataValue) -> Path:
+    """A model with a channel behind a norm and a row of `up` that are 64 times the others."""
+    made = weights()
+    for reader in ("attn_q", "attn_k", "attn_v"):
+        made[f"blk.0.{reader}.weight"][:, CHANNEL] *= 64
+    made[UP][ROW] *= 64
+    change(made)
+    metadata = model_metadata() | {"general.architecture": architecture}
+    write_gguf(path, metadata, [tensor(n, v) for n, v in made.items()])
+    return path
+
+
+def scaled(path: Path) -> tuple[bool, bool, Report]:
+    """Whether quantization moved the norm's channel, and the row of `up`."""
+    keep = [(name, "F32") for name in (UP, DOWN)]
+    report = quantize_file(path, "int8", keep=keep)
+    before, after = open_model(path).tensors, open_model(report.output).tensors
+    moved = [not np.array_equal(before[n].decode(), after[n].decode()) for n in (NORM, UP)]
+    assert moved[1] == (not np.array_equal(before[DOWN].decode(), after[DOWN].decode()))
+    return moved[0], moved[1], report
+
+
+def drop(name: str) -> Callable[[Weights], object]:
+    return lambda made: [made.pop(n) for n in list(made) if name in n]
+
+
+def add(name: str, length: int) -> Callable[[Weights], object]:
+    return lambda made: made.update({name: np.ones(length, np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("change", "norm", "row"),
+    [
+        (lambda made: None, True, True),
+        (add("blk.0.attn_q.bias", DIM), True, True),  # after the product: scales nothing
+        (add("blk.0.attn_norm.bias", DIM), False, True),
+        (add("blk.0.ffn_up.bias", HIDDEN), True, False),
+        (drop("ffn_gate"), True, False),  # the activation function is on `up` itself
+    ],
+    ids=["plain", "bias of q", "bias of the norm", "bias of up", "no gate"],
+)
+def test_only_what_cancels_is_scaled(
+    tmp_path: Path, change: Callable[[Weights], object], norm: bool, row: bool
+) -> None:
+    assert scaled(rough(tmp_path / "m.gguf", change, "llama"))[:2] == (norm, row)
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    ["command-r", "", ["llama"], np.uint32(1)],
+    ids=["known", "empty", "list", "int"],
+)
+def test_other_graphs_are_left_alone(tmp_path: Path, architecture: MetadataValue) -> None:
+    """Elsewhere a norm may feed more than its name says, such as both halves of a layer."""
+    path = rough(tmp_path / "m.gguf", drop("ffn_norm"), architecture)
+    norm, row, report = scaled(path)
+    assert (norm, row) == (False, False)
+    assert "note: not equalized, which needs architecture llama" in report.table()
+
+
+def test_shapes_that_do_not_meet(tmp_path: Path) -> None:
+    def fold(made: Weights) -> None:
+        for name in ("ffn_gate", "ffn_up"):
+            made[f"blk.0.{name}.weight"] = made[f"blk.0.{name}.weight"].reshape(HIDDEN, 1, DIM)
+
+    assert scaled(rough(tmp_path / "m.gguf", fold, "llama"))[:2] == (True, False)
