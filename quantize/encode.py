@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from halfbyte.backends import available
 from halfbyte.backends.native import Kernels
-from halfbyte.errors import FormatError, HalfbyteError
+from halfbyte.errors import FormatError
 from halfbyte.formats import ModelFile
 from halfbyte.formats.grouped import GroupedTensor
 from halfbyte.quantize import search
@@ -34,10 +34,7 @@ class Codec:
 
     def __init__(self, threads: int = 1) -> None:
         native = available()[0] != "numpy"
-        try:
-            self._kernels = Kernels(threads=threads) if native else None
-        except RuntimeError as error:  # of Python's threading
-            raise HalfbyteError(f"{threads} threads: {error}; expected fewer") from None
+        self._kernels = Kernels(threads=threads) if native else None
 
     def close(self) -> None:
         """Stop the threads."""

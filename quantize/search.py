@@ -32,8 +32,8 @@ U8 = npt.NDArray[np.uint8]
 
 BLOCK = 32
 # Each was chosen for what it adds to those before it, on normal numbers and on trained weights.
-FACTORS_Q4_0 = (1.0, 1.075, 0.9, 1.025, 0.975, 1.125, 0.85)
-FACTORS_Q8_0 = (1.0, 0.986, 0.978, 0.962, 0.994, 0.954, 0.97, 0.946)
+FACTORS_Q4_0 = (1.0, 1.075, 0.9, 1.025)
+FACTORS_Q8_0 = (1.0, 0.986, 0.978, 0.962)
 
 
 class Search(NamedTuple):

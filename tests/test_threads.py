@@ -122,3 +122,17 @@ def test_threads_end_with_their_pool() -> None:
 def test_number_is_checked() -> None:
     with pytest.raises(HalfbyteError, match="0 threads: expected 1 or more"):
         Pool(library(), 0)
+
+
+def test_more_threads_than_the_system_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, start = len(helpers()), threading.Thread.start
+
+    def limited(self: threading.Thread) -> None:
+        if len(helpers()) - before == 2:
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(HalfbyteError, match="5 threads: can't start new thread; expected fewer"):
+        Pool(library(), 5)
+    assert len(helpers()) == before

@@ -6,6 +6,7 @@ import io
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +15,6 @@ import pytest
 from tests.formats.files import model_metadata, tensor, weights, write_v0
 from tests.quantize.test_quantize import write_model
 
-from halfbyte.quantize import encode
 from halfbyte.quantize.cli import main
 from halfbyte.quantize.writers import write_gguf
 
@@ -155,13 +155,13 @@ def test_report_replaces_no_model(model: Path, capsys: pytest.CaptureFixture[str
 def test_more_threads_than_the_system_gives(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(threads: int) -> None:
+    def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(encode, "available", lambda: ["native-scalar", "numpy"])
-    monkeypatch.setattr(encode, "Kernels", refuse)
-    assert run(model, "--int4", "--threads", "9000") == 2
-    assert "9000 threads: can't start new thread" in line(capsys)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert run(model, "--int4", "--threads", "9") == 2
+    assert "9 threads: can't start new thread; expected fewer" in line(capsys)
+    assert names(model.parent) == ["model.gguf"]
 
 
 def test_output_is_the_input(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

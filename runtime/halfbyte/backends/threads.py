@@ -61,11 +61,17 @@ class Pool:
             )
             for event in self._events
         ]
-        for helper in helpers:
-            helper.start()
+        started: list[threading.Thread] = []
         self._finalizer = weakref.finalize(
-            self, _stop, library, self.address, memory, self._events, helpers
+            self, _stop, library, self.address, memory, self._events, started
         )
+        for helper in helpers:
+            try:
+                helper.start()
+            except RuntimeError as error:
+                self.close()
+                raise HalfbyteError(f"{threads} threads: {error}; expected fewer") from None
+            started.append(helper)
 
     def wake(self) -> None:
         """Announce a run, which must follow, and wake the helpers that sleep."""

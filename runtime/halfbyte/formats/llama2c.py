@@ -219,7 +219,9 @@ def read_llama2c(path: Path) -> ModelFile:
         at += size
     notes = _notes(tensors) if header.version == 2 else []
     kind = f"llama2.c v{header.version}"
-    return ModelFile(path, kind, header.metadata(path.stem), tensors, notes, pages)
+    file = ModelFile(path, kind, header.metadata(path.stem), tensors, notes, pages)
+    file.forget()  # the scales were read to check them
+    return file
 
 
 def _check_groups(path: Path, header: _Header) -> None:
