@@ -1,0 +1,145 @@
+"""A Chromium, a Pyodide and the wheel, served on 127.0.0.1 to pages of the tests."""
+
+from __future__ import annotations
+
+import http.server
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+FLAGS = [
+    *("--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+]
+HERE = Path(__file__).parent
+TYPES = {".mjs": "text/javascript", ".wasm": "application/wasm", ".whl": "application/zip"}
+
+
+def tool(repository: Path, name: str) -> Path:
+    """What a tool prints last: a path."""
+    command = [sys.executable, repository / f"tools/{name}.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip().splitlines()[-1])
+
+
+@pytest.fixture(scope="session")
+def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel for Pyodide: pure, with the WebAssembly kernels in it."""
+    command = [sys.executable, repository / "tools/build_wasm.py"]
+    subprocess.run(command, check=True, capture_output=True)
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", repository]
+    options = ["--no-build-isolation", "--config-settings", "wheel.cmake=false", "-w", folder]
+    subprocess.run([*command, *options], check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves several folders under prefixes; `isolated` adds the COOP and COEP headers."""
+
+    daemon_threads = True
+
+    def __init__(self, folders: dict[str, Path], *, isolated: bool) -> None:
+        self.folders, self.isolated = folders, isolated
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """One request."""
+
+    server: Server
+    extensions_map: ClassVar = {**http.server.SimpleHTTPRequestHandler.extensions_map, **TYPES}
+
+    def translate_path(self, path: str) -> str:
+        prefix, _, name = path.split("?")[0].lstrip("/").partition("/")
+        folder = self.server.folders.get(prefix)
+        return str(folder / name) if folder and ".." not in name else "/nonexistent"
+
+    def end_headers(self) -> None:
+        if self.server.isolated:
+            self.send_header("Cross-Origin-Opener-Policy", "same-origin")
+            self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
+        super().end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing: requests are no news."""
+
+
+@pytest.fixture(scope="session", params=[True, False], ids=["isolated", "plain"])
+def server(
+    request: pytest.FixtureRequest, repository: Path, wheel: Path, models: Path
+) -> Iterator[Server]:
+    folders = {
+        "pyodide": tool(repository, "get_pyodide"),
+        "wheel": wheel.parent,
+        "page": HERE / "page",
+        "models": models,
+    }
+    made = Server(folders, isolated=request.param)
+    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.fixture(scope="session")
+def browser(repository: Path) -> Iterator[Browser]:
+    path = tool(repository, "get_chromium")
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def models(storyteller: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped model in three types."""
+    from halfbyte.quantize import quantize_file
+
+    folder = tmp_path_factory.mktemp("models")
+    keep = [("*", "F32")]
+    quantize_file(storyteller, "fp16", folder / "F32.gguf", keep=keep)
+    quantize_file(storyteller, "int8", folder / "Q8_0.gguf")
+    quantize_file(storyteller, "int4", folder / "Q4_0.gguf")
+    return folder
+
+
+class Python:
+    """Pyodide in a page: runs Python, returns what its last line is worth."""
+
+    def __init__(self, page: Page, address: str, wheel: str, place: str) -> None:
+        self._page = page
+        self.errors: list[str] = []
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.goto(f"{address}/page/index.html?place={place}&wheel={wheel}")
+        page.wait_for_function("window.ready !== undefined", timeout=120_000)
+        state = page.evaluate("window.ready")
+        assert state == "ready", state
+
+    def run(self, code: str) -> Any:
+        """Value of the last expression, as JSON; an exception's text fails the test."""
+        result = self._page.evaluate("code => window.run(code)", code)
+        assert "error" not in result, result["error"]
+        return result["value"]
+
+
+@pytest.fixture(scope="session", params=["worker", "main"])
+def python(
+    request: pytest.FixtureRequest, server: Server, browser: Browser, wheel: Path
+) -> Iterator[Python]:
+    """Pyodide with halfbyte installed, in a module worker and on the main thread."""
+    context = browser.new_context()
+    yield Python(context.new_page(), server.address, wheel.name, request.param)
+    context.close()

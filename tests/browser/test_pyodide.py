@@ -1,0 +1,117 @@
+"""halfbyte inside Pyodide, in Chromium: the native backend, token for token what it is natively."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.browser.conftest import Python
+
+import halfbyte
+
+TOKENS = 120
+TABLES = {"relaxed": "kernels-relaxed.wasm", "simd128": "kernels.wasm"}
+
+FETCH = """
+from pyodide.http import pyfetch
+from pathlib import Path
+for name in ("F32", "Q8_0", "Q4_0"):
+    response = await pyfetch(f"/models/{name}.gguf")
+    Path(f"/tmp/{name}.gguf").write_bytes(await response.bytes())
+True
+"""
+
+TELL = """
+import os, sys
+import halfbyte
+from halfbyte.backends import library
+from pathlib import Path
+os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / "{file}")
+library.library.cache_clear()
+library.instruction_sets.cache_clear()
+texts = dict()
+for name in ("F32", "Q8_0", "Q4_0"):
+    with halfbyte.load(f"/tmp/{{name}}.gguf") as model:
+        text = model.generate("", max_tokens={tokens}, temperature=0)
+        texts[name] = [model.executable.backend, text]
+del os.environ["HALFBYTE_KERNELS"]
+library.library.cache_clear()
+library.instruction_sets.cache_clear()
+texts
+"""
+
+
+@pytest.fixture(scope="module")
+def expected(models: Path) -> dict[str, str]:
+    """Greedy texts of the native library."""
+    texts = {}
+    for name in ("F32", "Q8_0", "Q4_0"):
+        with halfbyte.load(models / f"{name}.gguf") as model:
+            texts[name] = model.generate("", max_tokens=TOKENS, temperature=0)
+    return texts
+
+
+def test_chromium_gets_the_fastest_table(python: Python) -> None:
+    code = "from halfbyte.backends import available; available()"
+    assert python.run(code) == ["native-relaxed", "numpy"]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_golden_texts(python: Python, expected: dict[str, str], table: str) -> None:
+    assert python.run(FETCH) is True
+    found = python.run(TELL.format(file=TABLES[table], tokens=TOKENS))
+    assert found == {name: [f"native-{table}", text] for name, text in expected.items()}
+
+
+def test_shipped_model_in_two_lines(python: Python) -> None:
+    code = (
+        "import halfbyte; from pathlib import Path; "
+        "path = Path(halfbyte.__path__[0]) / 'data/storyteller.bin'\n"
+        "halfbyte.load(path).generate('Once upon a time', max_tokens=40, seed=1)"
+    )
+    text = python.run(code)
+    assert len(text.split()) > 15
+
+
+def test_arrays_are_shared_without_a_copy(python: Python) -> None:
+    """Kernels take the addresses of NumPy's arrays: one memory, no copy either way."""
+    code = """
+import numpy as np
+from halfbyte.backends.native import Kernels
+x = np.arange(64, dtype=np.float32).reshape(1, 64)
+y = np.zeros_like(x)
+Kernels().call("add", z=y, x=x, y=x, n=1, p=1, d=64)
+x[:] = y
+y.tolist() == (2 * np.arange(64)).reshape(1, 64).tolist()
+"""
+    assert python.run(code) is True
+
+
+def test_quantizing_in_the_browser_writes_the_same_bytes(python: Python, models: Path) -> None:
+    python.run(FETCH)
+    code = """
+import hashlib
+from halfbyte.quantize import quantize_file
+quantize_file("/tmp/F32.gguf", "int4", "/tmp/here.gguf")
+hashlib.sha256(Path("/tmp/here.gguf").read_bytes()).hexdigest()
+"""
+    import hashlib
+
+    from halfbyte.quantize import quantize_file
+
+    there = models / "there.gguf"
+    quantize_file(models / "F32.gguf", "int4", there)
+    found = python.run("from pathlib import Path\n" + code)
+    assert found == hashlib.sha256(there.read_bytes()).hexdigest()
+
+
+def test_wheel_is_small_and_ties_itself_to_nothing(wheel: Path) -> None:
+    import zipfile
+
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        infos = [i for i in archive.infolist() if not i.filename.endswith("storyteller.bin")]
+    assert sum(info.compress_size for info in infos) < 1_500_000
+    names = {info.filename for info in infos}
+    assert {f"halfbyte/{name}" for name in TABLES.values()} <= names
+    assert not any(name.endswith((".so", ".dylib")) for name in names)
