@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from halfbyte.backends import available
 from halfbyte.backends.native import Kernels
-from halfbyte.errors import FormatError
 from halfbyte.formats import ModelFile
 from halfbyte.formats.grouped import GroupedTensor
 from halfbyte.quantize import search
@@ -126,16 +125,3 @@ def _rows(tensor: Tensor, first: int, count: int) -> U8:
         tensor.name, (q.size // columns, columns), q, tensor.scales[starts // group]
     )
     return part.rows
-
-
-def check_finite(file: ModelFile, tensor: Tensor, part: Slice) -> float:
-    """The largest magnitude of a slice; raises where a number is not finite."""
-    top = max(float(part.values.max()), -float(part.values.min()))
-    if np.isfinite(top):
-        return top
-    row, column = np.argwhere(~np.isfinite(part.values))[0]
-    value = part.values[row, column]
-    place = f"row {part.first + row}, column {column}" if len(tensor.shape) > 1 else str(column)
-    raise FormatError(
-        f"{file.path}: tensor {tensor.name!r}: expected finite weights, found {value} at {place}"
-    )

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.formats import ModelFile
-from halfbyte.quantize.encode import Codec, check_finite, slices
+from halfbyte.quantize.encode import Codec, slices
 from halfbyte.quantize.recipe import hidden_pairs
 from halfbyte.weights import Tensor
 
@@ -95,7 +95,7 @@ def _column_sizes(
         for part in slices(file, matrix, codec):
             length = np.sqrt(np.einsum("ij,ij->i", part.values, part.values))
             if not np.isfinite(length).all():
-                check_finite(file, matrix, part)
+                file.check_values(matrix, part.values, part.first)
             length[length == 0] = 1
             codec.add_column_energy(energy, part.values / length[:, None])
             done(part.nbytes)

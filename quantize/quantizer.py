@@ -13,7 +13,7 @@ import numpy.typing as npt
 from halfbyte.backends.threads import default_threads
 from halfbyte.errors import FormatError, OutputError, UnsupportedError
 from halfbyte.formats import ModelFile, open_model
-from halfbyte.quantize.encode import Codec, Slice, check_finite, slices
+from halfbyte.quantize.encode import Codec, Slice, slices
 from halfbyte.quantize.equalize import Scales, find_scales
 from halfbyte.quantize.recipe import (
     EQUALIZED,
@@ -185,7 +185,7 @@ class _Work:
         """Widen the type until every value fits; raises for values that are not finite."""
         top = 0.0
         for part in self._parts(choice.tensor):
-            top = max(top, check_finite(self.file, choice.tensor, part))
+            top = max(top, self.file.check_values(choice.tensor, part.values, part.first))
         while top >= choice.format.limit:
             why = f"values up to {top:.3g} do not fit {choice.format.name}"
             choice = choice.widened(why)
@@ -207,7 +207,7 @@ class _Work:
         energy, weighted, size = np.zeros(2), np.zeros(2), 0
         for part in self._parts(tensor):
             x = part.values
-            if check_finite(self.file, tensor, part) >= format_.limit:
+            if self.file.check_values(tensor, part.values, part.first) >= format_.limit:
                 raise _DoesNotFit
             if importance is None:
                 encoded = self.codec.encode(format_, x)

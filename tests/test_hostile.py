@@ -185,6 +185,13 @@ METADATA = {
         np.float32(-1),
         "'llama.rope.freq_base': expected a positive number",
     ),
+    "llama__rope__scaling__type": (
+        "yarn",
+        "'llama.rope.scaling.type': expected 'none', found 'yarn",
+    ),
+    "llama__expert_count": (np.uint32(8), "'llama.expert_count': expected 0, found 8"),
+    "llama__attention__value_length": (np.uint32(8), "value_length': expected 16, found 8"),
+    "llama__logit_scale": (np.float32(2), "'llama.logit_scale': is not known, so it is refused"),
     "tokenizer__ggml__model": ("bert", "tokenizer 'bert'; supported: 'llama'"),
     "tokenizer__ggml__tokens": (
         pieces()[:-1],
@@ -214,6 +221,32 @@ def test_models_with_a_part_missing(tmp_path: Path) -> None:
     metadata: dict[str, MetadataValue] = dict(tokenizer_metadata())
     write_gguf(path, metadata, made)
     assert "'general.architecture': expected a string, found nothing" in refused(path)
+
+
+def test_tensors_without_a_use_here(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    bias = tensor("blk.0.attn_q.bias", np.ones(32, np.float32))
+    write_gguf(path, model_metadata(), [*(tensor(n, v) for n, v in weights().items()), bias])
+    assert "tensor 'blk.0.attn_q.bias': architecture 'llama' has no use for it" in refused(path)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_weights_that_are_not_finite(
+    value: str, backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are met when they are used, and named then: a mapped file is not read before."""
+    path, made = tmp_path / "model.gguf", weights()
+    made["blk.1.ffn_up.weight"][3, 5] = float(value)
+    write_gguf(path, model_metadata(), [tensor(n, v) for n, v in made.items()])
+    assert main(["run", str(path), "abc", "--backend", backend]) == 2
+    out, err = capsys.readouterr()
+    assert out == "abc\n"  # the prompt
+    assert err == (
+        f"error: {path}: tensor 'blk.1.ffn_up.weight': expected finite weights, found {value} at "
+        "row 3, column 5\n"
+    )
 
 
 @pytest.mark.parametrize("make", [write_small, write_v0, lambda p: write_v2(p, 32)])

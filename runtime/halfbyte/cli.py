@@ -162,11 +162,13 @@ def _run(options: argparse.Namespace) -> int:
             model.profile = Profile()
         generation = Generation(model, options.prompt, options.n, sampler)
         sys.stdout.write(options.prompt)
-        for piece in generation:
-            sys.stdout.write(piece)
+        try:
+            for piece in generation:
+                sys.stdout.write(piece)
+                sys.stdout.flush()
+        finally:  # what follows, an error too, begins on a line of its own
+            sys.stdout.write("\n")
             sys.stdout.flush()
-        sys.stdout.write("\n")
-        sys.stdout.flush()
         print(
             f"prompt {len(generation.prompt_ids)} tokens, {generation.prompt_speed:.0f} tokens/s; "
             f"generated {len(generation.ids)} tokens, {generation.decode_speed:.0f} tokens/s "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,8 +14,8 @@ import numpy.typing as npt
 from halfbyte import architectures
 from halfbyte.backends import open_program
 from halfbyte.backends.threads import default_threads
-from halfbyte.errors import HalfbyteError
-from halfbyte.formats import open_model
+from halfbyte.errors import HalfbyteError, UnsupportedError
+from halfbyte.formats import metadata, open_model
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.generate import Generation
 from halfbyte.passes import optimize
@@ -28,6 +29,7 @@ F32Array = npt.NDArray[np.float32]
 
 DEFAULT_CONTEXT = 4096  # tokens, where the model allows more: the KV cache is planned at this size
 DEFAULT_BATCH = 128  # prompt tokens of one run
+_SCANNED = 1 << 20  # weights that are looked at together
 CACHES = ("auto", "f16", "f32")
 
 
@@ -102,7 +104,18 @@ def capture_model(
         raise HalfbyteError(f"cache '{cache}': expected one of {CACHES}")
     if cache == "auto":
         cache = "f32" if file.tensors["token_embd.weight"].format is F32 else "f16"
-    return architecture.build(file, config, context=context, batch=min(batch, context), cache=cache)
+    program = architecture.build(
+        file, config, context=context, batch=min(batch, context), cache=cache
+    )
+    used = {buffer.name for step in program.instructions for buffer in step.inputs}
+    for name in file.tensors:
+        if name not in used | architecture.TABLES:
+            raise UnsupportedError(
+                f"{file.path}: tensor {name!r}: architecture "
+                f"{metadata.text(file, 'general.architecture')!r} has no use for it here; without "
+                "it the model would be another"
+            )
+    return program
 
 
 class LanguageModel:
@@ -179,7 +192,21 @@ class LanguageModel:
             self.position += count
             if out is not None and asked:
                 out[done - asked - first : done - first] = self._logits[:asked]
-        return self._logits[:1] if out is None else out
+        logits = self._logits[:1] if out is None else out
+        if not math.isfinite(float(logits.sum())):  # a sum is as finite as its parts
+            self._explain(logits)
+        return logits
+
+    def _explain(self, logits: F32Array) -> None:
+        """Raise for logits that are not finite; a tensor is named where it is to blame."""
+        if np.isfinite(logits).all():
+            return
+        for tensor in self.file.tensors.values():
+            rows, step = tensor.rows, max(1, _SCANNED // tensor.columns)
+            for first in range(0, len(rows), step):
+                values = tensor.format.decode(rows[first : first + step])
+                self.file.check_values(tensor, values, first)
+        raise HalfbyteError(f"{self.path}: expected finite logits, found {logits.max()}")
 
     def _run(self, registers: dict[str, int]) -> None:
         if self.profile is None:

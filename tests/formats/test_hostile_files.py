@@ -33,7 +33,7 @@ from halfbyte.formats import open_model
 from halfbyte.quantize.writers import write_gguf
 from halfbyte.weights import FORMATS
 
-MUTATIONS = 600  # of each format
+MUTATIONS = 400  # of each format
 MEMORY = 4 << 20  # the files are smaller than 200 kB
 ADDRESS_SPACE = 600 << 20  # of a process that reads lies
 

@@ -22,6 +22,8 @@ class Config(Protocol):
 class Architecture(Protocol):
     """What a module in this package offers."""
 
+    TABLES: frozenset[str]  # tensors that are read while capturing, none of the program's buffers
+
     def read_config(self, file: ModelFile) -> Any:
         """Hyperparameters from metadata, checked against the tensors."""
 

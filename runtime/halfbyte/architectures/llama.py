@@ -15,6 +15,24 @@ from halfbyte.formats.model_file import ModelFile
 from halfbyte.program import Buffer, Program, Size, capture
 from halfbyte.weights import Tensor
 
+_EPSILON, _ROPE_BASE = "attention.layer_norm_rms_epsilon", "rope.freq_base"
+TABLES = frozenset({"rope_freqs.weight"})
+
+# Metadata of this architecture beside what `read_config` takes; each must say what is built here.
+_OTHERS: dict[str, object] = {
+    "vocab_size": metadata.ANY,  # the embedding tells
+    "tensor_data_layout": metadata.ANY,
+    "attention.layer_norm_epsilon": metadata.ANY,  # of LayerNorm: there is none
+    "rope.scaling.type": "none",
+    "rope.scaling.factor": 1,
+    "rope.scaling.original_context_length": metadata.ANY,  # for types other than "none"
+    "expert_count": 0,
+    "expert_used_count": 0,
+    "attention.causal": True,
+    "attention.sliding_window": 0,
+    "use_parallel_residual": False,
+}
+
 
 @dataclass(frozen=True)
 class Config:
@@ -36,7 +54,10 @@ class Config:
 def read_config(file: ModelFile) -> Config:
     """Hyperparameters from metadata, each in its range and consistent with the others."""
 
+    read = set()
+
     def size(key: str, high: int, default: int | None = None) -> int:
+        read.add(key)
         if default is None:
             return metadata.integer(file, f"llama.{key}", 1, high)
         return metadata.integer(file, f"llama.{key}", 1, high, default)
@@ -58,7 +79,7 @@ def read_config(file: ModelFile) -> Config:
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise FormatError(f"{file.path}: tensor 'token_embd.weight': expected a matrix")
-    return Config(
+    config = Config(
         layers=size("block_count", 1 << 10),
         dim=dim,
         hidden=size("feed_forward_length", 1 << 22),
@@ -68,9 +89,12 @@ def read_config(file: ModelFile) -> Config:
         rotated=rotated,
         context=size("context_length", 1 << 24),
         vocabulary=embedding.shape[0],
-        epsilon=metadata.number(file, "llama.attention.layer_norm_rms_epsilon"),
-        rope_base=metadata.number(file, "llama.rope.freq_base", 10000.0),
+        epsilon=metadata.number(file, "llama." + _EPSILON),
+        rope_base=metadata.number(file, "llama." + _ROPE_BASE, 10000.0),
     )
+    others = {**_OTHERS, "attention.value_length": head_dim}
+    metadata.refuse_others(file, "llama.", read | {_EPSILON, _ROPE_BASE}, others)
+    return config
 
 
 _TABLE_ROWS = 4096

@@ -30,8 +30,9 @@ class NumpyExecutable:
 
     def run(self, registers: dict[str, int]) -> None:
         """Execute all instructions with these values of the program's named sizes."""
-        for instruction in self.program.instructions:
-            self._execute(instruction, registers)
+        with np.errstate(all="ignore"):  # as in C, infinities travel on to the result
+            for instruction in self.program.instructions:
+                self._execute(instruction, registers)
 
     def profile(self, registers: dict[str, int]) -> npt.NDArray[np.float64]:
         """Run, and return the seconds spent in each instruction."""

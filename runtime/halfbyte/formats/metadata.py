@@ -6,13 +6,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from halfbyte.errors import FormatError
+from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.weights import Tensor
 
 T = TypeVar("T")
 
 _MISSING: Any = object()
+ANY: Any = object()
 
 
 def integer(file: ModelFile, key: str, low: int, high: int, default: int = _MISSING) -> int:
@@ -51,6 +52,37 @@ def text(file: ModelFile, key: str) -> str:
         found = "nothing" if value is None else type(value).__name__
         raise FormatError(f"{file.path}: metadata '{key}': expected a string, found {found}")
     return value
+
+
+def refuse_others(file: ModelFile, prefix: str, read: set[str], others: dict[str, object]) -> None:
+    """Refuse metadata that would make the model another than the one that is built.
+
+    Parameters
+    ----------
+    prefix : str
+        Which keys are looked at; all names that follow are without it.
+    read : set of str
+        Keys that are honoured.
+    others : dict
+        Keys that may be there if they have this value; `ANY` for those without meaning here.
+
+    Raises
+    ------
+    UnsupportedError
+        A key that is unknown or has another value.
+    """
+    for key, value in file.metadata.items():
+        name = key.removeprefix(prefix)
+        if name == key or name in read:
+            continue
+        if name not in others:
+            raise UnsupportedError(f"{file.path}: metadata '{key}': is not known, so it is refused")
+        wanted = others[name]
+        if wanted is not ANY and value != wanted:
+            found = repr(value)[:40] if isinstance(value, str | list) else value
+            raise UnsupportedError(
+                f"{file.path}: metadata '{key}': expected {wanted!r}, found {found}"
+            )
 
 
 def tensor(file: ModelFile, name: str, shape: tuple[int, ...]) -> Tensor:

@@ -10,7 +10,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.weights import Tensor
+from halfbyte.errors import FormatError
+from halfbyte.weights import F32Array, Tensor
 
 # A metadata value carries its GGUF type: NumPy scalars (np.uint32(5)), bool, str, arrays of numbers
 # or bools (np.ndarray), lists of str, nested lists of these.
@@ -34,6 +35,24 @@ class ModelFile:
         """Let the system drop the pages read so far; they come back when they are read again."""
         if self.pages is not None and hasattr(mmap, "MADV_DONTNEED"):
             self.pages.madvise(mmap.MADV_DONTNEED)
+
+    def check_values(self, tensor: Tensor, values: F32Array, first: int = 0) -> float:
+        """The largest magnitude among rows of a tensor, the first of which is row `first`.
+
+        Raises
+        ------
+        FormatError
+            A value is not finite; the message says which.
+        """
+        top = max(float(values.max()), -float(values.min()))
+        if np.isfinite(top):
+            return top
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        place = f"row {first + row}, column {column}" if len(tensor.shape) > 1 else str(column)
+        raise FormatError(
+            f"{self.path}: tensor {tensor.name!r}: expected finite weights, found "
+            f"{values[row, column]} at {place}"
+        )
 
     def close(self) -> None:
         """Drop the mapping; tensors must not be used afterwards."""
