@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import halfbyte
+from halfbyte import generate
 from halfbyte.errors import HalfbyteError
 from halfbyte.quantize import quantize_file
 
+PROMPT = "Once upon a time there was a small fox who lived in the wood."
 IDS = [1, 300, 301, 302, 303, 290, 291, 292, 293, 294, 295]
 
 
@@ -126,3 +131,58 @@ def test_tokens_are_checked(storyteller: Path) -> None:
         with pytest.raises(HalfbyteError, match="0 tokens"):
             model.feed([])
         assert model.position == 0
+
+
+def test_a_stream_lets_others_run(storyteller: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`astream` gives the text of `stream`, and the event loop a turn at every token."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def tell(model: halfbyte.LanguageModel) -> str:
+        task = asyncio.create_task(other())
+        pieces = [p async for p in model.astream(PROMPT, max_tokens=30, temperature=0)]
+        task.cancel()
+        return "".join(pieces)
+
+    monkeypatch.setattr(generate, "PAUSE", 0.0)  # every token of the prompt is slow
+    with halfbyte.load(storyteller, backend="numpy") as model:
+        expected = model.generate(PROMPT, max_tokens=30, temperature=0)
+        assert asyncio.run(tell(model)) == expected
+        assert turns >= len(model.tokenizer.encode(PROMPT)) + 30
+
+
+def test_a_long_prompt_is_cut_by_its_speed(storyteller: Path) -> None:
+    """Each part is at most four times the last, and short where tokens are slow."""
+    parts: list[int] = []
+    with halfbyte.load(storyteller) as model:
+        feed = model.feed
+
+        def watch(ids: list[int], rows: int = 1) -> npt.NDArray[np.float32]:
+            parts.append(len(ids))
+            return feed(ids, rows)
+
+        model.feed = watch  # type: ignore[assignment, method-assign]
+
+        async def first() -> None:
+            async for _ in model.astream("Once upon a time there was a fox. " * 20):
+                break
+
+        asyncio.run(first())
+    assert parts[0] == 1
+    assert all(b <= 4 * a for a, b in itertools.pairwise(parts))
+    assert max(parts) > 16
+
+
+def test_two_texts_at_once_are_refused(storyteller: Path) -> None:
+    with halfbyte.load(storyteller) as model:
+        first, second = model.stream("One", max_tokens=5), model.stream("Two", max_tokens=5)
+        next(first)
+        next(second)
+        with pytest.raises(HalfbyteError, match="another text was begun meanwhile"):
+            next(first)
+        assert len(list(second)) == 5

@@ -3,11 +3,12 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.model import LanguageModel, load
+from halfbyte.loading import load, load_bytes, load_url
+from halfbyte.model import LanguageModel
 
 try:
     __version__ = version("halfbyte")
 except PackageNotFoundError:  # imported from the sources, without an installation
     __version__ = "0+unknown"
 
-__all__ = ["HalfbyteError", "LanguageModel", "__version__", "load"]
+__all__ = ["HalfbyteError", "LanguageModel", "__version__", "load", "load_bytes", "load_url"]

@@ -18,7 +18,8 @@ import numpy as np
 
 from halfbyte.backends.native import Kernels
 from halfbyte.errors import HalfbyteError
-from halfbyte.model import LanguageModel, load
+from halfbyte.loading import load
+from halfbyte.model import LanguageModel
 
 READ_BYTES = 256 << 20  # more than any cache
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from halfbyte import __version__, bench, demo, describe
 from halfbyte.errors import HalfbyteError
 from halfbyte.generate import Generation
-from halfbyte.model import LanguageModel, load
+from halfbyte.loading import load
+from halfbyte.model import LanguageModel
 from halfbyte.profile import Profile
 from halfbyte.sampling import Sampler
 

@@ -8,7 +8,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from halfbyte.generate import Generation
-from halfbyte.model import load
+from halfbyte.loading import load
 from halfbyte.quantize import quantize_file
 from halfbyte.sampling import Sampler
 

@@ -12,7 +12,7 @@ import numpy as np
 from halfbyte import footprint
 from halfbyte.formats import open_model
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.model import capture_model
+from halfbyte.loading import capture_model
 from halfbyte.passes import optimize
 from halfbyte.program import maximum
 

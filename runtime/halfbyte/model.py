@@ -1,121 +1,27 @@
-"""Opening a model: a file becomes a program with memory, a tokenizer and a context of tokens."""
+"""A language model with a context of tokens."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte import architectures
 from halfbyte.backends import open_program
-from halfbyte.backends.threads import default_threads
-from halfbyte.errors import HalfbyteError, UnsupportedError
-from halfbyte.formats import metadata, open_model
+from halfbyte.errors import HalfbyteError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.generate import Generation
-from halfbyte.passes import optimize
 from halfbyte.profile import Profile
 from halfbyte.program import Program
 from halfbyte.sampling import Sampler
-from halfbyte.tokenizers import Tokenizer, from_metadata
-from halfbyte.weights import F32
+from halfbyte.tokenizers import Tokenizer
 
 F32Array = npt.NDArray[np.float32]
 
-DEFAULT_CONTEXT = 4096  # tokens, where the model allows more: the KV cache is planned at this size
-DEFAULT_BATCH = 128  # prompt tokens of one run
 _SCANNED = 1 << 20  # weights that are looked at together
-CACHES = ("auto", "f16", "f32")
-
-
-def load(
-    path: str | os.PathLike[str],
-    *,
-    tokenizer: str | os.PathLike[str] | None = None,
-    context: int | None = None,
-    batch: int = DEFAULT_BATCH,
-    backend: str = "native",
-    threads: int | None = None,
-    passes: bool = True,
-    activations: str = "int8",
-    cache: str = "auto",
-) -> LanguageModel:
-    """Open a GGUF or llama2.c file.
-
-    Parameters
-    ----------
-    path : path
-        The model. The format is found from the content.
-    tokenizer : path, optional
-        For a llama2.c file: its tokenizer, if it does not lie beside the model.
-    context : int, optional
-        Tokens that the KV cache holds: at most, and by default, the model's own (capped at 4096).
-    batch : int
-        Prompt tokens that are processed at once; sets the size of the scratch memory.
-    backend : str
-        "native", "native-avx2", "native-scalar" ..., or "numpy".
-    threads : int, optional
-        Threads of a native backend; by default one per processor.
-    passes : bool
-        False runs the program as captured: float activations, no shared memory.
-    activations : {"int8", "float"}
-        What block-quantized weights are multiplied with.
-    cache : {"auto", "f16", "f32"}
-        Numbers of the KV cache: "auto" takes F32 for models in F32, F16 for all others.
-
-    Raises
-    ------
-    HalfbyteError
-        The file, the tokenizer or an argument cannot be used; the message says why.
-    """
-    if activations not in ("int8", "float"):
-        raise HalfbyteError(f"activations '{activations}': expected 'int8' or 'float'")
-    file = open_model(path, tokenizer)
-    words = from_metadata(file)
-    program = capture_model(file, context, batch, cache)
-    if passes:
-        program = optimize(program, int8_activations=activations == "int8")
-    return LanguageModel(file, words, program, backend, threads or default_threads())
-
-
-def capture_model(
-    file: ModelFile,
-    context: int | None = None,
-    batch: int = DEFAULT_BATCH,
-    cache: str = "auto",
-) -> Program:
-    """The program of a model file, as captured; for the arguments see :func:`load`."""
-    architecture = architectures.find(file)
-    config = architecture.read_config(file)
-    if context is None:
-        context = min(config.context, DEFAULT_CONTEXT)
-    if not 1 <= context <= config.context:
-        raise HalfbyteError(
-            f"{file.path}: context of {context} tokens: expected 1 to {config.context}"
-        )
-    if batch < 1:
-        raise HalfbyteError(f"batch of {batch} tokens: expected 1 or more")
-    if cache not in CACHES:
-        raise HalfbyteError(f"cache '{cache}': expected one of {CACHES}")
-    if cache == "auto":
-        cache = "f32" if file.tensors["token_embd.weight"].format is F32 else "f16"
-    program = architecture.build(
-        file, config, context=context, batch=min(batch, context), cache=cache
-    )
-    used = {buffer.name for step in program.instructions for buffer in step.inputs}
-    for name in file.tensors:
-        if name not in used | architecture.TABLES:
-            raise UnsupportedError(
-                f"{file.path}: tensor {name!r}: architecture "
-                f"{metadata.text(file, 'general.architecture')!r} has no use for it here; without "
-                "it the model would be another"
-            )
-    return program
 
 
 class LanguageModel:
@@ -140,6 +46,7 @@ class LanguageModel:
         self._logits: F32Array = self.executable.array(program.outputs["logits"])
         self._sizes = {name: size.maximum for name, size in program.sizes.items()}
         self.position = 0
+        self.texts = 0  # begun so far
         self.profile: Profile | None = None  # set one, and every run adds to it
 
     @property
@@ -160,6 +67,7 @@ class LanguageModel:
     def reset(self) -> None:
         """Forget the context."""
         self.position = 0
+        self.texts += 1
 
     def feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int = 1) -> F32Array:
         """Append tokens to the context.
@@ -169,7 +77,7 @@ class LanguageModel:
         ids : sequence of int
             Token ids, at least one.
         rows : int
-            How many of the last tokens' logits are wanted.
+            How many of the last tokens' logits are wanted; none saves their time.
 
         Returns
         -------
@@ -216,9 +124,10 @@ class LanguageModel:
             self.profile.add(self.program, registers, seconds)
 
     def _check(self, tokens: npt.NDArray[np.int32], rows: int) -> None:
-        if tokens.ndim != 1 or not 1 <= rows <= len(tokens):
+        if tokens.ndim != 1 or not len(tokens) or not 0 <= rows <= len(tokens):
             raise HalfbyteError(
-                f"{len(tokens)} tokens and {rows} rows of logits: expected 1 or more"
+                f"{len(tokens)} tokens and {rows} rows of logits: expected 1 or more tokens, and "
+                "no more rows than these"
             )
         if self.position + len(tokens) > self.context:
             raise HalfbyteError(
@@ -249,6 +158,24 @@ class LanguageModel:
         """Generate text piece by piece; see :meth:`generate`."""
         sampler = Sampler(temperature, top_k, top_p, seed)
         return iter(Generation(self, prompt, max_tokens, sampler))
+
+    def astream(
+        self,
+        prompt: str = "",
+        *,
+        max_tokens: int = 256,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int | None = None,
+    ) -> AsyncIterator[str]:
+        """The same for ``async for``: a page, a notebook or a server stays alive meanwhile.
+
+        The event loop runs after every token and at least every 50 ms of a long prompt. Leave the
+        loop, or cancel the task, to stop. One generation at a time: they share the context.
+        """
+        sampler = Sampler(temperature, top_k, top_p, seed)
+        return aiter(Generation(self, prompt, max_tokens, sampler))
 
     def generate(
         self,

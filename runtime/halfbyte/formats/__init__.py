@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
+
 from halfbyte.errors import FormatError
 from halfbyte.formats import gguf, llama2c
 from halfbyte.formats.llama2c_tokenizer import attach_tokenizer
-from halfbyte.formats.mapped import map_file
+from halfbyte.formats.mapped import Buffer, Pages, map_file
 from halfbyte.formats.model_file import MetadataValue, ModelFile
 
-__all__ = ["MetadataValue", "ModelFile", "open_model"]
+__all__ = ["MetadataValue", "ModelFile", "open_bytes", "open_model"]
 
 _SUPPORTED = "GGUF, or llama2.c's .bin (v0, v1, v2)"
 
@@ -35,17 +37,38 @@ def open_model(
         With one line that names the file, and what was expected and found.
     """
     path = Path(path)
-    with map_file(path) as pages:
-        start, size = pages[:256], len(pages)
-    if start.startswith(gguf.MAGIC):
-        model = gguf.read_gguf(path)
-    elif start.startswith(llama2c.MAGIC) or llama2c.is_legacy(start, size):
-        model = llama2c.read_llama2c(path)
-    else:
-        raise FormatError(
-            f"{path}: not a model file that halfbyte reads: expected {_SUPPORTED}; found {size} "
-            f"bytes that begin with {start[:8]!r}{llama2c.legacy_hint(start, size)}"
-        )
+    model = _read(path, map_file(path))
     if tokenizer is not None or model.kind.startswith("llama2.c"):
         attach_tokenizer(model, Path(tokenizer) if tokenizer is not None else None)
     return model
+
+
+def open_bytes(data: Buffer, name: str) -> ModelFile:
+    """The same for a file that is in memory; it is not copied.
+
+    Parameters
+    ----------
+    data
+        Contiguous bytes: `bytes`, a `memoryview`, an array of uint8.
+    name
+        Of the file, for messages.
+    """
+    path = Path(name)
+    if not len(data):
+        raise FormatError(f"{path}: is empty (0 bytes)")
+    model = _read(path, np.frombuffer(data, np.uint8).data.toreadonly())
+    if model.kind.startswith("llama2.c"):
+        model.notes.append("no tokenizer is in a llama2.c file; `quantize` writes a GGUF with it")
+    return model
+
+
+def _read(path: Path, pages: Pages) -> ModelFile:
+    start, size = bytes(pages[:256]), len(pages)
+    if start.startswith(gguf.MAGIC):
+        return gguf.read_gguf(path, pages)
+    if start.startswith(llama2c.MAGIC) or llama2c.is_legacy(start, size):
+        return llama2c.read_llama2c(path, pages)
+    raise FormatError(
+        f"{path}: not a model file that halfbyte reads: expected {_SUPPORTED}; found {size} "
+        f"bytes that begin with {start[:8]!r}{llama2c.legacy_hint(start, size)}"
+    )

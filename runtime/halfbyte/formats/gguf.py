@@ -10,7 +10,6 @@ Every count is compared with the bytes that are left before anything is made of 
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Iterator
 from itertools import pairwise
@@ -20,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.mapped import map_file
+from halfbyte.formats.mapped import Pages
 from halfbyte.formats.model_file import MetadataValue, ModelFile
 from halfbyte.weights import BY_GGML_TYPE, FORMATS, Tensor
 
@@ -58,7 +57,7 @@ _U64 = struct.Struct("<Q")
 class _Cursor:
     """Reads values one after another, never beyond the end of the header."""
 
-    def __init__(self, path: Path, pages: mmap.mmap) -> None:
+    def __init__(self, path: Path, pages: Pages) -> None:
         self.path = path
         self.pages = pages
         self.end = min(len(pages), _MAX_HEADER)
@@ -126,7 +125,7 @@ class _Cursor:
                 self.at = start
                 self.need(at - start)
             try:
-                found.append(pages[start:at].decode())
+                found.append(str(pages[start:at], "utf-8"))
             except UnicodeDecodeError:
                 raise self.error(f"string at offset {start} is not UTF-8") from None
         self.at = at
@@ -142,8 +141,8 @@ class _Cursor:
         return values
 
 
-def read_gguf(path: Path) -> ModelFile:
-    """Open a GGUF file; tensors are views of its mapped pages.
+def read_gguf(path: Path, pages: Pages) -> ModelFile:
+    """Understand a GGUF file; tensors are views of its pages. `path` is for messages.
 
     Raises
     ------
@@ -152,7 +151,6 @@ def read_gguf(path: Path) -> ModelFile:
     UnsupportedError
         Another version or byte order, or a tensor type that halfbyte does not know.
     """
-    pages = map_file(path)
     cursor = _Cursor(path, pages)
     version, tensor_count, entry_count = _read_start(cursor)
     metadata: dict[str, MetadataValue] = {}
@@ -173,7 +171,7 @@ def _read_start(cursor: _Cursor) -> tuple[int, int, int]:
     """Version, number of tensors, number of metadata entries."""
     cursor.need(4)
     if cursor.pages[:4] != MAGIC:
-        raise cursor.error(f"magic {cursor.pages[:4]!r}, expected {MAGIC!r}")
+        raise cursor.error(f"magic {bytes(cursor.pages[:4])!r}, expected {MAGIC!r}")
     cursor.at = 4
     version = cursor.u32()
     if version not in (2, VERSION):
@@ -240,7 +238,7 @@ def _read_tensor_infos(cursor: _Cursor, count: int) -> list[_Info]:
 
 
 def _map_tensors(
-    path: Path, pages: mmap.mmap, infos: list[_Info], header_end: int, alignment: int
+    path: Path, pages: Pages, infos: list[_Info], header_end: int, alignment: int
 ) -> dict[str, Tensor]:
     data_start = -(-header_end // alignment) * alignment
     whole = np.frombuffer(pages, np.uint8)

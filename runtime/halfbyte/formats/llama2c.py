@@ -28,7 +28,7 @@ import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.grouped import GroupedTensor, scale_error
-from halfbyte.formats.mapped import map_file
+from halfbyte.formats.mapped import Pages
 from halfbyte.formats.model_file import MetadataValue, ModelFile
 from halfbyte.weights import F16, F32, Q8_0, U8, Tensor
 
@@ -188,8 +188,8 @@ def _read_header(path: Path, start: bytes) -> _Header:
     return header
 
 
-def read_llama2c(path: Path) -> ModelFile:
-    """Open a llama2.c file: float32 tensors as views, v2's int8 groups as Q8_0 made on demand.
+def read_llama2c(path: Path, pages: Pages) -> ModelFile:
+    """Understand a llama2.c file: float32 tensors as views, int8 groups as Q8_0 made on demand.
 
     Where v2's groups do not fall into Q8_0's blocks of 32 (group_size or row length no multiple
     of 32), the tensor is given as float32. The tokenizer is no part of the file.
@@ -201,8 +201,7 @@ def read_llama2c(path: Path) -> ModelFile:
     UnsupportedError
         An unknown version.
     """
-    pages = map_file(path)
-    header = _read_header(path, pages[:_HEADER_BYTES])
+    header = _read_header(path, bytes(pages[:_HEADER_BYTES]))
     _check_groups(path, header)
     if header.file_bytes() != len(pages):
         raise FormatError(

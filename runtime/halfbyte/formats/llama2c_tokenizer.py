@@ -23,9 +23,9 @@ _BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 _ENTRY = struct.Struct("<fi")
 
 
-def read_tokenizer(path: Path) -> dict[str, MetadataValue]:
+def read_tokenizer(path: Path, data: memoryview) -> dict[str, MetadataValue]:
     """The tokenizer under GGUF's keys; raises `FormatError`."""
-    scores, pieces = _read_entries(path)
+    scores, pieces = _read_entries(path, data)
     if len(pieces) <= EOS:
         raise FormatError(f"{path}: {len(pieces)} tokens, expected at least <unk>, <s>, </s>")
     types = np.full(len(pieces), NORMAL_TYPE, np.int32)
@@ -48,8 +48,7 @@ def read_tokenizer(path: Path) -> dict[str, MetadataValue]:
     }
 
 
-def _read_entries(path: Path) -> tuple[list[float], list[str]]:
-    data = memoryview(map_file(path))
+def _read_entries(path: Path, data: memoryview) -> tuple[list[float], list[str]]:
     scores: list[float] = []
     pieces: list[str] = []
     at = 4
@@ -88,7 +87,7 @@ def attach_tokenizer(model: ModelFile, given: Path | None) -> None:
     candidates = [given] if given is not None else [path for path in beside if path.is_file()]
     mismatches = []
     for path in candidates:
-        tokenizer = read_tokenizer(path)
+        tokenizer = read_tokenizer(path, memoryview(map_file(path)))
         tokens = tokenizer["tokenizer.ggml.tokens"]
         if size is None or len(tokens) == size:  # type: ignore[arg-type]
             for key in [key for key in model.metadata if key.startswith("tokenizer.")]:

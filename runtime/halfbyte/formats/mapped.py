@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from halfbyte.errors import FormatError
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[np.uint8]"
+Pages: TypeAlias = "mmap.mmap | memoryview"  # a file's bytes: mapped, or in memory already
 
 
 def map_file(path: Path) -> mmap.mmap:

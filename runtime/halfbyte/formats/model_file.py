@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import FormatError
+from halfbyte.formats.mapped import Pages
 from halfbyte.weights import F32Array, Tensor
 
 # A metadata value carries its GGUF type: NumPy scalars (np.uint32(5)), bool, str, arrays of numbers
@@ -29,11 +30,11 @@ class ModelFile:
     metadata: dict[str, MetadataValue]
     tensors: dict[str, Tensor]  # in file order
     notes: list[str] = field(default_factory=list)  # conversions that were not exact
-    pages: mmap.mmap | None = None  # what tensors are views of
+    pages: Pages | None = None  # what tensors are views of
 
     def forget(self) -> None:
         """Let the system drop the pages read so far; they come back when they are read again."""
-        if self.pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+        if isinstance(self.pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self.pages.madvise(mmap.MADV_DONTNEED)
 
     def check_values(self, tensor: Tensor, values: F32Array, first: int = 0) -> float:

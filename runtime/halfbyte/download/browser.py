@@ -1,0 +1,132 @@
+"""What a browser lends to Python in it: `fetch`, and files that stay when the tab is closed.
+
+Only inside Pyodide; its modules are there without being installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.download.transfer import ConnectionLostError, Progress, check_size, whole_length
+
+U8 = npt.NDArray[np.uint8]
+FOLDER = "halfbyte-models"  # in the origin's private file system
+PART = 1 << 24  # bytes that are handed to JavaScript at once: a copy of them is made there
+
+js: Any = import_module("js")
+ffi: Any = import_module("pyodide.ffi")
+JsException: Any = ffi.JsException
+# No such thing in this browser, or not in this window (a private one, say).
+_ABSENT = (JsException, AttributeError)
+
+
+def _object(**values: Any) -> Any:
+    return ffi.to_js(values, dict_converter=js.Object.fromEntries)
+
+
+class FetchSource:
+    """A response of `fetch`."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.length: int | None = None
+        self._reader: Any = None
+        self._body: Any = None
+
+    async def open(self, url: str, start: int) -> None:
+        """Ask for the bytes from `start` on."""
+        options = _object(headers=_object(Range=f"bytes={start}-") if start else _object())
+        try:
+            response = await js.fetch(url, options)
+        except JsException as error:
+            raise ConnectionLostError(f"no answer ({error.message})") from None
+        self.status, self._body = response.status, response.body
+        self.length = whole_length(start, self.status, response.headers.get)
+
+    async def chunks(self) -> AsyncIterator[Any]:
+        """Pieces as they arrive: JavaScript's arrays of bytes."""
+        self._reader = self._body.getReader()
+        while True:
+            try:
+                step = await self._reader.read()
+            except JsException as error:
+                raise ConnectionLostError(error.message) from None
+            if step.done:
+                return
+            yield step.value
+
+    async def close(self) -> None:
+        """Cancel what has not arrived."""
+        with suppress(JsException):
+            await (self._reader or self._body).cancel()
+
+
+def _name(url: str) -> str:
+    whole = js.URL.new(url, js.location.href).href
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+async def _folder() -> Any:
+    root = await js.navigator.storage.getDirectory()
+    return await root.getDirectoryHandle(FOLDER, _object(create=True))
+
+
+async def kept(url: str, progress: Progress) -> U8 | None:
+    """The bytes that were kept under an address; None where there are none."""
+    try:
+        handle = await (await _folder()).getFileHandle(_name(url))
+        file = await handle.getFile()
+    except _ABSENT:
+        return None
+    return await read_file(file, progress) if file.size else None
+
+
+async def read_file(file: Any, progress: Progress) -> U8:
+    """The bytes of JavaScript's `File` or `Blob`, straight into one array."""
+    size = int(file.size)
+    check_size(getattr(file, "name", "file"), size)
+    data, done = np.empty(size, np.uint8), 0
+    reader = file.stream().getReader()
+    progress(0, size)
+    while not (step := await reader.read()).done:
+        end = done + step.value.length
+        step.value.assign_to(data[done:end])
+        done = end
+        progress(done, size)
+    return data
+
+
+async def keep(url: str, data: U8) -> str:
+    """Keep bytes under an address; why it could not be done, or "". Nothing half is left."""
+    try:
+        await js.navigator.storage.persist()
+        folder = await _folder()
+        handle = await folder.getFileHandle(_name(url), _object(create=True))
+        stream = await handle.createWritable()
+    except _ABSENT as error:
+        return f"the model was not kept: this browser has no storage for it here ({error})"
+    try:
+        for first in range(0, len(data), PART):
+            await stream.write(ffi.to_js(data[first : first + PART]))
+        await stream.close()  # only now the bytes are in the file
+    except JsException as error:
+        with suppress(JsException):
+            await stream.abort()
+        await forget(url)
+        full = error.name == "QuotaExceededError"
+        reason = "its storage is full" if full else error.message
+        return f"the browser did not keep the model ({len(data) / 1e6:.1f} MB): {reason}"
+    return ""
+
+
+async def forget(url: str) -> None:
+    """Remove what is kept under an address."""
+    with suppress(*_ABSENT):
+        await (await _folder()).removeEntry(_name(url))

@@ -1,0 +1,232 @@
+"""Fetching models over HTTP: whole, in pieces, broken off, changed, refused."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import halfbyte
+from halfbyte.download import DownloadError, fetch, transfer
+from halfbyte.formats import open_bytes
+from halfbyte.quantize import quantize_file
+
+Answer = Callable[["Handler", int], None]
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Answers with one function; notes where each request began."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.starts: list[int] = []
+        self.answer: Answer = whole
+        self.body = b""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/model.gguf"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Server
+
+    def do_GET(self) -> None:
+        asked = self.headers.get("Range")
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+        self.server.starts.append(start)
+        self.server.answer(self, start)
+
+    def head(self, status: int, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing."""
+
+
+def whole(handler: Handler, start: int) -> None:
+    body = handler.server.body
+    handler.head(200, Content_Length=str(len(body)))
+    handler.wfile.write(body)
+
+
+def in_pieces(handler: Handler, start: int, piece: int = 1000) -> None:
+    """What is asked for, but the connection breaks off after a piece of it."""
+    body = handler.server.body
+    size = str(len(body) - start)
+    if start:
+        handler.head(
+            206, Content_Length=size, Content_Range=f"bytes {start}-{len(body) - 1}/{len(body)}"
+        )
+    else:
+        handler.head(200, Content_Length=size)
+    handler.wfile.write(body[start : start + piece])
+
+
+def without_length(handler: Handler, start: int) -> None:
+    handler.head(200)
+    handler.wfile.write(handler.server.body)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(transfer, "PAUSE", 0.001)
+    made = Server()
+    made.body = np.random.default_rng(0).bytes(3500)
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def get(server: Server, sha256: str | None = None) -> tuple[bytes, list[tuple[int, int | None]]]:
+    seen: list[tuple[int, int | None]] = []
+    found = asyncio.run(
+        fetch(server.url, sha256=sha256, progress=lambda done, total: seen.append((done, total)))
+    )
+    return found.data.tobytes(), seen
+
+
+@pytest.mark.parametrize("answer", [whole, in_pieces, without_length])
+def test_the_bytes_arrive(server: Server, answer: Answer) -> None:
+    server.answer = answer
+    data, seen = get(server, hashlib.sha256(server.body).hexdigest())
+    assert data == server.body
+    total = None if answer is without_length else 3500
+    assert seen[0] == (0, total)
+    assert seen[-1] == (3500, total)
+    assert server.starts == ([0, 1000, 2000, 3000] if answer is in_pieces else [0])
+
+
+def test_a_server_that_starts_anew_is_followed(server: Server) -> None:
+    """Asked for the rest, it answers 200 with everything."""
+
+    def answer(handler: Handler, start: int) -> None:
+        in_pieces(handler, 0, 1000) if not start else whole(handler, start)
+
+    server.answer = answer
+    data, _ = get(server)
+    assert (data, server.starts) == (server.body, [0, 1000])
+
+
+def test_a_length_that_only_the_part_tells(server: Server) -> None:
+    """A page of another origin may not see Content-Range."""
+
+    def answer(handler: Handler, start: int) -> None:
+        if start:
+            handler.head(206, Content_Length=str(3500 - start))
+            handler.wfile.write(server.body[start:])
+        else:
+            in_pieces(handler, 0)
+
+    server.answer = answer
+    assert get(server)[0] == server.body
+
+
+def test_a_file_that_changes_meanwhile(server: Server) -> None:
+    def answer(handler: Handler, start: int) -> None:
+        in_pieces(handler, start)
+        server.body += b"more"
+
+    server.answer = answer
+    with pytest.raises(DownloadError, match="changed meanwhile: 3500 bytes, then 3504"):
+        get(server)
+
+
+def test_another_hash(server: Server) -> None:
+    found = hashlib.sha256(server.body).hexdigest()
+    with pytest.raises(DownloadError, match=f"expected sha256 {'0' * 64}, found {found}"):
+        get(server, "0" * 64)
+
+
+def test_more_than_announced_does_not_leave_the_array() -> None:
+    class Source:
+        status, length = 200, 4
+
+        async def open(self, url: str, start: int) -> None:
+            """Nothing to do."""
+
+        async def chunks(self):  # type: ignore[no-untyped-def]
+            yield b"12345"
+
+        async def close(self) -> None:
+            """Nothing to do."""
+
+    with pytest.raises(DownloadError, match="more than the 4 bytes announced"):
+        asyncio.run(fetch("http://x", source=Source))
+
+
+@pytest.mark.parametrize("status", [404, 403, 500])
+def test_a_refusal_is_final(server: Server, status: int) -> None:
+    server.answer = lambda handler, start: handler.head(status)
+    with pytest.raises(DownloadError, match=f"model.gguf: the server answered {status}"):
+        get(server)
+    assert server.starts == [0]
+
+
+def test_a_server_that_never_delivers(server: Server) -> None:
+    server.answer = lambda handler, start: handler.head(200, Content_Length="3500")
+    with pytest.raises(DownloadError, match="broke off at byte 0 of 3500"):
+        get(server)
+    assert server.starts == [0] * transfer.ATTEMPTS
+
+
+def test_nobody_there(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "ATTEMPTS", 2)
+    with pytest.raises(DownloadError, match=r"127.0.0.1:1/m: cannot be fetched: .*refused"):
+        asyncio.run(fetch("http://127.0.0.1:1/m"))
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "model.gguf", "ftp://x/y", ""])
+def test_other_addresses(url: str) -> None:
+    with pytest.raises(DownloadError, match="expected an address that begins with http"):
+        asyncio.run(fetch(url))
+
+
+def test_larger_than_a_tab_holds(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused by its length, before a byte of it is asked for or memory is taken."""
+    server.answer = lambda handler, start: handler.head(200, Content_Length=str(5 << 30))
+    monkeypatch.setattr("sys.platform", "emscripten")
+    with pytest.raises(halfbyte.HalfbyteError, match="5369 MB do not fit: expected at most 3651"):
+        get(server)
+
+
+def test_a_model_by_its_address(server: Server, storyteller: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    quantize_file(storyteller, "int8", path)
+    server.body = path.read_bytes()
+    server.answer = lambda handler, start: in_pieces(handler, start, 600_000)
+    model = asyncio.run(halfbyte.load_url(server.url, backend="numpy", context=16))
+    with model, halfbyte.load(path, context=16, backend="numpy") as expected:
+        assert model.path.name == "model.gguf"
+        assert np.array_equal(model.logits([1, 2, 3]), expected.logits([1, 2, 3]))
+
+
+def test_an_address_of_something_else(server: Server) -> None:
+    with pytest.raises(halfbyte.HalfbyteError, match=r"model\.gguf: not a model file"):
+        asyncio.run(halfbyte.load_url(server.url))
+
+
+def test_a_model_in_memory(storyteller: Path) -> None:
+    """llama2.c's file is one without a tokenizer, and says so; nothing is copied."""
+    data = storyteller.read_bytes()
+    with pytest.raises(halfbyte.HalfbyteError, match=r"no tokenizer is in a llama2\.c file"):
+        halfbyte.load_bytes(data, "m.bin")
+    with pytest.raises(halfbyte.HalfbyteError, match=r"m.bin: is empty \(0 bytes\)"):
+        halfbyte.load_bytes(b"", "m.bin")
+    whole = np.frombuffer(data, np.uint8)
+    tensors = open_bytes(data, "m.bin").tensors.values()
+    assert all(np.may_share_memory(tensor.data, whole) for tensor in tensors)
