@@ -4,92 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import http.server
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.http_server import (
+    Answer,
+    Handler,
+    Server,
+    answering,
+    huge,
+    in_pieces,
+    never,
+    status,
+    whole,
+    without_length,
+)
 
 import halfbyte
 from halfbyte.download import DownloadError, fetch, transfer
 from halfbyte.formats import open_bytes
 from halfbyte.quantize import quantize_file
 
-Answer = Callable[["Handler", int], None]
-
-
-class Server(http.server.ThreadingHTTPServer):
-    """Answers with one function; notes where each request began."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.starts: list[int] = []
-        self.answer: Answer = whole
-        self.body = b""
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/model.gguf"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """One request."""
-
-    server: Server
-
-    def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
-        self.server.starts.append(start)
-        self.server.answer(self, start)
-
-    def head(self, status: int, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-
-    def log_message(self, *arguments: object) -> None:
-        """Nothing."""
-
-
-def whole(handler: Handler, start: int) -> None:
-    body = handler.server.body
-    handler.head(200, Content_Length=str(len(body)))
-    handler.wfile.write(body)
-
-
-def in_pieces(handler: Handler, start: int, piece: int = 1000) -> None:
-    """What is asked for, but the connection breaks off after a piece of it."""
-    body = handler.server.body
-    size = str(len(body) - start)
-    if start:
-        handler.head(
-            206, Content_Length=size, Content_Range=f"bytes {start}-{len(body) - 1}/{len(body)}"
-        )
-    else:
-        handler.head(200, Content_Length=size)
-    handler.wfile.write(body[start : start + piece])
-
-
-def without_length(handler: Handler, start: int) -> None:
-    handler.head(200)
-    handler.wfile.write(handler.server.body)
-
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(transfer, "PAUSE", 0.001)
-    made = Server()
-    made.body = np.random.default_rng(0).bytes(3500)
-    thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
-    thread.join()
+    with answering() as made:
+        made.body = np.random.default_rng(0).bytes(3500)
+        yield made
 
 
 def get(server: Server, sha256: str | None = None) -> tuple[bytes, list[tuple[int, int | None]]]:
@@ -169,16 +113,16 @@ def test_more_than_announced_does_not_leave_the_array() -> None:
         asyncio.run(fetch("http://x", source=Source))
 
 
-@pytest.mark.parametrize("status", [404, 403, 500])
-def test_a_refusal_is_final(server: Server, status: int) -> None:
-    server.answer = lambda handler, start: handler.head(status)
-    with pytest.raises(DownloadError, match=f"model.gguf: the server answered {status}"):
+@pytest.mark.parametrize("number", [404, 403, 500])
+def test_a_refusal_is_final(server: Server, number: int) -> None:
+    server.answer = status(number)
+    with pytest.raises(DownloadError, match=f"model.gguf: the server answered {number}"):
         get(server)
     assert server.starts == [0]
 
 
 def test_a_server_that_never_delivers(server: Server) -> None:
-    server.answer = lambda handler, start: handler.head(200, Content_Length="3500")
+    server.answer = never
     with pytest.raises(DownloadError, match="broke off at byte 0 of 3500"):
         get(server)
     assert server.starts == [0] * transfer.ATTEMPTS
@@ -198,7 +142,7 @@ def test_other_addresses(url: str) -> None:
 
 def test_larger_than_a_tab_holds(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused by its length, before a byte of it is asked for or memory is taken."""
-    server.answer = lambda handler, start: handler.head(200, Content_Length=str(5 << 30))
+    server.answer = huge
     monkeypatch.setattr("sys.platform", "emscripten")
     with pytest.raises(halfbyte.HalfbyteError, match="5369 MB do not fit: expected at most 3651"):
         get(server)

@@ -1,4 +1,4 @@
-"""The command line: ``halfbyte run | info | perplexity | bench | demo | quantize``."""
+"""The command line: ``halfbyte run | info | perplexity | bench | demo | web | quantize``."""
 
 from __future__ import annotations
 
@@ -71,8 +71,41 @@ def _parser() -> argparse.ArgumentParser:
     demonstration.add_argument("--seed", type=int, default=7, help="another seed, another story")
     demonstration.add_argument("--debug", action="store_true", help="show a traceback on errors")
     demonstration.set_defaults(command=lambda options: demo.run(options.seed))
+    _add_web(commands)
     commands.add_parser("quantize", help="make a model small: int4, int8, fp16, bf16")
     return parser
+
+
+def _add_web(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "web",
+        help="serve the page that runs a model in the browser, or export it",
+        description="Serve the page that runs halfbyte in a browser tab, on 127.0.0.1; or write it "
+        "as static files for any host. Pyodide is fetched into a cache the first time.",
+        epilog="example: halfbyte web model-int4.gguf --port 8000",
+    )
+    parser.add_argument(
+        "model", nargs="?", type=Path, metavar="MODEL",
+        help="the model that the page loads (default: the storyteller in int4)",
+    )  # fmt: skip
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="default 8000; 0: any")
+    parser.add_argument(
+        "--export", type=Path, metavar="DIR", help="write static files into a new folder instead"
+    )
+    parser.add_argument("--debug", action="store_true", help="show a traceback on errors")
+    parser.set_defaults(command=_web)
+
+
+def _web(options: argparse.Namespace) -> int:
+    from halfbyte.web import make_site, serve
+
+    site = make_site(options.model)
+    if options.export is None:
+        serve(site, options.port)
+    else:
+        site.export(options.export)
+        print(f"{options.export}: {len(site.files)} files, {site.size / 1e6:.1f} MB")
+    return 0
 
 
 Commands = argparse._SubParsersAction  # argparse names its type privately

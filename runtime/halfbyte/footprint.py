@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from halfbyte.program import Kind, Program
@@ -37,6 +38,8 @@ def interpreter_bytes() -> int:
 
 def resident_bytes() -> int:
     """This process's resident memory now; a fixed estimate where the system does not tell."""
+    if sys.platform == "emscripten":  # the heap never shrinks: its size is what the tab holds
+        return int(import_module("pyodide_js")._module.HEAPU8.length)
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:
@@ -48,6 +51,8 @@ def resident_bytes() -> int:
 
 def peak_bytes() -> int:
     """This process's peak resident memory so far; 0 where the system does not tell."""
+    if sys.platform == "emscripten":
+        return resident_bytes()
     try:  # Linux: getrusage would count the parent's pages from before the exec as well
         status = Path("/proc/self/status").read_text(encoding="ascii")
         return 1024 * int(status.split("VmHWM:")[1].split()[0])

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import http.server
+import json
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from halfbyte.web.pyodide import LOCK
+from halfbyte.web.server import Server
+from halfbyte.web.site import Site, lock_entry
 
 FLAGS = [
     *("--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 ]
 HERE = Path(__file__).parent
-TYPES = {".mjs": "text/javascript", ".wasm": "application/wasm", ".whl": "application/zip"}
 
 
 def tool(repository: Path, name: str) -> Path:
@@ -41,57 +45,33 @@ def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
-class Server(http.server.ThreadingHTTPServer):
-    """Serves several folders under prefixes; `isolated` adds the COOP and COEP headers."""
-
-    daemon_threads = True
-
-    def __init__(self, folders: dict[str, Path], *, isolated: bool) -> None:
-        self.folders, self.isolated = folders, isolated
-        super().__init__(("127.0.0.1", 0), Handler)
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(http.server.SimpleHTTPRequestHandler):
-    """One request."""
-
-    server: Server
-    extensions_map: ClassVar = {**http.server.SimpleHTTPRequestHandler.extensions_map, **TYPES}
-
-    def translate_path(self, path: str) -> str:
-        prefix, _, name = path.split("?")[0].lstrip("/").partition("/")
-        folder = self.server.folders.get(prefix)
-        return str(folder / name) if folder and ".." not in name else "/nonexistent"
-
-    def end_headers(self) -> None:
-        if self.server.isolated:
-            self.send_header("Cross-Origin-Opener-Policy", "same-origin")
-            self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
-        super().end_headers()
-
-    def log_message(self, *arguments: object) -> None:
-        """Nothing: requests are no news."""
-
-
 @pytest.fixture(scope="session", params=[True, False], ids=["isolated", "plain"])
 def server(
     request: pytest.FixtureRequest, repository: Path, wheel: Path, models: Path
 ) -> Iterator[Server]:
-    folders = {
-        "pyodide": tool(repository, "get_pyodide"),
-        "wheel": wheel.parent,
-        "page": HERE / "page",
-        "models": models,
+    """Pyodide, the wheel and a bare page, with and without cross-origin isolation."""
+    pyodide = tool(repository, "get_pyodide")
+    lock = json.loads((pyodide / LOCK).read_bytes())
+    lock["packages"]["halfbyte"] = lock_entry(wheel.read_bytes())
+    folders = {"pyodide": pyodide, "page": HERE / "page", "models": models}
+    files: dict[str, Path | bytes] = {
+        f"{prefix}/{path.name}": path for prefix, f in folders.items() for path in f.iterdir()
     }
-    made = Server(folders, isolated=request.param)
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
-    thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
+    files[f"pyodide/{LOCK}"] = json.dumps(lock).encode()
+    files[f"pyodide/{wheel.name}"] = wheel
+    with serving(Site(files), isolated=request.param) as made:
+        yield made
+
+
+@contextmanager
+def serving(site: Site, *, isolated: bool = True) -> Iterator[Server]:
+    """A server in a thread."""
+    with Server(site, isolated=isolated) as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
 
 
 @pytest.fixture(scope="session")
@@ -123,7 +103,7 @@ class Python:
         self._page = page
         self.errors: list[str] = []
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.goto(f"{address}/page/index.html?place={place}&wheel={wheel}")
+        page.goto(f"{address}page/index.html?place={place}&wheel={wheel}")
         page.wait_for_function("window.ready !== undefined", timeout=120_000)
         state = page.evaluate("window.ready")
         assert state == "ready", state

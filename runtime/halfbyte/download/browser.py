@@ -106,7 +106,8 @@ async def read_file(file: Any, progress: Progress) -> U8:
 async def keep(url: str, data: U8) -> str:
     """Keep bytes under an address; why it could not be done, or "". Nothing half is left."""
     try:
-        await js.navigator.storage.persist()
+        if hasattr(js.navigator.storage, "persist"):  # a worker has to leave it to its page
+            await js.navigator.storage.persist()
         folder = await _folder()
         handle = await folder.getFileHandle(_name(url), _object(create=True))
         stream = await handle.createWritable()

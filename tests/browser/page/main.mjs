@@ -5,7 +5,7 @@ const wheel = query.get("wheel");
 try {
   if (query.get("place") === "main") {
     const { start } = await import("./python.mjs");
-    window.run = await start(wheel);
+    window.run = await start(wheel, "micropip");
     window.ready = "ready";
   } else {
     const worker = new Worker(`worker.mjs?wheel=${wheel}`, { type: "module" });

@@ -1,10 +1,14 @@
-// Pyodide with halfbyte, in a worker or on the main thread: the same code.
-export async function start(wheel) {
+// Pyodide with halfbyte, in a worker or on the main thread: the same code;
+// halfbyte from the lock file or by micropip.
+export async function start(wheel, how) {
   const { loadPyodide } = await import("/pyodide/pyodide.mjs");
   const pyodide = await loadPyodide({ indexURL: "/pyodide/" });
-  await pyodide.loadPackage(["numpy", "micropip"]);
-  const micropip = pyodide.pyimport("micropip");
-  await micropip.install(new URL(`/wheel/${wheel}`, self.location.href).href);
+  if (how === "lock") {
+    await pyodide.loadPackage("halfbyte");
+  } else {
+    await pyodide.loadPackage("micropip");
+    await pyodide.pyimport("micropip").install(new URL(`/pyodide/${wheel}`, self.location.href).href);
+  }
   return async (code) => {
     try {
       pyodide.globals.set("source", code);

@@ -1,0 +1,178 @@
+"""Models by their address inside Pyodide: one copy in memory, kept for the next visit."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.browser.conftest import Python
+from tests.http_server import Server, answering, huge, in_pieces, never, status
+
+import halfbyte
+
+SIZE = 48_000_000
+
+
+@pytest.fixture
+def models_server(models: Path) -> Iterator[Server]:
+    with answering() as made:
+        made.body = (models / "Q4_0.gguf").read_bytes()
+        yield made
+
+
+def test_progress_resumption_and_text(python: Python, models_server: Server, models: Path) -> None:
+    """The connection breaks off every 250 kB; the text is the native one."""
+    models_server.answer = lambda handler, start: in_pieces(handler, start, 250_000, 0.2)
+    digest = hashlib.sha256(models_server.body).hexdigest()
+    text, seen = python.run(f"""
+import halfbyte
+seen = []
+model = await halfbyte.load_url("{models_server.url}", sha256="{digest}", keep=False,
+                                progress=lambda done, total: seen.append((done, total)))
+pieces = [piece async for piece in model.astream("Once", max_tokens=40, temperature=0)]
+["".join(pieces), seen]
+""")
+    with halfbyte.load(models / "Q4_0.gguf") as model:
+        assert text == model.generate("Once", max_tokens=40, temperature=0)
+    size = len(models_server.body)
+    starts = models_server.starts  # a browser may lose what came just before the break
+    assert starts[0] == 0
+    assert len(starts) >= 3
+    assert all(0 < b - a <= 250_000 for a, b in itertools.pairwise(starts))
+    assert [seen[0], seen[-1]] == [[0, size], [size, size]]
+
+
+def test_kept_for_a_visit_without_network(python: Python, models_server: Server) -> None:
+    code = f"""
+import halfbyte
+model = await halfbyte.load_url("{models_server.url}")
+model.generate("Once", max_tokens=8, temperature=0)
+"""
+    first = python.run(code)
+    assert len(models_server.starts) == 1
+    models_server.answer = status(500)
+    assert python.run(code) == first
+    assert len(models_server.starts) == 1
+    python.run(f"from halfbyte.download import forget\nawait forget('{models_server.url}')")
+
+
+def test_one_copy_in_the_heap(python: Python, models_server: Server) -> None:
+    """The heap, which never shrinks, grows by less than a file and a half, keeping included."""
+    models_server.body = np.random.default_rng(0).bytes(SIZE)
+    grown, digest = python.run(f"""
+import hashlib, pyodide_js
+from halfbyte.download import fetch, forget
+url = "{models_server.url}"
+before = pyodide_js._module.HEAPU8.length
+found = await fetch(url)
+digest = hashlib.sha256(found.data.data).hexdigest()
+assert not found.kept and not found.note, found.note
+del found
+again = await fetch(url)
+assert again.kept and hashlib.sha256(again.data.data).hexdigest() == digest
+await forget(url)
+[pyodide_js._module.HEAPU8.length - before, digest]
+""")
+    assert digest == hashlib.sha256(models_server.body).hexdigest()
+    assert grown < 1.5 * SIZE
+
+
+PROBLEMS = {
+    "404": (status(404), "model.gguf: the server answered 404"),
+    "never": (never, "model.gguf: broke off at byte 0 of"),
+    "5 GB": (huge, "5369 MB do not fit: expected at most 3651 MB of the 4295 MB"),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_problems_are_told(python: Python, models_server: Server, name: str) -> None:
+    models_server.answer, expected = PROBLEMS[name]
+    found = python.run(f"""
+import halfbyte
+from halfbyte.download import transfer
+transfer.PAUSE = 0.001
+try:
+    await halfbyte.load_url("{models_server.url}")
+except halfbyte.HalfbyteError as error:
+    text = str(error)
+text
+""")
+    assert expected in found
+    assert "\n" not in found
+
+
+def test_what_is_no_model_is_not_kept(python: Python, models_server: Server) -> None:
+    models_server.body = b"<html>Not found</html>" * 10
+    found = python.run(f"""
+import halfbyte
+from halfbyte.download import browser
+url = "{models_server.url}"
+try:
+    await halfbyte.load_url(url)
+except halfbyte.HalfbyteError as error:
+    text = str(error)
+[text, await browser.kept(url, print)]
+""")
+    assert "model.gguf: not a model file that halfbyte reads" in found[0]
+    assert found[1] is None
+
+
+def test_another_hash_is_refused(python: Python, models_server: Server) -> None:
+    found = python.run(f"""
+import halfbyte
+try:
+    await halfbyte.load_url("{models_server.url}", sha256="{"0" * 64}")
+except halfbyte.HalfbyteError as error:
+    text = str(error)
+text
+""")
+    assert f"expected sha256 {'0' * 64}, found" in found
+
+
+GAPS = """
+() => {
+  window.gap = 0;
+  let last = performance.now();
+  const channel = setInterval(() => {
+    const now = performance.now();
+    window.gap = Math.max(window.gap, now - last);
+    last = now;
+  }, 1);
+  return () => clearInterval(channel);
+}
+"""
+
+
+@pytest.mark.parametrize("python", ["main"], indirect=True)
+def test_a_page_stays_alive_while_python_writes_on_its_thread(python: Python) -> None:
+    """Slow on purpose (NumPy): timers run between tokens, and not while `generate` runs."""
+    code = """
+import halfbyte, js
+from pathlib import Path
+path = Path(halfbyte.__path__[0]) / "data/storyteller.bin"
+slow = halfbyte.load(path, backend="numpy")
+prompt = "Once upon a time there was a fox who lived in the wood. " * 6
+js.eval("(" + '''GAPS''' + ")()")
+""".replace("GAPS", GAPS)
+    alive = python.run(
+        code
+        + """
+async for piece in slow.astream(prompt, max_tokens=60): pass
+js.window.gap
+"""
+    )
+    frozen = python.run(
+        code
+        + """
+import asyncio
+await asyncio.sleep(0.01)
+slow.generate(prompt, max_tokens=60)
+await asyncio.sleep(0.01)
+js.window.gap
+"""
+    )
+    assert alive < frozen / 3, (alive, frozen)

@@ -1,0 +1,106 @@
+"""A server of one file that answers as it is told: whole, in pieces, wrongly."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Answer = Callable[["Handler", int], None]
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Answers with one function; notes where each request began."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.starts: list[int] = []
+        self.answer: Answer = whole
+        self.body = b""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/model.gguf"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Server
+
+    def do_GET(self) -> None:
+        asked = self.headers.get("Range")
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+        self.server.starts.append(start)
+        self.server.answer(self, start)
+
+    def do_OPTIONS(self) -> None:
+        self.head(204, Access_Control_Allow_Headers="Range")
+
+    def head(self, status: int, **headers: str) -> None:
+        self.send_response(status)
+        self.send_header("Access-Control-Allow-Origin", "*")
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing."""
+
+
+def whole(handler: Handler, start: int) -> None:
+    body = handler.server.body
+    handler.head(200, Content_Length=str(len(body)))
+    handler.wfile.write(body)
+
+
+def in_pieces(handler: Handler, start: int, piece: int = 1000, pause: float = 0) -> None:
+    """What is asked for, but the connection breaks off after a piece of it.
+
+    A browser throws away what it has not handed over when it sees the break; `pause` lets it.
+    """
+    body = handler.server.body
+    size = str(len(body) - start)
+    if start:
+        handler.head(
+            206, Content_Length=size, Content_Range=f"bytes {start}-{len(body) - 1}/{len(body)}"
+        )
+    else:
+        handler.head(200, Content_Length=size)
+    handler.wfile.write(body[start : start + piece])
+    handler.wfile.flush()
+    time.sleep(pause)
+
+
+def without_length(handler: Handler, start: int) -> None:
+    handler.head(200)
+    handler.wfile.write(handler.server.body)
+
+
+def status(number: int) -> Answer:
+    """Nothing but a status."""
+    return lambda handler, start: handler.head(number)
+
+
+def huge(handler: Handler, start: int) -> None:
+    """Announces 5 GiB."""
+    handler.head(200, Content_Length=str(5 << 30))
+
+
+def never(handler: Handler, start: int) -> None:
+    """Announces all and delivers nothing."""
+    handler.head(200, Content_Length=str(len(handler.server.body)))
+
+
+@contextmanager
+def answering() -> Iterator[Server]:
+    """A server in a thread."""
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()

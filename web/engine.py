@@ -1,0 +1,182 @@
+"""The Python side of the page: one model, one text at a time, messages to whoever shows them.
+
+Runs inside Pyodide, in the page's worker. Every message is a JSON object with a `kind`: progress,
+model, piece, done, error.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from halfbyte import footprint
+from halfbyte.backends import available
+from halfbyte.download import check_size
+from halfbyte.errors import HalfbyteError, MemoryBudgetError
+from halfbyte.generate import Generation
+from halfbyte.loading import load_bytes, load_url
+from halfbyte.model import LanguageModel
+from halfbyte.sampling import Sampler
+
+PROGRESS_SECONDS = 0.05  # between two messages
+
+SLOW = (
+    "This browser runs no WebAssembly SIMD, so halfbyte computes with NumPy: the same text, many "
+    "times slower."
+)
+
+
+class Engine:
+    """What the page asks for; `post` takes one message.
+
+    Parameters
+    ----------
+    backend : str
+        "native" takes the best that works here.
+    """
+
+    def __init__(self, post: Callable[[str], object], backend: str = "native") -> None:
+        self._post = post
+        self._model: LanguageModel | None = None
+        self._stopped = False
+        self._busy = False
+        native = available()[0] != "numpy"
+        self._backend = backend if native else "numpy"
+        self._note = "" if native else SLOW
+
+    def _say(self, kind: str, **content: Any) -> None:
+        self._post(json.dumps({"kind": kind, **content}))
+
+    async def load_url(self, url: str, keep: bool) -> None:
+        """Fetch a model; `keep` it in the browser's storage."""
+
+        async def load(options: dict[str, Any]) -> LanguageModel:
+            return await load_url(url, keep=keep, progress=self._progress("model"), **options)
+
+        await self._load(load)
+
+    async def load_file(self, blob: Any) -> None:
+        """Open a file that was dropped on the page: JavaScript's `File`."""
+
+        async def load(options: dict[str, Any]) -> LanguageModel:
+            from halfbyte.download.browser import read_file
+
+            check_size(blob.name, int(blob.size))
+            data = await read_file(blob, self._progress("model"))
+            return load_bytes(data, blob.name, **options)
+
+        await self._load(load)
+
+    async def run(self, prompt: str, max_tokens: int, temperature: float, seed: int | None) -> None:
+        """Continue a text; pieces are posted as they come."""
+        if self._model is None:
+            self._say("error", text="No model is loaded yet.")
+            return
+        if self._busy:
+            self._say("error", text="A text is being written already: stop it first.")
+            return
+        self._busy, self._stopped = True, False
+        try:
+            sampler = Sampler(temperature, seed=seed)
+            await self._tell(Generation(self._model, prompt, max_tokens, sampler))
+        except Exception as error:
+            self._say("error", text=plain(error))
+        finally:
+            self._busy = False
+
+    def stop(self) -> None:
+        """End the text after the piece under way."""
+        self._stopped = True
+
+    async def _tell(self, generation: Generation) -> None:
+        start, first = time.perf_counter(), 0.0
+        async for piece in generation:
+            first = first or time.perf_counter() - start
+            if self._stopped:
+                break
+            if piece:
+                self._say("piece", text=piece, tokens=len(generation.ids))
+        self._say(
+            "done",
+            stopped=self._stopped,
+            tokens=len(generation.ids),
+            prompt_tokens=len(generation.prompt_ids),
+            decode_speed=generation.decode_speed,
+            prompt_speed=generation.prompt_speed,
+            first_token=first,
+        )
+
+    async def _load(self, load: Callable[[dict[str, Any]], Any]) -> None:
+        if self._busy:
+            self._say("error", text="A text is being written: stop it before changing the model.")
+            return
+        self._busy = True
+        try:
+            with warnings.catch_warnings(record=True) as notes:
+                warnings.simplefilter("always")
+                model = await self._open(load)
+            self._close()
+            self._model = model
+            self._describe(model, [str(note.message) for note in notes])
+        except Exception as error:
+            self._say("error", text=plain(error))
+        finally:
+            self._busy = False
+
+    async def _open(self, load: Callable[[dict[str, Any]], Any]) -> LanguageModel:
+        """The new model; the old one is given up only where both do not fit."""
+        options = {"backend": self._backend}
+        try:
+            model: LanguageModel = await load(options)
+        except MemoryBudgetError:
+            if self._model is None:
+                raise
+            self._close()
+            model = await load(options)
+        return model
+
+    def _close(self) -> None:
+        if self._model is not None:
+            self._model.close()
+            self._model = None
+
+    def _describe(self, model: LanguageModel, notes: list[str]) -> None:
+        types: dict[str, int] = {}
+        for tensor in model.file.tensors.values():
+            types[tensor.format.name] = types.get(tensor.format.name, 0) + tensor.data.nbytes
+        self._say(
+            "model",
+            name=model.path.name,
+            type=max(types, key=lambda name: types[name]),
+            backend=model.executable.backend,
+            threads=model.executable.threads,
+            context=model.context,
+            vocabulary=model.vocabulary,
+            bytes=sum(types.values()),
+            memory=footprint.planned(model.program, model.vocabulary),
+            notes=[*notes, *([self._note] if self._note else [])],
+        )
+
+    def _progress(self, what: str) -> Callable[[int, int | None], None]:
+        last = 0.0
+
+        def progress(done: int, total: int | None) -> None:
+            nonlocal last
+            now = time.perf_counter()
+            if now - last >= PROGRESS_SECONDS or done == total:
+                last = now
+                self._say("progress", what=what, done=done, total=total)
+
+        return progress
+
+
+def plain(error: Exception) -> str:
+    """One sentence for people."""
+    if isinstance(error, HalfbyteError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "The browser gave no more memory."
+    return f"Unexpectedly: {type(error).__name__}: {error}"

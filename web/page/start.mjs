@@ -1,0 +1,55 @@
+// Starting Python with halfbyte; the second time from what the first one left.
+//
+// What takes long is the interpreter's own start and compiling Python's modules. Both leave
+// something that can be kept: a snapshot of the interpreter's memory (Pyodide makes and restores
+// them; only before packages are loaded), and bytecode. They are kept in the browser's cache under
+// the lock file's hash, so another Pyodide, NumPy or halfbyte starts afresh.
+const CACHE = "halfbyte-start";
+const folder = new URL("pyodide/", self.location.href).href;
+
+async function kept(key) {
+  const cache = await caches.open(CACHE);
+  const answers = await Promise.all(["snapshot", "bytecode"].map((name) => cache.match(`${name}-${key}`)));
+  if (!answers.every(Boolean)) return undefined;
+  const [snapshot, bytecode] = await Promise.all(answers.map((answer) => answer.arrayBuffer()));
+  return { snapshot, bytecode };
+}
+
+async function load(options) {
+  const { loadPyodide } = await import("./pyodide/pyodide.mjs");
+  return loadPyodide({ indexURL: folder, ...options });
+}
+
+// Pyodide, and whether it came from what was kept.
+export async function startPyodide(key, packages) {
+  let found;
+  try {
+    found = key && await kept(key);
+    if (found) {
+      const pyodide = await load({ packages, _loadSnapshot: found.snapshot });
+      const extractDir = pyodide.runPython("import sysconfig; sysconfig.get_path('purelib')");
+      pyodide.unpackArchive(found.bytecode, "zip", { extractDir });
+      return { pyodide, fromSnapshot: true };
+    }
+  } catch (error) {
+    console.warn(`the kept start was of no use: ${error}`);
+    await caches.delete(CACHE);
+  }
+  return { pyodide: await load({ packages }), fromSnapshot: false };
+}
+
+// In a worker of its own, when nobody waits: makes the snapshot and keeps both.
+export async function keepStart({ key, modules, bytecode }) {
+  const pyodide = await load({ _makeSnapshot: true });
+  pyodide.runPython(`
+import importlib
+for name in ${JSON.stringify(modules)}:
+    importlib.import_module(name)
+del importlib, name
+`);
+  const snapshot = pyodide.makeMemorySnapshot();
+  await caches.delete(CACHE);  // of other versions
+  const cache = await caches.open(CACHE);
+  await cache.put(`snapshot-${key}`, new Response(snapshot));
+  await cache.put(`bytecode-${key}`, new Response(bytecode));
+}

@@ -1,0 +1,82 @@
+// Pyodide with halfbyte in it. Speaks with the page in messages; see engine.py for those of Python.
+//
+// ?backend=numpy   computes without the kernels
+// ?fresh           starts without what an earlier visit left
+// ?empty           starts Pyodide alone, to compare with
+import { startPyodide } from "./start.mjs";
+
+const query = new URL(self.location.href).searchParams;
+const parts = {};
+let last = performance.now();
+let engine;
+
+function mark(name) {
+  parts[name] = performance.now() - last;
+  last = performance.now();
+}
+
+const say = (kind, content) => self.postMessage({ kind, ...content });
+
+async function start() {
+  say("step", { text: "Starting Python" });
+  if (query.has("empty")) {
+    await startPyodide(undefined, []);
+    mark("Python");
+    return say("timing", { parts });
+  }
+  const settings = await (await fetch("site.json")).json();
+  // Fetched beside Pyodide: when halfbyte asks for it, the browser has it.
+  fetch(settings.model).then((answer) => answer.arrayBuffer()).catch(() => {});
+  const key = query.has("fresh") ? undefined : settings.start;
+  const { pyodide, fromSnapshot } = await startPyodide(key, ["numpy", "halfbyte"]);
+  mark("Python");
+  say("step", { text: "Starting NumPy" });
+  pyodide.runPython(`
+import sys
+sys.dont_write_bytecode = False
+import numpy
+`);
+  mark("NumPy");
+  say("step", { text: "Starting halfbyte" });
+  const { Engine } = pyodide.pyimport("halfbyte.web.engine");
+  engine = Engine((json) => self.postMessage(JSON.parse(json)), query.get("backend") ?? "native");
+  mark("halfbyte");
+  await engine.load_url(new URL(settings.model, self.location.href).href, false);
+  mark("model");
+  say("timing", { parts, restored: fromSnapshot });
+  if (key && !fromSnapshot) keep(pyodide, key);
+}
+
+function keep(pyodide, key) {
+  const start = pyodide.pyimport("halfbyte.web.start");
+  const modules = start.standard_modules().toJs();
+  const bytecode = start.bytecode().toJs();
+  const keeper = new Worker("keeper.mjs", { type: "module" });
+  keeper.onmessage = ({ data }) => {
+    keeper.terminate();
+    say("kept", { text: data });
+  };
+  keeper.postMessage({ key, modules, bytecode });
+}
+
+const handlers = {
+  load: ({ url, keep }) => engine.load_url(url, keep),
+  file: ({ file }) => engine.load_file(file),
+  run: ({ prompt, length, temperature, seed }) => engine.run(prompt, length, temperature, seed ?? undefined),
+  stop: () => engine.stop(),
+};
+
+const plain = (error) => String(error?.message ?? error).trim().split("\n").pop();
+
+const started = start().catch((error) => {
+  say("error", { text: `halfbyte could not start: ${plain(error)}` });
+});
+
+self.onmessage = async ({ data }) => {
+  await started;
+  try {
+    await handlers[data.kind](data);
+  } catch (error) {
+    say("error", { text: plain(error) });
+  }
+};

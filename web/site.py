@@ -1,0 +1,138 @@
+"""The site: every file of the page by its path, for a server or a folder of static files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import halfbyte
+from halfbyte.errors import OutputError
+from halfbyte.formats import open_model
+from halfbyte.quantize import quantize_file
+from halfbyte.web import pyodide
+from halfbyte.web.wheel import file_name, make_wheel
+
+PAGE = Path(__file__).parent / "page"
+STORYTELLER = "storyteller-int4.gguf"
+
+
+@dataclass(frozen=True)
+class Site:
+    """Relative paths, and the files or the bytes behind them."""
+
+    files: dict[str, Path | bytes]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        contents = self.files.values()
+        return sum(c.stat().st_size if isinstance(c, Path) else len(c) for c in contents)
+
+    def export(self, folder: Path) -> None:
+        """Write all as static files; raises `OutputError`.
+
+        The folder must be new or empty. It is there when all of it is.
+        """
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise OutputError(f"{folder}: is there already; expected a new or an empty folder")
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            work = Path(tempfile.mkdtemp(prefix=".halfbyte-", dir=folder.parent))
+        except OSError as error:
+            raise OutputError(f"{folder}: cannot be written: {error.strerror}") from None
+        try:
+            for name, content in self.files.items():
+                target = work / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if isinstance(content, Path):
+                    shutil.copyfile(content, target)
+                else:
+                    target.write_bytes(content)
+            work.chmod(0o755)
+            work.replace(folder)
+        except OSError as error:
+            raise OutputError(f"{folder}: cannot be written: {error.strerror}") from None
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def make_site(model: Path | None = None) -> Site:
+    """The page with a model of its own: the storyteller in int4 unless another is given.
+
+    Raises
+    ------
+    HalfbyteError
+        The model cannot be read, Pyodide cannot be fetched, the kernels were not built.
+    """
+    files: dict[str, Path | bytes] = {}
+    for path in sorted(PAGE.iterdir()):
+        files[path.name] = path
+    lock, python = _pyodide_files()
+    files |= python
+    name, content = _model(model)
+    files[f"models/{name}"] = content
+    settings = {
+        "model": f"models/{name}",
+        "version": halfbyte.__version__,
+        "start": hashlib.sha256(lock).hexdigest()[:16],
+    }
+    files["site.json"] = json.dumps(settings).encode()
+    return Site(files)
+
+
+def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:
+    """A lock file that knows the wheel; it, Pyodide's core, NumPy and the wheel."""
+    folder = pyodide.get_pyodide()
+    wheel = make_wheel()
+    lock = json.loads((folder / pyodide.LOCK).read_bytes())
+    lock["packages"] = {"numpy": lock["packages"]["numpy"], "halfbyte": lock_entry(wheel)}
+    files: dict[str, Path | bytes] = {
+        f"pyodide/{name}": folder / name for name in pyodide.CORE if name != pyodide.LOCK
+    }
+    numpy = lock["packages"]["numpy"]["file_name"]
+    files[f"pyodide/{numpy}"] = folder / numpy
+    files[f"pyodide/{file_name()}"] = wheel
+    text = json.dumps(lock).encode()
+    files[f"pyodide/{pyodide.LOCK}"] = text
+    return text, files
+
+
+def lock_entry(wheel: bytes) -> dict[str, object]:
+    """What Pyodide's lock file says of the wheel, so that `loadPackage("halfbyte")` finds it."""
+    return {
+        "name": "halfbyte",
+        "version": halfbyte.__version__,
+        "file_name": file_name(),
+        "install_dir": "site",
+        "sha256": hashlib.sha256(wheel).hexdigest(),
+        "package_type": "package",
+        "imports": ["halfbyte"],
+        "depends": ["numpy"],
+        "unvendored_tests": False,
+    }
+
+
+def _model(path: Path | None) -> tuple[str, Path | bytes]:
+    """Name and content of the site's model; llama2.c files become GGUF, which has a tokenizer."""
+    if path is not None:
+        file = open_model(path)
+        if file.kind.startswith("GGUF"):
+            return path.name, path
+        return _quantized(path, "fp16", f"{path.stem}.gguf")
+    storyteller = next(
+        path
+        for folder in halfbyte.__path__
+        if (path := Path(folder) / "data" / "storyteller.bin").exists()
+    )
+    return _quantized(storyteller, "int4", STORYTELLER)
+
+
+def _quantized(path: Path, kind: str, name: str) -> tuple[str, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / name
+        quantize_file(path, kind, target)
+        return name, target.read_bytes()

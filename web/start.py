@@ -1,0 +1,39 @@
+"""What Python's first start in a tab leaves for the next: names of modules and their bytecode."""
+
+from __future__ import annotations
+
+import io
+import sys
+import zipfile
+from pathlib import Path
+
+import halfbyte
+
+# In a .pyc: magic number, flags, then 8 bytes that tell whether it fits the source. These flags
+# say that nobody needs to look: the archive is kept under a hash of all packages.
+_UNCHECKED = b"\x01\0\0\0" + bytes(8)
+
+
+def standard_modules() -> list[str]:
+    """Modules of the standard library that are imported now."""
+    names = sys.stdlib_module_names
+    return sorted(
+        name
+        for name, module in sys.modules.items()
+        if name.split(".")[0] in names and getattr(module, "__spec__", None) and name != "__main__"
+    )
+
+
+def bytecode() -> bytes:
+    """A zip archive of the compiled modules of all packages, to be unpacked over them."""
+    site = Path(halfbyte.__path__[0]).parent
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for module in list(sys.modules.values()):
+            cached = getattr(module, "__cached__", None) or ""
+            path = Path(cached)
+            if path.is_relative_to(site) and path.is_file():
+                data = path.read_bytes()
+                name = path.relative_to(site).as_posix()
+                archive.writestr(zipfile.ZipInfo(name), data[:4] + _UNCHECKED + data[16:])
+    return target.getvalue()

@@ -1,0 +1,75 @@
+"""The wheel for Pyodide, made from the installed package: pure Python and the WebAssembly kernels.
+
+It holds what runs in a browser: no native library, and no weights, which a page fetches by
+themselves.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import io
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import halfbyte
+from halfbyte.errors import UnsupportedError
+
+KERNELS = ("kernels.wasm", "kernels-relaxed.wasm")
+PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
+_DATE = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made
+
+
+def file_name() -> str:
+    """The wheel's name."""
+    return f"halfbyte-{halfbyte.__version__}-py3-none-any.whl"
+
+
+def make_wheel() -> bytes:
+    """The wheel; raises `UnsupportedError` where the kernels for WebAssembly were not built."""
+    files = {name: path.read_bytes() for name, path in sorted(_files())}
+    missing = [name for name in KERNELS if f"halfbyte/{name}" not in files]
+    if missing:
+        raise UnsupportedError(
+            f"halfbyte was installed without {' and '.join(missing)}: build them with "
+            "`python tools/build_wasm.py` in its sources"
+        )
+    info = f"halfbyte-{halfbyte.__version__}.dist-info"
+    files[f"{info}/METADATA"] = _metadata().encode()
+    files[f"{info}/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: halfbyte\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
+    record = "".join(f"{name},{_digest(data)},{len(data)}\n" for name, data in files.items())
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name, _DATE), data, zipfile.ZIP_DEFLATED)
+    return target.getvalue()
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    """Names in the wheel and where they lie; an editable install has several folders."""
+    for package in PACKAGES:
+        prefix = package.replace(".", "/")
+        for folder in importlib.import_module(package).__path__:
+            for path in Path(folder).rglob("*"):
+                if path.suffix == ".py" or path.name in KERNELS:
+                    yield f"{prefix}/{path.relative_to(folder).as_posix()}", path
+
+
+def _metadata() -> str:
+    try:
+        text = distribution("halfbyte").read_text("METADATA")
+    except PackageNotFoundError:
+        text = None
+    fallback = f"Metadata-Version: 2.1\nName: halfbyte\nVersion: {halfbyte.__version__}\n"
+    return text or fallback
+
+
+def _digest(data: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest())
+    return f"sha256={digest.decode().rstrip('=')}"
