@@ -5,17 +5,20 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 KERNELS := $(wildcard runtime/kernels/*.c runtime/kernels/*.h runtime/kernels/*.inc)
 SOURCES := pyproject.toml $(KERNELS) $(wildcard runtime/kernels/CMakeLists.txt)
+WASM   := runtime/halfbyte/kernels.wasm
 SITE   := build/lint/site
 
 # More for pytest: make test ARGS="tests/ops -k matmul"
 ARGS :=
 
-.PHONY: help demo test lint lint-python lint-types lint-c format coverage hooks clean
+.PHONY: help demo web test test-browser lint lint-python lint-types lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo      quantize the shipped model to int4 and let it tell a story"
+	@echo "make web       build the kernels for WebAssembly and serve the page"
 	@echo "make test      lint, then every test        (one folder: make test ARGS=tests/ops)"
+	@echo "make test-browser   only the tests in Chromium"
 	@echo "make lint      ruff, mypy --strict on the built wheel, clang-format"
 	@echo "make format    put Python and C into shape"
 	@echo "make coverage  run the tests and list the lines that none of them reached"
@@ -28,8 +31,14 @@ help:
 demo: $(VENV)/.installed
 	@$(BIN)/halfbyte demo
 
-test: $(VENV)/.installed-dev lint
+web: $(WASM)
+	@$(BIN)/halfbyte web
+
+test: $(WASM) lint
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-browser: $(WASM)
+	@$(BIN)/python -m pytest tests/browser $(ARGS)
 
 coverage: $(VENV)/.installed-dev
 	@$(BIN)/coverage run -m pytest $(ARGS)
@@ -82,6 +91,10 @@ $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/pip
 	@echo "Building halfbyte and installing the tools of development into $(VENV) ..."
 	@$(PIP) install --quiet --editable ".[dev]"
 	@touch $(VENV)/.installed $@
+
+runtime/halfbyte/kernels.wasm: $(KERNELS) tools/build_wasm.py | $(VENV)/.installed-dev
+	@echo "Building the kernels for WebAssembly ..."
+	@$(BIN)/python tools/build_wasm.py >/dev/null
 
 $(BIN)/pip:
 	@command -v $${CC:-cc} >/dev/null || \

@@ -128,6 +128,13 @@ def test_a_server_that_never_delivers(server: Server) -> None:
     assert server.starts == [0] * transfer.ATTEMPTS
 
 
+def test_a_server_that_starts_anew_and_breaks_off_again(server: Server) -> None:
+    server.answer = lambda handler, start: (never if start else in_pieces)(handler, start)
+    with pytest.raises(DownloadError, match="broke off at byte"):
+        get(server)
+    assert len(server.starts) <= 2 * transfer.ATTEMPTS
+
+
 def test_nobody_there(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "ATTEMPTS", 2)
     with pytest.raises(DownloadError, match=r"127.0.0.1:1/m: cannot be fetched: .*refused"):

@@ -186,3 +186,13 @@ def test_two_texts_at_once_are_refused(storyteller: Path) -> None:
         with pytest.raises(HalfbyteError, match="another text was begun meanwhile"):
             next(first)
         assert len(list(second)) == 5
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_no_logits_are_asked_for(path: Path, backend: str) -> None:
+    """As while a prompt is read in parts: what follows is the same."""
+    with halfbyte.load(path, backend=backend) as model:
+        expected = model.feed(IDS).copy()
+        model.reset()
+        assert model.feed(IDS[:-1], rows=0).shape == (0, model.vocabulary)
+        np.testing.assert_allclose(model.feed(IDS[-1:]), expected, rtol=1e-4, atol=1e-4)

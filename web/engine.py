@@ -15,7 +15,7 @@ from typing import Any
 from halfbyte import footprint
 from halfbyte.backends import available
 from halfbyte.download import check_size
-from halfbyte.errors import HalfbyteError, MemoryBudgetError
+from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.generate import Generation
 from halfbyte.loading import load_bytes, load_url
 from halfbyte.model import LanguageModel
@@ -131,7 +131,7 @@ class Engine:
         options = {"backend": self._backend}
         try:
             model: LanguageModel = await load(options)
-        except MemoryBudgetError:
+        except (OutOfMemoryError, MemoryError):
             if self._model is None:
                 raise
             self._close()

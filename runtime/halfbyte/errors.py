@@ -30,3 +30,7 @@ class ProgramError(HalfbyteError):
 
 class MemoryBudgetError(HalfbyteError):
     """The planned memory exceeds what is allowed; the message has the numbers."""
+
+
+class OutOfMemoryError(MemoryBudgetError):
+    """It is allowed, but beside what is in memory now there is no room."""

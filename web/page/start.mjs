@@ -17,7 +17,14 @@ async function kept(key) {
 
 async function load(options) {
   const { loadPyodide } = await import("./pyodide/pyodide.mjs");
-  return loadPyodide({ indexURL: folder, ...options });
+  return Promise.race([loadPyodide({ indexURL: folder, ...options }), missing()]);
+}
+
+// Rejects where a file is missing; Pyodide itself would wait for it for ever.
+async function missing() {
+  const answer = await fetch(`${folder}pyodide.asm.wasm`, { method: "HEAD" });
+  if (!answer.ok) throw new Error(`pyodide.asm.wasm: the server answered ${answer.status}`);
+  return new Promise(() => {});
 }
 
 // Pyodide, and whether it came from what was kept.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.errors import MemoryBudgetError
+from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
 from halfbyte.program import DTYPES, Buffer, Kind, Program, maximum
 from halfbyte.weights import Tensor
 
@@ -59,13 +59,14 @@ def allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]
         The plan exceeds this machine's memory, or what this process may have of it.
     """
     planned = {kind: n for kind, n in program.bytes_by_kind().items() if kind is not Kind.WEIGHT}
+    error: type[MemoryBudgetError] = MemoryBudgetError
     try:
         if sum(planned.values()) <= machine_bytes():
             return _allocate(program, memory)
     except MemoryError:
-        pass
+        error = OutOfMemoryError
     numbers = ", ".join(f"{kind} {n / 1e6:.0f} MB" for kind, n in planned.items() if n >= 5e5)
-    raise MemoryBudgetError(
+    raise error(
         f"{program.name}: more memory than there is, beside the weights: {numbers}; "
         "a smaller context needs less"
     )

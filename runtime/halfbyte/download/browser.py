@@ -21,14 +21,42 @@ FOLDER = "halfbyte-models"  # in the origin's private file system
 PART = 1 << 24  # bytes that are handed to JavaScript at once: a copy of them is made there
 
 js: Any = import_module("js")
-ffi: Any = import_module("pyodide.ffi")
-JsException: Any = ffi.JsException
+to_js: Any = import_module("pyodide.ffi").to_js
+# A promise that is rejected with anything but an `Error` (Chromium's QuotaExceededError is none)
+# would never end in Python. So rejections become values, which Python raises.
+_settled: Any = import_module("pyodide.code").run_js("""
+async (object, method, ...rest) => {
+  try {
+    return { value: await object[method](...rest) };
+  } catch (error) {
+    return { failed: error?.name ?? "Error", why: error?.message ?? String(error) };
+  }
+}
+""")
+
+
+class BrowserError(Exception):
+    """Why a function of the browser failed; `name` is JavaScript's: QuotaExceededError, say."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
 # No such thing in this browser, or not in this window (a private one, say).
-_ABSENT = (JsException, AttributeError)
+_ABSENT = (BrowserError, AttributeError)
+
+
+async def _call(target: Any, method: str, *arguments: Any) -> Any:
+    """What the promise of a method brings; raises `BrowserError`."""
+    outcome = await _settled(target, method, *arguments)
+    if hasattr(outcome, "failed"):
+        raise BrowserError(outcome.failed, outcome.why)
+    return outcome.value
 
 
 def _object(**values: Any) -> Any:
-    return ffi.to_js(values, dict_converter=js.Object.fromEntries)
+    return to_js(values, dict_converter=js.Object.fromEntries)
 
 
 class FetchSource:
@@ -44,9 +72,9 @@ class FetchSource:
         """Ask for the bytes from `start` on."""
         options = _object(headers=_object(Range=f"bytes={start}-") if start else _object())
         try:
-            response = await js.fetch(url, options)
-        except JsException as error:
-            raise ConnectionLostError(f"no answer ({error.message})") from None
+            response = await _call(js.self, "fetch", url, options)
+        except BrowserError as error:
+            raise ConnectionLostError(f"no answer ({error})") from None
         self.status, self._body = response.status, response.body
         self.length = whole_length(start, self.status, response.headers.get)
 
@@ -55,17 +83,17 @@ class FetchSource:
         self._reader = self._body.getReader()
         while True:
             try:
-                step = await self._reader.read()
-            except JsException as error:
-                raise ConnectionLostError(error.message) from None
+                step = await _call(self._reader, "read")
+            except BrowserError as error:
+                raise ConnectionLostError(str(error)) from None
             if step.done:
                 return
             yield step.value
 
     async def close(self) -> None:
         """Cancel what has not arrived."""
-        with suppress(JsException):
-            await (self._reader or self._body).cancel()
+        with suppress(BrowserError):
+            await _call(self._reader or self._body, "cancel")
 
 
 def _name(url: str) -> str:
@@ -74,15 +102,15 @@ def _name(url: str) -> str:
 
 
 async def _folder() -> Any:
-    root = await js.navigator.storage.getDirectory()
-    return await root.getDirectoryHandle(FOLDER, _object(create=True))
+    root = await _call(js.navigator.storage, "getDirectory")
+    return await _call(root, "getDirectoryHandle", FOLDER, _object(create=True))
 
 
 async def kept(url: str, progress: Progress) -> U8 | None:
     """The bytes that were kept under an address; None where there are none."""
     try:
-        handle = await (await _folder()).getFileHandle(_name(url))
-        file = await handle.getFile()
+        handle = await _call(await _folder(), "getFileHandle", _name(url))
+        file = await _call(handle, "getFile")
     except _ABSENT:
         return None
     return await read_file(file, progress) if file.size else None
@@ -95,7 +123,7 @@ async def read_file(file: Any, progress: Progress) -> U8:
     data, done = np.empty(size, np.uint8), 0
     reader = file.stream().getReader()
     progress(0, size)
-    while not (step := await reader.read()).done:
+    while not (step := await _call(reader, "read")).done:
         end = done + step.value.length
         step.value.assign_to(data[done:end])
         done = end
@@ -105,24 +133,24 @@ async def read_file(file: Any, progress: Progress) -> U8:
 
 async def keep(url: str, data: U8) -> str:
     """Keep bytes under an address; why it could not be done, or "". Nothing half is left."""
+    stream = None
     try:
-        if hasattr(js.navigator.storage, "persist"):  # a worker has to leave it to its page
-            await js.navigator.storage.persist()
+        storage = js.navigator.storage
+        if hasattr(storage, "persist"):  # a worker has to leave it to its page
+            await _call(storage, "persist")
         folder = await _folder()
-        handle = await folder.getFileHandle(_name(url), _object(create=True))
-        stream = await handle.createWritable()
-    except _ABSENT as error:
-        return f"the model was not kept: this browser has no storage for it here ({error})"
-    try:
+        handle = await _call(folder, "getFileHandle", _name(url), _object(create=True))
+        stream = await _call(handle, "createWritable")
         for first in range(0, len(data), PART):
-            await stream.write(ffi.to_js(data[first : first + PART]))
-        await stream.close()  # only now the bytes are in the file
-    except JsException as error:
-        with suppress(JsException):
-            await stream.abort()
+            await _call(stream, "write", to_js(data[first : first + PART]))
+        await _call(stream, "close")  # only now the bytes are in the file
+    except _ABSENT as error:
+        if stream is not None:
+            with suppress(BrowserError):
+                await _call(stream, "abort")
         await forget(url)
-        full = error.name == "QuotaExceededError"
-        reason = "its storage is full" if full else error.message
+        full = getattr(error, "name", "") == "QuotaExceededError"
+        reason = "its storage is full" if full else f"it has no storage here: {error}"
         return f"the browser did not keep the model ({len(data) / 1e6:.1f} MB): {reason}"
     return ""
 
@@ -130,4 +158,4 @@ async def keep(url: str, data: U8) -> str:
 async def forget(url: str) -> None:
     """Remove what is kept under an address."""
     with suppress(*_ABSENT):
-        await (await _folder()).removeEntry(_name(url))
+        await _call(await _folder(), "removeEntry", _name(url))

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.errors import HalfbyteError, MemoryBudgetError
+from halfbyte.errors import HalfbyteError, MemoryBudgetError, OutOfMemoryError
 
 U8 = npt.NDArray[np.uint8]
 Progress = Callable[[int, "int | None"], None]  # bytes done, bytes in all if they are known
@@ -62,16 +62,16 @@ class Transfer:
 
     async def fetch(self) -> U8:
         """All bytes; raises `DownloadError`, `MemoryBudgetError`."""
-        failures = 0
+        failures = most = 0  # a server that starts anew each time makes no progress
         while True:
-            before = self._done
             try:
                 if await self._attempt():
                     break
                 reason = "the connection was closed"
             except ConnectionLostError as error:
                 reason = str(error)
-            failures = 1 if self._done > before else failures + 1
+            failures = 1 if self._done > most else failures + 1
+            most = max(most, self._done)
             if failures == ATTEMPTS:
                 raise DownloadError(f"{self.url}: {self._whereabouts()}{reason}")
             await asyncio.sleep(PAUSE * 2 ** (failures - 1))
@@ -131,19 +131,19 @@ class Transfer:
         try:
             self._data.resize(size, refcheck=False)
         except MemoryError:
-            raise too_large(self.url, size, "what is free of the memory") from None
+            raise OutOfMemoryError(
+                f"{self.url}: {size / 1e6:.0f} MB do not fit beside what is in memory now"
+            ) from None
 
 
 def check_size(name: str, nbytes: int) -> None:
     """Refuse what does not fit WebAssembly's heap, before it is fetched or read."""
     if sys.platform == "emscripten" and nbytes > HEAP_BYTES * HEAP_SHARE:
-        share = f"{HEAP_BYTES * HEAP_SHARE / 1e6:.0f} MB of the {HEAP_BYTES / 1e6:.0f} MB"
-        raise too_large(name, nbytes, f"{share} that WebAssembly addresses")
-
-
-def too_large(name: str, nbytes: int, limit: str) -> MemoryBudgetError:
-    """The error for a file that memory does not hold."""
-    return MemoryBudgetError(f"{name}: {nbytes / 1e6:.0f} MB do not fit: expected at most {limit}")
+        raise MemoryBudgetError(
+            f"{name}: {nbytes / 1e6:.0f} MB do not fit: expected at most "
+            f"{HEAP_BYTES * HEAP_SHARE / 1e6:.0f} MB of the {HEAP_BYTES / 1e6:.0f} MB that "
+            "WebAssembly addresses"
+        )
 
 
 def whole_length(start: int, status: int, header: Callable[[str], str | None]) -> int | None:

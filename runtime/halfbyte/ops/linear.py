@@ -83,7 +83,7 @@ def matmul_int8(xq: I8, xd: F32, xs: I32, w: Tensor) -> F32:
     del xs
     wq, wd = w.format.codes(w.rows)
     n = xq.shape[0]
-    x = xq.reshape(n, -1, BLOCK).astype(np.float32)
+    x = xq.reshape(n, xq.shape[1] // BLOCK, BLOCK).astype(np.float32)
     y = np.zeros((n, wq.shape[0]), np.float32)
     for b in range(wq.shape[1]):
         sums = x[:, b] @ wq[:, b].astype(np.float32).T  # below 2^24: exact in float32
