@@ -5,7 +5,7 @@
 // them; only before packages are loaded), and bytecode. They are kept in the browser's cache under
 // the lock file's hash, so another Pyodide, NumPy or halfbyte starts afresh.
 const CACHE = "halfbyte-start";
-const folder = new URL("pyodide/", self.location.href).href;
+const folder = new URL("pyodide/", import.meta.url).href;
 
 async function kept(key) {
   const cache = await caches.open(CACHE);

@@ -41,7 +41,7 @@ import numpy
   const { Engine } = pyodide.pyimport("halfbyte.web.engine");
   engine = Engine((json) => self.postMessage(JSON.parse(json)), query.get("backend") ?? "native");
   mark("halfbyte");
-  await engine.load_url(new URL(settings.model, self.location.href).href, false);
+  await engine.load_url(new URL(settings.model, import.meta.url).href, false);
   mark("model");
   say("timing", { parts, restored: fromSnapshot });
   if (key && !fromSnapshot) keep(pyodide, key);

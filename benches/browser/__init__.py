@@ -1,0 +1,1 @@
+"""halfbyte and its peers in a browser tab."""

@@ -1,0 +1,185 @@
+"""Measuring in Chromium: speeds of engines that take turns, and how long each takes to start."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from playwright.sync_api import Browser, BrowserContext, Page, Response, sync_playwright
+
+from halfbyte.formats import open_bytes, open_model
+from halfbyte.tokenizers import from_metadata
+from halfbyte.web.server import Server
+from halfbyte.web.site import Site
+
+FLAGS = [
+    *("--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--disable-renderer-backgrounding"),
+    "--disable-background-timer-throttling",
+]
+ENGINES = {
+    "relaxed": "halfbyte, relaxed SIMD",
+    "simd128": "halfbyte, SIMD128",
+    "numpy": "halfbyte, NumPy",
+    "wllama-2": "wllama 2.4.0",
+    "wllama-3": "wllama 3.8.1",
+}
+PATIENCE = 600_000  # milliseconds
+WARM_STARTS = 3
+TEXT = "One morning a fox went out to look for the sea. " * 40
+
+
+@dataclass
+class Speed:
+    """tokens/s of one engine on one model, a value a round."""
+
+    model: str
+    engine: str
+    prompt: list[float] = field(default_factory=list)
+    decode: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Start:
+    """From the page's opening to the first token, in seconds; bytes of code; bytes of memory."""
+
+    model: str
+    engine: str
+    cold: float
+    warm: list[float]
+    code: int
+    memory: int
+
+
+class Bench:
+    """A served site and a browser."""
+
+    def __init__(self, site: Site, root: Path) -> None:
+        command = [sys.executable, root / "tools/get_chromium.py"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        self._chromium = done.stdout.strip().splitlines()[-1]
+        self._server = Server(site)
+        self._playwright = sync_playwright().start()
+        thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        thread.start()
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._playwright.stop()
+        self._server.shutdown()
+        self._server.server_close()
+
+    @contextmanager
+    def _browser(self) -> Iterator[Browser]:
+        browser = self._playwright.chromium.launch(executable_path=self._chromium, args=FLAGS)
+        yield browser
+        browser.close()
+
+    def _open(self, page: Page, engine: str, model: str, more: str = "") -> float:
+        """Open an engine's page; seconds to the first token."""
+        page.goto(f"{self._server.address}bench/index.html?engine={engine}&model={model}{more}")
+        page.wait_for_function("window.started !== undefined", timeout=PATIENCE)
+        started = page.evaluate("window.started")
+        if not isinstance(started, float | int):
+            raise SystemExit(f"{engine}: {started}")
+        return started / 1000
+
+    def speeds(
+        self, name: str, model: str, engines: list[str], prompt: int, count: int, rounds: int
+    ) -> list[Speed]:
+        """All engines on one model, taking turns; the first round warms up."""
+        text, ids = self._prompt(model, prompt)
+        results = {engine: Speed(name, engine) for engine in engines}
+        with self._browser() as browser:
+            context = browser.new_context()
+            pages = {engine: context.new_page() for engine in engines}
+            for engine, page in pages.items():
+                self._open(page, engine, model)
+            for turn in range(rounds + 1):
+                for engine, page in pages.items():
+                    few = engine == "numpy" and name != "storyteller"
+                    if few and turn > 1:
+                        continue  # minutes otherwise
+                    asked = [ids[:4], 2, text] if few else [ids, count, text]
+                    print(
+                        f"{name}: round {turn} of {rounds}: {engine}   ", end="\r", file=sys.stderr
+                    )
+                    script = "(asked) => window.measure(...asked)"
+                    speed = page.evaluate(script, asked)
+                    if turn:
+                        results[engine].prompt.append(speed[0])
+                        results[engine].decode.append(speed[1])
+        return list(results.values())
+
+    def _prompt(self, model: str, count: int) -> tuple[str, list[int]]:
+        """A text of so many tokens, and its ids: wllama 3 takes text alone."""
+        content = self._server.site.files[model.lstrip("/")]
+        file = open_model(content) if isinstance(content, Path) else open_bytes(content, model)
+        tokenizer = from_metadata(file)
+        for length in range(1, len(TEXT)):
+            ids = tokenizer.encode(TEXT[:length])
+            if len(ids) == count:
+                return TEXT[:length], ids
+        raise SystemExit(f"{model}: no beginning of the text has {count} tokens")
+
+    def starts(self, name: str, model: str, engines: list[str]) -> list[Start]:
+        """Every engine in a browser of its own, cold and from the cache; an empty Pyodide too."""
+        return [self._start(name, model, engine) for engine in [*engines, "pyodide"]]
+
+    def _start(self, name: str, model: str, engine: str) -> Start:
+        with self._browser() as browser:
+            context = browser.new_context()
+            code = _Code(context)
+            page = context.new_page()
+            cold = self._open(page, engine, model)
+            size = code.size  # before what is done for the next start
+            if engine in ("relaxed", "simd128", "numpy"):
+                page.wait_for_function("window.kept", timeout=PATIENCE)
+            page.close()
+            warm = []
+            for _ in range(WARM_STARTS):
+                page = context.new_page()
+                warm.append(self._open(page, engine, model))
+                memory = _peak(browser)
+                page.close()
+        print(f"{name}: {engine} starts in {statistics.median(warm):.1f} s     ", file=sys.stderr)
+        return Start(name, engine, cold, warm, size, memory)
+
+
+class _Code:
+    """Bytes of all answers but models."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.size = 0
+        context.on("response", self._add)
+
+    def _add(self, response: Response) -> None:
+        if response.request.method == "GET" and not response.url.endswith(".gguf"):
+            self.size += int(response.headers.get("content-length", 0))
+
+
+def _peak(browser: Browser) -> int:
+    """Peak resident bytes of the largest renderer (Linux); 0 elsewhere."""
+    session = browser.new_browser_cdp_session()
+    processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    peaks = [0]
+    for process in processes:
+        if process["type"] == "renderer":
+            path = Path(f"/proc/{process['id']}/status")
+            if path.exists():
+                peaks.append(1024 * int(path.read_text().split("VmHWM:")[1].split()[0]))
+    return max(peaks)

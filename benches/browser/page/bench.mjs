@@ -1,0 +1,69 @@
+// ?engine=relaxed|simd128|numpy|wllama-2|wllama-3|pyodide & model=ADDRESS
+//
+// window.started: milliseconds from the page's opening to the first token, or what went wrong;
+// window.measure(ids, count): [prompt, decode] in tokens/s. On one thread, without sampling where
+// an engine lets us.
+const query = new URL(location.href).searchParams;
+const engine = query.get("engine");
+const model = new URL(query.get("model") ?? "", location.href).href;
+
+async function halfbyte() {
+  const worker = new Worker(`halfbyte.mjs${location.search}`, { type: "module" });
+  const answers = [];
+  worker.onmessage = ({ data }) => (data.kept ? (window.kept = true) : answers.shift()(data));
+  const ask = (message) => new Promise((resolve, reject) => {
+    answers.push((data) => (data.error ? reject(new Error(data.error)) : resolve(data)));
+    if (message) worker.postMessage(message);
+  });
+  await ask();
+  return { measure: (ids, count) => ask({ ids, count }) };
+}
+
+async function wllama(version) {
+  const { Wllama } = await import(`/wllama-${version}/index.js`);
+  const paths = version === 2
+    ? { "single-thread/wllama.wasm": "/wllama-2/single-thread/wllama.wasm" }
+    : { default: "/wllama-3/wasm/wllama.wasm" };
+  const logger = { debug() {}, log() {}, warn() {}, error: console.error };
+  const made = new Wllama(paths, { suppressNativeLog: true, logger });
+  await made.loadModelFromUrl(model, {
+    n_ctx: 256, n_batch: 128, n_threads: 1, n_gpu_layers: 0, seed: 1, warmup: false,
+  });
+  return version === 2 ? two(made) : three(made);
+}
+
+function two(made) {
+  const run = async (ids, count) => {
+    await made.kvClear();
+    const start = performance.now();
+    await made.decode(ids, {});
+    const middle = performance.now();
+    for (let i = 0; i < count; i++) await made.decode([ids[i]], {});
+    const end = performance.now();
+    return [1000 * ids.length / (middle - start), 1000 * count / (end - middle)];
+  };
+  return { measure: run, first: () => run([1], 0) };
+}
+
+function three(made) {
+  const run = async (ids, count, text) => {
+    const answer = await made.createCompletion({
+      prompt: text, max_tokens: count, temperature: 0, ignore_eos: true, cache_prompt: false,
+    });
+    const t = answer.timings;
+    if (count > 1 && (t.prompt_n !== ids.length || t.predicted_n !== count)) {
+      throw new Error(`wllama 3 took ${t.prompt_n} and ${t.predicted_n} tokens`);
+    }
+    return [t.prompt_per_second, t.predicted_per_second];
+  };
+  return { measure: run, first: () => run([1, 2], 1, "a") };
+}
+
+try {
+  const made = await (engine.startsWith("wllama") ? wllama(Number(engine.at(-1))) : halfbyte());
+  await made.first?.();
+  window.measure = made.measure;
+  window.started = performance.now();
+} catch (error) {
+  window.started = String(error.stack ?? error);
+}

@@ -1,0 +1,61 @@
+// halfbyte in a worker, as on its own page; the table of kernels is chosen.
+import { keepStart, startPyodide } from "/start.mjs";
+
+const query = new URL(self.location.href).searchParams;
+const engine = query.get("engine");
+const model = new URL(query.get("model") ?? "", self.location.href).href;
+const KERNELS = { relaxed: "kernels-relaxed.wasm", simd128: "kernels.wasm" };
+
+async function start() {
+  if (engine === "pyodide") return startPyodide(undefined, []);
+  const settings = await (await fetch("/site.json")).json();
+  fetch(model).then((answer) => answer.arrayBuffer());
+  const key = query.has("fresh") ? undefined : settings.start;
+  const { pyodide, fromSnapshot } = await startPyodide(key, ["numpy", "halfbyte"]);
+  await pyodide.runPythonAsync(`
+import sys
+sys.dont_write_bytecode = False
+import os, time
+import halfbyte
+import halfbyte.web.engine
+from pathlib import Path
+kernels = ${JSON.stringify(KERNELS[engine] ?? "")}
+if kernels:
+    os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / kernels)
+model = await halfbyte.load_url(${JSON.stringify(model)}, keep=False, context=256,
+    backend=${JSON.stringify(engine === "numpy" ? "numpy" : "native")})
+model.feed([1])
+
+def measure(ids, count):
+    model.reset()
+    start = time.perf_counter()
+    model.feed(ids)
+    middle = time.perf_counter()
+    for token in ids[:count]:
+        model.feed([token])
+    end = time.perf_counter()
+    return [len(ids) / (middle - start), count / (end - middle)]
+`);
+  if (key && !fromSnapshot) keep(pyodide, key);
+  return pyodide;
+}
+
+async function keep(pyodide, key) {
+  const start = pyodide.pyimport("halfbyte.web.start");
+  await keepStart({ key, modules: start.standard_modules().toJs(), bytecode: start.bytecode().toJs() });
+  self.postMessage({ kept: true });
+}
+
+try {
+  const pyodide = await start();
+  self.onmessage = ({ data: { ids, count } }) => {
+    try {
+      self.postMessage(pyodide.globals.get("measure")(pyodide.toPy(ids), count).toJs());
+    } catch (error) {
+      self.postMessage({ error: String(error.message ?? error) });
+    }
+  };
+  self.postMessage("ready");
+} catch (error) {
+  self.postMessage({ error: String(error.stack ?? error) });
+}
