@@ -13,6 +13,7 @@ import pytest
 import halfbyte
 from halfbyte import generate
 from halfbyte.errors import HalfbyteError
+from halfbyte.profile import Profile
 from halfbyte.quantize import quantize_file
 
 PROMPT = "Once upon a time there was a small fox who lived in the wood."
@@ -196,3 +197,15 @@ def test_no_logits_are_asked_for(path: Path, backend: str) -> None:
         model.reset()
         assert model.feed(IDS[:-1], rows=0).shape == (0, model.vocabulary)
         np.testing.assert_allclose(model.feed(IDS[-1:]), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_profile_without_a_clock_in_c(storyteller: Path) -> None:
+    """WebAssembly has none: instructions run one by one, and compute the same."""
+    with halfbyte.load(storyteller, backend="wasm-simd128", context=16) as model:
+        expected = model.feed(IDS[:3]).copy()
+        model.reset()
+        model.profile = Profile()
+        assert np.array_equal(model.feed(IDS[:3]), expected)
+        rows = model.profile.rows
+        assert sum(row.calls for row in rows.values()) == len(model.program.instructions)
+        assert all(row.seconds > 0 for row in rows.values())

@@ -23,20 +23,23 @@ typedef struct {
 static inline vf vf_set(float x) { QUADS(vf, wasm_f32x4_splat(x)); }
 static inline vf vf_load(const float* p) { QUADS(vf, wasm_v128_load(p + 4 * i)); }
 
-/* Four F16 numbers in the low halves of 32-bit lanes. Moving exponent and fraction to a float's
- * place makes a number 2^112 times too small, subnormals too; infinities are put right. */
-static inline v128_t convert_f16(v128_t h) {
-  v128_t rest = wasm_v128_and(h, wasm_i32x4_splat(0x7FFF));
-  v128_t sign = wasm_i32x4_shl(wasm_v128_xor(h, rest), 16);
-  v128_t value = wasm_f32x4_mul(wasm_i32x4_shl(rest, 13), wasm_f32x4_splat(0x1p112f));
-  v128_t large = wasm_i32x4_gt(rest, wasm_i32x4_splat(0x7BFF));
-  v128_t quiet = wasm_i32x4_gt(rest, wasm_i32x4_splat(0x7C00));
-  value = wasm_v128_or(value, wasm_v128_and(large, wasm_i32x4_splat(0x7F800000)));
-  value = wasm_v128_or(value, wasm_v128_and(quiet, wasm_i32x4_splat(0x400000)));
-  return wasm_v128_or(value, sign);
+/* Four F16 numbers, sign-extended to 32 bits and shifted left by 13. With exponent and fraction in
+ * a float's place they are 2^112 times too small, subnormals too; infinities come out as 65536 and
+ * more, which no number does. */
+static inline v128_t convert_f16(v128_t shifted) {
+  v128_t small = wasm_v128_and(shifted, wasm_i32x4_splat((i32)0x8FFFE000));
+  v128_t value = wasm_f32x4_mul(small, wasm_f32x4_splat(0x1p112f));
+  v128_t large = wasm_f32x4_ge(wasm_f32x4_abs(value), wasm_f32x4_splat(0x1p16f));
+  if (__builtin_expect(wasm_v128_any_true(large), 0)) {
+    v128_t fraction = wasm_v128_and(value, wasm_i32x4_splat(0x7FFFFF));
+    v128_t quiet = wasm_v128_and(wasm_i32x4_gt(fraction, wasm_i32x4_splat(0)), large);
+    value = wasm_v128_or(value, wasm_v128_and(large, wasm_i32x4_splat(0x7F800000)));
+    value = wasm_v128_or(value, wasm_v128_and(quiet, wasm_i32x4_splat(0x400000)));
+  }
+  return value;
 }
 static inline vf vf_load_f16(const f16* p) {
-  QUADS(vf, convert_f16(wasm_u32x4_load16x4(p + 4 * i)));
+  QUADS(vf, convert_f16(wasm_i32x4_shl(wasm_i32x4_load16x4(p + 4 * i), 13)));
 }
 static inline vf vf_load_bf16(const bf16* p) {
   QUADS(vf, wasm_i32x4_shl(wasm_u32x4_load16x4(p + 4 * i), 16));
@@ -173,15 +176,20 @@ static inline void vi_store_16(uint16_t* p, vi v) {
 /* There is no instruction for it, but a load that nobody waits for does the same. */
 static inline void prefetch(const void* p) { (void)*(const volatile uint8_t*)p; }
 
+/* Thirty-two codes of activations, -127 ... 127, as the products take them. */
 typedef struct {
   v128_t wide[4]; /* 16-bit numbers, eight each */
   v128_t q[2];
+  v128_t positive[2], negative[2]; /* magnitudes: q = positive - negative */
 } vx;
 static inline vx vx_load(const i8* p) {
-  v128_t low = wasm_v128_load(p), high = wasm_v128_load(p + 16);
-  return (vx){{wasm_i16x8_extend_low_i8x16(low), wasm_i16x8_extend_high_i8x16(low),
-               wasm_i16x8_extend_low_i8x16(high), wasm_i16x8_extend_high_i8x16(high)},
-              {low, high}};
+  v128_t low = wasm_v128_load(p), high = wasm_v128_load(p + 16), zero = wasm_i8x16_splat(0);
+  return (vx){
+      {wasm_i16x8_extend_low_i8x16(low), wasm_i16x8_extend_high_i8x16(low),
+       wasm_i16x8_extend_low_i8x16(high), wasm_i16x8_extend_high_i8x16(high)},
+      {low, high},
+      {wasm_i8x16_max(low, zero), wasm_i8x16_max(high, zero)},
+      {wasm_i8x16_max(wasm_i8x16_neg(low), zero), wasm_i8x16_max(wasm_i8x16_neg(high), zero)}};
 }
 /* Four partial sums of codes times x, which take 16 bits each */
 static inline v128_t dot_wide(v128_t low, v128_t high, vx x) {
@@ -191,19 +199,32 @@ static inline v128_t dot_wide(v128_t low, v128_t high, vx x) {
   v128_t d = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(high), x.wide[3]);
   return wasm_i32x4_add(wasm_i32x4_add(a, b), wasm_i32x4_add(c, d));
 }
+#ifdef HB_WASM_RELAXED
+/* The second operand has seven bits and no sign: Q4_0's codes have four; of Q8_0 the activations'
+ * magnitudes take that place, split by sign once for all rows. */
 static inline v128_t dot_q4_0(const uint8_t* w, vx x) {
   v128_t codes = wasm_v128_load(w + 2);
   v128_t low = wasm_v128_and(codes, wasm_i8x16_splat(15)), high = wasm_u8x16_shr(codes, 4);
-#ifdef HB_WASM_RELAXED
   v128_t sum = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x.q[0], low, wasm_i32x4_splat(0));
   return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x.q[1], high, sum);
+}
+static inline v128_t dot_q8_0(const uint8_t* w, vx x) {
+  v128_t low = wasm_v128_load(w + 2), high = wasm_v128_load(w + 18), zero = wasm_i32x4_splat(0);
+  v128_t more = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(low, x.positive[0], zero);
+  v128_t less = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(low, x.negative[0], zero);
+  more = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(high, x.positive[1], more);
+  less = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(high, x.negative[1], less);
+  return wasm_i32x4_sub(more, less);
+}
 #else
-  return dot_wide(low, high, x);
-#endif
+static inline v128_t dot_q4_0(const uint8_t* w, vx x) {
+  v128_t codes = wasm_v128_load(w + 2);
+  return dot_wide(wasm_v128_and(codes, wasm_i8x16_splat(15)), wasm_u8x16_shr(codes, 4), x);
 }
 static inline v128_t dot_q8_0(const uint8_t* w, vx x) {
   return dot_wide(wasm_v128_load(w + 2), wasm_v128_load(w + 18), x);
 }
+#endif
 /* The sums of four times four partial ones */
 static inline v128_t fold_four(v128_t a, v128_t b, v128_t c, v128_t d) {
   v128_t ab =
@@ -225,8 +246,12 @@ ROWS(q8_0)
 #undef ROWS
 
 static inline v128_t four_f16(const uint8_t* p, ptrdiff_t stride) {
-  return convert_f16(wasm_u32x4_make(*(const f16*)p, *(const f16*)(p + stride),
-                                     *(const f16*)(p + 2 * stride), *(const f16*)(p + 3 * stride)));
+  v128_t high = wasm_i32x4_splat(0); /* in the upper halves of 32-bit lanes */
+  high = wasm_v128_load16_lane(p, high, 1);
+  high = wasm_v128_load16_lane(p + stride, high, 3);
+  high = wasm_v128_load16_lane(p + 2 * stride, high, 5);
+  high = wasm_v128_load16_lane(p + 3 * stride, high, 7);
+  return convert_f16(wasm_i32x4_shr(high, 3));
 }
 static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
   QUADS(vf, four_f16(p + 4 * i * stride, stride));
