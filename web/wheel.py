@@ -52,13 +52,13 @@ def make_wheel() -> bytes:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """Names in the wheel and where they lie; an editable install has several folders."""
+    """Names in the wheel and where they lie; an editable install has a folder a package."""
     for package in PACKAGES:
         prefix = package.replace(".", "/")
-        for folder in importlib.import_module(package).__path__:
-            for path in Path(folder).rglob("*"):
-                if path.suffix == ".py" or path.name in KERNELS:
-                    yield f"{prefix}/{path.relative_to(folder).as_posix()}", path
+        folder = Path(str(importlib.import_module(package).__file__)).parent
+        for path in folder.rglob("*"):
+            if path.suffix == ".py" or path.name in KERNELS:
+                yield f"{prefix}/{path.relative_to(folder).as_posix()}", path
 
 
 def _metadata() -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 
 import pytest
 from tests.browser.conftest import Python
 
 import halfbyte
+from halfbyte.web.wheel import make_wheel
 
 TOKENS = 120
 TABLES = {"relaxed": "kernels-relaxed.wasm", "simd128": "kernels.wasm"}
@@ -105,9 +108,16 @@ hashlib.sha256(Path("/tmp/here.gguf").read_bytes()).hexdigest()
     assert found == hashlib.sha256(there.read_bytes()).hexdigest()
 
 
-def test_wheel_is_small_and_ties_itself_to_nothing(wheel: Path) -> None:
-    import zipfile
+def test_the_page_s_wheel_is_what_runs_there(wheel: Path) -> None:
+    """The sources and kernels of the published wheel, no weights, nothing of the environment."""
+    with zipfile.ZipFile(wheel) as published, zipfile.ZipFile(io.BytesIO(make_wheel())) as made:
+        suffixes = (".py", ".wasm")
+        expected = {n: published.read(n) for n in published.namelist() if n.endswith(suffixes)}
+        assert {n: made.read(n) for n in made.namelist() if n.endswith(suffixes)} == expected
+        assert sum(i.compress_size for i in made.infolist()) < 300_000
 
+
+def test_wheel_is_small_and_ties_itself_to_nothing(wheel: Path) -> None:
     assert wheel.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
         infos = [i for i in archive.infolist() if not i.filename.endswith("storyteller.bin")]
