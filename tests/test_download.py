@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import aio
 from tests.http_server import (
     Answer,
     Handler,
@@ -38,7 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 def get(server: Server, sha256: str | None = None) -> tuple[bytes, list[tuple[int, int | None]]]:
     seen: list[tuple[int, int | None]] = []
-    found = asyncio.run(
+    found = aio.run(
         fetch(server.url, sha256=sha256, progress=lambda done, total: seen.append((done, total)))
     )
     return found.data.tobytes(), seen
@@ -110,7 +110,7 @@ def test_more_than_announced_does_not_leave_the_array() -> None:
             """Nothing to do."""
 
     with pytest.raises(DownloadError, match="more than the 4 bytes announced"):
-        asyncio.run(fetch("http://x", source=Source))
+        aio.run(fetch("http://x", source=Source))
 
 
 @pytest.mark.parametrize("number", [404, 403, 500])
@@ -138,13 +138,13 @@ def test_a_server_that_starts_anew_and_breaks_off_again(server: Server) -> None:
 def test_nobody_there(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "ATTEMPTS", 2)
     with pytest.raises(DownloadError, match=r"127.0.0.1:1/m: cannot be fetched: .*refused"):
-        asyncio.run(fetch("http://127.0.0.1:1/m"))
+        aio.run(fetch("http://127.0.0.1:1/m"))
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "model.gguf", "ftp://x/y", ""])
 def test_other_addresses(url: str) -> None:
     with pytest.raises(DownloadError, match="expected an address that begins with http"):
-        asyncio.run(fetch(url))
+        aio.run(fetch(url))
 
 
 def test_larger_than_a_tab_holds(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_a_model_by_its_address(server: Server, storyteller: Path, tmp_path: Pat
     quantize_file(storyteller, "int8", path)
     server.body = path.read_bytes()
     server.answer = lambda handler, start: in_pieces(handler, start, 600_000)
-    model = asyncio.run(halfbyte.load_url(server.url, backend="numpy", context=16))
+    model = aio.run(halfbyte.load_url(server.url, backend="numpy", context=16))
     with model, halfbyte.load(path, context=16, backend="numpy") as expected:
         assert model.path.name == "model.gguf"
         assert np.array_equal(model.logits([1, 2, 3]), expected.logits([1, 2, 3]))
@@ -168,7 +168,7 @@ def test_a_model_by_its_address(server: Server, storyteller: Path, tmp_path: Pat
 
 def test_an_address_of_something_else(server: Server) -> None:
     with pytest.raises(halfbyte.HalfbyteError, match=r"model\.gguf: not a model file"):
-        asyncio.run(halfbyte.load_url(server.url))
+        aio.run(halfbyte.load_url(server.url))
 
 
 def test_a_model_in_memory(storyteller: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests import aio
 
 import halfbyte
 from halfbyte import generate
@@ -153,7 +154,7 @@ def test_a_stream_lets_others_run(storyteller: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(generate, "PAUSE", 0.0)  # every token of the prompt is slow
     with halfbyte.load(storyteller, backend="numpy") as model:
         expected = model.generate(PROMPT, max_tokens=30, temperature=0)
-        assert asyncio.run(tell(model)) == expected
+        assert aio.run(tell(model)) == expected
         assert turns >= len(model.tokenizer.encode(PROMPT)) + 30
 
 
@@ -173,7 +174,7 @@ def test_a_long_prompt_is_cut_by_its_speed(storyteller: Path) -> None:
             async for _ in model.astream("Once upon a time there was a fox. " * 20):
                 break
 
-        asyncio.run(first())
+        aio.run(first())
     assert parts[0] == 1
     assert all(b <= 4 * a for a, b in itertools.pairwise(parts))
     assert max(parts) > 16

@@ -92,7 +92,8 @@ def test_wheel_serves_every_python_of_its_platform(wheel: Path, version: str) ->
 
 def test_wheel_holds_the_package_and_nothing_else(site: Path, repository: Path) -> None:
     expected = {f"halfbyte/{name}" for name in files(repository / "runtime/halfbyte")}
-    expected |= {f"halfbyte/quantize/{name}" for name in files(repository / "quantize")}
+    for package in ("quantize", "web"):
+        expected |= {f"halfbyte/{package}/{name}" for name in files(repository / package)}
     found = {name for name in files(site) if ".dist-info/" not in name}
     assert found == expected | {LIBRARY}
     assert "halfbyte/py.typed" in found

@@ -16,10 +16,9 @@ from halfbyte import footprint
 from halfbyte.backends import available
 from halfbyte.download import check_size
 from halfbyte.errors import HalfbyteError, OutOfMemoryError
-from halfbyte.generate import Generation
+from halfbyte.generate import Generation, begin
 from halfbyte.loading import load_bytes, load_url
 from halfbyte.model import LanguageModel
-from halfbyte.sampling import Sampler
 
 PROGRESS_SECONDS = 0.05  # between two messages
 
@@ -80,8 +79,7 @@ class Engine:
             return
         self._busy, self._stopped = True, False
         try:
-            sampler = Sampler(temperature, seed=seed)
-            await self._tell(Generation(self._model, prompt, max_tokens, sampler))
+            await self._tell(begin(self._model, prompt, max_tokens, temperature, seed=seed))
         except Exception as error:
             self._say("error", text=plain(error))
         finally:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from halfbyte import __version__, bench, demo, describe
 from halfbyte.errors import HalfbyteError
-from halfbyte.generate import Generation
+from halfbyte.generate import begin
 from halfbyte.loading import load
 from halfbyte.model import LanguageModel
 from halfbyte.profile import Profile
-from halfbyte.sampling import Sampler
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -190,11 +189,13 @@ def _add_run(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    sampler = Sampler(options.temp, options.top_k, options.top_p, options.seed)
     with _load(options) as model:
         if options.profile:
             model.profile = Profile()
-        generation = Generation(model, options.prompt, options.n, sampler)
+        generation = begin(
+            model, options.prompt, options.n, options.temp, options.top_k, options.top_p,
+            options.seed,
+        )  # fmt: skip
         sys.stdout.write(options.prompt)
         try:
             for piece in generation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.sampling import Sampler
@@ -15,6 +15,29 @@ if TYPE_CHECKING:
     from halfbyte.model import LanguageModel
 
 PAUSE = 0.04  # seconds of a prompt after which others get their turn
+
+
+class Options(TypedDict, total=False):
+    """How a text is generated; see `LanguageModel.generate`."""
+
+    max_tokens: int
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int | None
+
+
+def begin(
+    model: LanguageModel,
+    prompt: str = "",
+    max_tokens: int = 256,
+    temperature: float = 0.8,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int | None = None,
+) -> Generation:
+    """A generation with these options; it starts when it is iterated."""
+    return Generation(model, prompt, max_tokens, Sampler(temperature, top_k, top_p, seed))
 
 
 class Generation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,9 @@ import numpy.typing as npt
 from halfbyte.backends import open_program
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.generate import Generation
+from halfbyte.generate import Options, begin
 from halfbyte.profile import Profile
 from halfbyte.program import Program
-from halfbyte.sampling import Sampler
 from halfbyte.tokenizers import Tokenizer
 
 F32Array = npt.NDArray[np.float32]
@@ -145,48 +144,7 @@ class LanguageModel:
         self.reset()
         return self.feed(ids, rows=len(ids))
 
-    def stream(
-        self,
-        prompt: str = "",
-        *,
-        max_tokens: int = 256,
-        temperature: float = 0.8,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int | None = None,
-    ) -> Iterator[str]:
-        """Generate text piece by piece; see :meth:`generate`."""
-        sampler = Sampler(temperature, top_k, top_p, seed)
-        return iter(Generation(self, prompt, max_tokens, sampler))
-
-    def astream(
-        self,
-        prompt: str = "",
-        *,
-        max_tokens: int = 256,
-        temperature: float = 0.8,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int | None = None,
-    ) -> AsyncIterator[str]:
-        """The same for ``async for``: a page, a notebook or a server stays alive meanwhile.
-
-        The event loop runs after every token and at least every 50 ms of a long prompt. Leave the
-        loop, or cancel the task, to stop. One generation at a time: they share the context.
-        """
-        sampler = Sampler(temperature, top_k, top_p, seed)
-        return aiter(Generation(self, prompt, max_tokens, sampler))
-
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        max_tokens: int = 256,
-        temperature: float = 0.8,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int | None = None,
-    ) -> str:
+    def generate(self, prompt: str = "", **options: Unpack[Options]) -> str:
         """Continue a text.
 
         Parameters
@@ -194,12 +152,12 @@ class LanguageModel:
         prompt : str
             The beginning; an empty one starts from the beginning-of-text token.
         max_tokens : int
-            Most tokens to generate; the text may end before.
+            Most tokens to generate (256); the text may end before.
         temperature : float
-            0 takes the likeliest token always; 1 samples from the model's distribution.
+            0 takes the likeliest token always; 1 samples from the model's distribution. (0.8)
         top_k, top_p : int, float
-            Sample from the `top_k` likeliest tokens (0: all), and from the smallest set of
-            likeliest tokens whose probability reaches `top_p`.
+            Sample from the `top_k` likeliest tokens (0, the default: all), and from the smallest
+            set of likeliest tokens whose probability reaches `top_p` (1).
         seed : int, optional
             The same seed gives the same text.
 
@@ -208,12 +166,19 @@ class LanguageModel:
         str
             The continuation without the prompt.
         """
-        return "".join(
-            self.stream(
-                prompt, max_tokens=max_tokens, temperature=temperature,
-                top_k=top_k, top_p=top_p, seed=seed,
-            )
-        )  # fmt: skip
+        return "".join(self.stream(prompt, **options))
+
+    def stream(self, prompt: str = "", **options: Unpack[Options]) -> Iterator[str]:
+        """Generate text piece by piece; see :meth:`generate`."""
+        return iter(begin(self, prompt, **options))
+
+    def astream(self, prompt: str = "", **options: Unpack[Options]) -> AsyncIterator[str]:
+        """The same for ``async for``: a page, a notebook or a server stays alive meanwhile.
+
+        The event loop runs after every token and at least every 50 ms of a long prompt. Leave the
+        loop, or cancel the task, to stop. One generation at a time: they share the context.
+        """
+        return aiter(begin(self, prompt, **options))
 
     def token_losses(self, ids: Sequence[int]) -> npt.NDArray[np.float64]:
         """-log p (in nats) of each token after the first, given those before it in its window.
