@@ -21,6 +21,18 @@ static int has_avx2(void) {
 }
 #endif
 
+#ifdef HB_VNNI
+extern const hb_table hb_table_avxvnni, hb_table_avx512vnni;
+
+static int has_avxvnni(void) {
+  unsigned eax, ebx, ecx, edx;
+  return has_avx2() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1);
+}
+static int has_avx512vnni(void) {
+  return has_avx2() && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
 /* A WebAssembly file has one table: one that the engine cannot run is not valid as a whole. */
 #ifdef HB_WASM
 extern const hb_table HB_WASM;
@@ -29,6 +41,10 @@ extern const hb_table hb_table_scalar;
 #endif
 
 static const isa isas[] = {
+#ifdef HB_VNNI
+    {"avx512vnni", &hb_table_avx512vnni, has_avx512vnni},
+    {"avxvnni", &hb_table_avxvnni, has_avxvnni},
+#endif
 #ifdef HB_AVX2
     {"avx2", &hb_table_avx2, has_avx2},
 #endif

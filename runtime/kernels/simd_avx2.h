@@ -161,7 +161,10 @@ static inline void vi_store_16(uint16_t* p, vi v) {
   _mm256_storeu_si256((__m256i*)p, pack_16(v, 0xFFFF));
 }
 
-static inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+/* Not the intrinsic: GCC takes a loop that only fetches for one without effect, and drops it. */
+static inline void prefetch(const void* p) {
+  __asm__ volatile("prefetcht0 %0" : : "m"(*(const char*)p));
+}
 
 static inline vx vx_load(const i8* p) { return (vx){_mm256_loadu_si256((const __m256i*)p)}; }
 /* Four partial sums each of the blocks at `w` (low half) and four rows on (high half). */
@@ -172,10 +175,15 @@ static inline __m256i two_rows_q4_0(const uint8_t* w, ptrdiff_t stride, __m256i 
                                           load_16(w + 4 * stride + 2), 1);
   __m256i low = _mm256_and_si256(codes, mask);
   __m256i high = _mm256_and_si256(_mm256_srli_epi16(codes, 4), mask);
+#ifdef HB_DPBUSD
+  __m256i zero = _mm256_setzero_si256();
+  return HB_DPBUSD(HB_DPBUSD(zero, low, low_x), high, high_x);
+#else
   /* at most 4 * 15 * 127 in 16 bits */
   __m256i sums =
       _mm256_add_epi16(_mm256_maddubs_epi16(low, low_x), _mm256_maddubs_epi16(high, high_x));
   return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+#endif
 }
 static inline __m256i eight_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) {
   __m256i low = _mm256_permute2x128_si256(x.q, x.q, 0x00);
@@ -191,9 +199,14 @@ static inline vi vi_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) {
 }
 static inline __m256i one_row_q8_0(const uint8_t* w, vx x) {
   __m256i codes = _mm256_loadu_si256((const __m256i*)(w + 2));
+#ifdef HB_DPBUSD
+  __m256i shifted = _mm256_xor_si256(codes, _mm256_set1_epi8(-128)); /* by HB_Q8_0_OFFSET */
+  return HB_DPBUSD(_mm256_setzero_si256(), shifted, x.q);
+#else
   /* |w| is unsigned, so that -128 is right; 2 * 128 * 127 fits in 16 bits */
   __m256i sums = _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(x.q, codes));
   return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+#endif
 }
 /* Half a sum of each of four rows in either half */
 static inline __m256i four_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {

@@ -1,0 +1,3 @@
+#define HB_TABLE hb_table_avxvnni
+#include "simd_avxvnni.h"
+#include "table.inc"
