@@ -23,6 +23,7 @@ const speed = (value) => (value >= 100 ? value.toFixed(0) : value.toFixed(1));
 function problem(text) {
   $("problem").textContent = text;
   $("problem").hidden = !text;
+  if (text) $("problem").scrollIntoView({ block: "nearest" });
 }
 
 function wait(text, done, total) {
