@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import http.server
+import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 
 Answer = Callable[["Handler", int], None]
 
@@ -94,13 +96,30 @@ def never(handler: Handler, start: int) -> None:
     handler.head(200, Content_Length=str(len(handler.server.body)))
 
 
+AnyServer = TypeVar("AnyServer", bound=socketserver.BaseServer)
+
+
 @contextmanager
-def answering() -> Iterator[Server]:
-    """A server in a thread."""
-    server = Server()
+def in_thread(server: AnyServer) -> Iterator[AnyServer]:
+    """The server at work; closed at the end."""
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def answering() -> AbstractContextManager[Server]:
+    """A server of one file, at work."""
+    return in_thread(Server())
+
+
+# What goes wrong at an address, and what is said of it.
+BAD_ANSWERS = {
+    "404": (status(404), "model.gguf: the server answered 404"),
+    "never": (never, "model.gguf: broke off at byte 0 of"),
+    "5 GB": (huge, "5369 MB do not fit: expected at most 3651 MB of the 4295 MB"),
+}

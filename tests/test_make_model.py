@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import ModuleType
 import gguf
 import numpy as np
 import pytest
+from tests.tools import load_tool
 
 import halfbyte
 from halfbyte.formats import open_model
@@ -19,13 +19,7 @@ from halfbyte.weights import FORMATS
 
 @pytest.fixture(scope="module")
 def tool(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_model", repository / "tools/make_model.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["make_model"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_tool(repository, "make_model")
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import struct
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from tests import wasm
+from tests.tools import load_tool
 
 from halfbyte.backends.library import library
 from halfbyte.quantize.search import search
@@ -18,12 +18,7 @@ from halfbyte.weights import FORMATS
 
 @pytest.fixture(scope="module")
 def tool(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("build_wasm", repository / "tools/build_wasm.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_tool(repository, "build_wasm")
 
 
 @pytest.mark.parametrize("isa", wasm.FILES)

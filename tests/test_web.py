@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import http.client
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.http_server import in_thread
 
 from halfbyte.cli import main
 from halfbyte.errors import OutputError
@@ -26,14 +26,10 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.fixture
 def connection(site: Site) -> Iterator[http.client.HTTPConnection]:
-    with Server(site) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    with in_thread(Server(site)) as server:
         made = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
         yield made
         made.close()
-        server.shutdown()
-        thread.join()
 
 
 def ask(

@@ -14,7 +14,6 @@ from typing import Any
 
 from halfbyte import footprint
 from halfbyte.backends import available
-from halfbyte.download import check_size
 from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.generate import Generation, begin
 from halfbyte.loading import load_bytes, load_url
@@ -49,11 +48,16 @@ class Engine:
     def _say(self, kind: str, **content: Any) -> None:
         self._post(json.dumps({"kind": kind, **content}))
 
-    async def load_url(self, url: str, keep: bool) -> None:
-        """Fetch a model; `keep` it in the browser's storage."""
+    async def load_url(self, url: str, keep: bool, fetcher: Any = None) -> None:
+        """Fetch a model; `keep` it in the browser's storage. For `fetcher` see `FetchSource`."""
 
         async def load(options: dict[str, Any]) -> LanguageModel:
-            return await load_url(url, keep=keep, progress=self._progress("model"), **options)
+            from halfbyte.download.browser import FetchSource
+
+            return await load_url(
+                url, keep=keep, progress=self._progress("model"),
+                source=lambda: FetchSource(fetcher), **options,
+            )  # fmt: skip
 
         await self._load(load)
 
@@ -63,7 +67,6 @@ class Engine:
         async def load(options: dict[str, Any]) -> LanguageModel:
             from halfbyte.download.browser import read_file
 
-            check_size(blob.name, int(blob.size))
             data = await read_file(blob, self._progress("model"))
             return load_bytes(data, blob.name, **options)
 

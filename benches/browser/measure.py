@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 from playwright.sync_api import Browser, BrowserContext, Page, Response, sync_playwright
+from tests.browser.conftest import FLAGS, tool
+from tests.http_server import in_thread
 
 from halfbyte.formats import open_bytes, open_model
 from halfbyte.tokenizers import from_metadata
 from halfbyte.web.server import Server
 from halfbyte.web.site import Site
 
-FLAGS = [
-    *("--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--disable-renderer-backgrounding"),
-    "--disable-background-timer-throttling",
-]
+AWAKE = ["--disable-renderer-backgrounding", "--disable-background-timer-throttling"]
 ENGINES = {
     "relaxed": "halfbyte, relaxed SIMD",
     "simd128": "halfbyte, SIMD128",
@@ -62,13 +58,11 @@ class Bench:
     """A served site and a browser."""
 
     def __init__(self, site: Site, root: Path) -> None:
-        command = [sys.executable, root / "tools/get_chromium.py"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        self._chromium = done.stdout.strip().splitlines()[-1]
-        self._server = Server(site)
+        self._chromium = tool(root, "get_chromium")
+        self._stack = ExitStack()
+        self._server = self._stack.enter_context(in_thread(Server(site)))
         self._playwright = sync_playwright().start()
-        thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        thread.start()
+        self._stack.callback(self._playwright.stop)
 
     def __enter__(self) -> Bench:
         return self
@@ -79,13 +73,13 @@ class Bench:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._playwright.stop()
-        self._server.shutdown()
-        self._server.server_close()
+        self._stack.close()
 
     @contextmanager
     def _browser(self) -> Iterator[Browser]:
-        browser = self._playwright.chromium.launch(executable_path=self._chromium, args=FLAGS)
+        browser = self._playwright.chromium.launch(
+            executable_path=self._chromium, args=FLAGS + AWAKE
+        )
         yield browser
         browser.close()
 

@@ -96,7 +96,8 @@ def _add_web(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _web(options: argparse.Namespace) -> int:
-    from halfbyte.web import make_site, serve
+    from halfbyte.web.server import serve
+    from halfbyte.web.site import make_site
 
     site = make_site(options.model)
     if options.export is None:

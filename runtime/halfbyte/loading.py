@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from typing import TypedDict, Unpack
 
 from halfbyte import architectures, download
 from halfbyte.backends.threads import default_threads
-from halfbyte.download import Progress
+from halfbyte.download import Progress, Source
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.formats import metadata, open_bytes, open_model
 from halfbyte.formats.mapped import Buffer
@@ -87,6 +88,7 @@ async def load_url(
     progress: Progress | None = None,
     sha256: str | None = None,
     keep: bool = True,
+    source: Callable[[], Source] | None = None,
     **options: Unpack[Options],
 ) -> LanguageModel:
     """Fetch a model and open it where it lies in memory.
@@ -104,6 +106,8 @@ async def load_url(
         What the file must hash to.
     keep : bool
         In a browser, keep the file for the next visit, and use the one kept.
+    source : callable, optional
+        Makes what each attempt reads from; see :func:`halfbyte.download.fetch`.
 
     Raises
     ------
@@ -117,7 +121,7 @@ async def load_url(
     UserWarning
         The browser could not keep the file.
     """
-    found = await download.fetch(url, progress=progress, sha256=sha256, keep=keep)
+    found = await download.fetch(url, progress=progress, sha256=sha256, keep=keep, source=source)
     try:
         model = load_bytes(found.data, url.split("?")[0].rsplit("/", 1)[-1] or url, **options)
     except (FormatError, UnsupportedError):

@@ -100,7 +100,9 @@ class LanguageModel:
             if out is not None and asked:
                 out[done - asked - first : done - first] = self._logits[:asked]
         logits = self._logits[:1] if out is None else out
-        if not math.isfinite(float(logits.sum())):  # a sum is as finite as its parts
+        with np.errstate(all="ignore"):
+            total = float(logits.sum())  # as finite as its parts, or more is looked at
+        if not math.isfinite(total):
             self._explain(logits)
         return logits
 

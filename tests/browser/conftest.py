@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+from tests.browser.visitor import PROMPT, User
+from tests.http_server import Server as ModelServer
+from tests.http_server import answering, in_thread
 
+import halfbyte
 from halfbyte.web.pyodide import LOCK
 from halfbyte.web.server import Server
-from halfbyte.web.site import Site, lock_entry
+from halfbyte.web.site import STORYTELLER, Site, lock_entry, make_site
 
 FLAGS = [
     *("--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"),
@@ -59,19 +61,8 @@ def server(
     }
     files[f"pyodide/{LOCK}"] = json.dumps(lock).encode()
     files[f"pyodide/{wheel.name}"] = wheel
-    with serving(Site(files), isolated=request.param) as made:
+    with in_thread(Server(Site(files), isolated=request.param)) as made:
         yield made
-
-
-@contextmanager
-def serving(site: Site, *, isolated: bool = True) -> Iterator[Server]:
-    """A server in a thread."""
-    with Server(site, isolated=isolated) as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="session")
@@ -123,3 +114,42 @@ def python(
     context = browser.new_context()
     yield Python(context.new_page(), server.address, wheel.name, request.param)
     context.close()
+
+
+@pytest.fixture(scope="session")
+def site(wheel: Path) -> Site:  # which builds the kernels too
+    return make_site()
+
+
+@pytest.fixture(scope="session")
+def page_server(site: Site) -> Iterator[Server]:
+    with in_thread(Server(site)) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def golden(site: Site) -> str:
+    """What the native library continues the prompt with."""
+    content = site.files[f"models/{STORYTELLER}"]
+    assert isinstance(content, bytes)
+    with halfbyte.load_bytes(content) as model:
+        return model.generate(PROMPT, max_tokens=100, temperature=0)
+
+
+@pytest.fixture(scope="module")
+def user(browser: Browser, page_server: Server) -> Iterator[User]:
+    """One visit that many tests share: whatever went wrong, the page goes on."""
+    context = browser.new_context()
+    made = User(context, page_server.address)
+    made.ready()
+    yield made
+    assert made.failures == []
+    context.close()
+
+
+@pytest.fixture
+def elsewhere(models: Path) -> Iterator[ModelServer]:
+    """A model on another origin."""
+    with answering() as made:
+        made.body = (models / "Q8_0.gguf").read_bytes()
+        yield made

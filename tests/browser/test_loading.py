@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.browser.conftest import Python
-from tests.http_server import Server, answering, huge, in_pieces, never, status
+from tests.http_server import BAD_ANSWERS, Server, answering, in_pieces, status
 
 import halfbyte
 
@@ -81,16 +81,9 @@ await forget(url)
     assert grown < 1.5 * SIZE
 
 
-PROBLEMS = {
-    "404": (status(404), "model.gguf: the server answered 404"),
-    "never": (never, "model.gguf: broke off at byte 0 of"),
-    "5 GB": (huge, "5369 MB do not fit: expected at most 3651 MB of the 4295 MB"),
-}
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", BAD_ANSWERS)
 def test_problems_are_told(python: Python, models_server: Server, name: str) -> None:
-    models_server.answer, expected = PROBLEMS[name]
+    models_server.answer, expected = BAD_ANSWERS[name]
     found = python.run(f"""
 import halfbyte
 from halfbyte.download import transfer

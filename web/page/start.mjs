@@ -45,6 +45,19 @@ export async function startPyodide(key, packages) {
   return { pyodide: await load({ packages }), fromSnapshot: false };
 }
 
+// Asks for a file now. Who fetches it later gets this answer; who fetches again asks again.
+export function fetchEarly(url) {
+  let answer = fetch(url);
+  answer.catch(() => {});  // told to whoever fetches
+  return {
+    fetch(...rest) {
+      const first = answer;
+      answer = undefined;
+      return first ?? fetch(...rest);
+    },
+  };
+}
+
 // In a worker of its own, when nobody waits: makes the snapshot and keeps both.
 export async function keepStart({ key, modules, bytecode }) {
   const pyodide = await load({ _makeSnapshot: true });

@@ -3,7 +3,7 @@
 // ?backend=numpy   computes without the kernels
 // ?fresh           starts without what an earlier visit left
 // ?empty           starts Pyodide alone, to compare with
-import { startPyodide } from "./start.mjs";
+import { fetchEarly, startPyodide } from "./start.mjs";
 
 const query = new URL(self.location.href).searchParams;
 const parts = {};
@@ -25,8 +25,8 @@ async function start() {
     return say("timing", { parts });
   }
   const settings = await (await fetch("site.json")).json();
-  // Fetched beside Pyodide: when halfbyte asks for it, the browser has it.
-  fetch(settings.model).then((answer) => answer.arrayBuffer()).catch(() => {});
+  const model = new URL(settings.model, import.meta.url).href;
+  const fetcher = fetchEarly(model);  // beside Pyodide
   const key = query.has("fresh") ? undefined : settings.start;
   const { pyodide, fromSnapshot } = await startPyodide(key, ["numpy", "halfbyte"]);
   mark("Python");
@@ -41,7 +41,7 @@ import numpy
   const { Engine } = pyodide.pyimport("halfbyte.web.engine");
   engine = Engine((json) => self.postMessage(JSON.parse(json)), query.get("backend") ?? "native");
   mark("halfbyte");
-  await engine.load_url(new URL(settings.model, import.meta.url).href, false);
+  await engine.load_url(model, false, fetcher);
   mark("model");
   say("timing", { parts, restored: fromSnapshot });
   if (key && !fromSnapshot) keep(pyodide, key);

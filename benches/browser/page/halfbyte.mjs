@@ -1,5 +1,5 @@
 // halfbyte in a worker, as on its own page; the table of kernels is chosen.
-import { keepStart, startPyodide } from "/start.mjs";
+import { fetchEarly, keepStart, startPyodide } from "/start.mjs";
 
 const query = new URL(self.location.href).searchParams;
 const engine = query.get("engine");
@@ -9,20 +9,23 @@ const KERNELS = { relaxed: "kernels-relaxed.wasm", simd128: "kernels.wasm" };
 async function start() {
   if (engine === "pyodide") return startPyodide(undefined, []);
   const settings = await (await fetch("/site.json")).json();
-  fetch(model).then((answer) => answer.arrayBuffer());
+  const fetcher = fetchEarly(model);
   const key = query.has("fresh") ? undefined : settings.start;
   const { pyodide, fromSnapshot } = await startPyodide(key, ["numpy", "halfbyte"]);
+  pyodide.globals.set("fetcher", fetcher);
   await pyodide.runPythonAsync(`
 import sys
 sys.dont_write_bytecode = False
 import os, time
 import halfbyte
 import halfbyte.web.engine
+from halfbyte.download.browser import FetchSource
 from pathlib import Path
 kernels = ${JSON.stringify(KERNELS[engine] ?? "")}
 if kernels:
     os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / kernels)
 model = await halfbyte.load_url(${JSON.stringify(model)}, keep=False, context=256,
+    source=lambda: FetchSource(fetcher),
     backend=${JSON.stringify(engine === "numpy" ? "numpy" : "native")})
 model.feed([1])
 

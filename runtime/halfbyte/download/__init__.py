@@ -20,10 +20,9 @@ from halfbyte.download.transfer import (
     Progress,
     Source,
     Transfer,
-    check_size,
 )
 
-__all__ = ["Download", "DownloadError", "Progress", "check_size", "fetch", "forget"]
+__all__ = ["Download", "DownloadError", "Progress", "Source", "fetch", "forget"]
 
 IN_BROWSER = sys.platform == "emscripten"
 

@@ -60,9 +60,16 @@ def _object(**values: Any) -> Any:
 
 
 class FetchSource:
-    """A response of `fetch`."""
+    """A response of `fetch`.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    fetcher : JavaScript object, optional
+        Whose method `fetch` is called: a page may have asked already.
+    """
+
+    def __init__(self, fetcher: Any = None) -> None:
+        self._fetcher = fetcher or js.self
         self.status = 0
         self.length: int | None = None
         self._reader: Any = None
@@ -72,7 +79,7 @@ class FetchSource:
         """Ask for the bytes from `start` on."""
         options = _object(headers=_object(Range=f"bytes={start}-") if start else _object())
         try:
-            response = await _call(js.self, "fetch", url, options)
+            response = await _call(self._fetcher, "fetch", url, options)
         except BrowserError as error:
             raise ConnectionLostError(f"no answer ({error})") from None
         self.status, self._body = response.status, response.body

@@ -1,0 +1,68 @@
+"""Somebody at the page, and what they do there."""
+
+from __future__ import annotations
+
+from playwright.sync_api import BrowserContext, Page, expect
+
+READY = 60_000  # milliseconds
+PROMPT = "One morning, Tom"
+
+
+class User:
+    """Somebody at the page."""
+
+    def __init__(self, context: BrowserContext, address: str) -> None:
+        self.page: Page = context.new_page()
+        self.requests: list[str] = []
+        self.failures: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.failures.append(str(error)))
+        self.page.goto(address)
+
+    def get(self, name: str) -> str:
+        return self.page.locator(f"#{name}").inner_text()
+
+    def ready(self) -> None:
+        """Until a model is there."""
+        expect(self.page.locator("#run")).to_be_enabled(timeout=READY)
+        expect(self.page.locator("#wait")).to_be_hidden(timeout=READY)
+
+    def settle(self) -> None:
+        """Until the model is loaded, or the page says why not."""
+        expect(self.page.locator("#wait")).to_be_hidden(timeout=READY)
+
+    def write(self, prompt: str, length: int = 100, temperature: str = "0") -> None:
+        self.page.fill("#prompt", prompt)
+        self.page.fill("#length", str(length))
+        self.page.locator("#temperature").fill(temperature)
+
+    def run(self) -> str:
+        """Run, and wait for the end."""
+        self.page.click("#run")
+        return self.end()
+
+    def end(self) -> str:
+        expect(self.page.locator("#story")).to_have_attribute("aria-busy", "false", timeout=READY)
+        return self.page.locator("#written").text_content() or ""
+
+    def give_address(self, url: str) -> None:
+        self.page.fill("#url", url)
+        self.page.click("#load")
+        self.settle()
+
+
+def works(user: User) -> None:
+    """A text comes, and no problem is shown."""
+    user.write(PROMPT, 20)
+    assert len(user.run()) > 20
+    expect(user.page.locator("#problem")).to_be_hidden()
+
+
+DROP = """
+([name, bytes]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([new Uint8Array(bytes)], name));
+  document.getElementById("drop").dispatchEvent(
+    new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+}
+"""
