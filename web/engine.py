@@ -68,7 +68,7 @@ class Engine:
             from halfbyte.download.browser import read_file
 
             data = await read_file(blob, self._progress("model"))
-            return load_bytes(data, blob.name, **options)
+            return load_bytes(data, blob.name, own=True, **options)
 
         await self._load(load)
 

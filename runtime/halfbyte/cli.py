@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from halfbyte import __version__, bench, demo, describe
+from halfbyte import __version__, bench, demo, describe, packing
 from halfbyte.errors import HalfbyteError
 from halfbyte.generate import begin
 from halfbyte.loading import load
@@ -148,6 +148,11 @@ def _add_execution(parser: argparse.ArgumentParser) -> None:
         "--activations", choices=("int8", "float"), default="int8",
         help="what quantized weights are multiplied with",
     )  # fmt: skip
+    parser.add_argument(
+        "--pack", choices=packing.CHOICES, default="auto",
+        help="auto lays weights out anew in memory for speed where there is room; never leaves "
+        "them mapped, as pages that the system may drop",
+    )  # fmt: skip
 
 
 def _load(options: argparse.Namespace) -> LanguageModel:
@@ -159,6 +164,7 @@ def _load(options: argparse.Namespace) -> LanguageModel:
         threads=options.threads,
         passes=options.passes == "on",
         activations=options.activations,
+        pack=options.pack,
     )
 
 

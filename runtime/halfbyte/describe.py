@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte import footprint
+from halfbyte import footprint, packing
 from halfbyte.formats import open_model
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.loading import capture_model
@@ -31,7 +31,7 @@ def describe(
     optimized = optimize(captured)
     context = optimized.sizes["position"].maximum
     vocabulary = maximum(optimized.outputs["logits"].shape[1])
-    memory = footprint.planned(optimized, vocabulary)
+    memory = footprint.planned(optimized, vocabulary, packing.to_pack(optimized))
     if as_json:
         return json.dumps(_data(file, context, memory), indent=1)
     parts = [_metadata(file), _tensors(file), _memory(context, memory)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from halfbyte.program import Kind, Program
+from halfbyte.program import Buffer, Kind, Program
+from halfbyte.weights import LAYOUTS
 
 # A token of the vocabulary costs its string, dictionary entries and a score (CPython, 64 bits).
 TOKEN_BYTES = 250
@@ -14,15 +16,18 @@ TOKEN_BYTES = 250
 INTERPRETER_BYTES = 35_000_000
 
 
-def planned(program: Program, tokens: int) -> dict[str, int]:
+def planned(program: Program, tokens: int, to_pack: Iterable[Buffer] = ()) -> dict[str, int]:
     """Bytes by kind: what the program plans, the tokenizer and the interpreter.
 
-    Weights count whole: mapped pages are resident once they have been read, and the system may
-    drop them. `tokens` is the size of the vocabulary.
+    Mapped weights count whole: their pages are resident once they have been read, and the system
+    may drop them; packed ones it may not. `tokens` is the size of the vocabulary, `to_pack` are
+    weights that will be packed, beside those that are.
     """
-    by_kind = program.bytes_by_kind()
+    by_kind, waiting = program.bytes_by_kind(), set(to_pack)
+    packed = sum(b.nbytes for b in program.buffers if b in waiting or b.dtype.upper() in LAYOUTS)
     return {
-        "weights (mapped)": by_kind[Kind.WEIGHT],
+        "weights (mapped)": by_kind[Kind.WEIGHT] - packed,
+        "weights (packed)": packed,
         "KV cache": by_kind[Kind.STATE],
         "activations": by_kind[Kind.SCRATCH] + by_kind[Kind.INPUT] + by_kind[Kind.OUTPUT],
         "constants": by_kind[Kind.CONSTANT],

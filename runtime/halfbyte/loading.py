@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import TypedDict, Unpack
 
-from halfbyte import architectures, download
+from halfbyte import architectures, download, packing
 from halfbyte.backends.threads import default_threads
 from halfbyte.download import Progress, Source
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
@@ -35,6 +35,7 @@ class Options(TypedDict, total=False):
     passes: bool
     activations: str
     cache: str
+    pack: str
 
 
 def load(
@@ -65,6 +66,10 @@ def load(
         What block-quantized weights are multiplied with.
     cache : {"auto", "f16", "f32"}
         Numbers of the KV cache: "auto" takes F32 for models in F32, F16 for all others.
+    pack : {"auto", "never"}
+        "auto" lays block-quantized weights out for fast products, in memory of their own, where
+        the model then takes at most half of the machine's; "never" leaves them mapped as they lie,
+        so that the system may drop their pages.
 
     Raises
     ------
@@ -74,12 +79,24 @@ def load(
     return load_file(open_model(path, tokenizer), **options)
 
 
-def load_bytes(data: Buffer, name: str = "model", **options: Unpack[Options]) -> LanguageModel:
-    """Open a model that is in memory; it is not copied. `name` is for messages.
+def load_bytes(
+    data: Buffer, name: str = "model", *, own: bool = False, **options: Unpack[Options]
+) -> LanguageModel:
+    """Open a model that is in memory; it is not copied.
+
+    Parameters
+    ----------
+    data : bytes-like
+        The file's content.
+    name : str
+        For messages.
+    own : bool
+        The bytes are the model's from now on: weights are packed where they lie. They change, and
+        nobody else may use them.
 
     For the other arguments and errors see :func:`load`.
     """
-    return load_file(open_bytes(data, name), **options)
+    return load_file(open_bytes(data, name, own=own), **options)
 
 
 async def load_url(
@@ -123,7 +140,8 @@ async def load_url(
     """
     found = await download.fetch(url, progress=progress, sha256=sha256, keep=keep, source=source)
     try:
-        model = load_bytes(found.data, url.split("?")[0].rsplit("/", 1)[-1] or url, **options)
+        name = url.split("?")[0].rsplit("/", 1)[-1] or url
+        model = load_bytes(found.data, name, own=True, **options)
     except (FormatError, UnsupportedError):
         await download.forget(url)
         raise
@@ -141,6 +159,7 @@ def load_file(
     passes: bool = True,
     activations: str = "int8",
     cache: str = "auto",
+    pack: str = "auto",
 ) -> LanguageModel:
     """A model from an opened file; for the arguments see :func:`load`."""
     if activations not in ("int8", "float"):
@@ -149,7 +168,10 @@ def load_file(
     program = capture_model(file, context, batch, cache)
     if passes:
         program = optimize(program, int8_activations=activations == "int8")
-    return LanguageModel(file, words, program, backend, threads or default_threads())
+    threads = threads or default_threads()
+    if backend != "numpy":
+        packing.pack(packing.to_pack(program, pack), file, threads)
+    return LanguageModel(file, words, program, backend, threads)
 
 
 def capture_model(

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
-from halfbyte.weights import FORMATS, Tensor
+from halfbyte.weights import FORMATS, LAYOUTS, Tensor
 
 if TYPE_CHECKING:
     from halfbyte.ops.operator import Operator
@@ -29,6 +29,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "i8": np.dtype(np.int8),
     "i32": np.dtype(np.int32),
 }
+_ROWS = {name.lower(): format_ for name, format_ in (FORMATS | LAYOUTS).items()}
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Buffer:
         if self.dtype in DTYPES:
             row_bytes = columns * DTYPES[self.dtype].itemsize
         else:
-            row_bytes = FORMATS[self.dtype.upper()].row_bytes(columns)
+            row_bytes = _ROWS[self.dtype].row_bytes(columns)
         if rows is not None and outer:
             outer[0] = rows
         return int(np.prod(outer, dtype=np.int64)) * row_bytes

@@ -20,6 +20,10 @@ KERNEL(gather_f16, a->n, 1, a->d * 4, OUT(f32, y) IN(f16, w) IN(i32, ids) INT(n)
 KERNEL(gather_bf16, a->n, 1, a->d * 4, OUT(f32, y) IN(bf16, w) IN(i32, ids) INT(n) INT(v) INT(d))
 KERNEL(gather_q8_0, a->n, 1, a->d * 4, OUT(f32, y) IN(q8_0, w) IN(i32, ids) INT(n) INT(v) INT(d))
 KERNEL(gather_q4_0, a->n, 1, a->d * 4, OUT(f32, y) IN(q4_0, w) IN(i32, ids) INT(n) INT(v) INT(d))
+KERNEL(gather_q8_0_r16, a->n, 1, a->d * 8,
+       OUT(f32, y) IN(q8_0_r16, w) IN(i32, ids) INT(n) INT(v) INT(d))
+KERNEL(gather_q4_0_r16, a->n, 1, a->d * 8,
+       OUT(f32, y) IN(q4_0_r16, w) IN(i32, ids) INT(n) INT(v) INT(d))
 
 /* y[n, m] = sum_k x[n, k] w[m, k], float activations; may use FMA; sums in 16 lanes */
 KERNEL(matmul_f32, a->m, 4, a->n * a->k * 4, OUT(f32, y) IN(f32, w) IN(f32, x) INT(n) INT(k) INT(m))
@@ -44,6 +48,15 @@ KERNEL(matmul_int8_q8_0, a->m, 16, a->n * a->k,
        OUT(f32, y) IN(q8_0, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) INT(n) INT(k) INT(m))
 KERNEL(matmul_int8_q4_0, a->m, 16, a->n * a->k,
        OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) INT(n) INT(k) INT(m))
+KERNEL(matmul_int8_q8_0_r16, a->m, 16, a->n * a->k,
+       OUT(f32, y) IN(q8_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) INT(n) INT(k) INT(m))
+KERNEL(matmul_int8_q4_0_r16, a->m, 16, a->n * a->k,
+       OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) INT(n) INT(k) INT(m))
+
+/* y[m, k] = w in the packed layout; y may be w where `scratch` has room for sixteen rows, which
+ * one thread may use at a time */
+KERNEL(pack_q8_0, a->m, 16, a->k, OUT(q8_0_r16, y) OUT(q8_0, scratch) IN(q8_0, w) INT(k) INT(m))
+KERNEL(pack_q4_0, a->m, 16, a->k, OUT(q4_0_r16, y) OUT(q4_0, scratch) IN(q4_0, w) INT(k) INT(m))
 
 /* y[rows, d] = x[n - rows :, :] */
 KERNEL(take_last, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) INT(d))

@@ -26,6 +26,22 @@ typedef struct {
 } q8_0;
 _Static_assert(sizeof(q8_0) == 34, "GGUF's Q8_0 block");
 
+/* Layout: packed, sixteen rows lie together, block after block: the scales of all rows, then codes
+ * of four columns a row at a time. qs[i][r][c] is byte 4 i + c of row r's block; nothing else
+ * changes. Rows behind the last sixteen lie as in q4_0. */
+typedef struct {
+  f16 d[16];
+  uint8_t qs[4][16][4];
+} q4_0_r16;
+_Static_assert(sizeof(q4_0_r16) == 16 * sizeof(q4_0), "a permutation");
+
+/* Layout: the same of q8_0; qs[i][r][c] is code 4 i + c of row r's block. */
+typedef struct {
+  f16 d[16];
+  i8 qs[8][16][4];
+} q8_0_r16;
+_Static_assert(sizeof(q8_0_r16) == 16 * sizeof(q8_0), "a permutation");
+
 /* Every field of an instruction takes one 8-byte slot, on 32-bit machines too, so that Python fills
  * in instructions for each in the same way. */
 #define HB_SLOTS 14

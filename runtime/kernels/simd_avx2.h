@@ -2,9 +2,7 @@
 #ifndef HALFBYTE_SIMD_AVX2_H
 #define HALFBYTE_SIMD_AVX2_H
 
-#include <immintrin.h>
-
-#include "machine.h"
+#include "rows_x86.h"
 
 typedef struct {
   __m256 a, b; /* lanes 0-7, 8-15 */
@@ -12,16 +10,7 @@ typedef struct {
 typedef struct {
   __m256i a, b;
 } vi;
-typedef struct {
-  __m256i q;
-} vx;
-
 #define PAIR(type, f) ((type){f(x.a, y.a), f(x.b, y.b)})
-
-static inline float half_to_float(f16 h) { return _cvtsh_ss(h); }
-static inline f16 float_to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
-
-static inline __m128i load_16(const void* p) { return _mm_loadu_si128((const __m128i*)p); }
 
 static inline vf vf_set(float x) { return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 static inline vf vf_load(const float* p) {
@@ -161,84 +150,95 @@ static inline void vi_store_16(uint16_t* p, vi v) {
   _mm256_storeu_si256((__m256i*)p, pack_16(v, 0xFFFF));
 }
 
-/* Not the intrinsic: GCC takes a loop that only fetches for one without effect, and drops it. */
-static inline void prefetch(const void* p) {
-  __asm__ volatile("prefetcht0 %0" : : "m"(*(const char*)p));
-}
-
-static inline vx vx_load(const i8* p) { return (vx){_mm256_loadu_si256((const __m256i*)p)}; }
-/* Four partial sums each of the blocks at `w` (low half) and four rows on (high half). */
-static inline __m256i two_rows_q4_0(const uint8_t* w, ptrdiff_t stride, __m256i low_x,
-                                    __m256i high_x) {
-  __m256i mask = _mm256_set1_epi8(15);
-  __m256i codes = _mm256_inserti128_si256(_mm256_castsi128_si256(load_16(w + 2)),
-                                          load_16(w + 4 * stride + 2), 1);
-  __m256i low = _mm256_and_si256(codes, mask);
-  __m256i high = _mm256_and_si256(_mm256_srli_epi16(codes, 4), mask);
-#ifdef HB_DPBUSD
-  __m256i zero = _mm256_setzero_si256();
-  return HB_DPBUSD(HB_DPBUSD(zero, low, low_x), high, high_x);
-#else
-  /* at most 4 * 15 * 127 in 16 bits */
-  __m256i sums =
-      _mm256_add_epi16(_mm256_maddubs_epi16(low, low_x), _mm256_maddubs_epi16(high, high_x));
-  return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
-#endif
-}
-static inline __m256i eight_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) {
-  __m256i low = _mm256_permute2x128_si256(x.q, x.q, 0x00);
-  __m256i high = _mm256_permute2x128_si256(x.q, x.q, 0x11);
-  __m256i first = _mm256_hadd_epi32(two_rows_q4_0(w, stride, low, high),
-                                    two_rows_q4_0(w + stride, stride, low, high));
-  __m256i second = _mm256_hadd_epi32(two_rows_q4_0(w + 2 * stride, stride, low, high),
-                                     two_rows_q4_0(w + 3 * stride, stride, low, high));
-  return _mm256_hadd_epi32(first, second);
-}
 static inline vi vi_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) {
   return (vi){eight_rows_q4_0(w, stride, x), eight_rows_q4_0(w + 8 * stride, stride, x)};
 }
-static inline __m256i one_row_q8_0(const uint8_t* w, vx x) {
-  __m256i codes = _mm256_loadu_si256((const __m256i*)(w + 2));
-#ifdef HB_DPBUSD
-  __m256i shifted = _mm256_xor_si256(codes, _mm256_set1_epi8(-128)); /* by HB_Q8_0_OFFSET */
-  return HB_DPBUSD(_mm256_setzero_si256(), shifted, x.q);
-#else
-  /* |w| is unsigned, so that -128 is right; 2 * 128 * 127 fits in 16 bits */
-  __m256i sums = _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(x.q, codes));
-  return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
-#endif
-}
-/* Half a sum of each of four rows in either half */
-static inline __m256i four_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
-  return _mm256_hadd_epi32(
-      _mm256_hadd_epi32(one_row_q8_0(w, x), one_row_q8_0(w + stride, x)),
-      _mm256_hadd_epi32(one_row_q8_0(w + 2 * stride, x), one_row_q8_0(w + 3 * stride, x)));
-}
-static inline __m256i eight_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
-  __m256i a = four_rows_q8_0(w, stride, x), b = four_rows_q8_0(w + 4 * stride, stride, x);
-  return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
-                          _mm256_permute2x128_si256(a, b, 0x31));
-}
 static inline vi vi_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
   return (vi){eight_rows_q8_0(w, stride, x), eight_rows_q8_0(w + 8 * stride, stride, x)};
-}
-static inline __m256 gather_8_f16(const uint8_t* p, ptrdiff_t stride) {
-  __m128i v = _mm_setzero_si128();
-#define HALF(i) v = _mm_insert_epi16(v, *(const f16*)(p + i * stride), i)
-  HALF(0);
-  HALF(1);
-  HALF(2);
-  HALF(3);
-  HALF(4);
-  HALF(5);
-  HALF(6);
-  HALF(7);
-#undef HALF
-  return _mm256_cvtph_ps(v);
 }
 static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
   return (vf){gather_8_f16(p, stride), gather_8_f16(p + 8 * stride, stride)};
 }
 
 #undef PAIR
+
+/* ---- packed rows: eight in a register ------------------------------------------------------- */
+
+enum { PARTS = 2, COLUMNS = 4 };
+typedef __m256 pf;
+typedef __m256i pi;
+typedef struct {
+  __m256i q[8];
+} pw;
+typedef const i8 *px_q4_0, *px_q8_0;
+
+static inline __m256i load_32(const void* p) { return _mm256_loadu_si256((const __m256i*)p); }
+static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+  pw w;
+  _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) {
+    __m256i both = load_32(codes + 64 * i + 32 * part), mask = _mm256_set1_epi8(15);
+    w.q[i] = _mm256_and_si256(both, mask);
+    w.q[4 + i] = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
+  }
+  return w;
+}
+static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+  pw w;
+  _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
+    w.q[i] = load_32(codes + 64 * i + 32 * part);
+#ifdef HB_DPBUSD
+    w.q[i] = _mm256_xor_si256(w.q[i], _mm256_set1_epi8(-128)); /* by HB_Q8_0_OFFSET */
+#endif
+  }
+  return w;
+}
+static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
+static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
+static inline __m256i four_of(const i8* x, int i) {
+  i32 four;
+  __builtin_memcpy(&four, x + 4 * i, 4);
+  return _mm256_set1_epi32(four);
+}
+#ifdef HB_DPBUSD
+static inline pi dot_unsigned(const pw* w, const i8* x, i32 start) {
+  pi sum = _mm256_set1_epi32(start);
+  _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
+    sum = HB_DPBUSD(sum, w->q[i], four_of(x, i));
+  }
+  return sum;
+}
+static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) {
+  return dot_unsigned(w, x, start);
+}
+static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, i32 start) {
+  return dot_unsigned(w, x, start);
+}
+#else
+static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) {
+  pi sum = _mm256_setzero_si256(); /* at most 16 * 15 * 127 in 16 bits */
+  _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w->q[i], four_of(x, i)));
+  }
+  return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), _mm256_set1_epi32(start));
+}
+static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, i32 start) {
+  pi sum = _mm256_set1_epi32(start), one = _mm256_set1_epi16(1);
+  _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
+    __m256i sized = _mm256_sign_epi8(four_of(x, i), w->q[i]);
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w->q[i]), sized);
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, one));
+  }
+  return sum;
+}
+#endif
+static inline pf pf_zero(void) { return _mm256_setzero_ps(); }
+static inline pf pf_scales(const f16* d, int part) {
+  return _mm256_cvtph_ps(load_16(d + 8 * part));
+}
+static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
+  __m256 scaled = _mm256_mul_ps(scale, _mm256_set1_ps(by));
+  return _mm256_add_ps(sum, _mm256_mul_ps(scaled, _mm256_cvtepi32_ps(dots)));
+}
+static inline void pf_store(float* p, pf v) { _mm256_storeu_ps(p, v); }
+
 #endif

@@ -166,4 +166,66 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 }
 
 #undef EACH
+
+/* Packed rows, in parts that fill a register of the instruction set; COLUMNS is how many products
+ * of a part are summed up side by side.
+ *
+ *   pf, pi  a float, an int32 of each row of a part
+ *   pw      a block of 32 codes of each row of a part
+ *   px      a block of 32 int8 activations, as the products take it
+ */
+enum { PARTS = 1, COLUMNS = 1 };
+typedef vf pf;
+typedef vi pi;
+typedef struct {
+  i8 q[16][32];
+} pw;
+typedef const i8 *px_q4_0, *px_q8_0;
+
+static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+  pw w;
+  (void)part;
+  for (int row = 0; row < 16; row++) {
+    for (int i = 0; i < 16; i++) {
+      uint8_t both = codes[i / 4 * 64 + row * 4 + i % 4];
+      w.q[row][i] = both & 15;
+      w.q[row][i + 16] = (i8)(both >> 4);
+    }
+  }
+  return w;
+}
+static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+  pw w;
+  (void)part;
+  for (int row = 0; row < 16; row++) {
+    for (int i = 0; i < 32; i++) {
+      w.q[row][i] = (i8)codes[i / 4 * 64 + row * 4 + i % 4];
+    }
+  }
+  return w;
+}
+static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
+static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
+/* start + the products' sums */
+static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, i32 start) {
+  pi sums = vi_set(start);
+  for (int row = 0; row < 16; row++) {
+    for (int i = 0; i < 32; i++) {
+      sums.l[row] += w->q[row][i] * x[i];
+    }
+  }
+  return sums;
+}
+static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) { return pi_dot_q8_0(w, x, start); }
+static inline pf pf_zero(void) { return vf_set(0); }
+static inline pf pf_scales(const f16* d, int part) {
+  (void)part;
+  return vf_load_f16(d);
+}
+/* sum + (scale * by) * dots */
+static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
+  return vf_add(sum, vf_mul(vf_mul(scale, vf_set(by)), vf_convert(dots)));
+}
+static inline void pf_store(float* p, pf v) { vf_store(p, v); }
+
 #endif

@@ -15,6 +15,9 @@ typedef struct {
   v128_t q[4];
 } vi;
 
+/* Ends of rows: one copy serves all kernels, since the file is fetched by browsers. */
+#define RARE __attribute__((noinline)) static
+
 #define QUADS(type, expression)                                            \
   type r;                                                                  \
   _Pragma("unroll") for (int i = 0; i < 4; i++) { r.q[i] = (expression); } \
@@ -71,7 +74,7 @@ static inline void vf_store_f16(f16* p, vf v) {
   }
 }
 
-static inline vf vf_load_part(const float* p, int64_t count) {
+RARE vf vf_load_part(const float* p, int64_t count) {
   vf r;
   for (int i = 0; i < 4; i++) {
     int64_t left = count - 4 * i;
@@ -84,21 +87,21 @@ static inline vf vf_load_part(const float* p, int64_t count) {
   }
   return r;
 }
-static inline vf vf_load_part_f16(const f16* p, int64_t count) {
+RARE vf vf_load_part_f16(const f16* p, int64_t count) {
   f16 lanes[16] = {0};
   for (int64_t i = 0; i < count; i++) {
     lanes[i] = p[i];
   }
   return vf_load_f16(lanes);
 }
-static inline void vf_store_part(float* p, vf v, int64_t count) {
+RARE void vf_store_part(float* p, vf v, int64_t count) {
   float lanes[16];
   vf_store(lanes, v);
   for (int64_t i = 0; i < count; i++) {
     p[i] = lanes[i];
   }
 }
-static inline void vf_store_part_f16(f16* p, vf v, int64_t count) {
+RARE void vf_store_part_f16(f16* p, vf v, int64_t count) {
   float lanes[16];
   vf_store(lanes, v);
   for (int64_t i = 0; i < count; i++) {
@@ -258,4 +261,93 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 }
 
 #undef QUADS
+#undef RARE
+
+/* ---- packed rows: four in a register -------------------------------------------------------- */
+
+enum { PARTS = 4, COLUMNS = 4 };
+typedef v128_t pf;
+typedef v128_t pi;
+typedef struct {
+  v128_t q[8];
+} pw;
+
+static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+  pw w;
+  _Pragma("unroll") for (int i = 0; i < 4; i++) {
+    v128_t both = wasm_v128_load(codes + 64 * i + 16 * part);
+    w.q[i] = wasm_v128_and(both, wasm_i8x16_splat(15));
+    w.q[4 + i] = wasm_u8x16_shr(both, 4);
+  }
+  return w;
+}
+static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+  pw w;
+  _Pragma("unroll") for (int i = 0; i < 8; i++) {
+    w.q[i] = wasm_v128_load(codes + 64 * i + 16 * part);
+  }
+  return w;
+}
+typedef const i8* px_q4_0;
+static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
+#ifdef HB_WASM_RELAXED
+static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) {
+  pi sum = wasm_i32x4_splat(start);
+  _Pragma("unroll") for (int i = 0; i < 8; i++) {
+    sum = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_v128_load32_splat(x + 4 * i), w->q[i], sum);
+  }
+  return sum;
+}
+typedef struct {
+  v128_t positive[2], negative[2];
+} px_q8_0;
+static inline px_q8_0 px_load_q8_0(const i8* x) {
+  v128_t low = wasm_v128_load(x), high = wasm_v128_load(x + 16), zero = wasm_i8x16_splat(0);
+  return (px_q8_0){
+      {wasm_i8x16_max(low, zero), wasm_i8x16_max(high, zero)},
+      {wasm_i8x16_max(wasm_i8x16_neg(low), zero), wasm_i8x16_max(wasm_i8x16_neg(high), zero)}};
+}
+#define LANE(v, i) wasm_i32x4_shuffle(v, v, i, i, i, i)
+#define EIGHT(DO) DO(0, 0) DO(0, 1) DO(0, 2) DO(0, 3) DO(1, 0) DO(1, 1) DO(1, 2) DO(1, 3)
+static inline pi pi_dot_q8_0(const pw* w, const px_q8_0 x, i32 start) {
+  pi more = wasm_i32x4_splat(start), less = wasm_i32x4_splat(0);
+#define DOT(half, i)                                                                               \
+  more =                                                                                           \
+      wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w->q[4 * half + i], LANE(x.positive[half], i), more); \
+  less =                                                                                           \
+      wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w->q[4 * half + i], LANE(x.negative[half], i), less);
+  EIGHT(DOT)
+#undef DOT
+  return wasm_i32x4_sub(more, less);
+}
+#undef EIGHT
+#undef LANE
+#else
+/* Codes widen to 16 bits; pairs of products of a row lie side by side until the end. */
+static inline pi dot_pairs(const pw* w, const i8* x, i32 start) {
+  v128_t low = wasm_i32x4_splat(0), high = wasm_i32x4_splat(0);
+  _Pragma("unroll") for (int i = 0; i < 8; i++) {
+    v128_t four = wasm_i16x8_extend_low_i8x16(wasm_v128_load32_splat(x + 4 * i));
+    low = wasm_i32x4_add(low, wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(w->q[i]), four));
+    high = wasm_i32x4_add(high, wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(w->q[i]), four));
+  }
+  v128_t even = wasm_i32x4_shuffle(low, high, 0, 2, 4, 6);
+  v128_t odd = wasm_i32x4_shuffle(low, high, 1, 3, 5, 7);
+  return wasm_i32x4_add(wasm_i32x4_add(even, odd), wasm_i32x4_splat(start));
+}
+typedef const i8* px_q8_0;
+static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
+static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) { return dot_pairs(w, x, start); }
+static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, i32 start) { return dot_pairs(w, x, start); }
+#endif
+static inline pf pf_zero(void) { return wasm_f32x4_splat(0); }
+static inline pf pf_scales(const f16* d, int part) {
+  return convert_f16(wasm_i32x4_shl(wasm_i32x4_load16x4(d + 4 * part), 13));
+}
+static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
+  v128_t scaled = wasm_f32x4_mul(scale, wasm_f32x4_splat(by));
+  return wasm_f32x4_add(sum, wasm_f32x4_mul(scaled, wasm_f32x4_convert_i32x4(dots)));
+}
+static inline void pf_store(float* p, pf v) { wasm_v128_store(p, v); }
+
 #endif

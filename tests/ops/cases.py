@@ -16,12 +16,13 @@ import numpy.typing as npt
 
 from halfbyte import ops
 from halfbyte.ops import Operator
-from halfbyte.weights import FORMATS, Tensor
+from halfbyte.weights import FORMATS, LAYOUTS, Packed, Tensor
 
 EPS = float(np.finfo(np.float32).eps)
 TINY = 1e-37  # results below this may be flushed or denormal
 WIDE = ("F32", "F16", "BF16", "Q8_0", "Q4_0")
 BLOCKED = ("Q8_0", "Q4_0")
+PACKED = tuple(LAYOUTS)
 
 
 @dataclass
@@ -61,11 +62,12 @@ def activations(*shape: int, spread: float = 1.0) -> npt.NDArray[np.float32]:
 def weight(name: str, m: int, k: int) -> Tensor:
     """A random matrix in a format, with a row of zeros and extreme codes."""
     x = activations(m, k, spread=k**-0.5)
-    kind = FORMATS[name]
-    data = kind.encode(x).reshape(-1)
-    if name in BLOCKED:
-        codes = data.reshape(-1, kind.block_bytes)[-1, 2:]
+    kind = (FORMATS | LAYOUTS)[name]
+    rows = kind.encode(x)
+    if name not in ("F32", "F16", "BF16"):
+        codes = rows.reshape(-1, kind.block_bytes)[-1, 2:]
         codes[:] = [0x80, 0x7F] * (len(codes) // 2)  # -128 and 127, or the nibbles 0, 8, 15, 7
+    data = kind.pack(rows) if issubclass(kind, Packed) else rows.reshape(-1)
     return Tensor("w", kind, (m, k), data)
 
 
@@ -91,8 +93,9 @@ def _matmul() -> Iterator[Case]:
 
 
 def _matmul_int8() -> Iterator[Case]:
-    for name in BLOCKED:
+    for name in BLOCKED + PACKED:
         shapes = [(1, 32, 1), (1, 64, 15), (1, 64, 16), (2, 96, 17), (3, 256, 47), (9, 160, 64)]
+        shapes += [(16, 64, 16), (39, 96, 50)] if name in PACKED else []
         for n, k, m in [*shapes, (1, 576, 32)]:
             xq, xd, xs = ops.dynamic_quantize(activations(n, k))
             xq[-1, -32:] = [127, -127] * 16
@@ -102,9 +105,10 @@ def _matmul_int8() -> Iterator[Case]:
 
 
 def _tables() -> Iterator[Case]:
-    for name in WIDE:
-        ids = np.array([3, 0, 6, 3, 7, -1, 2**31 - 1, -(2**31)], np.int32)
-        yield Case(f"{name}", ops.gather, {"w": weight(name, 7, 96), "ids": ids})
+    for name in WIDE + PACKED:
+        for m in (7, 16, 39):
+            ids = np.array([3, 0, m - 1, 3, m, 6, -1, 2**31 - 1, -(2**31)], np.int32)
+            yield Case(f"{name}-{m}", ops.gather, {"w": weight(name, m, 96), "ids": ids})
     for n, rows in ((1, 1), (5, 1), (5, 5), (5, 2)):
         yield Case(f"{n}-{rows}", ops.take_last, {"x": activations(n, 19)}, {"rows": rows})
 

@@ -17,7 +17,7 @@ import numpy as np
 from halfbyte.backends.library import Library, declare
 from halfbyte.backends.memory import Memory
 from halfbyte.errors import UnsupportedError
-from halfbyte.weights import Q4_0, Q8_0
+from halfbyte.weights import LAYOUTS, Q4_0, Q8_0
 
 FILES = ("kernels-relaxed.wasm", "kernels.wasm")  # the faster first
 
@@ -63,13 +63,15 @@ def answers_rightly(library: Library) -> bool:
         weights[:, [0, 32]] = -8  # the largest: the scale is 1, or exact in any case
         rows = format_.encode(weights)
         codes, scales = format_.codes(rows)
-        y = reach(np.zeros((1, 16), np.float32))
-        kernels.call(
-            f"matmul_int8_{format_.name.lower()}",
-            y=y, w=reach(rows), xd=reach(ones), xq=reach(xq), xs=reach(xs), n=1, k=64, m=16,
-        )  # fmt: skip
         products = codes.astype(np.int32) * xq.reshape(2, 32)
         want = (products.sum(axis=2) * scales).sum(axis=1, dtype=np.float32)
-        if not np.array_equal(y[0], want):
-            return False
+        layout = LAYOUTS[f"{format_.name}_R16"]
+        for name, w in ((format_.name, rows), (layout.name, layout.pack(rows))):
+            y = reach(np.zeros((1, 16), np.float32))
+            kernels.call(
+                f"matmul_int8_{name.lower()}",
+                y=y, w=reach(w), xd=reach(ones), xq=reach(xq), xs=reach(xs), n=1, k=64, m=16,
+            )  # fmt: skip
+            if not np.array_equal(y[0], want):
+                return False
     return True

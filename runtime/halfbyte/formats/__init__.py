@@ -43,7 +43,7 @@ def open_model(
     return model
 
 
-def open_bytes(data: Buffer, name: str) -> ModelFile:
+def open_bytes(data: Buffer, name: str, *, own: bool = False) -> ModelFile:
     """The same for a file that is in memory; it is not copied.
 
     Parameters
@@ -52,11 +52,14 @@ def open_bytes(data: Buffer, name: str) -> ModelFile:
         Contiguous bytes: `bytes`, a `memoryview`, an array of uint8.
     name
         Of the file, for messages.
+    own
+        Tensors may be written: the bytes are the model's.
     """
     path = Path(name)
     if not len(data):
         raise FormatError(f"{path}: is empty (0 bytes)")
-    model = _read(path, np.frombuffer(data, np.uint8).data.toreadonly())
+    pages = np.frombuffer(data, np.uint8).data
+    model = _read(path, pages if own else pages.toreadonly())
     if model.kind.startswith("llama2.c"):
         model.notes.append("no tokenizer is in a llama2.c file; `quantize` writes a GGUF with it")
     return model

@@ -9,7 +9,7 @@ from __future__ import annotations
 from halfbyte import ops
 from halfbyte.program import Buffer, Instruction, Program, resume
 
-BLOCK_FORMATS = ("q8_0", "q4_0")
+BLOCK_FORMATS = ("q8_0", "q4_0", "q8_0_r16", "q4_0_r16")
 
 
 def quantize_activations(program: Program) -> Program:

@@ -1,0 +1,92 @@
+"""Weights in the order that integer products like best; see `weights.Packed`.
+
+Mapped weights cost no memory of their own: the system drops their pages when it needs room, and
+reads them again. Packed ones are this process's own, so they are packed only where there is room.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from halfbyte import ops
+from halfbyte.backends.memory import ALIGNMENT, aligned, machine_bytes
+from halfbyte.backends.native import Kernels
+from halfbyte.errors import HalfbyteError, ProgramError
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.program import Buffer, Kind, Program
+from halfbyte.weights import LAYOUTS, Tensor
+
+CHOICES = ("auto", "never")
+_SHARE = 0.5  # of the machine's memory that a model with packed weights may take
+_FORGET = 16 << 20  # bytes read before the file's pages are given back
+
+
+def to_pack(program: Program, pack: str = "auto") -> list[Buffer]:
+    """Weights that will be packed: matrices that integer products alone read, if all fit.
+
+    Parameters
+    ----------
+    program : Program
+        After all passes.
+    pack : {"auto", "never"}
+        "auto" packs where the whole plan takes at most half of this machine's memory.
+    """
+    if pack not in CHOICES:
+        raise HalfbyteError(f"pack '{pack}': expected one of {CHOICES}")
+    others: set[Buffer] = set()
+    for instruction in program.instructions:
+        if instruction.operator not in (ops.matmul_int8, ops.gather):
+            others.update(instruction.inputs)
+    multiplied = {i.inputs[-1] for i in program.instructions if i.operator is ops.matmul_int8}
+    found = [b for b in program.buffers if b in multiplied and b not in others and _packable(b)]
+    if pack == "never" or sum(program.bytes_by_kind().values()) > _SHARE * machine_bytes():
+        return []
+    return found
+
+
+def _packable(buffer: Buffer) -> bool:
+    return (
+        buffer.kind is Kind.WEIGHT
+        and f"{buffer.dtype.upper()}_R16" in LAYOUTS
+        and isinstance(buffer.value, Tensor)
+        and buffer.value.shape[0] >= LAYOUTS[f"{buffer.dtype.upper()}_R16"].GROUP
+    )
+
+
+def pack(buffers: list[Buffer], file: ModelFile, threads: int) -> None:
+    """Pack these weights, in place where the file's bytes may be written.
+
+    Buffers and `file.tensors` hold the packed tensors afterwards.
+    """
+    own = [b for b in buffers if not _tensor(b).data.flags.writeable]
+    arena = aligned(sum(_padded(b.nbytes) for b in own))
+    alone, shared, place, seen = Kernels(), Kernels(threads=threads), 0, 0
+    for buffer in buffers:
+        tensor = _tensor(buffer)
+        layout = LAYOUTS[f"{tensor.format.name}_R16"]
+        size, kernels = tensor.data.nbytes, alone
+        data, scratch = tensor.data, np.empty(layout.GROUP * size // tensor.shape[0], np.uint8)
+        if not data.flags.writeable:
+            data, kernels = arena[place : place + size], shared
+            place, seen = place + _padded(size), seen + size
+        kernels.call(
+            f"pack_{tensor.format.name.lower()}",
+            y=data, scratch=scratch, w=tensor.data, k=tensor.columns, m=tensor.shape[0],
+        )  # fmt: skip
+        packed = Tensor(tensor.name, layout, tensor.shape, data)
+        file.tensors[tensor.name] = buffer.value = packed
+        buffer.dtype = layout.name.lower()
+        if seen > _FORGET:
+            file.forget()
+            seen = 0
+    shared.close()
+
+
+def _tensor(buffer: Buffer) -> Tensor:
+    if not isinstance(buffer.value, Tensor):
+        raise ProgramError(f"{buffer}: expected a tensor of the file")
+    return buffer.value
+
+
+def _padded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

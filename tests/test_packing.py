@@ -1,0 +1,131 @@
+"""Packed weights: a permutation, made in place or not, that changes no result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from tests import wasm
+
+import halfbyte
+from halfbyte import packing
+from halfbyte.backends.library import Library, library
+from halfbyte.backends.native import Kernels
+from halfbyte.errors import HalfbyteError
+from halfbyte.formats import open_model
+from halfbyte.loading import capture_model, load_bytes
+from halfbyte.passes import optimize
+from halfbyte.quantize import quantize_file
+from halfbyte.weights import FORMATS, LAYOUTS, Packed
+
+IDS = [1, *range(300, 340)]
+
+
+@pytest.fixture(scope="module", params=["int4", "int8"])
+def path(
+    request: pytest.FixtureRequest, storyteller: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    target = tmp_path_factory.mktemp("packing") / f"{request.param}.gguf"
+    quantize_file(storyteller, request.param, target)
+    return target
+
+
+def some_rows(layout: type[Packed], m: int, k: int) -> npt.NDArray[np.uint8]:
+    """Bytes of which no two are equal by position: any bytes are blocks."""
+    random = np.random.default_rng(m)
+    return random.integers(0, 256, (m, layout.row_bytes(k)), np.uint8)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layout_is_the_one_described(name: str) -> None:
+    """Byte for byte, from the paragraph: scales of sixteen rows, then four bytes of each."""
+    layout = LAYOUTS[name]
+    rows = some_rows(layout, 35, 96)
+    packed = layout.pack(rows)
+    size, codes = layout.block_bytes, layout.block_bytes - 2
+    for row, block in ((0, 0), (5, 2), (15, 1), (16, 0), (31, 2)):
+        place = (row // 16 * 3 + block) * 16 * size
+        original = rows[row, block * size : (block + 1) * size]
+        scale = place + 2 * (row % 16)
+        assert packed[scale : scale + 2].tobytes() == original[:2].tobytes()
+        for byte in range(codes):
+            where = place + 32 + byte // 4 * 64 + row % 16 * 4 + byte % 4
+            assert packed[where] == original[2 + byte], (row, block, byte)
+    np.testing.assert_array_equal(packed[32 * 3 * size :], rows[32:].reshape(-1))
+    np.testing.assert_array_equal(layout.rows(packed, 96), rows)
+
+
+def tables() -> list[tuple[Library, str]]:
+    mine = [(library(), isa) for isa in library().instruction_sets]
+    return mine + [(wasm.library(isa, 1 << 20), isa) for isa in wasm.FILES]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("m", [1, 16, 35])
+def test_kernel_packs_as_defined(name: str, m: int, native_backends: list[str]) -> None:
+    assert native_backends
+    layout = LAYOUTS[name]
+    rows = some_rows(layout, m, 96)
+    want = layout.pack(rows)
+    for made, isa in tables():
+        reach, kernels = made.memory.reach, Kernels(isa, library=made)
+        source, target = reach(rows.copy()), reach(np.zeros_like(want))
+        scratch = reach(np.zeros(16 * rows.shape[1], np.uint8))
+        pack = f"pack_{name.lower().removesuffix('_r16')}"
+        kernels.call(pack, y=target, scratch=scratch, w=source, k=96, m=m)
+        np.testing.assert_array_equal(target, want, err_msg=isa)
+        np.testing.assert_array_equal(source, rows)
+        kernels.call(pack, y=source, scratch=scratch, w=source, k=96, m=m)
+        np.testing.assert_array_equal(source.reshape(-1), want, err_msg=isa)
+
+
+def test_results_are_the_same_to_the_bit(path: Path) -> None:
+    with halfbyte.load(path, pack="never") as mapped, halfbyte.load(path) as packed:
+        np.testing.assert_array_equal(packed.logits(IDS), mapped.logits(IDS))
+        names = {i.operator.kernel(i) for i in packed.program.instructions}
+        assert {n for n in names if n.startswith("matmul")} <= {
+            "matmul_int8_q4_0_r16", "matmul_int8_q8_0_r16",
+        }  # fmt: skip
+        for name, tensor in mapped.file.tensors.items():
+            np.testing.assert_array_equal(packed.file.tensors[name].rows, tensor.rows)
+        assert not any(issubclass(t.format, Packed) for t in mapped.file.tensors.values())
+
+
+def test_bytes_are_packed_in_place_where_they_are_ours(path: Path) -> None:
+    content = path.read_bytes()
+    data = np.frombuffer(content, np.uint8).copy()
+    with load_bytes(data) as model:
+        want = model.logits(IDS).copy()
+        assert data.tobytes() == content, "not ours: not changed"
+    with load_bytes(data, own=True) as model:
+        packed = [t for t in model.file.tensors.values() if issubclass(t.format, Packed)]
+        assert packed
+        assert all(np.shares_memory(t.data, data) for t in packed)
+        np.testing.assert_array_equal(model.logits(IDS), want)
+
+
+def test_float_products_keep_the_file_s_order(path: Path) -> None:
+    """Only integer products know packed rows."""
+    with halfbyte.load(path, activations="float") as model:
+        assert not any(issubclass(t.format, Packed) for t in model.file.tensors.values())
+
+
+def test_the_plan_decides(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = open_model(path)
+    program = optimize(capture_model(file))
+    chosen = packing.to_pack(program)
+    assert sum(b.nbytes for b in chosen) > 0.9 * sum(t.data.nbytes for t in file.tensors.values())
+    assert packing.to_pack(program, "never") == []
+    needed = sum(program.bytes_by_kind().values())
+    monkeypatch.setattr(packing, "machine_bytes", lambda: 2 * needed - 2)
+    assert packing.to_pack(program) == []
+    monkeypatch.setattr(packing, "machine_bytes", lambda: 2 * needed)
+    assert packing.to_pack(program) == chosen
+    with pytest.raises(HalfbyteError, match="pack 'always': expected one of"):
+        packing.to_pack(program, "always")
+
+
+def test_formats_of_files_have_layouts() -> None:
+    assert {name.removesuffix("_R16") for name in LAYOUTS} < set(FORMATS)
