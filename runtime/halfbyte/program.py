@@ -117,17 +117,19 @@ class Instruction:
 
     def bytes_moved(self, registers: Mapping[str, int]) -> int:
         """Bytes read and written at given sizes: every operand once, touched rows only."""
-        total = 0
+        total, dims = 0, self._dims(registers)
         for name, buffer in self.operands.items():
             touched = self.operator.reads.get(name)
-            rows = None if touched is None else sum(at(self.dims[s], registers) for s in touched)
-            total += buffer.bytes_at(registers, rows)
+            total += buffer.bytes_at(registers, None if touched is None else touched(dims))
         return total
+
+    def _dims(self, registers: Mapping[str, int]) -> dict[str, int]:
+        return {name: at(dim, registers) for name, dim in self.dims.items()}
 
     def operations(self, registers: Mapping[str, int]) -> int:
         """Arithmetic operations at given sizes (a multiply and an add are two)."""
         if self.operator.operations is not None:
-            return self.operator.operations({k: at(d, registers) for k, d in self.dims.items()})
+            return self.operator.operations(self._dims(registers))
         shape = self.outputs[0].shape
         return int(np.prod([at(d, registers) for d in shape], dtype=np.int64))
 

@@ -90,16 +90,23 @@ KERNEL(cache_write_f32, a->n, 1, a->c * 4,
 KERNEL(cache_write_f16, a->n, 1, a->c * 4,
        OUT(f16, cache) IN(f32, x) INT(n) INT(c) INT(t) INT(position))
 
+/* cache[(position + i) / 16, :, (position + i) % 16] = x[i, :]: keys lie sixteen positions together
+ */
+KERNEL(cache_write_keys_f32, a->n, 1, a->c * 4,
+       OUT(f32, cache) IN(f32, x) INT(n) INT(c) INT(b) INT(position))
+KERNEL(cache_write_keys_f16, a->n, 1, a->c * 4,
+       OUT(f16, cache) IN(f32, x) INT(n) INT(c) INT(b) INT(position))
+
 /* y[i, h] = sum_j softmax_j(scale q[i, h] . k[j, g]) v[j, g], j <= position + i, g = h's group; q
- * has c / head_dim heads, k and v have e / head_dim. Running softmax (the flash-attention
- * recurrence): memory independent of the length. */
-KERNEL(group_query_attention_f32, a->n*(a->c / a->head_dim), 1,
-       (a->position + a->n) * a->head_dim * 4,
-       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) INT(n) INT(c) INT(e) INT(t) INT(head_dim)
+ * has c / head_dim heads, v[t, e] and k[b, e, 16] (key j is k[j / 16, :, j % 16]) have e /
+ * head_dim. Running softmax (the flash-attention recurrence): memory independent of the length. */
+KERNEL(group_query_attention_f32, a->e / a->head_dim * ((a->n * (a->c / a->e) + 3) / 4), 1,
+       (a->position + a->n) * a->head_dim * 16,
+       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) INT(n) INT(c) INT(e) INT(b) INT(t) INT(head_dim)
            INT(position) FLOAT(scale))
-KERNEL(group_query_attention_f16, a->n*(a->c / a->head_dim), 1,
-       (a->position + a->n) * a->head_dim * 4,
-       OUT(f32, y) IN(f32, q) IN(f16, k) IN(f16, v) INT(n) INT(c) INT(e) INT(t) INT(head_dim)
+KERNEL(group_query_attention_f16, a->e / a->head_dim * ((a->n * (a->c / a->e) + 3) / 4), 1,
+       (a->position + a->n) * a->head_dim * 16,
+       OUT(f32, y) IN(f32, q) IN(f16, k) IN(f16, v) INT(n) INT(c) INT(e) INT(b) INT(t) INT(head_dim)
            INT(position) FLOAT(scale))
 
 /* ---- activation.inc -------------------------------------------------------------------------- */

@@ -5,6 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A loop of a few turns over values that should stay in registers. */
+#ifdef __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 typedef float f32;
 typedef int8_t i8;
 typedef int32_t i32;

@@ -162,6 +162,8 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 
 #undef PAIR
 
+enum { SIDE_BY_SIDE = 1 };
+
 /* ---- packed rows: eight in a register ------------------------------------------------------- */
 
 enum { PARTS = 2, COLUMNS = 4 };
@@ -175,7 +177,7 @@ typedef const i8 *px_q4_0, *px_q8_0;
 static inline __m256i load_32(const void* p) { return _mm256_loadu_si256((const __m256i*)p); }
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;
-  _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) {
+  UNROLL for (int i = 0; i < 4; i++) {
     __m256i both = load_32(codes + 64 * i + 32 * part), mask = _mm256_set1_epi8(15);
     w.q[i] = _mm256_and_si256(both, mask);
     w.q[4 + i] = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
@@ -184,7 +186,7 @@ static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
 }
 static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
   pw w;
-  _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     w.q[i] = load_32(codes + 64 * i + 32 * part);
 #ifdef HB_DPBUSD
     w.q[i] = _mm256_xor_si256(w.q[i], _mm256_set1_epi8(-128)); /* by HB_Q8_0_OFFSET */
@@ -202,9 +204,7 @@ static inline __m256i four_of(const i8* x, int i) {
 #ifdef HB_DPBUSD
 static inline pi dot_unsigned(const pw* w, const i8* x, i32 start) {
   pi sum = _mm256_set1_epi32(start);
-  _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
-    sum = HB_DPBUSD(sum, w->q[i], four_of(x, i));
-  }
+  UNROLL for (int i = 0; i < 8; i++) { sum = HB_DPBUSD(sum, w->q[i], four_of(x, i)); }
   return sum;
 }
 static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) {
@@ -216,14 +216,14 @@ static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, i32 start) {
 #else
 static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) {
   pi sum = _mm256_setzero_si256(); /* at most 16 * 15 * 127 in 16 bits */
-  _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w->q[i], four_of(x, i)));
   }
   return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), _mm256_set1_epi32(start));
 }
 static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, i32 start) {
   pi sum = _mm256_set1_epi32(start), one = _mm256_set1_epi16(1);
-  _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     __m256i sized = _mm256_sign_epi8(four_of(x, i), w->q[i]);
     __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w->q[i]), sized);
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, one));

@@ -109,6 +109,8 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
       _mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1));
 }
 
+enum { SIDE_BY_SIDE = 2 };
+
 /* ---- packed rows: all sixteen in a register ------------------------------------------------- */
 
 enum { PARTS = 1, COLUMNS = 16 };
@@ -122,7 +124,7 @@ typedef const i8 *px_q4_0, *px_q8_0;
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;
   (void)part;
-  _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) {
+  UNROLL for (int i = 0; i < 4; i++) {
     __m512i both = _mm512_loadu_si512(codes + 64 * i), mask = _mm512_set1_epi8(15);
     w.q[i] = _mm512_and_si512(both, mask);
     w.q[4 + i] = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
@@ -132,7 +134,7 @@ static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
 static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
   pw w;
   (void)part;
-  _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     w.q[i] = _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * i), _mm512_set1_epi8(-128));
   }
   return w;
@@ -141,7 +143,7 @@ static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
 static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
 static inline pi dot_unsigned(const pw* w, const i8* x, i32 start) {
   pi sum = _mm512_set1_epi32(start);
-  _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     i32 four;
     __builtin_memcpy(&four, x + 4 * i, 4);
     sum = _mm512_dpbusd_epi32(sum, w->q[i], _mm512_set1_epi32(four));

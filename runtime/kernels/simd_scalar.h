@@ -167,6 +167,9 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 
 #undef EACH
 
+/* Attention's sums of sixteen lanes that go on side by side for each query */
+enum { SIDE_BY_SIDE = 1 };
+
 /* Packed rows, in parts that fill a register of the instruction set; COLUMNS is how many products
  * of a part are summed up side by side.
  *

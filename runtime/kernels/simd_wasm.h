@@ -18,9 +18,9 @@ typedef struct {
 /* Ends of rows: one copy serves all kernels, since the file is fetched by browsers. */
 #define RARE __attribute__((noinline)) static
 
-#define QUADS(type, expression)                                            \
-  type r;                                                                  \
-  _Pragma("unroll") for (int i = 0; i < 4; i++) { r.q[i] = (expression); } \
+#define QUADS(type, expression)                                 \
+  type r;                                                       \
+  UNROLL for (int i = 0; i < 4; i++) { r.q[i] = (expression); } \
   return r
 
 static inline vf vf_set(float x) { QUADS(vf, wasm_f32x4_splat(x)); }
@@ -29,20 +29,36 @@ static inline vf vf_load(const float* p) { QUADS(vf, wasm_v128_load(p + 4 * i));
 /* Four F16 numbers, sign-extended to 32 bits and shifted left by 13. With exponent and fraction in
  * a float's place they are 2^112 times too small, subnormals too; infinities come out as 65536 and
  * more, which no number does. */
-static inline v128_t convert_f16(v128_t shifted) {
+static inline v128_t scale_f16(v128_t shifted) {
   v128_t small = wasm_v128_and(shifted, wasm_i32x4_splat((i32)0x8FFFE000));
-  v128_t value = wasm_f32x4_mul(small, wasm_f32x4_splat(0x1p112f));
-  v128_t large = wasm_f32x4_ge(wasm_f32x4_abs(value), wasm_f32x4_splat(0x1p16f));
-  if (__builtin_expect(wasm_v128_any_true(large), 0)) {
-    v128_t fraction = wasm_v128_and(value, wasm_i32x4_splat(0x7FFFFF));
-    v128_t quiet = wasm_v128_and(wasm_i32x4_gt(fraction, wasm_i32x4_splat(0)), large);
-    value = wasm_v128_or(value, wasm_v128_and(large, wasm_i32x4_splat(0x7F800000)));
-    value = wasm_v128_or(value, wasm_v128_and(quiet, wasm_i32x4_splat(0x400000)));
-  }
-  return value;
+  return wasm_f32x4_mul(small, wasm_f32x4_splat(0x1p112f));
+}
+static inline v128_t too_large(v128_t value) {
+  return wasm_f32x4_ge(wasm_f32x4_abs(value), wasm_f32x4_splat(0x1p16f));
+}
+RARE v128_t mend_f16(v128_t value) {
+  v128_t large = too_large(value), fraction = wasm_v128_and(value, wasm_i32x4_splat(0x7FFFFF));
+  v128_t quiet = wasm_v128_and(wasm_i32x4_gt(fraction, wasm_i32x4_splat(0)), large);
+  value = wasm_v128_or(value, wasm_v128_and(large, wasm_i32x4_splat(0x7F800000)));
+  return wasm_v128_or(value, wasm_v128_and(quiet, wasm_i32x4_splat(0x400000)));
+}
+static inline v128_t convert_f16(v128_t shifted) {
+  v128_t value = scale_f16(shifted);
+  return __builtin_expect(wasm_v128_any_true(too_large(value)), 0) ? mend_f16(value) : value;
 }
 static inline vf vf_load_f16(const f16* p) {
-  QUADS(vf, convert_f16(wasm_i32x4_shl(wasm_i32x4_load16x4(p + 4 * i), 13)));
+  vf r;
+  v128_t most = wasm_i32x4_splat(0);
+  UNROLL for (int i = 0; i < 4; i++) {
+    r.q[i] = scale_f16(wasm_i32x4_shl(wasm_i32x4_load16x4(p + 4 * i), 13));
+    most = wasm_f32x4_pmax(most, wasm_f32x4_abs(r.q[i]));
+  }
+  if (__builtin_expect(wasm_v128_any_true(too_large(most)), 0)) {
+    for (int i = 0; i < 4; i++) {
+      r.q[i] = mend_f16(r.q[i]);
+    }
+  }
+  return r;
 }
 static inline vf vf_load_bf16(const bf16* p) {
   QUADS(vf, wasm_i32x4_shl(wasm_u32x4_load16x4(p + 4 * i), 16));
@@ -263,6 +279,8 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 #undef QUADS
 #undef RARE
 
+enum { SIDE_BY_SIDE = 1 };
+
 /* ---- packed rows: four in a register -------------------------------------------------------- */
 
 enum { PARTS = 4, COLUMNS = 4 };
@@ -274,7 +292,7 @@ typedef struct {
 
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;
-  _Pragma("unroll") for (int i = 0; i < 4; i++) {
+  UNROLL for (int i = 0; i < 4; i++) {
     v128_t both = wasm_v128_load(codes + 64 * i + 16 * part);
     w.q[i] = wasm_v128_and(both, wasm_i8x16_splat(15));
     w.q[4 + i] = wasm_u8x16_shr(both, 4);
@@ -283,9 +301,7 @@ static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
 }
 static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
   pw w;
-  _Pragma("unroll") for (int i = 0; i < 8; i++) {
-    w.q[i] = wasm_v128_load(codes + 64 * i + 16 * part);
-  }
+  UNROLL for (int i = 0; i < 8; i++) { w.q[i] = wasm_v128_load(codes + 64 * i + 16 * part); }
   return w;
 }
 typedef const i8* px_q4_0;
@@ -293,7 +309,7 @@ static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
 #ifdef HB_WASM_RELAXED
 static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) {
   pi sum = wasm_i32x4_splat(start);
-  _Pragma("unroll") for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     sum = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_v128_load32_splat(x + 4 * i), w->q[i], sum);
   }
   return sum;
@@ -326,7 +342,7 @@ static inline pi pi_dot_q8_0(const pw* w, const px_q8_0 x, i32 start) {
 /* Codes widen to 16 bits; pairs of products of a row lie side by side until the end. */
 static inline pi dot_pairs(const pw* w, const i8* x, i32 start) {
   v128_t low = wasm_i32x4_splat(0), high = wasm_i32x4_splat(0);
-  _Pragma("unroll") for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     v128_t four = wasm_i16x8_extend_low_i8x16(wasm_v128_load32_splat(x + 4 * i));
     low = wasm_i32x4_add(low, wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(w->q[i]), four));
     high = wasm_i32x4_add(high, wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(w->q[i]), four));

@@ -162,38 +162,49 @@ def _rotary() -> Iterator[Case]:
 def _attention() -> Iterator[Case]:
     for n, position, heads, kv_heads, head_dim in (
         (1, 0, 1, 1, 8), (1, 15, 2, 1, 16), (3, 14, 4, 2, 8), (5, 33, 9, 3, 64), (17, 0, 2, 2, 20),
-        (2, 95, 1, 1, 128),
+        (2, 95, 1, 1, 128), (7, 61, 6, 3, 32), (1, 130, 8, 2, 16), (70, 0, 3, 1, 16),
     ):  # fmt: skip
         for dtype in (np.float16, np.float32):
             t, label = position + n + 3, f"{np.dtype(dtype).name}-{n}-{position}"
             q = activations(n, heads * head_dim)
             k = activations(t, kv_heads * head_dim).astype(dtype)
             v = k + activations(t + 1, kv_heads * head_dim)[1:].astype(dtype)
-            k[position + n :], v[position + n :] = np.nan, np.nan  # what must not be read
+            k[position + n :], v[position + n :] = np.nan, np.nan  # what must not be used
             case = Case(
                 f"{label}-{heads}-{kv_heads}-{head_dim}", ops.group_query_attention,
-                {"q": q, "k": k, "v": v},
+                {"q": q, "k": key_blocks(k), "v": v},
                 {"head_dim": head_dim, "position": position, "scale": head_dim**-0.5},
             )  # fmt: skip
-            case.bound = _attention_bound(case, heads // kv_heads)
+            case.bound = _attention_bound(case, k, heads // kv_heads)
             yield case
             x, cache = activations(n, k.shape[1]), np.nan_to_num(k)
             x.flat[:3] = [65519.9, 65520, 1e-8]  # the largest finite F16, the first infinite, 0
-            yield Case(label, ops.cache_write, {"x": x, "cache": cache}, {"position": position})
+            where = {"position": position}
+            yield Case(label, ops.cache_write, {"x": x, "cache": cache}, where)
+            blocks = key_blocks(cache)
+            yield Case(label, ops.cache_write_keys, {"x": x, "cache": blocks}, where)
 
 
-def _attention_bound(case: Case, group: int) -> npt.NDArray[np.float64]:
+def key_blocks(k: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Keys [t, e] as the cache holds them: [ceil(t / 16), e, 16], the rest not a number."""
+    padded = np.full((-len(k) % ops.KEY_BLOCK + len(k), k.shape[1]), np.nan, k.dtype)
+    padded[: len(k)] = k
+    return np.ascontiguousarray(padded.reshape(-1, ops.KEY_BLOCK, k.shape[1]).transpose(0, 2, 1))
+
+
+def _attention_bound(case: Case, k: npt.NDArray[Any], group: int) -> npt.NDArray[np.float64]:
     """A score is off by head_dim eps sum|q k|; that is the relative error of its weight."""
     head_dim, scale = case.attributes["head_dim"], case.attributes["scale"]
     n = len(case.operands["q"])
     total = case.attributes["position"] + n
 
-    def heads(name: str) -> npt.NDArray[np.float64]:
-        x = np.abs(case.operands[name][: total if name != "q" else n].astype(np.float64))
+    def heads(x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        x = np.abs(x[:total].astype(np.float64))
         return x.reshape(len(x), -1, head_dim).transpose(1, 0, 2)
 
-    keys, values = np.repeat(heads("k"), group, 0), np.repeat(heads("v"), group, 0)
-    score_error = (head_dim + 8) * EPS * scale * (heads("q") @ keys.transpose(0, 2, 1)).max()
+    keys, values = (np.repeat(heads(x), group, 0) for x in (k, case.operands["v"]))
+    products = heads(case.operands["q"]) @ keys.transpose(0, 2, 1)
+    score_error = (head_dim + 8) * EPS * scale * products.max()
     size = np.broadcast_to(values.max(axis=1, keepdims=True), (len(values), n, head_dim))
     bound = (2 * score_error + (2 * total + 32) * EPS) * size
     return bound.transpose(1, 0, 2).reshape(n, -1) + TINY

@@ -158,10 +158,11 @@ class _Model:
         q = ops.matmul(h, self.weight(block + "attn_q.weight", width, c.dim))
         k = ops.matmul(h, self.weight(block + "attn_k.weight", kv_width, c.dim))
         v = ops.matmul(h, self.weight(block + "attn_v.weight", kv_width, c.dim))
-        cache = (self.position.maximum, kv_width)
-        keys = self.program.state(block + "k", self.cache, cache)
-        values = self.program.state(block + "v", self.cache, cache)
-        ops.cache_write(self._rotate(k), keys, position=self.position)
+        context = self.position.maximum
+        key_blocks = (-(-context // ops.KEY_BLOCK), kv_width, ops.KEY_BLOCK)
+        keys = self.program.state(block + "k", self.cache, key_blocks)
+        values = self.program.state(block + "v", self.cache, (context, kv_width))
+        ops.cache_write_keys(self._rotate(k), keys, position=self.position)
         ops.cache_write(v, values, position=self.position)
         mixed = ops.group_query_attention(
             self._rotate(q), keys, values,

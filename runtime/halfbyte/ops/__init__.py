@@ -1,17 +1,25 @@
 """The operators. Each is a function with a signature and a NumPy meaning; see `operator`."""
 
 from halfbyte.ops.activation import add, gelu, mul, silu, softmax
-from halfbyte.ops.attention import cache_write, group_query_attention, rotary_embedding
+from halfbyte.ops.attention import (
+    KEY_BLOCK,
+    cache_write,
+    cache_write_keys,
+    group_query_attention,
+    rotary_embedding,
+)
 from halfbyte.ops.linear import dynamic_quantize, gather, matmul, matmul_int8, take_last
 from halfbyte.ops.norm import layer_norm, rms_norm
 from halfbyte.ops.operator import OPERATORS, Operand, Operator, operator
 
 __all__ = [
+    "KEY_BLOCK",
     "OPERATORS",
     "Operand",
     "Operator",
     "add",
     "cache_write",
+    "cache_write_keys",
     "dynamic_quantize",
     "gather",
     "gelu",

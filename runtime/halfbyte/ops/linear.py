@@ -24,7 +24,7 @@ def _products(d: Any) -> int:
     return 2 * int(d["n"]) * int(d["m"]) * int(d["k"])
 
 
-@operator("Gather", "w:*[v,d] ids:i32[n] -> y:f32[n,d]", reads={"w": ("n",)})
+@operator("Gather", "w:*[v,d] ids:i32[n] -> y:f32[n,d]", reads={"w": lambda d: d["n"]})
 def gather(w: Tensor, ids: I32) -> F32:
     """Embedding rows: y[i] = w[ids[i]], decoded; an id outside the table gives zeros.
 
@@ -91,7 +91,7 @@ def matmul_int8(xq: I8, xd: F32, xs: I32, w: Tensor) -> F32:
     return y
 
 
-@operator("Slice", "x:f32[n,d] -> y:f32[rows,d]", reads={"x": ("rows",)})
+@operator("Slice", "x:f32[n,d] -> y:f32[rows,d]", reads={"x": lambda d: d["rows"]})
 def take_last(x: F32, *, rows: int) -> F32:
     """The last `rows` rows of x. Source: ONNX Slice."""
     return x[x.shape[0] - rows :]

@@ -11,12 +11,14 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from halfbyte.errors import ProgramError
 from halfbyte.program import Buffer, Dim, Instruction, Size, current
 
 OPERATORS: dict[str, Operator] = {}
+
+Count: TypeAlias = Callable[[Mapping[str, int]], int]  # of an instruction's dimensions
 
 _OPERAND = re.compile(r"(\w+):(\*|\w+)\[([\w,/]+)\]")
 
@@ -49,8 +51,8 @@ class Operator:
         Python's name and the C kernel's, before the suffix for the weight format or variant.
     onnx : str
         The operator's name in ONNX or in ONNX Runtime's contrib domain.
-    reads : mapping of operand name to names of sizes
-        Operands of which only some rows are touched, as many as these sizes' sum.
+    reads : mapping of operand name to callable
+        Operands of which only some rows are touched: dimensions -> how many.
     operations : callable or None
         Dimensions -> arithmetic operations; None where one per output element is near enough.
     variant : callable or None
@@ -63,8 +65,8 @@ class Operator:
     outputs: tuple[Operand, ...]
     attributes: tuple[str, ...]
     meaning: Callable[..., Any]
-    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    operations: Callable[[Mapping[str, int]], int] | None = None
+    reads: Mapping[str, Count] = field(default_factory=dict)
+    operations: Count | None = None
     variant: Callable[[Mapping[str, Any]], str] | None = None
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
@@ -132,8 +134,8 @@ def operator(
     onnx: str,
     signature: str,
     *,
-    reads: Mapping[str, tuple[str, ...]] | None = None,
-    operations: Callable[[Mapping[str, int]], int] | None = None,
+    reads: Mapping[str, Count] | None = None,
+    operations: Count | None = None,
     variant: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Declare an operator; the decorated function is its meaning. See :class:`Operator`."""
