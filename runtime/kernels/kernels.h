@@ -135,3 +135,9 @@ KERNEL(column_energy, 1, 1, a->n * a->k * 4, OUT(f32, s) IN(f32, x) INT(n) INT(k
 
 /* s[n] = sum of 4096 elements each: how fast this machine reads memory */
 KERNEL(memory_read, a->n, 1, 4096 * 4, OUT(f32, s) IN(f32, x) INT(n))
+
+/* ---- linear_int8.inc: the benchmark's -------------------------------------------------------- */
+
+/* s[n] = 32 sum_{i < 64, j < 12} x[i] . x[i + j], x[75, 64] from 0 to 127, modulo 2^32: how fast
+ * this machine multiplies bytes */
+KERNEL(dot_peak, a->n, 1, 32 * 64 * 12 * 64, OUT(i32, s) IN(i8, x) INT(n))

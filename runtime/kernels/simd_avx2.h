@@ -222,6 +222,21 @@ static inline __m256i eight_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) 
 static inline vi vi_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
   return (vi){eight_rows_q8_0(w, stride, x), eight_rows_q8_0(w + 8 * stride, stride, x)};
 }
+#ifdef __AVX512VL__
+#define HB_DOT_SUMS 6 /* of 32 registers */
+#endif
+static inline __m256i dot_32(__m256i sum, const i8* u, const i8* x) {
+  __m256i a = _mm256_loadu_si256((const __m256i*)u), b = _mm256_loadu_si256((const __m256i*)x);
+#ifdef HB_DPBUSD
+  return HB_DPBUSD(sum, a, b);
+#else
+  __m256i products = _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1));
+  return _mm256_add_epi32(sum, products);
+#endif
+}
+static inline vi vi_dot(vi sum, const i8* u, const i8* x) {
+  return (vi){dot_32(sum.a, u, x), dot_32(sum.b, u + 32, x + 32)};
+}
 static inline __m256 gather_8_f16(const uint8_t* p, ptrdiff_t stride) {
   __m128i v = _mm_setzero_si128();
 #define HALF(i) v = _mm_insert_epi16(v, *(const f16*)(p + i * stride), i)

@@ -245,6 +245,21 @@ ROWS(q4_0)
 ROWS(q8_0)
 #undef ROWS
 
+#define HB_DOT_SUMS 1 /* a page needs no benchmark: small */
+static inline v128_t dot_16(v128_t sum, v128_t u, v128_t x) {
+#ifdef HB_WASM_RELAXED
+  return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, u, sum);
+#else
+  v128_t low = wasm_i16x8_extmul_low_i8x16(u, x), high = wasm_i16x8_extmul_high_i8x16(u, x);
+  /* neighbours in pairs, then the pairs' halves: other lanes, the same total */
+  return wasm_i32x4_add(sum, wasm_i32x4_add(wasm_i32x4_extadd_pairwise_i16x8(low),
+                                            wasm_i32x4_extadd_pairwise_i16x8(high)));
+#endif
+}
+static inline vi vi_dot(vi sum, const i8* u, const i8* x) {
+  QUADS(vi, dot_16(sum.q[i], wasm_v128_load(u + 16 * i), wasm_v128_load(x + 16 * i)));
+}
+
 static inline v128_t four_f16(const uint8_t* p, ptrdiff_t stride) {
   v128_t high = wasm_i32x4_splat(0); /* in the upper halves of 32-bit lanes */
   high = wasm_v128_load16_lane(p, high, 1);
