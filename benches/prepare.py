@@ -65,6 +65,11 @@ def wllama(engine: str) -> dict[str, Path | bytes]:
     return dict(files)
 
 
+def wllama_threads() -> int:
+    """How many threads wllama takes by default: half of the cores."""
+    return max(1, (os.cpu_count() or 1) // 2)
+
+
 def python_of(engine: str) -> Path:
     """The interpreter that has an engine; llama.cpp is built at the first time."""
     if engine == "halfbyte":

@@ -53,6 +53,15 @@ class Worker:
             raise SystemExit(f"{self.engine} ended with {self._process.returncode}:\n{tail}")
         return json.loads(line)
 
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream
+            stream.close()
+        self._errors.close()
+
     def __enter__(self) -> Worker:
         return self
 
@@ -62,9 +71,4 @@ class Worker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream
-            stream.close()
-        self._errors.close()
+        self.close()
