@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytest_benchmark.stats import Stats
+
 
 @dataclass
 class Series:
@@ -73,7 +75,9 @@ def _entry(series: Series, source: str) -> dict[str, Any]:
     s, data = series, series.seconds
     case = f"{s.model}-{s.engine}-{s.threads}"
     name = f"{s.test}[{case}]"
-    quartiles = statistics.quantiles(data, n=4) if len(data) > 1 else [data[0]] * 3
+    stats: Any = Stats()  # type: ignore[no-untyped-call]
+    for value in data:
+        stats.update(value)
     return {
         "group": f"{s.model} {s.test}",
         "name": name,
@@ -81,11 +85,5 @@ def _entry(series: Series, source: str) -> dict[str, Any]:
         "params": {"model": s.model, "engine": s.engine, "threads": s.threads},
         "param": case,
         "extra_info": s.more,
-        "stats": {
-            "min": min(data), "max": max(data), "mean": statistics.mean(data),
-            "stddev": statistics.stdev(data) if len(data) > 1 else 0.0,
-            "rounds": len(data), "median": statistics.median(data),
-            "q1": quartiles[0], "q3": quartiles[2], "iqr": quartiles[2] - quartiles[0],
-            "iterations": 1, "data": data,
-        },
-    }  # fmt: skip
+        "stats": {**stats.as_dict(), "iterations": 1, "data": data},
+    }

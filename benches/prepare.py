@@ -43,8 +43,8 @@ def model(name: str) -> Path:
     shape, kind = {**MODELS, **LARGE}[name]
     path = folder() / f"{shape}-{kind}.gguf"
     if not path.exists():
-        tool = [sys.executable, ROOT / "tools/make_model.py", "--shape", shape, "--type", kind]
-        subprocess.run([*tool, "-o", path], check=True)
+        tool = [sys.executable, str(ROOT / "tools/make_model.py"), "--shape", shape]
+        subprocess.run([*tool, "--type", kind, "-o", str(path)], check=True)
     return path
 
 
@@ -87,7 +87,7 @@ def _build_llama_cpp(home: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", home], check=True)
     name = LLAMA_CPP.split("==")[0]
     # no cache: pip's does not know what a wheel was built with
-    pip = [home / "bin/python", "-m", "pip", "install", "--verbose", "--no-cache-dir"]
+    pip = [str(home / "bin/python"), "-m", "pip", "install", "--verbose", "--no-cache-dir"]
     flags = {
         "CMAKE_ARGS": LLAMA_CPP_CMAKE,
         "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count() or 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from benches.figures import Series, digits
+from benches.figures import Series
 
 from halfbyte.bench import dot_peak, read_bandwidth
 from halfbyte.formats import open_model
@@ -22,7 +22,7 @@ class Limits:
     def text(self) -> str:
         """A line a number of threads."""
         return "\n".join(
-            f"This machine, {count} threads: reads {self.read[count]:.1f} GB/s, "
+            f"This machine with {count} thread{'s' * (count > 1)}: reads {self.read[count]:.1f} GB/s, "
             f"int8 dot product {self.dot[count]:.0f} GOP/s."
             for count in self.read
         )
@@ -45,7 +45,7 @@ class Work:
             percent = 2 * self.block_products * series.speed / limits.dot[series.threads] / 1e7
         else:
             return "-"  # float products
-        return f"{digits(percent)} %"
+        return f"{percent:.0f} %"
 
 
 def measure_limits(threads: list[int]) -> Limits:

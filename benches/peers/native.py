@@ -20,7 +20,14 @@ class Worker:
     def __init__(self, engine: str, model: Path, threads: int, context: int) -> None:
         self.engine, self.threads = engine, threads
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
-        command = [python_of(engine), WORKER, engine, model, str(threads), str(context)]
+        command = [
+            str(python_of(engine)),
+            str(WORKER),
+            engine,
+            str(model),
+            str(threads),
+            str(context),
+        ]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
         )

@@ -83,6 +83,8 @@ def _start(
     name: str, path: Path, plan: Plan, results: Results, stack: ExitStack
 ) -> Sequence[Worker]:
     """A process for each engine and number of threads; loading takes turns too."""
+    if not plan.threads:
+        return []
     path.read_bytes()  # into the system's cache
     kinds = [(engine, threads) for threads in plan.threads for engine in ENGINES]
     results.loads = [Series(name, engine, "load", threads) for engine, threads in kinds]
@@ -90,7 +92,7 @@ def _start(
     workers = []
     for turn in range(loads):
         say(f"{name}: loading, {turn + 1} of {loads}")
-        for series in results.loads if plan.threads else []:
+        for series in results.loads:
             worker = Worker(series.engine, path, series.threads, plan.context)
             series.seconds.append(worker.load_seconds)
             results.about[series.engine] = worker.about

@@ -39,7 +39,8 @@ def tabs(series: Sequence[Series], work: dict[str, Work], limits: Limits) -> str
     """A row an engine and test."""
     ours = {(s.model, s.test): s for s in series if s.engine == "relaxed"}
     rows = []
-    for s in sorted(series, key=lambda s: not s.test.startswith("pp")):
+    models = list(dict.fromkeys(s.model for s in series))
+    for s in sorted(series, key=lambda s: (models.index(s.model), not s.test.startswith("pp"))):
         ratio = "-"
         if (s.model, s.test) in ours:
             ratio = f"{ours[s.model, s.test].times_as_fast_as(s):.2f}"

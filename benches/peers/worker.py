@@ -76,7 +76,7 @@ class LlamaCpp:
     """llama.cpp through llama-cpp-python's low-level interface, set up as llama-bench does it."""
 
     def __init__(self, path: str, threads: int, context: int) -> None:
-        import llama_cpp
+        import llama_cpp  # type: ignore[import-not-found]  # in its own environment
 
         self._api: Any = llama_cpp
         self._log = b""
