@@ -22,8 +22,8 @@ class Limits:
     def text(self) -> str:
         """A line a number of threads."""
         return "\n".join(
-            f"This machine with {count} thread{'s' * (count > 1)}: reads {self.read[count]:.1f} GB/s, "
-            f"int8 dot product {self.dot[count]:.0f} GOP/s."
+            f"This machine with {count} thread{'s' * (count > 1)}: "
+            f"reads {self.read[count]:.1f} GB/s, int8 dot product {self.dot[count]:.0f} GOP/s."
             for count in self.read
         )
 
