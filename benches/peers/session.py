@@ -44,7 +44,7 @@ class Results:
     native: list[Series] = field(default_factory=list)
     tabs: list[Series] = field(default_factory=list)
     loads: list[Series] = field(default_factory=list)
-    about: dict[str, str] = field(default_factory=dict)  # which code ran, by engine
+    about: dict[str, str] = field(default_factory=dict)  # which code ran, by engine and model
 
     @property
     def all(self) -> list[Series]:
@@ -95,7 +95,7 @@ def _start(
         for series in results.loads:
             worker = Worker(series.engine, path, series.threads, plan.context)
             series.seconds.append(worker.load_seconds)
-            results.about[series.engine] = worker.about
+            results.about[f"{series.engine}, {name}"] = worker.about
             if turn + 1 < loads:
                 worker.close()
             else:
