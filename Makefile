@@ -11,7 +11,7 @@ SITE   := build/lint/site
 # More for pytest: make test ARGS="tests/ops -k matmul"
 ARGS :=
 
-.PHONY: help demo web test test-browser lint lint-python lint-types lint-c format coverage hooks clean
+.PHONY: help demo web test test-browser peers bench-peers lint lint-python lint-types lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -19,6 +19,8 @@ help:
 	@echo "make web       build the kernels for WebAssembly and serve the page"
 	@echo "make test      lint, then every test        (one folder: make test ARGS=tests/ops)"
 	@echo "make test-browser   only the tests in Chromium"
+	@echo "make peers     build llama.cpp, fetch wllama, make models for the benchmark (minutes)"
+	@echo "make bench-peers    speed beside them        (options: make bench-peers ARGS=--help)"
 	@echo "make lint      ruff, mypy --strict on the built wheel, clang-format"
 	@echo "make format    put Python and C into shape"
 	@echo "make coverage  run the tests and list the lines that none of them reached"
@@ -43,6 +45,14 @@ test-browser: $(WASM)
 coverage: $(VENV)/.installed-dev
 	@$(BIN)/coverage run -m pytest $(ARGS)
 	@$(BIN)/coverage report
+
+# ---- benchmarks ----------------------------------------------------------------------------------
+
+peers: $(WASM)
+	@$(BIN)/python -m benches.prepare $(ARGS)
+
+bench-peers: $(WASM)
+	@$(BIN)/python -m benches.peers $(ARGS)
 
 # ---- lint ----------------------------------------------------------------------------------------
 

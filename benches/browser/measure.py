@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from benches.prepare import WLLAMA
 from playwright.sync_api import Browser, BrowserContext, Page, Response, sync_playwright
 from tests.browser.conftest import FLAGS, tool
 from tests.http_server import in_thread
@@ -24,8 +25,7 @@ ENGINES = {
     "relaxed": "halfbyte, relaxed SIMD",
     "simd128": "halfbyte, SIMD128",
     "numpy": "halfbyte, NumPy",
-    "wllama-2": "wllama 2.4.0",
-    "wllama-3": "wllama 3.8.1",
+    **{engine: f"wllama {version}" for engine, version in WLLAMA.items()},
 }
 PATIENCE = 600_000  # milliseconds
 WARM_STARTS = 3
@@ -52,6 +52,22 @@ class Start:
     warm: list[float]
     code: int
     memory: int
+
+
+@dataclass(frozen=True)
+class Tab:
+    """An engine with a model in a tab of its own."""
+
+    engine: str
+    threads: int
+    page: Page
+    asked: tuple[list[int], int, str]  # the prompt, how many tokens to decode, its text
+    few: bool  # it is so slow that it gets a few tokens only
+
+    def run(self) -> tuple[float, float]:
+        """Prompt and decode speed in tokens/s."""
+        speeds = self.page.evaluate("(asked) => window.measure(...asked)", self.asked)
+        return speeds[0], speeds[1]
 
 
 class Bench:
@@ -92,32 +108,41 @@ class Bench:
             raise SystemExit(f"{engine}: {started}")
         return started / 1000
 
+    @contextmanager
+    def tabs(
+        self, name: str, model: str, engines: Sequence[tuple[str, int]], prompt: int, count: int
+    ) -> Iterator[list[Tab]]:
+        """A tab for each engine and number of threads (0: its default), all of one browser."""
+        text, ids = self._prompt(model, prompt)
+        context = 128 * ((prompt + count) // 128 + 1)
+        with self._browser() as browser:
+            window = browser.new_context()
+            tabs = []
+            for engine, threads in engines:
+                page = window.new_page()
+                self._open(page, engine, model, f"&context={context}&threads={threads}")
+                few = engine == "numpy" and name != "storyteller"
+                asked = (ids[:4], 2, text) if few else (ids, count, text)
+                tabs.append(Tab(engine, page.evaluate("window.threads"), page, asked, few))
+            yield tabs
+
     def speeds(
         self, name: str, model: str, engines: list[str], prompt: int, count: int, rounds: int
     ) -> list[Speed]:
         """All engines on one model, taking turns; the first round warms up."""
-        text, ids = self._prompt(model, prompt)
-        results = {engine: Speed(name, engine) for engine in engines}
-        with self._browser() as browser:
-            context = browser.new_context()
-            pages = {engine: context.new_page() for engine in engines}
-            for engine, page in pages.items():
-                self._open(page, engine, model)
+        with self.tabs(name, model, [(e, 1) for e in engines], prompt, count) as tabs:
+            results = [Speed(name, tab.engine) for tab in tabs]
             for turn in range(rounds + 1):
-                for engine, page in pages.items():
-                    few = engine == "numpy" and name != "storyteller"
-                    if few and turn > 1:
+                for tab, result in zip(tabs, results, strict=True):
+                    if tab.few and turn > 1:
                         continue  # minutes otherwise
-                    asked = [ids[:4], 2, text] if few else [ids, count, text]
-                    print(
-                        f"{name}: round {turn} of {rounds}: {engine}   ", end="\r", file=sys.stderr
-                    )
-                    script = "(asked) => window.measure(...asked)"
-                    speed = page.evaluate(script, asked)
+                    place = f"{name}: round {turn} of {rounds}: {tab.engine}"
+                    print(f"{place}   ", end="\r", file=sys.stderr)
+                    speed = tab.run()
                     if turn:
-                        results[engine].prompt.append(speed[0])
-                        results[engine].decode.append(speed[1])
-        return list(results.values())
+                        result.prompt.append(speed[0])
+                        result.decode.append(speed[1])
+        return results
 
     def _prompt(self, model: str, count: int) -> tuple[str, list[int]]:
         """A text of so many tokens, and its ids: wllama 3 takes text alone."""

@@ -1,14 +1,11 @@
-"""Figures as a Markdown table, and as JSON in pytest-benchmark's format."""
+"""Figures as Markdown tables, and as series for the file."""
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
 import statistics
-from typing import Any
 
 from benches.browser.measure import ENGINES, Speed, Start
+from benches.figures import Series, digits
 
 
 def markdown(speeds: list[Speed], starts: list[Start]) -> str:
@@ -20,7 +17,8 @@ def markdown(speeds: list[Speed], starts: list[Start]) -> str:
         if s.model in peers:
             pairs = zip(s.decode, peers[s.model].decode, strict=False)
             ratio = f"{statistics.median(a / b for a, b in pairs):.2f}"
-        row = [s.model, ENGINES[s.engine], _speed(s.prompt), _speed(s.decode), ratio]
+        medians = [digits(statistics.median(values)) for values in (s.prompt, s.decode)]
+        row = [s.model, ENGINES[s.engine], *medians, ratio]
         lines.append(f"| {' | '.join(row)} |")
     lines += ["", "| model | engine | cold s | from cache s | code MB | memory MB |"]
     lines.append("|---|---|--:|--:|--:|--:|")
@@ -32,51 +30,14 @@ def markdown(speeds: list[Speed], starts: list[Start]) -> str:
     return "\n".join(lines)
 
 
-def _speed(values: list[float]) -> str:
-    value = statistics.median(values)
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def pytest_json(speeds: list[Speed], starts: list[Start]) -> dict[str, Any]:
-    """pytest-benchmark's format; times in seconds, of a token or of a start."""
+def as_series(speeds: list[Speed], starts: list[Start]) -> list[Series]:
+    """All figures in seconds, of a token or of a start."""
     found = []
     for s in speeds:
         for kind, values in (("prompt", s.prompt), ("decode", s.decode)):
-            found.append(_entry(s.model, s.engine, kind, [1 / v for v in values], {}))
+            found.append(Series(s.model, s.engine, kind, seconds=[1 / v for v in values]))
     for t in starts:
         sizes = {"code_bytes": t.code, "memory_bytes": t.memory}
-        found.append(_entry(t.model, t.engine, "start-cold", [t.cold], sizes))
-        found.append(_entry(t.model, t.engine, "start-warm", t.warm, sizes))
-    return {
-        "machine_info": {
-            "node": "", "processor": platform.processor(), "machine": platform.machine(),
-            "system": platform.system(), "release": platform.release(),
-            "python_version": platform.python_version(), "cpu": {"count": os.cpu_count()},
-        },
-        "commit_info": {},
-        "benchmarks": found,
-        "datetime": datetime.datetime.now(datetime.UTC).isoformat(),
-        "version": "5.3.1",
-    }  # fmt: skip
-
-
-def _entry(
-    model: str, engine: str, kind: str, data: list[float], more: dict[str, int]
-) -> dict[str, Any]:
-    name = f"{kind}[{model}-{engine}]"
-    quartiles = statistics.quantiles(data, n=4) if len(data) > 1 else [data[0]] * 3
-    return {
-        "group": f"{model} {kind}",
-        "name": name,
-        "fullname": f"benches/browser::{name}",
-        "params": {"model": model, "engine": engine},
-        "param": f"{model}-{engine}",
-        "extra_info": more,
-        "stats": {
-            "min": min(data), "max": max(data), "mean": statistics.mean(data),
-            "stddev": statistics.stdev(data) if len(data) > 1 else 0.0,
-            "rounds": len(data), "median": statistics.median(data),
-            "q1": quartiles[0], "q3": quartiles[2], "iqr": quartiles[2] - quartiles[0],
-            "iterations": 1, "data": data,
-        },
-    }  # fmt: skip
+        found.append(Series(t.model, t.engine, "start-cold", seconds=[t.cold], more=sizes))
+        found.append(Series(t.model, t.engine, "start-warm", seconds=t.warm, more=sizes))
+    return found

@@ -113,6 +113,21 @@ def read_bandwidth(threads: int, repetitions: int = 3) -> float:
     return READ_BYTES / min(times) / 1e9
 
 
+def dot_peak(threads: int, repetitions: int = 3) -> float:
+    """GOP/s of this machine's int8 dot product with as many threads; the best of some runs."""
+    w, x = np.full((4, 16, 4), 0x55, np.int8), np.ones((8, 8, 4), np.int8)
+    sums = np.zeros(128 * threads, np.int32)
+    kernels = Kernels(threads=threads)
+    times = []
+    for _ in range(repetitions + 1):
+        start = time.perf_counter()
+        kernels.call("dot_peak", s=sums, w=w, x=x, n=sums.size)
+        times.append(time.perf_counter() - start)
+    kernels.close()
+    products = sums.size * 512 * 8 * 2 * w.size
+    return 2 * products / min(times) / 1e9
+
+
 def measure(
     path: str | os.PathLike[str],
     tokenizer: str | os.PathLike[str] | None = None,

@@ -47,12 +47,15 @@ typedef struct {
   hb_kernel* run[HB_KERNELS];
 } hb_table;
 
-/* Opens the body of a kernel, which runs units [begin, end) of its arguments `a`. */
-#define BODY(name)                                                                  \
-  static inline void name##_body(const name##_args* a, int64_t begin, int64_t end); \
-  static void name(const void* arguments, int64_t begin, int64_t end) {             \
-    name##_body(arguments, begin, end);                                             \
-  }                                                                                 \
+/* Opens the body of a kernel, which runs units [begin, end) of its arguments `a`; SMALL_BODY that
+ * of one that nobody waits for. */
+#define BODY(name) BODY_WITH(name, )
+#define SMALL_BODY(name) BODY_WITH(name, SMALL)
+#define BODY_WITH(name, attribute)                                                            \
+  attribute static inline void name##_body(const name##_args* a, int64_t begin, int64_t end); \
+  attribute static void name(const void* arguments, int64_t begin, int64_t end) {             \
+    name##_body(arguments, begin, end);                                                       \
+  }                                                                                           \
   static inline void name##_body(const name##_args* a, int64_t begin, int64_t end)
 
 #endif

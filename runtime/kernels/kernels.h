@@ -155,3 +155,10 @@ KERNEL(column_energy, 1, 1, a->n * a->k * 4, OUT(f32, s) IN(f32, x) INT(n) INT(k
 
 /* s[n] = sum of 4096 elements each: how fast this machine reads memory */
 KERNEL(memory_read, a->n, 1, 4096 * 4, OUT(f32, s) IN(f32, x) INT(n))
+
+/* ---- linear_packed.inc: the benchmark's ------------------------------------------------------ */
+
+/* s[n] = 512 sum_{j < 8} sum_{i < 8, r < 16} c[i, r, :] . x[j, i, :], modulo 2^32; c[i] is the low
+ * four bits of the bytes w[4, 16, 4], then the high ones; x[8, 8, 4] is from 0 to 127: how fast
+ * this machine multiplies bytes */
+KERNEL(dot_peak, a->n, 1, 512 * 8 * 8 * 16 * 4, OUT(i32, s) IN(i8, w) IN(i8, x) INT(n))

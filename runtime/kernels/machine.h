@@ -12,6 +12,15 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* A function whose numbers of things are constants where it is called. */
+#define INLINE static inline __attribute__((always_inline))
+/* What nobody waits for: a browser fetches the file. */
+#ifdef __clang__
+#define SMALL __attribute__((minsize))
+#else
+#define SMALL
+#endif
+
 typedef float f32;
 typedef int8_t i8;
 typedef int32_t i32;

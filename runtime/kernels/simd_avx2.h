@@ -166,7 +166,7 @@ enum { SIDE_BY_SIDE = 1 };
 
 /* ---- packed rows: eight in a register ------------------------------------------------------- */
 
-enum { PARTS = 2, COLUMNS = 4 };
+enum { PARTS = 2, COLUMNS = 4, PEAK = 8 };
 typedef __m256 pf;
 typedef __m256i pi;
 typedef struct {
@@ -196,15 +196,18 @@ static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
 }
 static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
 static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
-static inline __m256i four_of(const i8* x, int i) {
+static inline __m256i four_of(const i8* x) {
   i32 four;
-  __builtin_memcpy(&four, x + 4 * i, 4);
+  __builtin_memcpy(&four, x, 4);
   return _mm256_set1_epi32(four);
 }
 #ifdef HB_DPBUSD
+static inline pi dot_four(pi sum, __m256i codes, const i8* x) {
+  return HB_DPBUSD(sum, codes, four_of(x));
+}
 static inline pi dot_unsigned(const pw* w, const i8* x, i32 start) {
   pi sum = _mm256_set1_epi32(start);
-  UNROLL for (int i = 0; i < 8; i++) { sum = HB_DPBUSD(sum, w->q[i], four_of(x, i)); }
+  UNROLL for (int i = 0; i < 8; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }
   return sum;
 }
 static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) {
@@ -214,17 +217,21 @@ static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, i32 start) {
   return dot_unsigned(w, x, start);
 }
 #else
+static inline pi dot_four(pi sum, __m256i codes, const i8* x) {
+  __m256i pairs = _mm256_maddubs_epi16(codes, four_of(x));
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
 static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) {
   pi sum = _mm256_setzero_si256(); /* at most 16 * 15 * 127 in 16 bits */
   UNROLL for (int i = 0; i < 8; i++) {
-    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w->q[i], four_of(x, i)));
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w->q[i], four_of(x + 4 * i)));
   }
   return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), _mm256_set1_epi32(start));
 }
 static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, i32 start) {
   pi sum = _mm256_set1_epi32(start), one = _mm256_set1_epi16(1);
   UNROLL for (int i = 0; i < 8; i++) {
-    __m256i sized = _mm256_sign_epi8(four_of(x, i), w->q[i]);
+    __m256i sized = _mm256_sign_epi8(four_of(x + 4 * i), w->q[i]);
     __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w->q[i]), sized);
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, one));
   }

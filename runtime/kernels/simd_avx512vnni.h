@@ -113,7 +113,7 @@ enum { SIDE_BY_SIDE = 2 };
 
 /* ---- packed rows: all sixteen in a register ------------------------------------------------- */
 
-enum { PARTS = 1, COLUMNS = 16 };
+enum { PARTS = 1, COLUMNS = 16, PEAK = 8 };
 typedef __m512 pf;
 typedef __m512i pi;
 typedef struct {
@@ -141,13 +141,14 @@ static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
 }
 static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
 static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
+static inline pi dot_four(pi sum, __m512i codes, const i8* x) {
+  i32 four;
+  __builtin_memcpy(&four, x, 4);
+  return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(four));
+}
 static inline pi dot_unsigned(const pw* w, const i8* x, i32 start) {
   pi sum = _mm512_set1_epi32(start);
-  UNROLL for (int i = 0; i < 8; i++) {
-    i32 four;
-    __builtin_memcpy(&four, x + 4 * i, 4);
-    sum = _mm512_dpbusd_epi32(sum, w->q[i], _mm512_set1_epi32(four));
-  }
+  UNROLL for (int i = 0; i < 8; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }
   return sum;
 }
 static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) {

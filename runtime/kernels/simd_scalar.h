@@ -171,53 +171,54 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 enum { SIDE_BY_SIDE = 1 };
 
 /* Packed rows, in parts that fill a register of the instruction set; COLUMNS is how many products
- * of a part are summed up side by side.
+ * of a part are summed up side by side,
+ * PEAK how many the benchmark does.
  *
  *   pf, pi  a float, an int32 of each row of a part
- *   pw      a block of 32 codes of each row of a part
+ *   pw      a block of 32 codes of each row of a part: q[i] are those of columns 4 i to 4 i + 3
  *   px      a block of 32 int8 activations, as the products take it
  */
-enum { PARTS = 1, COLUMNS = 1 };
+enum { PARTS = 1, COLUMNS = 1, PEAK = 8 };
 typedef vf pf;
 typedef vi pi;
 typedef struct {
-  i8 q[16][32];
+  i8 q[8][16][4];
 } pw;
 typedef const i8 *px_q4_0, *px_q8_0;
 
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;
   (void)part;
-  for (int row = 0; row < 16; row++) {
-    for (int i = 0; i < 16; i++) {
-      uint8_t both = codes[i / 4 * 64 + row * 4 + i % 4];
-      w.q[row][i] = both & 15;
-      w.q[row][i + 16] = (i8)(both >> 4);
-    }
+  for (int i = 0; i < 4 * 16 * 4; i++) {
+    w.q[i / 64][i / 4 % 16][i % 4] = codes[i] & 15;
+    w.q[4 + i / 64][i / 4 % 16][i % 4] = (i8)(codes[i] >> 4);
   }
   return w;
 }
 static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
   pw w;
   (void)part;
-  for (int row = 0; row < 16; row++) {
-    for (int i = 0; i < 32; i++) {
-      w.q[row][i] = (i8)codes[i / 4 * 64 + row * 4 + i % 4];
-    }
-  }
+  __builtin_memcpy(&w, codes, sizeof(w));
   return w;
 }
 static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
 static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
-/* start + the products' sums */
-static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, i32 start) {
-  pi sums = vi_set(start);
+/* sum + the products of four columns */
+static inline pi dot_four(pi sum, const i8 codes[16][4], const i8* x) {
   for (int row = 0; row < 16; row++) {
-    for (int i = 0; i < 32; i++) {
-      sums.l[row] += w->q[row][i] * x[i];
+    for (int i = 0; i < 4; i++) {
+      sum.l[row] += codes[row][i] * x[i];
     }
   }
-  return sums;
+  return sum;
+}
+/* start + the products' sums */
+static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, i32 start) {
+  pi sum = vi_set(start);
+  for (int i = 0; i < 8; i++) {
+    sum = dot_four(sum, w->q[i], x + 4 * i);
+  }
+  return sum;
 }
 static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) { return pi_dot_q8_0(w, x, start); }
 static inline pf pf_zero(void) { return vf_set(0); }

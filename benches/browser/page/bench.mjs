@@ -1,11 +1,16 @@
-// ?engine=relaxed|simd128|numpy|wllama-2|wllama-3|pyodide & model=ADDRESS
+// ?engine=relaxed|simd128|numpy|wllama-2|wllama-3|pyodide & model=ADDRESS & context=TOKENS
+//  & threads=COUNT (wllama's; 0 for what it takes by default)
 //
 // window.started: milliseconds from the page's opening to the first token, or what went wrong;
-// window.measure(ids, count): [prompt, decode] in tokens/s. On one thread, without sampling where
-// an engine lets us.
+// window.threads: how many the engine runs on;
+// window.measure(ids, count): [prompt, decode] in tokens/s, without sampling where an engine lets
+// us.
 const query = new URL(location.href).searchParams;
 const engine = query.get("engine");
 const model = new URL(query.get("model") ?? "", location.href).href;
+const context = Number(query.get("context") ?? 256);
+const threads = Number(query.get("threads") ?? 1);
+window.threads = 1;
 
 async function halfbyte() {
   const worker = new Worker(`halfbyte.mjs${location.search}`, { type: "module" });
@@ -22,13 +27,18 @@ async function halfbyte() {
 async function wllama(version) {
   const { Wllama } = await import(`/wllama-${version}/index.js`);
   const paths = version === 2
-    ? { "single-thread/wllama.wasm": "/wllama-2/single-thread/wllama.wasm" }
+    ? {
+      "single-thread/wllama.wasm": "/wllama-2/single-thread/wllama.wasm",
+      "multi-thread/wllama.wasm": "/wllama-2/multi-thread/wllama.wasm",
+    }
     : { default: "/wllama-3/wasm/wllama.wasm" };
   const logger = { debug() {}, log() {}, warn() {}, error: console.error };
   const made = new Wllama(paths, { suppressNativeLog: true, logger });
   await made.loadModelFromUrl(model, {
-    n_ctx: 256, n_batch: 128, n_threads: 1, n_gpu_layers: 0, seed: 1, warmup: false,
+    n_ctx: context, n_batch: 128, n_threads: threads || undefined, n_gpu_layers: 0, seed: 1,
+    warmup: false,
   });
+  window.threads = made.getNumThreads();
   return version === 2 ? two(made) : three(made);
 }
 
@@ -38,7 +48,7 @@ function two(made) {
     const start = performance.now();
     await made.decode(ids, {});
     const middle = performance.now();
-    for (let i = 0; i < count; i++) await made.decode([ids[i]], {});
+    for (let i = 0; i < count; i++) await made.decode([ids[i % ids.length]], {});
     const end = performance.now();
     return [1000 * ids.length / (middle - start), 1000 * count / (end - middle)];
   };

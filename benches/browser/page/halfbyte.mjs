@@ -24,7 +24,7 @@ from pathlib import Path
 kernels = ${JSON.stringify(KERNELS[engine] ?? "")}
 if kernels:
     os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / kernels)
-model = await halfbyte.load_url(${JSON.stringify(model)}, keep=False, context=256,
+model = await halfbyte.load_url(${JSON.stringify(model)}, keep=False, context=${Number(query.get("context") ?? 256)},
     source=lambda: FetchSource(fetcher),
     backend=${JSON.stringify(engine === "numpy" ? "numpy" : "native")})
 model.feed([1])
@@ -34,8 +34,8 @@ def measure(ids, count):
     start = time.perf_counter()
     model.feed(ids)
     middle = time.perf_counter()
-    for token in ids[:count]:
-        model.feed([token])
+    for i in range(count):
+        model.feed([ids[i % len(ids)]])
     end = time.perf_counter()
     return [len(ids) / (middle - start), count / (end - middle)]
 `);

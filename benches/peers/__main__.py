@@ -1,0 +1,147 @@
+"""Speed beside llama.cpp (natively) and wllama (in Chromium), on the same files, taking turns.
+
+    make peers           once: builds llama.cpp, fetches wllama, makes the models
+    make bench-peers     all of it; make bench-peers ARGS="-r 1 --native-only" for less
+    python -m benches.peers --json NEW.json --compare OLD.json
+
+Random weights and tokens. pp128: a prompt of 128 tokens in one batch; tg64: 64 tokens one by one,
+natively after BOS, in the browser after the prompt. A round warms up; then in each round every
+engine has its turn at each test. Speeds are medians of the rounds; a ratio is the median of the
+rounds' ratios, above 1 where halfbyte is faster. The limit of tg is the measured read bandwidth,
+the file read once per token; that of pp is the measured peak of the int8 dot product, a multiply
+and an add of each weight in blocks per token ("-": float products). In the browser the first of -p
+and of -n is measured; "first run" is what V8 does before it has compiled all with its second
+compiler. Load is from load() to the first token with the file in memory, in a fresh process; peak
+memory is that of the process, pages of the mapped file included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+from benches import compare, prepare
+from benches.browser.measure import Bench
+from benches.browser.site import make_bench_site
+from benches.figures import Series, pytest_json
+from benches.peers import table
+from benches.peers.limits import Limits, Work, measure_limits, work_of
+from benches.peers.session import Plan, Results, measure
+
+OURS = [("relaxed", 1), ("simd128", 1)]
+
+
+def numbers(text: str) -> list[int]:
+    """Counts separated by commas."""
+    return [int(part) for part in text.split(",")]
+
+
+def positive(text: str) -> list[int]:
+    """The same, each 1 or more."""
+    if min(found := numbers(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {min(found)}")
+    return found
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benches.peers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = ", ".join(prepare.MODELS)
+    parser.add_argument("-r", "--rounds", type=int, default=7, help="(default 7)")
+    parser.add_argument("-m", "--models", default=",".join(prepare.MODELS), help=f"from {names}")
+    parser.add_argument("-t", "--threads", type=positive, default=[1, 2], help="(default 1,2)")
+    parser.add_argument("-p", "--prompts", type=positive, default=[128, 512], help="(128,512)")
+    parser.add_argument("-n", "--decodes", type=positive, default=[64], help="(default 64)")
+    parser.add_argument(
+        "-w", "--wllama-threads", type=numbers, default=[1, 0], metavar="COUNTS",
+        help="wllama's threads; 0 is its default, half of the cores (default 1,0)",
+    )  # fmt: skip
+    parser.add_argument("--large", action="store_true", help="decoding of 1B Q4_0 too, natively")
+    places = parser.add_mutually_exclusive_group()
+    places.add_argument("--native-only", action="store_true")
+    places.add_argument("--browser-only", action="store_true")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
+    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="and compare with these")
+    options = parser.parse_args()
+    options.models = [name.strip() for name in options.models.split(",") if name.strip()]
+    if wrong := set(options.models) - set(prepare.MODELS):
+        parser.error(f"argument -m: expected some of {names}; found {', '.join(sorted(wrong))}")
+    if options.rounds < 1:
+        parser.error(f"argument -r: expected 1 or more, found {options.rounds}")
+    return options
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """What the options ask for."""
+    counts: list[int] = []
+    for asked in options.wllama_threads:
+        count = asked or prepare.wllama_threads()
+        if count not in counts:
+            counts.append(count)
+    tabs = [*OURS, *((engine, count) for count in counts for engine in prepare.WLLAMA)]
+    threads = [] if options.browser_only else options.threads
+    return Plan(options.rounds, threads, options.prompts, options.decodes, tabs)
+
+
+def run(options: argparse.Namespace) -> tuple[Limits, dict[str, Work], list[Results]]:
+    """All models, one after the other."""
+    plan = plan_of(options)
+    paths = {name: prepare.model(name) for name in options.models}
+    limits = measure_limits(sorted({1, *options.threads}))
+    results = []
+    with ExitStack() as stack:
+        bench, addresses = None, dict.fromkeys(paths, "")
+        if not options.native_only:
+            site, addresses = make_bench_site(paths)
+            bench = stack.enter_context(Bench(site, prepare.ROOT))
+        for name, path in paths.items():
+            results.append(measure(name, path, plan, bench, addresses[name]))
+    if options.large:
+        decoding = Plan(options.rounds, options.threads, [], options.decodes, [])
+        for name in prepare.LARGE:
+            paths[name] = prepare.model(name)
+            results.append(measure(name, paths[name], decoding, None, ""))
+    return limits, {name: work_of(path) for name, path in paths.items()}, results
+
+
+def show(limits: Limits, work: dict[str, Work], results: list[Results]) -> None:
+    """Print the tables."""
+    about = {engine: text for result in results for engine, text in result.about.items()}
+    for engine, text in about.items():
+        print(f"{engine}: {text}")
+    print(limits.text())
+    natives = [series for result in results for series in result.native]
+    if natives:
+        print(f"\n{table.native(natives, work, limits)}")
+    if tabs := [series for result in results for series in result.tabs]:
+        print(f"\nIn a browser tab:\n\n{table.tabs(tabs, work, limits)}")
+    if natives:
+        loads = [series for result in results for series in result.loads]
+        print(f"\nLoading, natively:\n\n{table.loads(loads)}")
+
+
+def main() -> None:
+    """The command line."""
+    options = parse()
+    old = compare.read(options.compare) if options.compare else None
+    limits, work, results = run(options)
+    show(limits, work, results)
+    series: list[Series] = [s for result in results for s in result.all]
+    content = pytest_json(series, "benches/peers", {"limits": asdict(limits)})
+    if options.json:
+        options.json.write_text(json.dumps(content, indent=1))
+    if old:
+        print(f"\nCompared with {options.compare}:\n")
+        print(compare.report(old, content, colours=sys.stdout.isatty()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Engines that run natively: a process each, driven through a pipe."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from benches.prepare import python_of
+
+WORKER = Path(__file__).parent / "worker.py"
+
+
+class Worker:
+    """One engine with one model and a number of threads; loaded when made."""
+
+    def __init__(self, engine: str, model: Path, threads: int, context: int) -> None:
+        self.engine, self.threads = engine, threads
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
+        command = [
+            str(python_of(engine)),
+            str(WORKER),
+            engine,
+            str(model),
+            str(threads),
+            str(context),
+        ]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+        answer = self._answer()
+        self.load_seconds: float = answer["seconds"]
+        self.about: str = answer["about"]
+
+    def run(self, test: str) -> float:
+        """Seconds of one run of "pp128" or "tg64"."""
+        assert self._process.stdin
+        self._process.stdin.write(f"{test}\n")
+        self._process.stdin.flush()
+        return float(self._answer())
+
+    def finish(self) -> int:
+        """Peak resident bytes; the process ends."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        peak = int(self._answer())
+        self._process.wait()
+        return peak
+
+    def _answer(self) -> Any:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            self._errors.seek(0)
+            tail = self._errors.read().decode(errors="replace").strip()[-2000:]
+            raise SystemExit(f"{self.engine} ended with {self._process.returncode}:\n{tail}")
+        return json.loads(line)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream
+            stream.close()
+        self._errors.close()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

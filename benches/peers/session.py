@@ -1,0 +1,118 @@
+"""One run on one model: all engines are loaded, then take turns, test by test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benches.browser.measure import Bench, Tab
+from benches.figures import Series
+from benches.peers.native import Worker
+from benches.prepare import say
+
+ENGINES = ("halfbyte", "llama.cpp")
+LOADS = 3  # at most; a process each
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured."""
+
+    rounds: int
+    threads: list[int]
+    prompts: list[int]
+    decodes: list[int]
+    tabs: list[tuple[str, int]]  # engines in the browser; number of threads, 0 for the default
+
+    @property
+    def tests(self) -> list[str]:
+        """Of native engines."""
+        return [f"pp{p}" for p in self.prompts] + [f"tg{n}" for n in self.decodes]
+
+    @property
+    def context(self) -> int:
+        """Tokens that all tests fit into."""
+        return max(*self.prompts, *(n + 1 for n in self.decodes), 32)
+
+
+@dataclass
+class Results:
+    """Of one model."""
+
+    native: list[Series] = field(default_factory=list)
+    tabs: list[Series] = field(default_factory=list)
+    loads: list[Series] = field(default_factory=list)
+    about: dict[str, str] = field(default_factory=dict)  # which code ran, by engine and model
+
+    @property
+    def all(self) -> list[Series]:
+        """For the file."""
+        return self.native + self.tabs + self.loads
+
+
+def measure(name: str, path: Path, plan: Plan, bench: Bench | None, address: str) -> Results:
+    """All rounds; a browser's engines too where there is a bench."""
+    results = Results()
+    with ExitStack() as stack:
+        workers = _start(name, path, plan, results, stack)
+        tabs: list[Tab] = []
+        if bench:
+            say(f"{name}: opening {len(plan.tabs)} tabs ...")
+            sizes = plan.prompts[0], plan.decodes[0]
+            tabs = stack.enter_context(bench.tabs(name, address, plan.tabs, *sizes))
+        native = {(t, w): Series(name, w.engine, t, w.threads) for t in plan.tests for w in workers}
+        pairs = [_series_of(name, tab, plan) for tab in tabs]
+        for turn in range(plan.rounds + 1):
+            say(f"{name}: round {turn} of {plan.rounds}" + (" (to warm up)" if not turn else ""))
+            for (test, worker), series in native.items():
+                taken = worker.run(test) / int(test[2:])
+                if turn:
+                    series.seconds.append(taken)
+            for tab, pair in zip(tabs, pairs, strict=True):
+                _take_turn(tab, pair, first=not turn)
+        for worker, load in zip(workers, results.loads, strict=True):
+            load.more["memory_bytes"] = worker.finish()
+        results.native = list(native.values())
+        results.tabs = [series for pair in pairs for series in pair]
+    return results
+
+
+def _start(
+    name: str, path: Path, plan: Plan, results: Results, stack: ExitStack
+) -> Sequence[Worker]:
+    """A process for each engine and number of threads; loading takes turns too."""
+    if not plan.threads:
+        return []
+    path.read_bytes()  # into the system's cache
+    kinds = [(engine, threads) for threads in plan.threads for engine in ENGINES]
+    results.loads = [Series(name, engine, "load", threads) for engine, threads in kinds]
+    loads = min(LOADS, plan.rounds)
+    workers = []
+    for turn in range(loads):
+        say(f"{name}: loading, {turn + 1} of {loads}")
+        for series in results.loads:
+            worker = Worker(series.engine, path, series.threads, plan.context)
+            series.seconds.append(worker.load_seconds)
+            results.about[f"{series.engine}, {name}"] = worker.about
+            if turn + 1 < loads:
+                worker.close()
+            else:
+                workers.append(stack.enter_context(worker))
+    return workers
+
+
+def _series_of(name: str, tab: Tab, plan: Plan) -> tuple[Series, Series]:
+    tests = f"pp{plan.prompts[0]}", f"tg{plan.decodes[0]}"
+    first, second = (Series(name, tab.engine, test, tab.threads) for test in tests)
+    return first, second
+
+
+def _take_turn(tab: Tab, pair: tuple[Series, Series], *, first: bool) -> None:
+    """The first run is the browser's first compiler's, for the most part."""
+    for series, speed in zip(pair, tab.run(), strict=True):
+        if first:
+            series.more["first_seconds"] = 1 / speed
+        else:
+            series.seconds.append(1 / speed)

@@ -1,0 +1,61 @@
+"""Results as Markdown tables."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from benches.browser.measure import ENGINES
+from benches.figures import Series, digits, markdown
+from benches.peers.limits import Limits, Work
+
+NATIVE = [
+    "model", "test", "threads", "halfbyte tokens/s", "llama.cpp tokens/s", "halfbyte : llama.cpp",
+    "halfbyte of limit", "llama.cpp of limit",
+]  # fmt: skip
+TABS = [
+    "model", "engine", "test", "threads", "tokens/s", "first run tokens/s", "relaxed : engine",
+    "of limit",
+]  # fmt: skip
+LOADS = ["model", "engine", "threads", "load to first token s", "peak memory MB"]
+
+
+def native(series: Sequence[Series], work: dict[str, Work], limits: Limits) -> str:
+    """A row a test and number of threads, both engines in it."""
+    peers = {(s.model, s.test, s.threads): s for s in series if s.engine == "llama.cpp"}
+    rows = []
+    for ours in series:
+        if ours.engine != "halfbyte":
+            continue
+        peer = peers[ours.model, ours.test, ours.threads]
+        shares = [work[ours.model].share(s, limits) for s in (ours, peer)]
+        ratio = f"{ours.times_as_fast_as(peer):.2f}"
+        speeds = [digits(ours.speed), digits(peer.speed)]
+        rows.append([ours.model, ours.test, str(ours.threads), *speeds, ratio, *shares])
+    return markdown(NATIVE, rows, left=2)
+
+
+def tabs(series: Sequence[Series], work: dict[str, Work], limits: Limits) -> str:
+    """A row an engine and test."""
+    ours = {(s.model, s.test): s for s in series if s.engine == "relaxed"}
+    rows = []
+    models = list(dict.fromkeys(s.model for s in series))
+    for s in sorted(series, key=lambda s: (models.index(s.model), not s.test.startswith("pp"))):
+        ratio = "-"
+        if (s.model, s.test) in ours:
+            ratio = f"{ours[s.model, s.test].times_as_fast_as(s):.2f}"
+        first = digits(1 / s.more["first_seconds"])
+        row = [s.model, ENGINES[s.engine], s.test, str(s.threads), digits(s.speed), first, ratio]
+        rows.append([*row, work[s.model].share(s, limits)])
+    return markdown(TABS, rows, left=3)
+
+
+def loads(series: Sequence[Series]) -> str:
+    """A row an engine and number of threads."""
+    rows = []
+    for s in series:
+        memory = digits(s.more["memory_bytes"] / 1e6)
+        rows.append(
+            [s.model, s.engine, str(s.threads), f"{statistics.median(s.seconds):.3f}", memory]
+        )
+    return markdown(LOADS, rows, left=2)

@@ -1,0 +1,126 @@
+"""What the benches need, made once in a folder of the system's temporary one: models and peers.
+
+    python -m benches.prepare [--large]
+
+Models are SmolLM2-135M's shape with random weights in Q4_0, Q8_0 and F16 (with --large also Llama
+3.2 1B's in Q4_0). Peers are llama.cpp as llama-cpp-python, built here for this machine's processor
+(some minutes), and wllama 2 and 3 as npm packs them. Delete the folder to make all anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+MODELS = {
+    "135M Q4_0": ("smollm2-135m", "Q4_0"),
+    "135M Q8_0": ("smollm2-135m", "Q8_0"),
+    "135M F16": ("smollm2-135m", "F16"),
+}
+LARGE = {"1B Q4_0": ("llama-1b", "Q4_0")}
+WLLAMA = {"wllama-2": "2.4.0", "wllama-3": "3.8.1"}
+LLAMA_CPP = "llama-cpp-python==0.3.36"
+# Its own threads, not OpenMP's: those spin on after a run and take time from whoever has the turn.
+LLAMA_CPP_CMAKE = "-DGGML_NATIVE=ON -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF"
+
+
+def folder() -> Path:
+    """Where all of it is."""
+    made = Path(tempfile.gettempdir()) / "halfbyte-bench"
+    made.mkdir(exist_ok=True)
+    return made
+
+
+def model(name: str) -> Path:
+    """The file of one of `MODELS` or `LARGE`; made at the first time."""
+    shape, kind = {**MODELS, **LARGE}[name]
+    path = folder() / f"{shape}-{kind}.gguf"
+    if not path.exists():
+        tool = [sys.executable, str(ROOT / "tools/make_model.py"), "--shape", shape]
+        subprocess.run([*tool, "--type", kind, "-o", str(path)], check=True)
+    return path
+
+
+def wllama(engine: str) -> dict[str, Path | bytes]:
+    """The package's files, from npm."""
+    version = WLLAMA[engine]
+    archive = folder() / f"wllama-wllama-{version}.tgz"
+    if not archive.exists():
+        say(f"fetching wllama {version} ...")
+        command = ["npm", "pack", "--silent", f"@wllama/wllama@{version}"]
+        subprocess.run([*command, "--pack-destination", folder()], check=True, capture_output=True)
+    prefix, files = "package/esm/", {}
+    with tarfile.open(archive) as content:
+        for member in content.getmembers():
+            file = content.extractfile(member)
+            if file and member.name.startswith(prefix) and member.name.endswith((".js", ".wasm")):
+                files[f"{engine}/{member.name.removeprefix(prefix)}"] = file.read()
+    return dict(files)
+
+
+def wllama_threads() -> int:
+    """How many threads wllama takes by default: half of the cores."""
+    return max(1, (os.cpu_count() or 1) // 2)
+
+
+def python_of(engine: str) -> Path:
+    """The interpreter that has an engine; llama.cpp is built at the first time."""
+    if engine == "halfbyte":
+        return Path(sys.executable)
+    home = folder() / LLAMA_CPP.replace("==", "-")
+    if not (home / "done").exists():
+        _build_llama_cpp(home)
+    return home / "bin/python"
+
+
+def _build_llama_cpp(home: Path) -> None:
+    log = home.with_name(f"{home.name}.log")
+    say(f"building {LLAMA_CPP} for this processor, some minutes; the log is {log} ...")
+    shutil.rmtree(home, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", home], check=True)
+    name = LLAMA_CPP.split("==")[0]
+    # no cache: pip's does not know what a wheel was built with
+    pip = [str(home / "bin/python"), "-m", "pip", "install", "--verbose", "--no-cache-dir"]
+    flags = {
+        "CMAKE_ARGS": LLAMA_CPP_CMAKE,
+        "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count() or 1),
+    }
+    with log.open("w") as file:
+        done = subprocess.run(
+            [*pip, "--no-binary", name, LLAMA_CPP],
+            env={**os.environ, **flags}, stdout=file, stderr=file, check=False,
+        )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{LLAMA_CPP} was not built: see {log}")
+    (home / "done").touch()
+
+
+def say(text: str) -> None:
+    """Progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--large", action="store_true", help="the model of one billion too")
+    options = parser.parse_args()
+    for name in [*MODELS, *(LARGE if options.large else [])]:
+        say(f"{name}: {model(name)}")
+    for engine in WLLAMA:
+        wllama(engine)
+        say(f"{engine}: {WLLAMA[engine]}")
+    say(f"llama.cpp: {python_of('llama.cpp')}")
+
+
+if __name__ == "__main__":
+    main()
