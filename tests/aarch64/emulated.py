@@ -27,7 +27,8 @@ from halfbyte.backends.native import NativeExecutable
 from halfbyte.errors import UnsupportedError
 from halfbyte.program import Program
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
 KERNELS = REPOSITORY / "runtime/kernels"
 
 # Each table on a processor that has no instruction beyond it.
@@ -37,7 +38,7 @@ TABLES = () if platform.machine() in ("aarch64", "arm64") else tuple(PROCESSORS)
 # Those of CMakeLists.txt, as zig takes them.
 FLAGS = (
     *("-target", "aarch64-linux-musl", "-std=c11", "-O2", "-ffp-contract=off", "-fno-math-errno"),
-    *("-Wall", "-Wextra", "-Werror", "-DHB_NEON", "-DHB_I8MM", f"-I{KERNELS}"),
+    *("-Wall", "-Wextra", "-Werror", "-DHB_NEON", "-DHB_I8MM", f"-I{KERNELS}", "-ffreestanding"),
 )
 SOURCES = {
     KERNELS / "run.c": "generic",
@@ -46,7 +47,8 @@ SOURCES = {
     KERNELS / "isa_neon.c": "generic",
     KERNELS / "isa_dotprod.c": "generic+dotprod",
     KERNELS / "isa_i8mm.c": "generic+dotprod+i8mm",
-    Path(__file__).with_name("runner.c"): "generic",
+    HERE / "runner.c": "generic",
+    HERE / "start.c": "generic",
 }
 
 # As runner.c has them.
@@ -55,11 +57,12 @@ REQUEST, REPLY = struct.Struct("<11Q"), struct.Struct("<2Q")
 ARENA = 1 << 28
 
 U8 = npt.NDArray[np.uint8]
+Bytes = bytes | bytearray | memoryview
 
 
 def zig(*arguments: str | Path) -> None:
-    """Run zig's C compiler; what it says on failure becomes an error."""
-    command = [sys.executable, "-m", "ziglang", "cc", *FLAGS, *map(str, arguments)]
+    """Run zig; what it says on failure becomes an error."""
+    command = [sys.executable, "-m", "ziglang", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -71,8 +74,8 @@ def executable() -> Path:
     objects = []
     for source, processor in SOURCES.items():
         objects.append(folder / f"{source.stem}.o")
-        zig(f"-mcpu={processor}", "-c", source, "-o", objects[-1])
-    zig("-static", *objects, "-o", folder / "runner")
+        zig("cc", *FLAGS, f"-mcpu={processor}", "-c", source, "-o", objects[-1])
+    zig("ld.lld", "-static", *objects, "-o", folder / "runner")
     return folder / "runner"
 
 
@@ -107,24 +110,26 @@ class Runner:
         self.close = weakref.finalize(self, _end, self._process)  # at exit, if not before
         self.base, _ = self._reply()
 
-    def request(self, function: int, *arguments: int, arena: U8 | bytes = b"") -> tuple[int, bytes]:
-        """Value and bytes of the reply; to a run, the bytes go into the arena."""
+    def request(
+        self, function: int, *arguments: int, data: Bytes = b"", into: Bytes | None = None
+    ) -> tuple[int, Bytes]:
+        """Value and bytes of the reply, which replace those of `into` where it is given."""
         assert self._process.stdin
         numbers = [argument % 2**64 for argument in arguments] + [0] * (9 - len(arguments))
         with self._lock:
             try:
-                self._process.stdin.write(REQUEST.pack(function, *numbers, len(arena)))
-                self._process.stdin.write(arena)
+                self._process.stdin.write(REQUEST.pack(function, *numbers, len(data)))
+                self._process.stdin.write(data)
                 self._process.stdin.flush()
             except BrokenPipeError:
                 self._failed()
-            return self._reply(arena if function == RUN else None)
+            return self._reply(into)
 
-    def _reply(self, arena: Any = None) -> tuple[int, bytes]:
+    def _reply(self, into: Bytes | None = None) -> tuple[int, Bytes]:
         value, size = REPLY.unpack(self._read(bytearray(REPLY.size)))
-        return value, self._read(bytearray(size) if arena is None else arena)
+        return value, self._read(bytearray(size) if into is None else into)
 
-    def _read(self, target: Any) -> Any:
+    def _read(self, target: Bytes) -> Bytes:
         assert self._process.stdout
         if self._process.stdout.readinto(target) != len(target):  # type: ignore[attr-defined]
             self._failed()
@@ -169,9 +174,9 @@ class RemoteMemory(Memory):
     def address(self, array: npt.NDArray[Any]) -> int:
         return int(array.ctypes.data) - int(self._arena.ctypes.data) + self._base
 
-    def used(self) -> U8:
+    def used(self) -> memoryview:
         """All that was given out."""
-        return self._arena[: self._used]
+        return self._arena[: self._used].data
 
 
 class Functions:
@@ -184,20 +189,21 @@ class Functions:
         self.memory = RemoteMemory(self._runner.base)
 
     def hb_kernel_list(self) -> bytes:
-        return self._runner.request(KERNEL_LIST)[1]
+        return bytes(self._runner.request(KERNEL_LIST)[1])
 
     def hb_isa_name(self, index: int) -> bytes | None:
         there, name = self._runner.request(ISA_NAME, index)
         return bytes(name) if there else None
 
     def hb_open(self, name: bytes) -> int:
-        return self._runner.request(OPEN, arena=name + b"\0")[0]
+        return self._runner.request(OPEN, data=name + b"\0")[0]
 
     def hb_ticks(self) -> int:
         return self._runner.request(TICKS)[0]
 
     def hb_run(self, *arguments: int) -> None:
-        self._runner.request(RUN, *map(int, arguments), arena=self.memory.used())
+        used = self.memory.used()
+        self._runner.request(RUN, *map(int, arguments), data=used, into=used)
 
 
 def library(isa: str) -> Library:

@@ -8,11 +8,8 @@
  *   reply    value, bytes; then these bytes
  *
  * It ends with its input, and with a message and exit code 1 on input that is not a request. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "run.h"
+#include "start.h"
 
 enum { KERNEL_LIST, ISA_NAME, OPEN, TICKS, RUN };
 enum { ARGUMENTS = 9 };
@@ -23,20 +20,28 @@ typedef struct {
 
 static _Alignas(64) uint8_t arena[1 << 28]; /* as emulated.py has it */
 
+static size_t length(const char* text) {
+  size_t n = 0;
+  while (text && text[n]) {
+    n++;
+  }
+  return n;
+}
+
 static void fail(const char* message) {
-  fprintf(stderr, "runner: %s\n", message);
-  exit(1);
+  write_all(2, message, length(message));
+  leave(1);
 }
 
 static void reply(uint64_t value, const void* data, uint64_t bytes) {
   uint64_t header[2] = {value, bytes};
-  if (fwrite(header, sizeof(header), 1, stdout) != 1 || fwrite(data, 1, bytes, stdout) != bytes ||
-      fflush(stdout)) {
+  if (write_all(1, header, sizeof(header)) != sizeof(header) ||
+      write_all(1, data, bytes) != bytes) {
     fail("the reply was not taken");
   }
 }
 
-static void reply_text(const char* text) { reply(text != NULL, text, text ? strlen(text) : 0); }
+static void reply_text(const char* text) { reply(text != NULL, text, length(text)); }
 
 static void run(const uint64_t* a) {
   hb_run((const hb_table*)a[0], (hb_instruction*)a[1], (i32)a[2], (i32)a[3], (const hb_patch*)a[4],
@@ -66,17 +71,16 @@ static void answer(const request* r) {
   }
 }
 
-int main(void) {
+void serve(void) {
   request r;
   reply((uint64_t)arena, arena, 0);
-  while (fread(&r, sizeof(r), 1, stdin) == 1) {
+  while (read_all(&r, sizeof(r)) == sizeof(r)) {
     if (r.bytes > sizeof(arena)) {
       fail("more bytes than the arena has");
     }
-    if (fread(arena, 1, r.bytes, stdin) != r.bytes) {
+    if (read_all(arena, r.bytes) != r.bytes) {
       fail("the request ends early");
     }
     answer(&r);
   }
-  return 0;
 }
