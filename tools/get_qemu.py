@@ -55,17 +55,17 @@ def from_debian() -> str | None:
 
 def from_cache() -> str | None:
     """Debian's package, downloaded and unpacked into a cache without root."""
-    path = CACHE / "usr/bin" / NAMES[0]
+    path = CACHE / NAMES[0]
     if path.exists():
         return str(path)
-    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        return None
     CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as work:
-        run("apt-get", "download", "-qq", PACKAGE, cwd=Path(work))
-        for package in Path(work).glob("*.deb"):
-            run("dpkg-deb", "--extract", package, CACHE)
-    return str(path) if path.exists() else None
+    with tempfile.TemporaryDirectory(dir=CACHE) as name:
+        work = Path(name)
+        run("apt-get", "download", "-qq", PACKAGE, cwd=work)
+        for package in work.glob("*.deb"):
+            run("dpkg-deb", "--extract", package, work)
+        unpacked = work / "usr/bin" / NAMES[0]  # one of many in the package
+        return str(unpacked.replace(path)) if unpacked.exists() else None
 
 
 def get_qemu() -> str:

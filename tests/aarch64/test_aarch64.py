@@ -71,6 +71,7 @@ def test_what_is_missing_is_said(tool: ModuleType, monkeypatch: pytest.MonkeyPat
     for name in ("on_path", "from_debian", "from_cache"):
         monkeypatch.setattr(tool, name, lambda: None)
     monkeypatch.setenv("HALFBYTE_QEMU", "/bin/true")
+    monkeypatch.setattr(tool.sys, "platform", "linux")
     with pytest.raises(SystemExit, match="/bin/true"):
         tool.get_qemu()
     monkeypatch.setattr(tool.sys, "platform", "darwin")
