@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 KERNELS := $(wildcard runtime/kernels/*.c runtime/kernels/*.h runtime/kernels/*.inc)
 SOURCES := pyproject.toml $(KERNELS) $(wildcard runtime/kernels/CMakeLists.txt)
+C_FILES := $(KERNELS) $(wildcard tests/aarch64/*.[ch])
 WASM   := runtime/halfbyte/kernels.wasm
 SITE   := build/lint/site
 
@@ -77,13 +78,13 @@ lint-types: $(VENV)/.installed-dev
 	@echo "mypy --strict clean"
 
 lint-c: $(VENV)/.installed-dev
-	@$(BIN)/clang-format --dry-run -Werror $(KERNELS)
+	@$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 	@echo "clang-format  clean"
 
 format: $(VENV)/.installed-dev
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
-	@$(BIN)/clang-format -i $(KERNELS)
+	@$(BIN)/clang-format -i $(C_FILES)
 
 hooks: $(VENV)/.installed-dev
 	@$(BIN)/pre-commit install

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import pytest
 from tests import wasm
+from tests.aarch64 import emulated
 
 from halfbyte.backends import FAMILIES, available
 
@@ -51,19 +52,25 @@ def data() -> Path:
     return Path(DATA)
 
 
-# Tables that this CPU lacks are left out, unless they are required.
+# Tables that this CPU lacks are left out, unless they are required or emulated.
+EMULATED = tuple(f"native-{isa}" for isa in emulated.TABLES)
 BACKENDS = (
-    *dict.fromkeys([*available(), *sorted(REQUIRED)]),
+    *dict.fromkeys([*available(), *sorted(REQUIRED), *EMULATED]),
     *("wasm-simd128", "wasm-relaxed"),
 )
 FAMILIES["wasm"] = wasm.open_program
+FAMILIES["native"] = emulated.open_program
+collect_ignore = [] if EMULATED else ["aarch64"]  # on such a machine, which needs none of it
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     """Each backend in turn; one that is required and does not run here fails."""
     name: str = request.param
-    if not name.startswith("wasm-") and name not in available():
+    if name in EMULATED:
+        if reason := emulated.missing():
+            lacking(name, reason)
+    elif not name.startswith("wasm-") and name not in available():
         lacking(name, "not compiled in, or not offered by this CPU")
     return name
 
@@ -79,8 +86,11 @@ def native_backends() -> list[str]:
 
 @pytest.fixture(scope="session")
 def compiled_backends(native_backends: list[str]) -> list[str]:
-    """Every table of kernels: native ones, and WebAssembly's under wasmtime."""
-    return [*native_backends, *(name for name in BACKENDS if name.startswith("wasm-"))]
+    """Every table of kernels: native ones, AArch64's in QEMU, WebAssembly's under wasmtime."""
+    others = [name for name in BACKENDS if name.startswith("wasm-")]
+    if not emulated.missing():
+        others += EMULATED
+    return [*native_backends, *others]
 
 
 @pytest.fixture(scope="session")

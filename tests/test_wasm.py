@@ -6,14 +6,12 @@ import struct
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 from tests import wasm
+from tests.encoders import assert_encodes
 from tests.tools import load_tool
 
 from halfbyte.backends.library import library
-from halfbyte.quantize.search import search
-from halfbyte.weights import FORMATS
 
 
 @pytest.fixture(scope="module")
@@ -56,24 +54,4 @@ def test_both_libraries_have_the_same_kernels(isa: str) -> None:
 @pytest.mark.parametrize("isa", wasm.FILES)
 @pytest.mark.parametrize("name", ["F16", "BF16", "Q8_0", "Q4_0"])
 def test_encoders_write_the_same_bytes(isa: str, name: str) -> None:
-    from halfbyte.backends.native import Kernels
-
-    x = np.random.default_rng(0).standard_normal((20, 96), np.float32)
-    x[0] = 0
-    x[1] = np.round(x[1] * 4) / 4
-    made = wasm.library(isa, 1 << 20)
-    kernels, reach = Kernels(isa, library=made), made.memory.reach
-    want = FORMATS[name].encode(x)
-    found = reach(np.zeros_like(want))
-    kernels.call(f"encode_{name.lower()}", w=found, x=reach(x), n=20, k=96)
-    np.testing.assert_array_equal(found, want)
-    if FORMATS[name].block > 1:
-        importance = np.random.default_rng(1).random(96, np.float32)
-        want, want_error = search(x, importance, name)
-        error = reach(np.zeros((20, 2), np.float32))
-        kernels.call(
-            f"encode_search_{name.lower()}",
-            w=found, error=error, x=reach(x), importance=reach(importance), n=20, k=96,
-        )  # fmt: skip
-        np.testing.assert_array_equal(found, want)
-        np.testing.assert_array_equal(error, want_error)
+    assert_encodes(wasm.library(isa, 1 << 20), isa, name)

@@ -34,6 +34,34 @@ static int has_avx512vnni(void) {
 }
 #endif
 
+#ifdef HB_NEON
+extern const hb_table hb_table_neon;
+#endif
+
+#ifdef HB_I8MM
+extern const hb_table hb_table_dotprod, hb_table_i8mm;
+
+#if defined(__linux__)
+#include <sys/auxv.h>
+
+static int has_dotprod(void) { return getauxval(AT_HWCAP) >> 20 & 1; } /* HWCAP_ASIMDDP */
+static int has_i8mm(void) { return has_dotprod() && (getauxval(AT_HWCAP2) >> 13 & 1); }
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+
+static int has(const char* feature) {
+  int value = 0;
+  size_t size = sizeof(value);
+  return !sysctlbyname(feature, &value, &size, NULL, 0) && value;
+}
+static int has_dotprod(void) { return has("hw.optional.arm.FEAT_DotProd"); }
+static int has_i8mm(void) { return has_dotprod() && has("hw.optional.arm.FEAT_I8MM"); }
+#else
+static int has_dotprod(void) { return 0; }
+static int has_i8mm(void) { return 0; }
+#endif
+#endif
+
 /* A WebAssembly file has one table: one that the engine cannot run is not valid as a whole. */
 #ifdef HB_WASM
 extern const hb_table HB_WASM;
@@ -48,6 +76,13 @@ static const isa isas[] = {
 #endif
 #ifdef HB_AVX2
     {"avx2", &hb_table_avx2, has_avx2},
+#endif
+#ifdef HB_I8MM
+    {"i8mm", &hb_table_i8mm, has_i8mm},
+    {"dotprod", &hb_table_dotprod, has_dotprod},
+#endif
+#ifdef HB_NEON
+    {"neon", &hb_table_neon, always},
 #endif
 #ifdef HB_WASM
     {HB_WASM_NAME, &HB_WASM, always},

@@ -107,6 +107,17 @@ def test_tables_agree_to_the_bit(case: Case, compiled_backends: list[str]) -> No
                 np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
 
 
+def test_tables_agree_on_what_is_not_finite(compiled_backends: list[str]) -> None:
+    """Wherever in a block it stands; NumPy gives no meaning to its code."""
+    x = np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32)
+    x[np.arange(64), np.arange(64) % 32] = np.repeat(np.array([np.nan, np.inf], np.float32), 32)
+    case = Case("not finite", ops.dynamic_quantize, {"x": x})
+    first, *others = [run(case, name) for name in compiled_backends]
+    for other in others:
+        for want, got in zip(first, other, strict=True):
+            np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
 @pytest.mark.parametrize("name", ["matmul", "matmul_int8", "rms_norm", "group_query_attention"])
 def test_results_do_not_depend_on_threads(name: str, native_backends: list[str]) -> None:
     cases = [c for c in CASES if c.operator.name == name]

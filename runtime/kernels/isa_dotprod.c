@@ -1,0 +1,3 @@
+#define HB_TABLE hb_table_dotprod
+#include "simd_dotprod.h"
+#include "table.inc"

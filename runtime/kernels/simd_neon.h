@@ -1,0 +1,333 @@
+/* The primitives of simd_scalar.h on AArch64's NEON, as every such machine has it; described there.
+ * simd_dotprod.h and simd_i8mm.h take other instructions for the sums of products of bytes. */
+#ifndef HALFBYTE_SIMD_NEON_H
+#define HALFBYTE_SIMD_NEON_H
+
+#include <arm_neon.h>
+
+#include "machine.h"
+
+typedef struct {
+  float32x4_t q[4]; /* lanes 0-3, 4-7, 8-11, 12-15 */
+} vf;
+typedef struct {
+  int32x4_t q[4];
+} vi;
+typedef struct {
+  int8x16_t q[2];
+} vx;
+
+#define QUADS(type, expression) \
+  type r;                       \
+  for (int i = 0; i < 4; i++) { \
+    r.q[i] = (expression);      \
+  }                             \
+  return r
+
+static inline float half_to_float(f16 h) {
+  union {
+    f16 bits;
+    __fp16 value;
+  } u = {h};
+  return u.value;
+}
+static inline f16 float_to_half(float x) {
+  union {
+    __fp16 value;
+    f16 bits;
+  } u = {(__fp16)x};
+  return u.bits;
+}
+
+static inline vf vf_set(float x) { QUADS(vf, vdupq_n_f32(x)); }
+static inline vf vf_load(const float* p) { QUADS(vf, vld1q_f32(p + 4 * i)); }
+static inline float32x4_t convert_f16(uint16x4_t v) {
+  return vcvt_f32_f16(vreinterpret_f16_u16(v));
+}
+static inline vf vf_load_f16(const f16* p) { QUADS(vf, convert_f16(vld1_u16(p + 4 * i))); }
+static inline vf vf_load_bf16(const bf16* p) {
+  QUADS(vf, vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16)));
+}
+static inline vf convert_i8(int8x16_t v) {
+  int16x8_t low = vmovl_s8(vget_low_s8(v)), high = vmovl_high_s8(v);
+  return (vf){{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), vcvtq_f32_s32(vmovl_high_s16(low)),
+               vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), vcvtq_f32_s32(vmovl_high_s16(high))}};
+}
+static inline uint8x16_t low_4(const uint8_t* p) { return vandq_u8(vld1q_u8(p), vdupq_n_u8(15)); }
+static inline uint8x16_t high_4(const uint8_t* p) { return vshrq_n_u8(vld1q_u8(p), 4); }
+static inline vf vf_load_i8(const i8* p) { return convert_i8(vld1q_s8(p)); }
+static inline vf vf_load_low4(const uint8_t* p) {
+  return convert_i8(vreinterpretq_s8_u8(low_4(p)));
+}
+static inline vf vf_load_high4(const uint8_t* p) {
+  return convert_i8(vreinterpretq_s8_u8(high_4(p)));
+}
+static inline void vf_store(float* p, vf v) {
+  for (int i = 0; i < 4; i++) {
+    vst1q_f32(p + 4 * i, v.q[i]);
+  }
+}
+static inline void vf_store_f16(f16* p, vf v) {
+  for (int i = 0; i < 4; i++) {
+    vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(v.q[i])));
+  }
+}
+
+static inline vf vf_load_part(const float* p, int64_t count) {
+  float lanes[16] = {0};
+  for (int64_t i = 0; i < count; i++) {
+    lanes[i] = p[i];
+  }
+  return vf_load(lanes);
+}
+static inline vf vf_load_part_f16(const f16* p, int64_t count) {
+  f16 lanes[16] = {0};
+  for (int64_t i = 0; i < count; i++) {
+    lanes[i] = p[i];
+  }
+  return vf_load_f16(lanes);
+}
+static inline void vf_store_part(float* p, vf v, int64_t count) {
+  float lanes[16];
+  vf_store(lanes, v);
+  for (int64_t i = 0; i < count; i++) {
+    p[i] = lanes[i];
+  }
+}
+static inline void vf_store_part_f16(f16* p, vf v, int64_t count) {
+  f16 lanes[16];
+  vf_store_f16(lanes, v);
+  for (int64_t i = 0; i < count; i++) {
+    p[i] = lanes[i];
+  }
+}
+
+static inline vf vf_add(vf a, vf b) { QUADS(vf, vaddq_f32(a.q[i], b.q[i])); }
+static inline vf vf_sub(vf a, vf b) { QUADS(vf, vsubq_f32(a.q[i], b.q[i])); }
+static inline vf vf_mul(vf a, vf b) { QUADS(vf, vmulq_f32(a.q[i], b.q[i])); }
+static inline vf vf_div(vf a, vf b) { QUADS(vf, vdivq_f32(a.q[i], b.q[i])); }
+static inline vf vf_fused(vf a, vf b, vf c) { QUADS(vf, vfmaq_f32(c.q[i], a.q[i], b.q[i])); }
+/* Not vmaxq_f32, whose result is not a number where either is not. */
+static inline float32x4_t higher(float32x4_t a, float32x4_t b) {
+  return vbslq_f32(vcgtq_f32(a, b), a, b);
+}
+static inline float32x4_t lower(float32x4_t a, float32x4_t b) {
+  return vbslq_f32(vcltq_f32(a, b), a, b);
+}
+static inline vf vf_max(vf a, vf b) { QUADS(vf, higher(a.q[i], b.q[i])); }
+static inline vf vf_min(vf a, vf b) { QUADS(vf, lower(a.q[i], b.q[i])); }
+static inline vf vf_abs(vf a) { QUADS(vf, vabsq_f32(a.q[i])); }
+static inline vf vf_copysign(vf a, vf sign) {
+  QUADS(vf, vbslq_f32(vdupq_n_u32(0x7FFFFFFF), a.q[i], sign.q[i]));
+}
+static inline vf vf_at_least(vf a, vf b) {
+  QUADS(vf, vbslq_f32(vcgeq_f32(a.q[i], b.q[i]), vdupq_n_f32(1), vdupq_n_f32(0)));
+}
+
+#define FOLD(name, op)                                             \
+  static inline float name(vf v) {                                 \
+    float32x4_t four = op(op(v.q[0], v.q[2]), op(v.q[1], v.q[3])); \
+    float32x4_t two = op(four, vextq_f32(four, four, 2));          \
+    return vgetq_lane_f32(op(two, vextq_f32(two, two, 1)), 0);     \
+  }
+FOLD(vf_sum, vaddq_f32)
+FOLD(vf_highest, higher)
+FOLD(vf_lowest, lower)
+#undef FOLD
+
+static inline vi vi_set(i32 x) { QUADS(vi, vdupq_n_s32(x)); }
+static inline vi vi_add(vi a, vi b) { QUADS(vi, vaddq_s32(a.q[i], b.q[i])); }
+static inline vi vi_sub(vi a, vi b) { QUADS(vi, vsubq_s32(a.q[i], b.q[i])); }
+static inline vi vi_or(vi a, vi b) { QUADS(vi, vorrq_s32(a.q[i], b.q[i])); }
+static inline vi vi_and(vi a, vi b) { QUADS(vi, vandq_s32(a.q[i], b.q[i])); }
+static inline vi vi_left(vi a, int by) { QUADS(vi, vshlq_s32(a.q[i], vdupq_n_s32(by))); }
+static inline vi vi_right(vi a, int by) {
+  QUADS(vi, vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a.q[i]), vdupq_n_s32(-by))));
+}
+static inline vi vi_bits(vf a) { QUADS(vi, vreinterpretq_s32_f32(a.q[i])); }
+static inline vf vf_bits(vi a) { QUADS(vf, vreinterpretq_f32_s32(a.q[i])); }
+static inline vf vf_convert(vi a) { QUADS(vf, vcvtq_f32_s32(a.q[i])); }
+static inline vi vi_truncate(vf a) { QUADS(vi, vcvtq_s32_f32(a.q[i])); }
+static inline i32 vi_sum(vi v) {
+  return vaddvq_s32(vaddq_s32(vaddq_s32(v.q[0], v.q[1]), vaddq_s32(v.q[2], v.q[3])));
+}
+/* the low 16 bits of eight lanes */
+static inline int16x8_t narrow(int32x4_t low, int32x4_t high) {
+  return vmovn_high_s32(vmovn_s32(low), high);
+}
+static inline void vi_store_8(void* p, vi v) {
+  int8x8_t low = vmovn_s16(narrow(v.q[0], v.q[1]));
+  vst1q_s8(p, vmovn_high_s16(low, narrow(v.q[2], v.q[3])));
+}
+static inline void vi_store_16(uint16_t* p, vi v) {
+  vst1q_u16(p, vreinterpretq_u16_s16(narrow(v.q[0], v.q[1])));
+  vst1q_u16(p + 8, vreinterpretq_u16_s16(narrow(v.q[2], v.q[3])));
+}
+
+/* Not the builtin: GCC takes a loop that only fetches for one without effect, and drops it. */
+static inline void prefetch(const void* p) { __asm__ volatile("prfm pldl1keep, [%0]" : : "r"(p)); }
+
+static inline vx vx_load(const i8* p) { return (vx){{vld1q_s8(p), vld1q_s8(p + 16)}}; }
+/* Four partial sums of a block's codes times x */
+#ifdef HB_DOT
+static inline int32x4_t dot_q4_0(const uint8_t* w, vx x) {
+  return HB_DOT_UNSIGNED(HB_DOT_UNSIGNED(vdupq_n_s32(0), low_4(w + 2), x.q[0]), high_4(w + 2),
+                         x.q[1]);
+}
+static inline int32x4_t dot_q8_0(const uint8_t* w, vx x) {
+  const i8* codes = (const i8*)(w + 2);
+  return HB_DOT(HB_DOT(vdupq_n_s32(0), vld1q_s8(codes), x.q[0]), vld1q_s8(codes + 16), x.q[1]);
+}
+#else
+/* Two products each in eight 16-bit sums; 2 * 128 * 127 fits */
+static inline int16x8_t two_products(int8x16_t codes, int8x16_t x) {
+  return vmlal_high_s8(vmull_s8(vget_low_s8(codes), vget_low_s8(x)), codes, x);
+}
+static inline int32x4_t dot_q4_0(const uint8_t* w, vx x) {
+  int16x8_t low = two_products(vreinterpretq_s8_u8(low_4(w + 2)), x.q[0]);
+  int16x8_t high = two_products(vreinterpretq_s8_u8(high_4(w + 2)), x.q[1]);
+  return vpaddlq_s16(vaddq_s16(low, high)); /* at most 4 * 15 * 127 */
+}
+static inline int32x4_t dot_q8_0(const uint8_t* w, vx x) {
+  const i8* codes = (const i8*)(w + 2);
+  int16x8_t low = two_products(vld1q_s8(codes), x.q[0]);
+  return vpadalq_s16(vpaddlq_s16(low), two_products(vld1q_s8(codes + 16), x.q[1]));
+}
+#endif
+#define ROWS(type)                                                                               \
+  static inline int32x4_t four_rows_##type(const uint8_t* w, ptrdiff_t stride, vx x) {           \
+    return vpaddq_s32(vpaddq_s32(dot_##type(w, x), dot_##type(w + stride, x)),                   \
+                      vpaddq_s32(dot_##type(w + 2 * stride, x), dot_##type(w + 3 * stride, x))); \
+  }                                                                                              \
+  static inline vi vi_rows_##type(const uint8_t* w, ptrdiff_t stride, vx x) {                    \
+    QUADS(vi, four_rows_##type(w + 4 * i * stride, stride, x));                                  \
+  }
+ROWS(q4_0)
+ROWS(q8_0)
+#undef ROWS
+
+static inline float32x4_t four_f16(const uint8_t* p, ptrdiff_t stride) {
+  uint16x4_t v = vdup_n_u16(0);
+  v = vld1_lane_u16((const f16*)p, v, 0);
+  v = vld1_lane_u16((const f16*)(p + stride), v, 1);
+  v = vld1_lane_u16((const f16*)(p + 2 * stride), v, 2);
+  v = vld1_lane_u16((const f16*)(p + 3 * stride), v, 3);
+  return convert_f16(v);
+}
+static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
+  QUADS(vf, four_f16(p + 4 * i * stride, stride));
+}
+
+#undef QUADS
+
+enum { SIDE_BY_SIDE = 1 };
+
+/* ---- packed rows: four in a register -------------------------------------------------------- */
+
+enum { PARTS = 4, COLUMNS = 8, PEAK = 8 };
+typedef float32x4_t pf;
+typedef int32x4_t pi;
+typedef struct {
+  int8x16_t q[8];
+} pw;
+typedef const i8 *px_q4_0, *px_q8_0;
+
+static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+  pw w;
+  UNROLL for (int i = 0; i < 4; i++) {
+    w.q[i] = vreinterpretq_s8_u8(low_4(codes + 64 * i + 16 * part));
+    w.q[4 + i] = vreinterpretq_s8_u8(high_4(codes + 64 * i + 16 * part));
+  }
+  return w;
+}
+static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+  pw w;
+  UNROLL for (int i = 0; i < 8; i++) {
+    w.q[i] = vreinterpretq_s8_u8(vld1q_u8(codes + 64 * i + 16 * part));
+  }
+  return w;
+}
+static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
+static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
+static inline int8x16_t four_of(const i8* x) {
+  i32 four;
+  __builtin_memcpy(&four, x, 4);
+  return vreinterpretq_s8_s32(vdupq_n_s32(four));
+}
+#ifdef HB_DOT
+static inline pi dot_four(pi sum, int8x16_t codes, const i8* x) {
+  return HB_DOT(sum, codes, four_of(x));
+}
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, i32 start) {
+  pi sum = vdupq_n_s32(start);
+  int8x16_t low = vld1q_s8(x), high = vld1q_s8(x + 16);
+  sum = vdotq_laneq_s32(sum, w->q[0], low, 0);
+  sum = vdotq_laneq_s32(sum, w->q[1], low, 1);
+  sum = vdotq_laneq_s32(sum, w->q[2], low, 2);
+  sum = vdotq_laneq_s32(sum, w->q[3], low, 3);
+  sum = vdotq_laneq_s32(sum, w->q[4], high, 0);
+  sum = vdotq_laneq_s32(sum, w->q[5], high, 1);
+  sum = vdotq_laneq_s32(sum, w->q[6], high, 2);
+  return vdotq_laneq_s32(sum, w->q[7], high, 3);
+}
+static inline pi pi_dot_q4_0(const pw* w, const i8* x, i32 start) {
+  return pi_dot_q8_0(w, x, start);
+}
+#else
+/* Sums of a row's two pairs of products in either half become one sum a row. */
+static inline pi fold_pairs(int16x8_t low, int16x8_t high) {
+  return vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
+}
+static inline pi dot_four(pi sum, int8x16_t codes, const i8* x) {
+  int8x16_t four = four_of(x);
+  int16x8_t low = vmull_s8(vget_low_s8(codes), vget_low_s8(four));
+  return vaddq_s32(sum, fold_pairs(low, vmull_high_s8(codes, four)));
+}
+static inline pi pi_dot_q4_0(const pw* w, const i8* x, i32 start) {
+  int16x8_t low = vdupq_n_s16(0), high = vdupq_n_s16(0); /* at most 8 * 15 * 127 */
+  UNROLL for (int i = 0; i < 8; i++) {
+    int8x16_t four = four_of(x + 4 * i);
+    low = vmlal_s8(low, vget_low_s8(w->q[i]), vget_low_s8(four));
+    high = vmlal_high_s8(high, w->q[i], four);
+  }
+  return vaddq_s32(fold_pairs(low, high), vdupq_n_s32(start));
+}
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, i32 start) {
+  pi low = vdupq_n_s32(0), high = vdupq_n_s32(0);
+  UNROLL for (int i = 0; i < 8; i += 2) { /* 2 * 128 * 127 fits in 16 bits */
+    int8x16_t a = four_of(x + 4 * i), b = four_of(x + 4 * i + 4);
+    int16x8_t first = vmull_s8(vget_low_s8(w->q[i]), vget_low_s8(a));
+    low = vpadalq_s16(low, vmlal_s8(first, vget_low_s8(w->q[i + 1]), vget_low_s8(b)));
+    high = vpadalq_s16(high, vmlal_high_s8(vmull_high_s8(w->q[i], a), w->q[i + 1], b));
+  }
+  return vaddq_s32(vpaddq_s32(low, high), vdupq_n_s32(start));
+}
+#endif
+#ifdef HB_MATRIX
+/* Two rows of eight codes times two rows of eight activations: four sums an instruction. */
+static inline void pi_dot_two_q8_0(pi sums[2], const pw* w, const i8* x, const i8* y, i32 start_x,
+                                   i32 start_y) {
+  pi upper = vdupq_n_s32(0), lower = vdupq_n_s32(0); /* x, y of rows 0 and 1; of 2 and 3 */
+  UNROLL for (int i = 0; i < 4; i++) {
+    int32x4_t even = vreinterpretq_s32_s8(w->q[2 * i]);
+    int32x4_t odd = vreinterpretq_s32_s8(w->q[2 * i + 1]);
+    int8x16_t both = vcombine_s8(vld1_s8(x + 8 * i), vld1_s8(y + 8 * i));
+    upper = HB_MATRIX(upper, vreinterpretq_s8_s32(vzip1q_s32(even, odd)), both);
+    lower = HB_MATRIX(lower, vreinterpretq_s8_s32(vzip2q_s32(even, odd)), both);
+  }
+  sums[0] = vaddq_s32(vuzp1q_s32(upper, lower), vdupq_n_s32(start_x));
+  sums[1] = vaddq_s32(vuzp2q_s32(upper, lower), vdupq_n_s32(start_y));
+}
+static inline void pi_dot_two_q4_0(pi sums[2], const pw* w, const i8* x, const i8* y, i32 start_x,
+                                   i32 start_y) {
+  pi_dot_two_q8_0(sums, w, x, y, start_x, start_y);
+}
+#endif
+static inline pf pf_zero(void) { return vdupq_n_f32(0); }
+static inline pf pf_scales(const f16* d, int part) { return convert_f16(vld1_u16(d + 4 * part)); }
+static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
+  return vaddq_f32(sum, vmulq_f32(vmulq_n_f32(scale, by), vcvtq_f32_s32(dots)));
+}
+static inline void pf_store(float* p, pf v) { vst1q_f32(p, v); }
+
+#endif

@@ -1,0 +1,220 @@
+"""AArch64's tables on another machine: a runner under QEMU, one process a table, and its bindings.
+
+Bindings and executables are the package's own. A program's memory is an arena of this process; a
+run sends what is in use of it to the runner, and takes it back.
+"""
+
+from __future__ import annotations
+
+import platform
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from tests.tools import load_tool
+
+from halfbyte.backends.library import Library
+from halfbyte.backends.memory import ALIGNMENT, Memory, aligned
+from halfbyte.backends.native import NativeExecutable
+from halfbyte.errors import UnsupportedError
+from halfbyte.program import Program
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+KERNELS = REPOSITORY / "runtime/kernels"
+
+# Each table on a processor that has no instruction beyond it.
+PROCESSORS = {"neon": "cortex-a57", "dotprod": "cortex-a76", "i8mm": "max"}
+TABLES = () if platform.machine() in ("aarch64", "arm64") else tuple(PROCESSORS)
+
+# Those of CMakeLists.txt, as zig takes them.
+FLAGS = (
+    *("-target", "aarch64-linux-musl", "-std=c11", "-O2", "-ffp-contract=off", "-fno-math-errno"),
+    *("-Wall", "-Wextra", "-Werror", "-DHB_NEON", "-DHB_I8MM", f"-I{KERNELS}", "-ffreestanding"),
+)
+SOURCES = {
+    KERNELS / "run.c": "generic",
+    KERNELS / "isa.c": "generic",
+    KERNELS / "isa_scalar.c": "generic",
+    KERNELS / "isa_neon.c": "generic",
+    KERNELS / "isa_dotprod.c": "generic+dotprod",
+    KERNELS / "isa_i8mm.c": "generic+dotprod+i8mm",
+    HERE / "runner.c": "generic",
+    HERE / "start.c": "generic",
+}
+
+# As runner.c has them.
+KERNEL_LIST, ISA_NAME, OPEN, TICKS, RUN = range(5)
+REQUEST, REPLY = struct.Struct("<11Q"), struct.Struct("<2Q")
+ARENA = 1 << 28
+
+U8 = npt.NDArray[np.uint8]
+Bytes = bytes | bytearray | memoryview
+
+
+def zig(*arguments: str | Path) -> None:
+    """Run zig; what it says on failure becomes an error."""
+    command = [sys.executable, "-m", "ziglang", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@cache
+def executable() -> Path:
+    """The runner, built once per test run."""
+    folder = Path(tempfile.mkdtemp(prefix="halfbyte-aarch64-"))
+    objects = []
+    for source, processor in SOURCES.items():
+        objects.append(folder / f"{source.stem}.o")
+        zig("cc", *FLAGS, f"-mcpu={processor}", "-c", source, "-o", objects[-1])
+    zig("ld.lld", "-static", *objects, "-o", folder / "runner")
+    return folder / "runner"
+
+
+@cache
+def emulator() -> str:
+    """Path of QEMU; raises `UnsupportedError` where there is none."""
+    try:
+        found: str = load_tool(REPOSITORY, "get_qemu").get_qemu()
+    except SystemExit as error:
+        raise UnsupportedError(str(error)) from None
+    return found
+
+
+def missing() -> str | None:
+    """Why nothing can be emulated here; None if it can."""
+    try:
+        emulator()
+    except UnsupportedError as error:
+        return str(error)
+    return None
+
+
+class Runner:
+    """A runner's process and the requests it takes, which are one at a time."""
+
+    def __init__(self, processor: str) -> None:
+        self._process = subprocess.Popen(
+            [emulator(), "-cpu", processor, executable()],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self._lock = threading.Lock()
+        self.close = weakref.finalize(self, _end, self._process)  # at exit, if not before
+        self.base, _ = self._reply()
+
+    def request(
+        self, function: int, *arguments: int, data: Bytes = b"", into: Bytes | None = None
+    ) -> tuple[int, Bytes]:
+        """Value and bytes of the reply, which replace those of `into` where it is given."""
+        assert self._process.stdin
+        numbers = [argument % 2**64 for argument in arguments] + [0] * (9 - len(arguments))
+        with self._lock:
+            try:
+                self._process.stdin.write(REQUEST.pack(function, *numbers, len(data)))
+                self._process.stdin.write(data)
+                self._process.stdin.flush()
+            except BrokenPipeError:
+                self._failed()
+            return self._reply(into)
+
+    def _reply(self, into: Bytes | None = None) -> tuple[int, Bytes]:
+        value, size = REPLY.unpack(self._read(bytearray(REPLY.size)))
+        return value, self._read(bytearray(size) if into is None else into)
+
+    def _read(self, target: Bytes) -> Bytes:
+        assert self._process.stdout
+        if self._process.stdout.readinto(target) != len(target):  # type: ignore[attr-defined]
+            self._failed()
+        return target
+
+    def _failed(self) -> NoReturn:
+        _, said = self._process.communicate()
+        code = self._process.returncode
+        raise RuntimeError(f"the runner ended with code {code}: {said.decode().strip()}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.communicate()
+
+
+@cache
+def runner(processor: str) -> Runner:
+    """The one process of a test run on this processor."""
+    return Runner(processor)
+
+
+class RemoteMemory(Memory):
+    """An arena whose bytes are the runner's in a run; arrays are given out from the bottom."""
+
+    def __init__(self, base: int) -> None:
+        self._base = base
+        self._arena = aligned(ARENA)
+        self._used = 0
+
+    def aligned(self, nbytes: int) -> U8:
+        start, self._used = self._used, -(-(self._used + nbytes) // ALIGNMENT) * ALIGNMENT
+        if self._used > ARENA:
+            raise MemoryError(f"{nbytes} bytes")
+        return self._arena[start : start + nbytes]
+
+    def reach(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        copy = self.aligned(array.nbytes).view(array.dtype).reshape(array.shape)
+        copy[...] = array
+        return copy
+
+    def address(self, array: npt.NDArray[Any]) -> int:
+        return int(array.ctypes.data) - int(self._arena.ctypes.data) + self._base
+
+    def used(self) -> memoryview:
+        """All that was given out."""
+        return self._arena[: self._used].data
+
+
+class Functions:
+    """The functions of run.h, called in a runner; it has no threads to pool."""
+
+    hb_pool_size = hb_pool_announce = hb_pool_stop = hb_help = None
+
+    def __init__(self, processor: str) -> None:
+        self._runner = runner(processor)
+        self.memory = RemoteMemory(self._runner.base)
+
+    def hb_kernel_list(self) -> bytes:
+        return bytes(self._runner.request(KERNEL_LIST)[1])
+
+    def hb_isa_name(self, index: int) -> bytes | None:
+        there, name = self._runner.request(ISA_NAME, index)
+        return bytes(name) if there else None
+
+    def hb_open(self, name: bytes) -> int:
+        return self._runner.request(OPEN, data=name + b"\0")[0]
+
+    def hb_ticks(self) -> int:
+        return self._runner.request(TICKS)[0]
+
+    def hb_run(self, *arguments: int) -> None:
+        used = self.memory.used()
+        self._runner.request(RUN, *map(int, arguments), data=used, into=used)
+
+
+def library(isa: str) -> Library:
+    """The kernels on a table's processor, with a memory of their own."""
+    functions = Functions(PROCESSORS[isa])
+    return Library(functions, functions.memory)
+
+
+def open_program(program: Program, isa: str, threads: int) -> NativeExecutable:
+    """A program on one of the tables; one thread, whatever."""
+    del threads
+    if isa not in TABLES:
+        raise UnsupportedError(f"instruction set '{isa}': expected one of {TABLES}")
+    return NativeExecutable(program, isa, 1, library(isa))
