@@ -37,7 +37,7 @@ def to_pack(program: Program, pack: str = "auto") -> list[Buffer]:
     for instruction in program.instructions:
         if instruction.operator not in (ops.matmul_int8, ops.gather):
             others.update(instruction.inputs)
-    multiplied = {i.inputs[-1] for i in program.instructions if i.operator is ops.matmul_int8}
+    multiplied = {i.operands["w"] for i in program.instructions if i.operator is ops.matmul_int8}
     found = [b for b in program.buffers if b in multiplied and b not in others and _packable(b)]
     if pack == "never" or sum(program.bytes_by_kind().values()) > _SHARE * machine_bytes():
         return []

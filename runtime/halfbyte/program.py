@@ -112,8 +112,9 @@ class Instruction:
     @property
     def operands(self) -> dict[str, Buffer]:
         """All buffers by their name in the signature."""
-        names = [o.name for o in (*self.operator.inputs, *self.operator.outputs)]
-        return dict(zip(names, (*self.inputs, *self.outputs), strict=True))
+        inputs = zip(self.operator.inputs, self.inputs, strict=False)
+        outputs = zip(self.operator.outputs, self.outputs, strict=True)
+        return {operand.name: buffer for operand, buffer in (*inputs, *outputs)}
 
     def bytes_moved(self, registers: Mapping[str, int]) -> int:
         """Bytes read and written at given sizes: every operand once, touched rows only."""

@@ -25,15 +25,18 @@ KERNEL(gather_q8_0_r16, a->n, 1, a->d * 8,
 KERNEL(gather_q4_0_r16, a->n, 1, a->d * 8,
        OUT(f32, y) IN(q4_0_r16, w) IN(i32, ids) INT(n) INT(v) INT(d))
 
-/* y[n, m] = sum_k x[n, k] w[m, k], float activations; may use FMA; sums in 16 lanes */
-KERNEL(matmul_f32, a->m, 4, a->n * a->k * 4, OUT(f32, y) IN(f32, w) IN(f32, x) INT(n) INT(k) INT(m))
-KERNEL(matmul_f16, a->m, 4, a->n * a->k * 2, OUT(f32, y) IN(f16, w) IN(f32, x) INT(n) INT(k) INT(m))
+/* y[n, m] = r[n, m] + sum_k x[n, k] w[m, k], float activations; may use FMA; sums in 16 lanes; here
+ * and below, r is NULL where nothing is added */
+KERNEL(matmul_f32, a->m, 4, a->n * a->k * 4,
+       OUT(f32, y) IN(f32, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
+KERNEL(matmul_f16, a->m, 4, a->n * a->k * 2,
+       OUT(f32, y) IN(f16, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
 KERNEL(matmul_bf16, a->m, 4, a->n * a->k * 2,
-       OUT(f32, y) IN(bf16, w) IN(f32, x) INT(n) INT(k) INT(m))
+       OUT(f32, y) IN(bf16, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
 KERNEL(matmul_q8_0, a->m, 4, a->n * a->k * 2,
-       OUT(f32, y) IN(q8_0, w) IN(f32, x) INT(n) INT(k) INT(m))
+       OUT(f32, y) IN(q8_0, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
 KERNEL(matmul_q4_0, a->m, 4, a->n * a->k * 2,
-       OUT(f32, y) IN(q4_0, w) IN(f32, x) INT(n) INT(k) INT(m))
+       OUT(f32, y) IN(q4_0, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
 
 /* xq[n, k], xd[n, k/32], xs[n, k/32] = x per block of 32: d = max|x| / 127, q = round-half-even(x *
  * (127 / max|x|)) in [-127, 127], s = sum q; a block with max|x| = 0, or too small for 127 / max|x|
@@ -41,22 +44,33 @@ KERNEL(matmul_q4_0, a->m, 4, a->n * a->k * 2,
 KERNEL(dynamic_quantize, a->n*(a->k / 32), 4, 32 * 4,
        OUT(i8, xq) OUT(f32, xd) OUT(i32, xs) IN(f32, x) INT(n) INT(k))
 
-/* y[n, m] = sum over blocks b in order of (w.d[m, b] * xd[n, b]) * float(sum_32 w.q * xq), exact
- * integers, multiply then add: bit-identical on every table. Q4_0 takes its offset of 8 out through
- * xs. */
+/* y[n, m] = r[n, m] + sum over blocks b in order of (w.d[m, b] * xd[n, b]) * float(sum_32 w.q *
+ * xq), exact integers, multiply then add: bit-identical on every table. Q4_0 takes its offset of 8
+ * out through xs. */
 KERNEL(matmul_int8_q8_0, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q8_0, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) INT(n) INT(k) INT(m))
+       OUT(f32, y) IN(q8_0, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) IN(f32, r) INT(n) INT(k) INT(m))
 KERNEL(matmul_int8_q4_0, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) INT(n) INT(k) INT(m))
+       OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) IN(f32, r) INT(n) INT(k) INT(m))
 KERNEL(matmul_int8_q8_0_r16, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q8_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) INT(n) INT(k) INT(m))
+       OUT(f32, y) IN(q8_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) IN(f32, r) INT(n) INT(k)
+           INT(m))
 KERNEL(matmul_int8_q4_0_r16, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) INT(n) INT(k) INT(m))
+       OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) IN(f32, r) INT(n) INT(k)
+           INT(m))
 
 /* y[m, k] = w in the packed layout; y may be w where `scratch` has room for sixteen rows, which
  * one thread may use at a time */
 KERNEL(pack_q8_0, a->m, 16, a->k, OUT(q8_0_r16, y) OUT(q8_0, scratch) IN(q8_0, w) INT(k) INT(m))
 KERNEL(pack_q4_0, a->m, 16, a->k, OUT(q4_0_r16, y) OUT(q4_0, scratch) IN(q4_0, w) INT(k) INT(m))
+
+/* dynamic_quantize(rms_norm(x)) */
+KERNEL(rms_norm_quantize, a->n, 1, a->d * 8,
+       OUT(i8, xq) OUT(f32, xd) OUT(i32, xs) IN(f32, weight) IN(f32, x) INT(n) INT(d)
+           FLOAT(epsilon))
+
+/* dynamic_quantize(silu(gate) * up) */
+KERNEL(swiglu_quantize, a->n*(a->d / 32), 4, 32 * 16,
+       OUT(i8, xq) OUT(f32, xd) OUT(i32, xs) IN(f32, gate) IN(f32, up) INT(n) INT(d))
 
 /* y[rows, d] = x[n - rows :, :] */
 KERNEL(take_last, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) INT(d))
@@ -83,6 +97,20 @@ KERNEL(rotary_embedding_interleaved, a->n, 1, a->c * 8,
 KERNEL(rotary_embedding_half, a->n, 1, a->c * 8,
        OUT(f32, y) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(t) INT(r) INT(head_dim)
            INT(position))
+
+/* cache_write_keys of the rotary embedding; fields as in both */
+KERNEL(rotary_cache_write_keys_interleaved_f32, a->n, 1, a->c * 8,
+       OUT(f32, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(b) INT(t) INT(r)
+           INT(head_dim) INT(position))
+KERNEL(rotary_cache_write_keys_interleaved_f16, a->n, 1, a->c * 8,
+       OUT(f16, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(b) INT(t) INT(r)
+           INT(head_dim) INT(position))
+KERNEL(rotary_cache_write_keys_half_f32, a->n, 1, a->c * 8,
+       OUT(f32, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(b) INT(t) INT(r)
+           INT(head_dim) INT(position))
+KERNEL(rotary_cache_write_keys_half_f16, a->n, 1, a->c * 8,
+       OUT(f16, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(b) INT(t) INT(r)
+           INT(head_dim) INT(position))
 
 /* cache[position + i, :] = x[i, :], for F16 rounded (to nearest, ties to even) */
 KERNEL(cache_write_f32, a->n, 1, a->c * 4,
@@ -116,6 +144,9 @@ KERNEL(softmax, a->n, 1, a->d * 8, OUT(f32, y) IN(f32, x) INT(n) INT(d))
 
 /* y = x / (1 + exp(-x)) */
 KERNEL(silu, a->n * a->d, 64, 16, OUT(f32, y) IN(f32, x) INT(n) INT(d))
+
+/* y = silu(gate) * up */
+KERNEL(swiglu, a->n * a->d, 64, 16, OUT(f32, y) IN(f32, gate) IN(f32, up) INT(n) INT(d))
 
 /* y = x (1 + erf(x / sqrt 2)) / 2 */
 KERNEL(gelu_erf, a->n * a->d, 64, 16, OUT(f32, y) IN(f32, x) INT(n) INT(d))

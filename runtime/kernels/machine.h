@@ -14,11 +14,14 @@
 
 /* A function whose numbers of things are constants where it is called. */
 #define INLINE static inline __attribute__((always_inline))
-/* What nobody waits for: a browser fetches the file. */
-#ifdef __clang__
+/* Browsers fetch the file: what nobody waits for is small there, and what many kernels need is
+ * there once. */
+#ifdef __wasm__
 #define SMALL __attribute__((minsize))
+#define SHARED __attribute__((noinline)) static
 #else
 #define SMALL
+#define SHARED static inline
 #endif
 
 typedef float f32;

@@ -162,7 +162,7 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 
 #undef PAIR
 
-enum { SIDE_BY_SIDE = 1 };
+enum { SIDE_BY_SIDE = 1, BLOCK_TILES = 1 };
 
 /* ---- packed rows: eight in a register ------------------------------------------------------- */
 
@@ -246,6 +246,8 @@ static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   __m256 scaled = _mm256_mul_ps(scale, _mm256_set1_ps(by));
   return _mm256_add_ps(sum, _mm256_mul_ps(scaled, _mm256_cvtepi32_ps(dots)));
 }
-static inline void pf_store(float* p, pf v) { _mm256_storeu_ps(p, v); }
+static inline void pf_store(float* p, const float* r, pf v) {
+  _mm256_storeu_ps(p, r ? _mm256_add_ps(_mm256_loadu_ps(r), v) : v);
+}
 
 #endif

@@ -109,7 +109,7 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
       _mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1));
 }
 
-enum { SIDE_BY_SIDE = 2 };
+enum { SIDE_BY_SIDE = 2, BLOCK_TILES = 1 };
 
 /* ---- packed rows: all sixteen in a register ------------------------------------------------- */
 
@@ -165,6 +165,8 @@ static inline pf pf_scales(const f16* d, int part) {
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   return vf_add(sum, vf_mul(vf_mul(scale, vf_set(by)), _mm512_cvtepi32_ps(dots)));
 }
-static inline void pf_store(float* p, pf v) { _mm512_storeu_ps(p, v); }
+static inline void pf_store(float* p, const float* r, pf v) {
+  vf_store(p, r ? vf_add(vf_load(r), v) : v);
+}
 
 #endif

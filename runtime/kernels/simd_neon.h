@@ -220,7 +220,7 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 
 #undef QUADS
 
-enum { SIDE_BY_SIDE = 1 };
+enum { SIDE_BY_SIDE = 1, BLOCK_TILES = 1 };
 
 /* ---- packed rows: four in a register -------------------------------------------------------- */
 
@@ -328,6 +328,8 @@ static inline pf pf_scales(const f16* d, int part) { return convert_f16(vld1_u16
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   return vaddq_f32(sum, vmulq_f32(vmulq_n_f32(scale, by), vcvtq_f32_s32(dots)));
 }
-static inline void pf_store(float* p, pf v) { vst1q_f32(p, v); }
+static inline void pf_store(float* p, const float* r, pf v) {
+  vst1q_f32(p, r ? vaddq_f32(vld1q_f32(r), v) : v);
+}
 
 #endif

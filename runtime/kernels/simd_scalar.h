@@ -167,8 +167,9 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 
 #undef EACH
 
-/* Attention's sums of sixteen lanes that go on side by side for each query */
-enum { SIDE_BY_SIDE = 1 };
+/* SIDE_BY_SIDE: attention's sums of sixteen lanes that go on side by side for each query.
+ * BLOCK_TILES: whether float products with blocks, which are rare, have tiles of their own. */
+enum { SIDE_BY_SIDE = 1, BLOCK_TILES = 1 };
 
 /* Packed rows, in parts that fill a register of the instruction set; COLUMNS is how many products
  * of a part are summed up side by side,
@@ -230,6 +231,9 @@ static inline pf pf_scales(const f16* d, int part) {
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   return vf_add(sum, vf_mul(vf_mul(scale, vf_set(by)), vf_convert(dots)));
 }
-static inline void pf_store(float* p, pf v) { vf_store(p, v); }
+/* r + v, or v where r is NULL */
+static inline void pf_store(float* p, const float* r, pf v) {
+  vf_store(p, r ? vf_add(vf_load(r), v) : v);
+}
 
 #endif

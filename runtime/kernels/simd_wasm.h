@@ -15,9 +15,6 @@ typedef struct {
   v128_t q[4];
 } vi;
 
-/* Ends of rows: one copy serves all kernels, since the file is fetched by browsers. */
-#define RARE __attribute__((noinline)) static
-
 #define QUADS(type, expression)                                 \
   type r;                                                       \
   UNROLL for (int i = 0; i < 4; i++) { r.q[i] = (expression); } \
@@ -36,7 +33,7 @@ static inline v128_t scale_f16(v128_t shifted) {
 static inline v128_t too_large(v128_t value) {
   return wasm_f32x4_ge(wasm_f32x4_abs(value), wasm_f32x4_splat(0x1p16f));
 }
-RARE v128_t mend_f16(v128_t value) {
+SHARED v128_t mend_f16(v128_t value) {
   v128_t large = too_large(value), fraction = wasm_v128_and(value, wasm_i32x4_splat(0x7FFFFF));
   v128_t quiet = wasm_v128_and(wasm_i32x4_gt(fraction, wasm_i32x4_splat(0)), large);
   value = wasm_v128_or(value, wasm_v128_and(large, wasm_i32x4_splat(0x7F800000)));
@@ -90,7 +87,7 @@ static inline void vf_store_f16(f16* p, vf v) {
   }
 }
 
-RARE vf vf_load_part(const float* p, int64_t count) {
+SHARED vf vf_load_part(const float* p, int64_t count) {
   vf r;
   for (int i = 0; i < 4; i++) {
     int64_t left = count - 4 * i;
@@ -103,21 +100,21 @@ RARE vf vf_load_part(const float* p, int64_t count) {
   }
   return r;
 }
-RARE vf vf_load_part_f16(const f16* p, int64_t count) {
+SHARED vf vf_load_part_f16(const f16* p, int64_t count) {
   f16 lanes[16] = {0};
   for (int64_t i = 0; i < count; i++) {
     lanes[i] = p[i];
   }
   return vf_load_f16(lanes);
 }
-RARE void vf_store_part(float* p, vf v, int64_t count) {
+SHARED void vf_store_part(float* p, vf v, int64_t count) {
   float lanes[16];
   vf_store(lanes, v);
   for (int64_t i = 0; i < count; i++) {
     p[i] = lanes[i];
   }
 }
-RARE void vf_store_part_f16(f16* p, vf v, int64_t count) {
+SHARED void vf_store_part_f16(f16* p, vf v, int64_t count) {
   float lanes[16];
   vf_store(lanes, v);
   for (int64_t i = 0; i < count; i++) {
@@ -277,9 +274,8 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 }
 
 #undef QUADS
-#undef RARE
 
-enum { SIDE_BY_SIDE = 1 };
+enum { SIDE_BY_SIDE = 1, BLOCK_TILES = 0 };
 
 /* ---- packed rows: four in a register -------------------------------------------------------- */
 
@@ -371,6 +367,8 @@ static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   v128_t scaled = wasm_f32x4_mul(scale, wasm_f32x4_splat(by));
   return wasm_f32x4_add(sum, wasm_f32x4_mul(scaled, wasm_f32x4_convert_i32x4(dots)));
 }
-static inline void pf_store(float* p, pf v) { wasm_v128_store(p, v); }
+static inline void pf_store(float* p, const float* r, pf v) {
+  wasm_v128_store(p, r ? wasm_f32x4_add(wasm_v128_load(r), v) : v);
+}
 
 #endif

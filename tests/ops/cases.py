@@ -33,7 +33,7 @@ class Case:
     operator: Operator
     operands: dict[str, Any]
     attributes: dict[str, Any] = field(default_factory=dict)
-    bound: npt.NDArray[np.float64] | None = None
+    bound: npt.NDArray[np.float64] | tuple[npt.NDArray[np.float64], ...] | None = None
     fused: bool = False  # the kernel may use FMA: tables agree within the bound, not to the bit
 
     def expected(self) -> tuple[npt.NDArray[Any], ...]:
@@ -86,10 +86,14 @@ def _matmul() -> Iterator[Case]:
         for n, k, m in shapes + odd:
             x, w = activations(n, k), weight(name, m, k)
             size = np.abs(x).astype(np.float64) @ np.abs(w.decode()).T.astype(np.float64)
-            yield Case(
-                f"{name}-{n}x{k}x{m}", ops.matmul, {"x": x, "w": w},
-                bound=(k + 2) * EPS * size + TINY, fused=True,
-            )  # fmt: skip
+            bound = (k + 2) * EPS * size + TINY
+            label = f"{name}-{n}x{k}x{m}"
+            yield Case(label, ops.matmul, {"x": x, "w": w}, bound=bound, fused=True)
+            if m > 1:
+                r = activations(n + 1, m)[1:].copy()
+                bound = bound + EPS * (size + np.abs(r))
+                operands = {"x": x, "w": w, "r": r}
+                yield Case(f"{label}-r", ops.matmul, operands, bound=bound, fused=True)
 
 
 def _matmul_int8() -> Iterator[Case]:
@@ -102,6 +106,8 @@ def _matmul_int8() -> Iterator[Case]:
             xs[-1, -1] = 0
             operands = {"xq": xq, "xd": xd, "xs": xs, "w": weight(name, m, k)}
             yield Case(f"{name}-{n}x{k}x{m}", ops.matmul_int8, operands)
+            operands = {**operands, "r": activations(n + 1, m)[1:].copy()}
+            yield Case(f"{name}-{n}x{k}x{m}-r", ops.matmul_int8, operands)
 
 
 def _tables() -> Iterator[Case]:
@@ -123,6 +129,49 @@ def _quantize() -> Iterator[Case]:
     edges[2, 0], edges[2, 33] = 1e-38, 3e-37  # 127 / max overflows, and just does not
     edges[3, 0], edges[3, 32:34] = 3e38, [1e-45, -1e-45]
     yield Case("edges", ops.dynamic_quantize, {"x": edges})
+
+
+def _quantized_bound(
+    y: npt.NDArray[np.float64], off: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], ...]:
+    """For dynamic_quantize of a result that is off by `off`: codes differ near halves alone."""
+    blocks, off = (v.reshape(len(y), -1, 32) for v in (y, off))
+    top = np.abs(blocks).max(2, keepdims=True)
+    scale = np.divide(127, top, out=np.zeros_like(top), where=top > 0)
+    reach = (off + np.abs(blocks) * (off / np.maximum(top, TINY)).max(2, keepdims=True)) * scale
+    codes = np.abs(blocks * scale - np.floor(blocks * scale) - 0.5) <= reach + 1e-4
+    d = (off.max(2) + 4 * EPS * top[..., 0]) / 127
+    return codes.reshape(y.shape).astype(float), d, codes.sum(2).astype(float)
+
+
+def _fused() -> Iterator[Case]:
+    for n, d in ((1, 32), (3, 64), (2, 576)):
+        x, gain = activations(n, d), activations(1, d)[0] + 1
+        wide, epsilon = x.astype(np.float64), 1e-5
+        y = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + epsilon) * gain
+        bound = _quantized_bound(y, (d / 2 + 8) * EPS * np.abs(y) + TINY)
+        operands = {"x": x, "weight": gain}
+        yield Case(f"{n}x{d}", ops.rms_norm_quantize, operands, {"epsilon": epsilon}, bound)
+        gate, up = activations(n, d, spread=4), activations(n + 1, d)[1:].copy()
+        y = gate.astype(np.float64) / (1 + np.exp(-gate.astype(np.float64))) * up
+        size = np.abs(gate.astype(np.float64) * up)
+        off, operands = 18 * EPS * size + TINY, {"gate": gate, "up": up}
+        yield Case(f"{n}x{d}", ops.swiglu, operands, bound=off)
+        bound = _quantized_bound(y, off)
+        yield Case(f"{n}x{d}", ops.swiglu_quantize, operands, bound=bound)
+    for case in _rotary():
+        x = case.operands["x"]
+        for dtype in (np.float16, np.float32):
+            cache = key_blocks(activations(20, x.shape[1]).astype(dtype))
+            cache = np.nan_to_num(cache)
+            assert isinstance(case.bound, np.ndarray)
+            bound = np.zeros(cache.shape)
+            places = np.arange(4, 4 + len(x))
+            step = 2.0**-10 if dtype == np.float16 else 0.0  # may round the other way
+            bound[0, :, places] = case.bound + step * np.abs(x).max() * 2
+            operands = {**case.operands, "cache": cache}
+            label = f"{case.label}-{np.dtype(dtype).name}"
+            yield Case(label, ops.rotary_cache_write_keys, operands, case.attributes, bound)
 
 
 def _norms() -> Iterator[Case]:
@@ -239,5 +288,6 @@ def all_cases() -> list[Case]:
     """Every case of every operator."""
     families = (
         _matmul, _matmul_int8, _tables, _quantize, _norms, _rotary, _attention, _elementwise,
+        _fused,
     )  # fmt: skip
     return [case for family in families for case in family()]

@@ -30,6 +30,9 @@ from halfbyte.program import Buffer, Instruction, Program, Size, maximum
 __all__ = ["Kernels", "NativeExecutable", "instruction_sets"]
 
 
+OPTIONAL = {"r"}  # operands that kernels take NULL for
+
+
 def _float_slot(value: float) -> int:
     return int(np.float32(value).view(np.uint32))
 
@@ -58,14 +61,15 @@ class Kernels:
     def call(self, name: str, **arguments: Any) -> None:
         """Run one kernel; keywords are its fields: C-contiguous arrays, ints, floats."""
         kernel = self._library.kernels[name]
-        if {f.name for f in kernel.fields} != set(arguments):
+        fields = {f.name for f in kernel.fields}
+        if not fields - OPTIONAL <= set(arguments) <= fields:
             raise ProgramError(
                 f"kernel {name}: expected arguments {[f.name for f in kernel.fields]}, "
                 f"found {sorted(arguments)}"
             )
         slots = self._instruction["slot"][0]
         for slot, field in enumerate(kernel.fields):
-            slots[slot] = self._slot(name, field, arguments[field.name])
+            slots[slot] = self._slot(name, field, arguments.get(field.name))
         self._instruction["kernel"] = kernel.index
         address = self._memory.address(self._instruction)
         self._pool.wake()
@@ -76,6 +80,8 @@ class Kernels:
         self._pool.close()
 
     def _slot(self, name: str, field: Field, value: Any) -> int:
+        if value is None:
+            return 0
         if field.kind == "float":
             return _float_slot(value)
         if field.kind == "int":
@@ -190,7 +196,9 @@ class NativeExecutable:
         values = {**instruction.attributes, **instruction.dims}
         for slot, field in enumerate(kernel.fields):
             if field.kind in ("in", "out"):
-                code["slot"][slot] = self._memory.address(self._arrays[operands[field.name]])
+                buffer = operands.get(field.name)  # an optional operand may be missing
+                address = 0 if buffer is None else self._memory.address(self._arrays[buffer])
+                code["slot"][slot] = address
             elif field.kind == "float":
                 code["slot"][slot] = _float_slot(values[field.name])
             else:

@@ -8,6 +8,12 @@ from halfbyte.ops.attention import (
     group_query_attention,
     rotary_embedding,
 )
+from halfbyte.ops.fused import (
+    rms_norm_quantize,
+    rotary_cache_write_keys,
+    swiglu,
+    swiglu_quantize,
+)
 from halfbyte.ops.linear import dynamic_quantize, gather, matmul, matmul_int8, take_last
 from halfbyte.ops.norm import layer_norm, rms_norm
 from halfbyte.ops.operator import OPERATORS, Operand, Operator, operator
@@ -30,8 +36,12 @@ __all__ = [
     "mul",
     "operator",
     "rms_norm",
+    "rms_norm_quantize",
+    "rotary_cache_write_keys",
     "rotary_embedding",
     "silu",
     "softmax",
+    "swiglu",
+    "swiglu_quantize",
     "take_last",
 ]

@@ -36,14 +36,15 @@ def gather(w: Tensor, ids: I32) -> F32:
     return y
 
 
-@operator("MatMul", "x:f32[n,k] w:*[m,k] -> y:f32[n,m]", operations=_products)
-def matmul(x: F32, w: Tensor) -> F32:
-    """y[i, j] = sum_k x[i, k] w[j, k] with float activations.
+@operator("MatMul", "x:f32[n,k] w:*[m,k] r?:f32[n,m] -> y:f32[n,m]", operations=_products)
+def matmul(x: F32, w: Tensor, r: F32 | None = None) -> F32:
+    """y[i, j] = r[i, j] + sum_k x[i, k] w[j, k] with float activations.
 
     Source: ONNX MatMul with the second operand transposed, for block formats ONNX Runtime's
     MatMulNBits at its default accuracy level.
     """
-    return (x @ w.decode().T).astype(np.float32, copy=False)
+    y: F32 = (x @ w.decode().T).astype(np.float32, copy=False)
+    return y if r is None else r + y
 
 
 @operator("DynamicQuantizeLinear", "x:f32[n,k] -> xq:i8[n,k] xd:f32[n,k/32] xs:i32[n,k/32]")
@@ -69,11 +70,11 @@ def dynamic_quantize(x: F32) -> tuple[I8, F32, I32]:
 
 @operator(
     "MatMulNBits",
-    "xq:i8[n,k] xd:f32[n,k/32] xs:i32[n,k/32] w:*[m,k] -> y:f32[n,m]",
+    "xq:i8[n,k] xd:f32[n,k/32] xs:i32[n,k/32] w:*[m,k] r?:f32[n,m] -> y:f32[n,m]",
     operations=_products,
 )
-def matmul_int8(xq: I8, xd: F32, xs: I32, w: Tensor) -> F32:
-    """y[i, j] = sum over blocks b, in order, of (wd[j, b] xd[i, b]) float(sum_32 wq xq).
+def matmul_int8(xq: I8, xd: F32, xs: I32, w: Tensor, r: F32 | None = None) -> F32:
+    """y[i, j] = r[i, j] + sum over blocks b, in order, of (wd[j, b] xd[i, b]) float(sum_32 wq xq).
 
     Block sums are exact integers; the float sum multiplies, then adds, in float32. `xs` is what
     :func:`dynamic_quantize` returns; a kernel uses it for offsets, the meaning needs it not.
@@ -88,7 +89,7 @@ def matmul_int8(xq: I8, xd: F32, xs: I32, w: Tensor) -> F32:
     for b in range(wq.shape[1]):
         sums = x[:, b] @ wq[:, b].astype(np.float32).T  # below 2^24: exact in float32
         y += (wd[:, b] * xd[:, b, None]) * sums
-    return y
+    return y if r is None else r + y
 
 
 @operator("Slice", "x:f32[n,d] -> y:f32[rows,d]", reads={"x": lambda d: d["rows"]})

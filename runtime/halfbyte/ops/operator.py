@@ -1,7 +1,8 @@
 """What an operator is: a signature, a meaning in NumPy, and what running it costs.
 
 A signature such as ``"x:f32[n,k] w:*[m,k] -> y:f32[n,m]"`` names operands, dtypes and dimensions
-(``*`` is a weight in any format, ``k/32`` a dimension derived from another). It is the shape rule,
+(``*`` is a weight in any format, ``k/32`` a dimension derived from another, and operands at the end
+may be left out whose names carry a ``?``). It is the shape rule,
 and the C kernel of the same name takes its arguments under these names.
 """
 
@@ -20,7 +21,7 @@ OPERATORS: dict[str, Operator] = {}
 
 Count: TypeAlias = Callable[[Mapping[str, int]], int]  # of an instruction's dimensions
 
-_OPERAND = re.compile(r"(\w+):(\*|\w+)\[([\w,/]+)\]")
+_OPERAND = re.compile(r"(\w+)(\??):(\*|\w+)\[([\w,/]+)\]")
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,13 @@ class Operand:
     name: str
     dtype: str  # "f32", "i8", "i32" or "*": a weight in any format, a cache of any type
     dims: tuple[str, ...]
+    optional: bool = False
 
 
 def _parse(text: str) -> tuple[Operand, ...]:
     return tuple(
-        Operand(name, dtype, tuple(dims.split(","))) for name, dtype, dims in _OPERAND.findall(text)
+        Operand(name, dtype, tuple(dims.split(",")), bool(optional))
+        for name, optional, dtype, dims in _OPERAND.findall(text)
     )
 
 
@@ -76,16 +79,18 @@ class Operator:
 
     def record(self, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         """Append this operator to the program under capture; returns its output buffer(s)."""
-        if len(operands) != len(self.inputs) or set(attributes) != set(self.attributes):
+        required = sum(not o.optional for o in self.inputs)
+        fits = required <= len(operands) <= len(self.inputs)
+        if not fits or set(attributes) != set(self.attributes):
             raise ProgramError(
                 f"{self.name}: expected operands {[o.name for o in self.inputs]} and attributes "
                 f"{list(self.attributes)}, found {len(operands)} and {sorted(attributes)}"
             )
         program = current()
         dims: dict[str, Dim] = {k: v for k, v in attributes.items() if isinstance(v, int | Size)}
-        for operand, buffer in zip(self.inputs, operands, strict=True):
+        for operand, buffer in zip(self.inputs, operands, strict=False):
             self._bind(operand, buffer, dims)
-        by_name = {o.name: b for o, b in zip(self.inputs, operands, strict=True)}
+        by_name = {o.name: b for o, b in zip(self.inputs, operands, strict=False)}
         results = tuple(
             by_name.get(o.name) or program.scratch(o.dtype, tuple(resolve(d, dims) for d in o.dims))
             for o in self.outputs
@@ -114,7 +119,7 @@ class Operator:
         name = self.name
         if self.variant is not None:
             name += "_" + self.variant(instruction.attributes)
-        pairs = zip(self.inputs, instruction.inputs, strict=True)
+        pairs = zip(self.inputs, instruction.inputs, strict=False)
         open_types = dict.fromkeys(b.dtype for operand, b in pairs if operand.dtype == "*")
         return "_".join((name, *open_types))
 

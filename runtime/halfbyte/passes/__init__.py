@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from halfbyte.passes.fuse import fuse
 from halfbyte.passes.plan_memory import plan_memory
 from halfbyte.passes.quantize_activations import quantize_activations
 from halfbyte.program import Program
 
-__all__ = ["optimize", "plan_memory", "quantize_activations"]
+__all__ = ["fuse", "optimize", "plan_memory", "quantize_activations"]
 
 
 def optimize(program: Program, *, int8_activations: bool = True) -> Program:
     """All passes, in order; without `int8_activations` block formats meet float activations."""
     if int8_activations:
         program = quantize_activations(program)
-    return plan_memory(program)
+    return plan_memory(fuse(program))

@@ -1,0 +1,129 @@
+"""What each fusion brings: the pair of instructions against the one that takes its place.
+
+    python -m benches.fusions [-r 50] [--backend native]
+
+SmolLM2-135M's sizes, one token and a batch of 128, on one thread; both programs take turns. Printed
+are medians in microseconds and the median of the rounds' ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from halfbyte import ops
+from halfbyte.backends import Executable, open_program
+from halfbyte.passes import fuse, plan_memory, quantize_activations
+from halfbyte.program import Buffer, Program, capture
+from halfbyte.weights import F16, Q4_0, Tensor, WeightFormat
+
+DIM, HIDDEN, KEYS, HEAD, CONTEXT = 576, 1536, 192, 64, 256
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """A piece of a model that one fusion applies to."""
+
+    makes: str  # the operator that comes of it
+    piece: Callable[[Program, Buffer], Buffer | None]
+    width: int = DIM
+
+    def build(self, batch: int) -> Program:
+        """The piece alone, as captured."""
+        with capture(self.makes) as program:
+            n = program.size("n", batch)
+            y = self.piece(program, program.input("x", "f32", (n, self.width)))
+            if y is not None:
+                program.output("y", y)
+        return program
+
+
+def _weight(program: Program, format_: type[WeightFormat], m: int, k: int) -> Buffer:
+    values = np.random.default_rng(m).standard_normal((m, k), np.float32) / np.float32(k**0.5)
+    return program.weight(Tensor(f"w{m}", format_, (m, k), format_.encode(values).reshape(-1)))
+
+
+def _norm(program: Program, x: Buffer) -> Buffer:
+    y = ops.rms_norm(x, program.constant("gain", np.ones(DIM, np.float32)), epsilon=1e-5)
+    return ops.matmul(y, _weight(program, Q4_0, 32, DIM))  # type: ignore[no-any-return]
+
+
+def _gate(program: Program, x: Buffer) -> Buffer:
+    y = ops.mul(ops.silu(x), program.input("up", "f32", x.shape))
+    return ops.matmul(y, _weight(program, Q4_0, 32, HIDDEN))  # type: ignore[no-any-return]
+
+
+def _float_gate(program: Program, x: Buffer) -> Buffer:
+    return ops.mul(ops.silu(x), program.input("up", "f32", x.shape))  # type: ignore[no-any-return]
+
+
+def _rotary(program: Program, x: Buffer) -> None:
+    position = program.size("position", CONTEXT)
+    angle = np.arange(CONTEXT)[:, None] * 0.5 ** np.arange(HEAD // 2)
+    cos, sin = (f(angle).astype(np.float32) for f in (np.cos, np.sin))
+    turned = ops.rotary_embedding(
+        x, program.constant("cos", cos), program.constant("sin", sin),
+        head_dim=HEAD, position=position, interleaved=True,
+    )  # fmt: skip
+    cache = program.state("k", "f16", (CONTEXT // ops.KEY_BLOCK, KEYS, ops.KEY_BLOCK))
+    ops.cache_write_keys(turned, cache, position=position)
+
+
+def _residual(format_: type[WeightFormat]) -> Callable[[Program, Buffer], Buffer]:
+    def piece(program: Program, x: Buffer) -> Buffer:
+        y: Buffer = ops.add(x, ops.matmul(x, _weight(program, format_, DIM, DIM)))
+        return y
+
+    return piece
+
+
+FUSIONS = {
+    "norm + quantize": Fusion("rms_norm_quantize", _norm),
+    "gate x up + quantize": Fusion("swiglu_quantize", _gate, HIDDEN),
+    "gate x up": Fusion("swiglu", _float_gate, HIDDEN),
+    "rope + cache write": Fusion("rotary_cache_write_keys", _rotary, KEYS),
+    "Q4_0 product + residual": Fusion("matmul_int8", _residual(Q4_0)),
+    "F16 product + residual": Fusion("matmul", _residual(F16)),
+}
+
+
+def _seconds(executable: Executable, n: int) -> float:
+    registers = {"n": n, "position": 7}
+    start = time.perf_counter()
+    for _ in range(20):
+        executable.run(registers)
+    return (time.perf_counter() - start) / 20
+
+
+def row(name: str, n: int, repetitions: int, backend: str) -> str:
+    """One line of the table."""
+    program = quantize_activations(FUSIONS[name].build(n))
+    pair = [open_program(plan_memory(p), backend) for p in (program, fuse(program))]
+    times = [[_seconds(executable, n) for executable in pair] for _ in range(repetitions)]
+    ratio = statistics.median(apart / together for apart, together in times)
+    apart, together = (statistics.median(column) * 1e6 for column in zip(*times, strict=True))
+    return f"| {name} | {n} | {apart:.1f} | {together:.1f} | {ratio:.2f} |"
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-r", type=int, default=50, help="rounds (default 50)")
+    parser.add_argument("--backend", default="native", help="native, native-avx2, numpy ...")
+    options = parser.parse_args()
+    print("| fusion | tokens | apart, us | fused, us | apart : fused |")
+    print("|---|--:|--:|--:|--:|")
+    for name in FUSIONS:
+        for n in (1, 128):
+            print(row(name, n, options.r, options.backend), flush=True)
+
+
+if __name__ == "__main__":
+    main()

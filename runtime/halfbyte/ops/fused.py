@@ -1,0 +1,58 @@
+"""Operators that are two or three others in one pass over memory; `passes.fuse` makes them.
+
+Each one's meaning is that of its parts, so results are the same to the bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.ops.activation import mul, silu
+from halfbyte.ops.attention import Cache, cache_write_keys, rotary_embedding
+from halfbyte.ops.linear import dynamic_quantize
+from halfbyte.ops.norm import rms_norm
+from halfbyte.ops.operator import operator
+
+F32 = npt.NDArray[np.float32]
+Quantized = tuple[npt.NDArray[np.int8], F32, npt.NDArray[np.int32]]
+
+_QUANTIZED = "xq:i8[n,d] xd:f32[n,d/32] xs:i32[n,d/32]"
+
+
+@operator("RMSNormalization+DynamicQuantizeLinear", f"x:f32[n,d] weight:f32[d] -> {_QUANTIZED}")
+def rms_norm_quantize(x: F32, weight: F32, *, epsilon: float) -> Quantized:
+    """dynamic_quantize(rms_norm(x, weight))."""
+    quantized: Quantized = dynamic_quantize(rms_norm(x, weight, epsilon=epsilon))
+    return quantized
+
+
+@operator("Swish+Mul", "gate:f32[n,d] up:f32[n,d] -> y:f32[n,d]")
+def swiglu(gate: F32, up: F32) -> F32:
+    """silu(gate) * up. Source: Shazeer 2020, GLU Variants Improve Transformer."""
+    y: F32 = mul(silu(gate), up)
+    return y
+
+
+@operator("Swish+Mul+DynamicQuantizeLinear", f"gate:f32[n,d] up:f32[n,d] -> {_QUANTIZED}")
+def swiglu_quantize(gate: F32, up: F32) -> Quantized:
+    """dynamic_quantize(silu(gate) * up)."""
+    quantized: Quantized = dynamic_quantize(swiglu(gate, up))
+    return quantized
+
+
+@operator(
+    "RotaryEmbedding+TensorScatter",
+    "x:f32[n,c] cos:f32[t,r] sin:f32[t,r] cache:*[b,c,16] -> cache:*[b,c,16]",
+    reads={**rotary_embedding.reads, **cache_write_keys.reads},
+    variant=rotary_embedding.variant,
+)
+def rotary_cache_write_keys(
+    x: F32, cos: F32, sin: F32, cache: Cache, *, head_dim: int, position: int, interleaved: bool
+) -> Cache:
+    """Keys are turned on their way into the cache: cache_write_keys(rotary_embedding(x))."""
+    turned = rotary_embedding(
+        x, cos, sin, head_dim=head_dim, position=position, interleaved=interleaved
+    )
+    written: Cache = cache_write_keys(turned, cache, position=position)
+    return written
