@@ -22,6 +22,17 @@ static inline void prefetch(const void* p) {
 static inline float half_to_float(f16 h) { return _cvtsh_ss(h); }
 static inline f16 float_to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 
+/* [sum of a, of b, of c, of d], each folded as vf_sum does it */
+static inline __m128 fold_four(__m256 a, __m256 b, __m256 c, __m256 d) {
+  __m256 ab = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+  __m256 cd = _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
+  /* in either half the first two of a, c; of b, d; then the others */
+  __m256 two = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xEE));
+  __m256 one = _mm256_add_ps(two, _mm256_movehdup_ps(two)); /* sums in lanes 0, 2; 4, 6 */
+  __m128 ac = _mm256_castps256_ps128(one), bd = _mm256_extractf128_ps(one, 1);
+  __m128 mixed = _mm_unpacklo_ps(ac, bd), other = _mm_unpackhi_ps(ac, bd);
+  return _mm_movelh_ps(mixed, other);
+}
 static inline vx vx_load(const i8* p) { return (vx){_mm256_loadu_si256((const __m256i*)p)}; }
 /* Four partial sums each of the blocks at `w` (low half) and four rows on (high half). */
 static inline __m256i two_rows_q4_0(const uint8_t* w, ptrdiff_t stride, __m256i low_x,

@@ -113,6 +113,11 @@ FOLD(vf_highest, _mm256_max_ps, _mm_max_ps)
 FOLD(vf_lowest, _mm256_min_ps, _mm_min_ps)
 #undef FOLD
 
+static inline void vf_sum_four(float* sums, const vf* v) {
+  _mm_storeu_ps(sums, fold_four(_mm256_add_ps(v[0].a, v[0].b), _mm256_add_ps(v[1].a, v[1].b),
+                                _mm256_add_ps(v[2].a, v[2].b), _mm256_add_ps(v[3].a, v[3].b)));
+}
+
 static inline vi vi_set(i32 x) { return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 static inline vi vi_add(vi x, vi y) { return PAIR(vi, _mm256_add_epi32); }
 static inline vi vi_sub(vi x, vi y) { return PAIR(vi, _mm256_sub_epi32); }
@@ -162,7 +167,7 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 
 #undef PAIR
 
-enum { SIDE_BY_SIDE = 1, BLOCK_TILES = 1 };
+enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, TILE_ROWS = 2, TILE_COLUMNS = 2 };
 
 /* ---- packed rows: eight in a register ------------------------------------------------------- */
 

@@ -62,10 +62,12 @@ static inline vf vf_at_least(vf x, vf y) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, y, _CMP_GE_OQ), _mm512_set1_ps(1.0f));
 }
 
+static inline __m256 upper(vf v) {
+  return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
+}
 #define FOLD(name, add8, add4)                                                          \
   static inline float name(vf v) {                                                      \
-    __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));     \
-    __m256 eight = add8(_mm512_castps512_ps256(v), high);                               \
+    __m256 eight = add8(_mm512_castps512_ps256(v), upper(v));                           \
     __m128 four = add4(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1)); \
     __m128 two = add4(four, _mm_movehl_ps(four, four));                                 \
     return _mm_cvtss_f32(add4(two, _mm_movehdup_ps(two)));                              \
@@ -74,6 +76,11 @@ FOLD(vf_sum, _mm256_add_ps, _mm_add_ps)
 FOLD(vf_highest, _mm256_max_ps, _mm_max_ps)
 FOLD(vf_lowest, _mm256_min_ps, _mm_min_ps)
 #undef FOLD
+
+static inline __m256 halve(vf v) { return _mm256_add_ps(_mm512_castps512_ps256(v), upper(v)); }
+static inline void vf_sum_four(float* sums, const vf* v) {
+  _mm_storeu_ps(sums, fold_four(halve(v[0]), halve(v[1]), halve(v[2]), halve(v[3])));
+}
 
 static inline vi vi_set(i32 x) { return _mm512_set1_epi32(x); }
 static inline vi vi_add(vi x, vi y) { return _mm512_add_epi32(x, y); }
@@ -109,7 +116,7 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
       _mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1));
 }
 
-enum { SIDE_BY_SIDE = 2, BLOCK_TILES = 1 };
+enum { SIDE_BY_SIDE = 2, OTHER_TILES = 1, TILE_ROWS = 4, TILE_COLUMNS = 6 };
 
 /* ---- packed rows: all sixteen in a register ------------------------------------------------- */
 

@@ -135,6 +135,12 @@ FOLD(vf_highest, higher)
 FOLD(vf_lowest, lower)
 #undef FOLD
 
+/* the sums of four vectors */
+static inline void vf_sum_four(float* sums, const vf* v) {
+  for (int i = 0; i < 4; i++) {
+    sums[i] = vf_sum(v[i]);
+  }
+}
 static inline vi vi_set(i32 x) { QUADS(vi, vdupq_n_s32(x)); }
 static inline vi vi_add(vi a, vi b) { QUADS(vi, vaddq_s32(a.q[i], b.q[i])); }
 static inline vi vi_sub(vi a, vi b) { QUADS(vi, vsubq_s32(a.q[i], b.q[i])); }
@@ -220,7 +226,7 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 
 #undef QUADS
 
-enum { SIDE_BY_SIDE = 1, BLOCK_TILES = 1 };
+enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, TILE_ROWS = 2, TILE_COLUMNS = 2 };
 
 /* ---- packed rows: four in a register -------------------------------------------------------- */
 

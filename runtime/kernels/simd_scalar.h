@@ -86,6 +86,12 @@ static inline float vf_sum(vf v) {
   }
   return v.l[0];
 }
+/* the sums of four vectors */
+static inline void vf_sum_four(float* sums, const vf* v) {
+  for (int i = 0; i < 4; i++) {
+    sums[i] = vf_sum(v[i]);
+  }
+}
 static inline float vf_highest(vf v) {
   for (int half = 8; half; half /= 2) {
     for (int i = 0; i < half; i++) {
@@ -168,8 +174,10 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 #undef EACH
 
 /* SIDE_BY_SIDE: attention's sums of sixteen lanes that go on side by side for each query.
- * BLOCK_TILES: whether float products with blocks, which are rare, have tiles of their own. */
-enum { SIDE_BY_SIDE = 1, BLOCK_TILES = 1 };
+ * TILE_ROWS, TILE_COLUMNS: of float products with many activations, by the registers there are.
+ * OTHER_TILES: whether formats other than F16, which are rarer, have tiles too, and single tokens.
+ */
+enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, TILE_ROWS = 1, TILE_COLUMNS = 1 };
 
 /* Packed rows, in parts that fill a register of the instruction set; COLUMNS is how many products
  * of a part are summed up side by side,

@@ -162,6 +162,12 @@ FOLD(vf_lowest, LOWER)
 #undef HIGHER
 #undef LOWER
 
+/* the sums of four vectors */
+static inline void vf_sum_four(float* sums, const vf* v) {
+  for (int i = 0; i < 4; i++) {
+    sums[i] = vf_sum(v[i]);
+  }
+}
 static inline vi vi_set(i32 x) { QUADS(vi, wasm_i32x4_splat(x)); }
 static inline vi vi_add(vi a, vi b) { QUADS(vi, wasm_i32x4_add(a.q[i], b.q[i])); }
 static inline vi vi_sub(vi a, vi b) { QUADS(vi, wasm_i32x4_sub(a.q[i], b.q[i])); }
@@ -275,7 +281,7 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 
 #undef QUADS
 
-enum { SIDE_BY_SIDE = 1, BLOCK_TILES = 0 };
+enum { SIDE_BY_SIDE = 1, OTHER_TILES = 0, TILE_ROWS = 2, TILE_COLUMNS = 2 };
 
 /* ---- packed rows: four in a register -------------------------------------------------------- */
 
