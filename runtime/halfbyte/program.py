@@ -83,7 +83,7 @@ class Buffer:
         return self.bytes_at({})
 
     def bytes_at(self, registers: Mapping[str, int], rows: int | None = None) -> int:
-        """Bytes at given sizes (maxima where not given); `rows` overrides the first dimension."""
+        """Bytes at given sizes (maxima where not given), or of so many rows (last dimensions)."""
         *outer, columns = [
             registers.get(d.name, d.maximum) if isinstance(d, Size) else d for d in self.shape
         ]
@@ -91,8 +91,8 @@ class Buffer:
             row_bytes = columns * DTYPES[self.dtype].itemsize
         else:
             row_bytes = _ROWS[self.dtype].row_bytes(columns)
-        if rows is not None and outer:
-            outer[0] = rows
+        if rows is not None:
+            return rows * row_bytes
         return int(np.prod(outer, dtype=np.int64)) * row_bytes
 
     def __str__(self) -> str:

@@ -98,43 +98,43 @@ KERNEL(rotary_embedding_half, a->n, 1, a->c * 8,
        OUT(f32, y) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(t) INT(r) INT(head_dim)
            INT(position))
 
+/* cache[:, position + i, :] = x[i], head by head; for F16 rounded (to nearest, ties to even) */
+KERNEL(cache_write_f32, a->n, 1, a->g * a->h * 4,
+       OUT(f32, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(t) INT(position))
+KERNEL(cache_write_f16, a->n, 1, a->g * a->h * 4,
+       OUT(f16, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(t) INT(position))
+
+/* cache[:, (position + i) / 16, :, (position + i) % 16] = x[i], head by head: keys lie sixteen
+ * positions together */
+KERNEL(cache_write_keys_f32, a->n, 1, a->g * a->h * 4,
+       OUT(f32, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(b) INT(position))
+KERNEL(cache_write_keys_f16, a->n, 1, a->g * a->h * 4,
+       OUT(f16, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(b) INT(position))
+
 /* cache_write_keys of the rotary embedding; fields as in both */
-KERNEL(rotary_cache_write_keys_interleaved_f32, a->n, 1, a->c * 8,
-       OUT(f32, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(b) INT(t) INT(r)
-           INT(head_dim) INT(position))
-KERNEL(rotary_cache_write_keys_interleaved_f16, a->n, 1, a->c * 8,
-       OUT(f16, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(b) INT(t) INT(r)
-           INT(head_dim) INT(position))
-KERNEL(rotary_cache_write_keys_half_f32, a->n, 1, a->c * 8,
-       OUT(f32, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(b) INT(t) INT(r)
-           INT(head_dim) INT(position))
-KERNEL(rotary_cache_write_keys_half_f16, a->n, 1, a->c * 8,
-       OUT(f16, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(b) INT(t) INT(r)
-           INT(head_dim) INT(position))
+KERNEL(rotary_cache_write_keys_interleaved_f32, a->n, 1, a->g * a->h * 8,
+       OUT(f32, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(g) INT(h) INT(b) INT(t)
+           INT(r) INT(position))
+KERNEL(rotary_cache_write_keys_interleaved_f16, a->n, 1, a->g * a->h * 8,
+       OUT(f16, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(g) INT(h) INT(b) INT(t)
+           INT(r) INT(position))
+KERNEL(rotary_cache_write_keys_half_f32, a->n, 1, a->g * a->h * 8,
+       OUT(f32, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(g) INT(h) INT(b) INT(t)
+           INT(r) INT(position))
+KERNEL(rotary_cache_write_keys_half_f16, a->n, 1, a->g * a->h * 8,
+       OUT(f16, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(g) INT(h) INT(b) INT(t)
+           INT(r) INT(position))
 
-/* cache[position + i, :] = x[i, :], for F16 rounded (to nearest, ties to even) */
-KERNEL(cache_write_f32, a->n, 1, a->c * 4,
-       OUT(f32, cache) IN(f32, x) INT(n) INT(c) INT(t) INT(position))
-KERNEL(cache_write_f16, a->n, 1, a->c * 4,
-       OUT(f16, cache) IN(f32, x) INT(n) INT(c) INT(t) INT(position))
-
-/* cache[(position + i) / 16, :, (position + i) % 16] = x[i, :]: keys lie sixteen positions together
- */
-KERNEL(cache_write_keys_f32, a->n, 1, a->c * 4,
-       OUT(f32, cache) IN(f32, x) INT(n) INT(c) INT(b) INT(position))
-KERNEL(cache_write_keys_f16, a->n, 1, a->c * 4,
-       OUT(f16, cache) IN(f32, x) INT(n) INT(c) INT(b) INT(position))
-
-/* y[i, h] = sum_j softmax_j(scale q[i, h] . k[j, g]) v[j, g], j <= position + i, g = h's group; q
- * has c / head_dim heads, v[t, e] and k[b, e, 16] (key j is k[j / 16, :, j % 16]) have e /
- * head_dim. Running softmax (the flash-attention recurrence): memory independent of the length. */
-KERNEL(group_query_attention_f32, a->e / a->head_dim * ((a->n * (a->c / a->e) + 3) / 4), 1,
-       (a->position + a->n) * a->head_dim * 16,
-       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) INT(n) INT(c) INT(e) INT(b) INT(t) INT(head_dim)
+/* y[i, u] = sum_j softmax_j(scale q[i, u] . k[g, j]) v[g, j], j <= position + i, g = u's group of
+ * c / (g h) heads; v[g, t, h], and key j is k[g, j / 16, :, j % 16] of k[g, b, h, 16]. Running
+ * softmax (the flash-attention recurrence): memory independent of the length. */
+KERNEL(group_query_attention_f32, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,
+       (a->position + a->n) * a->h * 16,
+       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
            INT(position) FLOAT(scale))
-KERNEL(group_query_attention_f16, a->e / a->head_dim * ((a->n * (a->c / a->e) + 3) / 4), 1,
-       (a->position + a->n) * a->head_dim * 16,
-       OUT(f32, y) IN(f32, q) IN(f16, k) IN(f16, v) INT(n) INT(c) INT(e) INT(b) INT(t) INT(head_dim)
+KERNEL(group_query_attention_f16, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,
+       (a->position + a->n) * a->h * 16,
+       OUT(f32, y) IN(f32, q) IN(f16, k) IN(f16, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
            INT(position) FLOAT(scale))
 
 /* ---- activation.inc -------------------------------------------------------------------------- */

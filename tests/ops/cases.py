@@ -162,16 +162,19 @@ def _fused() -> Iterator[Case]:
     for case in _rotary():
         x = case.operands["x"]
         for dtype in (np.float16, np.float32):
-            cache = key_blocks(activations(20, x.shape[1]).astype(dtype))
-            cache = np.nan_to_num(cache)
+            heads = x.shape[1] // case.attributes["head_dim"]
+            cache = activations(20, x.shape[1]).astype(dtype)
             assert isinstance(case.bound, np.ndarray)
             bound = np.zeros(cache.shape)
-            places = np.arange(4, 4 + len(x))
             step = 2.0**-10 if dtype == np.float16 else 0.0  # may round the other way
-            bound[0, :, places] = case.bound + step * np.abs(x).max() * 2
-            operands = {**case.operands, "cache": cache}
-            label = f"{case.label}-{np.dtype(dtype).name}"
-            yield Case(label, ops.rotary_cache_write_keys, operands, case.attributes, bound)
+            bound[4 : 4 + len(x)] = case.bound + step * np.abs(x).max() * 2
+            blocks = np.nan_to_num(key_blocks(cache, heads))
+            attributes = {k: v for k, v in case.attributes.items() if k != "head_dim"}
+            yield Case(
+                f"{case.label}-{np.dtype(dtype).name}", ops.rotary_cache_write_keys,
+                {**case.operands, "cache": blocks}, attributes,
+                np.nan_to_num(key_blocks(bound, heads)),
+            )  # fmt: skip
 
 
 def _norms() -> Iterator[Case]:
@@ -221,38 +224,47 @@ def _attention() -> Iterator[Case]:
             k[position + n :], v[position + n :] = np.nan, np.nan  # what must not be used
             case = Case(
                 f"{label}-{heads}-{kv_heads}-{head_dim}", ops.group_query_attention,
-                {"q": q, "k": key_blocks(k), "v": v},
-                {"head_dim": head_dim, "position": position, "scale": head_dim**-0.5},
+                {"q": q, "k": key_blocks(k, kv_heads), "v": by_head(v, kv_heads)},
+                {"position": position, "scale": head_dim**-0.5},
             )  # fmt: skip
-            case.bound = _attention_bound(case, k, heads // kv_heads)
+            case.bound = _attention_bound(case, k, v, head_dim)
             yield case
             x, cache = activations(n, k.shape[1]), np.nan_to_num(k)
             x.flat[:3] = [65519.9, 65520, 1e-8]  # the largest finite F16, the first infinite, 0
             where = {"position": position}
-            yield Case(label, ops.cache_write, {"x": x, "cache": cache}, where)
-            blocks = key_blocks(cache)
+            operands = {"x": x, "cache": by_head(cache, kv_heads)}
+            yield Case(label, ops.cache_write, operands, where)
+            blocks = np.nan_to_num(key_blocks(cache, kv_heads))
             yield Case(label, ops.cache_write_keys, {"x": x, "cache": blocks}, where)
 
 
-def key_blocks(k: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Keys [t, e] as the cache holds them: [ceil(t / 16), e, 16], the rest not a number."""
+def by_head(x: npt.NDArray[Any], heads: int) -> npt.NDArray[Any]:
+    """Rows [t, e] as the cache holds them: [heads, t, e / heads]."""
+    return np.ascontiguousarray(x.reshape(len(x), heads, -1).swapaxes(0, 1))
+
+
+def key_blocks(k: npt.NDArray[Any], heads: int) -> npt.NDArray[Any]:
+    """The same for keys: [heads, ceil(t / 16), e / heads, 16], the rest not a number."""
     padded = np.full((-len(k) % ops.KEY_BLOCK + len(k), k.shape[1]), np.nan, k.dtype)
     padded[: len(k)] = k
-    return np.ascontiguousarray(padded.reshape(-1, ops.KEY_BLOCK, k.shape[1]).transpose(0, 2, 1))
+    blocks = padded.reshape(-1, ops.KEY_BLOCK, heads, k.shape[1] // heads)
+    return np.ascontiguousarray(blocks.transpose(2, 0, 3, 1))
 
 
-def _attention_bound(case: Case, k: npt.NDArray[Any], group: int) -> npt.NDArray[np.float64]:
+def _attention_bound(
+    case: Case, k: npt.NDArray[Any], v: npt.NDArray[Any], head_dim: int
+) -> npt.NDArray[np.float64]:
     """A score is off by head_dim eps sum|q k|; that is the relative error of its weight."""
-    head_dim, scale = case.attributes["head_dim"], case.attributes["scale"]
-    n = len(case.operands["q"])
+    scale, q = case.attributes["scale"], case.operands["q"]
+    n, group = len(q), q.shape[1] // k.shape[1]
     total = case.attributes["position"] + n
 
     def heads(x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         x = np.abs(x[:total].astype(np.float64))
         return x.reshape(len(x), -1, head_dim).transpose(1, 0, 2)
 
-    keys, values = (np.repeat(heads(x), group, 0) for x in (k, case.operands["v"]))
-    products = heads(case.operands["q"]) @ keys.transpose(0, 2, 1)
+    keys, values = (np.repeat(heads(x), group, 0) for x in (k, v))
+    products = heads(q) @ keys.transpose(0, 2, 1)
     score_error = (head_dim + 8) * EPS * scale * products.max()
     size = np.broadcast_to(values.max(axis=1, keepdims=True), (len(values), n, head_dim))
     bound = (2 * score_error + (2 * total + 32) * EPS) * size

@@ -159,14 +159,14 @@ class _Model:
         k = ops.matmul(h, self.weight(block + "attn_k.weight", kv_width, c.dim))
         v = ops.matmul(h, self.weight(block + "attn_v.weight", kv_width, c.dim))
         context = self.position.maximum
-        key_blocks = (-(-context // ops.KEY_BLOCK), kv_width, ops.KEY_BLOCK)
+        key_blocks = (c.kv_heads, -(-context // ops.KEY_BLOCK), c.head_dim, ops.KEY_BLOCK)
         keys = self.program.state(block + "k", self.cache, key_blocks)
-        values = self.program.state(block + "v", self.cache, (context, kv_width))
+        values = self.program.state(block + "v", self.cache, (c.kv_heads, context, c.head_dim))
         ops.cache_write_keys(self._rotate(k), keys, position=self.position)
         ops.cache_write(v, values, position=self.position)
         mixed = ops.group_query_attention(
             self._rotate(q), keys, values,
-            head_dim=c.head_dim, position=self.position, scale=c.head_dim**-0.5,
+            position=self.position, scale=c.head_dim**-0.5,
         )  # fmt: skip
         output = self.weight(block + "attn_output.weight", c.dim, width)
         y: Buffer = ops.add(x, ops.matmul(mixed, output))

@@ -52,34 +52,43 @@ def rotary_embedding(
 
 @operator(
     "TensorScatter",
-    "x:f32[n,c] cache:*[t,c] -> cache:*[t,c]",
-    reads={"cache": lambda d: d["n"]},
+    "x:f32[n,g*h] cache:*[g,t,h] -> cache:*[g,t,h]",
+    reads={"cache": lambda d: d["n"] * d["g"]},
 )
 def cache_write(x: F32, cache: Cache, *, position: int) -> Cache:
-    """cache[position + i] = x[i] in place, rounded in an F16 cache. Source: ONNX TensorScatter."""
+    """cache[:, position + i] = x[i] in place, head by head, rounded in an F16 cache.
+
+    Each of the g heads of width h has its positions in one piece. Source: ONNX TensorScatter.
+    """
+    g, _, h = cache.shape
     with np.errstate(over="ignore"):
-        cache[position : position + x.shape[0]] = x
+        cache[:, position : position + len(x)] = x.reshape(len(x), g, h).swapaxes(0, 1)
     return cache
 
 
 @operator(
     "TensorScatter",
-    "x:f32[n,c] cache:*[b,c,16] -> cache:*[b,c,16]",
-    reads={"cache": lambda d: -(-d["n"] // KEY_BLOCK)},
+    "x:f32[n,g*h] cache:*[g,b,h,16] -> cache:*[g,b,h,16]",
+    reads={"cache": lambda d: -(-d["n"] // KEY_BLOCK) * d["g"] * d["h"]},
 )
 def cache_write_keys(x: F32, cache: Cache, *, position: int) -> Cache:
-    """The same where positions lie sixteen together: cache[p / 16, :, p % 16] = x[p - position].
+    """The same where positions lie sixteen together: cache[:, p / 16, :, p % 16] = x[p - position].
 
     Products of a query with sixteen keys then need no horizontal sums. Source: ONNX TensorScatter.
     """
-    places = np.arange(position, position + x.shape[0])
+    g, _, h, _ = cache.shape
+    places = np.arange(position, position + len(x))
     with np.errstate(over="ignore"):
-        cache[places // KEY_BLOCK, :, places % KEY_BLOCK] = x
+        cache[:, places // KEY_BLOCK, :, places % KEY_BLOCK] = x.reshape(len(x), g, h)
     return cache
 
 
 def _positions(d: Mapping[str, int]) -> int:
-    return d["position"] + d["n"]
+    return (d["position"] + d["n"]) * d["g"]
+
+
+def _key_rows(d: Mapping[str, int]) -> int:
+    return -(-(d["position"] + d["n"]) // KEY_BLOCK) * d["g"] * d["h"]
 
 
 def _attention_operations(d: Mapping[str, int]) -> int:
@@ -88,28 +97,25 @@ def _attention_operations(d: Mapping[str, int]) -> int:
 
 @operator(
     "GroupQueryAttention",
-    "q:f32[n,c] k:*[b,e,16] v:*[t,e] -> y:f32[n,c]",
-    reads={"k": lambda d: -(-_positions(d) // KEY_BLOCK), "v": _positions},
+    "q:f32[n,c] k:*[g,b,h,16] v:*[g,t,h] -> y:f32[n,c]",
+    reads={"k": _key_rows, "v": _positions},
     operations=_attention_operations,
 )
-def group_query_attention(
-    q: F32, k: Cache, v: Cache, *, head_dim: int, position: int, scale: float
-) -> F32:
+def group_query_attention(q: F32, k: Cache, v: Cache, *, position: int, scale: float) -> F32:
     """Causal attention of rows position ... position + n - 1 over a cache of keys and values.
 
-    y[i, h] = sum_j softmax_j(scale q[i, h] . k[j, g]) v[j, g] over j <= position + i, where the
-    c / head_dim query heads share e / head_dim key and value heads: g = h // (c / e). Key j is
-    k[j / 16, :, j % 16], as :func:`cache_write_keys` lays it down.
+    y[i, u] = sum_j softmax_j(scale q[i, u] . k[g, j]) v[g, j] over j <= position + i, where the
+    c / h query heads share g key and value heads in groups. Key j is k[g, j / 16, :, j % 16], as
+    :func:`cache_write_keys` lays it down.
 
     Source: ONNX Runtime's GroupQueryAttention; Ainslie et al. 2023, GQA.
     """
     n, c = q.shape
-    total = position + n
-    group = c // v.shape[1]
-    queries = q.reshape(n, -1, head_dim).transpose(1, 0, 2)  # [heads, n, head_dim]
-    keys = k.transpose(0, 2, 1).reshape(-1, v.shape[1])[:total].astype(np.float32)
-    keys = keys.reshape(total, -1, head_dim).transpose(1, 0, 2)
-    values = v[:total].astype(np.float32).reshape(total, -1, head_dim).transpose(1, 0, 2)
+    g, _, h = v.shape
+    total, group = position + n, c // (g * h)
+    queries = q.reshape(n, -1, h).transpose(1, 0, 2)  # [heads, n, h]
+    keys = k.transpose(0, 1, 3, 2).reshape(g, -1, h)[:, :total].astype(np.float32)
+    values = v[:, :total].astype(np.float32)
     scores = queries @ np.repeat(keys, group, axis=0).transpose(0, 2, 1) * np.float32(scale)
     hidden = np.arange(total) > position + np.arange(n)[:, None]
     scores[:, hidden] = -np.inf

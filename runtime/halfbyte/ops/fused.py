@@ -43,16 +43,16 @@ def swiglu_quantize(gate: F32, up: F32) -> Quantized:
 
 @operator(
     "RotaryEmbedding+TensorScatter",
-    "x:f32[n,c] cos:f32[t,r] sin:f32[t,r] cache:*[b,c,16] -> cache:*[b,c,16]",
+    "x:f32[n,g*h] cos:f32[t,r] sin:f32[t,r] cache:*[g,b,h,16] -> cache:*[g,b,h,16]",
     reads={**rotary_embedding.reads, **cache_write_keys.reads},
     variant=rotary_embedding.variant,
 )
 def rotary_cache_write_keys(
-    x: F32, cos: F32, sin: F32, cache: Cache, *, head_dim: int, position: int, interleaved: bool
+    x: F32, cos: F32, sin: F32, cache: Cache, *, position: int, interleaved: bool
 ) -> Cache:
     """Keys are turned on their way into the cache: cache_write_keys(rotary_embedding(x))."""
     turned = rotary_embedding(
-        x, cos, sin, head_dim=head_dim, position=position, interleaved=interleaved
+        x, cos, sin, head_dim=cache.shape[2], position=position, interleaved=interleaved
     )
     written: Cache = cache_write_keys(turned, cache, position=position)
     return written

@@ -9,19 +9,20 @@ and the C kernel of the same name takes its arguments under these names.
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from halfbyte.errors import ProgramError
-from halfbyte.program import Buffer, Dim, Instruction, Size, current
+from halfbyte.program import Buffer, Dim, Instruction, Size, current, maximum
 
 OPERATORS: dict[str, Operator] = {}
 
 Count: TypeAlias = Callable[[Mapping[str, int]], int]  # of an instruction's dimensions
 
-_OPERAND = re.compile(r"(\w+)(\??):(\*|\w+)\[([\w,/]+)\]")
+_OPERAND = re.compile(r"(\w+)(\??):(\*|\w+)\[([\w,/*]+)\]")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Operator:
     onnx : str
         The operator's name in ONNX or in ONNX Runtime's contrib domain.
     reads : mapping of operand name to callable
-        Operands of which only some rows are touched: dimensions -> how many.
+        Operands of which only some rows (of the last dimension) are touched: dimensions -> how
+        many.
     operations : callable or None
         Dimensions -> arithmetic operations; None where one per output element is near enough.
     variant : callable or None
@@ -88,9 +90,12 @@ class Operator:
             )
         program = current()
         dims: dict[str, Dim] = {k: v for k, v in attributes.items() if isinstance(v, int | Size)}
-        for operand, buffer in zip(self.inputs, operands, strict=False):
+        given = list(zip(self.inputs, operands, strict=False))
+        for operand, buffer in given:
             self._bind(operand, buffer, dims)
-        by_name = {o.name: b for o, b in zip(self.inputs, operands, strict=False)}
+        for operand, buffer in given:
+            self._check(operand, buffer, dims)
+        by_name = {o.name: b for o, b in given}
         results = tuple(
             by_name.get(o.name) or program.scratch(o.dtype, tuple(resolve(d, dims) for d in o.dims))
             for o in self.outputs
@@ -99,7 +104,7 @@ class Operator:
         return results if len(results) > 1 else results[0]
 
     def _bind(self, operand: Operand, buffer: Any, dims: dict[str, Dim]) -> None:
-        """Check one buffer against the signature and learn the dimensions it names."""
+        """Check one buffer's kind against the signature and learn the dimensions it names."""
         where = f"{self.name}: operand '{operand.name}'"
         if not isinstance(buffer, Buffer):
             raise ProgramError(f"{where}: expected a buffer, found {type(buffer).__name__}")
@@ -110,9 +115,14 @@ class Operator:
         for dim, size in zip(operand.dims, buffer.shape, strict=True):
             if dim.isidentifier():
                 dims.setdefault(dim, size)
+
+    def _check(self, operand: Operand, buffer: Buffer, dims: Mapping[str, Dim]) -> None:
+        for dim, size in zip(operand.dims, buffer.shape, strict=True):
             if resolve(dim, dims) != size:
-                expected = resolve(dim, dims)
-                raise ProgramError(f"{where} ({buffer}): expected {dim} = {expected}, found {size}")
+                raise ProgramError(
+                    f"{self.name}: operand '{operand.name}' ({buffer}): expected {dim} = "
+                    f"{resolve(dim, dims)}, found {size}"
+                )
 
     def kernel(self, instruction: Instruction) -> str:
         """The C kernel's name for an instruction: variant and open type (``*``) are suffixes."""
@@ -125,7 +135,12 @@ class Operator:
 
 
 def resolve(dim: str, dims: Mapping[str, Dim]) -> Dim:
-    """The value of ``"n"``, ``"k/32"`` or ``"32"`` under known dimensions."""
+    """The value of ``"n"``, ``"k/32"``, ``"g*h"`` or ``"32"`` under known dimensions."""
+    if "*" in dim:
+        sizes = [resolve(part, dims) for part in dim.split("*")]
+        if any(isinstance(size, Size) for size in sizes):
+            raise ProgramError(f"dimension {dim}: {sizes} are not all known")
+        return math.prod(maximum(size) for size in sizes)
     name, _, divisor = dim.partition("/")
     value = dims[name] if name.isidentifier() else int(name)
     if not divisor:

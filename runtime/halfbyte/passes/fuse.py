@@ -47,7 +47,8 @@ def _fused(last: Instruction, before: dict[Buffer, Instruction]) -> Instruction 
     elif pair == (ops.silu, ops.mul) and maker.inputs[0].shape == last.inputs[1].shape:
         ops.swiglu(maker.inputs[0], last.inputs[1])
     elif pair == (ops.rotary_embedding, ops.cache_write_keys):
-        ops.rotary_cache_write_keys(*maker.inputs, last.inputs[1], **maker.attributes)
+        attributes = {k: v for k, v in maker.attributes.items() if k != "head_dim"}
+        ops.rotary_cache_write_keys(*maker.inputs, last.inputs[1], **attributes)
     else:
         return None
     return maker
