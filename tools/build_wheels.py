@@ -1,0 +1,182 @@
+"""Build every wheel of a release on one machine: a platform's kernels are compiled by PyPI's zig.
+
+    python tools/build_wheels.py [-o FOLDER] [--platform NAME ...]     by default all, into dist/
+
+The pure wheel is built once; each platform's is a copy with its kernels as one shared library, and
+the one for any platform, which is Pyodide's, has them as WebAssembly. A wheel depends on the
+sources and on zig's version alone: built again, it is the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import build_wasm
+
+from halfbyte.web.wheel import pack
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNELS = ROOT / "runtime/kernels"
+SOURCES = KERNELS / "sources.txt"
+
+
+class Platform(NamedTuple):
+    """What a wheel is for: its tag, zig's name of the target and what the library is called."""
+
+    tag: str
+    target: str
+    library: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def processor(self) -> str:
+        """As sources.txt calls it."""
+        return self.target.partition("-")[0]
+
+
+ELF = ("-fPIC",)
+MACH_O = ("-fPIC", "-Wl,-install_name,@rpath/_kernels.dylib")  # else it names where it was built
+PLATFORMS = {
+    "linux-x86_64": Platform("manylinux_2_17_x86_64", "x86_64-linux-gnu.2.17", "_kernels.so", ELF),
+    "linux-aarch64": Platform(
+        "manylinux_2_17_aarch64", "aarch64-linux-gnu.2.17", "_kernels.so", ELF
+    ),
+    "macos-arm64": Platform("macosx_11_0_arm64", "aarch64-macos.11.0", "_kernels.dylib", MACH_O),
+    "macos-x86_64": Platform("macosx_10_15_x86_64", "x86_64-macos.10.15", "_kernels.dylib", MACH_O),
+    "windows-x86_64": Platform("win_amd64", "x86_64-windows-gnu", "_kernels.dll"),
+    "windows-arm64": Platform("win_arm64", "aarch64-windows-gnu", "_kernels.dll"),
+}
+ANY = "any"
+
+FLAGS = ("-std=c11", "-fvisibility=hidden", "-g0", "-DNDEBUG", "-Wall", "-Wextra", "-Werror")
+# What any processor of the kind has: zig's own choice for macOS is more.
+LEAST = {"x86_64": "-mcpu=x86_64", "aarch64": "-mcpu=generic"}
+
+
+class Source(NamedTuple):
+    """A file to compile, with all of its options; `define` is how isa.c hears of it."""
+
+    name: str
+    options: tuple[str, ...]
+    define: str | None
+
+
+def sources(processor: str) -> list[Source]:
+    """The lines of sources.txt for a processor."""
+    found, common = [], []
+    for number, line in enumerate(SOURCES.read_text(encoding="utf-8").splitlines(), 1):
+        for_, name, *options = line.split() if line and line[0] != "#" else ("", "")
+        if for_ not in ("", "any", *LEAST):
+            expected = ", ".join(("any", *LEAST))
+            raise SystemExit(f"{SOURCES}, line {number}: expected {expected}, found '{for_}'")
+        if for_ not in ("any", processor):
+            continue
+        if name == "*":
+            common += options
+        else:
+            table = name.removeprefix("isa_").removesuffix(".c").upper()
+            define = None if for_ == "any" else f"HB_{table}"
+            found.append(Source(name, tuple(options), define))
+    return [source._replace(options=(*common, *source.options)) for source in found]
+
+
+def zig(*arguments: str | Path) -> None:
+    """Run zig; what it says on failure ends this program."""
+    command = [sys.executable, "-m", "ziglang", "cc", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"build_wheels: {' '.join(command[2:])} failed:\n{done.stderr}")
+
+
+def as_zig_takes_it(option: str) -> str:
+    """The option in zig's words, which has its own names for ARM's architectures."""
+    return option.replace("-march=armv8.2-a", "-mcpu=generic+v8_2a")
+
+
+def build_library(platform: Platform, folder: Path) -> Path:
+    """Compile and link a platform's library into `folder`."""
+    listed = sources(platform.processor)
+    defines = [f"-D{source.define}" for source in listed if source.define]
+    common = ("-target", platform.target, *platform.options[:1], *FLAGS, *defines)
+
+    def compile_(source: Source) -> Path:
+        options = [LEAST[platform.processor], *map(as_zig_takes_it, source.options)]
+        target = folder / f"{source.name}.o"
+        zig(*common, *options, "-c", KERNELS / source.name, "-o", target)
+        return target
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        objects = list(threads.map(compile_, listed))
+    library = folder / platform.library
+    zig("-target", platform.target, *platform.options, "-shared", "-s", *objects, "-o", library)
+    return library
+
+
+def build_pure(folder: Path) -> dict[str, bytes]:
+    """The files of the wheel without any kernels, but what `pack` adds."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
+    options = ["--no-deps", "--no-build-isolation", "--config-settings", "wheel.cmake=false"]
+    command += [*options, "--wheel-dir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"build_wheels: {' '.join(command[2:])} failed:\n{done.stderr}")
+    [wheel] = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return {
+            name: archive.read(name)
+            for name in archive.namelist()
+            if not name.endswith((".dist-info/WHEEL", ".dist-info/RECORD", ".wasm", "/"))
+        }
+
+
+def build_kernels(name: str, folder: Path) -> Iterator[Path]:
+    """The files that a wheel has beside the pure one's."""
+    if name == ANY:
+        for variant in build_wasm.VARIANTS:
+            yield build_wasm.build(folder, *variant)
+    else:
+        yield build_library(PLATFORMS[name], folder)
+
+
+def build_wheels(names: Iterable[str], output: Path) -> list[Path]:
+    """Build the wheels of these platforms into the folder `output`, which is made if need be."""
+    output.mkdir(parents=True, exist_ok=True)
+    built = []
+    with tempfile.TemporaryDirectory() as work:
+        pure = build_pure(Path(work))
+        [info] = {name.partition("/")[0] for name in pure if name.endswith(".dist-info/METADATA")}
+        for name in names:
+            folder = Path(work) / name
+            folder.mkdir()
+            kernels = {f"halfbyte/{p.name}": p.read_bytes() for p in build_kernels(name, folder)}
+            tag = f"py3-none-{ANY if name == ANY else PLATFORMS[name].tag}"
+            built.append(output / f"{info.removesuffix('.dist-info')}-{tag}.whl")
+            built[-1].write_bytes(pack(pure | kernels, tag))
+    return built
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Build the wheels of a release.")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "dist", metavar="FOLDER")
+    names = (*PLATFORMS, ANY)
+    parser.add_argument(
+        "--platform", nargs="+", choices=names, default=names, metavar="NAME",
+        help=f"of {', '.join(names)}; all unless given",
+    )  # fmt: skip
+    options = parser.parse_args()
+    for path in build_wheels(options.platform, options.output):
+        print(f"{path}: {path.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
