@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,8 @@ class Platform(NamedTuple):
     tag: str
     target: str
     library: str
-    options: tuple[str, ...] = ()
+    compile: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
 
     @property
     def processor(self) -> str:
@@ -43,17 +45,30 @@ class Platform(NamedTuple):
         return self.target.partition("-")[0]
 
 
-ELF = ("-fPIC",)
-MACH_O = ("-fPIC", "-Wl,-install_name,@rpath/_kernels.dylib")  # else it names where it was built
+def linux(tag: str, target: str) -> Platform:
+    """ELF, on glibc."""
+    return Platform(tag, target, "_kernels.so", ("-fPIC",))
+
+
+def macos(tag: str, target: str) -> Platform:
+    """Mach-O; without a name of its own it would tell the folder where it was built."""
+    link = ("-Wl,-install_name,@rpath/_kernels.dylib",)
+    return Platform(tag, target, "_kernels.dylib", ("-fPIC",), link)
+
+
+def windows(tag: str, target: str) -> Platform:
+    """PE without a C library: memcpy and memset are all that it would be for."""
+    link = ("-nostdlib", "-rtlib=compiler-rt", "-Wl,--no-entry")
+    return Platform(tag, target, "_kernels.dll", (), link)
+
+
 PLATFORMS = {
-    "linux-x86_64": Platform("manylinux_2_17_x86_64", "x86_64-linux-gnu.2.17", "_kernels.so", ELF),
-    "linux-aarch64": Platform(
-        "manylinux_2_17_aarch64", "aarch64-linux-gnu.2.17", "_kernels.so", ELF
-    ),
-    "macos-arm64": Platform("macosx_11_0_arm64", "aarch64-macos.11.0", "_kernels.dylib", MACH_O),
-    "macos-x86_64": Platform("macosx_10_15_x86_64", "x86_64-macos.10.15", "_kernels.dylib", MACH_O),
-    "windows-x86_64": Platform("win_amd64", "x86_64-windows-gnu", "_kernels.dll"),
-    "windows-arm64": Platform("win_arm64", "aarch64-windows-gnu", "_kernels.dll"),
+    "linux-x86_64": linux("manylinux_2_17_x86_64", "x86_64-linux-gnu.2.17"),
+    "linux-aarch64": linux("manylinux_2_17_aarch64", "aarch64-linux-gnu.2.17"),
+    "macos-arm64": macos("macosx_11_0_arm64", "aarch64-macos.11.0"),
+    "macos-x86_64": macos("macosx_10_15_x86_64", "x86_64-macos.10.15"),
+    "windows-x86_64": windows("win_amd64", "x86_64-windows-gnu"),
+    "windows-arm64": windows("win_arm64", "aarch64-windows-gnu"),
 }
 ANY = "any"
 
@@ -106,7 +121,7 @@ def build_library(platform: Platform, folder: Path) -> Path:
     """Compile and link a platform's library into `folder`."""
     listed = sources(platform.processor)
     defines = [f"-D{source.define}" for source in listed if source.define]
-    common = ("-target", platform.target, *platform.options[:1], *FLAGS, *defines)
+    common = ("-target", platform.target, *platform.compile, *FLAGS, *defines)
 
     def compile_(source: Source) -> Path:
         options = [LEAST[platform.processor], *map(as_zig_takes_it, source.options)]
@@ -117,8 +132,18 @@ def build_library(platform: Platform, folder: Path) -> Path:
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         objects = list(threads.map(compile_, listed))
     library = folder / platform.library
-    zig("-target", platform.target, *platform.options, "-shared", "-s", *objects, "-o", library)
+    zig("-target", platform.target, *platform.link, "-shared", "-s", *objects, "-o", library)
+    if library.suffix == ".dll":
+        forget_time(library)
     return library
+
+
+def forget_time(library: Path) -> None:
+    """Take the time out of a PE header; zig passes on no option for it."""
+    data = bytearray(library.read_bytes())
+    [header] = struct.unpack_from("<I", data, 0x3C)
+    struct.pack_into("<I", data, header + 8, 0)
+    library.write_bytes(data)
 
 
 def build_pure(folder: Path) -> dict[str, bytes]:
