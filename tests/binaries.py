@@ -82,7 +82,8 @@ def _versions(data: bytes, at: int) -> Iterator[int]:
 
 def _mach_o(data: bytes) -> Binary:
     machine, _, _, count = struct.unpack_from("<IIII", data, 4)
-    exports, needed, versions, signed = set(), set(), set(), False
+    exports, needed, signed = set(), set(), False
+    versions: set[tuple[int, ...]] = set()
     at = 32
     for _ in range(count):
         command, size, *rest = struct.unpack_from("<6I", data, at)
