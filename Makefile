@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 KERNELS := $(wildcard runtime/kernels/*.c runtime/kernels/*.h runtime/kernels/*.inc)
-SOURCES := pyproject.toml $(KERNELS) $(wildcard runtime/kernels/CMakeLists.txt)
+SOURCES := pyproject.toml $(KERNELS) $(addprefix runtime/kernels/,CMakeLists.txt sources.txt)
 C_FILES := $(KERNELS) $(wildcard tests/aarch64/*.[ch])
 WASM   := runtime/halfbyte/kernels.wasm
 SITE   := build/lint/site
@@ -12,12 +12,13 @@ SITE   := build/lint/site
 # More for pytest: make test ARGS="tests/ops -k matmul"
 ARGS :=
 
-.PHONY: help demo web test test-browser peers bench-peers lint lint-python lint-types lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser peers bench-peers lint lint-python lint-types lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo      quantize the shipped model to int4 and let it tell a story"
 	@echo "make web       build the kernels for WebAssembly and serve the page"
+	@echo "make wheels    build the wheels of every platform into dist/"
 	@echo "make test      lint, then every test        (one folder: make test ARGS=tests/ops)"
 	@echo "make test-browser   only the tests in Chromium"
 	@echo "make peers     build llama.cpp, fetch wllama, make models for the benchmark (minutes)"
@@ -36,6 +37,9 @@ demo: $(VENV)/.installed
 
 web: $(WASM)
 	@$(BIN)/halfbyte web
+
+wheels: $(VENV)/.installed-dev
+	@$(BIN)/python tools/build_wheels.py $(ARGS)
 
 test: $(WASM) lint
 	@$(BIN)/python -m pytest $(ARGS)

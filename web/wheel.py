@@ -21,6 +21,7 @@ from halfbyte.errors import UnsupportedError
 KERNELS = ("kernels.wasm", "kernels-relaxed.wasm")
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made
+_MODE = 0o100644  # a file that all may read
 
 
 def file_name() -> str:
@@ -37,17 +38,27 @@ def make_wheel() -> bytes:
             f"halfbyte was installed without {' and '.join(missing)}: build them with "
             "`python tools/build_wasm.py` in its sources"
         )
-    info = f"halfbyte-{halfbyte.__version__}.dist-info"
-    files[f"{info}/METADATA"] = _metadata().encode()
-    files[f"{info}/WHEEL"] = (
-        b"Wheel-Version: 1.0\nGenerator: halfbyte\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    )
+    files[f"halfbyte-{halfbyte.__version__}.dist-info/METADATA"] = _metadata().encode()
+    return pack(files, "py3-none-any")
+
+
+def pack(files: dict[str, bytes], tag: str) -> bytes:
+    """A wheel of these files, METADATA among them, and of WHEEL and RECORD.
+
+    The same files make the same bytes.
+    """
+    [info] = {name.partition("/")[0] for name in files if name.endswith(".dist-info/METADATA")}
+    purelib = str(tag.endswith("-any")).lower()
+    wheel = f"Wheel-Version: 1.0\nGenerator: halfbyte\nRoot-Is-Purelib: {purelib}\nTag: {tag}\n"
+    files = dict(sorted(files.items())) | {f"{info}/WHEEL": wheel.encode()}
     record = "".join(f"{name},{_digest(data)},{len(data)}\n" for name, data in files.items())
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in files.items():
-            archive.writestr(zipfile.ZipInfo(name, _DATE), data, zipfile.ZIP_DEFLATED)
+            entry = zipfile.ZipInfo(name, _DATE)
+            entry.create_system, entry.external_attr = 3, _MODE << 16  # on every system
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
     return target.getvalue()
 
 

@@ -14,23 +14,52 @@ static int always(void) { return 1; }
 
 extern const hb_table hb_table_avx2;
 
-static int has_avx2(void) {
+/* Asked by hand: not every compiler's runtime has what __builtin_cpu_supports needs. */
+static unsigned cpuid(unsigned leaf, unsigned subleaf, char reg) {
   unsigned eax, ebx, ecx, edx;
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+  if (!__get_cpuid_count(leaf, subleaf, &eax, &ebx, &ecx, &edx)) {
+    return 0;
+  }
+  return reg == 'a' ? eax : reg == 'b' ? ebx : ecx;
+}
+
+static int all(unsigned flags, unsigned wanted) { return (flags & wanted) == wanted; }
+
+/* Whether the system keeps these registers of a thread (bits of XCR0). */
+static int keeps(unsigned registers) {
+  unsigned low, high;
+  if (!all(cpuid(1, 0, 'c'), bit_OSXSAVE)) {
+    return 0;
+  }
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return all(low, registers);
+}
+
+static int has_avx2(void) {
+  return keeps(0x6) && all(cpuid(1, 0, 'c'), bit_AVX | bit_FMA | bit_F16C) &&
+         all(cpuid(7, 0, 'b'), bit_AVX2);
 }
 #endif
 
-#ifdef HB_VNNI
-extern const hb_table hb_table_avxvnni, hb_table_avx512vnni;
+#ifdef HB_AVXVNNI
+extern const hb_table hb_table_avxvnni;
 
-static int has_avxvnni(void) {
-  unsigned eax, ebx, ecx, edx;
-  return has_avx2() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1);
-}
+static int has_avxvnni(void) { return has_avx2() && (cpuid(7, 1, 'a') >> 4 & 1); }
+#endif
+
+#ifdef HB_AVX512VNNI
+extern const hb_table hb_table_avx512vnni;
+
+#ifdef __APPLE__
+enum { AVX512_REGISTERS = 0x6 }; /* macOS announces the others when they are first used */
+#else
+enum { AVX512_REGISTERS = 0xe6 };
+#endif
+
 static int has_avx512vnni(void) {
-  return has_avx2() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+  return has_avx2() && keeps(AVX512_REGISTERS) &&
+         all(cpuid(7, 0, 'b'), bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL) &&
+         all(cpuid(7, 0, 'c'), bit_AVX512VNNI);
 }
 #endif
 
@@ -38,14 +67,12 @@ static int has_avx512vnni(void) {
 extern const hb_table hb_table_neon;
 #endif
 
-#ifdef HB_I8MM
-extern const hb_table hb_table_dotprod, hb_table_i8mm;
-
+#if defined(HB_DOTPROD) || defined(HB_I8MM)
 #if defined(__linux__)
 #include <sys/auxv.h>
 
 static int has_dotprod(void) { return getauxval(AT_HWCAP) >> 20 & 1; } /* HWCAP_ASIMDDP */
-static int has_i8mm(void) { return has_dotprod() && (getauxval(AT_HWCAP2) >> 13 & 1); }
+#define HAS_I8MM (getauxval(AT_HWCAP2) >> 13 & 1)
 #elif defined(__APPLE__)
 #include <sys/sysctl.h>
 
@@ -55,11 +82,21 @@ static int has(const char* feature) {
   return !sysctlbyname(feature, &value, &size, NULL, 0) && value;
 }
 static int has_dotprod(void) { return has("hw.optional.arm.FEAT_DotProd"); }
-static int has_i8mm(void) { return has_dotprod() && has("hw.optional.arm.FEAT_I8MM"); }
+#define HAS_I8MM has("hw.optional.arm.FEAT_I8MM")
 #else
 static int has_dotprod(void) { return 0; }
-static int has_i8mm(void) { return 0; }
+#define HAS_I8MM 0
 #endif
+#endif
+
+#ifdef HB_DOTPROD
+extern const hb_table hb_table_dotprod;
+#endif
+
+#ifdef HB_I8MM
+extern const hb_table hb_table_i8mm;
+
+static int has_i8mm(void) { return has_dotprod() && HAS_I8MM; }
 #endif
 
 /* A WebAssembly file has one table: one that the engine cannot run is not valid as a whole. */
@@ -70,8 +107,10 @@ extern const hb_table hb_table_scalar;
 #endif
 
 static const isa isas[] = {
-#ifdef HB_VNNI
+#ifdef HB_AVX512VNNI
     {"avx512vnni", &hb_table_avx512vnni, has_avx512vnni},
+#endif
+#ifdef HB_AVXVNNI
     {"avxvnni", &hb_table_avxvnni, has_avxvnni},
 #endif
 #ifdef HB_AVX2
@@ -79,6 +118,8 @@ static const isa isas[] = {
 #endif
 #ifdef HB_I8MM
     {"i8mm", &hb_table_i8mm, has_i8mm},
+#endif
+#ifdef HB_DOTPROD
     {"dotprod", &hb_table_dotprod, has_dotprod},
 #endif
 #ifdef HB_NEON

@@ -4,7 +4,11 @@
 
 #include "kernel.h"
 
+#ifdef _WIN32
+#define HB_EXPORT __declspec(dllexport)
+#else
 #define HB_EXPORT __attribute__((visibility("default")))
+#endif
 
 typedef struct hb_pool hb_pool;
 

@@ -38,7 +38,8 @@ TABLES = () if platform.machine() in ("aarch64", "arm64") else tuple(PROCESSORS)
 # Those of CMakeLists.txt, as zig takes them.
 FLAGS = (
     *("-target", "aarch64-linux-musl", "-std=c11", "-O2", "-ffp-contract=off", "-fno-math-errno"),
-    *("-Wall", "-Wextra", "-Werror", "-DHB_NEON", "-DHB_I8MM", f"-I{KERNELS}", "-ffreestanding"),
+    *("-Wall", "-Wextra", "-Werror", f"-I{KERNELS}", "-ffreestanding"),
+    *("-DHB_NEON", "-DHB_DOTPROD", "-DHB_I8MM"),
 )
 SOURCES = {
     KERNELS / "run.c": "generic",

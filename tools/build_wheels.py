@@ -1,0 +1,204 @@
+"""Build every wheel of a release on one machine: a platform's kernels are compiled by PyPI's zig.
+
+    python tools/build_wheels.py [-o FOLDER] [--platform NAME ...]     by default all, into dist/
+
+The pure wheel, with the kernels as WebAssembly, is built once: it is Pyodide's. Each platform's is a
+copy with the kernels as one shared library too. A wheel depends on the
+sources and on zig's version alone: built again, it is the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import build_wasm
+
+from halfbyte.web.wheel import pack
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNELS = ROOT / "runtime/kernels"
+SOURCES = KERNELS / "sources.txt"
+
+
+class Platform(NamedTuple):
+    """What a wheel is for: its tag, zig's name of the target and what the library is called."""
+
+    tag: str
+    target: str
+    library: str
+    compile: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+
+    @property
+    def processor(self) -> str:
+        """As sources.txt calls it."""
+        return self.target.partition("-")[0]
+
+
+def linux(tag: str, target: str) -> Platform:
+    """ELF, on glibc."""
+    return Platform(tag, target, "_kernels.so", ("-fPIC",))
+
+
+def macos(tag: str, target: str) -> Platform:
+    """Mach-O; without a name of its own it would tell the folder where it was built."""
+    link = ("-Wl,-install_name,@rpath/_kernels.dylib",)
+    return Platform(tag, target, "_kernels.dylib", ("-fPIC",), link)
+
+
+def windows(tag: str, target: str) -> Platform:
+    """PE without a C library: memcpy and memset are all that it would be for."""
+    link = ("-nostdlib", "-rtlib=compiler-rt", "-Wl,--no-entry")
+    return Platform(tag, target, "_kernels.dll", (), link)
+
+
+PLATFORMS = {
+    "linux-x86_64": linux("manylinux_2_17_x86_64", "x86_64-linux-gnu.2.17"),
+    "linux-aarch64": linux("manylinux_2_17_aarch64", "aarch64-linux-gnu.2.17"),
+    "macos-arm64": macos("macosx_11_0_arm64", "aarch64-macos.11.0"),
+    "macos-x86_64": macos("macosx_10_15_x86_64", "x86_64-macos.10.15"),
+    "windows-x86_64": windows("win_amd64", "x86_64-windows-gnu"),
+    "windows-arm64": windows("win_arm64", "aarch64-windows-gnu"),
+}
+ANY = "any"
+
+FLAGS = ("-std=c11", "-fvisibility=hidden", "-g0", "-DNDEBUG", "-Wall", "-Wextra", "-Werror")
+# What any processor of the kind has: zig's own choice for macOS is more.
+LEAST = {"x86_64": "-mcpu=x86_64", "aarch64": "-mcpu=generic"}
+
+
+class Source(NamedTuple):
+    """A file to compile, with all of its options; `define` is how isa.c hears of it."""
+
+    name: str
+    options: tuple[str, ...]
+    define: str | None
+
+
+def sources(processor: str) -> list[Source]:
+    """The lines of sources.txt for a processor."""
+    found, common = [], []
+    for number, line in enumerate(SOURCES.read_text(encoding="utf-8").splitlines(), 1):
+        for_, name, *options = line.split() if line and line[0] != "#" else ("", "")
+        if for_ not in ("", "any", *LEAST):
+            expected = ", ".join(("any", *LEAST))
+            raise SystemExit(f"{SOURCES}, line {number}: expected {expected}, found '{for_}'")
+        if for_ not in ("any", processor):
+            continue
+        if name == "*":
+            common += options
+        else:
+            table = name.removeprefix("isa_").removesuffix(".c").upper()
+            define = None if for_ == "any" else f"HB_{table}"
+            found.append(Source(name, tuple(options), define))
+    return [source._replace(options=(*common, *source.options)) for source in found]
+
+
+def zig(*arguments: str | Path) -> None:
+    """Run zig; what it says on failure ends this program."""
+    command = [sys.executable, "-m", "ziglang", "cc", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"build_wheels: {' '.join(command[2:])} failed:\n{done.stderr}")
+
+
+def as_zig_takes_it(option: str) -> str:
+    """The option in zig's words, which has its own names for ARM's architectures."""
+    return option.replace("-march=armv8.2-a", "-mcpu=generic+v8_2a")
+
+
+def build_library(platform: Platform, folder: Path) -> Path:
+    """Compile and link a platform's library into `folder`."""
+    listed = sources(platform.processor)
+    defines = [f"-D{source.define}" for source in listed if source.define]
+    common = ("-target", platform.target, *platform.compile, *FLAGS, *defines)
+
+    def compile_(source: Source) -> Path:
+        options = [LEAST[platform.processor], *map(as_zig_takes_it, source.options)]
+        target = folder / f"{source.name}.o"
+        zig(*common, *options, "-c", KERNELS / source.name, "-o", target)
+        return target
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        objects = list(threads.map(compile_, listed))
+    library = folder / platform.library
+    zig("-target", platform.target, *platform.link, "-shared", "-s", *objects, "-o", library)
+    if library.suffix == ".dll":
+        forget_time(library)
+    return library
+
+
+def forget_time(library: Path) -> None:
+    """Take the time out of a PE header; zig passes on no option for it."""
+    data = bytearray(library.read_bytes())
+    [header] = struct.unpack_from("<I", data, 0x3C)
+    struct.pack_into("<I", data, header + 8, 0)
+    library.write_bytes(data)
+
+
+def build_pure(folder: Path) -> dict[str, bytes]:
+    """The files of the wheel without any kernels, but what `pack` adds."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
+    options = ["--no-deps", "--no-build-isolation", "--config-settings", "wheel.cmake=false"]
+    command += [*options, "--wheel-dir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"build_wheels: {' '.join(command[2:])} failed:\n{done.stderr}")
+    [wheel] = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return {
+            name: archive.read(name)
+            for name in archive.namelist()
+            if not name.endswith((".dist-info/WHEEL", ".dist-info/RECORD", ".wasm", "/"))
+        }
+
+
+def build_wheels(names: Iterable[str], output: Path) -> list[Path]:
+    """Build the wheels of these platforms into the folder `output`, which is made if need be."""
+    output.mkdir(parents=True, exist_ok=True)
+    built = []
+    with tempfile.TemporaryDirectory() as work:
+        pure = build_pure(Path(work))
+        for variant in build_wasm.VARIANTS:  # in all of them: `halfbyte web` serves these
+            file = build_wasm.build(Path(work), *variant)
+            pure[f"halfbyte/{file.name}"] = file.read_bytes()
+        [info] = {name.partition("/")[0] for name in pure if name.endswith(".dist-info/METADATA")}
+        for name in names:
+            folder = Path(work) / name
+            folder.mkdir()
+            kernels = {}
+            if name != ANY:
+                library = build_library(PLATFORMS[name], folder)
+                kernels[f"halfbyte/{library.name}"] = library.read_bytes()
+            tag = f"py3-none-{ANY if name == ANY else PLATFORMS[name].tag}"
+            built.append(output / f"{info.removesuffix('.dist-info')}-{tag}.whl")
+            built[-1].write_bytes(pack(pure | kernels, tag))
+    return built
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Build the wheels of a release.")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "dist", metavar="FOLDER")
+    names = (*PLATFORMS, ANY)
+    parser.add_argument(
+        "--platform", nargs="+", choices=names, default=names, metavar="NAME",
+        help=f"of {', '.join(names)}; all unless given",
+    )  # fmt: skip
+    options = parser.parse_args()
+    for path in build_wheels(options.platform, options.output):
+        print(f"{path}: {path.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Try the halfbyte that is installed: every table of kernels against NumPy, on the shipped model.
+
+    python tools/try_installed.py [--native]        --native: fail where there are no kernels
+
+It prints a line a model and backend with its text's tokens and its logits' digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import halfbyte
+from halfbyte.backends import available
+from halfbyte.generate import begin
+from halfbyte.loading import load
+from halfbyte.quantize import quantize_file
+
+TOKENS = 48
+
+
+def models(folder: Path) -> Iterator[Path]:
+    """The shipped model and what quantize makes of it."""
+    with as_file(files("halfbyte") / "data") as data:
+        yield data / "storyteller.bin"
+        for scheme in ("int8", "int4"):
+            target = folder / f"{scheme}.gguf"
+            quantize_file(data / "storyteller.bin", scheme, target)
+            yield target
+
+
+def run(path: Path, backend: str) -> tuple[list[int], str]:
+    """Tokens of a greedy generation, and a digest of the logits of all of them."""
+    with load(path, backend=backend) as model:
+        generation = begin(model, temperature=0, max_tokens=TOKENS)
+        list(generation)
+        ids = list(generation.ids)
+        model.reset()
+        return ids, hashlib.sha256(model.logits(ids).tobytes()).hexdigest()[:16]
+
+
+def main() -> None:
+    """Compare; what differs ends this program."""
+    backends = available()
+    print(f"halfbyte {halfbyte.__version__}: {', '.join(backends)}")
+    if "--native" in sys.argv and len(backends) < 2:
+        raise SystemExit("try_installed: expected native backends, found numpy alone")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        for path in models(Path(folder)):
+            expected, _ = run(path, "numpy")
+            for backend in backends:
+                found, digest = run(path, backend)
+                print(f"{path.stem} {backend} {len(found)} tokens {digest}")
+                if found != expected:
+                    raise SystemExit(
+                        f"try_installed: {path.name}, {backend}: expected {expected}, as of "
+                        f"numpy, found {found}"
+                    )
+
+
+if __name__ == "__main__":
+    main()
