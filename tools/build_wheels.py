@@ -2,9 +2,9 @@
 
     python tools/build_wheels.py [-o FOLDER] [--platform NAME ...]     by default all, into dist/
 
-The pure wheel, with the kernels as WebAssembly, is built once: it is Pyodide's. Each platform's is a
-copy with the kernels as one shared library too. A wheel depends on the
-sources and on zig's version alone: built again, it is the same bytes.
+The pure wheel, with the kernels as WebAssembly, is built once: it is Pyodide's. Each platform's is
+a copy with the kernels as one shared library too. A wheel depends on the sources and on zig's
+version alone: built again, it is the same bytes.
 """
 
 from __future__ import annotations
