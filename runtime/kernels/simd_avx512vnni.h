@@ -120,7 +120,7 @@ enum { SIDE_BY_SIDE = 2, OTHER_TILES = 1, TILE_ROWS = 4, TILE_COLUMNS = 6 };
 
 /* ---- packed rows: all sixteen in a register ------------------------------------------------- */
 
-enum { PARTS = 1, COLUMNS = 16, PEAK = 8 };
+enum { PARTS = 1, COLUMNS = 16, TOGETHER = 2, PEAK = 8 };
 typedef __m512 pf;
 typedef __m512i pi;
 typedef struct {
@@ -128,6 +128,7 @@ typedef struct {
 } pw;
 typedef const i8 *px_q4_0, *px_q8_0;
 
+static inline pi pi_start(const i32* xs, int offset) { return _mm512_set1_epi32(-offset * *xs); }
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;
   (void)part;
@@ -153,17 +154,14 @@ static inline pi dot_four(pi sum, __m512i codes, const i8* x) {
   __builtin_memcpy(&four, x, 4);
   return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(four));
 }
-static inline pi dot_unsigned(const pw* w, const i8* x, i32 start) {
-  pi sum = _mm512_set1_epi32(start);
+static inline pi dot_unsigned(const pw* w, const i8* x, pi start) {
+  pi sum = start;
   UNROLL for (int i = 0; i < 8; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }
   return sum;
 }
-static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) {
-  return dot_unsigned(w, x, start);
-}
-static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, i32 start) {
-  return dot_unsigned(w, x, start);
-}
+static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, pi start) { return dot_unsigned(w, x, start); }
+static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, pi start) { return dot_unsigned(w, x, start); }
+#define CODES_OF(w, i) w.q[i]
 static inline pf pf_zero(void) { return _mm512_setzero_ps(); }
 static inline pf pf_scales(const f16* d, int part) {
   (void)part;

@@ -230,7 +230,7 @@ enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, TILE_ROWS = 2, TILE_COLUMNS = 2 };
 
 /* ---- packed rows: four in a register -------------------------------------------------------- */
 
-enum { PARTS = 4, COLUMNS = 8, PEAK = 8 };
+enum { PARTS = 4, COLUMNS = 8, TOGETHER = 2, PEAK = 8 };
 typedef float32x4_t pf;
 typedef int32x4_t pi;
 typedef struct {
@@ -238,6 +238,7 @@ typedef struct {
 } pw;
 typedef const i8 *px_q4_0, *px_q8_0;
 
+static inline pi pi_start(const i32* xs, int offset) { return vdupq_n_s32(-offset * *xs); }
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;
   UNROLL for (int i = 0; i < 4; i++) {
@@ -264,8 +265,8 @@ static inline int8x16_t four_of(const i8* x) {
 static inline pi dot_four(pi sum, int8x16_t codes, const i8* x) {
   return HB_DOT(sum, codes, four_of(x));
 }
-static inline pi pi_dot_q8_0(const pw* w, const i8* x, i32 start) {
-  pi sum = vdupq_n_s32(start);
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
+  pi sum = start;
   int8x16_t low = vld1q_s8(x), high = vld1q_s8(x + 16);
   sum = vdotq_laneq_s32(sum, w->q[0], low, 0);
   sum = vdotq_laneq_s32(sum, w->q[1], low, 1);
@@ -276,7 +277,7 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, i32 start) {
   sum = vdotq_laneq_s32(sum, w->q[6], high, 2);
   return vdotq_laneq_s32(sum, w->q[7], high, 3);
 }
-static inline pi pi_dot_q4_0(const pw* w, const i8* x, i32 start) {
+static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
   return pi_dot_q8_0(w, x, start);
 }
 #else
@@ -289,16 +290,16 @@ static inline pi dot_four(pi sum, int8x16_t codes, const i8* x) {
   int16x8_t low = vmull_s8(vget_low_s8(codes), vget_low_s8(four));
   return vaddq_s32(sum, fold_pairs(low, vmull_high_s8(codes, four)));
 }
-static inline pi pi_dot_q4_0(const pw* w, const i8* x, i32 start) {
+static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
   int16x8_t low = vdupq_n_s16(0), high = vdupq_n_s16(0); /* at most 8 * 15 * 127 */
   UNROLL for (int i = 0; i < 8; i++) {
     int8x16_t four = four_of(x + 4 * i);
     low = vmlal_s8(low, vget_low_s8(w->q[i]), vget_low_s8(four));
     high = vmlal_high_s8(high, w->q[i], four);
   }
-  return vaddq_s32(fold_pairs(low, high), vdupq_n_s32(start));
+  return vaddq_s32(fold_pairs(low, high), start);
 }
-static inline pi pi_dot_q8_0(const pw* w, const i8* x, i32 start) {
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
   pi low = vdupq_n_s32(0), high = vdupq_n_s32(0);
   UNROLL for (int i = 0; i < 8; i += 2) { /* 2 * 128 * 127 fits in 16 bits */
     int8x16_t a = four_of(x + 4 * i), b = four_of(x + 4 * i + 4);
@@ -306,29 +307,29 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, i32 start) {
     low = vpadalq_s16(low, vmlal_s8(first, vget_low_s8(w->q[i + 1]), vget_low_s8(b)));
     high = vpadalq_s16(high, vmlal_high_s8(vmull_high_s8(w->q[i], a), w->q[i + 1], b));
   }
-  return vaddq_s32(vpaddq_s32(low, high), vdupq_n_s32(start));
+  return vaddq_s32(vpaddq_s32(low, high), start);
 }
 #endif
 #ifdef HB_MATRIX
+#define HB_DOTS
 /* Two rows of eight codes times two rows of eight activations: four sums an instruction. */
-static inline void pi_dot_two_q8_0(pi sums[2], const pw* w, const i8* x, const i8* y, i32 start_x,
-                                   i32 start_y) {
-  pi upper = vdupq_n_s32(0), lower = vdupq_n_s32(0); /* x, y of rows 0 and 1; of 2 and 3 */
+INLINE void pi_dots_q8_0(pi* dots, const pw* w, const i8* x, int64_t stride, const pi* starts) {
+  pi upper = vdupq_n_s32(0), lower = vdupq_n_s32(0); /* both columns of rows 0 and 1; of 2 and 3 */
   UNROLL for (int i = 0; i < 4; i++) {
     int32x4_t even = vreinterpretq_s32_s8(w->q[2 * i]);
     int32x4_t odd = vreinterpretq_s32_s8(w->q[2 * i + 1]);
-    int8x16_t both = vcombine_s8(vld1_s8(x + 8 * i), vld1_s8(y + 8 * i));
+    int8x16_t both = vcombine_s8(vld1_s8(x + 8 * i), vld1_s8(x + stride + 8 * i));
     upper = HB_MATRIX(upper, vreinterpretq_s8_s32(vzip1q_s32(even, odd)), both);
     lower = HB_MATRIX(lower, vreinterpretq_s8_s32(vzip2q_s32(even, odd)), both);
   }
-  sums[0] = vaddq_s32(vuzp1q_s32(upper, lower), vdupq_n_s32(start_x));
-  sums[1] = vaddq_s32(vuzp2q_s32(upper, lower), vdupq_n_s32(start_y));
+  dots[0] = vaddq_s32(vuzp1q_s32(upper, lower), starts[0]);
+  dots[1] = vaddq_s32(vuzp2q_s32(upper, lower), starts[1]);
 }
-static inline void pi_dot_two_q4_0(pi sums[2], const pw* w, const i8* x, const i8* y, i32 start_x,
-                                   i32 start_y) {
-  pi_dot_two_q8_0(sums, w, x, y, start_x, start_y);
+INLINE void pi_dots_q4_0(pi* dots, const pw* w, const i8* x, int64_t stride, const pi* starts) {
+  pi_dots_q8_0(dots, w, x, stride, starts);
 }
 #endif
+#define CODES_OF(w, i) w.q[i]
 static inline pf pf_zero(void) { return vdupq_n_f32(0); }
 static inline pf pf_scales(const f16* d, int part) { return convert_f16(vld1_u16(d + 4 * part)); }
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {

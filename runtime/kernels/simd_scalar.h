@@ -181,13 +181,13 @@ enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, TILE_ROWS = 1, TILE_COLUMNS = 1 };
 
 /* Packed rows, in parts that fill a register of the instruction set; COLUMNS is how many products
  * of a part are summed up side by side,
- * PEAK how many the benchmark does.
+ * TOGETHER how many in one step, PEAK how many the benchmark does.
  *
  *   pf, pi  a float, an int32 of each row of a part
  *   pw      a block of 32 codes of each row of a part: q[i] are those of columns 4 i to 4 i + 3
  *   px      a block of 32 int8 activations, as the products take it
  */
-enum { PARTS = 1, COLUMNS = 1, PEAK = 8 };
+enum { PARTS = 1, COLUMNS = 1, TOGETHER = 1, PEAK = 8 };
 typedef vf pf;
 typedef vi pi;
 typedef struct {
@@ -195,6 +195,8 @@ typedef struct {
 } pw;
 typedef const i8 *px_q4_0, *px_q8_0;
 
+/* -offset * xs: what codes are too high by, taken out */
+static inline pi pi_start(const i32* xs, int offset) { return vi_set(-offset * *xs); }
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;
   (void)part;
@@ -222,14 +224,16 @@ static inline pi dot_four(pi sum, const i8 codes[16][4], const i8* x) {
   return sum;
 }
 /* start + the products' sums */
-static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, i32 start) {
-  pi sum = vi_set(start);
+static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, pi start) {
+  pi sum = start;
   for (int i = 0; i < 8; i++) {
     sum = dot_four(sum, w->q[i], x + 4 * i);
   }
   return sum;
 }
-static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, i32 start) { return pi_dot_q8_0(w, x, start); }
+static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, pi start) { return pi_dot_q8_0(w, x, start); }
+/* Codes of Q4_0 that `dot_four` takes */
+#define CODES_OF(w, i) w.q[i]
 static inline pf pf_zero(void) { return vf_set(0); }
 static inline pf pf_scales(const f16* d, int part) {
   (void)part;
