@@ -137,6 +137,8 @@ def measure(
     threads: Sequence[int] = (1,),
     repetitions: int = 5,
     backend: str = "native",
+    context: int | None = None,
+    cache: str = "auto",
 ) -> Report:
     """Measure a model; see the module's text. Raises HalfbyteError where a test does not fit."""
     if repetitions < 1:
@@ -144,7 +146,9 @@ def measure(
     tests: list[_Test] = []
     models = []
     for count in threads:
-        model = load(path, tokenizer=tokenizer, threads=count, backend=backend)
+        model = load(
+            path, tokenizer=tokenizer, threads=count, backend=backend, context=context, cache=cache
+        )
         models.append(model)
         tests += [_Test(model, "pp", p) for p in prompts]
         tests += [_Test(model, "tg", n) for n in decodes]

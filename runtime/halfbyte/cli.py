@@ -12,7 +12,7 @@ from pathlib import Path
 from halfbyte import __version__, bench, demo, describe, packing
 from halfbyte.errors import HalfbyteError
 from halfbyte.generate import begin
-from halfbyte.loading import load
+from halfbyte.loading import CACHES, load
 from halfbyte.model import LanguageModel
 from halfbyte.profile import Profile
 
@@ -130,6 +130,10 @@ def _command(
     parser.add_argument(
         "--context", type=int, help="tokens the KV cache holds (default: the model's, at most 4096)"
     )
+    parser.add_argument(
+        "--cache", choices=CACHES, default="auto",
+        help="numbers of the KV cache (default: f32 for models in F32, f16 for others)",
+    )  # fmt: skip
     parser.add_argument("--debug", action="store_true", help="show a traceback on errors")
     parser.set_defaults(command=run)
     return parser
@@ -164,6 +168,7 @@ def _load(options: argparse.Namespace) -> LanguageModel:
         threads=options.threads,
         passes=options.passes == "on",
         activations=options.activations,
+        cache=options.cache,
         pack=options.pack,
     )
 
@@ -237,7 +242,7 @@ def _add_info(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _info(options: argparse.Namespace) -> int:
     text = describe.describe(
-        options.model, options.tokenizer, options.context,
+        options.model, options.tokenizer, options.context, options.cache,
         program=options.program, as_json=options.json,
     )  # fmt: skip
     print(text)
@@ -301,6 +306,7 @@ def _bench(options: argparse.Namespace) -> int:
     report = bench.measure(
         options.model, options.tokenizer, prompts=options.p, decodes=options.n,
         threads=options.threads, repetitions=options.r, backend=options.backend,
+        context=options.context, cache=options.cache,
     )  # fmt: skip
     print(json.dumps(report.as_json(), indent=1) if options.json else report.table())
     return 0

@@ -21,13 +21,14 @@ def describe(
     path: str | os.PathLike[str],
     tokenizer: str | os.PathLike[str] | None = None,
     context: int | None = None,
+    cache: str = "auto",
     *,
     program: bool = False,
     as_json: bool = False,
 ) -> str:
     """Metadata, tensors, bits per weight and planned memory of a file, as text or JSON."""
     file = open_model(path, tokenizer)
-    captured = capture_model(file, context)
+    captured = capture_model(file, context, cache=cache)
     optimized = optimize(captured)
     context = optimized.sizes["position"].maximum
     vocabulary = maximum(optimized.outputs["logits"].shape[1])

@@ -22,7 +22,7 @@ from halfbyte.weights import F32
 
 DEFAULT_CONTEXT = 4096  # tokens, where the model allows more: the KV cache is planned at this size
 DEFAULT_BATCH = 128  # prompt tokens of one run
-CACHES = ("auto", "f16", "f32")
+CACHES = ("auto", "f16", "f32", "q8_0")
 
 
 class Options(TypedDict, total=False):
@@ -64,8 +64,9 @@ def load(
         False runs the program as captured: float activations, no shared memory.
     activations : {"int8", "float"}
         What block-quantized weights are multiplied with.
-    cache : {"auto", "f16", "f32"}
-        Numbers of the KV cache: "auto" takes F32 for models in F32, F16 for all others.
+    cache : {"auto", "f16", "f32", "q8_0"}
+        Numbers of the KV cache: "auto" takes F32 for models in F32, F16 for all others; "q8_0"
+        takes 8.5 bits a number, where heads are whole blocks of 32.
     pack : {"auto", "never"}
         "auto" lays block-quantized weights out for fast products, in memory of their own, where
         the model then takes at most half of the machine's; "never" leaves them mapped as they lie,

@@ -7,6 +7,7 @@ values come from a register block at every run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -84,16 +85,28 @@ class Buffer:
 
     def bytes_at(self, registers: Mapping[str, int], rows: int | None = None) -> int:
         """Bytes at given sizes (maxima where not given), or of so many rows (last dimensions)."""
-        *outer, columns = [
-            registers.get(d.name, d.maximum) if isinstance(d, Size) else d for d in self.shape
-        ]
+        *outer, columns = self._sizes(registers)
+        count = columns * (math.prod(outer) if rows is None else rows)
         if self.dtype in DTYPES:
-            row_bytes = columns * DTYPES[self.dtype].itemsize
-        else:
-            row_bytes = _ROWS[self.dtype].row_bytes(columns)
-        if rows is not None:
-            return rows * row_bytes
-        return int(np.prod(outer, dtype=np.int64)) * row_bytes
+            return count * DTYPES[self.dtype].itemsize
+        return _ROWS[self.dtype].row_bytes(count)
+
+    def held_as(self, registers: Mapping[str, int]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Dtype and shape of the array that holds it, at given sizes (maxima where not given).
+
+        A block format's is bytes: of each row, or of all that lies in the first two dimensions.
+        """
+        shape = self._sizes(registers)
+        if self.dtype in DTYPES:
+            return DTYPES[self.dtype], shape
+        outer = min(len(shape) - 1, 2)
+        row_bytes = _ROWS[self.dtype].row_bytes(math.prod(shape[outer:]))
+        return np.dtype(np.uint8), (*shape[:outer], row_bytes)
+
+    def _sizes(self, registers: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(
+            registers.get(d.name, d.maximum) if isinstance(d, Size) else d for d in self.shape
+        )
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}[{', '.join(map(str, self.shape))}]"

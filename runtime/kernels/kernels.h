@@ -137,6 +137,23 @@ KERNEL(group_query_attention_f16, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4)
        OUT(f32, y) IN(f32, q) IN(f16, k) IN(f16, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
            INT(position) FLOAT(scale))
 
+/* ---- attention_q8_0.inc ---------------------------------------------------------------------- */
+
+/* The same with a cache in Q8_0: rows of values are blocks, encoded as by encode_q8_0; of a head's
+ * keys, block j of sixteen positions is cache[head, place / 16, j], as in packed rows. */
+KERNEL(cache_write_q8_0, a->n, 1, a->g * a->h * 4,
+       OUT(q8_0, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(t) INT(position))
+KERNEL(cache_write_keys_q8_0, a->n, 1, a->g * a->h * 4,
+       OUT(q8_0_r16, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(b) INT(position))
+
+/* Per block of 32 elements the query is quantized as by dynamic_quantize, (kd * qd) * float(sum kq
+ * qq) are added in the order of blocks, and (weight * vd) * float(vq) in the order of keys. h is a
+ * multiple of 32, at most 512. */
+KERNEL(group_query_attention_q8_0, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,
+       (a->position + a->n) * a->h * 8,
+       OUT(f32, y) IN(f32, q) IN(q8_0_r16, k) IN(q8_0, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
+           INT(position) FLOAT(scale))
+
 /* ---- activation.inc -------------------------------------------------------------------------- */
 
 /* y = softmax(x) per row, maximum subtracted */

@@ -256,7 +256,7 @@ static inline v128_t fold_four(v128_t a, v128_t b, v128_t c, v128_t d) {
   return wasm_i32x4_add(wasm_i64x2_shuffle(ab, cd, 0, 2), wasm_i64x2_shuffle(ab, cd, 1, 3));
 }
 #define ROWS(type)                                                                               \
-  static inline v128_t four_rows_##type(const uint8_t* w, ptrdiff_t stride, vx x) {              \
+  SHARED v128_t four_rows_##type(const uint8_t* w, ptrdiff_t stride, vx x) {                     \
     return fold_four(dot_##type(w, x), dot_##type(w + stride, x), dot_##type(w + 2 * stride, x), \
                      dot_##type(w + 3 * stride, x));                                             \
   }                                                                                              \

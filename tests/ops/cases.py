@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from halfbyte import ops
 from halfbyte.ops import Operator
-from halfbyte.weights import FORMATS, LAYOUTS, Packed, Tensor
+from halfbyte.weights import FORMATS, LAYOUTS, Q8_0, Q8_0_R16, Packed, Tensor
 
 EPS = float(np.finfo(np.float32).eps)
 TINY = 1e-37  # results below this may be flushed or denormal
@@ -238,6 +238,47 @@ def _attention() -> Iterator[Case]:
             yield Case(label, ops.cache_write_keys, {"x": x, "cache": blocks}, where)
 
 
+def _attention_q8_0() -> Iterator[Case]:
+    """Over a cache in Q8_0; positions cross groups of sixteen and steps of 128 keys."""
+    for n, position, heads, kv_heads, head_dim in (
+        (1, 0, 1, 1, 32), (1, 15, 3, 1, 64), (3, 14, 4, 2, 64), (5, 33, 9, 3, 32),
+        (2, 126, 2, 1, 128), (7, 253, 6, 3, 64), (1, 300, 8, 2, 128), (40, 110, 3, 1, 96),
+        (2, 15, 5, 1, 512),
+    ):  # fmt: skip
+        t, e, label = position + n + 3, kv_heads * head_dim, f"q8_0-{n}-{position}"
+        q, k = activations(n, heads * head_dim), activations(t, e)
+        v = k + activations(t + 1, e)[1:]
+        v[-4] = 0  # the last that is used
+        keys, values = Q8_0.encode(k), Q8_0.encode(v)
+        keys[position + n :], values[position + n :] = 0xFF, 0xFF  # what must not be used: NaN
+        case = Case(
+            f"{label}-{heads}-{kv_heads}-{head_dim}", ops.group_query_attention,
+            {"q": q, "k": key_blocks_q8_0(keys, kv_heads), "v": by_head(values, kv_heads)},
+            {"position": position, "scale": head_dim**-0.5},
+        )  # fmt: skip
+        xq, xd, _ = ops.dynamic_quantize.meaning(q)
+        rounded = (xq.reshape(-1, 32) * xd.reshape(-1, 1)).reshape(q.shape)
+        seen = Case(case.label, case.operator, {"q": rounded}, case.attributes)
+        case.bound = _attention_bound(seen, Q8_0.decode(keys), Q8_0.decode(values), head_dim)
+        yield case
+        x, where = activations(n, e), {"position": position}
+        x[-1, -32:] = [127, 0.5, -0.5, 1.5] * 8  # halves go away from zero
+        operands = {"x": x, "cache": by_head(values, kv_heads)}
+        yield Case(label, ops.cache_write, operands, where)
+        operands = {"x": x, "cache": key_blocks_q8_0(keys, kv_heads)}
+        yield Case(label, ops.cache_write_keys, operands, where)
+
+
+def key_blocks_q8_0(keys: npt.NDArray[np.uint8], heads: int) -> npt.NDArray[np.uint8]:
+    """Encoded keys [t, row] as the cache holds them, the rest not a number."""
+    padded = np.full((-len(keys) % ops.KEY_BLOCK + len(keys), keys.shape[1]), 0xFF, np.uint8)
+    padded[: len(keys)] = keys
+    rows = by_head(padded, heads)
+    return Q8_0_R16.pack(rows.reshape(-1, rows.shape[2])).reshape(
+        heads, -1, ops.KEY_BLOCK * rows.shape[2]
+    )
+
+
 def by_head(x: npt.NDArray[Any], heads: int) -> npt.NDArray[Any]:
     """Rows [t, e] as the cache holds them: [heads, t, e / heads]."""
     return np.ascontiguousarray(x.reshape(len(x), heads, -1).swapaxes(0, 1))
@@ -299,7 +340,7 @@ def _elementwise() -> Iterator[Case]:
 def all_cases() -> list[Case]:
     """Every case of every operator."""
     families = (
-        _matmul, _matmul_int8, _tables, _quantize, _norms, _rotary, _attention, _elementwise,
-        _fused,
+        _matmul, _matmul_int8, _tables, _quantize, _norms, _rotary, _attention, _attention_q8_0,
+        _elementwise, _fused,
     )  # fmt: skip
     return [case for family in families for case in family()]

@@ -13,12 +13,13 @@ from halfbyte import ops
 from halfbyte.backends import library, memory, native, open_program
 from halfbyte.ops.operator import OPERATORS
 from halfbyte.passes import plan_memory
-from halfbyte.program import Buffer, Program, capture
+from halfbyte.program import DTYPES, Buffer, Program, capture
 from halfbyte.weights import Tensor
 
 CASES = all_cases()
 GUARD = 256  # bytes of sentinel on both sides of every array
 SENTINEL = 0xA5
+INFINITE = b"\x00\x7c" + bytes(range(1, 33))  # a block of Q8_0
 
 
 class Guarded:
@@ -58,10 +59,19 @@ def captured(case: Case) -> tuple[Program, dict[str, Buffer], list[Buffer]]:
                 buffers[name] = program.weight(value)
             else:
                 make = program.state if name in in_place else program.input
-                dtype = next(k for k, d in memory.DTYPES.items() if d == value.dtype)
-                buffers[name] = make(name, dtype, value.shape)
+                buffers[name] = make(name, *kind(case, name, value))
         results = case.operator(*buffers.values(), **case.attributes)
     return program, buffers, list(results if isinstance(results, tuple) else (results,))
+
+
+def kind(case: Case, name: str, value: npt.NDArray[Any]) -> tuple[str, tuple[int, ...]]:
+    """Type and shape of an operand's buffer; bytes are a cache in Q8_0."""
+    if value.dtype != np.uint8:
+        return next(k for k, d in DTYPES.items() if d == value.dtype), value.shape
+    *outer, row_bytes = value.shape
+    dims = next(o.dims for o in case.operator.inputs if o.name == name)
+    together = tuple(map(int, dims[3:]))  # 16, of keys
+    return "q8_0", (*outer, row_bytes // 34 * 32 // int(np.prod(together)), *together)
 
 
 def run(case: Case, backend: str, threads: int = 1) -> list[npt.NDArray[Any]]:
@@ -118,6 +128,25 @@ def test_tables_agree_on_what_is_not_finite(compiled_backends: list[str]) -> Non
     for other in others:
         for want, got in zip(first, other, strict=True):
             np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
+def test_a_value_spoils_no_earlier_row(compiled_backends: list[str]) -> None:
+    """The second token's value may be infinite: the first one's result is the same to the bit."""
+    seen = set()
+    for case in CASES:
+        if case.operator is not ops.group_query_attention or len(case.operands["q"]) != 5:
+            continue
+        v = case.operands["v"].copy()
+        row = v[:, case.attributes["position"] + 1]
+        codes = np.tile(np.frombuffer(INFINITE, np.uint8), row.shape[1] // len(INFINITE))
+        row[...] = codes if v.dtype == np.uint8 else np.inf
+        spoilt = Case(case.label, case.operator, {**case.operands, "v": v}, case.attributes)
+        for backend in compiled_backends:
+            (want,), (found,) = run(case, backend), run(spoilt, backend)
+            np.testing.assert_array_equal(found[0], want[0])
+            assert not np.isfinite(found[1:]).any()
+        seen.add(v.dtype)
+    assert len(seen) == 3
 
 
 @pytest.mark.parametrize("name", ["matmul", "matmul_int8", "rms_norm", "group_query_attention"])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte import ops
-from halfbyte.errors import FormatError
+from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.program import Buffer, Program, Size, capture
@@ -111,8 +111,13 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
     batch : int
         Most tokens of one run (size `n`). Logits are those of its last tokens (size `rows`).
     cache : str
-        Type of the cached keys and values, "f16" or "f32".
+        Type of the cached keys and values, "f16", "f32" or "q8_0".
     """
+    if cache == "q8_0" and (config.head_dim % 32 or config.head_dim > ops.MOST_Q8_0_HEAD):
+        raise UnsupportedError(
+            f"{file.path}: cache 'q8_0': head_dim {config.head_dim}: expected a multiple of 32, "
+            f"at most {ops.MOST_Q8_0_HEAD}"
+        )
     with capture(file.path.name) as program:
         n, position = program.size("n", batch), program.size("position", context)
         asked = program.size("rows", min(LOGIT_ROWS, batch))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
-from halfbyte.program import DTYPES, Buffer, Kind, Program, maximum
+from halfbyte.program import Buffer, Kind, Program
 from halfbyte.weights import Tensor
 
 U8 = npt.NDArray[np.uint8]
@@ -86,7 +86,6 @@ def _allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]
             place = program.places.get(buffer) if buffer.kind is Kind.SCRATCH else None
             size = buffer.nbytes
             raw = memory.aligned(size) if place is None else arena[place : place + size]
-            arrays[buffer] = raw.view(DTYPES[buffer.dtype]).reshape(
-                [maximum(d) for d in buffer.shape]
-            )
+            dtype, shape = buffer.held_as({})
+            arrays[buffer] = raw.view(dtype).reshape(shape)
     return arrays

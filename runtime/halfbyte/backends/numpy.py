@@ -68,4 +68,5 @@ class NumpyExecutable:
         return self._view(buffer, registers)
 
     def _view(self, buffer: Buffer, registers: Mapping[str, int]) -> npt.NDArray[Any]:
-        return self._arrays[buffer][tuple(slice(at(d, registers)) for d in buffer.shape)]
+        _, shape = buffer.held_as(registers)
+        return self._arrays[buffer][tuple(map(slice, shape))]

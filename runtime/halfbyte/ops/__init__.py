@@ -3,6 +3,7 @@
 from halfbyte.ops.activation import add, gelu, mul, silu, softmax
 from halfbyte.ops.attention import (
     KEY_BLOCK,
+    MOST_Q8_0_HEAD,
     cache_write,
     cache_write_keys,
     group_query_attention,
@@ -20,6 +21,7 @@ from halfbyte.ops.operator import OPERATORS, Operand, Operator, operator
 
 __all__ = [
     "KEY_BLOCK",
+    "MOST_Q8_0_HEAD",
     "OPERATORS",
     "Operand",
     "Operator",

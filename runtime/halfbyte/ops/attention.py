@@ -11,12 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.ops.activation import softmax
+from halfbyte.ops.linear import dynamic_quantize
 from halfbyte.ops.operator import operator
+from halfbyte.weights import Q8_0, Q8_0_R16
 
-Cache = npt.NDArray[np.float16] | npt.NDArray[np.float32]
+# A cache in Q8_0 is its bytes: [g, t, row] of blocks, for keys [g, b, sixteen rows] as packed.
+Cache = npt.NDArray[np.float16] | npt.NDArray[np.float32] | npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 
 KEY_BLOCK = 16  # positions of the cache whose keys lie together
+MOST_Q8_0_HEAD = 512  # elements of a head that a cache in Q8_0 may have
 
 
 @operator(
@@ -56,13 +60,14 @@ def rotary_embedding(
     reads={"cache": lambda d: d["n"] * d["g"]},
 )
 def cache_write(x: F32, cache: Cache, *, position: int) -> Cache:
-    """cache[:, position + i] = x[i] in place, head by head, rounded in an F16 cache.
+    """cache[:, position + i] = x[i] in place, head by head, rounded to the cache's type.
 
     Each of the g heads of width h has its positions in one piece. Source: ONNX TensorScatter.
     """
     g, _, h = cache.shape
+    rows = Q8_0.encode(x) if cache.dtype == np.uint8 else x
     with np.errstate(over="ignore"):
-        cache[:, position : position + len(x)] = x.reshape(len(x), g, h).swapaxes(0, 1)
+        cache[:, position : position + len(x)] = rows.reshape(len(x), g, h).swapaxes(0, 1)
     return cache
 
 
@@ -74,13 +79,30 @@ def cache_write(x: F32, cache: Cache, *, position: int) -> Cache:
 def cache_write_keys(x: F32, cache: Cache, *, position: int) -> Cache:
     """The same where positions lie sixteen together: cache[:, p / 16, :, p % 16] = x[p - position].
 
-    Products of a query with sixteen keys then need no horizontal sums. Source: ONNX TensorScatter.
+    Products of a query with sixteen keys then need no horizontal sums. In Q8_0 they lie as sixteen
+    packed rows (:class:`halfbyte.weights.Q8_0_R16`). Source: ONNX TensorScatter.
     """
-    g, _, h, _ = cache.shape
     places = np.arange(position, position + len(x))
+    if cache.dtype == np.uint8:
+        first, last = position // KEY_BLOCK, places[-1] // KEY_BLOCK
+        touched = cache[:, first : last + 1]
+        rows = _key_rows_q8_0(touched)
+        encoded = Q8_0.encode(x).reshape(len(x), len(cache), -1)
+        rows[:, places - first * KEY_BLOCK] = encoded.swapaxes(0, 1)
+        touched[...] = Q8_0_R16.pack(rows.reshape(-1, rows.shape[2])).reshape(touched.shape)
+        return cache
+    g, _, h, _ = cache.shape
     with np.errstate(over="ignore"):
         cache[:, places // KEY_BLOCK, :, places % KEY_BLOCK] = x.reshape(len(x), g, h)
     return cache
+
+
+def _key_rows_q8_0(k: Cache) -> npt.NDArray[np.uint8]:
+    """Rows [g, 16 b, row] of Q8_0 blocks of keys [g, b, sixteen rows]."""
+    row_bytes = k.shape[2] // KEY_BLOCK
+    width = row_bytes // Q8_0.block_bytes * Q8_0.block
+    rows = Q8_0_R16.rows(k.reshape(-1).view(np.uint8), width)
+    return rows.reshape(len(k), -1, row_bytes)
 
 
 def _positions(d: Mapping[str, int]) -> int:
@@ -108,17 +130,52 @@ def group_query_attention(q: F32, k: Cache, v: Cache, *, position: int, scale: f
     c / h query heads share g key and value heads in groups. Key j is k[g, j / 16, :, j % 16], as
     :func:`cache_write_keys` lays it down.
 
+    With a cache in Q8_0 the query is rounded as by :func:`dynamic_quantize`, and q . k is the sum
+    over blocks b of 32 elements, in order, of (kd[j, b] qd[b]) float(sum_32 kq qq), as in
+    :func:`matmul_int8`. h is then a multiple of 32, at most 512.
+
     Source: ONNX Runtime's GroupQueryAttention; Ainslie et al. 2023, GQA.
     """
     n, c = q.shape
-    g, _, h = v.shape
-    total, group = position + n, c // (g * h)
+    total = position + n
+    values = _float_rows(v[:, :total])
+    g, _, h = values.shape
+    group = c // (g * h)
     queries = q.reshape(n, -1, h).transpose(1, 0, 2)  # [heads, n, h]
-    keys = k.transpose(0, 1, 3, 2).reshape(g, -1, h)[:, :total].astype(np.float32)
-    values = v[:, :total].astype(np.float32)
-    scores = queries @ np.repeat(keys, group, axis=0).transpose(0, 2, 1) * np.float32(scale)
+    if k.dtype == np.uint8:
+        scores = _products_q8_0(queries, _key_rows_q8_0(k)[:, :total])
+    else:
+        keys = k.transpose(0, 1, 3, 2).reshape(g, -1, h)[:, :total].astype(np.float32)
+        scores = queries @ np.repeat(keys, group, axis=0).transpose(0, 2, 1)
+    scores *= np.float32(scale)
     hidden = np.arange(total) > position + np.arange(n)[:, None]
     scores[:, hidden] = -np.inf
     weights = softmax.meaning(scores.reshape(-1, total)).reshape(scores.shape)
     y = weights @ np.repeat(values, group, axis=0)
     return np.ascontiguousarray(y.transpose(1, 0, 2), np.float32).reshape(n, c)
+
+
+def _float_rows(v: Cache) -> F32:
+    """Values [g, t, h] as numbers."""
+    if v.dtype != np.uint8:
+        return v.astype(np.float32)
+    rows = np.ascontiguousarray(v.view(np.uint8)).reshape(-1, v.shape[2])
+    return Q8_0.decode(rows).reshape(*v.shape[:2], -1)
+
+
+def _products_q8_0(queries: F32, keys: npt.NDArray[np.uint8]) -> F32:
+    """Products [heads, n, total] of queries [heads, n, h] with rows of blocks [g, total, row]."""
+    heads, n, h = queries.shape
+    g, total, row_bytes = keys.shape
+    blocks, group = h // Q8_0.block, heads // g
+    kq, kd = Q8_0.codes(np.ascontiguousarray(keys).reshape(-1, row_bytes))
+    kq, kd = kq.reshape(g, total, blocks, Q8_0.block), kd.reshape(g, total, blocks)
+    xq, xd, _ = dynamic_quantize.meaning(queries.reshape(-1, h))
+    xq, xd = xq.reshape(heads, n, blocks, Q8_0.block), xd.reshape(heads, n, blocks)
+    scores = np.zeros((heads, n, total), np.float32)
+    for head in range(heads):
+        q, d = kq[head // group].astype(np.float32), kd[head // group]
+        for b in range(blocks):
+            sums = xq[head, :, b].astype(np.float32) @ q[:, b].T  # below 2^24: exact in float32
+            scores[head] += (d[:, b] * xd[head, :, b, None]) * sums
+    return scores

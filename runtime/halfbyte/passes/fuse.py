@@ -46,7 +46,7 @@ def _fused(last: Instruction, before: dict[Buffer, Instruction]) -> Instruction 
         ops.swiglu_quantize(*maker.inputs)
     elif pair == (ops.silu, ops.mul) and maker.inputs[0].shape == last.inputs[1].shape:
         ops.swiglu(maker.inputs[0], last.inputs[1])
-    elif pair == (ops.rotary_embedding, ops.cache_write_keys):
+    elif pair == (ops.rotary_embedding, ops.cache_write_keys) and last.inputs[1].dtype != "q8_0":
         attributes = {k: v for k, v in maker.attributes.items() if k != "head_dim"}
         ops.rotary_cache_write_keys(*maker.inputs, last.inputs[1], **attributes)
     else:
