@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
         "--rtn", action="store_true", help="plain rounding: no search of scales, no equalization"
     )
     made.add_argument("--json", type=Path, metavar="REPORT", help="write the report as JSON")
-    made.add_argument("--threads", type=int, metavar="N", help="default: one per processor")
+    made.add_argument("--threads", type=int, metavar="N", help="default: one per fast core")
     made.add_argument("--verbose", action="store_true", help="a line per tensor")
     made.add_argument("--debug", action="store_true", help="show a traceback on errors")
     return made

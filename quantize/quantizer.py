@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.threads import default_threads
+from halfbyte.backends.cores import default_threads
 from halfbyte.errors import FormatError, OutputError, UnsupportedError
 from halfbyte.formats import ModelFile, open_model
 from halfbyte.quantize.encode import Codec, Slice, slices
@@ -71,7 +71,7 @@ def quantize_file(
     pure : bool
         With "int4": token embedding and head in Q4_0 too.
     threads : int, optional
-        Threads that encode; by default one per processor.
+        Threads that encode; by default one per fast core.
     progress : callable, optional
         Called with bytes of input done and bytes in all.
 

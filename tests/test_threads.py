@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from halfbyte.backends.library import library
+from halfbyte.backends.cores import fast_cores
+from halfbyte.backends.library import INSTRUCTION, library
 from halfbyte.backends.native import Kernels
 from halfbyte.backends.threads import Pool
 from halfbyte.errors import HalfbyteError
@@ -136,3 +139,60 @@ def test_more_threads_than_the_system_gives(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(HalfbyteError, match="5 threads: can't start new thread; expected fewer"):
         Pool(library(), 5)
     assert len(helpers()) == before
+
+
+def test_a_slow_core_does_not_hold_the_others_back() -> None:
+    """A helper four times slower than the calling thread does a fifth of the work, no more."""
+    made = library()
+    kernel, units = made.kernels["memory_read"], 100
+    here, done = threading.get_ident(), []
+
+    def chunk(arguments: int, begin: int, end: int) -> None:
+        alone = threading.get_ident() == here
+        time.sleep((end - begin) * (0.001 if alone else 0.004))
+        done.append((alone, begin, end))
+
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(chunk)
+    table = (ctypes.c_void_p * len(made.kernels))()
+    table[kernel.index] = ctypes.cast(run, ctypes.c_void_p).value
+    instruction = np.zeros(1, INSTRUCTION)
+    instruction["kernel"] = kernel.index
+    names = [field.name for field in kernel.fields]
+    instruction["slot"][0, names.index("n")] = units
+    pool = Pool(made, 2)
+    pool.wake()
+    until(lambda: made.pool_announce(pool.address) == 1)
+    made.run(
+        ctypes.addressof(table), instruction.ctypes.data, 0, 1, 0, 0, 0, pool.address, 0
+    )  # fmt: skip
+    pool.close()
+    covered = sorted((begin, end) for _, begin, end in done)
+    assert [begin for begin, _ in covered] == [0, *(end for _, end in covered[:-1])]
+    assert covered[-1][1] == units
+    helped = sum(end - begin for alone, begin, end in done if not alone)
+    assert 0.1 * units <= helped <= 0.3 * units
+
+
+def sysfs(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    return folder
+
+
+def test_threads_are_as_many_as_fast_cores(tmp_path: Path) -> None:
+    topology = "system/cpu/cpu{}/topology/thread_siblings_list"
+    assert fast_cores([0, 1, 2], tmp_path / "none") == 3
+    twins = sysfs(
+        tmp_path / "twins", {topology.format(i): f"{i % 2},{i % 2 + 2}" for i in range(4)}
+    )
+    assert fast_cores(range(4), twins) == 2
+    assert fast_cores([0, 2], twins) == 1
+    hybrid = sysfs(tmp_path / "hybrid", {"cpu_core/cpus": "0-1,4", "cpu_atom/cpus": "2-3"})
+    assert fast_cores(range(5), hybrid) == 3
+    assert fast_cores([2, 3], hybrid) == 2  # nothing faster is allowed here
+    capacity = "system/cpu/cpu{}/cpu_capacity"
+    phone = {capacity.format(i): str(c) for i, c in enumerate([250, 250, 250, 250, 760, 760, 1024])}
+    assert fast_cores(range(7), sysfs(tmp_path / "phone", phone)) == 3
+    assert fast_cores(range(4), tmp_path / "phone") == 4

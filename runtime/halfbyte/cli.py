@@ -140,7 +140,7 @@ def _command(
 
 
 def _add_execution(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--threads", "-t", type=int, help="threads (default: one per processor)")
+    parser.add_argument("--threads", "-t", type=int, help="threads (default: one per fast core)")
     parser.add_argument(
         "--backend", default="native", help="native, native-avx2, native-scalar or numpy"
     )

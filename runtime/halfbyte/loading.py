@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypedDict, Unpack
 
 from halfbyte import architectures, download, packing
-from halfbyte.backends.threads import default_threads
+from halfbyte.backends.cores import default_threads
 from halfbyte.download import Progress, Source
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.formats import metadata, open_bytes, open_model
@@ -59,7 +59,7 @@ def load(
     backend : str
         "native" (the default), "native-avx2", "native-scalar" ..., or "numpy".
     threads : int, optional
-        Threads of a native backend; by default one per processor.
+        Threads of a native backend; by default one per fast core.
     passes : bool
         False runs the program as captured: float activations, no shared memory.
     activations : {"int8", "float"}
@@ -170,8 +170,10 @@ def load_file(
     if passes:
         program = optimize(program, int8_activations=activations == "int8")
     threads = threads or default_threads()
-    if backend != "numpy":
-        packing.pack(packing.to_pack(program, pack), file, threads)
+    chosen = packing.to_pack(program, pack)
+    if chosen and backend != "numpy":
+        packing.pack(chosen, file, threads)
+        packing.keep_vectors(program, file)
     return LanguageModel(file, words, program, backend, threads)
 
 

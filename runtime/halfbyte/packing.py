@@ -6,7 +6,10 @@ reads them again. Packed ones are this process's own, so they are packed only wh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+import numpy.typing as npt
 
 from halfbyte import ops
 from halfbyte.backends.memory import ALIGNMENT, aligned, machine_bytes
@@ -14,11 +17,11 @@ from halfbyte.backends.native import Kernels
 from halfbyte.errors import HalfbyteError, ProgramError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.program import Buffer, Kind, Program
-from halfbyte.weights import LAYOUTS, Tensor
+from halfbyte.weights import LAYOUTS, Packed, Tensor
 
 CHOICES = ("auto", "never")
 _SHARE = 0.5  # of the machine's memory that a model with packed weights may take
-_FORGET = 16 << 20  # bytes read before the file's pages are given back
+_SLICE = 4 << 20  # bytes packed before the file's pages are given back
 
 
 def to_pack(program: Program, pack: str = "auto") -> list[Buffer]:
@@ -60,26 +63,48 @@ def pack(buffers: list[Buffer], file: ModelFile, threads: int) -> None:
     """
     own = [b for b in buffers if not _tensor(b).data.flags.writeable]
     arena = aligned(sum(_padded(b.nbytes) for b in own))
-    alone, shared, place, seen = Kernels(), Kernels(threads=threads), 0, 0
+    alone, shared, place = Kernels(), Kernels(threads=threads), 0
     for buffer in buffers:
         tensor = _tensor(buffer)
         layout = LAYOUTS[f"{tensor.format.name}_R16"]
-        size, kernels = tensor.data.nbytes, alone
-        data, scratch = tensor.data, np.empty(layout.GROUP * size // tensor.shape[0], np.uint8)
+        data, kernels = tensor.data, alone
         if not data.flags.writeable:
-            data, kernels = arena[place : place + size], shared
-            place, seen = place + _padded(size), seen + size
-        kernels.call(
-            f"pack_{tensor.format.name.lower()}",
-            y=data, scratch=scratch, w=tensor.data, k=tensor.columns, m=tensor.shape[0],
-        )  # fmt: skip
+            data, kernels = arena[place : place + data.nbytes], shared
+            place += _padded(data.nbytes)
+        for _ in _pack_slices(kernels, tensor, layout, data):
+            file.forget()
         packed = Tensor(tensor.name, layout, tensor.shape, data)
         file.tensors[tensor.name] = buffer.value = packed
         buffer.dtype = layout.name.lower()
-        if seen > _FORGET:
-            file.forget()
-            seen = 0
     shared.close()
+
+
+def keep_vectors(program: Program, file: ModelFile) -> None:
+    """Copy vectors out of the file: each would keep a page, or a huge one, of it resident."""
+    for buffer in program.buffers:
+        if isinstance(buffer.value, Tensor) and len(buffer.shape) == 1:
+            tensor = buffer.value
+            copy = Tensor(tensor.name, tensor.format, tensor.shape, tensor.data.copy())
+            file.tensors[tensor.name] = buffer.value = copy
+            file.forget()
+
+
+def _pack_slices(
+    kernels: Kernels, tensor: Tensor, layout: type[Packed], data: npt.NDArray[np.uint8]
+) -> Iterator[None]:
+    """Pack a tensor into `data`, which may be its own; yields now and then."""
+    rows, columns = tensor.shape
+    size = layout.row_bytes(columns)
+    scratch = np.empty(layout.GROUP * size, np.uint8)
+    step = max(_SLICE // size // layout.GROUP, 1) * layout.GROUP
+    for first in range(0, rows, step):
+        part = slice(first * size, min(first + step, rows) * size)
+        kernels.call(
+            f"pack_{tensor.format.name.lower()}",
+            y=data[part], scratch=scratch, w=tensor.data[part],
+            k=columns, m=min(step, rows - first),
+        )  # fmt: skip
+        yield
 
 
 def _tensor(buffer: Buffer) -> Tensor:

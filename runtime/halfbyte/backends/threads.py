@@ -7,8 +7,6 @@ for a thread that has claimed nothing, so a thread that wakes late costs speed, 
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -20,15 +18,6 @@ from halfbyte.backends.library import Library
 from halfbyte.errors import HalfbyteError
 
 SPINS = 20_000  # idle turns before a helper sleeps: a fraction of a millisecond
-
-
-def default_threads() -> int:
-    """One thread per processor that this process may use; one in a browser, which lends none."""
-    if sys.platform == "emscripten":
-        return 1
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class Pool:

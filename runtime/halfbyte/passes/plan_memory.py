@@ -7,6 +7,7 @@ Net Inference).
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import NamedTuple
 
 from halfbyte.program import Buffer, Kind, Program
@@ -22,19 +23,19 @@ class _Life(NamedTuple):
 def plan_memory(program: Program) -> Program:
     """Give every scratch buffer a place in the program's arena."""
     planned = program.rewritten(program.instructions)
-    placed: list[tuple[int, int, _Life]] = []  # offset, end, life
+    placed: list[tuple[int, int, _Life]] = []  # offset, end, life; in this order
     lives = _lifetimes(program)
     for buffer in sorted(lives, key=lambda b: -b.nbytes):
         life = lives[buffer]
         size = -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
         offset = 0
-        for start, end, other in sorted(placed):
+        for start, end, other in placed:
             if other.last < life.first or life.last < other.first:
                 continue
             if start - offset >= size:
                 break
             offset = max(offset, end)
-        placed.append((offset, offset + size, life))
+        insort(placed, (offset, offset + size, life))
         planned.places[buffer] = offset
         planned.arena_bytes = max(planned.arena_bytes, offset + size)
     return planned

@@ -1,0 +1,77 @@
+"""How many fast cores there are: one thread on each is as fast as this machine gets.
+
+Small cores and second threads of a core share what is scarce: memory, arithmetic, heat.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+_SYSTEM = Path("/sys/devices")
+_FAST = 0.5  # of the fastest core's capacity, as Linux rates them
+
+
+def fast_cores(processors: Iterable[int], system: Path = _SYSTEM) -> int:
+    """Fast cores among these logical processors, at least 1; from Linux's /sys/devices.
+
+    Where it names performance cores (x86) or rates capacities (ARM), slow ones do not count;
+    logical processors of one core count once.
+    """
+    usable = set(processors)
+    fast = usable & _performance(system) or _capable(usable, system) or usable
+    return max(len({_core(cpu, system) for cpu in fast}), 1)
+
+
+def default_threads() -> int:
+    """One thread per fast core that this process may use; one in a browser, which lends none."""
+    if sys.platform == "emscripten":
+        return 1
+    if sys.platform == "darwin":
+        return _darwin_cores() or os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return fast_cores(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _numbers(text: str) -> set[int]:
+    """Linux's lists, such as "0-3,8"."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _performance(system: Path) -> set[int]:
+    return _numbers(_text(system / "cpu_core/cpus"))
+
+
+def _capable(processors: set[int], system: Path) -> set[int]:
+    ratings = {cpu: _text(system / f"system/cpu/cpu{cpu}/cpu_capacity") for cpu in processors}
+    if not all(rating.isdigit() for rating in ratings.values()):
+        return set()
+    most = max(map(int, ratings.values()), default=0)
+    return {cpu for cpu, rating in ratings.items() if int(rating) >= _FAST * most}
+
+
+def _core(cpu: int, system: Path) -> str:
+    """What logical processors of one core have in common."""
+    siblings = _text(system / f"system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    return siblings or str(cpu)
+
+
+def _darwin_cores() -> int:
+    command = ["/usr/sbin/sysctl", "-n", "hw.perflevel0.physicalcpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    return int(done.stdout) if done.stdout.strip().isdigit() else 0
