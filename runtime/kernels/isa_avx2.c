@@ -1,3 +1,3 @@
 #define HB_TABLE hb_table_avx2
-#include "simd_avx2.h"
+#include "packed_avx2.h"
 #include "table.inc"

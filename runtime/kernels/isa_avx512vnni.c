@@ -1,3 +1,3 @@
 #define HB_TABLE hb_table_avx512vnni
-#include "simd_avx512vnni.h"
+#include "packed_avx512vnni.h"
 #include "table.inc"

@@ -1,3 +1,3 @@
 #define HB_TABLE hb_table_neon
-#include "simd_neon.h"
+#include "packed_neon.h"
 #include "table.inc"

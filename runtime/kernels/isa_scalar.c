@@ -1,3 +1,3 @@
 #define HB_TABLE hb_table_scalar
-#include "simd_scalar.h"
+#include "packed_scalar.h"
 #include "table.inc"

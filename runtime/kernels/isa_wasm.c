@@ -1,3 +1,3 @@
 #define HB_TABLE hb_table_wasm
-#include "simd_wasm.h"
+#include "packed_wasm.h"
 #include "table.inc"

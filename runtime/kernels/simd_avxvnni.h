@@ -2,4 +2,4 @@
  * and Zen 5 have. It is exact: four products of 255 * 127 fit in 32 bits. */
 #define HB_DPBUSD _mm256_dpbusd_avx_epi32
 #define HB_Q8_0_OFFSET 128
-#include "simd_avx2.h"
+#include "packed_avx2.h"

@@ -2,4 +2,4 @@
 #define HB_DOT vdotq_s32
 #define HB_DOT_UNSIGNED vusdotq_s32
 #define HB_MATRIX vmmlaq_s32
-#include "simd_neon.h"
+#include "packed_neon.h"

@@ -3,4 +3,4 @@
  * is the same on every engine. The fused multiply-add serves the float products alone, which may
  * fuse. */
 #define HB_WASM_RELAXED
-#include "simd_wasm.h"
+#include "packed_wasm.h"

@@ -1,0 +1,61 @@
+/* The primitives of packed_scalar.h, all sixteen rows in a register; described there. */
+#ifndef HALFBYTE_PACKED_AVX512VNNI_H
+#define HALFBYTE_PACKED_AVX512VNNI_H
+
+#include "simd_avx512vnni.h"
+
+enum { PARTS = 1, COLUMNS = 16, TOGETHER = 2, PEAK = 8 };
+typedef __m512 pf;
+typedef __m512i pi;
+typedef struct {
+  __m512i q[8];
+} pw;
+typedef const i8 *px_q4_0, *px_q8_0;
+
+static inline pi pi_start(const i32* xs, int offset) { return _mm512_set1_epi32(-offset * *xs); }
+static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+  pw w;
+  (void)part;
+  UNROLL for (int i = 0; i < 4; i++) {
+    __m512i both = _mm512_loadu_si512(codes + 64 * i), mask = _mm512_set1_epi8(15);
+    w.q[i] = _mm512_and_si512(both, mask);
+    w.q[4 + i] = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
+  }
+  return w;
+}
+static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+  pw w;
+  (void)part;
+  UNROLL for (int i = 0; i < 8; i++) {
+    w.q[i] = _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * i), _mm512_set1_epi8(-128));
+  }
+  return w;
+}
+static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
+static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
+static inline pi dot_four(pi sum, __m512i codes, const i8* x) {
+  i32 four;
+  __builtin_memcpy(&four, x, 4);
+  return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(four));
+}
+static inline pi dot_unsigned(const pw* w, const i8* x, pi start) {
+  pi sum = start;
+  UNROLL for (int i = 0; i < 8; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }
+  return sum;
+}
+static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, pi start) { return dot_unsigned(w, x, start); }
+static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, pi start) { return dot_unsigned(w, x, start); }
+#define CODES_OF(w, i) w.q[i]
+static inline pf pf_zero(void) { return _mm512_setzero_ps(); }
+static inline pf pf_scales(const f16* d, int part) {
+  (void)part;
+  return vf_load_f16(d);
+}
+static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
+  return vf_add(sum, vf_mul(vf_mul(scale, vf_set(by)), _mm512_cvtepi32_ps(dots)));
+}
+static inline void pf_store(float* p, const float* r, pf v) {
+  vf_store(p, r ? vf_add(vf_load(r), v) : v);
+}
+
+#endif

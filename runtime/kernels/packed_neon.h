@@ -1,0 +1,116 @@
+/* The primitives of packed_scalar.h, four rows in a register; described there. */
+#ifndef HALFBYTE_PACKED_NEON_H
+#define HALFBYTE_PACKED_NEON_H
+
+#include "simd_neon.h"
+
+enum { PARTS = 4, COLUMNS = 8, TOGETHER = 2, PEAK = 8 };
+typedef float32x4_t pf;
+typedef int32x4_t pi;
+typedef struct {
+  int8x16_t q[8];
+} pw;
+typedef const i8 *px_q4_0, *px_q8_0;
+
+static inline pi pi_start(const i32* xs, int offset) { return vdupq_n_s32(-offset * *xs); }
+static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+  pw w;
+  UNROLL for (int i = 0; i < 4; i++) {
+    w.q[i] = vreinterpretq_s8_u8(low_4(codes + 64 * i + 16 * part));
+    w.q[4 + i] = vreinterpretq_s8_u8(high_4(codes + 64 * i + 16 * part));
+  }
+  return w;
+}
+static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+  pw w;
+  UNROLL for (int i = 0; i < 8; i++) {
+    w.q[i] = vreinterpretq_s8_u8(vld1q_u8(codes + 64 * i + 16 * part));
+  }
+  return w;
+}
+static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
+static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
+static inline int8x16_t four_of(const i8* x) {
+  i32 four;
+  __builtin_memcpy(&four, x, 4);
+  return vreinterpretq_s8_s32(vdupq_n_s32(four));
+}
+#ifdef HB_DOT
+static inline pi dot_four(pi sum, int8x16_t codes, const i8* x) {
+  return HB_DOT(sum, codes, four_of(x));
+}
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
+  pi sum = start;
+  int8x16_t low = vld1q_s8(x), high = vld1q_s8(x + 16);
+  sum = vdotq_laneq_s32(sum, w->q[0], low, 0);
+  sum = vdotq_laneq_s32(sum, w->q[1], low, 1);
+  sum = vdotq_laneq_s32(sum, w->q[2], low, 2);
+  sum = vdotq_laneq_s32(sum, w->q[3], low, 3);
+  sum = vdotq_laneq_s32(sum, w->q[4], high, 0);
+  sum = vdotq_laneq_s32(sum, w->q[5], high, 1);
+  sum = vdotq_laneq_s32(sum, w->q[6], high, 2);
+  return vdotq_laneq_s32(sum, w->q[7], high, 3);
+}
+static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
+  return pi_dot_q8_0(w, x, start);
+}
+#else
+/* Sums of a row's two pairs of products in either half become one sum a row. */
+static inline pi fold_pairs(int16x8_t low, int16x8_t high) {
+  return vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
+}
+static inline pi dot_four(pi sum, int8x16_t codes, const i8* x) {
+  int8x16_t four = four_of(x);
+  int16x8_t low = vmull_s8(vget_low_s8(codes), vget_low_s8(four));
+  return vaddq_s32(sum, fold_pairs(low, vmull_high_s8(codes, four)));
+}
+static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
+  int16x8_t low = vdupq_n_s16(0), high = vdupq_n_s16(0); /* at most 8 * 15 * 127 */
+  UNROLL for (int i = 0; i < 8; i++) {
+    int8x16_t four = four_of(x + 4 * i);
+    low = vmlal_s8(low, vget_low_s8(w->q[i]), vget_low_s8(four));
+    high = vmlal_high_s8(high, w->q[i], four);
+  }
+  return vaddq_s32(fold_pairs(low, high), start);
+}
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
+  pi low = vdupq_n_s32(0), high = vdupq_n_s32(0);
+  UNROLL for (int i = 0; i < 8; i += 2) { /* 2 * 128 * 127 fits in 16 bits */
+    int8x16_t a = four_of(x + 4 * i), b = four_of(x + 4 * i + 4);
+    int16x8_t first = vmull_s8(vget_low_s8(w->q[i]), vget_low_s8(a));
+    low = vpadalq_s16(low, vmlal_s8(first, vget_low_s8(w->q[i + 1]), vget_low_s8(b)));
+    high = vpadalq_s16(high, vmlal_high_s8(vmull_high_s8(w->q[i], a), w->q[i + 1], b));
+  }
+  return vaddq_s32(vpaddq_s32(low, high), start);
+}
+#endif
+#ifdef HB_MATRIX
+#define HB_DOTS
+/* Two rows of eight codes times two rows of eight activations: four sums an instruction. */
+INLINE void pi_dots_q8_0(pi* dots, const pw* w, const i8* x, int64_t stride, const pi* starts) {
+  pi upper = vdupq_n_s32(0), lower = vdupq_n_s32(0); /* both columns of rows 0 and 1; of 2 and 3 */
+  UNROLL for (int i = 0; i < 4; i++) {
+    int32x4_t even = vreinterpretq_s32_s8(w->q[2 * i]);
+    int32x4_t odd = vreinterpretq_s32_s8(w->q[2 * i + 1]);
+    int8x16_t both = vcombine_s8(vld1_s8(x + 8 * i), vld1_s8(x + stride + 8 * i));
+    upper = HB_MATRIX(upper, vreinterpretq_s8_s32(vzip1q_s32(even, odd)), both);
+    lower = HB_MATRIX(lower, vreinterpretq_s8_s32(vzip2q_s32(even, odd)), both);
+  }
+  dots[0] = vaddq_s32(vuzp1q_s32(upper, lower), starts[0]);
+  dots[1] = vaddq_s32(vuzp2q_s32(upper, lower), starts[1]);
+}
+INLINE void pi_dots_q4_0(pi* dots, const pw* w, const i8* x, int64_t stride, const pi* starts) {
+  pi_dots_q8_0(dots, w, x, stride, starts);
+}
+#endif
+#define CODES_OF(w, i) w.q[i]
+static inline pf pf_zero(void) { return vdupq_n_f32(0); }
+static inline pf pf_scales(const f16* d, int part) { return convert_f16(vld1_u16(d + 4 * part)); }
+static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
+  return vaddq_f32(sum, vmulq_f32(vmulq_n_f32(scale, by), vcvtq_f32_s32(dots)));
+}
+static inline void pf_store(float* p, const float* r, pf v) {
+  vst1q_f32(p, r ? vaddq_f32(vld1q_f32(r), v) : v);
+}
+
+#endif
