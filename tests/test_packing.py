@@ -15,10 +15,11 @@ from halfbyte.backends.library import Library, library
 from halfbyte.backends.native import Kernels
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
+from halfbyte.layouts import LAYOUTS, Packed
 from halfbyte.loading import capture_model, load_bytes
 from halfbyte.passes import optimize
 from halfbyte.quantize import quantize_file
-from halfbyte.weights import FORMATS, LAYOUTS, Packed
+from halfbyte.weights import FORMATS
 
 IDS = [1, *range(300, 340)]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
+from halfbyte.layouts import LAYOUTS
 from halfbyte.program import Buffer, Kind, Program
-from halfbyte.weights import LAYOUTS
 
 # A token of the vocabulary costs its string, dictionary entries and a score (CPython, 64 bits).
 TOKEN_BYTES = 250

@@ -1,4 +1,4 @@
-"""Weights in the order that integer products like best; see `weights.Packed`.
+"""Weights in the order that integer products like best; see `layouts.Packed`.
 
 Mapped weights cost no memory of their own: the system drops their pages when it needs room, and
 reads them again. Packed ones are this process's own, so they are packed only where there is room.
@@ -16,8 +16,9 @@ from halfbyte.backends.memory import ALIGNMENT, aligned, machine_bytes
 from halfbyte.backends.native import Kernels
 from halfbyte.errors import HalfbyteError, ProgramError
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.layouts import LAYOUTS, Packed
 from halfbyte.program import Buffer, Kind, Program
-from halfbyte.weights import LAYOUTS, Packed, Tensor
+from halfbyte.weights import Tensor
 
 CHOICES = ("auto", "never")
 _SHARE = 0.5  # of the machine's memory that a model with packed weights may take

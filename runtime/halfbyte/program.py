@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
-from halfbyte.weights import FORMATS, LAYOUTS, Tensor
+from halfbyte.layouts import LAYOUTS
+from halfbyte.weights import FORMATS, Tensor
 
 if TYPE_CHECKING:
     from halfbyte.ops.operator import Operator

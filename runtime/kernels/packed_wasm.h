@@ -79,7 +79,8 @@ static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, pi start) {
   v128_t codes;
   DOT(0, 0)
   DOT(0, 1)
-  DOT(0, 2) DOT(0, 3) DOT(1, 0) DOT(1, 1) DOT(1, 2) DOT(1, 3)
+  DOT(0, 2)
+  DOT(0, 3) DOT(1, 0) DOT(1, 1) DOT(1, 2) DOT(1, 3)
 #undef DOT
 #undef LANE
       return wasm_i32x4_sub(more, less);

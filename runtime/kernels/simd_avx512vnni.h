@@ -116,6 +116,6 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
       _mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1));
 }
 
-enum { SIDE_BY_SIDE = 2, OTHER_TILES = 1, TILE_ROWS = 4, TILE_COLUMNS = 6 };
+enum { SIDE_BY_SIDE = 2, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 4, TILE_COLUMNS = 6 };
 
 #endif

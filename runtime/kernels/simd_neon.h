@@ -226,6 +226,6 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
 
 #undef QUADS
 
-enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, TILE_ROWS = 2, TILE_COLUMNS = 2 };
+enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 2, TILE_COLUMNS = 2 };
 
 #endif

@@ -177,6 +177,6 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
  * TILE_ROWS, TILE_COLUMNS: of float products with many activations, by the registers there are.
  * OTHER_TILES: whether formats other than F16, which are rarer, have tiles too, and single tokens.
  */
-enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, TILE_ROWS = 1, TILE_COLUMNS = 1 };
+enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 1, TILE_COLUMNS = 1 };
 
 #endif

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte import ops
+from halfbyte.layouts import LAYOUTS, Packed
 from halfbyte.ops import Operator
-from halfbyte.weights import FORMATS, LAYOUTS, Q8_0, Q8_0_R16, Packed, Tensor
+from halfbyte.weights import FORMATS, Q8_0, Q8_0_R16, Tensor
 
 EPS = float(np.finfo(np.float32).eps)
 TINY = 1e-37  # results below this may be flushed or denormal

@@ -17,7 +17,8 @@ import numpy as np
 from halfbyte.backends.library import Library, declare
 from halfbyte.backends.memory import Memory
 from halfbyte.errors import UnsupportedError
-from halfbyte.weights import LAYOUTS, Q4_0, Q8_0
+from halfbyte.layouts import LAYOUTS
+from halfbyte.weights import Q4_0, Q8_0
 
 FILES = ("kernels-relaxed.wasm", "kernels.wasm")  # the faster first
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.layouts import Q8_0_R16
 from halfbyte.ops.activation import softmax
 from halfbyte.ops.linear import dynamic_quantize
 from halfbyte.ops.operator import operator
-from halfbyte.weights import Q8_0, Q8_0_R16
+from halfbyte.weights import Q8_0
 
 # A cache in Q8_0 is its bytes: [g, t, row] of blocks, for keys [g, b, sixteen rows] as packed.
 Cache = npt.NDArray[np.float16] | npt.NDArray[np.float32] | npt.NDArray[np.uint8]
