@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte import ops
-from halfbyte.layouts import LAYOUTS, Packed
+from halfbyte.layouts import LAYOUTS, Packed, Q8_0_R16
 from halfbyte.ops import Operator
-from halfbyte.weights import FORMATS, Q8_0, Q8_0_R16, Tensor
+from halfbyte.weights import FORMATS, Q8_0, Tensor
 
 EPS = float(np.finfo(np.float32).eps)
 TINY = 1e-37  # results below this may be flushed or denormal
