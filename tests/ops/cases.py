@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte import ops
-from halfbyte.layouts import LAYOUTS, Packed, Q8_0_R16
+from halfbyte.layouts import LAYOUTS, Q8_0_R16, Packed
 from halfbyte.ops import Operator
 from halfbyte.weights import FORMATS, Q8_0, Tensor
 
