@@ -75,15 +75,19 @@ static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, pi start) {
 #define DOT(half, i)                                                                     \
   codes = wasm_v128_load(w->codes + 64 * (4 * half + i));                                \
   more = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(codes, LANE(x.positive[half], i), more); \
-  less = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(codes, LANE(x.negative[half], i), less);
+  less = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(codes, LANE(x.negative[half], i), less)
   v128_t codes;
-  DOT(0, 0)
-  DOT(0, 1)
-  DOT(0, 2)
-  DOT(0, 3) DOT(1, 0) DOT(1, 1) DOT(1, 2) DOT(1, 3)
+  DOT(0, 0);
+  DOT(0, 1);
+  DOT(0, 2);
+  DOT(0, 3);
+  DOT(1, 0);
+  DOT(1, 1);
+  DOT(1, 2);
+  DOT(1, 3);
 #undef DOT
 #undef LANE
-      return wasm_i32x4_sub(more, less);
+  return wasm_i32x4_sub(more, less);
 }
 #else
 /* Sums of pairs, a row's two beside each other: enough for a benchmark */
