@@ -6,7 +6,6 @@ import json
 import subprocess
 import tempfile
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from benches.prepare import python_of
@@ -68,14 +67,3 @@ class Worker:
             assert stream
             stream.close()
         self._errors.close()
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

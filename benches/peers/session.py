@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def _start(
             if turn + 1 < loads:
                 worker.close()
             else:
-                workers.append(stack.enter_context(worker))
+                workers.append(stack.enter_context(closing(worker)))
     return workers
 
 

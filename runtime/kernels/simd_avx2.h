@@ -113,6 +113,7 @@ FOLD(vf_highest, _mm256_max_ps, _mm_max_ps)
 FOLD(vf_lowest, _mm256_min_ps, _mm_min_ps)
 #undef FOLD
 
+#define HB_SUM_FOUR
 static inline void vf_sum_four(float* sums, const vf* v) {
   _mm_storeu_ps(sums, fold_four(_mm256_add_ps(v[0].a, v[0].b), _mm256_add_ps(v[1].a, v[1].b),
                                 _mm256_add_ps(v[2].a, v[2].b), _mm256_add_ps(v[3].a, v[3].b)));

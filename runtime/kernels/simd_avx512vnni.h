@@ -78,6 +78,7 @@ FOLD(vf_lowest, _mm256_min_ps, _mm_min_ps)
 #undef FOLD
 
 static inline __m256 halve(vf v) { return _mm256_add_ps(_mm512_castps512_ps256(v), upper(v)); }
+#define HB_SUM_FOUR
 static inline void vf_sum_four(float* sums, const vf* v) {
   _mm_storeu_ps(sums, fold_four(halve(v[0]), halve(v[1]), halve(v[2]), halve(v[3])));
 }

@@ -135,12 +135,6 @@ FOLD(vf_highest, higher)
 FOLD(vf_lowest, lower)
 #undef FOLD
 
-/* the sums of four vectors */
-static inline void vf_sum_four(float* sums, const vf* v) {
-  for (int i = 0; i < 4; i++) {
-    sums[i] = vf_sum(v[i]);
-  }
-}
 static inline vi vi_set(i32 x) { QUADS(vi, vdupq_n_s32(x)); }
 static inline vi vi_add(vi a, vi b) { QUADS(vi, vaddq_s32(a.q[i], b.q[i])); }
 static inline vi vi_sub(vi a, vi b) { QUADS(vi, vsubq_s32(a.q[i], b.q[i])); }

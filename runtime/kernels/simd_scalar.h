@@ -86,12 +86,6 @@ static inline float vf_sum(vf v) {
   }
   return v.l[0];
 }
-/* the sums of four vectors */
-static inline void vf_sum_four(float* sums, const vf* v) {
-  for (int i = 0; i < 4; i++) {
-    sums[i] = vf_sum(v[i]);
-  }
-}
 static inline float vf_highest(vf v) {
   for (int half = 8; half; half /= 2) {
     for (int i = 0; i < half; i++) {

@@ -162,12 +162,6 @@ FOLD(vf_lowest, LOWER)
 #undef HIGHER
 #undef LOWER
 
-/* the sums of four vectors */
-static inline void vf_sum_four(float* sums, const vf* v) {
-  for (int i = 0; i < 4; i++) {
-    sums[i] = vf_sum(v[i]);
-  }
-}
 static inline vi vi_set(i32 x) { QUADS(vi, wasm_i32x4_splat(x)); }
 static inline vi vi_add(vi a, vi b) { QUADS(vi, wasm_i32x4_add(a.q[i], b.q[i])); }
 static inline vi vi_sub(vi a, vi b) { QUADS(vi, wasm_i32x4_sub(a.q[i], b.q[i])); }
