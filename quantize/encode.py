@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,7 +11,6 @@ import numpy.typing as npt
 from halfbyte.backends import available
 from halfbyte.backends.native import Kernels
 from halfbyte.formats import ModelFile
-from halfbyte.formats.grouped import GroupedTensor
 from halfbyte.quantize import search
 from halfbyte.weights import F32, Tensor, WeightFormat
 
@@ -106,22 +104,8 @@ def slices(file: ModelFile, tensor: Tensor, codec: Codec) -> Iterator[Slice]:
     """A tensor's rows (a vector is one), a few at a time; pages are given back behind them."""
     columns = tensor.columns
     step = max(1, SLICE // columns)
-    for first in range(0, math.prod(tensor.shape[:-1]), step):
-        part = _rows(tensor, first, step)
+    for first in range(0, tensor.row_count, step):
+        part = tensor.take(first, step)
         values = codec.decode(tensor.format, part, columns)
         yield Slice(first, np.ascontiguousarray(values, np.float32), part.nbytes)
         file.forget()
-
-
-def _rows(tensor: Tensor, first: int, count: int) -> U8:
-    """The bytes of some rows; of a grouped tensor only they are made, not the whole."""
-    if not isinstance(tensor, GroupedTensor):
-        return tensor.rows[first : first + count]
-    columns, block = tensor.columns, tensor.format.block
-    q = tensor.q[first * columns : (first + count) * columns]
-    group = tensor.q.size // tensor.scales.size
-    starts = first * columns + np.arange(0, q.size, block)
-    part = GroupedTensor(
-        tensor.name, (q.size // columns, columns), q, tensor.scales[starts // group]
-    )
-    return part.rows

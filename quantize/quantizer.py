@@ -104,7 +104,7 @@ def quantize_file(
         source_format=file.kind,
         output=str(target),
         type=type,
-        bytes_before=file.path.stat().st_size,
+        bytes_before=file.size,
         bytes_after=target.stat().st_size,
         weights=sum(int(np.prod(t.shape)) for t in file.tensors.values()),
         seconds=time.perf_counter() - start,
@@ -147,7 +147,7 @@ class _Work:
         self.scales = Scales()
         self._progress = progress or (lambda done, total: None)
         self._done = 0
-        self._size = sum(_bytes(t) for t in file.tensors.values())
+        self._size = sum(t.nbytes for t in file.tensors.values())
         self._total = self._size + (self._equalized_bytes() if self.equalize else 0)
 
     def run(self, target: Path) -> list[Row]:
@@ -179,7 +179,7 @@ class _Work:
         """What `find_scales` reads."""
         names = [r for readers in self.groups.values() for r in readers]
         names += hidden_pairs(self.file)
-        return sum(_bytes(self.file.tensors[name]) for name in names)
+        return sum(self.file.tensors[name].nbytes for name in names)
 
     def _fitting(self, choice: Choice) -> Choice:
         """Widen the type until every value fits; raises for values that are not finite."""
@@ -248,8 +248,3 @@ class _Work:
                     importance: F32 = (squares / mean).astype(np.float32)
                     return importance
         return np.ones(tensor.columns, np.float32)
-
-
-def _bytes(tensor: Tensor) -> int:
-    """Size as read, without touching the data: of a grouped tensor that is made on demand."""
-    return TensorInfo(tensor.name, tensor.format, tensor.shape).size

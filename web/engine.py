@@ -147,7 +147,7 @@ class Engine:
     def _describe(self, model: LanguageModel, notes: list[str]) -> None:
         types: dict[str, int] = {}
         for tensor in model.file.tensors.values():
-            types[tensor.format.name] = types.get(tensor.format.name, 0) + tensor.data.nbytes
+            types[tensor.format.name] = types.get(tensor.format.name, 0) + tensor.nbytes
         self._say(
             "model",
             name=model.path.name,

@@ -48,7 +48,7 @@ def _data(file: ModelFile, context: int, memory: dict[str, int]) -> dict[str, An
         "notes": file.notes,
         "metadata": {key: _short(value) for key, value in file.metadata.items()},
         "tensors": [
-            {"name": t.name, "type": t.format.name, "shape": t.shape, "bytes": t.data.nbytes}
+            {"name": t.name, "type": t.format.name, "shape": t.shape, "bytes": t.nbytes}
             for t in file.tensors.values()
         ],
         "bits_per_weight": bits_per_weight(file),
@@ -60,7 +60,7 @@ def _data(file: ModelFile, context: int, memory: dict[str, int]) -> dict[str, An
 def bits_per_weight(file: ModelFile) -> float:
     """Bits that a weight takes on average over all tensors."""
     weights = sum(int(np.prod(t.shape)) for t in file.tensors.values())
-    return 8 * sum(t.data.nbytes for t in file.tensors.values()) / max(weights, 1)
+    return 8 * sum(t.nbytes for t in file.tensors.values()) / max(weights, 1)
 
 
 def _short(value: Any) -> Any:
@@ -83,7 +83,7 @@ def _tensors(file: ModelFile) -> str:
     lines = [f"{len(file.tensors)} tensors, {weights:,} weights"]
     for t in file.tensors.values():
         shape = " x ".join(map(str, t.shape))
-        lines.append(f"  {t.name:<28} {t.format.name:<5} {shape:>16} {t.data.nbytes:>14,} B")
+        lines.append(f"  {t.name:<28} {t.format.name:<5} {shape:>16} {t.nbytes:>14,} B")
     types = Counter(t.format.name for t in file.tensors.values())
     lines.append(
         f"  {', '.join(f'{count} {name}' for name, count in types.items())}; "

@@ -7,6 +7,7 @@ are GGUF's (``ggml_type`` is the number in the file).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -246,9 +247,23 @@ class Tensor:
         return self.shape[-1]
 
     @property
+    def row_count(self) -> int:
+        """Number of rows, all outer dimensions flattened; a vector is one."""
+        return math.prod(self.shape[:-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Size of `data`, which is not touched."""
+        return self.row_count * self.format.row_bytes(self.columns)
+
+    @property
     def rows(self) -> U8:
         """The bytes as [rows, row_bytes], all outer dimensions flattened."""
         return self.format.rows(self.data, self.columns)
+
+    def take(self, first: int, count: int) -> U8:
+        """The bytes of at most `count` rows from row `first` on, as [rows, row_bytes]."""
+        return self.rows[first : first + count]
 
     def decode(self) -> F32Array:
         """All values as float32 in `shape`."""

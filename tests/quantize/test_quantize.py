@@ -17,7 +17,7 @@ from tests.formats.files import tensor as made_tensor
 import halfbyte
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
-from halfbyte.formats.grouped import GroupedTensor
+from halfbyte.formats.grouped import Groups
 from halfbyte.quantize import encode, quantize_file
 from halfbyte.quantize.cli import main
 from halfbyte.quantize.encode import Codec
@@ -241,8 +241,13 @@ def test_grouped_tensors_are_made_a_slice_at_a_time(
     whole = {name: t.decode() for name, t in file.tensors.items()}
     monkeypatch.setattr(encode, "SLICE", 200)
     made: list[int] = []
-    make = GroupedTensor._make
-    monkeypatch.setattr(GroupedTensor, "_make", lambda t: made.append(t.q.size) or make(t))
+    make = Groups.__call__
+
+    def watched(groups: Groups, first: int, count: int) -> np.ndarray:
+        made.append(count * groups.columns)
+        return make(groups, first, count)
+
+    monkeypatch.setattr(Groups, "__call__", watched)
     for name, tensor in file.tensors.items():
         parts = list(encode.slices(file, tensor, Codec()))
         found = np.concatenate([part.values for part in parts]).reshape(tensor.shape)

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.mapped import Pages
+from halfbyte.formats.mapped import Pages, refuse_overlaps
 from halfbyte.formats.model_file import MetadataValue, ModelFile
 from halfbyte.weights import BY_GGML_TYPE, FORMATS, Tensor
 
@@ -164,7 +163,7 @@ def read_gguf(path: Path, pages: Pages) -> ModelFile:
     alignment = _alignment(path, metadata)
     infos = _read_tensor_infos(cursor, tensor_count)
     tensors = _map_tensors(path, pages, infos, cursor.at, alignment)
-    return ModelFile(path, f"GGUF v{version}", metadata, tensors, pages=pages)
+    return ModelFile(path, f"GGUF v{version}", metadata, tensors, parts={path: pages})
 
 
 def _read_start(cursor: _Cursor) -> tuple[int, int, int]:
@@ -258,7 +257,7 @@ def _map_tensors(
             )
         spans.append((start, start + size, name))
         tensors[name] = Tensor(name, BY_GGML_TYPE[kind], shape, whole[start : start + size])
-    _refuse_overlaps(path, spans)
+    refuse_overlaps(path, spans)
     return tensors
 
 
@@ -279,13 +278,3 @@ def _tensor_bytes(where: str, shape: tuple[int, ...], kind: int) -> int:
     for dimension in shape[:-1]:
         size *= dimension
     return size
-
-
-def _refuse_overlaps(path: Path, spans: list[tuple[int, int, str]]) -> None:
-    spans.sort()
-    for (_, end, name), (start, _, following) in pairwise(spans):
-        if start < end:
-            raise FormatError(
-                f"{path}: tensor {following!r} begins at offset {start}, inside tensor {name!r}, "
-                f"which ends at {end}"
-            )

@@ -2,67 +2,83 @@
 
 from __future__ import annotations
 
-import weakref
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.formats.derived import DerivedTensor
 from halfbyte.weights import F32, Q8_0, U8, F32Array, Tensor, WeightFormat
 
 
-class GroupedTensor(Tensor):
-    """A tensor whose bytes are made from int8 groups each time `data` is asked for.
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Weights that are int8 times the scale of their group.
 
-    The result is the caller's to keep: while it lives, asking again gives the same array; then
-    its memory is free. So a reader that takes one tensor at a time needs memory for one.
-
-    Parameters
+    Attributes
     ----------
     q : int8 [numel]
     scales : float32 [numel / group]
-        Weights are q times the scale of their group.
+    columns : int
+        Length of a row; groups need not end with rows.
     """
 
     q: npt.NDArray[np.int8]
     scales: F32Array
-
-    def __init__(
-        self, name: str, shape: tuple[int, ...], q: npt.NDArray[np.int8], scales: F32Array
-    ) -> None:
-        group = q.size // scales.size
-        blocks = group % Q8_0.block == 0 and shape[-1] % Q8_0.block == 0
-        weight_format: type[WeightFormat] = Q8_0 if blocks else F32
-        for field, value in {
-            "name": name, "format": weight_format, "shape": shape, "q": q, "scales": scales,
-            "_made": None,
-        }.items():  # fmt: skip
-            object.__setattr__(self, field, value)
+    columns: int
 
     @property
-    def data(self) -> U8:
-        """The tensor's bytes in its `format`."""
-        made: U8 | None = self._made() if self._made is not None else None
-        if made is None:
-            made = self._make()
-            object.__setattr__(self, "_made", weakref.ref(made))
-        return made
+    def group(self) -> int:
+        """Weights that share a scale."""
+        return self.q.size // self.scales.size
 
-    _made: weakref.ref[U8] | None
+    @property
+    def format(self) -> type[WeightFormat]:
+        """Q8_0, or F32 where its blocks do not fit groups and rows."""
+        return F32 if self.group % Q8_0.block or self.columns % Q8_0.block else Q8_0
 
-    def _make(self) -> U8:
-        groups = self.q.reshape(len(self.scales), -1)
+    def __call__(self, first: int, count: int) -> U8:
+        """The bytes of some rows in `format`."""
+        elements = slice(first * self.columns, (first + count) * self.columns)
+        q, block = self.q[elements], self.format.block
+        scales = self.scales[np.arange(elements.start, elements.stop, block) // self.group]
         if self.format is F32:
-            values = groups * self.scales[:, None]
-            return values.reshape(-1).view(np.uint8)
-        blocks = np.empty(self.q.size // Q8_0.block, Q8_0.layout)
-        blocks["qs"] = self.q.reshape(-1, Q8_0.block)
-        blocks["d"] = self.scales.repeat(groups.shape[1] // Q8_0.block)
-        return blocks.view(np.uint8)
+            return (q * scales).reshape(count, -1).view(np.uint8)
+        blocks = np.empty(scales.size, Q8_0.layout)
+        blocks["qs"] = q.reshape(-1, block)
+        blocks["d"] = scales
+        return blocks.reshape(count, -1).view(np.uint8)
+
+    def scale_error(self) -> float:
+        """Largest relative error of rounding the scales to F16."""
+        used = self.scales[self.scales > 0]
+        if used.size == 0:
+            return 0.0
+        return float(np.max(np.abs(used.astype(np.float16).astype(np.float32) - used) / used))
 
 
-def scale_error(scales: F32Array) -> float:
-    """Largest relative error of rounding scales to F16."""
-    used = scales[scales > 0]
-    if used.size == 0:
-        return 0.0
-    return float(np.max(np.abs(used.astype(np.float16).astype(np.float32) - used) / used))
+def grouped_tensor(
+    name: str, shape: tuple[int, ...], q: npt.NDArray[np.int8], scales: F32Array
+) -> DerivedTensor:
+    """A tensor of int8 groups."""
+    groups = Groups(q, scales, shape[-1])
+    return DerivedTensor(name, groups.format, shape, groups)
+
+
+def grouped_notes(tensors: dict[str, Tensor]) -> list[str]:
+    """What is not as in the file, in words."""
+    made = [t.make for t in tensors.values() if isinstance(t, DerivedTensor)]
+    groups = [make for make in made if isinstance(make, Groups)]
+    repacked = [g for g in groups if g.format is Q8_0]
+    notes = []
+    if repacked:
+        worst = max(g.scale_error() for g in repacked)
+        notes.append(
+            f"{len(repacked)} int8 tensors as Q8_0: weights as in the file, scales rounded to F16 "
+            f"(relative error at most {worst:.1e})"
+        )
+    if widened := len(groups) - len(repacked):
+        notes.append(
+            f"{widened} int8 tensors as F32: their groups do not fall into Q8_0's blocks of 32"
+        )
+    return notes

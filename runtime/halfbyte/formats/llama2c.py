@@ -27,10 +27,10 @@ from typing import NamedTuple
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.grouped import GroupedTensor, scale_error
+from halfbyte.formats.grouped import grouped_notes, grouped_tensor
 from halfbyte.formats.mapped import Pages
 from halfbyte.formats.model_file import MetadataValue, ModelFile
-from halfbyte.weights import F16, F32, Q8_0, U8, Tensor
+from halfbyte.weights import F16, F32, U8, Tensor
 
 MAGIC = struct.pack("<I", 0x616B3432)  # "ak42" as one number
 
@@ -216,9 +216,9 @@ def read_llama2c(path: Path, pages: Pages) -> ModelFile:
         if name:
             tensors[name] = _tensor(path, header, name, shape, whole[at : at + size])
         at += size
-    notes = _notes(tensors) if header.version == 2 else []
+    notes = grouped_notes(tensors)
     kind = f"llama2.c v{header.version}"
-    file = ModelFile(path, kind, header.metadata(path.stem), tensors, notes, pages)
+    file = ModelFile(path, kind, header.metadata(path.stem), tensors, notes, {path: pages})
     file.forget()  # the scales were read to check them
     return file
 
@@ -245,21 +245,4 @@ def _tensor(path: Path, header: _Header, name: str, shape: _Shape, data: U8) -> 
         raise FormatError(
             f"{path}: tensor {name!r}: scales are not all in [0, {F16.limit:.0f}), F16's range"
         )
-    return GroupedTensor(name, shape, data[:count].view(np.int8), scales)
-
-
-def _notes(tensors: dict[str, Tensor]) -> list[str]:
-    grouped = [t for t in tensors.values() if isinstance(t, GroupedTensor)]
-    repacked = [t for t in grouped if t.format is Q8_0]
-    notes = []
-    if repacked:
-        worst = max(scale_error(t.scales) for t in repacked)
-        notes.append(
-            f"{len(repacked)} int8 tensors as Q8_0: weights as in the file, scales rounded to F16 "
-            f"(relative error at most {worst:.1e})"
-        )
-    if widened := len(grouped) - len(repacked):
-        notes.append(
-            f"{widened} int8 tensors as F32: their groups do not fall into Q8_0's blocks of 32"
-        )
-    return notes
+    return grouped_tensor(name, shape, data[:count].view(np.int8), scales)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
@@ -30,3 +31,14 @@ def map_file(path: Path) -> mmap.mmap:
         raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from error
     except ValueError as error:  # a null character in the path; a file emptied meanwhile
         raise FormatError(f"{str(path)!r}: cannot be read: {error}") from error
+
+
+def refuse_overlaps(path: Path, spans: list[tuple[int, int, str]]) -> None:
+    """Raise `FormatError` where two tensors share bytes; a span is start, end and name."""
+    spans.sort()
+    for (_, end, name), (start, _, following) in pairwise(spans):
+        if start < end:
+            raise FormatError(
+                f"{path}: tensor {following!r} begins at offset {start}, inside tensor {name!r}, "
+                f"which ends at {end}"
+            )

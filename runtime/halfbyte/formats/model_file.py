@@ -30,12 +30,18 @@ class ModelFile:
     metadata: dict[str, MetadataValue]
     tensors: dict[str, Tensor]  # in file order
     notes: list[str] = field(default_factory=list)  # conversions that were not exact
-    pages: Pages | None = None  # what tensors are views of
+    parts: dict[Path, Pages] = field(default_factory=dict)  # the files that it is made of
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(map(len, self.parts.values()))
 
     def forget(self) -> None:
         """Let the system drop the pages read so far; they come back when they are read again."""
-        if isinstance(self.pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-            self.pages.madvise(mmap.MADV_DONTNEED)
+        for pages in self.parts.values():
+            if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+                pages.madvise(mmap.MADV_DONTNEED)
 
     def check_values(self, tensor: Tensor, values: F32Array, first: int = 0) -> float:
         """The largest magnitude among rows of a tensor, the first of which is row `first`.

@@ -1,0 +1,61 @@
+"""Tensors whose bytes are made from the file's when they are asked for."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+
+from halfbyte.weights import U8, Tensor, WeightFormat
+
+_SLICE = 1 << 20  # elements made at once
+
+
+class DerivedTensor(Tensor):
+    """A tensor that does not lie in its file as it is wanted: permuted, widened, regrouped.
+
+    `take` makes the rows asked for. `data` makes all of them, for the caller to keep: while the
+    array lives, asking again gives the same one; then its memory is free. So a reader that takes
+    one tensor, or a few rows, at a time needs memory for these.
+
+    Parameters
+    ----------
+    make : callable
+        (first, count) -> bytes uint8 [count, row_bytes] of these rows, all of them in range.
+    """
+
+    make: Callable[[int, int], U8]
+    _made: weakref.ref[U8] | None
+
+    def __init__(
+        self,
+        name: str,
+        weight_format: type[WeightFormat],
+        shape: tuple[int, ...],
+        make: Callable[[int, int], U8],
+    ) -> None:
+        fields = {"name": name, "format": weight_format, "shape": shape, "make": make}
+        for field, value in {**fields, "_made": None}.items():
+            object.__setattr__(self, field, value)
+
+    def take(self, first: int, count: int) -> U8:
+        """The bytes of at most `count` rows from row `first` on, made anew."""
+        return self.make(first, min(count, self.row_count - first))
+
+    @property
+    def data(self) -> U8:
+        """The tensor's bytes in its `format`."""
+        made: U8 | None = self._made() if self._made is not None else None
+        if made is None:
+            made = self._make()
+            object.__setattr__(self, "_made", weakref.ref(made))
+        return made
+
+    def _make(self) -> U8:
+        data = np.empty(self.nbytes, np.uint8)
+        rows = self.format.rows(data, self.columns)
+        step = max(1, _SLICE // self.columns)
+        for first in range(0, self.row_count, step):
+            rows[first : first + step] = self.take(first, step)
+        return data
