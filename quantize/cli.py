@@ -20,6 +20,7 @@ EXAMPLES = """\
 examples:
   quantize stories.bin --int4                     writes stories-int4.gguf
   quantize model.gguf --int8 -o small.gguf
+  quantize SmolLM2-135M --int4 -o smollm2.gguf    a Hugging Face folder
   quantize model.gguf --int4 --keep '*.ffn_down.weight=Q8_0' --json report.json
 
 int4 is Q4_0 with the token embedding and the head in Q8_0; int8 is Q8_0. Norms and biases stay
@@ -60,7 +61,9 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("model", metavar="MODEL", type=Path, help="a GGUF or llama2.c file")
+    made.add_argument(
+        "model", metavar="MODEL", type=Path, help="a model file, or a Hugging Face folder"
+    )
     kind = made.add_mutually_exclusive_group(required=True)
     for name, format_ in KINDS.items():
         kind.add_argument(
@@ -77,6 +80,10 @@ def parser() -> argparse.ArgumentParser:
         help="another type for tensors whose names match; may be repeated, the last match decides",
     )  # fmt: skip
     made.add_argument("--pure", action="store_true", help="int4: embedding and head in Q4_0 too")
+    made.add_argument(
+        "--requantize", action="store_true",
+        help="take models in less than 8 bits too: what they lost is lost, and more is",
+    )  # fmt: skip
     made.add_argument(
         "--rtn", action="store_true", help="plain rounding: no search of scales, no equalization"
     )
@@ -106,6 +113,7 @@ def _run(options: argparse.Namespace) -> int:
             keep=[parse_keep(text) for text in options.keep],
             rtn=options.rtn,
             pure=options.pure,
+            requantize=options.requantize,
             threads=options.threads,
             progress=bar,
         )

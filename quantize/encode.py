@@ -97,7 +97,7 @@ class Slice(NamedTuple):
 
     first: int
     values: F32Array
-    nbytes: int  # in the source
+    data: U8  # the rows as the source has them
 
 
 def slices(file: ModelFile, tensor: Tensor, codec: Codec) -> Iterator[Slice]:
@@ -107,5 +107,5 @@ def slices(file: ModelFile, tensor: Tensor, codec: Codec) -> Iterator[Slice]:
     for first in range(0, tensor.row_count, step):
         part = tensor.take(first, step)
         values = codec.decode(tensor.format, part, columns)
-        yield Slice(first, np.ascontiguousarray(values, np.float32), part.nbytes)
+        yield Slice(first, np.ascontiguousarray(values, np.float32), part)
         file.forget()

@@ -98,7 +98,7 @@ def _column_sizes(
                 file.check_values(matrix, part.values, part.first)
             length[length == 0] = 1
             codec.add_column_energy(energy, part.values / length[:, None])
-            done(part.nbytes)
+            done(part.data.nbytes)
     return np.sqrt(energy / sum(m.shape[0] for m in matrices)).astype(np.float32)
 
 
@@ -111,5 +111,5 @@ def _row_sizes(
         values = scales.apply(matrix.name, part.first, part.values)
         energy = np.einsum("ij,ij->i", values, values)
         sizes[part.first : part.first + len(values)] = np.sqrt(energy / matrix.columns)
-        done(part.nbytes)
+        done(part.data.nbytes)
     return sizes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from halfbyte.quantize.recipe import (
     choose,
     graph_is_known,
     hidden_pairs,
+    is_coarse,
     norm_groups,
 )
 from halfbyte.quantize.report import Report, Row, decibels
@@ -36,8 +38,12 @@ SEARCHED = (Q4_0, Q8_0)
 
 
 def default_output(path: Path, kind: str) -> Path:
-    """``<stem>-int4.gguf`` beside the input."""
-    return path.with_name(f"{path.stem}-{kind}.gguf")
+    """``<stem>-int4.gguf`` beside the input: a file, one of several, or a folder."""
+    if path.is_dir():
+        whole = path.resolve()
+        return whole.with_name(f"{whole.name}-{kind}.gguf")
+    stem = re.sub(r"-\d{5}-of-\d{5}$", "", path.stem)
+    return path.with_name(f"{stem}-{kind}.gguf")
 
 
 def quantize_file(
@@ -49,6 +55,7 @@ def quantize_file(
     keep: Iterable[tuple[str, str]] = (),
     rtn: bool = False,
     pure: bool = False,
+    requantize: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -57,7 +64,7 @@ def quantize_file(
     Parameters
     ----------
     path : path
-        A GGUF or llama2.c file.
+        A model in any format that halfbyte reads: a file, or a Hugging Face folder.
     type : {"int4", "int8", "fp16", "bf16"}
         Q4_0 (token embedding and head Q8_0), Q8_0, F16 or BF16. Vectors stay F32.
     output : path, optional
@@ -70,6 +77,9 @@ def quantize_file(
         Round to nearest as ``gguf.quants`` does: no search of scales, no equalization.
     pure : bool
         With "int4": token embedding and head in Q4_0 too.
+    requantize : bool
+        Take models that have tensors coarser than Q8_0, whose errors add up; nothing is equalized
+        then, and a tensor that has its type already is copied.
     threads : int, optional
         Threads that encode; by default one per fast core.
     progress : callable, optional
@@ -84,15 +94,15 @@ def quantize_file(
     start = time.perf_counter()
     file = open_model(path, tokenizer)
     target = Path(output) if output is not None else default_output(file.path, type)
-    refuse_to_replace(target, file.path, tokenizer)
+    refuse_to_replace(target, *_inputs(file), tokenizer)
     if not file.tensors:
         raise FormatError(f"{file.path}: expected a model, found no tensors")
-    for tensor in file.tensors.values():
-        if tensor.format is Q4_0:
-            raise UnsupportedError(
-                f"{file.path}: tensor {tensor.name!r} is Q4_0 already: "
-                "expected a model in F32, F16, BF16 or Q8_0"
-            )
+    coarse = [t for t in file.tensors.values() if is_coarse(t.format)]
+    if coarse and not requantize:
+        raise UnsupportedError(
+            f"{file.path}: tensor {coarse[0].name!r} is {coarse[0].format.name} already: expected "
+            "a model in F32, F16, BF16 or Q8_0; --requantize takes it, and loses more"
+        )
     choices = choose(file, type, keep, pure=pure)
     codec = Codec(default_threads() if threads is None else threads)
     try:
@@ -111,6 +121,13 @@ def quantize_file(
         rows=tuple(rows),
         notes=tuple(file.notes),
     )
+
+
+def _inputs(file: ModelFile) -> list[Path]:
+    """The files of a model; in a folder all but GGUF files, which may be earlier outputs."""
+    if not file.path.is_dir():
+        return [*file.parts]
+    return [*file.parts, *(path for path in file.path.iterdir() if path.suffix != ".gguf")]
 
 
 def refuse_to_replace(target: Path, *inputs: str | os.PathLike[str] | None) -> None:
@@ -144,6 +161,9 @@ class _Work:
             file.notes.append(
                 f"not equalized, which needs architecture {' or '.join(sorted(EQUALIZED))}"
             )
+        if self.equalize and any(is_coarse(t.format) for t in file.tensors.values()):
+            self.equalize = False
+            file.notes.append("not equalized, since tensors are quantized already")
         self.scales = Scales()
         self._progress = progress or (lambda done, total: None)
         self._done = 0
@@ -196,7 +216,7 @@ class _Work:
         for part in slices(self.file, tensor, self.codec):
             values = self.scales.apply(tensor.name, part.first, part.values)
             yield part._replace(values=values)
-            self._advance(part.nbytes)
+            self._advance(part.data.nbytes)
 
     def _write(self, choice: Choice, writer: GGUFWriter) -> Row:
         """Encode a tensor; its row of the report. Raises `_DoesNotFit`."""
@@ -209,7 +229,9 @@ class _Work:
             x = part.values
             if self.file.check_values(tensor, part.values, part.first) >= format_.limit:
                 raise _DoesNotFit
-            if importance is None:
+            if is_coarse(tensor.format) and format_ is tensor.format:
+                encoded = part.data
+            elif importance is None:
                 encoded = self.codec.encode(format_, x)
             else:
                 encoded, error = self.codec.search(format_, x, importance)

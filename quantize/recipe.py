@@ -36,10 +36,17 @@ class Choice:
     note: str = ""
 
     def widened(self, why: str) -> Choice:
-        """The next wider type, and the reason."""
+        """The next wider type, and the reason; BF16 takes any BF16 number as it is."""
         wider = WIDER[self.format]
+        if self.format is F16 and self.tensor.format is BF16:
+            wider = BF16
         note = f"{self.note}; {why}" if self.note else why
         return Choice(self.tensor, wider, note)
+
+
+def is_coarse(format_: type[WeightFormat]) -> bool:
+    """Whether a source in this format has lost more than Q8_0 would have."""
+    return format_.block_bytes / format_.block < Q8_0.block_bytes / Q8_0.block
 
 
 def choose(

@@ -7,26 +7,27 @@ from pathlib import Path
 
 import numpy as np
 
-from halfbyte.errors import FormatError
-from halfbyte.formats import gguf, llama2c
+from halfbyte.errors import FormatError, UnsupportedError
+from halfbyte.formats import gguf, gguf_split, huggingface, llama2c, safetensors, shards, torchless
 from halfbyte.formats.llama2c_tokenizer import attach_tokenizer
 from halfbyte.formats.mapped import Buffer, Pages, map_file
 from halfbyte.formats.model_file import MetadataValue, ModelFile
 
 __all__ = ["MetadataValue", "ModelFile", "open_bytes", "open_model"]
 
-_SUPPORTED = "GGUF, or llama2.c's .bin (v0, v1, v2)"
+_SUPPORTED = "GGUF, llama2.c's .bin (v0, v1, v2), torchless' .bin, or a Hugging Face folder"
 
 
 def open_model(
     path: str | os.PathLike[str], tokenizer: str | os.PathLike[str] | None = None
 ) -> ModelFile:
-    """Open a model file of any supported format, found from its content.
+    """Open a model of any supported format, found from its content.
 
     Parameters
     ----------
     path
-        A GGUF file or a llama2.c ``.bin``.
+        A GGUF file (any one of a model in several), a ``.bin`` of llama2.c or torchless, a Hugging
+        Face folder, or weights in one: safetensors or PyTorch's.
     tokenizer
         A llama2.c tokenizer file, which takes the place of the tokenizer found in the model or
         beside it.
@@ -37,10 +38,18 @@ def open_model(
         With one line that names the file, and what was expected and found.
     """
     path = Path(path)
-    model = _read(path, map_file(path))
+    model = huggingface.read_folder(path) if path.is_dir() else _open_file(path)
     if tokenizer is not None or model.kind.startswith("llama2.c"):
         attach_tokenizer(model, Path(tokenizer) if tokenizer is not None else None)
     return model
+
+
+def _open_file(path: Path) -> ModelFile:
+    pages = map_file(path)
+    model = _read(path, pages)
+    if model is None:
+        return huggingface.read_beside(path, pages)
+    return gguf_split.join(model) if gguf_split.file_count(model) > 1 else model
 
 
 def open_bytes(data: Buffer, name: str, *, own: bool = False) -> ModelFile:
@@ -60,18 +69,29 @@ def open_bytes(data: Buffer, name: str, *, own: bool = False) -> ModelFile:
         raise FormatError(f"{path}: is empty (0 bytes)")
     pages = np.frombuffer(data, np.uint8).data
     model = _read(path, pages if own else pages.toreadonly())
+    if model is None:
+        raise UnsupportedError(f"{path}: holds tensors alone: `quantize` its folder to a GGUF")
+    gguf_split.refuse_part(model)
     if model.kind.startswith("llama2.c"):
         model.notes.append("no tokenizer is in a llama2.c file; `quantize` writes a GGUF with it")
     return model
 
 
-def _read(path: Path, pages: Pages) -> ModelFile:
+def _read(path: Path, pages: Pages) -> ModelFile | None:
+    """The model in one file; None where it has tensors alone."""
     start, size = bytes(pages[:256]), len(pages)
     if start.startswith(gguf.MAGIC):
         return gguf.read_gguf(path, pages)
     if start.startswith(llama2c.MAGIC) or llama2c.is_legacy(start, size):
         return llama2c.read_llama2c(path, pages)
+    if safetensors.has_json_header(start):
+        header, end = safetensors.read_json_header(path, pages)
+        if torchless.is_torchless(header):
+            return torchless.read_torchless(path, pages, header, end)
+    if shards.is_weights(start):
+        return None
     raise FormatError(
         f"{path}: not a model file that halfbyte reads: expected {_SUPPORTED}; found {size} "
-        f"bytes that begin with {start[:8]!r}{llama2c.legacy_hint(start, size)}"
+        f"bytes that begin with {start[:8]!r}{shards.pointer_hint(start)}"
+        f"{llama2c.legacy_hint(start, size)}"
     )

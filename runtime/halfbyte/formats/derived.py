@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from halfbyte.weights import U8, Tensor, WeightFormat
+from halfbyte.weights import F32, U8, F32Array, Tensor, WeightFormat
 
 _SLICE = 1 << 20  # elements made at once
 
@@ -59,3 +61,48 @@ class DerivedTensor(Tensor):
         for first in range(0, self.row_count, step):
             rows[first : first + step] = self.take(first, step)
         return data
+
+
+def transposed(tensor: Tensor, name: str) -> Tensor:
+    """The transpose of a matrix in a format without blocks."""
+    rows, columns = tensor.shape
+    element = f"u{tensor.format.block_bytes}"
+
+    def make(first: int, count: int) -> U8:
+        elements = tensor.rows.view(element)[:, first : first + count]
+        made: U8 = np.ascontiguousarray(elements.T).view(np.uint8).reshape(count, -1)
+        return made
+
+    return DerivedTensor(name, tensor.format, (columns, rows), make)
+
+
+def reordered(tensor: Tensor, name: str, order: npt.NDArray[np.integer[Any]]) -> Tensor:
+    """The tensor's rows `order[0]`, `order[1]`, ...; neighbours should not come from far apart."""
+
+    def make(first: int, count: int) -> U8:
+        part = order[first : first + count]
+        low, high = int(part.min()), int(part.max())
+        made: U8 = tensor.take(low, high + 1 - low)[part - low]
+        return made
+
+    return DerivedTensor(name, tensor.format, tensor.shape, make)
+
+
+def widened(tensor: Tensor, name: str, function: Callable[[F32Array], F32Array]) -> Tensor:
+    """A function of a vector, in F32."""
+
+    def make(first: int, count: int) -> U8:
+        return F32.encode(function(tensor.decode())[None])[first : first + count]
+
+    return DerivedTensor(name, F32, tensor.shape, make)
+
+
+def aligned(tensor: Tensor, name: str) -> Tensor:
+    """The tensor itself, or copies of its rows where kernels could not read its numbers."""
+    if isinstance(tensor, DerivedTensor):
+        return DerivedTensor(name, tensor.format, tensor.shape, tensor.make)
+    if tensor.data.ctypes.data % tensor.format.block_bytes:
+        return DerivedTensor(
+            name, tensor.format, tensor.shape, lambda first, n: tensor.take(first, n).copy()
+        )
+    return Tensor(name, tensor.format, tensor.shape, tensor.data)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.errors import FormatError
 from halfbyte.formats.derived import DerivedTensor
-from halfbyte.weights import F32, Q8_0, U8, F32Array, Tensor, WeightFormat
+from halfbyte.weights import F16, F32, Q8_0, U8, F32Array, Tensor, WeightFormat
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,11 +22,14 @@ class Groups:
     scales : float32 [numel / group]
     columns : int
         Length of a row; groups need not end with rows.
+    divide : bool
+        Weights are int8 divided by their scale instead; an infinite one makes zeros.
     """
 
     q: npt.NDArray[np.int8]
     scales: F32Array
     columns: int
+    divide: bool = False
 
     @property
     def group(self) -> int:
@@ -41,7 +45,8 @@ class Groups:
         """The bytes of some rows in `format`."""
         elements = slice(first * self.columns, (first + count) * self.columns)
         q, block = self.q[elements], self.format.block
-        scales = self.scales[np.arange(elements.start, elements.stop, block) // self.group]
+        groups = np.arange(elements.start, elements.stop, block) // self.group
+        scales = self._factors(self.scales[groups])
         if self.format is F32:
             return (q * scales).reshape(count, -1).view(np.uint8)
         blocks = np.empty(scales.size, Q8_0.layout)
@@ -49,19 +54,31 @@ class Groups:
         blocks["d"] = scales
         return blocks.reshape(count, -1).view(np.uint8)
 
+    def _factors(self, scales: F32Array) -> F32Array:
+        return np.float32(1) / scales if self.divide else scales
+
+    def problem(self) -> str | None:
+        """What is wrong with the scales, or None."""
+        with np.errstate(all="ignore"):
+            factors = self._factors(self.scales)
+        if np.all((factors >= 0) & (factors < F16.limit)):
+            return None
+        what = "1 / scales" if self.divide else "scales"
+        return f"{what} are not all in [0, {F16.limit:.0f}), F16's range"
+
     def scale_error(self) -> float:
         """Largest relative error of rounding the scales to F16."""
-        used = self.scales[self.scales > 0]
+        factors = self._factors(self.scales)
+        used = factors[factors > 0]
         if used.size == 0:
             return 0.0
         return float(np.max(np.abs(used.astype(np.float16).astype(np.float32) - used) / used))
 
 
-def grouped_tensor(
-    name: str, shape: tuple[int, ...], q: npt.NDArray[np.int8], scales: F32Array
-) -> DerivedTensor:
-    """A tensor of int8 groups."""
-    groups = Groups(q, scales, shape[-1])
+def grouped_tensor(where: str, name: str, shape: tuple[int, ...], groups: Groups) -> DerivedTensor:
+    """A tensor of int8 groups; raises `FormatError` where their scales cannot be written."""
+    if problem := groups.problem():
+        raise FormatError(f"{where}: tensor {name!r}: {problem}")
     return DerivedTensor(name, groups.format, shape, groups)
 
 

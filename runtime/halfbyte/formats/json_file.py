@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from halfbyte.formats.mapped import map_file
 
 T = TypeVar("T")
 
-_MAX_BYTES = 1 << 26  # tokenizers of 260,000 tokens take 35 MB
+MAX_BYTES = 1 << 26  # tokenizers of 260,000 tokens take 35 MB
 _MAX_DEPTH = 64
 _MAX_THINGS = 1 << 21  # objects and arrays, which take far more memory here than in the file
 _KINDS = {
@@ -26,19 +27,20 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises
     ------
     FormatError
-        Not UTF-8, not JSON, not an object, larger than 64 MB, or nested more than 64 deep.
+        Not UTF-8, not JSON, not an object, larger than 64 MB, nested more than 64 deep, or with a
+        key that appears twice in one object.
     """
-    return parse_json(path, bytes(map_file(path)[: _MAX_BYTES + 1]))
+    return parse_json(path, bytes(map_file(path)[: MAX_BYTES + 1]))
 
 
 def parse_json(path: Path, content: bytes) -> dict[str, Any]:
     """The same for bytes; `path` is for messages."""
-    if len(content) > _MAX_BYTES:
-        raise FormatError(f"{path}: expected at most {_MAX_BYTES} bytes of JSON, found more")
+    if len(content) > MAX_BYTES:
+        raise FormatError(f"{path}: expected at most {MAX_BYTES} bytes of JSON, found more")
     if content.count(b"[") + content.count(b"{") > _MAX_THINGS:
         raise FormatError(f"{path}: expected at most {_MAX_THINGS} objects and arrays, found more")
     try:
-        value = json.loads(content.decode("utf-8"))
+        value = json.loads(content.decode("utf-8"), object_pairs_hook=_unique)
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: JSON is not UTF-8 at offset {error.start}") from None
     except RecursionError:
@@ -71,6 +73,14 @@ def optional(
 ) -> T:
     """The same for a field that may be missing or null."""
     return default if parent.get(name) is None else field(path, parent, name, kind, where)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = Counter(name for name, _ in pairs)
+        raise ValueError(f"key {names.most_common(1)[0][0][:80]!r} appears twice")
+    return made
 
 
 def _check_depth(path: Path, value: object) -> None:

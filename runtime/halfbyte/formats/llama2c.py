@@ -27,10 +27,10 @@ from typing import NamedTuple
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.grouped import grouped_notes, grouped_tensor
+from halfbyte.formats.grouped import Groups, grouped_notes, grouped_tensor
 from halfbyte.formats.mapped import Pages
 from halfbyte.formats.model_file import MetadataValue, ModelFile
-from halfbyte.weights import F16, F32, U8, Tensor
+from halfbyte.weights import F32, U8, Tensor
 
 MAGIC = struct.pack("<I", 0x616B3432)  # "ak42" as one number
 
@@ -241,8 +241,5 @@ def _tensor(path: Path, header: _Header, name: str, shape: _Shape, data: U8) -> 
         return Tensor(name, F32, shape, data)
     count = math.prod(shape)
     scales = data[count:].view("<f4")
-    if not np.all((scales >= 0) & (scales < F16.limit)):
-        raise FormatError(
-            f"{path}: tensor {name!r}: scales are not all in [0, {F16.limit:.0f}), F16's range"
-        )
-    return grouped_tensor(name, shape, data[:count].view(np.int8), scales)
+    groups = Groups(data[:count].view(np.int8), scales, shape[-1])
+    return grouped_tensor(str(path), name, shape, groups)

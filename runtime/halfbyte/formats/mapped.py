@@ -33,12 +33,12 @@ def map_file(path: Path) -> mmap.mmap:
         raise FormatError(f"{str(path)!r}: cannot be read: {error}") from error
 
 
-def refuse_overlaps(path: Path, spans: list[tuple[int, int, str]]) -> None:
-    """Raise `FormatError` where two tensors share bytes; a span is start, end and name."""
+def refuse_overlaps(path: Path, spans: list[tuple[int, int, str]], what: str = "tensor") -> None:
+    """Raise `FormatError` where two of them share bytes; a span is start, end and name."""
     spans.sort()
     for (_, end, name), (start, _, following) in pairwise(spans):
         if start < end:
             raise FormatError(
-                f"{path}: tensor {following!r} begins at offset {start}, inside tensor {name!r}, "
+                f"{path}: {what} {following!r} begins at offset {start}, inside {what} {name!r}, "
                 f"which ends at {end}"
             )

@@ -1,0 +1,164 @@
+"""Reader of Hugging Face folders: config.json, weights, tokenizer, chat template.
+
+Names, orders and metadata become GGUF's (`huggingface_names`), so that the rest of halfbyte, and
+llama.cpp after `quantize`, need not know where a model came from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from halfbyte.errors import FormatError, UnsupportedError
+from halfbyte.formats.checkpoint import Checkpoint
+from halfbyte.formats.derived import aligned, reordered, transposed, widened
+from halfbyte.formats.hf_tokenizer import tokenizer_metadata
+from halfbyte.formats.huggingface_names import SAME, TRANSPOSED, Naming, Transform, naming
+from halfbyte.formats.huggingface_shapes import Shapes, check_layers
+from halfbyte.formats.json_file import read_json
+from halfbyte.formats.mapped import Pages
+from halfbyte.formats.model_file import MetadataValue, ModelFile
+from halfbyte.formats.shards import index_of, read_folder_weights, read_shards, read_weights
+from halfbyte.weights import F32, Tensor
+
+CONFIG = "config.json"
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model")
+_SNAPSHOT = re.compile(r"models--(?:.*--)?(.+)")
+# generation_config.json's names -> GGUF's, and the types that llama.cpp gives them
+_SAMPLING: dict[str, tuple[str, Callable[[float], np.generic]]] = {
+    "temperature": ("general.sampling.temp", np.float32),
+    "top_k": ("general.sampling.top_k", np.int32),
+    "top_p": ("general.sampling.top_p", np.float32),
+    "min_p": ("general.sampling.min_p", np.float32),
+    "repetition_penalty": ("general.sampling.penalty_repeat", np.float32),
+}
+_MOST_SETTING = 1e6
+
+
+def read_folder(folder: Path, weights: Checkpoint | None = None) -> ModelFile:
+    """The model in a folder; `weights` take the place of those found there.
+
+    Raises
+    ------
+    FormatError, UnsupportedError
+        A file is missing or damaged, config.json contradicts the tensors, or the model is of a
+        kind that halfbyte does not know.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        raise FormatError(
+            f"{folder}: is a directory, expected a model file, or a Hugging Face folder with "
+            f"{CONFIG}"
+        )
+    names = naming(read_json(path), str(path))
+    if weights is None:
+        weights = read_folder_weights(folder)
+    kind = f"Hugging Face, {weights.kind}"
+    tensors = model_tensors(str(folder), names, weights)
+    file = ModelFile(folder, kind, {}, tensors, parts=weights.parts)
+    file.metadata = {
+        "general.architecture": names.metadata["general.architecture"],
+        "general.name": _model_name(folder),
+        **names.metadata,
+        **_tokenizer(folder, file.notes),
+        **_sampling(folder / "generation_config.json"),
+    }
+    return file
+
+
+def read_beside(path: Path, pages: Pages) -> ModelFile:
+    """The model whose weights are in this file, or in several of which it is one."""
+    if not path.with_name(CONFIG).is_file():
+        raise FormatError(
+            f"{path}: holds tensors alone: expected {CONFIG} beside it, which says what they make"
+        )
+    index = index_of(path)
+    weights = read_shards(index) if index is not None else read_weights(path, pages)
+    return read_folder(path.parent, weights)
+
+
+def _model_name(folder: Path) -> str:
+    """The folder's name; in the hub's cache, that of the repository."""
+    whole = folder.resolve()
+    match = _SNAPSHOT.fullmatch(whole.parent.parent.name)
+    name = match[1] if match and whole.parent.name == "snapshots" else whole.name
+    return name.encode(errors="replace").decode()
+
+
+def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, Tensor]:
+    """Tensors under GGUF's names, in layers' order; `where` begins the messages of errors."""
+    shapes = Shapes(names.metadata)
+    found: dict[str, Tensor] = {}
+    for name in (*weights.tensors, *weights.unusable):
+        renamed = names.rename(name)
+        if renamed is None:
+            continue
+        if name in weights.unusable:
+            raise UnsupportedError(f"{where}: tensor {name!r}: {weights.unusable[name]}")
+        new, transform = renamed
+        if new in found:
+            raise FormatError(f"{where}: tensor {name!r}: there is another for {new!r}")
+        tensor, shape = weights.tensors[name], shapes[new]
+        expected = shape[::-1] if transform is TRANSPOSED else shape
+        if tensor.shape != expected:
+            raise FormatError(
+                f"{where}: tensor {name!r} has shape {list(tensor.shape)}, but {names.where} asks "
+                f"for {list(expected)}"
+            )
+        try:
+            found[new] = _converted(new, tensor, transform)
+        except FormatError as error:  # rows that do not fall into heads
+            raise FormatError(f"{where}: tensor {name!r}: {error}") from None
+    for new, values in names.tensors.items():
+        found[new] = Tensor(new, F32, values.shape, F32.encode(values))
+    needed = ["token_embd.weight", "output_norm.weight", *([] if names.tied else ["output.weight"])]
+    if lost := [name for name in needed if name not in found]:
+        reason = ": config.json does not tie it to the embedding" if "output" in lost[0][:7] else ""
+        raise FormatError(f"{where}: no tensor for {lost[0]!r}{reason}")
+    check_layers(where, names.where, found, shapes.layers)
+    return dict(sorted(found.items(), key=lambda item: _place(item[0])))
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Embeddings first, then the layers, then what is at the end."""
+    match = re.match(r"blk\.(\d+)\.", name)
+    if match:
+        return int(match[1]), ""
+    return (-1, "") if "_embd" in name else (1 << 30, name)
+
+
+def _converted(name: str, tensor: Tensor, transform: Transform) -> Tensor:
+    """The tensor as GGUF has it: vectors are F32, matrices keep their type."""
+    if len(tensor.shape) == 1:
+        return widened(tensor, name, transform.apply)
+    if transform is SAME:
+        return aligned(tensor, name)
+    if transform is TRANSPOSED:
+        return transposed(tensor, name)
+    return reordered(tensor, name, transform.apply(np.arange(len(tensor.rows))))
+
+
+def _tokenizer(folder: Path, notes: list[str]) -> dict[str, MetadataValue]:
+    if any((folder / name).is_file() for name in _TOKENIZERS):
+        return tokenizer_metadata(folder)
+    notes.append(f"no tokenizer found: looked for {' and '.join(_TOKENIZERS)}")
+    return {}
+
+
+def _sampling(path: Path) -> dict[str, MetadataValue]:
+    """Settings that the model's trainer recommends, unless to take the likeliest token."""
+    values = read_json(path) if path.is_file() else {}
+    made: dict[str, MetadataValue] = {}
+    if values.get("do_sample") is False:
+        return made
+    for name, (key, kind) in _SAMPLING.items():
+        value = values.get(name)
+        if value is None:
+            continue
+        if type(value) not in (int, float) or not 0 <= value <= _MOST_SETTING:
+            raise FormatError(f"{path}: '{name}': expected a number, found {value!r:.80}")
+        made[key] = kind(value)
+    return made

@@ -1,0 +1,82 @@
+"""What shapes a config.json gives the tensors, under GGUF's names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from halfbyte.errors import FormatError
+from halfbyte.formats.model_file import MetadataValue
+
+_LAYER = re.compile(r"blk\.(\d+)\.(.+)")
+Shape = tuple[int, ...]
+
+
+class Shapes:
+    """Expected shapes by GGUF name."""
+
+    def __init__(self, metadata: Mapping[str, MetadataValue]) -> None:
+        architecture = metadata["general.architecture"]
+
+        def size(key: str, default: int = 0) -> int:
+            return int(metadata.get(f"{architecture}.{key}", default))  # type: ignore[arg-type]
+
+        dim, hidden, heads = (
+            size(k) for k in ("embedding_length", "feed_forward_length", "attention.head_count")
+        )
+        kv_heads = size("attention.head_count_kv", heads)
+        head = size("attention.key_length", dim // max(heads, 1))
+        self.layers = size("block_count")
+        self._matrices: dict[str, Shape] = {
+            "token_embd": (size("vocab_size"), dim),
+            "output": (size("vocab_size"), dim),
+            "position_embd": (size("context_length"), dim),
+            "attn_q": (heads * head, dim),
+            "attn_k": (kv_heads * head, dim),
+            "attn_v": (kv_heads * head, dim),
+            "attn_qkv": ((heads + 2 * kv_heads) * head, dim),
+            "attn_output": (dim, heads * head),
+            "ffn_gate": (hidden, dim),
+            "ffn_up": (hidden * (2 if architecture == "phi3" else 1), dim),  # gate and up
+            "ffn_down": (dim, hidden),
+        }
+        self._norms: dict[str, Shape] = {"attn_q_norm": (head,), "attn_k_norm": (head,)}
+        self._norm = (dim,)
+
+    def __getitem__(self, name: str) -> Shape:
+        """The shape of ``blk.3.attn_q.weight``; every norm has the model's width."""
+        match = _LAYER.fullmatch(name)
+        part, _, kind = (match[2] if match else name).rpartition(".")
+        if part in self._matrices:
+            return self._matrices[part] if kind == "weight" else self._matrices[part][:1]
+        return self._norms.get(part, self._norm)
+
+
+def check_layers(where: str, config: str, names: Iterable[str], layers: int) -> None:
+    """Raise where not every layer of a model has the same tensors, or not that many.
+
+    Parameters
+    ----------
+    where, config : str
+        The model and its config.json, for messages.
+    names : iterable of str
+        GGUF names.
+    layers : int
+        What config.json says.
+    """
+    found: dict[int, set[str]] = {}
+    for name in names:
+        if match := _LAYER.fullmatch(name):
+            found.setdefault(int(match[1]), set()).add(match[2])
+    if found.keys() != set(range(layers)):
+        wrong = min(found.keys() ^ set(range(layers)))
+        state = "is there" if wrong in found else "is missing"
+        raise FormatError(
+            f"{where}: layer {wrong} {state}, but {config} says num_hidden_layers is {layers}"
+        )
+    every = set().union(*found.values())
+    for layer in range(layers):
+        if lost := every - found[layer]:
+            raise FormatError(
+                f"{where}: layer {layer} has no tensor for {min(lost)!r}, which other layers have"
+            )

@@ -1,0 +1,181 @@
+"""Reader of torchless' ``.bin`` (https://github.com/ryanssenn/torchless, export_mistral.py).
+
+Layout: u64 length of the header; the header, a JSON object padded with zeros so that it ends at a
+multiple of 64; the tensors, each at such a multiple. The JSON has ``metadata`` (sizes, as
+strings), ``tokenizer`` (``vocab``: token -> id; ``merges``: "left right" in order of rank) and
+``tensors``: Hugging Face's name -> {dtype, shape, offset}, offsets from the end of the header.
+An ``int8`` tensor has ``scale_offset`` and ``scale_size`` beside: for each 64 weights a float32
+that they were multiplied with.
+
+Its models are Mistral's; rows of q and k are in Hugging Face's order.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halfbyte.errors import FormatError
+from halfbyte.formats.checkpoint import MOST_ELEMENTS, Checkpoint
+from halfbyte.formats.grouped import Groups, grouped_notes, grouped_tensor
+from halfbyte.formats.huggingface import model_tensors
+from halfbyte.formats.huggingface_names import naming
+from halfbyte.formats.json_file import field
+from halfbyte.formats.mapped import Pages, refuse_overlaps
+from halfbyte.formats.model_file import MetadataValue, ModelFile
+from halfbyte.weights import F32, U8
+
+ALIGNMENT = 64
+GROUP = 64  # int8 weights that share a scale
+
+# metadata's names -> config.json's
+_INTEGERS = {
+    "hidden_size": "hidden_size", "intermediate_size": "intermediate_size",
+    "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads",
+    "n_kv_heads": "num_key_value_heads", "vocab_size": "vocab_size",
+    "max_position_embeddings": "max_position_embeddings", "sliding_window": "sliding_window",
+}  # fmt: skip
+_NUMBERS = {"rope_theta": "rope_theta", "norm_eps": "rms_norm_eps"}
+_NOTHING = ("None", "0")  # a sliding window that is none
+_INTEGER, _NUMBER = re.compile(r"\d{1,12}"), re.compile(r"\d{1,12}(\.\d{1,20})?(e[+-]?\d{1,3})?")
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+
+
+def is_torchless(header: dict[str, Any]) -> bool:
+    """Whether a JSON header is this format's; in safetensors every entry is a tensor."""
+    tensors = header.get("tensors")
+    return isinstance(tensors, dict) and "data_offsets" not in tensors
+
+
+def read_torchless(path: Path, pages: Pages, header: dict[str, Any], start: int) -> ModelFile:
+    """Understand a torchless file: views of its pages, int8 groups as Q8_0 made on demand.
+
+    Parameters
+    ----------
+    header, start
+        From `safetensors.read_json_header`.
+
+    Raises
+    ------
+    FormatError
+        Truncated, or sizes that contradict each other.
+    """
+    if start % ALIGNMENT:
+        raise FormatError(f"{path}: header ends at {start}, expected a multiple of {ALIGNMENT}")
+    weights = _weights(path, pages, field(path, header, "tensors", dict), start)
+    names = naming(_config(path, header, weights), str(path))
+    file = ModelFile(path, "torchless", {}, model_tensors(str(path), names, weights))
+    file.notes, file.parts = grouped_notes(weights.tensors), weights.parts
+    rows = file.tensors["token_embd.weight"].shape[0]
+    tokenizer = _tokenizer(path, field(path, header, "tokenizer", dict), rows)
+    name = path.stem.encode(errors="replace").decode()
+    file.metadata = {**names.metadata, "general.name": name, **tokenizer}
+    file.forget()  # the scales were read to check them
+    return file
+
+
+def _config(path: Path, header: dict[str, Any], weights: Checkpoint) -> dict[str, Any]:
+    """What config.json would say."""
+    given = field(path, header, "metadata", dict)
+    made: dict[str, Any] = {
+        "model_type": "mistral",
+        "hidden_act": given.get("act_type", "silu"),
+        "tie_word_embeddings": "lm_head.weight" not in weights.tensors,
+    }
+    for names, form, kind in ((_INTEGERS, _INTEGER, int), (_NUMBERS, _NUMBER, float)):
+        for name, key in names.items():
+            value = field(path, given, name, str, "metadata.")
+            if name == "sliding_window" and value in _NOTHING:
+                continue
+            if form.fullmatch(value) is None:
+                raise FormatError(
+                    f"{path}: 'metadata.{name}': expected a number in a string, found {value!r:.80}"
+                )
+            made[key] = kind(value)
+    return made
+
+
+def _weights(path: Path, pages: Pages, entries: dict[str, Any], start: int) -> Checkpoint:
+    whole = np.frombuffer(pages, np.uint8)[start:]
+    found = Checkpoint("torchless", parts={path: pages})
+    spans: list[tuple[int, int, str]] = []
+
+    def part(name: str, entry: dict[str, Any], key: str, size: int) -> U8:
+        offset = field(path, entry, key, int, f"tensors.{name[:80]}.")
+        if offset < 0 or offset % ALIGNMENT or offset + size > whole.size:
+            raise FormatError(
+                f"{path}: tensor {name!r:.80}: {size} bytes expected at {key} {offset} (a multiple "
+                f"of {ALIGNMENT}), the file has {whole.size} behind its header"
+            )
+        spans.append((offset, offset + size, name))
+        return whole[offset : offset + size]
+
+    for name in entries:
+        entry = field(path, entries, name, dict, "tensors.")
+        shape, dtype = _shape(path, name, entry), field(path, entry, "dtype", str)
+        count = math.prod(shape)
+        if dtype == "f32":
+            found.add(name, F32, shape, part(name, entry, "offset", 4 * count))
+        elif dtype != "int8":
+            found.unusable[name] = f"dtype {dtype!r:.40}, expected 'f32' or 'int8'"
+        elif count % GROUP or entry.get("scale_size") != count // GROUP:
+            raise FormatError(
+                f"{path}: tensor {name!r:.80}: {count} weights: expected groups of {GROUP}, and "
+                "'scale_size' as many"
+            )
+        else:
+            q = part(name, entry, "offset", count).view(np.int8)
+            scales = part(name, entry, "scale_offset", count // GROUP * 4).view("<f4")
+            groups = Groups(q, scales, shape[-1], divide=True)
+            found.tensors[name] = grouped_tensor(str(path), name, shape, groups)
+    refuse_overlaps(path, spans)
+    return found
+
+
+def _shape(path: Path, name: str, entry: dict[str, Any]) -> tuple[int, ...]:
+    shape = field(path, entry, "shape", list, f"tensors.{name[:80]}.")
+    sizes = all(type(n) is int and 0 < n <= MOST_ELEMENTS for n in shape)
+    if not 1 <= len(shape) <= 4 or not sizes:
+        raise FormatError(f"{path}: tensor {name!r:.80}: expected a 'shape' of 1 to 4 numbers")
+    return tuple(shape)
+
+
+def _tokenizer(path: Path, given: dict[str, Any], rows: int) -> dict[str, MetadataValue]:
+    """SentencePiece's BPE with byte fallback: a piece scores higher the earlier it is merged."""
+    vocab = field(path, given, "vocab", dict, "tokenizer.")
+    merges = field(path, given, "merges", list, "tokenizer.")
+    tokens = {number: token for token, number in vocab.items() if type(number) is int}
+    if tokens.keys() != set(range(rows)) or len(vocab) != rows:
+        raise FormatError(f"{path}: 'tokenizer.vocab': expected ids 0 to {rows - 1}, once each")
+    pieces = [tokens[number].encode(errors="replace").decode() for number in range(len(vocab))]
+    scores = np.zeros(len(vocab), np.float32)
+    for rank, merge in enumerate(merges):
+        joined = "".join(merge.split(" ")) if isinstance(merge, str) else None
+        if joined not in vocab:
+            raise FormatError(
+                f"{path}: 'tokenizer.merges': {merge!r:.80} makes no token of the vocabulary"
+            )
+        if not scores[vocab[joined]]:
+            scores[vocab[joined]] = -1 - rank
+    types = np.ones(len(vocab), np.int32)
+    types[[i for i, piece in enumerate(pieces) if _BYTE.fullmatch(piece)]] = 6
+    for special, kind in {"<unk>": 2, "<s>": 3, "</s>": 3}.items():
+        if special not in vocab:
+            raise FormatError(f"{path}: 'tokenizer.vocab': expected {special!r}, found nothing")
+        types[vocab[special]] = kind
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": pieces,
+        "tokenizer.ggml.scores": scores,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.bos_token_id": np.uint32(vocab["<s>"]),
+        "tokenizer.ggml.eos_token_id": np.uint32(vocab["</s>"]),
+        "tokenizer.ggml.unknown_token_id": np.uint32(vocab["<unk>"]),
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.add_eos_token": False,
+        "tokenizer.ggml.add_space_prefix": True,
+    }
