@@ -1,4 +1,4 @@
-"""The command line: ``halfbyte run | info | perplexity | bench | demo | web | quantize``."""
+"""The command line: ``halfbyte run | info | perplexity | bench | demo | web | pull | quantize``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from halfbyte import __version__, bench, demo, describe, packing
+from halfbyte.download.hub import pull
 from halfbyte.errors import HalfbyteError
 from halfbyte.generate import begin
 from halfbyte.loading import CACHES, load
@@ -55,7 +56,7 @@ def guarded(command: Callable[[], int], *, debug: bool) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="halfbyte",
-        description="Run small language models from GGUF and llama2.c files.",
+        description="Run small language models from GGUF files and Hugging Face folders.",
         epilog="A first try: `halfbyte demo`. Make a model small: `halfbyte quantize --help`.",
     )
     parser.add_argument("--version", action="version", version=f"halfbyte {__version__}")
@@ -71,8 +72,28 @@ def _parser() -> argparse.ArgumentParser:
     demonstration.add_argument("--debug", action="store_true", help="show a traceback on errors")
     demonstration.set_defaults(command=lambda options: demo.run(options.seed))
     _add_web(commands)
+    _add_pull(commands)
     commands.add_parser("quantize", help="make a model small: int4, int8, fp16, bf16")
     return parser
+
+
+def _add_pull(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "pull",
+        help="fetch a model from the Hugging Face hub; its path to stdout",
+        description="Fetch a model from the Hugging Face hub into its cache: what halfbyte needs "
+        "of it. Prints the path, which the other commands take.",
+        epilog="example: halfbyte pull HuggingFaceTB/SmolLM2-135M-Instruct",
+    )
+    parser.add_argument("model", metavar="REPO[:FILE]", help="a repository, or one GGUF file in it")
+    parser.add_argument("--revision", metavar="REV", help="a branch, a tag or a commit")
+    parser.add_argument("--debug", action="store_true", help="show a traceback on errors")
+    parser.set_defaults(command=_pull)
+
+
+def _pull(options: argparse.Namespace) -> int:
+    print(pull(options.model, options.revision))
+    return 0
 
 
 def _add_web(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -125,7 +146,9 @@ def _command(
         description=text[0].upper() + text[1:] + ".",
         epilog=f"example: {example}",
     )
-    parser.add_argument("model", metavar="MODEL", type=Path, help="a GGUF or llama2.c file")
+    parser.add_argument(
+        "model", metavar="MODEL", type=Path, help="a model file, or a Hugging Face folder"
+    )
     parser.add_argument("--tokenizer", type=Path, help="a llama2.c model's tokenizer file")
     parser.add_argument(
         "--context", type=int, help="tokens the KV cache holds (default: the model's, at most 4096)"

@@ -44,12 +44,13 @@ def load(
     tokenizer: str | os.PathLike[str] | None = None,
     **options: Unpack[Options],
 ) -> LanguageModel:
-    """Open a GGUF or llama2.c file.
+    """Open a model.
 
     Parameters
     ----------
     path : path
-        The model. The format is found from the content.
+        A GGUF file, a ``.bin`` of llama2.c or torchless, or a Hugging Face folder with safetensors
+        or PyTorch's files. The format is found from the content.
     tokenizer : path, optional
         For a llama2.c file: its tokenizer, if it does not lie beside the model.
     context : int, optional
