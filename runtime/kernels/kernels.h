@@ -72,6 +72,9 @@ KERNEL(rms_norm_quantize, a->n, 1, a->d * 8,
 KERNEL(swiglu_quantize, a->n*(a->d / 32), 4, 32 * 16,
        OUT(i8, xq) OUT(f32, xd) OUT(i32, xs) IN(f32, gate) IN(f32, up) INT(n) INT(d))
 
+/* y[i] = start + i; of `ids` only the number counts */
+KERNEL(range_from, a->n, 64, 4, OUT(i32, y) IN(i32, ids) INT(n) INT(start))
+
 /* y[rows, d] = x[n - rows :, :] */
 KERNEL(take_last, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) INT(d))
 

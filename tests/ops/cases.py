@@ -116,6 +116,8 @@ def _tables() -> Iterator[Case]:
         for m in (7, 16, 39):
             ids = np.array([3, 0, m - 1, 3, m, 6, -1, 2**31 - 1, -(2**31)], np.int32)
             yield Case(f"{name}-{m}", ops.gather, {"w": weight(name, m, 96), "ids": ids})
+    for n in (1, 5, 130):
+        yield Case(f"{n}", ops.range_from, {"ids": np.zeros(n, np.int32)}, {"start": 7})
     for n, rows in ((1, 1), (5, 1), (5, 5), (5, 2)):
         yield Case(f"{n}-{rows}", ops.take_last, {"x": activations(n, 19)}, {"rows": rows})
 
