@@ -237,7 +237,7 @@ class Decoder:
     ) -> Rope:
         """Tables of rotary positions; base and factor are the model's unless given.
 
-        `factors` names a tensor: what the frequency of each pair is divided by, where it is there.
+        `factors` names a tensor: what the frequency of each pair is divided by.
         `gain` multiplies cos and sin, `name` tells tables apart.
         """
         shape = (self.position.maximum, c.rotated // 2)
@@ -252,7 +252,7 @@ class Decoder:
         return Rope(cos, sin, interleaved)
 
     def _factors(self, name: str, pairs: int) -> Tensor | None:
-        if name not in self.file.tensors:
+        if not name:
             return None
         factors = self.tensor(name, pairs)
         if not np.all(factors.decode() > 0):

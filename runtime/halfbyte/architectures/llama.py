@@ -29,7 +29,8 @@ def build(
     """Capture the model; see :class:`Decoder`."""
     with capture(file.path.name) as program:
         model = Decoder(file, config, program, context, batch, cache)
-        rope = model.rope(config, interleaved=True, factors="rope_freqs.weight")
+        factors = next(iter(TABLES & file.tensors.keys()), "")
+        rope = model.rope(config, interleaved=True, factors=factors)
         x = model.embed()
         for layer in range(config.layers):
             block = f"blk.{layer}."

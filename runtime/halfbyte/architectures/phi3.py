@@ -45,7 +45,7 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
     with capture(file.path.name) as program:
         model = Decoder(file, c, program, context, batch, cache)
         reach = "long" if context > c.original_context else "short"
-        factors = f"rope_factors_{reach}.weight"
+        factors = f"rope_factors_{reach}.weight" if TABLES & file.tensors.keys() else ""
         rope = model.rope(c, interleaved=False, factors=factors, gain=c.gain)
         x = model.embed()
         for layer in range(c.layers):
