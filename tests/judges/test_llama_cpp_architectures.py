@@ -9,9 +9,10 @@ import pytest
 import xllamacpp
 from tests.architectures import models
 from tests.formats.files import VOCABULARY
-from tests.judges.test_llama_cpp import F64, log_softmax
+from tests.judges.test_llama_cpp import F64, divergence, log_softmax
 
 import halfbyte
+from halfbyte.quantize import quantize_file
 
 BOUND = 2e-5  # of any log-probability: sums in other orders
 GELU_BOUND = 1e-2  # llama.cpp looks GELU up in a table of F16
@@ -61,3 +62,16 @@ def test_distributions_agree(name: str, tmp_path: Path) -> None:
         ours = log_softmax(model.logits(ids))[np.array(lengths) - 1]
     bound = GELU_BOUND if name.startswith(("gemma3", "gpt2")) else BOUND
     assert np.abs(theirs - ours).max() < bound
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+@pytest.mark.parametrize("name", ["qwen2", "qwen3", "gemma3", "phi3-long", "gpt2"])
+def test_quantized_files_are_the_same_model(name: str, kind: str, tmp_path: Path) -> None:
+    """Fused matrices, positions and rows that fit no block as llama.cpp takes them."""
+    path = tmp_path / "quantized.gguf"
+    quantize_file(models.write(tmp_path / "model.gguf", name), kind, path)
+    ids = models.ids(name)
+    theirs = log_probabilities(path, ids, list(range(7, models.CONTEXT, 8)))
+    with halfbyte.load(path, cache="f32") as model:
+        ours = log_softmax(model.logits(ids))[6::8]
+    assert divergence(theirs, ours) < 1e-3
