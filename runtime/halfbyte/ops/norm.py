@@ -16,7 +16,7 @@ def rms_norm(x: F32, weight: F32, *, epsilon: float, heads: int = 1) -> F32:
 
     Source: ONNX RMSNormalization (opset 23).
     """
-    parts = x.reshape(len(x), heads, -1)
+    parts = x.reshape(len(x), heads, len(weight))
     scale = 1 / np.sqrt(np.mean(parts * parts, axis=-1, keepdims=True) + np.float32(epsilon))
     y: F32 = (parts * scale * weight).astype(np.float32, copy=False)
     return y.reshape(x.shape)
