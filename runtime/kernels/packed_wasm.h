@@ -14,15 +14,17 @@ typedef struct {
   const uint8_t* codes;
 } pw;
 
-/* Four bytes at p + offset, four times */
-#define SPLAT(p, offset)                                                             \
-  ({                                                                                 \
-    v128_t four;                                                                     \
-    __asm__ volatile("local.get %1\n\tv128.load32_splat " #offset "\n\tlocal.set %0" \
-                     : "=r"(four)                                                    \
-                     : "r"(p));                                                      \
-    four;                                                                            \
+/* What `instruction` loads from p + offset */
+#define LOADED(instruction, p, offset)                                             \
+  ({                                                                               \
+    v128_t loaded;                                                                 \
+    __asm__ volatile("local.get %1\n\t" instruction " " #offset "\n\tlocal.set %0" \
+                     : "=r"(loaded)                                                \
+                     : "r"(p));                                                    \
+    loaded;                                                                        \
   })
+/* Four bytes, four times */
+#define SPLAT(p, offset) LOADED("v128.load32_splat", p, offset)
 /* A constant in a register: engines make it anew wherever it is written. */
 static inline v128_t kept(v128_t constant) {
   __asm__("" : "+r"(constant));
@@ -32,7 +34,8 @@ static inline v128_t kept(v128_t constant) {
 #define HB_DOTS
 static inline pi pi_start(const i32* xs, int offset) {
   v128_t sum = SPLAT(xs, 0);
-  return offset ? wasm_i32x4_neg(wasm_i32x4_shl(sum, offset == 8 ? 3 : 7)) : wasm_i32x4_splat(0);
+  v128_t zero = kept(wasm_i32x4_splat(0));
+  return offset ? wasm_i32x4_sub(zero, wasm_i32x4_shl(sum, offset == 8 ? 3 : 7)) : zero;
 }
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) { return (pw){codes + 16 * part}; }
 static inline pw pw_load_q8_0(const uint8_t* codes, int part) { return (pw){codes + 16 * part}; }
@@ -83,8 +86,8 @@ static inline four_numbers numbers_of(v128_t four) {
 }
 #endif
 
-/* Codes of columns 4 i to 4 i + 3 of a part, of Q4_0 also of the same 16 columns on */
-static inline v128_t codes_of(const pw* w, int i) { return wasm_v128_load(w->codes + 64 * i); }
+/* Codes of four columns of a part, of Q4_0 also of the same 16 columns on */
+#define CODES_AT(w, offset) LOADED("v128.load", (w).codes, offset)
 
 /* Products of parts and columns with the activations at `offset` */
 #define PRODUCTS(codes, offset)                                                             \
@@ -92,36 +95,37 @@ static inline v128_t codes_of(const pw* w, int i) { return wasm_v128_load(w->cod
     four_numbers four = numbers_of(SPLAT(x + c * stride, offset));                          \
     UNROLL for (int p = 0; p < parts; p++) { dot(&dots[p * columns + c], codes[p], four); } \
   }
-#define STEP(i, low_offset, high_offset)                                                  \
-  if (columns == 1) {                                                                     \
-    four_numbers first = numbers_of(SPLAT(x, low_offset));                                \
-    four_numbers second = numbers_of(SPLAT(x, high_offset));                              \
-    UNROLL for (int p = 0; p < parts; p++) {                                              \
-      v128_t both = codes_of(&w[p], i);                                                   \
-      dot(&dots[p], low_codes(both), first);                                              \
-      dot(&dots[p], high_codes(both), second);                                            \
-    }                                                                                     \
-  } else {                                                                                \
-    four_codes codes[PARTS];                                                              \
-    UNROLL for (int p = 0; p < parts; p++) { codes[p] = low_codes(codes_of(&w[p], i)); }  \
-    PRODUCTS(codes, low_offset)                                                           \
-    UNROLL for (int p = 0; p < parts; p++) { codes[p] = high_codes(codes_of(&w[p], i)); } \
-    PRODUCTS(codes, high_offset)                                                          \
+#define STEP(place, low_offset, high_offset)                                                 \
+  if (columns == 1) {                                                                        \
+    four_numbers first = numbers_of(SPLAT(x, low_offset));                                   \
+    four_numbers second = numbers_of(SPLAT(x, high_offset));                                 \
+    UNROLL for (int p = 0; p < parts; p++) {                                                 \
+      v128_t both = CODES_AT(w[p], place);                                                   \
+      dot(&dots[p], low_codes(both), first);                                                 \
+      dot(&dots[p], high_codes(both), second);                                               \
+    }                                                                                        \
+  } else {                                                                                   \
+    four_codes codes[PARTS];                                                                 \
+    UNROLL for (int p = 0; p < parts; p++) { codes[p] = low_codes(CODES_AT(w[p], place)); }  \
+    PRODUCTS(codes, low_offset)                                                              \
+    UNROLL for (int p = 0; p < parts; p++) { codes[p] = high_codes(CODES_AT(w[p], place)); } \
+    PRODUCTS(codes, high_offset)                                                             \
   }
 INLINE void pi_dots_q4_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                          const pi* starts) {
   UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
   STEP(0, 0, 16)
-  STEP(1, 4, 20)
-  STEP(2, 8, 24)
-  STEP(3, 12, 28)
+  STEP(64, 4, 20)
+  STEP(128, 8, 24)
+  STEP(192, 12, 28)
 }
 #undef STEP
 #define STEPS \
-  STEP(0, 0) STEP(1, 4) STEP(2, 8) STEP(3, 12) STEP(4, 16) STEP(5, 20) STEP(6, 24) STEP(7, 28)
-#define ALL_CODES(make, i) \
-  four_codes codes[PARTS]; \
-  UNROLL for (int p = 0; p < parts; p++) { codes[p] = make(codes_of(&w[p], i)); }
+  STEP(0, 0)  \
+  STEP(64, 4) STEP(128, 8) STEP(192, 12) STEP(256, 16) STEP(320, 20) STEP(384, 24) STEP(448, 28)
+#define ALL_CODES(make, place) \
+  four_codes codes[PARTS];     \
+  UNROLL for (int p = 0; p < parts; p++) { codes[p] = make(CODES_AT(w[p], place)); }
 #ifdef HB_WASM_RELAXED
 /* A code is its low seven bits less 128 where it is negative: two products of seven bits. */
 static inline four_codes signs(v128_t codes) {
@@ -141,11 +145,11 @@ INLINE void row_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x) {
     wasm_v128_store(magnitudes + 32 + i, wasm_i8x16_max(wasm_i8x16_neg(numbers), zero));
   }
   UNROLL for (int p = 0; p < parts; p++) { dots[p] = negative[p] = wasm_i32x4_splat(0); }
-#define STEP(i, offset)                                                             \
+#define STEP(place, offset)                                                         \
   {                                                                                 \
     v128_t more = SPLAT(magnitudes, offset), less = SPLAT(magnitudes + 32, offset); \
     UNROLL for (int p = 0; p < parts; p++) {                                        \
-      v128_t codes = codes_of(&w[p], i);                                            \
+      v128_t codes = CODES_AT(w[p], place);                                         \
       dot(&dots[p], more, codes);                                                   \
       dot(&negative[p], less, codes);                                               \
     }                                                                               \
@@ -162,13 +166,13 @@ INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t 
     return;
   }
   UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = wasm_i32x4_splat(0); }
-#define STEP(i, offset) {ALL_CODES(signs, i) PRODUCTS(codes, offset)}
+#define STEP(place, offset) {ALL_CODES(signs, place) PRODUCTS(codes, offset)}
   STEPS
 #undef STEP
   UNROLL for (int i = 0; i < parts * columns; i++) {
     dots[i] = wasm_i32x4_neg(wasm_i32x4_shl(dots[i], 7));
   }
-#define STEP(i, offset) {ALL_CODES(less_signs, i) PRODUCTS(codes, offset)}
+#define STEP(place, offset) {ALL_CODES(less_signs, place) PRODUCTS(codes, offset)}
   STEPS
 #undef STEP
 }
@@ -177,7 +181,7 @@ static inline four_codes widened(v128_t codes) { return numbers_of(codes); }
 INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                          const pi* starts) {
   UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
-#define STEP(i, offset) {ALL_CODES(widened, i) PRODUCTS(codes, offset)}
+#define STEP(place, offset) {ALL_CODES(widened, place) PRODUCTS(codes, offset)}
   STEPS
 #undef STEP
 }
@@ -191,7 +195,11 @@ static inline pi dot_four(pi sum, four_codes codes, const i8* x) {
   dot(&sum, codes, numbers_of(wasm_v128_load32_splat(x)));
   return sum;
 }
-#define CODES_OF(w, i) (i < 4 ? low_codes(codes_of(&w, i % 4)) : high_codes(codes_of(&w, i % 4)))
+static inline four_codes codes_of(const pw* w, int i) {
+  v128_t both = wasm_v128_load(w->codes + 64 * (i % 4));
+  return i < 4 ? low_codes(both) : high_codes(both);
+}
+#define CODES_OF(w, i) codes_of(&w, i)
 static inline pf pf_zero(void) { return wasm_f32x4_splat(0); }
 static inline pf pf_scales(const f16* d, int part) {
   return convert_f16(wasm_i32x4_shl(wasm_i32x4_load16x4(d + 4 * part), 13));
