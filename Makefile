@@ -12,7 +12,7 @@ SITE   := build/lint/site
 # More for pytest: make test ARGS="tests/ops -k matmul"
 ARGS :=
 
-.PHONY: help demo web wheels test test-browser peers bench-peers lint lint-python lint-types lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser judge peers bench-peers lint lint-python lint-types lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -21,13 +21,14 @@ help:
 	@echo "make wheels    build the wheels of every platform into dist/"
 	@echo "make test      lint, then every test        (one folder: make test ARGS=tests/ops)"
 	@echo "make test-browser   only the tests in Chromium"
+	@echo "make judge     logits of tiny models beside transformers', into the tests' goldens (minutes)"
 	@echo "make peers     build llama.cpp, fetch wllama, make models for the benchmark (minutes)"
 	@echo "make bench-peers    speed beside them        (options: make bench-peers ARGS=--help)"
 	@echo "make lint      ruff, mypy --strict on the built wheel, clang-format"
 	@echo "make format    put Python and C into shape"
 	@echo "make coverage  run the tests and list the lines that none of them reached"
 	@echo "make hooks     run lint before every commit"
-	@echo "make clean     remove .venv and everything built"
+	@echo "make clean     remove .venv, .venv-judge and everything built"
 	@echo
 	@echo "Each sets up what it needs: .venv, the packages, the C kernels; and builds again"
 	@echo "when pyproject.toml or runtime/kernels/ changed."
@@ -50,6 +51,12 @@ test-browser: $(WASM)
 coverage: $(VENV)/.installed-dev
 	@$(BIN)/coverage run -m pytest $(ARGS)
 	@$(BIN)/coverage report
+
+# PyTorch is gigabytes: it has a virtual environment of its own, and the tests its results.
+judge: $(VENV)/.installed-dev
+	@[ -x $(VENV)-judge/bin/python ] || $(BIN)/python -m venv $(VENV)-judge
+	@$(VENV)-judge/bin/python -m pip install --quiet --editable ".[judge]"
+	@$(VENV)-judge/bin/python -m tests.judges.architectures
 
 # ---- benchmarks ----------------------------------------------------------------------------------
 
@@ -122,5 +129,5 @@ $(BIN)/pip:
 	done; echo "halfbyte needs Python 3.11 or newer: none was found" >&2; exit 1
 
 clean:
-	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .coverage
+	@rm -rf $(VENV) $(VENV)-judge build dist .mypy_cache .pytest_cache .ruff_cache .coverage
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

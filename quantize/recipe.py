@@ -18,11 +18,11 @@ FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
 WIDER: dict[type[WeightFormat], type[WeightFormat]] = {Q4_0: Q8_0, Q8_0: F16, F16: F32, BF16: F32}
 
 # Architectures whose graph is known: what reads a norm, and that `up` meets `down` linearly.
-EQUALIZED = frozenset({"llama"})
+EQUALIZED = frozenset({"gemma3", "llama", "mistral", "phi3", "qwen2", "qwen3"})
 
-_VOCABULARY = ("token_embd.weight", "output.weight")
+_EMBEDDINGS = ("token_embd.weight", "position_embd.weight", "output.weight")
 _READERS = {
-    "attn_norm": ("attn_q", "attn_k", "attn_v"),
+    "attn_norm": ("attn_q", "attn_k", "attn_v", "attn_qkv"),
     "ffn_norm": ("ffn_gate", "ffn_up"),
 }
 
@@ -86,7 +86,7 @@ def _choice(
     tensor: Tensor, kind: str, keep: list[tuple[str, type[WeightFormat]]], pure: bool
 ) -> Choice:
     target = KINDS[kind] if len(tensor.shape) > 1 else F32
-    if target is Q4_0 and tensor.name in _VOCABULARY and not pure:
+    if target is Q4_0 and tensor.name in _EMBEDDINGS and not pure:
         target = Q8_0
     for pattern, kept in keep:
         if fnmatchcase(tensor.name, pattern):
@@ -112,7 +112,7 @@ def layers(file: ModelFile) -> list[str]:
 
 
 def norm_groups(file: ModelFile) -> dict[str, list[str]]:
-    """RMSNorm's gain -> matrices whose columns are its channels, where all of them are there.
+    """RMSNorm's gain -> matrices whose columns are its channels: those that a layer has.
 
     The norm before the head is among them only if the head is a matrix of its own: a tied one is
     the embedding as well. A norm with a bias is not: its gain does not scale all of its output.
@@ -122,10 +122,12 @@ def norm_groups(file: ModelFile) -> dict[str, list[str]]:
         for norm, readers in _READERS.items():
             groups[f"{prefix}{norm}.weight"] = [f"{prefix}{r}.weight" for r in readers]
     groups["output_norm.weight"] = ["output.weight"]
+    groups = {n: [r for r in group if r in file.tensors] for n, group in groups.items()}
     return {
         norm: readers
         for norm, readers in groups.items()
-        if norm in file.tensors
+        if readers
+        and norm in file.tensors
         and _bias(norm) not in file.tensors
         and all(_fits(file.tensors, norm, r) for r in readers)
     }
@@ -136,8 +138,7 @@ def _bias(weight: str) -> str:
 
 
 def _fits(tensors: Mapping[str, Tensor], norm: str, reader: str) -> bool:
-    matrix = tensors.get(reader)
-    return matrix is not None and matrix.shape[1:] == tensors[norm].shape
+    return tensors[reader].shape[1:] == tensors[norm].shape
 
 
 def hidden_pairs(file: ModelFile) -> dict[str, str]:

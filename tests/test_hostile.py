@@ -169,7 +169,10 @@ def test_every_truncation_is_refused(tmp_path: Path, make: object) -> None:
 
 
 METADATA = {
-    "general__architecture": ("bert", "architecture 'bert': expected one of ['llama']"),
+    "general__architecture": (
+        "bert",
+        "architecture 'bert': expected one of ['gemma3', 'gpt2', 'llama'",
+    ),
     "llama__block_count": ("2", "'llama.block_count': expected an integer, found str"),
     "llama__embedding_length": (np.uint32(2**31), "'llama.embedding_length': expected 1 to"),
     "llama__attention__head_count": (np.uint32(0), "'llama.attention.head_count': expected 1 to"),
@@ -187,7 +190,7 @@ METADATA = {
     ),
     "llama__rope__scaling__type": (
         "yarn",
-        "'llama.rope.scaling.type': expected 'none', found 'yarn",
+        "'llama.rope.scaling.type': expected 'none' or 'linear', found 'yarn",
     ),
     "llama__expert_count": (np.uint32(8), "'llama.expert_count': expected 0, found 8"),
     "llama__attention__value_length": (np.uint32(8), "value_length': expected 16, found 8"),
@@ -225,9 +228,11 @@ def test_models_with_a_part_missing(tmp_path: Path) -> None:
 
 def test_tensors_without_a_use_here(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
-    bias = tensor("blk.0.attn_q.bias", np.ones(32, np.float32))
-    write_gguf(path, model_metadata(), [*(tensor(n, v) for n, v in weights().items()), bias])
-    assert "tensor 'blk.0.attn_q.bias': architecture 'llama' has no use for it" in refused(path)
+    norm = tensor("blk.0.attn_q_norm.weight", np.ones(32, np.float32))
+    write_gguf(path, model_metadata(), [*(tensor(n, v) for n, v in weights().items()), norm])
+    assert "tensor 'blk.0.attn_q_norm.weight': architecture 'llama' has no use for it" in refused(
+        path
+    )
 
 
 @pytest.mark.filterwarnings("error")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -49,6 +50,28 @@ def test_shapes_are_those_of_the_models(tool: ModuleType) -> None:
 
     assert parameters("smollm2-135m") == 134_515_008
     assert parameters("llama-1b") == 1_235_814_400
+    assert parameters("qwen2-0.5b") == 494_032_768
+    assert parameters("qwen3-0.6b") == 596_049_920
+    assert parameters("gemma3-1b") == 999_885_952
+    assert parameters("gpt2") == 124_439_808
+    head = 32000 * 4096  # which these have of their own
+    assert parameters("mistral-7b") + head == 7_241_732_096
+    assert parameters("phi3-mini") + 32064 * 3072 == 3_821_079_552
+
+
+@pytest.mark.parametrize("name", ["qwen2-0.5b", "qwen3-0.6b", "gemma3-1b", "phi3-mini", "gpt2"])
+def test_other_architectures_run(
+    name: str, tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two layers of each, in few dimensions, with its tensors and metadata."""
+    small = {"dim": 64, "layers": 2, "ffn": 96, "vocabulary": 400, "context": 64}
+    heads = {"heads": 4, "kv_heads": 4 if name in ("gpt2", "phi3-mini") else 2, "width": 0}
+    monkeypatch.setitem(tool.SHAPES, name, replace(tool.SHAPES[name], **small, **heads))
+    tool.make_model(tmp_path / "m.gguf", name, FORMATS["Q8_0"])
+    with halfbyte.load(tmp_path / "m.gguf") as model:
+        logits = model.logits([1, 2, 3])
+    assert np.isfinite(logits).all()
+    assert logits.std() > 0.1
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@
 
 Weights are normal with standard deviation 1 / sqrt(columns), so that activations keep their size
 from layer to layer; norms are ones. The tokenizer is a made-up SentencePiece vocabulary of the
-shape's size. As `quantize` does, a Q4_0 file keeps its embedding (and head) in Q8_0, and all files
-keep norms in F32. Llama 3.2's scaling of RoPE frequencies is left out. Memory stays small: rows
-are made, encoded and written in slices.
+shape's size. As `quantize` does, a Q4_0 file keeps its embeddings in Q8_0, and all files keep norms
+in F32. Biases are zeros. Heads are the embeddings, even where the original has one of its own;
+Llama 3.2's scaling of RoPE frequencies is left out. Memory stays small: rows are made, encoded and
+written in slices.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a Llama-type model with tied embeddings."""
+    """Sizes of a model with tied embeddings."""
 
     dim: int
     layers: int
@@ -44,11 +45,25 @@ class Shape:
     vocabulary: int
     context: int
     rope_base: float
+    architecture: str = "llama"
+    width: int = 0  # of a head, where it is not dim / heads
+    window: int = 0  # of those layers that have one
+
+    @property
+    def head_dim(self) -> int:
+        """Elements of a head."""
+        return self.width or self.dim // self.heads
 
 
 SHAPES = {
     "smollm2-135m": Shape(576, 30, 9, 3, 1536, 49152, 8192, 100_000.0),
     "llama-1b": Shape(2048, 16, 32, 8, 8192, 128256, 131072, 500_000.0),
+    "mistral-7b": Shape(4096, 32, 32, 8, 14336, 32000, 32768, 10_000.0, window=4096),
+    "qwen2-0.5b": Shape(896, 24, 14, 2, 4864, 151936, 32768, 1_000_000.0, "qwen2"),
+    "qwen3-0.6b": Shape(1024, 28, 16, 8, 3072, 151936, 40960, 1_000_000.0, "qwen3", 128),
+    "gemma3-1b": Shape(1152, 26, 4, 1, 6912, 262144, 32768, 1_000_000.0, "gemma3", 256, 512),
+    "phi3-mini": Shape(3072, 32, 32, 32, 8192, 32064, 4096, 10_000.0, "phi3", window=2047),
+    "gpt2": Shape(768, 12, 12, 12, 3072, 50257, 1024, 10_000.0, "gpt2"),
     "small": Shape(384, 4, 6, 2, 1024, 2048, 1024, 10_000.0),
     "tiny": Shape(64, 3, 4, 2, 160, 512, 256, 10_000.0),
 }
@@ -93,28 +108,44 @@ class _Progress:
 
 def _tensors(shape: Shape, weight_format: type[WeightFormat]) -> Iterator[TensorInfo]:
     embedding = Q8_0 if weight_format is Q4_0 else weight_format
-    dim, kv_dim = shape.dim, shape.dim // shape.heads * shape.kv_heads
-    yield TensorInfo("token_embd.weight", embedding, (shape.vocabulary, dim))
+    yield TensorInfo("token_embd.weight", embedding, (shape.vocabulary, shape.dim))
+    if shape.architecture == "gpt2":
+        yield TensorInfo("position_embd.weight", embedding, (shape.context, shape.dim))
+        yield TensorInfo("output_norm.bias", F32, (shape.dim,))
     for layer in range(shape.layers):
-        for name, size in {
-            "attn_norm": (dim,),
-            "attn_q": (dim, dim),
-            "attn_k": (kv_dim, dim),
-            "attn_v": (kv_dim, dim),
-            "attn_output": (dim, dim),
-            "ffn_norm": (dim,),
-            "ffn_gate": (shape.ffn, dim),
-            "ffn_up": (shape.ffn, dim),
-            "ffn_down": (dim, shape.ffn),
-        }.items():
+        for name, size in _layer(shape):
             kind = weight_format if len(size) == 2 else F32
-            yield TensorInfo(f"blk.{layer}.{name}.weight", kind, size)
-    yield TensorInfo("output_norm.weight", F32, (dim,))
+            yield TensorInfo(f"blk.{layer}.{name}", kind, size)
+    yield TensorInfo("output_norm.weight", F32, (shape.dim,))
+
+
+def _layer(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Names and sizes of a layer's tensors, as the architecture has them."""
+    dim, ffn, of = shape.dim, shape.ffn, shape.architecture
+    width, kv = shape.head_dim * shape.heads, shape.head_dim * shape.kv_heads
+    norms = {"attn_norm": dim, "ffn_norm": dim}
+    if of in ("qwen3", "gemma3"):
+        norms |= {"attn_q_norm": shape.head_dim, "attn_k_norm": shape.head_dim}
+    if of == "gemma3":
+        norms |= {"post_attention_norm": dim, "post_ffw_norm": dim}
+    products = {"attn_q": (width, dim), "attn_k": (kv, dim), "attn_v": (kv, dim)}
+    if of in ("phi3", "gpt2"):
+        products = {"attn_qkv": (width + 2 * kv, dim)}
+    products["attn_output"] = (dim, width)
+    if of not in ("phi3", "gpt2"):
+        products["ffn_gate"] = (ffn, dim)
+    products |= {"ffn_up": (2 * ffn if of == "phi3" else ffn, dim), "ffn_down": (dim, ffn)}
+    biases = {"qwen2": ("attn_q", "attn_k", "attn_v"), "gpt2": (*norms, *products)}
+    for name, size in ({k: (v,) for k, v in norms.items()} | products).items():
+        yield f"{name}.weight", size
+        if name in biases.get(of, ()):
+            yield f"{name}.bias", size[:1]
 
 
 def _write_tensor(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator) -> None:
     if len(info.shape) == 1:
-        writer.write(info.format.encode(np.ones((1, info.shape[0]), np.float32)))
+        value = np.float32(info.name.endswith(".weight"))
+        writer.write(info.format.encode(np.full((1, info.shape[0]), value)))
         return
     rows, columns = info.shape
     step = max(1, _SLICE // columns)
@@ -129,19 +160,10 @@ def _metadata(
 ) -> dict[str, MetadataValue]:
     tokens, types = _vocabulary(shape.vocabulary)
     return {
-        "general.architecture": "llama",
+        "general.architecture": shape.architecture,
         "general.name": f"random weights, shape {name}",
         "general.file_type": np.uint32(_FILE_TYPES[weight_format.name]),
-        "llama.vocab_size": np.uint32(shape.vocabulary),
-        "llama.context_length": np.uint32(shape.context),
-        "llama.embedding_length": np.uint32(shape.dim),
-        "llama.block_count": np.uint32(shape.layers),
-        "llama.feed_forward_length": np.uint32(shape.ffn),
-        "llama.attention.head_count": np.uint32(shape.heads),
-        "llama.attention.head_count_kv": np.uint32(shape.kv_heads),
-        "llama.attention.layer_norm_rms_epsilon": np.float32(1e-5),
-        "llama.rope.dimension_count": np.uint32(shape.dim // shape.heads),
-        "llama.rope.freq_base": np.float32(shape.rope_base),
+        **{f"{shape.architecture}.{key}": value for key, value in _sizes(shape).items()},
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.pre": "default",
         "tokenizer.ggml.tokens": tokens,
@@ -153,6 +175,33 @@ def _metadata(
         "tokenizer.ggml.add_bos_token": True,
         "tokenizer.ggml.add_eos_token": False,
         "tokenizer.ggml.add_space_prefix": True,
+    }
+
+
+def _sizes(shape: Shape) -> dict[str, MetadataValue]:
+    """Metadata of the architecture, keys without its name."""
+    sizes: dict[str, MetadataValue] = {
+        "vocab_size": np.uint32(shape.vocabulary),
+        "context_length": np.uint32(shape.context),
+        "embedding_length": np.uint32(shape.dim),
+        "block_count": np.uint32(shape.layers),
+        "feed_forward_length": np.uint32(shape.ffn),
+        "attention.head_count": np.uint32(shape.heads),
+        "attention.head_count_kv": np.uint32(shape.kv_heads),
+    }
+    if shape.architecture == "gpt2":
+        return sizes | {"attention.layer_norm_epsilon": np.float32(1e-5)}
+    if shape.width:
+        lengths = ("attention.key_length", "attention.value_length")
+        sizes |= dict.fromkeys(lengths, np.uint32(shape.width))
+    if shape.window:
+        sizes["attention.sliding_window"] = np.uint32(shape.window)
+    if shape.architecture == "phi3":  # llama.cpp wants it
+        sizes["rope.scaling.original_context_length"] = np.uint32(shape.context)
+    return sizes | {
+        "attention.layer_norm_rms_epsilon": np.float32(1e-5),
+        "rope.dimension_count": np.uint32(shape.head_dim),
+        "rope.freq_base": np.float32(shape.rope_base),
     }
 
 

@@ -5,12 +5,12 @@
     python -m benches.peers --json NEW.json --compare OLD.json
 
 Random weights and tokens. pp128: a prompt of 128 tokens in one batch; tg64: 64 tokens one by one,
-natively after BOS, in the browser after the prompt. A round warms up; then in each round every
-engine has its turn at each test. Speeds are medians of the rounds; a ratio is the median of the
-rounds' ratios, above 1 where halfbyte is faster. The limit of tg is the measured read bandwidth,
-the file read once per token; that of pp is the measured peak of the int8 dot product, a multiply
-and an add of each weight in blocks per token ("-": float products). In the browser the first of -p
-and of -n is measured; "first run" is what V8 does before it has compiled all with its second
+after BOS. A round warms up; then in each round every engine has its turn at each test. Speeds are
+medians of the rounds; a ratio is the median of the rounds' ratios, above 1 where halfbyte is
+faster. The limit of tg is the measured read bandwidth, the file read once per token; that of pp is
+the measured peak of the int8 dot product, a multiply and an add of each weight in blocks per token
+("-": float products). In the browser the first of -p and of -n is measured, beside the native
+llama.cpp on one thread; "first run" is what V8 does before it has compiled all with its second
 compiler. Load is from load() to the first token with the file in memory, in a fresh process; peak
 memory is that of the process, pages of the mapped file included.
 """
@@ -122,7 +122,7 @@ def show(limits: Limits, work: dict[str, Work], results: list[Results]) -> None:
     if natives:
         print(f"\n{table.native(natives, work, limits)}")
     if tabs := [series for result in results for series in result.tabs]:
-        print(f"\nIn a browser tab:\n\n{table.tabs(tabs, work, limits)}")
+        print(f"\nIn a browser tab:\n\n{table.tabs(tabs, natives, work, limits)}")
     if natives:
         loads = [series for result in results for series in result.loads]
         print(f"\nLoading, natively:\n\n{table.loads(loads)}")

@@ -35,17 +35,26 @@ def native(series: Sequence[Series], work: dict[str, Work], limits: Limits) -> s
     return markdown(NATIVE, rows, left=2)
 
 
-def tabs(series: Sequence[Series], work: dict[str, Work], limits: Limits) -> str:
-    """A row an engine and test."""
+def tabs(
+    series: Sequence[Series], natives: Sequence[Series], work: dict[str, Work], limits: Limits
+) -> str:
+    """A row an engine and test; llama.cpp's native one too where it ran on one thread."""
     ours = {(s.model, s.test): s for s in series if s.engine == "relaxed"}
-    rows = []
     models = list(dict.fromkeys(s.model for s in series))
-    for s in sorted(series, key=lambda s: (models.index(s.model), not s.test.startswith("pp"))):
+    tests = {(s.model, s.test) for s in series}
+    beside = [
+        s for s in natives
+        if s.engine == "llama.cpp" and s.threads == 1 and (s.model, s.test) in tests
+    ]  # fmt: skip
+    rows = []
+    order = [*series, *beside]
+    for s in sorted(order, key=lambda s: (models.index(s.model), not s.test.startswith("pp"))):
         ratio = "-"
         if (s.model, s.test) in ours:
             ratio = f"{ours[s.model, s.test].times_as_fast_as(s):.2f}"
-        first = digits(1 / s.more["first_seconds"])
-        row = [s.model, ENGINES[s.engine], s.test, str(s.threads), digits(s.speed), first, ratio]
+        first = digits(1 / s.more["first_seconds"]) if "first_seconds" in s.more else "-"
+        engine = ENGINES.get(s.engine, f"{s.engine}, natively")
+        row = [s.model, engine, s.test, str(s.threads), digits(s.speed), first, ratio]
         rows.append([*row, work[s.model].share(s, limits)])
     return markdown(TABS, rows, left=3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ def describe(
 ) -> str:
     """Metadata, tensors, bits per weight and planned memory of a file, as text or JSON."""
     file = open_model(path, tokenizer)
-    captured = capture_model(file, context, cache=cache)
+    apart = replace(file, tensors=dict(file.tensors))  # an architecture may cut some tensors up
+    captured = capture_model(apart, context, cache=cache)
     optimized = optimize(captured)
     context = optimized.sizes["position"].maximum
     vocabulary = maximum(optimized.outputs["logits"].shape[1])

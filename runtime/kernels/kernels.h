@@ -72,14 +72,18 @@ KERNEL(rms_norm_quantize, a->n, 1, a->d * 8,
 KERNEL(swiglu_quantize, a->n*(a->d / 32), 4, 32 * 16,
        OUT(i8, xq) OUT(f32, xd) OUT(i32, xs) IN(f32, gate) IN(f32, up) INT(n) INT(d))
 
+/* y[i] = start + i; of `ids` only the number counts */
+KERNEL(range_from, a->n, 64, 4, OUT(i32, y) IN(i32, ids) INT(n) INT(start))
+
 /* y[rows, d] = x[n - rows :, :] */
 KERNEL(take_last, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) INT(d))
 
 /* ---- norm.inc -------------------------------------------------------------------------------- */
 
-/* y = x / sqrt(mean(x^2) + epsilon) * weight, per row */
-KERNEL(rms_norm, a->n, 1, a->d * 8,
-       OUT(f32, y) IN(f32, weight) IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
+/* y = x / sqrt(mean(x^2) + epsilon) * weight, for each of the `heads` parts of d numbers of a row
+ */
+KERNEL(rms_norm, a->n * a->heads, 1, a->d * 8,
+       OUT(f32, y) IN(f32, weight) IN(f32, x) INT(n) INT(heads) INT(d) FLOAT(epsilon))
 
 /* y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * weight + bias, per row */
 KERNEL(layer_norm, a->n, 1, a->d * 8,
@@ -126,16 +130,17 @@ KERNEL(rotary_cache_write_keys_half_f16, a->n, 1, a->g * a->h * 8,
            INT(r) INT(position))
 
 /* y[i, u] = sum_j softmax_j(scale q[i, u] . k[g, j]) v[g, j], j <= position + i, g = u's group of
- * c / (g h) heads; v[g, t, h], and key j is k[g, j / 16, :, j % 16] of k[g, b, h, 16]. Running
+ * c / (g h) heads; v[g, t, h], and key j is k[g, j / 16, :, j % 16] of k[g, b, h, 16]. Unless
+ * `window` is 0, j > position + i - window too; what no query sees is not read. Running
  * softmax (the flash-attention recurrence): memory independent of the length. */
 KERNEL(group_query_attention_f32, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,
        (a->position + a->n) * a->h * 16,
        OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
-           INT(position) FLOAT(scale))
+           INT(position) INT(window) FLOAT(scale))
 KERNEL(group_query_attention_f16, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,
        (a->position + a->n) * a->h * 16,
        OUT(f32, y) IN(f32, q) IN(f16, k) IN(f16, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
-           INT(position) FLOAT(scale))
+           INT(position) INT(window) FLOAT(scale))
 
 /* ---- attention_q8_0.inc ---------------------------------------------------------------------- */
 
@@ -152,7 +157,7 @@ KERNEL(cache_write_keys_q8_0, a->n, 1, a->g * a->h * 4,
 KERNEL(group_query_attention_q8_0, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,
        (a->position + a->n) * a->h * 8,
        OUT(f32, y) IN(f32, q) IN(q8_0_r16, k) IN(q8_0, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
-           INT(position) FLOAT(scale))
+           INT(position) INT(window) FLOAT(scale))
 
 /* ---- activation.inc -------------------------------------------------------------------------- */
 

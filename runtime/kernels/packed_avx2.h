@@ -4,13 +4,12 @@
 
 #include "simd_avx2.h"
 
-enum { PARTS = 2, COLUMNS = 4, TOGETHER = 2, PEAK = 8 };
+enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 2, COLUMNS = 4, TOGETHER = 1, PEAK = 8 };
 typedef __m256 pf;
 typedef __m256i pi;
 typedef struct {
   __m256i q[8];
 } pw;
-typedef const i8 *px_q4_0, *px_q8_0;
 
 static inline __m256i load_32(const void* p) { return _mm256_loadu_si256((const __m256i*)p); }
 static inline pi pi_start(const i32* xs, int offset) { return _mm256_set1_epi32(-offset * *xs); }
@@ -33,8 +32,6 @@ static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
   }
   return w;
 }
-static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
-static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
 static inline __m256i four_of(const i8* x) {
   i32 four;
   __builtin_memcpy(&four, x, 4);
@@ -49,21 +46,25 @@ static inline pi dot_unsigned(const pw* w, const i8* x, pi start) {
   UNROLL for (int i = 0; i < 8; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }
   return sum;
 }
-static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, pi start) { return dot_unsigned(w, x, start); }
-static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, pi start) { return dot_unsigned(w, x, start); }
+static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
+  return dot_unsigned(w, x, start);
+}
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
+  return dot_unsigned(w, x, start);
+}
 #else
 static inline pi dot_four(pi sum, __m256i codes, const i8* x) {
   __m256i pairs = _mm256_maddubs_epi16(codes, four_of(x));
   return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
-static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, pi start) {
+static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
   pi sum = _mm256_setzero_si256(); /* at most 16 * 15 * 127 in 16 bits */
   UNROLL for (int i = 0; i < 8; i++) {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w->q[i], four_of(x + 4 * i)));
   }
   return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), start);
 }
-static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, pi start) {
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
   pi sum = start, one = _mm256_set1_epi16(1);
   UNROLL for (int i = 0; i < 8; i++) {
     __m256i sized = _mm256_sign_epi8(four_of(x + 4 * i), w->q[i]);

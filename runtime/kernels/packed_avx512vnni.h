@@ -4,13 +4,12 @@
 
 #include "simd_avx512vnni.h"
 
-enum { PARTS = 1, COLUMNS = 16, TOGETHER = 2, PEAK = 8 };
+enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 1, COLUMNS = 16, TOGETHER = 2, PEAK = 8 };
 typedef __m512 pf;
 typedef __m512i pi;
 typedef struct {
   __m512i q[8];
 } pw;
-typedef const i8 *px_q4_0, *px_q8_0;
 
 static inline pi pi_start(const i32* xs, int offset) { return _mm512_set1_epi32(-offset * *xs); }
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
@@ -31,8 +30,6 @@ static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
   }
   return w;
 }
-static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
-static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
 static inline pi dot_four(pi sum, __m512i codes, const i8* x) {
   i32 four;
   __builtin_memcpy(&four, x, 4);
@@ -43,8 +40,12 @@ static inline pi dot_unsigned(const pw* w, const i8* x, pi start) {
   UNROLL for (int i = 0; i < 8; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }
   return sum;
 }
-static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, pi start) { return dot_unsigned(w, x, start); }
-static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, pi start) { return dot_unsigned(w, x, start); }
+static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
+  return dot_unsigned(w, x, start);
+}
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
+  return dot_unsigned(w, x, start);
+}
 #define CODES_OF(w, i) w.q[i]
 static inline pf pf_zero(void) { return _mm512_setzero_ps(); }
 static inline pf pf_scales(const f16* d, int part) {

@@ -4,13 +4,12 @@
 
 #include "simd_neon.h"
 
-enum { PARTS = 4, COLUMNS = 8, TOGETHER = 2, PEAK = 8 };
+enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 4, COLUMNS = 8, TOGETHER = 2, PEAK = 8 };
 typedef float32x4_t pf;
 typedef int32x4_t pi;
 typedef struct {
   int8x16_t q[8];
 } pw;
-typedef const i8 *px_q4_0, *px_q8_0;
 
 static inline pi pi_start(const i32* xs, int offset) { return vdupq_n_s32(-offset * *xs); }
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
@@ -28,8 +27,6 @@ static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
   }
   return w;
 }
-static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
-static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
 static inline int8x16_t four_of(const i8* x) {
   i32 four;
   __builtin_memcpy(&four, x, 4);
@@ -87,7 +84,13 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
 #ifdef HB_MATRIX
 #define HB_DOTS
 /* Two rows of eight codes times two rows of eight activations: four sums an instruction. */
-INLINE void pi_dots_q8_0(pi* dots, const pw* w, const i8* x, int64_t stride, const pi* starts) {
+INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
+                         const pi* starts) {
+  (void)parts; /* one */
+  if (columns == 1) {
+    dots[0] = pi_dot_q8_0(w, x, starts[0]);
+    return;
+  }
   pi upper = vdupq_n_s32(0), lower = vdupq_n_s32(0); /* both columns of rows 0 and 1; of 2 and 3 */
   UNROLL for (int i = 0; i < 4; i++) {
     int32x4_t even = vreinterpretq_s32_s8(w->q[2 * i]);
@@ -99,8 +102,9 @@ INLINE void pi_dots_q8_0(pi* dots, const pw* w, const i8* x, int64_t stride, con
   dots[0] = vaddq_s32(vuzp1q_s32(upper, lower), starts[0]);
   dots[1] = vaddq_s32(vuzp2q_s32(upper, lower), starts[1]);
 }
-INLINE void pi_dots_q4_0(pi* dots, const pw* w, const i8* x, int64_t stride, const pi* starts) {
-  pi_dots_q8_0(dots, w, x, stride, starts);
+INLINE void pi_dots_q4_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
+                         const pi* starts) {
+  pi_dots_q8_0(dots, w, parts, x, stride, columns, starts);
 }
 #endif
 #define CODES_OF(w, i) w.q[i]

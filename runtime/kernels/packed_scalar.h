@@ -5,21 +5,20 @@
 
 #include "simd_scalar.h"
 
-/* Sixteen rows fall into PARTS that fill a register of the instruction set. COLUMNS is how many
- * products of a part are summed up side by side, TOGETHER how many in one step, PEAK how many the
- * benchmark takes.
+/* Sixteen rows fall into PARTS that fill a register of the instruction set. Products of TILE_PARTS
+ * parts and COLUMNS rows of activations are summed up side by side, TOGETHER of the columns in one
+ * step; of a single row's products ROW_PARTS are made in one step. PEAK is how many the benchmark
+ * takes.
  *
  *   pf, pi  a float, an int32 of each row of a part
  *   pw      a block of 32 codes of each row of a part: q[i] are those of columns 4 i to 4 i + 3
- *   px      a block of 32 int8 activations, as the products take it
  */
-enum { PARTS = 1, COLUMNS = 1, TOGETHER = 1, PEAK = 8 };
+enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 1, COLUMNS = 1, TOGETHER = 1, PEAK = 8 };
 typedef vf pf;
 typedef vi pi;
 typedef struct {
   i8 q[8][16][4];
 } pw;
-typedef const i8 *px_q4_0, *px_q8_0;
 
 /* -offset * xs: what codes are too high by, taken out */
 static inline pi pi_start(const i32* xs, int offset) { return vi_set(-offset * *xs); }
@@ -38,8 +37,6 @@ static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
   __builtin_memcpy(&w, codes, sizeof(w));
   return w;
 }
-static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
-static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
 /* sum + the products of four columns */
 static inline pi dot_four(pi sum, const i8 codes[16][4], const i8* x) {
   for (int row = 0; row < 16; row++) {
@@ -50,14 +47,16 @@ static inline pi dot_four(pi sum, const i8 codes[16][4], const i8* x) {
   return sum;
 }
 /* start + the products' sums */
-static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, pi start) {
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
   pi sum = start;
   for (int i = 0; i < 8; i++) {
     sum = dot_four(sum, w->q[i], x + 4 * i);
   }
   return sum;
 }
-static inline pi pi_dot_q4_0(const pw* w, px_q4_0 x, pi start) { return pi_dot_q8_0(w, x, start); }
+static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
+  return pi_dot_q8_0(w, x, start);
+}
 /* Codes of Q4_0 that `dot_four` takes */
 #define CODES_OF(w, i) w.q[i]
 static inline pf pf_zero(void) { return vf_set(0); }

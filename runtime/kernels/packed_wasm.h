@@ -4,161 +4,202 @@
 
 #include "simd_wasm.h"
 
-/* Engines have as few as fifteen registers: codes are unpacked where they are used, for all columns
- * of a tile. */
-enum { PARTS = 4, COLUMNS = 4, TOGETHER = 4, PEAK = 1 };
+/* Engines have fifteen registers and keep to the order of the file; LLVM's own order has all loads
+ * of an expression before its products and sums up every offset. Products and what they load are
+ * therefore written as they shall be, and codes are unpacked where they are used. */
+enum { PARTS = 4, TILE_PARTS = 2, ROW_PARTS = 4, COLUMNS = 4, TOGETHER = 4, PEAK = 1 };
 typedef v128_t pf;
 typedef v128_t pi;
 typedef struct {
   const uint8_t* codes;
 } pw;
-typedef const i8* px_q4_0;
 
+/* What `instruction` loads from p + offset */
+#define LOADED(instruction, p, offset)                                             \
+  ({                                                                               \
+    v128_t loaded;                                                                 \
+    __asm__ volatile("local.get %1\n\t" instruction " " #offset "\n\tlocal.set %0" \
+                     : "=r"(loaded)                                                \
+                     : "r"(p));                                                    \
+    loaded;                                                                        \
+  })
+/* Four bytes, four times */
+#define SPLAT(p, offset) LOADED("v128.load32_splat", p, offset)
+/* A constant in a register: engines make it anew wherever it is written. */
+static inline v128_t kept(v128_t constant) {
+  __asm__("" : "+r"(constant));
+  return constant;
+}
+
+#define HB_DOTS
 static inline pi pi_start(const i32* xs, int offset) {
-  int shift = offset == 8 ? 3 : 7;
-  return offset ? wasm_i32x4_neg(wasm_i32x4_shl(wasm_v128_load32_splat(xs), shift))
-                : wasm_i32x4_splat(0);
+  v128_t sum = SPLAT(xs, 0);
+  v128_t zero = kept(wasm_i32x4_splat(0));
+  return offset ? wasm_i32x4_sub(zero, wasm_i32x4_shl(sum, offset == 8 ? 3 : 7)) : zero;
 }
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) { return (pw){codes + 16 * part}; }
 static inline pw pw_load_q8_0(const uint8_t* codes, int part) { return (pw){codes + 16 * part}; }
-static inline px_q4_0 px_load_q4_0(const i8* x) { return x; }
-static inline v128_t four_of(const i8* x) { return wasm_v128_load32_splat(x); }
-/* Codes of columns 4 i to 4 i + 3 of a part, and of the same 16 columns on */
-static inline v128_t low_codes(const pw* w, int i) {
-  return wasm_v128_and(wasm_v128_load(w->codes + 64 * i), wasm_i8x16_splat(15));
-}
-static inline v128_t high_codes(const pw* w, int i) {
-  return wasm_u8x16_shr(wasm_v128_load(w->codes + 64 * i), 4);
-}
+
+/* Codes of four columns of four rows, and four activations, four times */
 #ifdef HB_WASM_RELAXED
-static inline pi dot_four(pi sum, v128_t codes, const i8* x) {
-  return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(four_of(x), codes, sum);
+typedef v128_t four_codes;
+typedef v128_t four_numbers;
+static inline void dot(pi* sum, four_codes w, four_numbers x) {
+  __asm__ volatile(
+      "local.get %1\n\tlocal.get %2\n\tlocal.get %0\n\t"
+      "i32x4.relaxed_dot_i8x16_i7x16_add_s\n\tlocal.set %0"
+      : "+r"(*sum)
+      : "r"(x), "r"(w));
 }
-INLINE void dots_q4_0(pi* dots, const pw* w, const i8* x, int64_t stride, int columns) {
-  UNROLL for (int i = 0; i < 4; i++) {
-    v128_t low = low_codes(w, i), high = high_codes(w, i);
-    UNROLL for (int c = 0; c < columns; c++) {
-      dots[c] = dot_four(dots[c], low, x + c * stride + 4 * i);
-      dots[c] = dot_four(dots[c], high, x + c * stride + 4 * i + 16);
-    }
+static inline four_codes low_codes(v128_t both) {
+  return wasm_v128_and(both, kept(wasm_i8x16_splat(15)));
+}
+static inline four_codes high_codes(v128_t both) {
+  return wasm_v128_and(wasm_u16x8_shr(both, 4), kept(wasm_i8x16_splat(15)));
+}
+static inline four_numbers numbers_of(v128_t four) { return four; }
+#else
+typedef struct {
+  v128_t even, odd; /* 16-bit numbers */
+} four_codes, four_numbers;
+static inline void dot_pairs(pi* sum, v128_t w, v128_t x) {
+  __asm__ volatile(
+      "local.get %1\n\tlocal.get %2\n\ti32x4.dot_i16x8_s\n\tlocal.get %0\n\t"
+      "i32x4.add\n\tlocal.set %0"
+      : "+r"(*sum)
+      : "r"(w), "r"(x));
+}
+static inline void dot(pi* sum, four_codes w, four_numbers x) {
+  dot_pairs(sum, w.even, x.even);
+  dot_pairs(sum, w.odd, x.odd);
+}
+static inline four_codes low_codes(v128_t both) {
+  v128_t mask = kept(wasm_i16x8_splat(15));
+  return (four_codes){wasm_v128_and(both, mask), wasm_v128_and(wasm_u16x8_shr(both, 8), mask)};
+}
+static inline four_codes high_codes(v128_t both) {
+  v128_t mask = kept(wasm_i16x8_splat(15));
+  return (four_codes){wasm_v128_and(wasm_u16x8_shr(both, 4), mask), wasm_u16x8_shr(both, 12)};
+}
+static inline four_numbers numbers_of(v128_t four) {
+  return (four_numbers){wasm_i16x8_shr(wasm_i16x8_shl(four, 8), 8), wasm_i16x8_shr(four, 8)};
+}
+#endif
+
+/* Codes of four columns of a part, of Q4_0 also of the same 16 columns on */
+#define CODES_AT(w, offset) LOADED("v128.load", (w).codes, offset)
+
+/* Products of parts and columns with the activations at `offset` */
+#define PRODUCTS(codes, offset)                                                             \
+  UNROLL for (int c = 0; c < columns; c++) {                                                \
+    four_numbers four = numbers_of(SPLAT(x + c * stride, offset));                          \
+    UNROLL for (int p = 0; p < parts; p++) { dot(&dots[p * columns + c], codes[p], four); } \
   }
+#define STEP(place, low_offset, high_offset)                                                 \
+  if (columns == 1) {                                                                        \
+    four_numbers first = numbers_of(SPLAT(x, low_offset));                                   \
+    four_numbers second = numbers_of(SPLAT(x, high_offset));                                 \
+    UNROLL for (int p = 0; p < parts; p++) {                                                 \
+      v128_t both = CODES_AT(w[p], place);                                                   \
+      dot(&dots[p], low_codes(both), first);                                                 \
+      dot(&dots[p], high_codes(both), second);                                               \
+    }                                                                                        \
+  } else {                                                                                   \
+    four_codes codes[PARTS];                                                                 \
+    UNROLL for (int p = 0; p < parts; p++) { codes[p] = low_codes(CODES_AT(w[p], place)); }  \
+    PRODUCTS(codes, low_offset)                                                              \
+    UNROLL for (int p = 0; p < parts; p++) { codes[p] = high_codes(CODES_AT(w[p], place)); } \
+    PRODUCTS(codes, high_offset)                                                             \
+  }
+INLINE void pi_dots_q4_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
+                         const pi* starts) {
+  UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
+  STEP(0, 0, 16)
+  STEP(64, 4, 20)
+  STEP(128, 8, 24)
+  STEP(192, 12, 28)
 }
+#undef STEP
+#define STEPS \
+  STEP(0, 0)  \
+  STEP(64, 4) STEP(128, 8) STEP(192, 12) STEP(256, 16) STEP(320, 20) STEP(384, 24) STEP(448, 28)
+#define ALL_CODES(make, place) \
+  four_codes codes[PARTS];     \
+  UNROLL for (int p = 0; p < parts; p++) { codes[p] = make(CODES_AT(w[p], place)); }
+#ifdef HB_WASM_RELAXED
 /* A code is its low seven bits less 128 where it is negative: two products of seven bits. */
-INLINE void dots_q8_0(pi* dots, const pw* w, const i8* x, int64_t stride, int columns) {
-  pi less[TOGETHER];
-  UNROLL for (int c = 0; c < columns; c++) { less[c] = wasm_i32x4_splat(0); }
-  UNROLL for (int i = 0; i < 8; i++) {
-    v128_t codes = wasm_v128_load(w->codes + 64 * i), sign = wasm_u8x16_shr(codes, 7);
-    v128_t low = wasm_v128_and(codes, wasm_i8x16_splat(127));
-    UNROLL for (int c = 0; c < columns; c++) {
-      dots[c] = dot_four(dots[c], low, x + c * stride + 4 * i);
-      less[c] = dot_four(less[c], sign, x + c * stride + 4 * i);
-    }
-  }
-  UNROLL for (int c = 0; c < columns; c++) {
-    dots[c] = wasm_i32x4_sub(dots[c], wasm_i32x4_shl(less[c], 7));
-  }
+static inline four_codes signs(v128_t codes) {
+  return wasm_v128_and(wasm_u16x8_shr(codes, 7), kept(wasm_i8x16_splat(1)));
+}
+static inline four_codes less_signs(v128_t codes) {
+  return wasm_v128_and(codes, kept(wasm_i8x16_splat(127)));
 }
 /* One column: its magnitudes, split by sign, serve all parts as seven bits; codes stay signed. */
-typedef struct {
-  v128_t positive[2], negative[2];
-} px_q8_0;
-static inline px_q8_0 px_load_q8_0(const i8* x) {
-  v128_t low = wasm_v128_load(x), high = wasm_v128_load(x + 16), zero = wasm_i8x16_splat(0);
-  return (px_q8_0){
-      {wasm_i8x16_max(low, zero), wasm_i8x16_max(high, zero)},
-      {wasm_i8x16_max(wasm_i8x16_neg(low), zero), wasm_i8x16_max(wasm_i8x16_neg(high), zero)}};
+INLINE void row_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x) {
+  i8 magnitudes[64];
+  pi negative[PARTS];
+  v128_t zero = wasm_i8x16_splat(0);
+  UNROLL for (int i = 0; i < 32; i += 16) {
+    v128_t numbers = wasm_v128_load(x + i);
+    wasm_v128_store(magnitudes + i, wasm_i8x16_max(numbers, zero));
+    wasm_v128_store(magnitudes + 32 + i, wasm_i8x16_max(wasm_i8x16_neg(numbers), zero));
+  }
+  UNROLL for (int p = 0; p < parts; p++) { dots[p] = negative[p] = wasm_i32x4_splat(0); }
+#define STEP(place, offset)                                                         \
+  {                                                                                 \
+    v128_t more = SPLAT(magnitudes, offset), less = SPLAT(magnitudes + 32, offset); \
+    UNROLL for (int p = 0; p < parts; p++) {                                        \
+      v128_t codes = CODES_AT(w[p], place);                                         \
+      dot(&dots[p], more, codes);                                                   \
+      dot(&negative[p], less, codes);                                               \
+    }                                                                               \
+  }
+  STEPS
+#undef STEP
+  UNROLL for (int p = 0; p < parts; p++) { dots[p] = wasm_i32x4_sub(dots[p], negative[p]); }
 }
-static inline pi pi_dot_q8_0(const pw* w, px_q8_0 x, pi start) {
-  pi more = start, less = wasm_i32x4_splat(0);
-#define LANE(v, i) wasm_i32x4_shuffle(v, v, i, i, i, i)
-#define DOT(half, i)                                                                     \
-  codes = wasm_v128_load(w->codes + 64 * (4 * half + i));                                \
-  more = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(codes, LANE(x.positive[half], i), more); \
-  less = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(codes, LANE(x.negative[half], i), less)
-  v128_t codes;
-  DOT(0, 0);
-  DOT(0, 1);
-  DOT(0, 2);
-  DOT(0, 3);
-  DOT(1, 0);
-  DOT(1, 1);
-  DOT(1, 2);
-  DOT(1, 3);
-#undef DOT
-#undef LANE
-  return wasm_i32x4_sub(more, less);
+INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
+                         const pi* starts) {
+  (void)starts; /* zeros */
+  if (columns == 1) {
+    row_dots_q8_0(dots, w, parts, x);
+    return;
+  }
+  UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = wasm_i32x4_splat(0); }
+#define STEP(place, offset) {ALL_CODES(signs, place) PRODUCTS(codes, offset)}
+  STEPS
+#undef STEP
+  UNROLL for (int i = 0; i < parts * columns; i++) {
+    dots[i] = wasm_i32x4_neg(wasm_i32x4_shl(dots[i], 7));
+  }
+#define STEP(place, offset) {ALL_CODES(less_signs, place) PRODUCTS(codes, offset)}
+  STEPS
+#undef STEP
 }
 #else
-/* Sums of pairs, a row's two beside each other: enough for a benchmark */
-static inline pi dot_four(pi sum, v128_t codes, const i8* x) {
-  v128_t four = wasm_i16x8_extend_low_i8x16(four_of(x));
-  sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(codes), four));
-  return wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(codes), four));
-}
-/* Codes widen to 16 bits; pairs of products of a row lie side by side until the end. */
-typedef struct {
-  v128_t low, high;
-} pairs;
-INLINE void dot_pairs(pairs* sums, v128_t codes, const i8* x, int64_t stride, int columns) {
-  v128_t low = wasm_i16x8_extend_low_i8x16(codes), high = wasm_i16x8_extend_high_i8x16(codes);
-  UNROLL for (int c = 0; c < columns; c++) {
-    v128_t four = wasm_i16x8_extend_low_i8x16(four_of(x + c * stride));
-    sums[c].low = wasm_i32x4_add(sums[c].low, wasm_i32x4_dot_i16x8(low, four));
-    sums[c].high = wasm_i32x4_add(sums[c].high, wasm_i32x4_dot_i16x8(high, four));
-  }
-}
-INLINE void fold_pairs(pi* dots, const pairs* sums, int columns) {
-  UNROLL for (int c = 0; c < columns; c++) {
-    v128_t even = wasm_i32x4_shuffle(sums[c].low, sums[c].high, 0, 2, 4, 6);
-    v128_t odd = wasm_i32x4_shuffle(sums[c].low, sums[c].high, 1, 3, 5, 7);
-    dots[c] = wasm_i32x4_add(dots[c], wasm_i32x4_add(even, odd));
-  }
-}
-INLINE void clear_pairs(pairs* sums, int columns) {
-  UNROLL for (int c = 0; c < columns; c++) { sums[c].low = sums[c].high = wasm_i32x4_splat(0); }
-}
-typedef const i8* px_q8_0;
-static inline px_q8_0 px_load_q8_0(const i8* x) { return x; }
-INLINE void dots_q4_0(pi* dots, const pw* w, const i8* x, int64_t stride, int columns) {
-  pairs sums[TOGETHER];
-  clear_pairs(sums, columns);
-  UNROLL for (int i = 0; i < 4; i++) {
-    dot_pairs(sums, low_codes(w, i), x + 4 * i, stride, columns);
-    dot_pairs(sums, high_codes(w, i), x + 4 * i + 16, stride, columns);
-  }
-  fold_pairs(dots, sums, columns);
-}
-INLINE void dots_q8_0(pi* dots, const pw* w, const i8* x, int64_t stride, int columns) {
-  pairs sums[TOGETHER];
-  clear_pairs(sums, columns);
-  UNROLL for (int i = 0; i < 8; i++) {
-    dot_pairs(sums, wasm_v128_load(w->codes + 64 * i), x + 4 * i, stride, columns);
-  }
-  fold_pairs(dots, sums, columns);
+static inline four_codes widened(v128_t codes) { return numbers_of(codes); }
+INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
+                         const pi* starts) {
+  UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
+#define STEP(place, offset) {ALL_CODES(widened, place) PRODUCTS(codes, offset)}
+  STEPS
+#undef STEP
 }
 #endif
-#define HB_DOTS
-#define DOTS(type)                                                               \
-  INLINE void pi_dots_##type(pi* dots, const pw* w, const i8* x, int64_t stride, \
-                             const pi* starts) {                                 \
-    UNROLL for (int c = 0; c < TOGETHER; c++) { dots[c] = starts[c]; }           \
-    dots_##type(dots, w, x, stride, TOGETHER);                                   \
-  }
-DOTS(q4_0)
-DOTS(q8_0)
-#undef DOTS
-#define DOT(type)                                                      \
-  static inline pi pi_dot_##type(const pw* w, const i8* x, pi start) { \
-    dots_##type(&start, w, x, 0, 1);                                   \
-    return start;                                                      \
-  }
-DOT(q4_0)
-#ifndef HB_WASM_RELAXED
-DOT(q8_0)
-#endif
-#undef DOT
-#define CODES_OF(w, i) (i < 4 ? low_codes(&w, i) : high_codes(&w, i - 4))
+#undef ALL_CODES
+#undef STEPS
+#undef PRODUCTS
+
+/* For the benchmark */
+static inline pi dot_four(pi sum, four_codes codes, const i8* x) {
+  dot(&sum, codes, numbers_of(wasm_v128_load32_splat(x)));
+  return sum;
+}
+static inline four_codes codes_of(const pw* w, int i) {
+  v128_t both = wasm_v128_load(w->codes + 64 * (i % 4));
+  return i < 4 ? low_codes(both) : high_codes(both);
+}
+#define CODES_OF(w, i) codes_of(&w, i)
 static inline pf pf_zero(void) { return wasm_f32x4_splat(0); }
 static inline pf pf_scales(const f16* d, int part) {
   return convert_f16(wasm_i32x4_shl(wasm_i32x4_load16x4(d + 4 * part), 13));

@@ -208,36 +208,36 @@ static inline vx vx_load(const i8* p) {
       {wasm_i8x16_max(wasm_i8x16_neg(low), zero), wasm_i8x16_max(wasm_i8x16_neg(high), zero)}};
 }
 /* Four partial sums of codes times x, which take 16 bits each */
-static inline v128_t dot_wide(v128_t low, v128_t high, vx x) {
-  v128_t a = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(low), x.wide[0]);
-  v128_t b = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(low), x.wide[1]);
-  v128_t c = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(high), x.wide[2]);
-  v128_t d = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(high), x.wide[3]);
+static inline v128_t dot_wide(v128_t low, v128_t high, const vx* x) {
+  v128_t a = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(low), x->wide[0]);
+  v128_t b = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(low), x->wide[1]);
+  v128_t c = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(high), x->wide[2]);
+  v128_t d = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(high), x->wide[3]);
   return wasm_i32x4_add(wasm_i32x4_add(a, b), wasm_i32x4_add(c, d));
 }
 #ifdef HB_WASM_RELAXED
 /* The second operand has seven bits and no sign: Q4_0's codes have four; of Q8_0 the activations'
  * magnitudes take that place, split by sign once for all rows. */
-static inline v128_t dot_q4_0(const uint8_t* w, vx x) {
+static inline v128_t dot_q4_0(const uint8_t* w, const vx* x) {
   v128_t codes = wasm_v128_load(w + 2);
   v128_t low = wasm_v128_and(codes, wasm_i8x16_splat(15)), high = wasm_u8x16_shr(codes, 4);
-  v128_t sum = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x.q[0], low, wasm_i32x4_splat(0));
-  return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x.q[1], high, sum);
+  v128_t sum = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x->q[0], low, wasm_i32x4_splat(0));
+  return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x->q[1], high, sum);
 }
-static inline v128_t dot_q8_0(const uint8_t* w, vx x) {
+static inline v128_t dot_q8_0(const uint8_t* w, const vx* x) {
   v128_t low = wasm_v128_load(w + 2), high = wasm_v128_load(w + 18), zero = wasm_i32x4_splat(0);
-  v128_t more = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(low, x.positive[0], zero);
-  v128_t less = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(low, x.negative[0], zero);
-  more = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(high, x.positive[1], more);
-  less = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(high, x.negative[1], less);
+  v128_t more = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(low, x->positive[0], zero);
+  v128_t less = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(low, x->negative[0], zero);
+  more = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(high, x->positive[1], more);
+  less = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(high, x->negative[1], less);
   return wasm_i32x4_sub(more, less);
 }
 #else
-static inline v128_t dot_q4_0(const uint8_t* w, vx x) {
+static inline v128_t dot_q4_0(const uint8_t* w, const vx* x) {
   v128_t codes = wasm_v128_load(w + 2);
   return dot_wide(wasm_v128_and(codes, wasm_i8x16_splat(15)), wasm_u8x16_shr(codes, 4), x);
 }
-static inline v128_t dot_q8_0(const uint8_t* w, vx x) {
+static inline v128_t dot_q8_0(const uint8_t* w, const vx* x) {
   return dot_wide(wasm_v128_load(w + 2), wasm_v128_load(w + 18), x);
 }
 #endif
@@ -250,12 +250,12 @@ static inline v128_t fold_four(v128_t a, v128_t b, v128_t c, v128_t d) {
   return wasm_i32x4_add(wasm_i64x2_shuffle(ab, cd, 0, 2), wasm_i64x2_shuffle(ab, cd, 1, 3));
 }
 #define ROWS(type)                                                                               \
-  SHARED v128_t four_rows_##type(const uint8_t* w, ptrdiff_t stride, vx x) {                     \
+  SHARED v128_t four_rows_##type(const uint8_t* w, ptrdiff_t stride, const vx* x) {              \
     return fold_four(dot_##type(w, x), dot_##type(w + stride, x), dot_##type(w + 2 * stride, x), \
                      dot_##type(w + 3 * stride, x));                                             \
   }                                                                                              \
   static inline vi vi_rows_##type(const uint8_t* w, ptrdiff_t stride, vx x) {                    \
-    QUADS(vi, four_rows_##type(w + 4 * i * stride, stride, x));                                  \
+    QUADS(vi, four_rows_##type(w + 4 * i * stride, stride, &x));                                 \
   }
 ROWS(q4_0)
 ROWS(q8_0)

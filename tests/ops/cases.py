@@ -116,6 +116,8 @@ def _tables() -> Iterator[Case]:
         for m in (7, 16, 39):
             ids = np.array([3, 0, m - 1, 3, m, 6, -1, 2**31 - 1, -(2**31)], np.int32)
             yield Case(f"{name}-{m}", ops.gather, {"w": weight(name, m, 96), "ids": ids})
+    for n in (1, 5, 130):
+        yield Case(f"{n}", ops.range_from, {"ids": np.zeros(n, np.int32)}, {"start": 7})
     for n, rows in ((1, 1), (5, 1), (5, 5), (5, 2)):
         yield Case(f"{n}-{rows}", ops.take_last, {"x": activations(n, 19)}, {"rows": rows})
 
@@ -187,6 +189,12 @@ def _norms() -> Iterator[Case]:
             f"{d}", ops.rms_norm, {"x": x, "weight": gain}, {"epsilon": epsilon},
             bound=(d / 2 + 8) * EPS * np.abs(y) + TINY,
         )  # fmt: skip
+        heads = np.concatenate([x, 3 * x[::-1]], axis=1)
+        wide_heads = np.concatenate([y, y[::-1]], axis=1)
+        yield Case(
+            f"2x{d}", ops.rms_norm, {"x": heads, "weight": gain},
+            {"epsilon": epsilon, "heads": 2}, bound=(d / 2 + 8) * EPS * np.abs(wide_heads) + TINY,
+        )  # fmt: skip
         deviation = np.sqrt(wide.var(-1, keepdims=True) + epsilon)
         size = (np.abs(wide) + np.abs(wide).mean(-1, keepdims=True)) / deviation * np.abs(gain)
         # The mean is off by d eps mean|x|, which the division by the deviation magnifies.
@@ -213,22 +221,26 @@ def _rotary() -> Iterator[Case]:
 
 
 def _attention() -> Iterator[Case]:
-    for n, position, heads, kv_heads, head_dim in (
-        (1, 0, 1, 1, 8), (1, 15, 2, 1, 16), (3, 14, 4, 2, 8), (5, 33, 9, 3, 64), (17, 0, 2, 2, 20),
-        (2, 95, 1, 1, 128), (7, 61, 6, 3, 32), (1, 130, 8, 2, 16), (70, 0, 3, 1, 16),
+    for n, position, heads, kv_heads, head_dim, window in (
+        (1, 0, 1, 1, 8, 0), (1, 15, 2, 1, 16, 0), (3, 14, 4, 2, 8, 0), (5, 33, 9, 3, 64, 0),
+        (17, 0, 2, 2, 20, 0), (2, 95, 1, 1, 128, 0), (7, 61, 6, 3, 32, 0), (1, 130, 8, 2, 16, 0),
+        (70, 0, 3, 1, 16, 0),
+        (1, 0, 2, 1, 8, 1), (3, 14, 4, 2, 8, 64), (1, 130, 8, 2, 16, 40), (1, 300, 3, 1, 20, 150),
+        (6, 33, 9, 3, 64, 7), (70, 0, 3, 1, 16, 16), (40, 290, 2, 2, 32, 33), (9, 20, 1, 1, 40, 1),
     ):  # fmt: skip
         for dtype in (np.float16, np.float32):
-            t, label = position + n + 3, f"{np.dtype(dtype).name}-{n}-{position}"
+            t, label = position + n + 3, f"{np.dtype(dtype).name}-{n}-{position}-{window}"
             q = activations(n, heads * head_dim)
             k = activations(t, kv_heads * head_dim).astype(dtype)
             v = k + activations(t + 1, kv_heads * head_dim)[1:].astype(dtype)
-            k[position + n :], v[position + n :] = np.nan, np.nan  # what must not be used
+            unseen = unseen_rows(t, n, position, window)
+            k[unseen], v[unseen] = np.nan, np.nan  # what must not be used
             case = Case(
                 f"{label}-{heads}-{kv_heads}-{head_dim}", ops.group_query_attention,
                 {"q": q, "k": key_blocks(k, kv_heads), "v": by_head(v, kv_heads)},
-                {"position": position, "scale": head_dim**-0.5},
+                {"position": position, "scale": head_dim**-0.5, "window": window},
             )  # fmt: skip
-            case.bound = _attention_bound(case, k, v, head_dim)
+            case.bound = _attention_bound(case, np.nan_to_num(k), np.nan_to_num(v), head_dim)
             yield case
             x, cache = activations(n, k.shape[1]), np.nan_to_num(k)
             x.flat[:3] = [65519.9, 65520, 1e-8]  # the largest finite F16, the first infinite, 0
@@ -241,26 +253,30 @@ def _attention() -> Iterator[Case]:
 
 def _attention_q8_0() -> Iterator[Case]:
     """Over a cache in Q8_0; positions cross groups of sixteen and steps of 128 keys."""
-    for n, position, heads, kv_heads, head_dim in (
-        (1, 0, 1, 1, 32), (1, 15, 3, 1, 64), (3, 14, 4, 2, 64), (5, 33, 9, 3, 32),
-        (2, 126, 2, 1, 128), (7, 253, 6, 3, 64), (1, 300, 8, 2, 128), (40, 110, 3, 1, 96),
-        (2, 15, 5, 1, 512),
+    for n, position, heads, kv_heads, head_dim, window in (
+        (1, 0, 1, 1, 32, 0), (1, 15, 3, 1, 64, 0), (3, 14, 4, 2, 64, 0), (5, 33, 9, 3, 32, 0),
+        (2, 126, 2, 1, 128, 0), (7, 253, 6, 3, 64, 0), (1, 300, 8, 2, 128, 0),
+        (40, 110, 3, 1, 96, 0), (2, 15, 5, 1, 512, 0),
+        (1, 300, 8, 2, 64, 150), (6, 33, 9, 3, 32, 7), (40, 290, 2, 2, 32, 33),
+        (9, 20, 1, 1, 32, 1),
     ):  # fmt: skip
-        t, e, label = position + n + 3, kv_heads * head_dim, f"q8_0-{n}-{position}"
+        t, e, label = position + n + 3, kv_heads * head_dim, f"q8_0-{n}-{position}-{window}"
         q, k = activations(n, heads * head_dim), activations(t, e)
         v = k + activations(t + 1, e)[1:]
         v[-4] = 0  # the last that is used
         keys, values = Q8_0.encode(k), Q8_0.encode(v)
-        keys[position + n :], values[position + n :] = 0xFF, 0xFF  # what must not be used: NaN
+        unseen = unseen_rows(t, n, position, window)
+        keys[unseen], values[unseen] = 0xFF, 0xFF  # what must not be used: NaN
         case = Case(
             f"{label}-{heads}-{kv_heads}-{head_dim}", ops.group_query_attention,
             {"q": q, "k": key_blocks_q8_0(keys, kv_heads), "v": by_head(values, kv_heads)},
-            {"position": position, "scale": head_dim**-0.5},
+            {"position": position, "scale": head_dim**-0.5, "window": window},
         )  # fmt: skip
         xq, xd, _ = ops.dynamic_quantize.meaning(q)
         rounded = (xq.reshape(-1, 32) * xd.reshape(-1, 1)).reshape(q.shape)
         seen = Case(case.label, case.operator, {"q": rounded}, case.attributes)
-        case.bound = _attention_bound(seen, Q8_0.decode(keys), Q8_0.decode(values), head_dim)
+        numbers = (np.nan_to_num(Q8_0.decode(rows)) for rows in (keys, values))
+        case.bound = _attention_bound(seen, *numbers, head_dim)
         yield case
         x, where = activations(n, e), {"position": position}
         x[-1, -32:] = [127, 0.5, -0.5, 1.5] * 8  # halves go away from zero
@@ -268,6 +284,12 @@ def _attention_q8_0() -> Iterator[Case]:
         yield Case(label, ops.cache_write, operands, where)
         operands = {"x": x, "cache": key_blocks_q8_0(keys, kv_heads)}
         yield Case(label, ops.cache_write_keys, operands, where)
+
+
+def unseen_rows(t: int, n: int, position: int, window: int) -> list[int]:
+    """Places of a cache of t that none of n rows at a position sees."""
+    first = max(position + 1 - window, 0) if window else 0
+    return [*range(first), *range(position + n, t)]
 
 
 def key_blocks_q8_0(keys: npt.NDArray[np.uint8], heads: int) -> npt.NDArray[np.uint8]:

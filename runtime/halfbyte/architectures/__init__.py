@@ -1,4 +1,7 @@
-"""Model architectures: one file each, named as GGUF's ``general.architecture`` says."""
+"""Model architectures: one file each, named as GGUF's ``general.architecture`` says.
+
+Names that begin with an underscore are what several share.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,16 @@ class Architecture(Protocol):
         """Capture the model; inputs `ids`, output `logits`, sizes `n`, `position`, `rows`."""
 
 
+def names() -> list[str]:
+    """Every architecture that is built."""
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+
 def find(file: ModelFile) -> Architecture:
     """The module for a file's architecture."""
     name = metadata.text(file, "general.architecture")
-    known = sorted(m.name for m in pkgutil.iter_modules(__path__))
-    if name not in known:
-        raise UnsupportedError(f"{file.path}: architecture {name[:80]!r}: expected one of {known}")
+    if name not in names():
+        raise UnsupportedError(
+            f"{file.path}: architecture {name[:80]!r}: expected one of {names()}"
+        )
     return cast(Architecture, importlib.import_module(f"{__name__}.{name}"))

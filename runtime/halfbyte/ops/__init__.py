@@ -15,7 +15,14 @@ from halfbyte.ops.fused import (
     swiglu,
     swiglu_quantize,
 )
-from halfbyte.ops.linear import dynamic_quantize, gather, matmul, matmul_int8, take_last
+from halfbyte.ops.linear import (
+    dynamic_quantize,
+    gather,
+    matmul,
+    matmul_int8,
+    range_from,
+    take_last,
+)
 from halfbyte.ops.norm import layer_norm, rms_norm
 from halfbyte.ops.operator import OPERATORS, Operand, Operator, operator
 
@@ -37,6 +44,7 @@ __all__ = [
     "matmul_int8",
     "mul",
     "operator",
+    "range_from",
     "rms_norm",
     "rms_norm_quantize",
     "rotary_cache_write_keys",

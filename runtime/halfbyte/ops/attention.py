@@ -106,16 +106,23 @@ def _key_rows_q8_0(k: Cache) -> npt.NDArray[np.uint8]:
     return rows.reshape(len(k), -1, row_bytes)
 
 
+def _first(position: int, window: int) -> int:
+    """The first key that a row at this position sees."""
+    return max(position + 1 - window, 0) if window else 0
+
+
 def _positions(d: Mapping[str, int]) -> int:
-    return (d["position"] + d["n"]) * d["g"]
+    return (d["position"] + d["n"] - _first(d["position"], d["window"])) * d["g"]
 
 
 def _key_rows(d: Mapping[str, int]) -> int:
-    return -(-(d["position"] + d["n"]) // KEY_BLOCK) * d["g"] * d["h"]
+    first = _first(d["position"], d["window"]) // KEY_BLOCK
+    return (-(-(d["position"] + d["n"]) // KEY_BLOCK) - first) * d["g"] * d["h"]
 
 
 def _attention_operations(d: Mapping[str, int]) -> int:
-    return 4 * d["n"] * (d["position"] + (d["n"] + 1) // 2) * d["c"]
+    seen = d["position"] + (d["n"] + 1) // 2
+    return 4 * d["n"] * (min(seen, d["window"]) if d["window"] else seen) * d["c"]
 
 
 @operator(
@@ -124,34 +131,39 @@ def _attention_operations(d: Mapping[str, int]) -> int:
     reads={"k": _key_rows, "v": _positions},
     operations=_attention_operations,
 )
-def group_query_attention(q: F32, k: Cache, v: Cache, *, position: int, scale: float) -> F32:
+def group_query_attention(
+    q: F32, k: Cache, v: Cache, *, position: int, scale: float, window: int = 0
+) -> F32:
     """Causal attention of rows position ... position + n - 1 over a cache of keys and values.
 
     y[i, u] = sum_j softmax_j(scale q[i, u] . k[g, j]) v[g, j] over j <= position + i, where the
     c / h query heads share g key and value heads in groups. Key j is k[g, j / 16, :, j % 16], as
-    :func:`cache_write_keys` lays it down.
+    :func:`cache_write_keys` lays it down. Unless `window` is 0, j > position + i - window too: what
+    no row sees is not read.
 
     With a cache in Q8_0 the query is rounded as by :func:`dynamic_quantize`, and q . k is the sum
     over blocks b of 32 elements, in order, of (kd[j, b] qd[b]) float(sum_32 kq qq), as in
     :func:`matmul_int8`. h is then a multiple of 32, at most 512.
 
-    Source: ONNX Runtime's GroupQueryAttention; Ainslie et al. 2023, GQA.
+    Source: ONNX Runtime's GroupQueryAttention; Ainslie et al. 2023, GQA; Beltagy et al. 2020,
+    Longformer (the window).
     """
     n, c = q.shape
-    total = position + n
-    values = _float_rows(v[:, :total])
+    first, total = _first(position, window), position + n
+    values = _float_rows(v[:, first:total])
     g, _, h = values.shape
     group = c // (g * h)
     queries = q.reshape(n, -1, h).transpose(1, 0, 2)  # [heads, n, h]
     if k.dtype == np.uint8:
-        scores = _products_q8_0(queries, _key_rows_q8_0(k)[:, :total])
+        scores = _products_q8_0(queries, _key_rows_q8_0(k)[:, first:total])
     else:
-        keys = k.transpose(0, 1, 3, 2).reshape(g, -1, h)[:, :total].astype(np.float32)
+        keys = k.transpose(0, 1, 3, 2).reshape(g, -1, h)[:, first:total].astype(np.float32)
         scores = queries @ np.repeat(keys, group, axis=0).transpose(0, 2, 1)
     scores *= np.float32(scale)
-    hidden = np.arange(total) > position + np.arange(n)[:, None]
+    row, key = position + np.arange(n)[:, None], np.arange(first, total)
+    hidden = (key > row) | (key < row + 1 - (window or total))
     scores[:, hidden] = -np.inf
-    weights = softmax.meaning(scores.reshape(-1, total)).reshape(scores.shape)
+    weights = softmax.meaning(scores.reshape(-1, total - first)).reshape(scores.shape)
     y = weights @ np.repeat(values, group, axis=0)
     return np.ascontiguousarray(y.transpose(1, 0, 2), np.float32).reshape(n, c)
 

@@ -92,6 +92,12 @@ def matmul_int8(xq: I8, xd: F32, xs: I32, w: Tensor, r: F32 | None = None) -> F3
     return y if r is None else r + y
 
 
+@operator("Range", "ids:i32[n] -> y:i32[n]", reads={"ids": lambda d: 0})
+def range_from(ids: I32, *, start: int) -> I32:
+    """start, start + 1, ...: as many as there are ids. Source: ONNX Range."""
+    return np.arange(start, start + len(ids), dtype=np.int32)
+
+
 @operator("Slice", "x:f32[n,d] -> y:f32[rows,d]", reads={"x": lambda d: d["rows"]})
 def take_last(x: F32, *, rows: int) -> F32:
     """The last `rows` rows of x. Source: ONNX Slice."""

@@ -10,12 +10,16 @@ from halfbyte.ops.operator import operator
 F32 = npt.NDArray[np.float32]
 
 
-@operator("RMSNormalization", "x:f32[n,d] weight:f32[d] -> y:f32[n,d]")
-def rms_norm(x: F32, weight: F32, *, epsilon: float) -> F32:
-    """y = x / sqrt(mean(x^2) + epsilon) * weight. Source: ONNX RMSNormalization (opset 23)."""
-    scale = 1 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(epsilon))
-    y: F32 = (x * scale * weight).astype(np.float32, copy=False)
-    return y
+@operator("RMSNormalization", "x:f32[n,heads*d] weight:f32[d] -> y:f32[n,heads*d]")
+def rms_norm(x: F32, weight: F32, *, epsilon: float, heads: int = 1) -> F32:
+    """y = x / sqrt(mean(x^2) + epsilon) * weight, for each of a row's `heads` parts alone.
+
+    Source: ONNX RMSNormalization (opset 23).
+    """
+    parts = x.reshape(len(x), heads, len(weight))
+    scale = 1 / np.sqrt(np.mean(parts * parts, axis=-1, keepdims=True) + np.float32(epsilon))
+    y: F32 = (parts * scale * weight).astype(np.float32, copy=False)
+    return y.reshape(x.shape)
 
 
 @operator("LayerNormalization", "x:f32[n,d] weight:f32[d] bias:f32[d] -> y:f32[n,d]")

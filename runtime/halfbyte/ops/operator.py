@@ -55,6 +55,8 @@ class Operator:
         Python's name and the C kernel's, before the suffix for the weight format or variant.
     onnx : str
         The operator's name in ONNX or in ONNX Runtime's contrib domain.
+    defaults : mapping of attribute name to value
+        Attributes that may be left out.
     reads : mapping of operand name to callable
         Operands of which only some rows (of the last dimension) are touched: dimensions -> how
         many.
@@ -70,6 +72,7 @@ class Operator:
     outputs: tuple[Operand, ...]
     attributes: tuple[str, ...]
     meaning: Callable[..., Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     reads: Mapping[str, Count] = field(default_factory=dict)
     operations: Count | None = None
     variant: Callable[[Mapping[str, Any]], str] | None = None
@@ -81,6 +84,7 @@ class Operator:
 
     def record(self, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         """Append this operator to the program under capture; returns its output buffer(s)."""
+        attributes = {**self.defaults, **attributes}
         required = sum(not o.optional for o in self.inputs)
         fits = required <= len(operands) <= len(self.inputs)
         if not fits or set(attributes) != set(self.attributes):
@@ -163,11 +167,13 @@ def operator(
 
     def declare(meaning: Callable[..., Any]) -> Operator:
         parameters = inspect.signature(meaning).parameters.values()
-        attributes = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        named = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+        attributes = tuple(p.name for p in named)
+        defaults = {p.name: p.default for p in named if p.default is not p.empty}
         name = meaning.__name__
         made = Operator(
             name, onnx, _parse(left), _parse(right), attributes, meaning,
-            reads or {}, operations, variant,
+            defaults, reads or {}, operations, variant,
         )  # fmt: skip
         object.__setattr__(made, "__doc__", meaning.__doc__)
         OPERATORS[name] = made

@@ -40,8 +40,8 @@ def _fused(last: Instruction, before: dict[Buffer, Instruction]) -> Instruction 
     if maker is None:
         return None
     pair = maker.operator, last.operator
-    if pair == (ops.rms_norm, ops.dynamic_quantize):
-        ops.rms_norm_quantize(*maker.inputs, **maker.attributes)
+    if pair == (ops.rms_norm, ops.dynamic_quantize) and maker.attributes["heads"] == 1:
+        ops.rms_norm_quantize(*maker.inputs, epsilon=maker.attributes["epsilon"])
     elif pair == (ops.swiglu, ops.dynamic_quantize):
         ops.swiglu_quantize(*maker.inputs)
     elif pair == (ops.silu, ops.mul) and maker.inputs[0].shape == last.inputs[1].shape:

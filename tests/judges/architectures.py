@@ -1,0 +1,65 @@
+"""Every architecture beside `transformers`: logits of tiny models, and the goldens of the tests.
+
+    make judge
+
+PyTorch takes minutes to install, so it has a virtual environment of its own, and `make test`
+compares with the goldens that this writes.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from tests.architectures import models
+
+import halfbyte
+
+BOUND = 1e-4  # of the largest logit
+
+
+def reference(name: str) -> tuple[dict[str, list[int]], models.F32Array]:
+    """Shapes of all tensors and logits [tokens, vocabulary] by `transformers`, in float32."""
+    values = models.config(name)
+    config = transformers.AutoConfig.for_model(**values)
+    config._attn_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    shapes = {n: list(t.shape) for n, t in model.state_dict().items()}
+    own = {n: torch.from_numpy(models.values(f"{name}/{n}", tuple(s))) for n, s in shapes.items()}
+    if config.tie_word_embeddings:
+        own["lm_head.weight"] = own[next(n for n in own if "embed_tokens" in n or "wte" in n)]
+    model.load_state_dict(own)
+    with torch.no_grad():
+        logits = model(torch.tensor([models.ids(name)])).logits[0]
+    return shapes, np.asarray(logits)
+
+
+def main() -> int:
+    """Print the table, write goldens; 1 where a difference is too large."""
+    print(f"largest difference of logits, relative to the largest; transformers "
+          f"{transformers.__version__}, torch {torch.__version__}")  # fmt: skip
+    failed = False
+    for name in models.CONFIGS:
+        shapes, wanted = reference(name)
+        models.write_golden(name, shapes)
+        found = {}
+        with tempfile.TemporaryDirectory() as folder:
+            path = models.write(Path(folder) / f"{name}.gguf", name)
+            for backend in ("numpy", "native"):
+                with halfbyte.load(path, backend=backend) as model:
+                    logits = model.logits(models.ids(name))
+                found[backend] = models.largest_difference(logits, wanted)
+        worst = max(found.values())
+        failed |= not worst < BOUND
+        print(f"  {name:<20}" + "".join(f"{b:>8} {d:.1e}" for b, d in found.items()))
+        if worst < BOUND:
+            models.write_golden(name, shapes, wanted)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

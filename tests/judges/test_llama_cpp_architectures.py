@@ -1,0 +1,77 @@
+"""llama.cpp on tiny models of every architecture: it loads them, and its distributions are ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xllamacpp
+from tests.architectures import models
+from tests.formats.files import VOCABULARY
+from tests.judges.test_llama_cpp import F64, divergence, log_softmax
+
+import halfbyte
+from halfbyte.quantize import quantize_file
+
+BOUND = 2e-5  # of any log-probability: sums in other orders
+GELU_BOUND = 1e-2  # llama.cpp looks GELU up in a table of F16
+
+# What llama.cpp does not look at: windows of others than Gemma 3. Texts are as long as they are.
+LENGTHS = {"mistral": 7, "qwen2-window": 9, "phi3": 11}
+# It scales products of Gemma 3's queries and keys by 1 / sqrt(head_dim), whatever the file says.
+OTHERS = {"gemma3-scale"}
+
+
+def log_probabilities(path: Path, ids: list[int], lengths: list[int]) -> F64:
+    """What llama.cpp expects after texts of these lengths, [lengths, vocabulary]."""
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(path)
+    parameters.n_ctx, parameters.n_parallel, parameters.n_gpu_layers = 256, 1, 0
+    parameters.warmup, parameters.verbosity = False, -1
+    parameters.cpuparams.n_threads = 1
+    parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    server = xllamacpp.Server(parameters)
+    logs = np.full((len(lengths), VOCABULARY), -np.inf)
+    for row, length in zip(logs, lengths, strict=True):
+        answer = server.handle_completions(
+            {
+                "prompt": ids[:length],
+                "n_predict": 1,
+                "n_probs": VOCABULARY,
+                "cache_prompt": False,
+                "ignore_eos": True,
+                "logit_bias": [[VOCABULARY - 1, 1000]],  # a token whose text is whole
+            }
+        )
+        (token,) = answer["choices"][0]["logprobs"]["content"]
+        for candidate in token["top_logprobs"]:
+            row[candidate["id"]] = candidate["logprob"]
+    return logs
+
+
+@pytest.mark.parametrize("name", [n for n in models.CONFIGS if n not in OTHERS])
+def test_distributions_agree(name: str, tmp_path: Path) -> None:
+    path = models.write(tmp_path / "model.gguf", name)
+    ids = models.ids(name)
+    lengths = list(range(1, 1 + LENGTHS.get(name, models.CONTEXT), 3))
+    theirs = log_probabilities(path, ids, lengths)
+    np.testing.assert_allclose(np.exp(theirs).sum(axis=1), 1, rtol=1e-3)
+    with halfbyte.load(path) as model:
+        ours = log_softmax(model.logits(ids))[np.array(lengths) - 1]
+    bound = GELU_BOUND if name.startswith(("gemma3", "gpt2")) else BOUND
+    assert np.abs(theirs - ours).max() < bound
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+@pytest.mark.parametrize("name", ["qwen2", "qwen3", "gemma3", "phi3-long", "gpt2"])
+def test_quantized_files_are_the_same_model(name: str, kind: str, tmp_path: Path) -> None:
+    """Fused matrices, positions and rows that fit no block as llama.cpp takes them."""
+    path = tmp_path / "quantized.gguf"
+    quantize_file(models.write(tmp_path / "model.gguf", name), kind, path)
+    ids = models.ids(name)
+    theirs = log_probabilities(path, ids, list(range(7, models.CONTEXT, 8)))
+    with halfbyte.load(path, cache="f32") as model:
+        ours = log_softmax(model.logits(ids))[6::8]
+    assert divergence(theirs, ours) < 1e-3
