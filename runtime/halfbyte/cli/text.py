@@ -1,0 +1,93 @@
+"""``halfbyte run`` and ``halfbyte perplexity``: a model's text, and a text's probability."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from halfbyte.cli.shared import Commands, add_execution, command, load_model
+from halfbyte.errors import HalfbyteError
+from halfbyte.generate import begin
+from halfbyte.profile import Profile
+
+
+def add_run(commands: Commands[argparse.ArgumentParser]) -> None:
+    """The command `run`."""
+    parser = command(
+        commands, "run", _run, "continue a text; text to stdout, statistics to stderr",
+        'halfbyte run storyteller-int4.gguf "Once upon a time" -n 200 --temp 0.8 --seed 7',
+    )  # fmt: skip
+    parser.add_argument(
+        "prompt", metavar="PROMPT", nargs="?", default="", help="how the text begins"
+    )
+    parser.add_argument("-n", type=int, default=256, metavar="N", help="most tokens to generate")
+    parser.add_argument(
+        "--temp", type=float, default=0.8, metavar="T", help="temperature; 0 is greedy"
+    )
+    parser.add_argument(
+        "--top-k", type=int, default=0, metavar="K", help="sample from the K likeliest (0: all)"
+    )
+    parser.add_argument(
+        "--top-p",
+        type=float,
+        default=1.0,
+        metavar="P",
+        help="sample from the likeliest with probability P",
+    )
+    parser.add_argument("--seed", type=int, help="the same seed gives the same text")
+    parser.add_argument("--profile", action="store_true", help="time, bytes and GB/s per kernel")
+    add_execution(parser)
+
+
+def _run(options: argparse.Namespace) -> int:
+    with load_model(options) as model:
+        if options.profile:
+            model.profile = Profile()
+        generation = begin(
+            model, options.prompt, options.n, options.temp, options.top_k, options.top_p,
+            options.seed,
+        )  # fmt: skip
+        sys.stdout.write(options.prompt)
+        try:
+            for piece in generation:
+                sys.stdout.write(piece)
+                sys.stdout.flush()
+        finally:  # what follows, an error too, begins on a line of its own
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+        print(
+            f"prompt {len(generation.prompt_ids)} tokens, {generation.prompt_speed:.0f} tokens/s; "
+            f"generated {len(generation.ids)} tokens, {generation.decode_speed:.0f} tokens/s "
+            f"({model.executable.backend}, {model.executable.threads} threads)",
+            file=sys.stderr,
+        )
+        if model.profile:
+            print(model.profile.table(), file=sys.stderr)
+    return 0
+
+
+def add_perplexity(commands: Commands[argparse.ArgumentParser]) -> None:
+    """The command `perplexity`."""
+    parser = command(
+        commands, "perplexity", _perplexity, "how well a model predicts a text; lower is better",
+        "halfbyte perplexity model.gguf --text book.txt",
+    )  # fmt: skip
+    parser.add_argument("--text", type=Path, required=True, metavar="FILE", help="UTF-8 text")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_execution(parser)
+
+
+def _perplexity(options: argparse.Namespace) -> int:
+    try:
+        text = options.text.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise HalfbyteError(f"{options.text}: expected UTF-8 text: {error.reason}") from None
+    with load_model(options) as model:
+        value, tokens = model.perplexity(text), len(model.tokenizer.encode(text))
+    if options.json:
+        print(json.dumps({"model": str(options.model), "perplexity": value, "tokens": tokens}))
+    else:
+        print(f"perplexity {value:.6f} over {tokens} tokens")
+    return 0
