@@ -15,7 +15,7 @@ from typing import Any
 from halfbyte import footprint
 from halfbyte.backends import available
 from halfbyte.errors import HalfbyteError, OutOfMemoryError
-from halfbyte.generate import Generation, begin
+from halfbyte.generate import Generation, Options
 from halfbyte.loading import load_bytes, load_url
 from halfbyte.model import LanguageModel
 
@@ -82,7 +82,8 @@ class Engine:
             return
         self._busy, self._stopped = True, False
         try:
-            await self._tell(begin(self._model, prompt, max_tokens, temperature, seed=seed))
+            options = Options(max_tokens=max_tokens, temperature=temperature, seed=seed)
+            await self._tell(self._model.generation(prompt, **options))
         except Exception as error:
             self._say("error", text=plain(error))
         finally:

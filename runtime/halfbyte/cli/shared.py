@@ -10,6 +10,7 @@ from pathlib import Path
 
 from halfbyte import packing
 from halfbyte.errors import HalfbyteError
+from halfbyte.generate import Options
 from halfbyte.loading import CACHES, load
 from halfbyte.model import LanguageModel
 
@@ -100,3 +101,67 @@ def load_model(options: argparse.Namespace) -> LanguageModel:
         cache=options.cache,
         pack=options.pack,
     )
+
+
+def add_generation(parser: argparse.ArgumentParser) -> None:
+    """Options that say how a text is generated."""
+    add = parser.add_argument
+    add("-n", type=int, default=256, metavar="N", help="most tokens to generate")
+    add("--temp", type=float, default=0.8, metavar="T", help="temperature; 0 is greedy")
+    add("--top-k", type=int, default=0, metavar="K", help="sample from the K likeliest (0: all)")
+    add(
+        "--top-p", type=float, default=1.0, metavar="P",
+        help="sample from the likeliest with probability P",
+    )  # fmt: skip
+    add(
+        "--min-p", type=float, default=0.0, metavar="P",
+        help="sample from those at least P times as likely as the likeliest",
+    )  # fmt: skip
+    add(
+        "--repetition-penalty", type=float, default=1.0, metavar="X",
+        help="more than 1 avoids tokens of the prompt and the text",
+    )  # fmt: skip
+    add(
+        "--frequency-penalty", type=float, default=0.0, metavar="X",
+        help="taken from a token's logit each time that it comes",
+    )  # fmt: skip
+    add(
+        "--presence-penalty", type=float, default=0.0, metavar="X",
+        help="taken from a token's logit once it came",
+    )  # fmt: skip
+    add(
+        "--logit-bias", type=_bias, action="append", default=[], metavar="TOKEN=X",
+        help="add X to a token's logit; -inf bans it; may be repeated",
+    )  # fmt: skip
+    add(
+        "--stop", action="append", default=[], metavar="TEXT",
+        help="where this comes, the text ends; may be repeated",
+    )  # fmt: skip
+    add("--seed", type=int, metavar="N", help="the same seed gives the same text")
+
+
+def generation_options(options: argparse.Namespace) -> Options:
+    """What `add_generation` asked for."""
+    return Options(
+        max_tokens=options.n,
+        temperature=options.temp,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        min_p=options.min_p,
+        repetition_penalty=options.repetition_penalty,
+        frequency_penalty=options.frequency_penalty,
+        presence_penalty=options.presence_penalty,
+        logit_bias=dict(options.logit_bias),
+        stop=options.stop,
+        seed=options.seed,
+    )
+
+
+def _bias(text: str) -> tuple[int, float]:
+    token, _, value = text.partition("=")
+    try:
+        return int(token), float(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected a token's id, as in 17=-1.5"
+        ) from None

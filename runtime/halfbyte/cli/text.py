@@ -7,9 +7,15 @@ import json
 import sys
 from pathlib import Path
 
-from halfbyte.cli.shared import Commands, add_execution, command, load_model
+from halfbyte.cli.shared import (
+    Commands,
+    add_execution,
+    add_generation,
+    command,
+    generation_options,
+    load_model,
+)
 from halfbyte.errors import HalfbyteError
-from halfbyte.generate import begin
 from halfbyte.profile import Profile
 
 
@@ -22,21 +28,7 @@ def add_run(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "prompt", metavar="PROMPT", nargs="?", default="", help="how the text begins"
     )
-    parser.add_argument("-n", type=int, default=256, metavar="N", help="most tokens to generate")
-    parser.add_argument(
-        "--temp", type=float, default=0.8, metavar="T", help="temperature; 0 is greedy"
-    )
-    parser.add_argument(
-        "--top-k", type=int, default=0, metavar="K", help="sample from the K likeliest (0: all)"
-    )
-    parser.add_argument(
-        "--top-p",
-        type=float,
-        default=1.0,
-        metavar="P",
-        help="sample from the likeliest with probability P",
-    )
-    parser.add_argument("--seed", type=int, help="the same seed gives the same text")
+    add_generation(parser)
     parser.add_argument("--profile", action="store_true", help="time, bytes and GB/s per kernel")
     add_execution(parser)
 
@@ -45,10 +37,7 @@ def _run(options: argparse.Namespace) -> int:
     with load_model(options) as model:
         if options.profile:
             model.profile = Profile()
-        generation = begin(
-            model, options.prompt, options.n, options.temp, options.top_k, options.top_p,
-            options.seed,
-        )  # fmt: skip
+        generation = model.generation(options.prompt, **generation_options(options))
         sys.stdout.write(options.prompt)
         try:
             for piece in generation:
