@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.backends import open_program
+from halfbyte.chat import Chat, Message
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.generate import Generation, Options, begin
@@ -220,6 +222,36 @@ class LanguageModel:
         loop, or cancel the task, to stop. One generation at a time: they share the context.
         """
         return aiter(self.generation(prompt, **options))
+
+    def chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> str:
+        """The answer to a conversation, by the model's own chat template.
+
+        Parameters
+        ----------
+        messages : sequence of mapping
+            Each with "role" ("system", "user", "assistant") and "content", the oldest first. Put
+            the answer behind them, and the next question behind it: only what is new is processed.
+        **options
+            As for :meth:`generate`; `max_tokens` is 1024 unless it is given.
+
+        See :class:`halfbyte.chat.Chat` for other templates, and for what happens at the limit of
+        the context.
+        """
+        return "".join(self.stream_chat(messages, **options))
+
+    def stream_chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Iterator[str]:
+        """The same, piece by piece."""
+        return iter(self._chat.begin(messages, **options))
+
+    def astream_chat(
+        self, messages: Sequence[Message], **options: Unpack[Options]
+    ) -> AsyncIterator[str]:
+        """The same for ``async for``; see :meth:`astream`."""
+        return aiter(self._chat.begin(messages, **options))
+
+    @cached_property
+    def _chat(self) -> Chat:
+        return Chat(self)
 
     def token_losses(self, ids: Sequence[int]) -> npt.NDArray[np.float64]:
         """-log p (in nats) of each token after the first, given those before it in its window.

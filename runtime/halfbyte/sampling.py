@@ -163,7 +163,7 @@ class Sampler:
             kept = _nucleus(p, self.top_p)
             ids, p = kept if ids is None else ids[kept], p[kept]
         if self.min_p > 0:
-            kept = np.flatnonzero(p >= self.min_p * p.max())
+            kept = np.flatnonzero(p >= self.min_p)  # the likeliest has 1
             ids, p = kept if ids is None else ids[kept], p[kept]
         return ids, p
 

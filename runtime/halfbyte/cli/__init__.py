@@ -1,4 +1,4 @@
-"""The command line: ``halfbyte run | info | perplexity | bench | demo | web | quantize``.
+"""The command line: ``halfbyte run | chat | info | perplexity | bench | demo | web | quantize``.
 
 One file per group of commands; each adds its own to the parser.
 """
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from halfbyte import __version__, demo
-from halfbyte.cli import inspect, text, web
+from halfbyte.cli import chat, inspect, text, web
 from halfbyte.cli.shared import Commands, guarded
 
 __all__ = ["guarded", "main"]
@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"halfbyte {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     text.add_run(commands)
+    chat.add_chat(commands)
     inspect.add_info(commands)
     text.add_perplexity(commands)
     inspect.add_bench(commands)
