@@ -113,6 +113,26 @@ def test_the_second_turn_processes_only_what_is_new(path: Path) -> None:
         assert text == second.text
 
 
+def test_an_answer_keeps_the_tokens_that_it_was_made_of(path: Path) -> None:
+    """Where its text would have others: "l" and "l" are "ll" when they are read."""
+    messages: Messages = [{"role": "user", "content": "Spell."}]
+    with halfbyte.load(path) as model:
+        tokens = model.file.metadata["tokenizer.ggml.tokens"]
+        assert isinstance(tokens, list)
+        letter = next(
+            t for t in map(str, tokens) if t.isalpha() and len(t) == 1 and t * 2 in tokens
+        )
+        chat = Chat(model)
+        first = chat.begin(messages, max_tokens=6, logit_bias={special(model, letter): 99.0})
+        assert "".join(first) == 6 * letter
+        assert len(model.tokenizer.encode(first.text, add_special_tokens=False)) < 6
+        messages += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "?"}]
+        second = chat.begin(messages, max_tokens=1)
+        "".join(second)
+        assert second.reused == len(first.prompt_ids) + 5  # the last was never processed
+        assert second.prompt_ids[second.reused] == first.ids[-1]
+
+
 def test_an_answer_that_was_stopped_goes_on_from_there(path: Path) -> None:
     messages: Messages = [{"role": "user", "content": "Tell me of Tom."}]
     with halfbyte.load(path) as model:

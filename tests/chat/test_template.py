@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from datetime import datetime
 from typing import Any
@@ -13,7 +14,7 @@ from tests.chat.templates import HOSTILE, LONG, SHORT, TEMPLATES, TOOLS
 
 from halfbyte.chat.sandbox import Generation
 from halfbyte.chat.template import ChatTemplate
-from halfbyte.errors import FormatError, HalfbyteError
+from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 
 VARIABLES = {"bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": True}
 
@@ -95,6 +96,14 @@ def test_a_long_conversation_is_no_hostile_one() -> None:
         template = ChatTemplate(TEMPLATES[name], "t")
         assert len(template.render(many, **VARIABLES)) > 100_000
         assert len(template.render(long, **VARIABLES)) > 1_999_000
+
+
+def test_without_jinja(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "jinja2"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "halfbyte.chat.sandbox")
+    with pytest.raises(UnsupportedError, match=r"pip install 'halfbyte\[chat\]'"):
+        ChatTemplate("", "t")
 
 
 def test_the_date() -> None:
