@@ -78,6 +78,7 @@ class Generation:
             raise HalfbyteError(f"max_tokens {max_tokens}: expected 1 or more")
         if logprobs is not None and not 0 <= logprobs <= model.vocabulary:
             raise HalfbyteError(f"logprobs {logprobs}: expected 0 to {model.vocabulary}")
+        sampler.check(model.vocabulary)
         self._model, self._sampler, self._limit = model, sampler, max_tokens
         self._stop, self._logprobs = StopStrings(stop), logprobs
         self.prompt_ids = prompt_ids

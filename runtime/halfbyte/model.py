@@ -12,12 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.backends import open_program
+from halfbyte.beam import Beam, beam_search
 from halfbyte.chat import Chat, Message
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.generate import Generation, Options, begin
 from halfbyte.profile import Profile
 from halfbyte.program import Program
+from halfbyte.sampling import Adjustments, Sampler
 from halfbyte.tokenizers import Tokenizer
 
 F32Array = npt.NDArray[np.float32]
@@ -222,6 +224,30 @@ class LanguageModel:
         loop, or cancel the task, to stop. One generation at a time: they share the context.
         """
         return aiter(self.generation(prompt, **options))
+
+    def beam_search(
+        self,
+        prompt: str = "",
+        num_beams: int = 4,
+        length_penalty: float = 1.0,
+        max_tokens: int = 256,
+        **adjustments: Unpack[Adjustments],
+    ) -> list[Beam]:
+        """The likeliest continuations that beam search finds, the best first.
+
+        Parameters
+        ----------
+        num_beams : int
+            Texts that are followed at once, and returned at most; 1 is greedy.
+        length_penalty : float
+            A text's log-probability is divided by its length to this power: more than 0 favours
+            long texts, 0 compares sums.
+        **adjustments
+            Penalties and bias; see :class:`halfbyte.sampling.Sampler`.
+        """
+        return beam_search(
+            self, prompt, Sampler(**adjustments), num_beams, length_penalty, max_tokens
+        )
 
     def chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> str:
         """The answer to a conversation, by the model's own chat template.

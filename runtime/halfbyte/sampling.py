@@ -29,17 +29,22 @@ Ids = npt.NDArray[np.intp]
 _NUCLEUS = 256  # likeliest tokens that are looked at first; most nuclei are smaller
 
 
-class Options(TypedDict, total=False):
+class Adjustments(TypedDict, total=False):
+    """What changes logits; see :class:`Sampler`."""
+
+    repetition_penalty: float
+    frequency_penalty: float
+    presence_penalty: float
+    logit_bias: Mapping[int, float] | None
+
+
+class Options(Adjustments, total=False):
     """How a token is chosen; see :class:`Sampler`."""
 
     temperature: float
     top_k: int
     top_p: float
     min_p: float
-    repetition_penalty: float
-    frequency_penalty: float
-    presence_penalty: float
-    logit_bias: Mapping[int, float] | None
     seed: int | None
 
 
@@ -127,6 +132,11 @@ class Sampler:
         pick = min(pick, len(p) - 1)
         return pick if ids is None else int(ids[pick])
 
+    def check(self, vocabulary: int) -> None:
+        """Raise `HalfbyteError` where a bias is on a token that the vocabulary does not have."""
+        if len(self._biased) and not 0 <= self._biased.min() <= self._biased.max() < vocabulary:
+            raise HalfbyteError(f"logit_bias: expected tokens from 0 to {vocabulary - 1}")
+
     def adjust(self, logits: F32Array, prompt: Sequence[int], text: Sequence[int]) -> F32Array:
         """Logits after bias and penalties; the same array where there are none."""
         counted = (self.frequency_penalty, self.presence_penalty) != (0, 0) and len(text) > 0
@@ -135,8 +145,7 @@ class Sampler:
             return logits
         logits = logits.copy()
         if len(self._biased):
-            if not (self._biased.min() >= 0 and self._biased.max() < len(logits)):
-                raise HalfbyteError(f"logit_bias: expected tokens from 0 to {len(logits) - 1}")
+            self.check(len(logits))
             logits[self._biased] += self._bias
             if logits.max() == -np.inf:
                 raise HalfbyteError("logit_bias: bans every token")

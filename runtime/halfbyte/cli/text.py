@@ -16,6 +16,7 @@ from halfbyte.cli.shared import (
     load_model,
 )
 from halfbyte.errors import HalfbyteError
+from halfbyte.model import LanguageModel
 from halfbyte.profile import Profile
 
 
@@ -29,6 +30,14 @@ def add_run(commands: Commands[argparse.ArgumentParser]) -> None:
         "prompt", metavar="PROMPT", nargs="?", default="", help="how the text begins"
     )
     add_generation(parser)
+    parser.add_argument(
+        "--beams", type=int, metavar="N",
+        help="beam search: the likeliest text of N followed at once; nothing is sampled",
+    )  # fmt: skip
+    parser.add_argument(
+        "--length-penalty", type=float, default=1.0, metavar="X",
+        help="more than 0 favours long texts in beam search (1)",
+    )  # fmt: skip
     parser.add_argument("--profile", action="store_true", help="time, bytes and GB/s per kernel")
     add_execution(parser)
 
@@ -37,6 +46,8 @@ def _run(options: argparse.Namespace) -> int:
     with load_model(options) as model:
         if options.profile:
             model.profile = Profile()
+        if options.beams is not None:
+            return _search(model, options)
         generation = model.generation(options.prompt, **generation_options(options))
         sys.stdout.write(options.prompt)
         try:
@@ -54,6 +65,19 @@ def _run(options: argparse.Namespace) -> int:
         )
         if model.profile:
             print(model.profile.table(), file=sys.stderr)
+    return 0
+
+
+def _search(model: LanguageModel, options: argparse.Namespace) -> int:
+    best, *_ = model.beam_search(
+        options.prompt, options.beams, options.length_penalty, options.n,
+        repetition_penalty=options.repetition_penalty,
+        frequency_penalty=options.frequency_penalty,
+        presence_penalty=options.presence_penalty,
+        logit_bias=dict(options.logit_bias),
+    )  # fmt: skip
+    print(options.prompt + best.text)
+    print(f"generated {len(best.ids)} tokens, score {best.score:.4f}", file=sys.stderr)
     return 0
 
 
