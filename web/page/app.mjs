@@ -1,4 +1,5 @@
 // The page: what a person does becomes a message to the worker, what the worker says is shown.
+import { chat } from "./chat.mjs";
 import { isolate } from "./isolate.mjs";
 
 const $ = (id) => document.getElementById(id);
@@ -13,11 +14,21 @@ let worker;
 let running = false;
 let loading = true;
 let firstPiece = 0;
+let shown;  // the view whose text is being written
+
+const story = {
+  speed: $("speed"),
+  piece: (text) => { $("written").textContent += text; },
+  done: () => {},
+  loaded: () => {},
+};
+const views = { text: story, chat: chat({ write, problem }) };
 
 const megabytes = (bytes) => {
   const value = bytes / 1e6;
   return `${value >= 100 ? value.toFixed(0) : value.toFixed(value >= 1 ? 1 : 2)} MB`;
 };
+const tokens = (count) => `${count} token${count === 1 ? "" : "s"}`;
 const speed = (value) => (value >= 100 ? value.toFixed(0) : value.toFixed(1));
 
 function problem(text) {
@@ -38,10 +49,42 @@ function wait(text, done, total) {
 }
 
 function update() {
-  $("run").disabled = loading || $("model-name").dataset.loaded !== "yes";
-  $("stop").disabled = !running;
+  const ready = !loading && $("model-name").dataset.loaded === "yes";
+  $("run").disabled = !ready;
+  $("send").disabled = !ready || $("chat-tab").disabled;
+  $("anew").disabled = running;
+  $("stop").disabled = $("chat-stop").disabled = !running;
   $("load").disabled = $("file").disabled = running || loading;
   $("story").setAttribute("aria-busy", String(running));
+}
+
+function show(name) {
+  $("run-form").hidden = $("story").hidden = name !== "text";
+  $("chat-view").hidden = name !== "chat";
+  for (const view of ["text", "chat"]) $(`${view}-tab`).setAttribute("aria-selected", String(view === name));
+  $(name === "chat" ? "chat-controls" : "run-controls").append($("controls"));
+}
+
+// Asks the worker for a text, which `view` shows.
+function write(view, message) {
+  if (running) {
+    problem("A text is being written already. Stop it first (or press Esc).");
+    return false;
+  }
+  problem("");
+  running = true;
+  firstPiece = 0;
+  shown = view;
+  view.speed.textContent = "";
+  update();
+  const seed = $("seed").value;
+  worker.postMessage({
+    ...message,
+    length: Number($("length").value) || 200,
+    temperature: Number($("temperature").value),
+    seed: seed === "" ? null : Number(seed),
+  });
+  return true;
 }
 
 function showModel(model) {
@@ -56,6 +99,10 @@ function showModel(model) {
   $("notes").textContent = model.notes.join(" ");
   $("notes").hidden = !model.notes.length;
   $("length").max = model.context;
+  $("chat-tab").disabled = !model.chat;
+  $("views").hidden = !model.chat;
+  show(model.chat ? "chat" : "text");
+  for (const view of Object.values(views)) view.loaded();
   showMemory(model.memory);
 }
 
@@ -96,11 +143,11 @@ const onMessage = {
       .map(([name, ms]) => `${name} ${(ms / 1000).toFixed(2)} s`).join(", ");
   },
   kept: ({ text }) => { document.documentElement.dataset.start = text; },
-  piece: ({ text, tokens }) => {
+  piece: ({ text, tokens: count }) => {
     firstPiece ||= performance.now();
-    $("written").textContent += text;
+    shown.piece(text);
     const seconds = (performance.now() - firstPiece) / 1000;
-    if (tokens > 1 && seconds > 0) $("speed").textContent = `${tokens} tokens, ${speed((tokens - 1) / seconds)} tokens/s`;
+    if (count > 1 && seconds > 0) shown.speed.textContent = `${tokens(count)}, ${speed((count - 1) / seconds)} tokens/s`;
   },
   done: (result) => {
     running = false;
@@ -108,10 +155,12 @@ const onMessage = {
     $("decode-speed").textContent = result.decode_speed ? speed(result.decode_speed) : "–";
     $("prompt-speed").textContent = speed(result.prompt_speed);
     $("first-token").textContent = (1000 * result.first_token).toFixed(0);
-    $("speed").textContent = `${result.tokens} tokens${result.stopped ? ", stopped" : ""}`;
+    shown.speed.textContent = `${tokens(result.tokens)}${result.stopped ? ", stopped" : ""}`;
+    shown.done(result);
     update();
   },
   error: ({ text }) => {
+    if (running) shown.done();
     running = loading = false;
     wait();
     problem(text);
@@ -131,26 +180,15 @@ function listen() {
   $("run-form").addEventListener("submit", (event) => {
     event.preventDefault();
     if ($("run").disabled) return;
-    if (running) return problem("A text is being written already. Stop it first (or press Esc).");
-    problem("");
-    running = true;
-    firstPiece = 0;
+    if (!write(story, { kind: "run", prompt: $("prompt").value })) return;
     $("begun").textContent = $("prompt").value;
-    $("written").textContent = $("speed").textContent = "";
-    update();
-    const seed = $("seed").value;
-    worker.postMessage({
-      kind: "run",
-      prompt: $("prompt").value,
-      length: Number($("length").value) || 200,
-      temperature: Number($("temperature").value),
-      seed: seed === "" ? null : Number(seed),
-    });
+    $("written").textContent = "";
   });
   $("prompt").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("run-form").requestSubmit();
   });
-  $("stop").addEventListener("click", () => worker.postMessage({ kind: "stop" }));
+  for (const id of ["stop", "chat-stop"]) $(id).addEventListener("click", () => worker.postMessage({ kind: "stop" }));
+  for (const name of ["text", "chat"]) $(`${name}-tab`).addEventListener("click", () => show(name));
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && running) worker.postMessage({ kind: "stop" });
   });

@@ -9,6 +9,7 @@ const query = new URL(self.location.href).searchParams;
 const parts = {};
 let last = performance.now();
 let engine;
+let templates;  // Jinja, once a model has a chat template
 
 function mark(name) {
   parts[name] = performance.now() - last;
@@ -39,7 +40,15 @@ import numpy
   mark("NumPy");
   say("step", { text: "Starting halfbyte" });
   const { Engine } = pyodide.pyimport("halfbyte.web.engine");
-  engine = Engine((json) => self.postMessage(JSON.parse(json)), query.get("backend") ?? "native");
+  engine = Engine((json) => {
+    const message = JSON.parse(json);
+    if (message.kind === "model" && message.chat) {
+      message.chat = settings.chat;
+      if (settings.chat) templates ??= pyodide.loadPackage("jinja2", { messageCallback() {} });
+      else message.notes.push("This page was made without Jinja (pip install 'halfbyte[chat]'), so it holds no conversation.");
+    }
+    self.postMessage(message);
+  }, query.get("backend") ?? "native");
   mark("halfbyte");
   await engine.load_url(model, false, fetcher);
   mark("model");
@@ -63,6 +72,10 @@ const handlers = {
   load: ({ url, keep }) => engine.load_url(url, keep),
   file: ({ file }) => engine.load_file(file),
   run: ({ prompt, length, temperature, seed }) => engine.run(prompt, length, temperature, seed ?? undefined),
+  chat: async ({ messages, length, temperature, seed }) => {
+    await templates;
+    await engine.chat(JSON.stringify(messages), length, temperature, seed ?? undefined);
+  },
   stop: () => engine.stop(),
 };
 

@@ -1,0 +1,42 @@
+"""``halfbyte web``: the page."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from halfbyte.cli.shared import Commands
+
+
+def add_web(commands: Commands[argparse.ArgumentParser]) -> None:
+    """The command `web`."""
+    parser = commands.add_parser(
+        "web",
+        help="serve the page that runs a model in the browser, or export it",
+        description="Serve the page that runs halfbyte in a browser tab, on 127.0.0.1; or write it "
+        "as static files for any host. Pyodide is fetched into a cache the first time.",
+        epilog="example: halfbyte web model-int4.gguf --port 8000",
+    )
+    parser.add_argument(
+        "model", nargs="?", type=Path, metavar="MODEL",
+        help="the model that the page loads (default: the storyteller in int4)",
+    )  # fmt: skip
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="default 8000; 0: any")
+    parser.add_argument(
+        "--export", type=Path, metavar="DIR", help="write static files into a new folder instead"
+    )
+    parser.add_argument("--debug", action="store_true", help="show a traceback on errors")
+    parser.set_defaults(command=_web)
+
+
+def _web(options: argparse.Namespace) -> int:
+    from halfbyte.web.server import serve
+    from halfbyte.web.site import make_site
+
+    site = make_site(options.model)
+    if options.export is None:
+        serve(site, options.port)
+    else:
+        site.export(options.export)
+        print(f"{options.export}: {len(site.files)} files, {site.size / 1e6:.1f} MB")
+    return 0

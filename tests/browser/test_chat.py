@@ -1,0 +1,157 @@
+"""Conversations in the page, with each kind of tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+from tests.browser.visitor import PROMPT, READY, User, works
+from tests.chat.models import MODELS, sentencepiece
+from tests.chat.templates import HOSTILE
+
+import halfbyte
+from halfbyte.web.server import Server
+from halfbyte.web.site import STORYTELLER
+
+QUESTIONS = ["Tell me of Tom.", "What happened then?"]
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return MODELS[request.param](tmp_path_factory.mktemp("chat") / f"{request.param}.gguf")
+
+
+@pytest.fixture(scope="module")
+def talker(browser: Browser, page_server: Server, path: Path) -> Iterator[User]:
+    """Somebody whose model holds conversations."""
+    context = browser.new_context()
+    user = User(context, page_server.address)
+    user.ready()
+    take(user, path)
+    yield user
+    assert user.failures == []
+    context.close()
+
+
+def take(user: User, path: Path) -> None:
+    user.page.set_input_files("#file", path)
+    expect(user.page.locator("#model-name")).to_have_text(path.name, timeout=READY)
+    user.settle()
+
+
+def say(user: User, text: str, length: int = 30) -> str:
+    """Say something, and wait for the answer."""
+    user.page.locator("details").evaluate("d => { d.open = true; }")
+    user.page.fill("#length", str(length))
+    user.page.locator("#temperature").fill("0")
+    user.page.fill("#message", text)
+    user.page.keyboard.press("Enter")
+    return answer(user)
+
+
+def answer(user: User) -> str:
+    last = user.page.locator("#chat-log .assistant").last
+    expect(last).to_have_attribute("aria-busy", "false", timeout=READY)
+    return last.text_content() or ""
+
+
+def test_a_conversation(talker: User, path: Path) -> None:
+    """Word for word the native library's; asking anew gives the same."""
+    messages: list[dict[str, str]] = []
+    expected = []
+    with halfbyte.load(path) as model:
+        for question in QUESTIONS:
+            messages.append({"role": "user", "content": question})
+            expected.append(model.chat(messages, temperature=0, max_tokens=30))
+            messages.append({"role": "assistant", "content": expected[-1]})
+    for _ in range(2):
+        assert [say(talker, question) for question in QUESTIONS] == expected
+        assert talker.page.locator("#chat-log .user").all_inner_texts() == QUESTIONS
+        talker.page.click("#anew")
+        assert talker.page.locator("#chat-log p").count() == 0
+
+
+def test_instructions(talker: User, path: Path) -> None:
+    talker.page.click("#anew")
+    plain = say(talker, QUESTIONS[0])
+    talker.page.fill("#system", "Be long and loud.")
+    talker.page.click("#anew")
+    found = say(talker, QUESTIONS[0])
+    with halfbyte.load(path) as model:
+        system = {"role": "system", "content": "Be long and loud."}
+        user = {"role": "user", "content": QUESTIONS[0]}
+        assert found == model.chat([system, user], temperature=0, max_tokens=30) != plain
+    expect(talker.page.locator("#chat-log .system")).to_have_text("Be long and loud.")
+    talker.page.fill("#system", "")
+    talker.page.click("#anew")
+
+
+def test_a_message_too_long_goes_back_to_where_it_was_written(talker: User) -> None:
+    talker.page.click("#anew")
+    long = "cat " * 400
+    talker.page.fill("#message", long)
+    talker.page.click("#send")
+    expect(talker.page.locator("#problem")).to_contain_text("the last message", timeout=READY)
+    assert talker.page.input_value("#message") == long
+    assert talker.page.locator("#chat-log p").count() == 0
+    assert say(talker, QUESTIONS[0])
+    expect(talker.page.locator("#problem")).to_be_hidden()
+
+
+def test_texts_can_be_continued_too(talker: User) -> None:
+    talker.page.click("#text-tab")
+    works(talker)
+    talker.page.click("#chat-tab")
+    expect(talker.page.locator("#chat-log .user")).to_have_text([QUESTIONS[0]])
+
+
+@pytest.mark.parametrize("name", ["loops", "a tower as JSON", "a class", "recursion"])
+def test_a_hostile_template_is_one_line(talker: User, tmp_path: Path, name: str) -> None:
+    source, expected = HOSTILE[name]
+    take(talker, sentencepiece(tmp_path / "hostile.gguf", tokenizer__chat_template=source))
+    talker.page.fill("#message", "hello")
+    talker.page.click("#send")
+    expect(talker.page.locator("#problem")).to_contain_text(expected, timeout=READY)
+    talker.page.click("#text-tab")
+    works(talker)
+
+
+def test_a_model_without_a_template(user: User) -> None:
+    assert user.get("model-name") == STORYTELLER
+    expect(user.page.locator("#views")).to_be_hidden()
+    expect(user.page.locator("#chat-view")).to_be_hidden()
+    user.write(PROMPT, 5)
+    assert user.run()
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "height", "scheme"),
+    [("chat-desktop", 1280, 900, "light"), ("chat-phone", 360, 780, "dark")],
+)
+def test_screenshots(
+    browser: Browser, page_server: Server, repository: Path, path: Path,
+    name: str, width: int, height: int, scheme: str,
+) -> None:  # fmt: skip
+    """Kept in build/screenshots to be looked at; nothing is wider than the window."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,  # type: ignore[arg-type]
+    )
+    user = User(context, page_server.address)
+    user.ready()
+    take(user, path)
+    for question in QUESTIONS:
+        say(user, question, 40)
+    user.page.locator("details").evaluate("d => { d.open = false; }")
+    user.page.locator("#message").scroll_into_view_if_needed()
+    folder = repository / "build/screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    user.page.screenshot(path=folder / f"{name}.png", full_page=True)
+    assert user.page.evaluate("document.documentElement.scrollWidth") <= width
+    small = user.page.evaluate("""() => [...document.querySelectorAll("button, .button")]
+      .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44)
+      .map((e) => e.id)""")
+    assert small == []
+    context.close()
