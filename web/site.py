@@ -149,7 +149,7 @@ def lock_entry(
 
 
 def _model(path: Path | None) -> tuple[str, Path | bytes]:
-    """Name and content of the site's model; llama2.c files become GGUF, which has a tokenizer."""
+    """Name and content of the site's model; what is no single GGUF file becomes one."""
     if path is not None:
         file = open_model(path)
         if file.kind.startswith("GGUF") and len(file.parts) == 1:
