@@ -1,0 +1,249 @@
+"""The tokenizer of a Hugging Face folder, or of one of its files, under GGUF's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halfbyte.errors import FormatError
+from halfbyte.formats.json_file import kind_of, optional, read_json
+from halfbyte.formats.mapped import map_file
+from halfbyte.formats.model_file import MetadataValue
+from halfbyte.formats.sentencepiece_model import read_sentencepiece
+from halfbyte.formats.tokenizer_json import (
+    Added,
+    add_tokens,
+    read_added,
+    read_tokenizer_json,
+    vocabulary,
+)
+from halfbyte.formats.tokenizer_pipelines import UNUSED, sentencepiece_pipeline
+
+_MODELS = ("tokenizer.model", "spiece.model")
+_ROLES = {  # Hugging Face's name of a special token -> GGUF's
+    "bos": "bos", "eos": "eos", "unk": "unknown", "sep": "seperator", "pad": "padding",
+    "cls": "cls", "mask": "mask",
+}  # fmt: skip
+# Classes whose flags decide about BOS and EOS, whatever tokenizer.json says.
+_BY_FLAGS = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer")
+
+Metadata = dict[str, MetadataValue]
+
+
+def tokenizer_metadata(path: Path) -> Metadata:
+    """The tokenizer that a folder or a file holds.
+
+    Parameters
+    ----------
+    path
+        A tokenizer.json, a SentencePiece tokenizer.model, or a folder with one of them and what
+        Hugging Face puts beside: tokenizer_config.json, special_tokens_map.json,
+        added_tokens.json, config.json, generation_config.json, chat_template.jinja.
+
+    Returns
+    -------
+    dict
+        ``tokenizer.ggml.*`` and ``tokenizer.chat_template``. In a folder with a config.json there
+        are as many tokens as its vocab_size says; those that nothing names are unused.
+
+    Raises
+    ------
+    FormatError
+        Damaged, missing or contradicting files; more tokens than the model has.
+    UnsupportedError
+        A tokenizer that GGUF has no name for.
+    """
+    if not path.is_dir():
+        return _read_file(path)
+    config = _optional_json(path / "tokenizer_config.json")
+    metadata = _read_folder(path, config)
+    model = _optional_json(path / "config.json")
+    generation = _optional_json(path / "generation_config.json")
+    _set_roles(path, metadata, config)
+    _set_model_ids(path, metadata, model, generation)
+    _set_flags(metadata, config)
+    metadata |= _chat_templates(path, config)
+    _pad(path, metadata, model)
+    return metadata
+
+
+def is_tokenizer_file(start: bytes) -> bool:
+    """Whether a file that begins so is a tokenizer.json or a tokenizer.model."""
+    return start.lstrip()[:1] == b"{" or start[:1] == b"\n"
+
+
+def _read_file(path: Path) -> Metadata:
+    if map_file(path)[:64].lstrip()[:1] == b"{":
+        return read_tokenizer_json(path)
+    return read_sentencepiece(path)
+
+
+def _read_folder(path: Path, config: dict[str, Any]) -> Metadata:
+    model = next((path / name for name in _MODELS if (path / name).is_file()), None)
+    if (path / "tokenizer.json").is_file():
+        return read_tokenizer_json(path / "tokenizer.json", model)
+    if model is None:
+        raise FormatError(f"{path}: no tokenizer: expected tokenizer.json or tokenizer.model")
+    pipeline = sentencepiece_pipeline(read_sentencepiece(model))
+    add_tokens(path, pipeline, _added_beside(path, config))
+    return vocabulary(model, pipeline)
+
+
+def _added_beside(path: Path, config: dict[str, Any]) -> Iterator[Added]:
+    """Added tokens of a tokenizer.model: they stand in two other files."""
+    beside = path / "tokenizer_config.json"
+    listed = optional(beside, config, "added_tokens_decoder", {}, dict)
+    for number, value in listed.items():
+        if not number.isdecimal() or len(number) > 9:
+            raise FormatError(f"{beside}: 'added_tokens_decoder': id {number[:40]!r}")
+        yield read_added(beside, value, int(number))
+    for content, index in _optional_json(path / "added_tokens.json").items():
+        if str(index) not in listed:
+            if type(index) is not int:
+                raise FormatError(f"{path / 'added_tokens.json'}: {content!r} has no id")
+            yield Added(index, content, special=False)
+
+
+def _set_roles(path: Path, metadata: Metadata, config: dict[str, Any]) -> None:
+    """Ids of the special tokens that the configuration names by their text."""
+    tokens = metadata["tokenizer.ggml.tokens"]
+    ids = {token: index for index, token in enumerate(tokens)}  # type: ignore[arg-type]
+    named = _optional_json(path / "special_tokens_map.json") | config
+    for role, name in _ROLES.items():
+        value = named.get(f"{role}_token")
+        text = value.get("content") if isinstance(value, dict) else value
+        key = f"tokenizer.ggml.{name}_token_id"
+        if text is None:
+            continue
+        if not isinstance(text, str):
+            raise FormatError(
+                f"{path / 'tokenizer_config.json'}: '{role}_token': expected a string, found "
+                f"{kind_of(text)}"
+            )
+        number = ids.get(text)
+        if number is None and role not in ("bos", "eos"):
+            continue  # it would be added, but no model was trained with it
+        if number is None:
+            raise FormatError(
+                f"{path / 'tokenizer_config.json'}: '{role}_token': {text[:80]!r} is not in the "
+                "vocabulary"
+            )
+        if role in ("bos", "eos") and metadata.get(f"tokenizer.ggml.add_{role}_token"):
+            # What stands around a text decides; a model's own end still ends it.
+            if role == "eos" and metadata[key] != number:
+                metadata["tokenizer.ggml.eot_token_id"] = np.uint32(number)
+            continue
+        metadata[key] = np.uint32(number)
+    _alias(metadata, "cls", "bos")
+    _alias(metadata, "seperator", "eos")
+
+
+def _alias(metadata: Metadata, role: str, other: str) -> None:
+    """In BERT's vocabularies the tokens around a text go by two names."""
+    key, source = (f"tokenizer.ggml.{name}_token_id" for name in (role, other))
+    if metadata["tokenizer.ggml.model"] == "bert" and source in metadata:
+        metadata.setdefault(key, metadata[source])
+
+
+def _set_model_ids(
+    path: Path, metadata: Metadata, model: dict[str, Any], generation: dict[str, Any]
+) -> None:
+    """Ids that only the model's configuration has, and all those that end a generation."""
+    count = len(metadata["tokenizer.ggml.tokens"])  # type: ignore[arg-type]
+    for role in ("bos", "eos", "pad"):
+        key = f"tokenizer.ggml.{_ROLES[role]}_token_id"
+        for name, source in (("config.json", model), ("generation_config.json", generation)):
+            for number in _ids(path / name, source, f"{role}_token_id"):
+                if number >= count:
+                    continue  # of a part of the model that is not its text
+                if key not in metadata:
+                    metadata[key] = np.uint32(number)
+                elif role == "eos" and source is generation:
+                    _add_end(metadata, number)
+
+
+def _ids(path: Path, source: dict[str, Any], name: str) -> list[int]:
+    value = source.get(name)
+    numbers = value if isinstance(value, list) else [value]
+    if value is None:
+        return []
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise FormatError(f"{path}: '{name}': expected token ids, found {str(value)[:80]}")
+    return list(numbers)
+
+
+def _add_end(metadata: Metadata, number: int) -> None:
+    """Another token that ends a generation: GGUF has two more names for such."""
+    keys = [f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom")]
+    if number in [int(metadata[key]) for key in keys if key in metadata]:  # type: ignore[arg-type]
+        return
+    free = next((key for key in keys if key not in metadata), None)
+    if free is not None:
+        metadata[free] = np.uint32(number)
+
+
+def _set_flags(metadata: Metadata, config: dict[str, Any]) -> None:
+    kind = config.get("tokenizer_class")
+    if not isinstance(kind, str) or kind.removesuffix("Fast") not in _BY_FLAGS:
+        return
+    for role in ("bos", "eos"):
+        flag = config.get(f"add_{role}_token")
+        if isinstance(flag, bool) and f"tokenizer.ggml.{role}_token_id" in metadata:
+            metadata[f"tokenizer.ggml.add_{role}_token"] = flag
+
+
+def _chat_templates(path: Path, config: dict[str, Any]) -> Metadata:
+    """The template "default", and others by their names."""
+    beside = path / "chat_template.jinja"
+    if beside.is_file():
+        try:
+            return {"tokenizer.chat_template": beside.read_text(encoding="utf-8")}
+        except UnicodeDecodeError:
+            raise FormatError(f"{beside}: is not UTF-8") from None
+    value = config.get("chat_template")
+    value = value or _optional_json(path / "chat_template.json").get("chat_template")
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return {"tokenizer.chat_template": value}
+    found: Metadata = {}
+    for entry in value if isinstance(value, list) else [value]:
+        name = entry.get("name") if isinstance(entry, dict) else None
+        text = entry.get("template") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise FormatError(
+                f"{path / 'tokenizer_config.json'}: 'chat_template': expected a string, or objects "
+                "with name and template"
+            )
+        suffix = "" if name == "default" else f".{name}"
+        found[f"tokenizer.chat_template{suffix}"] = text
+    others = [key.partition("template.")[2] for key in found if "template." in key]
+    return found | ({"tokenizer.chat_templates": others} if others else {})
+
+
+def _pad(path: Path, metadata: Metadata, model: dict[str, Any]) -> None:
+    """As many tokens as the model has: embeddings are often rounded up."""
+    inner = model.get("text_config")
+    size = (inner if isinstance(inner, dict) else model).get("vocab_size", model.get("vocab_size"))
+    if type(size) is not int:
+        return
+    tokens = metadata["tokenizer.ggml.tokens"]
+    count = len(tokens)  # type: ignore[arg-type]
+    if not count <= size <= 2 * count + 4096:
+        raise FormatError(
+            f"{path}: the tokenizer has {count} tokens, but config.json's vocab_size is {size}"
+        )
+    more = range(count, size)
+    metadata["tokenizer.ggml.tokens"] = [*tokens, *(f"[PAD{index}]" for index in more)]  # type: ignore[misc]
+    for name, fill in (("token_type", UNUSED), ("scores", 0)):
+        values = metadata.get(f"tokenizer.ggml.{name}")
+        if isinstance(values, np.ndarray):
+            padding = np.full(len(more), fill, values.dtype)
+            metadata[f"tokenizer.ggml.{name}"] = np.concatenate([values, padding])
+
+
+def _optional_json(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}

@@ -1,0 +1,194 @@
+"""Reader of Hugging Face's tokenizer.json, translated to GGUF's tokenizer keys.
+
+The file is a pipeline: normalizer, pre-tokenizer, model, post-processor, decoder; beside it are
+added tokens. GGUF names whole pipelines, so each file must be one of them
+(:mod:`halfbyte.formats.tokenizer_pipelines`); what has no name there is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halfbyte.errors import FormatError, UnsupportedError
+from halfbyte.formats.json_file import field, kind_of, optional, read_json
+from halfbyte.formats.model_file import MetadataValue
+from halfbyte.formats.tokenizer_pipelines import (
+    CONTROL,
+    MAX_TOKENS,
+    NORMAL,
+    UNUSED,
+    USER_DEFINED,
+    Pipeline,
+    read_pipeline,
+    steps,
+)
+
+
+@dataclass(frozen=True)
+class Added:
+    """A token that is taken from a text before anything else, or only put around it."""
+
+    id: int
+    content: str
+    special: bool
+    lstrip: bool = False
+    rstrip: bool = False
+
+
+def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, MetadataValue]:
+    """The tokenizer under GGUF's keys.
+
+    Parameters
+    ----------
+    path
+        The tokenizer.json.
+    model
+        A tokenizer.model beside it, whose scores are taken where the file has merges instead.
+
+    Raises
+    ------
+    FormatError
+        Not such a file, or one that contradicts itself.
+    UnsupportedError
+        A pipeline that GGUF has no name for.
+    """
+    data = read_json(path)
+    pipeline = read_pipeline(path, data, model)
+    values = optional(path, data, "added_tokens", [], list)
+    add_tokens(path, pipeline, [read_added(path, value) for value in values])
+    around = _around_text(path, data)
+    return vocabulary(path, pipeline) | {f"tokenizer.ggml.{k}": v for k, v in around.items()}
+
+
+def read_added(path: Path, value: Any, number: int | None = None) -> Added:
+    """An added token of tokenizer.json, or of tokenizer_config.json, where the id is the key."""
+    if not isinstance(value, dict):
+        raise FormatError(f"{path}: added token: expected an object, found {kind_of(value)}")
+    content = field(path, value, "content", str, "added_tokens.")
+    flags = {
+        name: optional(path, value, name, False, bool, "added_tokens.")
+        for name in ("special", "lstrip", "rstrip", "single_word")
+    }
+    if flags.pop("single_word"):
+        raise UnsupportedError(f"{path}: added token {content!r}: 'single_word' is not supported")
+    number = field(path, value, "id", int, "added_tokens.") if number is None else number
+    return Added(number, content, **flags)
+
+
+def add_tokens(path: Path, pipeline: Pipeline, tokens: Iterable[Added]) -> None:
+    """Put added tokens into a vocabulary; raises `FormatError` where ids contradict."""
+    by_id = {number: token for token, number in pipeline.pieces.items()}
+    for token in tokens:
+        known = pipeline.pieces.get(token.content)
+        taken = by_id.get(token.id)
+        if not token.content:
+            raise FormatError(f"{path}: added token {token.id} is empty")
+        if not 0 <= token.id < MAX_TOKENS:
+            raise FormatError(f"{path}: added token {token.content!r}: id {token.id}")
+        if (known is not None and known != token.id) or taken not in (None, token.content):
+            raise FormatError(
+                f"{path}: added token {token.content!r} has id {token.id}, but in the vocabulary "
+                + (f"{known}" if known is not None else f"that is {taken!r}")
+            )
+        pipeline.pieces[token.content] = token.id
+        by_id[token.id] = token.content
+        kind = CONTROL if token.special else USER_DEFINED
+        if pipeline.types.get(token.id, NORMAL) in (NORMAL, CONTROL, USER_DEFINED):
+            pipeline.types[token.id] = kind
+        for name, wanted in (("lstrip", token.lstrip), ("rstrip", token.rstrip)):
+            if wanted:
+                pipeline.stripping.setdefault(name, []).append(token.id)
+
+
+def vocabulary(path: Path, pipeline: Pipeline) -> dict[str, MetadataValue]:
+    """Tokens, types, scores and all else of a pipeline under GGUF's keys.
+
+    Ids that no token has get a token that is never used, as llama.cpp's converter writes it.
+    """
+    count = max(pipeline.pieces.values(), default=-1) + 1
+    if not count:
+        raise FormatError(f"{path}: 'model.vocab': is empty")
+    tokens = [f"[PAD{index}]" for index in range(count)]
+    types = np.full(count, UNUSED, np.int32)
+    for token, index in pipeline.pieces.items():
+        types[index] = pipeline.types.get(index, NORMAL)
+        tokens[index] = pipeline.spell(token, int(types[index]))
+    try:
+        "".join(tokens).encode()
+    except UnicodeEncodeError:
+        raise FormatError(f"{path}: 'model.vocab': a token is half of a surrogate pair") from None
+    found: dict[str, MetadataValue] = {
+        "model": pipeline.model, "tokens": tokens, "token_type": types, **pipeline.metadata
+    }  # fmt: skip
+    if pipeline.scores is not None:
+        scores = np.zeros(count, np.float32)
+        scores[: len(pipeline.scores)] = pipeline.scores
+        found["scores"] = scores
+    keyed = {f"tokenizer.ggml.{name}": value for name, value in found.items()}
+    # No key of llama.cpp's says this; it knows a few models by name.
+    for name, ids in pipeline.stripping.items():
+        keyed[f"halfbyte.tokenizer.{name}_token_ids"] = np.array(sorted(ids), np.int32)
+    return keyed
+
+
+def _around_text(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
+    """Which special tokens go before and after a text: the post-processor."""
+    before: list[int] = []
+    after: list[int] = []
+    for step in steps(path, data, "post_processor", "processors"):
+        kind = step["type"]
+        if kind == "TemplateProcessing":
+            before, after = _template(path, step)
+        elif kind in ("BertProcessing", "RobertaProcessing"):
+            before, after = ([_pair(path, step, name)] for name in ("cls", "sep"))
+        elif kind != "ByteLevel":  # that one changes offsets alone
+            raise UnsupportedError(f"{path}: post_processor {kind!r} is not supported")
+    if len(before) > 1 or len(after) > 1:
+        raise UnsupportedError(
+            f"{path}: post_processor: {len(before)} tokens before and {len(after)} after a text; "
+            "at most one of each is supported"
+        )
+    found: dict[str, MetadataValue] = {
+        "add_bos_token": bool(before), "add_eos_token": bool(after)
+    }  # fmt: skip
+    for name, ids in (("bos", before), ("eos", after)):
+        if ids:
+            found[f"{name}_token_id"] = np.uint32(ids[0])
+    return found
+
+
+def _template(path: Path, step: dict[str, Any]) -> tuple[list[int], list[int]]:
+    """Ids before and after the text in a TemplateProcessing."""
+    known = field(path, step, "special_tokens", dict, "post_processor.")
+    before: list[int] = []
+    after: list[int] = []
+    side = before
+    for item in field(path, step, "single", list, "post_processor."):
+        special = item.get("SpecialToken") if isinstance(item, dict) else None
+        if not isinstance(special, dict):
+            side = after
+            continue
+        name = field(path, special, "id", str, "post_processor.single.")
+        entry = known.get(name)
+        ids = entry.get("ids") if isinstance(entry, dict) else None
+        if not isinstance(ids, list) or not all(type(i) is int for i in ids):
+            raise FormatError(f"{path}: 'post_processor.special_tokens': no ids for {name!r}")
+        side += ids
+    for number in (*before, *after):
+        if not 0 <= number < MAX_TOKENS:
+            raise FormatError(f"{path}: 'post_processor.special_tokens': id {number}")
+    return before, after
+
+
+def _pair(path: Path, step: dict[str, Any], name: str) -> int:
+    value = step.get(name)
+    if not isinstance(value, list) or len(value) != 2 or type(value[1]) is not int:
+        raise FormatError(f"{path}: 'post_processor.{name}': expected a token and its id")
+    if not 0 <= value[1] < MAX_TOKENS:
+        raise FormatError(f"{path}: 'post_processor.{name}': id {value[1]}")
+    return int(value[1])

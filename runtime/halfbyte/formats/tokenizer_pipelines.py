@@ -1,0 +1,367 @@
+"""The pipelines of tokenizer.json that GGUF has a name for.
+
+=========  =========================  ==========================================================
+GGUF       model                      recognised by
+=========  =========================  ==========================================================
+``gpt2``   BPE over bytes             a ByteLevel pre-tokenizer; its split has a name
+``llama``  SentencePiece's BPE        U+2581 for spaces, by normalizer or pre-tokenizer
+``t5``     Unigram                    U+2581 for spaces, perhaps a precompiled charsmap
+``bert``   WordPiece                  BertNormalizer and BertPreTokenizer
+=========  =========================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.errors import FormatError, UnsupportedError
+from halfbyte.formats import json_file
+from halfbyte.formats.json_file import kind_of, optional
+from halfbyte.formats.model_file import MetadataValue
+from halfbyte.formats.pretokenizers import DIGIT, DIGITS, GPT2, find_name
+from halfbyte.formats.sentencepiece_model import read_sentencepiece
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # GGUF's token types
+SPACE = "\u2581"
+MAX_TOKENS = 1 << 20
+_BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
+_LONGEST_WORD = 100  # characters that WordPiece looks at
+
+
+@dataclass
+class Pipeline:
+    """A vocabulary in the making, and what GGUF says about how it is used."""
+
+    model: str
+    pieces: dict[str, int]
+    metadata: dict[str, MetadataValue]  # without the prefix tokenizer.ggml.
+    types: dict[int, int] = field(default_factory=dict)  # of tokens that are not normal
+    scores: npt.NDArray[np.float32] | None = None
+    stripping: dict[str, list[int]] = field(default_factory=dict)  # lstrip, rstrip -> ids
+    spell: Callable[[str, int], str] = lambda token, kind: token  # GGUF's spelling, by type
+
+
+def read_pipeline(path: Path, data: dict[str, Any], beside: Path | None) -> Pipeline:
+    """The pipeline of a tokenizer.json; `beside` is a tokenizer.model with the scores."""
+    model = json_file.field(path, data, "model", dict)
+    kind = optional(path, model, "type", _kind(model), str, "model.")
+    before = [step["type"] for step in steps(path, data, "pre_tokenizer", "pretokenizers")]
+    if kind == "BPE" and "ByteLevel" in before:
+        return _byte_level(path, data, model)
+    if kind == "BPE":
+        return _sentencepiece_bpe(path, data, model, beside)
+    if kind == "Unigram":
+        return _unigram(path, data, model)
+    if kind == "WordPiece":
+        return _wordpiece(path, data, model)
+    raise UnsupportedError(f"{path}: model {kind[:80]!r}; supported: BPE, Unigram, WordPiece")
+
+
+def steps(path: Path, data: dict[str, Any], name: str, inner: str) -> list[dict[str, Any]]:
+    """The steps of a normalizer, pre-tokenizer or post-processor, sequences opened."""
+    found: list[dict[str, Any]] = []
+    waiting = [data.get(name)]
+    while waiting:
+        step = waiting.pop()
+        if step is None:
+            continue
+        if not isinstance(step, dict):
+            raise FormatError(f"{path}: '{name}': expected an object, found {kind_of(step)}")
+        if json_file.field(path, step, "type", str, f"{name}.") == "Sequence":
+            waiting += reversed(json_file.field(path, step, inner, list, f"{name}."))
+        else:
+            found.append(step)
+    return found
+
+
+def _kind(model: dict[str, Any]) -> str:
+    """The type of a model that does not say it, as old files do not."""
+    if "merges" in model:
+        return "BPE"
+    return "Unigram" if isinstance(model.get("vocab"), list) else "WordPiece"
+
+
+def _byte_level(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipeline:
+    normal = [step["type"] for step in steps(path, data, "normalizer", "normalizers")]
+    if normal not in ([], ["NFC"]):
+        raise UnsupportedError(f"{path}: normalizer {normal} before byte-level BPE is not known")
+    _refuse_variants(path, model, byte_fallback=False)
+    patterns, prefix = _split(path, data)
+    ignore = optional(path, model, "ignore_merges", False, bool, "model.")
+    name = find_name(patterns, bool(normal), ignore)
+    if name is None:
+        raise UnsupportedError(
+            f"{path}: pre_tokenizer {list(patterns)}, normalizer {normal}, ignore_merges {ignore}: "
+            "GGUF has no name for it, so it is refused"
+        )
+    pieces = _pieces(path, model)
+    merges = [" ".join(pair) for pair in _merges(path, model, pieces)]
+    metadata: dict[str, MetadataValue] = {"pre": name, "merges": merges}
+    if prefix:
+        metadata["add_space_prefix"] = True
+    return Pipeline("gpt2", pieces, metadata)
+
+
+def _split(path: Path, data: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
+    """The regular expressions of a pre-tokenizer, and whether it puts a space before a text."""
+    patterns: list[str] = []
+    prefix = False
+    for step in steps(path, data, "pre_tokenizer", "pretokenizers"):
+        kind = step["type"]
+        if kind == "ByteLevel":
+            prefix = optional(path, step, "add_prefix_space", True, bool, "pre_tokenizer.")
+            if optional(path, step, "use_regex", True, bool, "pre_tokenizer."):
+                patterns.append(GPT2)
+        elif kind == "Digits":
+            single = optional(path, step, "individual_digits", False, bool, "pre_tokenizer.")
+            patterns.append(DIGIT if single else DIGITS)
+        elif kind == "Split" and _isolates(step):
+            patterns.append(step["pattern"]["Regex"])
+        else:
+            raise UnsupportedError(f"{path}: pre_tokenizer {str(step)[:300]}: is not known")
+    return tuple(patterns), prefix
+
+
+def _isolates(step: dict[str, Any]) -> bool:
+    """Whether matches of a regular expression become pieces, and so does what is between them.
+
+    To remove what does not match is the same, for expressions that match everything; others of
+    this form have no name.
+    """
+    pattern = step.get("pattern")
+    regex = pattern.get("Regex") if isinstance(pattern, dict) else None
+    how = (step.get("behavior"), step.get("invert", False))
+    return isinstance(regex, str) and how in (("Isolated", False), ("Removed", True))
+
+
+def _sentencepiece_bpe(
+    path: Path, data: dict[str, Any], model: dict[str, Any], beside: Path | None
+) -> Pipeline:
+    metadata = _spaces(path, data)
+    if beside is not None:
+        return sentencepiece_pipeline(read_sentencepiece(beside))
+    _refuse_variants(path, model, byte_fallback=True)
+    pieces = _pieces(path, model)
+    types = _byte_types(pieces)
+    unknown = model.get("unk_token")
+    if isinstance(unknown, str) and unknown in pieces:
+        types[pieces[unknown]] = UNKNOWN
+        metadata["unknown_token_id"] = np.uint32(pieces[unknown])
+    scores = _scores_of_merges(path, pieces, types, _merges(path, model, pieces))
+    return Pipeline("llama", pieces, {"pre": "default", **metadata}, types, scores)
+
+
+def sentencepiece_pipeline(metadata: dict[str, MetadataValue]) -> Pipeline:
+    """The pipeline of a tokenizer.model, to which tokens can be added."""
+    found = {key.removeprefix("tokenizer.ggml."): value for key, value in metadata.items()}
+    name, tokens, types = (found.pop(key) for key in ("model", "tokens", "token_type"))
+    scores = found.pop("scores")
+    return Pipeline(
+        str(name),
+        {str(token): index for index, token in enumerate(tokens)},  # type: ignore[arg-type]
+        found,
+        {index: int(kind) for index, kind in enumerate(np.asarray(types)) if kind != NORMAL},
+        np.asarray(scores, np.float32),
+    )
+
+
+def _scores_of_merges(
+    path: Path, pieces: dict[str, int], types: dict[int, int], merges: list[tuple[str, str]]
+) -> npt.NDArray[np.float32]:
+    """Scores that put SentencePiece's merges in the order of these.
+
+    SentencePiece merges any two pieces whose union is a piece, the one of the highest score first:
+    so all such pairs must be among the merges.
+    """
+    scores = np.full(max(pieces.values(), default=-1) + 1, -float(len(merges)), np.float32)
+    listed = set(merges)
+    ranks: dict[str, int] = {}
+    for rank, (left, right) in enumerate(merges):
+        ranks.setdefault(left + right, rank)
+    for union, rank in ranks.items():
+        scores[pieces[union]] = -float(rank)
+    for piece, index in pieces.items():
+        if types.get(index, NORMAL) != NORMAL or (len(piece) > 2 and piece not in ranks):
+            continue
+        for at in range(1, len(piece)):
+            pair = piece[:at], piece[at:]
+            if pair not in listed and pair[0] in pieces and pair[1] in pieces:
+                raise UnsupportedError(
+                    f"{path}: 'model.merges': {pair} is not among them, so they are not those of a "
+                    "SentencePiece vocabulary; BPE over characters is supported as that alone"
+                )
+    return scores
+
+
+def _unigram(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipeline:
+    entries = json_file.field(path, model, "vocab", list, "model.")
+    pieces: dict[str, int] = {}
+    scores: list[float] = []
+    for index, entry in enumerate(entries[: MAX_TOKENS + 1]):
+        if not isinstance(entry, list) or [type(value) for value in entry] not in (
+            [str, float], [str, int]
+        ):  # fmt: skip
+            raise FormatError(f"{path}: 'model.vocab[{index}]': expected a piece and its score")
+        if entry[0] in pieces:
+            raise FormatError(f"{path}: 'model.vocab[{index}]': {entry[0]!r} appears twice")
+        pieces[entry[0]] = index
+        scores.append(_score(path, index, entry[1]))
+    if len(pieces) > MAX_TOKENS:
+        raise FormatError(f"{path}: 'model.vocab': more than {MAX_TOKENS} tokens")
+    fallback = optional(path, model, "byte_fallback", False, bool, "model.")
+    types = _byte_types(pieces) if fallback else {}
+    metadata = {"pre": "default", **_spaces(path, data)}
+    unknown = model.get("unk_id")
+    if type(unknown) is int and 0 <= unknown < len(pieces):
+        types[unknown] = UNKNOWN
+        metadata["unknown_token_id"] = np.uint32(unknown)
+    return Pipeline("t5", pieces, metadata, types, np.array(scores, np.float32))
+
+
+def _score(path: Path, index: int, value: float) -> float:
+    try:
+        with np.errstate(over="ignore"):
+            narrow = float(np.float32(value))
+    except OverflowError:
+        narrow = float("inf")
+    if not np.isfinite(narrow):
+        raise FormatError(f"{path}: 'model.vocab[{index}]': score {value} is not finite")
+    return narrow
+
+
+def _spaces(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
+    """What SentencePiece would do to a text, from the normalizer and the pre-tokenizer."""
+    found: dict[str, MetadataValue] = {
+        "add_space_prefix": False, "remove_extra_whitespaces": False
+    }  # fmt: skip
+    marked = False  # spaces become U+2581
+    for step in steps(path, data, "normalizer", "normalizers"):
+        kind, pattern, content = step["type"], step.get("pattern"), step.get("content")
+        if kind == "Precompiled":
+            found["precompiled_charsmap"] = _charsmap(path, step)
+        elif kind == "Prepend" and step.get("prepend") == SPACE:
+            found["add_space_prefix"] = True
+        elif kind == "Replace" and pattern == {"String": " "} and content == SPACE:
+            marked = True
+        elif kind == "Replace" and pattern == {"Regex": " {2,}"} and content in (" ", SPACE):
+            found["remove_extra_whitespaces"] = True
+        elif kind != "Strip":  # part of removing whitespace
+            raise UnsupportedError(f"{path}: normalizer {str(step)[:300]}: is not known")
+    for step in steps(path, data, "pre_tokenizer", "pretokenizers"):
+        kind = step["type"]
+        if kind == "WhitespaceSplit":
+            found["remove_extra_whitespaces"] = True
+        elif kind == "Metaspace" and step.get("replacement") == SPACE:
+            marked = True
+            old = optional(path, step, "add_prefix_space", True, bool, "pre_tokenizer.")
+            scheme = step.get("prepend_scheme", "always" if old else "never")
+            found["add_space_prefix"] = scheme != "never"
+        elif kind != "Split" or step.get("pattern") != {"String": " "}:  # there are none any more
+            raise UnsupportedError(f"{path}: pre_tokenizer {str(step)[:300]}: is not known")
+    if not marked:
+        raise UnsupportedError(f"{path}: a model over characters that does not mark spaces")
+    return found
+
+
+def _charsmap(path: Path, step: dict[str, Any]) -> npt.NDArray[np.uint8]:
+    text = json_file.field(path, step, "precompiled_charsmap", str, "normalizer.")
+    try:
+        return np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
+    except (binascii.Error, ValueError):
+        raise FormatError(f"{path}: 'normalizer.precompiled_charsmap': not base64") from None
+
+
+def _wordpiece(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipeline:
+    normal = steps(path, data, "normalizer", "normalizers")
+    before = [step["type"] for step in steps(path, data, "pre_tokenizer", "pretokenizers")]
+    if [step["type"] for step in normal] != ["BertNormalizer"] or before != ["BertPreTokenizer"]:
+        raise UnsupportedError(f"{path}: WordPiece without BERT's normalizer and pre-tokenizer")
+    wanted = (
+        (normal[0], "normalizer.", "clean_text", True),
+        (normal[0], "normalizer.", "handle_chinese_chars", True),
+        (model, "model.", "continuing_subword_prefix", "##"),
+        (model, "model.", "max_input_chars_per_word", _LONGEST_WORD),
+    )
+    for parent, where, name, value in wanted:
+        if parent.get(name, value) != value:
+            raise UnsupportedError(
+                f"{path}: '{where}{name}': expected {value!r}, found {str(parent[name])[:40]!r}"
+            )
+    lowercase = optional(path, normal[0], "lowercase", True, bool, "normalizer.")
+    strip = optional(path, normal[0], "strip_accents", lowercase, bool, "normalizer.")
+    pieces = _pieces(path, model)
+    unknown = json_file.field(path, model, "unk_token", str, "model.")
+    if unknown not in pieces:
+        raise FormatError(f"{path}: 'model.unk_token': {unknown!r} is not in the vocabulary")
+    metadata: dict[str, MetadataValue] = {
+        "pre": "default",
+        "unknown_token_id": np.uint32(pieces[unknown]),
+        "normalizer.lowercase": lowercase,
+        "normalizer.strip_accents": strip,
+    }
+    return Pipeline("bert", pieces, metadata, {pieces[unknown]: CONTROL}, spell=_phantom_space)
+
+
+def _phantom_space(token: str, kind: int) -> str:
+    """llama.cpp's spelling of WordPiece: what begins a word has the mark, not what goes on."""
+    if kind != NORMAL or (token.startswith("[") and token.endswith("]")):
+        return token
+    return token[2:] if token.startswith("##") else SPACE + token
+
+
+def _pieces(path: Path, model: dict[str, Any]) -> dict[str, int]:
+    """The vocabulary of BPE or WordPiece: an object from tokens to ids."""
+    vocab = json_file.field(path, model, "vocab", dict, "model.")
+    taken: dict[int, str] = {}
+    for token, index in vocab.items():
+        if type(index) is not int or not 0 <= index < MAX_TOKENS:
+            raise FormatError(
+                f"{path}: 'model.vocab': {token!r} has id {str(index)[:40]}, expected 0 to "
+                f"{MAX_TOKENS - 1}"
+            )
+        if index in taken:
+            raise FormatError(
+                f"{path}: 'model.vocab': {token!r} and {taken[index]!r} both have id {index}"
+            )
+        taken[index] = token
+    return dict(vocab)
+
+
+def _merges(path: Path, model: dict[str, Any], pieces: dict[str, int]) -> list[tuple[str, str]]:
+    """The merges, each of two pieces that make a third."""
+    found: list[tuple[str, str]] = []
+    for index, entry in enumerate(json_file.field(path, model, "merges", list, "model.")):
+        pair = entry.split(" ") if isinstance(entry, str) else entry
+        where = f"{path}: 'model.merges[{index}]'"
+        if not isinstance(pair, list) or [type(part) for part in pair] != [str, str]:
+            raise FormatError(f"{where}: expected two pieces, found {str(entry)[:80]!r}")
+        left, right = pair
+        if not left or not right:
+            raise FormatError(f"{where}: {str(entry)[:80]!r}: merges a piece with nothing")
+        for piece in (left, right, left + right):
+            if piece not in pieces:
+                raise FormatError(f"{where}: {piece[:80]!r} is not in the vocabulary")
+        found.append((left, right))
+    return found
+
+
+def _byte_types(pieces: dict[str, int]) -> dict[int, int]:
+    return {index: BYTE for token, index in pieces.items() if _BYTE_TOKEN.fullmatch(token)}
+
+
+def _refuse_variants(path: Path, model: dict[str, Any], byte_fallback: bool) -> None:
+    """Refuse what would make this another kind of BPE."""
+    for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(name):
+            raise UnsupportedError(f"{path}: 'model.{name}': {str(model[name])[:40]!r}")
+    if not byte_fallback and model.get("byte_fallback"):
+        raise UnsupportedError(f"{path}: 'model.byte_fallback' in a model over bytes")

@@ -1,0 +1,92 @@
+"""A Hugging Face folder's tokenizer files become GGUF's metadata."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors, trainers
+
+from halfbyte.formats.hf_tokenizer import tokenizer_metadata
+from halfbyte.formats.pretokenizers import SPLITS
+
+
+def write(folder: Path, name: str, value: Any) -> None:
+    (folder / name).write_text(json.dumps(value), encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, repository: Path) -> Path:
+    """A folder as of a Llama 3 that chats: BOS before a text, three tokens that end one."""
+    text = (repository / "tests/data/storyteller-heldout.txt").read_text(encoding="utf-8")
+    tokenizer = Tokenizer(models.BPE(ignore_merges=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(SPLITS["llama-bpe"].patterns[0]), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, special_tokens=["<|begin|>", "<|end|>", "<|turn|>", "<|message|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False,
+    )  # fmt: skip
+    tokenizer.train_from_iterator(text.split("\n\n"), trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<|begin|> $A", special_tokens=[("<|begin|>", 0)]
+    )
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    config = {"bos_token": "<|begin|>", "eos_token": {"content": "<|turn|>"}, "pad_token": None}
+    write(tmp_path, "tokenizer_config.json", config | {"chat_template": "{{ messages }}"})
+    write(tmp_path, "config.json", {"vocab_size": 640, "eos_token_id": [1, 2]})
+    write(tmp_path, "generation_config.json", {"eos_token_id": [1, 3, 2]})
+    return tmp_path
+
+
+def test_a_folder(folder: Path) -> None:
+    found = tokenizer_metadata(folder)
+    judge = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    size = judge.get_vocab_size()
+    tokens = found.pop("tokenizer.ggml.tokens")
+    assert tokens == [
+        *(judge.id_to_token(index) for index in range(size)),
+        *(f"[PAD{index}]" for index in range(size, 640)),
+    ]
+    types = np.asarray(found.pop("tokenizer.ggml.token_type"))
+    assert types.tolist() == [3] * 4 + [1] * (size - 4) + [5] * (640 - size)
+    merges = json.loads((folder / "tokenizer.json").read_text())["model"]["merges"]
+    assert found.pop("tokenizer.ggml.merges") == [" ".join(pair) for pair in merges]
+    assert found == {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "llama-bpe",
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.add_eos_token": False,
+        "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.eot_token_id": 1,
+        "tokenizer.ggml.eom_token_id": 3,
+        "tokenizer.chat_template": "{{ messages }}",
+    }
+
+
+def test_a_template_in_a_file_of_its_own(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("{{ bos_token }}", encoding="utf-8")
+    assert tokenizer_metadata(folder)["tokenizer.chat_template"] == "{{ bos_token }}"
+
+
+def test_templates_with_names(folder: Path) -> None:
+    templates = [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    write(folder, "tokenizer_config.json", config | {"chat_template": templates})
+    found = tokenizer_metadata(folder)
+    assert found["tokenizer.chat_template"] == "a"
+    assert found["tokenizer.chat_template.tool_use"] == "b"
+    assert found["tokenizer.chat_templates"] == ["tool_use"]
+
+
+def test_a_file_alone(folder: Path) -> None:
+    found = tokenizer_metadata(folder / "tokenizer.json")
+    assert found["tokenizer.ggml.bos_token_id"] == 0
+    assert "tokenizer.ggml.eos_token_id" not in found
