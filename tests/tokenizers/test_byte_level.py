@@ -21,6 +21,7 @@ from halfbyte.tokenizers.base import BaseTokenizer
 from halfbyte.tokenizers.composition import compose, composites
 from halfbyte.tokenizers.unicode_classes import Splitter
 
+COMMON = ("gpt-2", "llama-bpe", "qwen2", "smollm")
 DISTINCT = {split: name for name, split in reversed(SPLITS.items())}
 TEXTS = strings(10_000)
 
@@ -30,8 +31,9 @@ def test_ids_are_those_of_tokenizers(name: str, repository: Path, tmp_path: Path
     judge = hugging_face.byte_level(SPLITS[name], hugging_face.lines(repository))
     tokenizer = hugging_face.ours(judge, tmp_path)
     assert tokenizer.vocabulary.file.metadata["tokenizer.ggml.pre"] == name
-    assert hugging_face.differences(judge, tokenizer, TEXTS) == []
-    for text in TEXTS[:1500]:
+    texts = TEXTS if name in COMMON else TEXTS[:3000]
+    assert hugging_face.differences(judge, tokenizer, texts) == []
+    for text in TEXTS[:500]:
         ids, offsets = tokenizer.encode_with_offsets(text)
         assert ids == tokenizer.encode(text)
         if not SPLITS[name].composed or unicodedata.is_normalized("NFC", text):

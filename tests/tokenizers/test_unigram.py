@@ -77,7 +77,8 @@ def is_tie(judge: sentencepiece.SentencePieceProcessor, ids: list[int], others: 
 @pytest.mark.parametrize("name", CASES)
 def test_ids_are_those_of_sentencepiece(name: str, repository: Path, tmp_path: Path) -> None:
     judge, ours = train(repository, tmp_path, **CASES[name])
-    texts = strings(10_000, extra=SYMBOLS if "symbols" in name else ())
+    count = 10_000 if name in ("unigram", "unigram, bytes", "bpe, bytes") else 4000
+    texts = strings(count, extra=SYMBOLS if "symbols" in name else ())
     ties = 0
     for text, expected in zip(texts, judge.encode(texts), strict=True):
         ids = ours.encode(text, add_special_tokens=False)
@@ -85,7 +86,7 @@ def test_ids_are_those_of_sentencepiece(name: str, repository: Path, tmp_path: P
             assert is_tie(judge, ids, expected), repr(text)
             ties += 1
     assert ties <= (2 if "unigram" in name else 0)
-    for text in texts[:1500]:
+    for text in texts[:500]:
         ids, offsets = ours.encode_with_offsets(text, add_special_tokens=False)
         assert ids == ours.encode(text, add_special_tokens=False)
         assert all(0 <= start <= end <= len(text) for start, end in offsets)
