@@ -195,7 +195,10 @@ METADATA = {
     "llama__expert_count": (np.uint32(8), "'llama.expert_count': expected 0, found 8"),
     "llama__attention__value_length": (np.uint32(8), "value_length': expected 16, found 8"),
     "llama__logit_scale": (np.float32(2), "'llama.logit_scale': is not known, so it is refused"),
-    "tokenizer__ggml__model": ("bert", "tokenizer 'bert'; supported: 'llama'"),
+    "tokenizer__ggml__model": (
+        "rwkv",
+        "tokenizer 'rwkv'; supported: 'llama', 'gpt2', 't5', 'bert'",
+    ),
     "tokenizer__ggml__tokens": (
         pieces()[:-1],
         f"tokenizer has {VOCABULARY - 1} tokens, but tensor",

@@ -13,9 +13,8 @@ import pytest
 import sentencepiece
 
 from halfbyte.errors import FormatError, HalfbyteError
-from halfbyte.formats import MetadataValue, ModelFile, open_model
-from halfbyte.tokenizers import from_metadata
-from halfbyte.tokenizers import sentencepiece as module
+from halfbyte.formats import MetadataValue, ModelFile
+from halfbyte.tokenizers import from_metadata, merging
 from halfbyte.tokenizers.sentencepiece import SentencePieceTokenizer
 from halfbyte.weights import F32, Tensor
 
@@ -162,7 +161,7 @@ def test_a_long_word_takes_steps_in_proportion(
         steps += 1
         return heappop(heap)
 
-    monkeypatch.setattr(module, "heappop", counted)
+    monkeypatch.setattr(merging, "heappop", counted)
     text = "".join(np.random.default_rng(0).choice(list("abcdefgh"), 1_000_000))
     ids = ours.encode(text, add_special_tokens=False)
     assert len(text) // 10 < steps < 3 * len(text)
@@ -249,15 +248,3 @@ def test_a_tokenizer_of_another_size(judge: sentencepiece.SentencePieceProcessor
         from_metadata(file)
     expected = f"tokenizer has {count} tokens, but tensor 'token_embd.weight' has 9 rows"
     assert str(caught.value) == f"m.gguf: {expected}"
-
-
-@pytest.mark.data
-def test_llama_2_gives_the_ids_of_llama_cpp(data: Path) -> None:
-    path = data / "gguf-vocab" / "ggml-vocab-llama-spm.gguf"
-    tokenizer = from_metadata(open_model(path))
-    inputs, outputs = (path.with_name(path.name + end).read_bytes() for end in (".inp", ".out"))
-    texts = inputs.decode().split("\n__ggml_vocab_test__\n")
-    lines = outputs.decode().split("\n")
-    assert len(texts) == len(lines) > 40
-    for text, line in zip(texts, lines, strict=True):
-        assert tokenizer.encode(text, add_special_tokens=False) == [int(n) for n in line.split()]

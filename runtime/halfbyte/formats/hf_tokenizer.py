@@ -137,15 +137,6 @@ def _set_roles(path: Path, metadata: Metadata, config: dict[str, Any]) -> None:
                 metadata["tokenizer.ggml.eot_token_id"] = np.uint32(number)
             continue
         metadata[key] = np.uint32(number)
-    _alias(metadata, "cls", "bos")
-    _alias(metadata, "seperator", "eos")
-
-
-def _alias(metadata: Metadata, role: str, other: str) -> None:
-    """In BERT's vocabularies the tokens around a text go by two names."""
-    key, source = (f"tokenizer.ggml.{name}_token_id" for name in (role, other))
-    if metadata["tokenizer.ggml.model"] == "bert" and source in metadata:
-        metadata.setdefault(key, metadata[source])
 
 
 def _set_model_ids(

@@ -62,6 +62,13 @@ def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, Meta
     values = optional(path, data, "added_tokens", [], list)
     add_tokens(path, pipeline, [read_added(path, value) for value in values])
     around = _around_text(path, data)
+    if pipeline.model == "bert":  # there they have names of their own
+        names = {
+            "add_eos_token": "add_sep_token",
+            "bos_token_id": "cls_token_id",
+            "eos_token_id": "seperator_token_id",
+        }
+        around = {names.get(name, name): value for name, value in around.items()}
     return vocabulary(path, pipeline) | {f"tokenizer.ggml.{k}": v for k, v in around.items()}
 
 

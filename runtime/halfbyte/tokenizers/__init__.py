@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Protocol
 
 from halfbyte.errors import FormatError, UnsupportedError
+from halfbyte.formats import open_model
+from halfbyte.formats.hf_tokenizer import is_tokenizer_file, tokenizer_metadata
+from halfbyte.formats.mapped import map_file
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.tokenizers.sentencepiece import SentencePieceTokenizer
 
-__all__ = ["StreamDecoder", "Tokenizer", "from_metadata"]
+__all__ = ["StreamDecoder", "Tokenizer", "from_metadata", "load_tokenizer"]
 
 
 class StreamDecoder(Protocol):
@@ -34,7 +38,7 @@ class Tokenizer(Protocol):
 
     @property
     def bos(self) -> int:
-        """The token that begins a text."""
+        """The token that begins a text; where there is none, the one that ends a text before."""
         ...
 
     @property
@@ -47,8 +51,25 @@ class Tokenizer(Protocol):
         """Tokens after which generation is over."""
         ...
 
-    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of a text, with the special tokens around it that the model expects."""
+    def encode(
+        self, text: str, add_special_tokens: bool = True, parse_special: bool = False
+    ) -> list[int]:
+        """Token ids of a text, with the special tokens around it that the model expects.
+
+        With `parse_special`, control tokens that the text spells are these tokens, not text.
+        """
+        ...
+
+    def encode_batch(
+        self, texts: Iterable[str], add_special_tokens: bool = True, parse_special: bool = False
+    ) -> list[list[int]]:
+        """Token ids of several texts."""
+        ...
+
+    def encode_with_offsets(
+        self, text: str, add_special_tokens: bool = True, parse_special: bool = False
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Token ids, and for each the first character of the text, and the one after the last."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -58,6 +79,26 @@ class Tokenizer(Protocol):
     def stream(self, previous: Iterable[int] = ()) -> StreamDecoder:
         """A decoder of what follows the ids `previous`, whose text it does not repeat."""
         ...
+
+
+def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
+    """Open a tokenizer alone.
+
+    Parameters
+    ----------
+    path : path
+        A GGUF file, with or without tensors; a llama2.c model; a tokenizer.json or tokenizer.model;
+        a Hugging Face folder.
+
+    Raises
+    ------
+    FormatError, UnsupportedError
+        With one line that names the file, and what was expected and found.
+    """
+    path = Path(path)
+    if path.is_dir() or is_tokenizer_file(map_file(path)[:64]):
+        return from_metadata(ModelFile(path, "tokenizer", tokenizer_metadata(path), {}))
+    return from_metadata(open_model(path))
 
 
 def from_metadata(file: ModelFile) -> Tokenizer:
@@ -74,6 +115,22 @@ def from_metadata(file: ModelFile) -> Tokenizer:
     if not isinstance(kind, str):
         hint = next((f"; {note}" for note in file.notes if "tokenizer" in note), "")
         raise FormatError(f"{file.path}: metadata 'tokenizer.ggml.model' is missing{hint}")
-    if kind != "llama":
-        raise UnsupportedError(f"{file.path}: tokenizer {kind[:80]!r}; supported: 'llama'")
-    return SentencePieceTokenizer.from_file(file)
+    if kind == "llama":
+        from halfbyte.tokenizers.sentencepiece import SentencePieceTokenizer
+
+        return SentencePieceTokenizer(file)
+    if kind == "gpt2":
+        from halfbyte.tokenizers.byte_level import ByteLevelTokenizer
+
+        return ByteLevelTokenizer(file)
+    if kind == "t5":
+        from halfbyte.tokenizers.unigram import UnigramTokenizer
+
+        return UnigramTokenizer(file)
+    if kind == "bert":
+        from halfbyte.tokenizers.wordpiece import WordPieceTokenizer
+
+        return WordPieceTokenizer(file)
+    raise UnsupportedError(
+        f"{file.path}: tokenizer {kind[:80]!r}; supported: 'llama', 'gpt2', 't5', 'bert'"
+    )

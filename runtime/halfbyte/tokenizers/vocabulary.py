@@ -1,0 +1,161 @@
+"""What a model file's metadata says about its tokenizer, read and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.errors import FormatError, UnsupportedError
+from halfbyte.formats.metadata import integer
+from halfbyte.formats.model_file import ModelFile
+
+SPACE = "\u2581"
+# GGUF's token types
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+
+_ROLES = ("bos", "eos", "eot", "eom", "unknown", "seperator", "cls")
+# Ids where the metadata has none; llama.cpp's.
+_DEFAULTS = {
+    "llama": {"bos": 1, "eos": 2, "unknown": 0},
+    "t5": {"eos": 1, "unknown": 2},
+    "bert": {"cls": 101, "seperator": 102, "unknown": 100},
+    "gpt2": {},
+}
+# Control tokens that end an answer by their names alone: many files name one of several.
+_ENDS = frozenset(
+    (
+        "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
+        "<|return|>", "<|call|>", "<end_of_turn>", "<end_of_utterance>", "<eos>", "<EOT>",
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    )
+)  # fmt: skip
+_LONGEST_TOKEN = 1 << 12  # characters; real ones have up to 256
+
+
+@dataclass
+class Vocabulary:
+    """Tokens and how they are used; made by :meth:`from_file`."""
+
+    file: ModelFile
+    tokens: list[str]
+    types: list[int]
+    ids: dict[str, int] = field(default_factory=dict)  # of special tokens, by GGUF's name
+
+    @classmethod
+    def from_file(cls, file: ModelFile, kind: str) -> Vocabulary:
+        """Read what all kinds have; raises `FormatError`."""
+        tokens = _tokens(file)
+        types = [NORMAL] * len(tokens)
+        if "tokenizer.ggml.token_type" in file.metadata or kind == "llama":
+            types = _numbers(file, "token_type", len(tokens), "iu").astype(np.int32).tolist()
+        found = cls(file, tokens, types)
+        last = len(tokens) - 1
+        for name in _ROLES:
+            key = f"tokenizer.ggml.{name}_token_id"
+            default = _DEFAULTS[kind].get(name)
+            if key in file.metadata:
+                found.ids[name] = integer(file, key, 0, last)
+            elif default is not None:
+                found.ids[name] = min(default, last)
+        return found
+
+    @cached_property
+    def scores(self) -> list[float]:
+        """Of each token; raises `FormatError`."""
+        with np.errstate(over="ignore"):
+            scores = _numbers(self.file, "scores", len(self.tokens), "iuf").astype(np.float32)
+        if not np.all(np.isfinite(scores)):
+            raise FormatError(
+                f"{self.file.path}: metadata 'tokenizer.ggml.scores': not all are finite"
+            )
+        return [float(score) for score in scores]
+
+    @cached_property
+    def merges(self) -> list[str]:
+        """Pairs with a space between, in their order; raises `FormatError`."""
+        key = "tokenizer.ggml.merges"
+        merges = self.file.metadata.get(key)
+        if not isinstance(merges, list) or not all(isinstance(merge, str) for merge in merges):
+            raise FormatError(f"{self.file.path}: metadata '{key}': expected strings")
+        return [str(merge) for merge in merges]
+
+    @cached_property
+    def charsmap(self) -> bytes:
+        """SentencePiece's normalization; empty where there is none; raises `FormatError`."""
+        key = "tokenizer.ggml.precompiled_charsmap"
+        value = self.file.metadata.get(key, np.zeros(0, np.uint8))
+        if not isinstance(value, np.ndarray) or value.dtype.itemsize != 1:
+            raise FormatError(f"{self.file.path}: metadata '{key}': expected bytes")
+        return value.tobytes()
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Tokens after which generation is over."""
+        # A model that begins a new text has ended the one before.
+        named = {self.ids[role] for role in ("bos", "eos", "eot", "eom") if role in self.ids}
+        kinds = zip(self.tokens, self.types, strict=True)
+        return frozenset(
+            named.union(i for i, (t, kind) in enumerate(kinds) if kind == CONTROL and t in _ENDS)
+        )
+
+    def flag(self, name: str, default: bool) -> bool:
+        """A bool of the metadata; raises `FormatError`."""
+        value = self.file.metadata.get(f"tokenizer.ggml.{name}", default)
+        if not isinstance(value, bool):
+            raise FormatError(
+                f"{self.file.path}: metadata 'tokenizer.ggml.{name}': expected a bool, found "
+                f"{type(value).__name__}"
+            )
+        return value
+
+    def of_type(self, *types: int) -> dict[str, int]:
+        """Tokens of these types, and their ids; none is empty."""
+        kinds = zip(self.tokens, self.types, strict=True)
+        return {token: i for i, (token, kind) in enumerate(kinds) if kind in types and token}
+
+    def stripping(self, name: str) -> frozenset[int]:
+        """Tokens that take the whitespace beside them: "lstrip" before, "rstrip" after."""
+        key = f"halfbyte.tokenizer.{name}_token_ids"
+        value = self.file.metadata.get(key, np.zeros(0, np.int32))
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu":
+            raise FormatError(f"{self.file.path}: metadata '{key}': expected integers")
+        return frozenset(value.tolist())
+
+
+def _tokens(file: ModelFile) -> list[str]:
+    where = f"{file.path}: metadata 'tokenizer.ggml.tokens'"
+    tokens = file.metadata.get("tokenizer.ggml.tokens")
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        raise FormatError(f"{where}: expected strings")
+    embedding = file.tensors.get("token_embd.weight")
+    if embedding is not None and embedding.shape[0] != len(tokens):
+        raise FormatError(
+            f"{file.path}: tokenizer has {len(tokens)} tokens, but tensor 'token_embd.weight' has "
+            f"{embedding.shape[0]} rows"
+        )
+    if not tokens:
+        raise FormatError(f"{where}: is empty")
+    found = [str(token) for token in tokens]
+    longest = max(map(len, found))
+    if longest > _LONGEST_TOKEN:
+        raise UnsupportedError(
+            f"{where}: a token of {longest} characters; at most {_LONGEST_TOKEN} are supported"
+        )
+    return found
+
+
+def _numbers(file: ModelFile, name: str, count: int, kinds: str) -> npt.NDArray[np.generic]:
+    """An array of `count` numbers whose dtype is of one of these kinds (NumPy's letters)."""
+    key = f"tokenizer.ggml.{name}"
+    values = file.metadata.get(key)
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in kinds:
+        what = "numbers" if "f" in kinds else "integers"
+        raise FormatError(f"{file.path}: metadata '{key}': expected an array of {what}")
+    if len(values) != count:
+        raise FormatError(
+            f"{file.path}: metadata '{key}': {len(values)} entries, expected {count}, one a token"
+        )
+    return values

@@ -1,0 +1,111 @@
+"""WordPiece as BERT does it: the tokenizer that GGUF calls "bert".
+
+A text is cleaned of control characters, words are separated at whitespace, around punctuation and
+around Chinese characters; accents and capitals go where the model asks for it. Of each word the
+longest token that begins it is taken, then the longest that goes on, and so forth; where none does,
+the whole word is unknown. Tokens that begin a word are spelled with U+2581 before them.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.tokenizers.base import BaseTokenizer, Piece, Span
+from halfbyte.tokenizers.unicode_classes import category
+from halfbyte.tokenizers.vocabulary import CONTROL, NORMAL, SPACE, UNKNOWN, UNUSED, Vocabulary
+
+_LONGEST_WORD = 100  # characters; longer ones are unknown
+_CHINESE = (
+    (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F),
+)  # fmt: skip
+
+
+class WordPieceTokenizer(BaseTokenizer):
+    """See the module; made from metadata."""
+
+    strips_space = True
+
+    def __init__(self, file: ModelFile) -> None:
+        vocabulary = Vocabulary.from_file(file, "bert")
+        super().__init__(vocabulary)
+        lowercase = vocabulary.flag("normalizer.lowercase", True)
+        self._characters = _Characters(
+            lowercase, vocabulary.flag("normalizer.strip_accents", lowercase)
+        )
+        tokens = vocabulary.of_type(NORMAL, UNUSED)
+        self._first = {t.removeprefix(SPACE): i for t, i in tokens.items() if t.startswith(SPACE)}
+        self._rest = {t: i for t, i in tokens.items() if not t.startswith(SPACE)}
+        self._longest = max(map(len, tokens), default=0)
+        if vocabulary.flag("add_bos_token", True):
+            self.before = [vocabulary.ids["cls"]]
+        if vocabulary.flag("add_sep_token", True):
+            self.after = [vocabulary.ids["seperator"]]
+
+    def token_bytes(self, token: int) -> bytes:
+        """UTF-8 that a token stands for, with a space before a word."""
+        if self._check(token) in (UNKNOWN, CONTROL):
+            return b""
+        return self.vocabulary.tokens[token].replace(SPACE, " ").encode()
+
+    def _normalize(self, text: str) -> str:
+        return text.translate(self._characters)
+
+    def _align(self, text: str) -> tuple[str, list[Span] | None]:
+        parts = [self._characters[ord(character)] for character in text]
+        origins = [(at, at + 1) for at, part in enumerate(parts) for _ in part]
+        return "".join(parts), origins
+
+    def _words(self, text: str) -> list[str]:
+        return text.split()
+
+    def _pieces(self, word: str) -> list[Piece]:
+        size = len(word)
+        found: list[Piece] = []
+        start = 0
+        while start < size <= _LONGEST_WORD:
+            tokens = self._rest if start else self._first
+            for end in range(min(size, start + self._longest), start, -1):
+                token = tokens.get(word[start:end])
+                if token is not None:
+                    found.append((token, start, end))
+                    start = end
+                    break
+            else:
+                break
+        return found if found and start == size else [(self.unknown or 0, 0, size)]
+
+
+class _Characters(dict[int, str]):
+    """What becomes of each character, with spaces where words are separated; filled as needed."""
+
+    def __init__(self, lowercase: bool, strip_accents: bool) -> None:
+        self._lowercase, self._strip_accents = lowercase, strip_accents
+
+    def __missing__(self, code: int) -> str:
+        self[code] = text = self._replacement(chr(code))
+        return text
+
+    def _replacement(self, character: str) -> str:
+        kind = category(character)
+        if character in "\t\n\r" or kind in ("Zs", "Zl", "Zp"):
+            return " "
+        if kind in ("Cc", "Cf", "Co", "Cs") or character == "\ufffd":
+            return ""
+        chinese = any(first <= ord(character) <= last for first, last in _CHINESE)
+        text = character
+        if self._strip_accents:
+            text = unicodedata.normalize("NFD", text)
+            text = "".join(letter for letter in text if category(letter) != "Mn")
+        if self._lowercase:
+            text = "".join(letter.lower() for letter in text)
+        parts = (f" {letter} " if _punctuation(letter) else letter for letter in text)
+        return f" {text} " if chinese else "".join(parts)
+
+
+def _punctuation(character: str) -> bool:
+    """Whether it is one, as BERT sees it: all of ASCII's that are neither letters nor digits."""
+    if character.isascii():
+        return not character.isalnum() and character.isprintable() and character != " "
+    return category(character).startswith("P")

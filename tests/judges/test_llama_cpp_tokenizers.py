@@ -1,0 +1,120 @@
+"""llama.cpp on the vocabularies we write: it makes the same tokens of the same texts."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xllamacpp
+from tests.tokenizers import hugging_face
+from tests.tokenizers.strings import strings
+
+from halfbyte.formats import MetadataValue, open_model
+from halfbyte.formats.hf_tokenizer import tokenizer_metadata
+from halfbyte.formats.pretokenizers import SPLITS
+from halfbyte.quantize.writers import write_gguf
+from halfbyte.tokenizers import load_tokenizer
+from halfbyte.weights import F32, Tensor
+
+WIDTH = 32
+MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+
+
+def write_model(path: Path, vocabulary: dict[str, MetadataValue]) -> None:
+    """A model that says nothing of sense, for a server opens no vocabulary alone."""
+    tokens = vocabulary["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, list)
+    sizes = {
+        "block_count": 1, "context_length": 64, "embedding_length": WIDTH,
+        "feed_forward_length": WIDTH, "attention.head_count": 1, "vocab_size": len(tokens),
+        "rope.dimension_count": WIDTH,
+    }  # fmt: skip
+    metadata: dict[str, MetadataValue] = {
+        "general.architecture": "llama",
+        **{f"llama.{name}": np.uint32(size) for name, size in sizes.items()},
+        "llama.attention.layer_norm_rms_epsilon": np.float32(1e-5),
+        **{key: value for key, value in vocabulary.items() if key.startswith("tokenizer.")},
+    }
+    shapes: dict[str, tuple[int, ...]] = {"token_embd": (len(tokens), WIDTH)}
+    shapes |= {"output_norm": (WIDTH,), "blk.0.attn_norm": (WIDTH,), "blk.0.ffn_norm": (WIDTH,)}
+    shapes |= {f"blk.0.{name}": (WIDTH, WIDTH) for name in MATRICES}
+    tensors = [
+        Tensor(f"{name}.weight", F32, shape, np.ones(shape, np.float32).view(np.uint8).reshape(-1))
+        for name, shape in shapes.items()
+    ]
+    write_gguf(path, metadata, tensors)
+
+
+def differences(path: Path, texts: Sequence[str]) -> list[str]:
+    """The texts that get other ids from llama.cpp, as text and with control tokens looked for."""
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(path)
+    parameters.n_ctx, parameters.n_parallel, parameters.n_gpu_layers = 64, 1, 0
+    parameters.warmup, parameters.verbosity = False, -1
+    parameters.cpuparams.n_threads = 1
+    server = xllamacpp.Server(parameters)
+    ours = load_tokenizer(path)
+    found = []
+    for index, text in enumerate(texts):
+        special, parse = index % 2 == 1, index % 3 == 0
+        question = {"content": text, "add_special": special, "parse_special": parse}
+        request = urllib.request.Request(  # noqa: S310
+            f"{server.listening_address}/tokenize", json.dumps(question).encode(),
+            {"Content-Type": "application/json"},
+        )  # fmt: skip
+        with urllib.request.urlopen(request) as answer:  # noqa: S310
+            ids = json.load(answer)["tokens"]
+        if ids != ours.encode(text, special, parse):
+            found.append(text)
+    return found
+
+
+def composed(texts: Sequence[str]) -> list[str]:
+    """Without what llama.cpp leaves out: normal form C, and the long s of contractions."""
+    return [unicodedata.normalize("NFC", text).replace("\u017f", "s") for text in texts]
+
+
+@pytest.mark.parametrize("name", ["gpt-2", "llama-bpe", "dbrx", "qwen2", "smollm"])
+def test_byte_level(name: str, repository: Path, tmp_path: Path) -> None:
+    judge = hugging_face.byte_level(SPLITS[name], hugging_face.lines(repository))
+    judge.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "<|end|>"}', encoding="utf-8")
+    write_model(tmp_path / "model.gguf", tokenizer_metadata(tmp_path))
+    texts = composed(strings(1500, extra=hugging_face.SPECIAL))
+    assert differences(tmp_path / "model.gguf", texts) == []
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_sentencepiece(kind: str, repository: Path, tmp_path: Path) -> None:
+    """With what llama.cpp does of SentencePiece's normalization."""
+    options = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
+    bytes_too = kind == "bpe"
+    model = hugging_face.train_sentencepiece(
+        repository, model_type=kind, byte_fallback=bytes_too, **options
+    )
+    (tmp_path / "tokenizer.model").write_bytes(model)
+    write_model(tmp_path / "model.gguf", tokenizer_metadata(tmp_path / "tokenizer.model"))
+    texts = strings(1500, extra=("<s>", "</s>", "<unk>"))
+    # Before nothing but spaces, llama.cpp puts no further one in a unigram model.
+    texts = [text for text in texts if kind == "bpe" or text.strip(" ")]
+    assert differences(tmp_path / "model.gguf", texts) == []
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["gpt-2", "llama-spm", "bert-bge"])
+def test_real_vocabularies(name: str, data: Path, tmp_path: Path) -> None:
+    metadata = open_model(data / f"gguf-vocab/ggml-vocab-{name}.gguf").metadata
+    write_model(tmp_path / "model.gguf", metadata)
+    texts = strings(4000)
+    if name == "bert-bge":  # llama.cpp's tables of accents and of control characters are simpler
+        texts = [
+            "".join(c for c in text if c in " \n" or (c.isprintable() and c < "\u0300")
+                    or "\u0410" <= c < "\u0450" or "\u4e00" <= c < "\u9fa0")
+            for text in texts
+        ]  # fmt: skip
+    assert differences(tmp_path / "model.gguf", texts) == []
