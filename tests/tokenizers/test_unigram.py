@@ -12,6 +12,7 @@ import pytest
 import sentencepiece
 from tests.tokenizers import hugging_face
 from tests.tokenizers.strings import strings
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from halfbyte.errors import FormatError
 from halfbyte.formats import ModelFile
@@ -113,6 +114,22 @@ def test_unigram_in_a_tokenizer_json(fallback: bool, repository: Path, tmp_path:
     judge = hugging_face.unigram(sentencepiece.SentencePieceProcessor(model_proto=model))
     ours = hugging_face.ours(judge, tmp_path)
     texts = [re.sub(r"[^\S ]|▁|<", "", text) for text in strings(10_000)]
+    assert hugging_face.differences(judge, ours, texts) == []
+
+
+def test_ties_and_the_score_of_what_is_unknown(tmp_path: Path) -> None:
+    """Of equal sums the one whose last token is the longest; unknown is ten below the worst."""
+    scores = {"<unk>": 0.0, "▁": -1.0, "a": -6.0, "aa": -6.0, "ab": -1.0, "bz": -15.0, "aba": -2.0}
+    scores |= {"c": -1.0, "d": -1.0, "cd": -2.0, "dc": -2.0, "cdc": -3.0, "dcd": -3.0}
+    judge = Tokenizer(models.Unigram(list(scores.items()), 0, False))
+    judge.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace("▁", "always")]
+    )
+    ours = hugging_face.ours(judge, tmp_path)
+    texts = ["aaa", "aaaaa", "abz", "abzab", "aabaa", "zabz", "zz a zz"]
+    assert hugging_face.differences(judge, ours, texts) == []
+    random = np.random.default_rng(0)
+    texts = ["".join(random.choice(list("aabzcdcdcd "), length % 25 + 1)) for length in range(2000)]
     assert hugging_face.differences(judge, ours, texts) == []
 
 
