@@ -143,10 +143,20 @@ class Terminal:
         found, _, self.seen = self.seen.partition(text)
         return found
 
+    def wait_for_more(self) -> None:
+        """Until anything more is shown."""
+        assert select.select([self._mine], [], [], 60)[0]
+
     def close(self) -> int:
-        code = self.process.wait(30)
+        return self.process.wait(30)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.process.kill()  # whatever a test has left of it
+        self.process.wait()
         os.close(self._mine)
-        return code
 
 
 @pytest.fixture
@@ -159,29 +169,29 @@ def slow(repository: Path, tmp_path: Path) -> Path:
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(slow: Path) -> None:
     """With a model that is slow, on NumPy, so that there is time to stop it."""
-    terminal = Terminal(str(slow), "-n", "1000", "--backend", "numpy", NO_COLOR="1")
-    terminal.wait_for("> ")
-    terminal.type("Tell me of Tom.\n")
-    terminal.wait_for("Tom.\r\n")
-    time.sleep(0.5)
-    terminal.interrupt()
-    terminal.wait_for("Stopped.")
-    assert "tokens/s" in terminal.wait_for("> ")
-    time.sleep(0.5)  # until the prompt waits for a line
-    terminal.interrupt()
-    terminal.wait_for("Ctrl-D or /quit ends.")
-    terminal.type("/nonsense\n")
-    terminal.wait_for("/nonsense: is no command")
-    terminal.type("/set top_p 7\n")
-    terminal.type("Why?\n")
-    terminal.wait_for("error: top_p 7.0: expected more than 0")
-    terminal.type("\x04")
-    assert terminal.close() == 0
-    assert "\033[2m" not in terminal.seen
+    with Terminal(str(slow), "-n", "1000", "--backend", "numpy", NO_COLOR="1") as terminal:
+        terminal.wait_for("> ")
+        terminal.type("Tell me of Tom.\n")
+        terminal.wait_for("Tom.\r\n")
+        terminal.wait_for_more()
+        terminal.interrupt()
+        terminal.wait_for("Stopped.")
+        assert "tokens/s" in terminal.wait_for("> ")
+        time.sleep(0.5)  # until the prompt waits for a line
+        terminal.interrupt()
+        terminal.wait_for("Ctrl-D or /quit ends.")
+        terminal.type("/nonsense\n")
+        terminal.wait_for("/nonsense: is no command")
+        terminal.type("/set top_p 7\n")
+        terminal.type("Why?\n")
+        terminal.wait_for("error: top_p 7.0: expected more than 0")
+        terminal.type("\x04")
+        assert terminal.close() == 0
+        assert "\033[2m" not in terminal.seen
 
 
 def test_colours_at_a_terminal_alone(path: Path) -> None:
-    terminal = Terminal(str(path), "-n", "3")
-    assert "\033[2m" in terminal.wait_for("> ")
-    terminal.type("/quit\n")
-    assert terminal.close() == 0
+    with Terminal(str(path), "-n", "3") as terminal:
+        assert "\033[2m" in terminal.wait_for("> ")
+        terminal.type("/quit\n")
+        assert terminal.close() == 0

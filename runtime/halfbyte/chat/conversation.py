@@ -121,12 +121,17 @@ class Chat:
             return "", []
         asked, generation = self._last
         said, decoder = "", self._model.tokenizer.stream(generation.prompt_ids)
+        count = 0
         for count, token in enumerate(generation.ids, 1):
             said += decoder.push(token)
             if said == generation.text:
-                answer = self._control.protect(said)
-                return asked + answer, generation.prompt_ids + generation.ids[:count]
-        return "", []
+                break
+        else:
+            said += decoder.flush()  # it may have ended inside a character
+        if said != generation.text:
+            return "", []
+        answer = self._control.protect(said)
+        return asked + answer, generation.prompt_ids + generation.ids[:count]
 
     def _fit(self, messages: Sequence[Message], room: int) -> tuple[str, list[int]]:
         """Text and token ids of as much of a conversation as leaves room for the answer."""
