@@ -121,8 +121,9 @@ class Chat:
             return "", []
         asked, generation = self._last
         said, decoder = "", self._model.tokenizer.stream(generation.prompt_ids)
-        count = 0
-        for count, token in enumerate(generation.ids, 1):
+        ids = list(generation.prompt_ids)
+        for token in generation.ids:
+            ids.append(token)
             said += decoder.push(token)
             if said == generation.text:
                 break
@@ -130,8 +131,7 @@ class Chat:
             said += decoder.flush()  # it may have ended inside a character
         if said != generation.text:
             return "", []
-        answer = self._control.protect(said)
-        return asked + answer, generation.prompt_ids + generation.ids[:count]
+        return asked + self._control.protect(said), ids
 
     def _fit(self, messages: Sequence[Message], room: int) -> tuple[str, list[int]]:
         """Text and token ids of as much of a conversation as leaves room for the answer."""
