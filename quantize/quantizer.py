@@ -29,7 +29,7 @@ from halfbyte.quantize.recipe import (
 )
 from halfbyte.quantize.report import Report, Row, decibels
 from halfbyte.quantize.writers import GGUFWriter, TensorInfo
-from halfbyte.weights import Q4_0, Q8_0, Tensor
+from halfbyte.weights import Q4_0, Q8_0, BlockFormat, Tensor
 
 F32 = npt.NDArray[np.float32]
 Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)

@@ -41,21 +41,36 @@ def some_rows(layout: type[Packed], m: int, k: int) -> npt.NDArray[np.uint8]:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layout_is_the_one_described(name: str) -> None:
-    """Byte for byte, from the paragraph: scales of sixteen rows, then four bytes of each."""
+    """Bit for bit, from the paragraph: scales of sixteen rows, then codes of four columns each."""
     layout = LAYOUTS[name]
-    rows = some_rows(layout, 35, 96)
-    packed = layout.pack(rows)
-    size, codes = layout.block_bytes, layout.block_bytes - 2
-    for row, block in ((0, 0), (5, 2), (15, 1), (16, 0), (31, 2)):
-        place = (row // 16 * 3 + block) * 16 * size
-        original = rows[row, block * size : (block + 1) * size]
-        scale = place + 2 * (row % 16)
-        assert packed[scale : scale + 2].tobytes() == original[:2].tobytes()
-        for byte in range(codes):
-            where = place + 32 + byte // 4 * 64 + row % 16 * 4 + byte % 4
-            assert packed[where] == original[2 + byte], (row, block, byte)
-    np.testing.assert_array_equal(packed[32 * 3 * size :], rows[32:].reshape(-1))
-    np.testing.assert_array_equal(layout.rows(packed, 96), rows)
+    rows = some_rows(layout, 35, 512)
+    packed, blocks = layout.pack(rows), rows.view(layout.layout)
+    codes, size, count = layout.get_codes(blocks), 16 * layout.block_bytes, 512 // layout.block
+    for row, block in ((0, 0), (5, 1), (15, 1), (16, 0), (31, 1)):
+        place, r = (row // 16 * count + block) * size, row % 16
+        for field in ("d", "m", "dmin"):
+            if field in blocks.dtype.names:
+                found = packed[place + 2 * r : place + 2 * r + 2]
+                assert found.tobytes() == blocks[field][row, block].tobytes()
+                place += 32
+        if "scales" in blocks.dtype.names:
+            for scale in blocks["scales"][row, block].view(np.uint8):
+                assert packed[place + r] == scale
+                place += 16
+        for column in range(layout.block):
+            b, c = divmod(column, 32)
+            codes_of_four = packed[place + 64 * layout.bits * b + 4 * r + c % 4 :: 64]
+            if layout.bits == 8:
+                code = codes_of_four[c // 4]
+            else:
+                code = codes_of_four[c % 16 // 4] >> (c // 16 * 4) & 15
+            if layout.bits == 5:
+                code |= (codes_of_four[4] >> (c // 4) & 1) << 4
+            if layout.bits == 6:
+                code |= (codes_of_four[4 + c // 16] >> (2 * (c % 16 // 4)) & 3) << 4
+            assert code == codes[row, block, column], (row, block, column)
+    np.testing.assert_array_equal(packed[2 * count * size :], rows[32:].reshape(-1))
+    np.testing.assert_array_equal(layout.rows(packed, 512), rows)
 
 
 def tables() -> list[tuple[Library, str]]:
@@ -68,17 +83,17 @@ def tables() -> list[tuple[Library, str]]:
 def test_kernel_packs_as_defined(name: str, m: int, native_backends: list[str]) -> None:
     assert native_backends
     layout = LAYOUTS[name]
-    rows = some_rows(layout, m, 96)
+    rows = some_rows(layout, m, 512)
     want = layout.pack(rows)
     for made, isa in tables():
         reach, kernels = made.memory.reach, Kernels(isa, library=made)
         source, target = reach(rows.copy()), reach(np.zeros_like(want))
         scratch = reach(np.zeros(16 * rows.shape[1], np.uint8))
         pack = f"pack_{name.lower().removesuffix('_r16')}"
-        kernels.call(pack, y=target, scratch=scratch, w=source, k=96, m=m)
+        kernels.call(pack, y=target, scratch=scratch, w=source, k=512, m=m)
         np.testing.assert_array_equal(target, want, err_msg=isa)
         np.testing.assert_array_equal(source, rows)
-        kernels.call(pack, y=source, scratch=scratch, w=source, k=96, m=m)
+        kernels.call(pack, y=source, scratch=scratch, w=source, k=512, m=m)
         np.testing.assert_array_equal(source.reshape(-1), want, err_msg=isa)
 
 
