@@ -18,7 +18,6 @@ from halfbyte.weights import (
     Q4_K,
     Q5_K,
     Q6_K,
-    Q8_0,
     BlockFormat,
     WeightFormat,
 )

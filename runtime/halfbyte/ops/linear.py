@@ -76,8 +76,10 @@ def dynamic_quantize(x: F32) -> tuple[I8, F32, I16]:
     operations=_products,
 )
 def matmul_int8(xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None) -> F32:
-    """y[i, j] = r[i, j] + sum over the weight's blocks b, of 32 or 16, in order, of
-    (wd[j, b] xd[i, b]) float(sum wq xq), and, where there are minima, wm[j, b] (xd[i, b] float(xs)).
+    """y[i, j] = r[i, j] + sum over the weight's blocks b, of 32 or 16, in order.
+
+    A block adds (wd[j, b] xd[i, b]) float(sum wq xq), and, where there are minima, after it
+    wm[j, b] (xd[i, b] float(xs)).
 
     Block sums are exact integers; the float sum multiplies, then adds, in float32. `xs` is what
     :func:`dynamic_quantize` returns, `xd` and `xs` those of the block of 32 that b lies in.

@@ -11,13 +11,14 @@ import math
 from dataclasses import dataclass
 
 from halfbyte.weights.base import U8, Codes, F32Array, WeightFormat
-from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, BlockFormat
+from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, BlockFormat, ScaledFormat
 from halfbyte.weights.kquants import Q4_K, Q5_K, Q6_K
 from halfbyte.weights.plain import BF16, F16, F32
 
 __all__ = [
     "BF16", "BY_GGML_TYPE", "F16", "F32", "FORMATS", "Q4_0", "Q4_1", "Q4_K", "Q5_0", "Q5_1",
-    "Q5_K", "Q6_K", "Q8_0", "U8", "BlockFormat", "Codes", "F32Array", "Tensor", "WeightFormat",
+    "Q5_K", "Q6_K", "Q8_0", "U8", "BlockFormat", "Codes", "F32Array", "ScaledFormat", "Tensor",
+    "WeightFormat",
 ]  # fmt: skip
 
 FORMATS: dict[str, type[WeightFormat]] = {

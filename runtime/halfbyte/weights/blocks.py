@@ -1,4 +1,4 @@
-"""Formats of blocks of 32 numbers with a scale: Q4_0, Q5_0 and Q8_0; with a minimum too: Q4_1, Q5_1.
+"""Formats of blocks of 32 numbers: with a scale, Q4_0, Q5_0 and Q8_0; a minimum too, Q4_1, Q5_1.
 
 Codes of four bits lie two to a byte: byte j holds q[j] in its low four bits and q[j + 16] in its
 high ones. The fifth bit of q[j] is bit j of ``qh``.
@@ -47,6 +47,33 @@ class BlockFormat(WeightFormat):
             if m is not None:
                 values += m[..., None]
         return values.reshape(len(q), q.shape[1] * q.shape[2])
+
+
+class ScaledFormat(BlockFormat):
+    """A format whose encoding has two steps: scales and minima, then codes for these."""
+
+    part: ClassVar[int] = 32  # numbers with a scale of their own
+    minimum: ClassVar[bool]  # whether they have a minimum too
+
+    @classmethod
+    def split(cls, values: F32Array) -> F32Array:
+        """[rows, columns] -> [rows, blocks, parts of a block, numbers of a part]."""
+        rows, columns = values.shape
+        return values.reshape(rows, columns // cls.block, cls.block // cls.part, cls.part)
+
+    @classmethod
+    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
+        """Plain rounding's scales of all parts [rows, blocks, parts], and minima or zeros."""
+        raise NotImplementedError
+
+    @classmethod
+    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
+        """Bytes with these scales and minima, as far as they can be stored."""
+        raise NotImplementedError
+
+    @classmethod
+    def encode(cls, values: F32Array) -> U8:
+        return cls.fit(values, *cls.start(values))
 
 
 class _Nibbles(BlockFormat):
@@ -123,7 +150,7 @@ class Q8_0(BlockFormat):
         return blocks.view(np.uint8)
 
 
-class _Symmetric(BlockFormat):
+class _Symmetric(ScaledFormat):
     """Weights d (q - offset), q in 0 ... 2 offset - 1.
 
     Encoding: m is the first of the weights that are largest in magnitude, d = m / -offset, q =
@@ -132,6 +159,7 @@ class _Symmetric(BlockFormat):
     """
 
     offset: ClassVar[int]
+    minimum = False
 
     @classmethod
     def codes(cls, rows: U8) -> Codes:
@@ -140,15 +168,20 @@ class _Symmetric(BlockFormat):
         return Codes(q, blocks["d"].astype(np.float32))
 
     @classmethod
-    def encode(cls, values: F32Array) -> U8:
-        x = values.reshape(len(values), values.shape[1] // cls.block, cls.block)
-        largest = np.abs(x).argmax(axis=-1, keepdims=True)
-        d = np.take_along_axis(x, largest, axis=-1) / np.float32(-cls.offset)
-        shifted = x * inverse(d) + np.float32(cls.offset + 0.5)
+    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
+        scales = first_largest(cls.split(values))[..., 0] / np.float32(-cls.offset)
+        return scales, np.zeros_like(scales)
+
+    @classmethod
+    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
+        del minima
+        x = cls.split(values)[:, :, 0]
         blocks = np.empty(x.shape[:2], cls.layout)
         with np.errstate(over="ignore"):
-            blocks["d"] = d[..., 0]
-        cls.put_codes(blocks, np.minimum(shifted, np.float32(2 * cls.offset - 1)).astype(np.uint8))
+            blocks["d"] = scales[..., 0]
+        shifted = x * inverse(scales) + np.float32(cls.offset + 0.5)
+        q = np.clip(shifted, np.float32(0), np.float32(2 * cls.offset - 1))
+        cls.put_codes(blocks, q.astype(np.uint8))
         return blocks.view(np.uint8)
 
 
@@ -186,12 +219,14 @@ class Q5_0(_Symmetric, _FiveBits):
         return cls._values(super().codes(rows))
 
 
-class _WithMinimum(BlockFormat):
+class _WithMinimum(ScaledFormat):
     """Weights d q + m.
 
     Encoding: m = min x, d = (max x - m) / (most codes), q = trunc((x - m) (1 / d) + 0.5), at most
     that; all in float32, q from d and m before their rounding to F16.
     """
+
+    minimum = True
 
     @classmethod
     def codes(cls, rows: U8) -> Codes:
@@ -200,16 +235,20 @@ class _WithMinimum(BlockFormat):
         return Codes(q, blocks["d"].astype(np.float32), blocks["m"].astype(np.float32))
 
     @classmethod
-    def encode(cls, values: F32Array) -> U8:
-        x = values.reshape(len(values), values.shape[1] // cls.block, cls.block)
-        most = np.float32(2**cls.bits - 1)
-        m = x.min(axis=-1, keepdims=True)
-        d = (x.max(axis=-1, keepdims=True) - m) / most
-        q = np.minimum((x - m) * inverse(d) + np.float32(0.5), most).astype(np.uint8)
+    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
+        x = cls.split(values)
+        m = x.min(axis=-1)
+        return (x.max(axis=-1) - m) / np.float32(2**cls.bits - 1), m
+
+    @classmethod
+    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
+        x = cls.split(values)[:, :, 0]
         blocks = np.empty(x.shape[:2], cls.layout)
         with np.errstate(over="ignore"):
-            blocks["d"], blocks["m"] = d[..., 0], m[..., 0]
-        cls.put_codes(blocks, q)
+            blocks["d"], blocks["m"] = scales[..., 0], minima[..., 0]
+        shifted = (x - minima) * inverse(scales) + np.float32(0.5)
+        q = np.clip(shifted, np.float32(0), np.float32(2**cls.bits - 1))
+        cls.put_codes(blocks, q.astype(np.uint8))
         return blocks.view(np.uint8)
 
 
@@ -238,3 +277,8 @@ def inverse(d: F32Array) -> F32Array:
     with np.errstate(divide="ignore", over="ignore"):
         inverse: F32Array = np.float32(1) / d
     return np.where(np.isfinite(inverse), inverse, np.float32(0))
+
+
+def first_largest(x: F32Array) -> F32Array:
+    """The first of the numbers that are largest in magnitude: [..., n] -> [..., 1]."""
+    return np.take_along_axis(x, np.abs(x).argmax(axis=-1, keepdims=True), axis=-1)

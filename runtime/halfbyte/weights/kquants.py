@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from halfbyte.weights.base import U8, Codes, F32Array
-from halfbyte.weights.blocks import BlockFormat, Blocks, inverse
+from halfbyte.weights.blocks import Blocks, ScaledFormat, first_largest, inverse
 from halfbyte.weights.plain import F16
 
 
-class _WithMinima(BlockFormat):
+class KQuant(ScaledFormat):
     """256 weights (d s) q - (e m): eight blocks of 32 with six bits each of s and m.
 
     s[j] and m[j], j < 4, are the low six bits of bytes j and j + 4 of ``scales``; of s[j + 4] and
@@ -26,6 +26,7 @@ class _WithMinima(BlockFormat):
     """
 
     block = 256
+    minimum = True
 
     @classmethod
     def get_scales(cls, blocks: Blocks) -> tuple[U8, U8]:
@@ -83,32 +84,32 @@ class _WithMinima(BlockFormat):
         return values.reshape(len(rows), -1)
 
     @classmethod
-    def encode(cls, values: F32Array) -> U8:
-        x = values.reshape(len(values), values.shape[1] // cls.block, 8, 32)
-        most = np.float32(2**cls.bits - 1)
+    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
+        x = cls.split(values)
         low = np.minimum(x.min(axis=-1), np.float32(0))
-        d, s = _integers((x.max(axis=-1) - low) / most, 63)
-        e, m = _integers(-low, 63)
+        return (x.max(axis=-1) - low) / np.float32(2**cls.bits - 1), low
+
+    @classmethod
+    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
+        x = cls.split(values)
         blocks = np.zeros(x.shape[:2], cls.layout)
         with np.errstate(over="ignore", invalid="ignore"):
+            (d, s), (e, m) = _integers(scales), _integers(-minima)
             blocks["d"], blocks["dmin"] = d[..., 0], e[..., 0]
             shifted = (x + (e * m)[..., None]) * inverse(d * s)[..., None]
-            q = np.clip(np.rint(shifted), np.float32(0), most)
+            q = np.clip(np.rint(shifted), np.float32(0), np.float32(2**cls.bits - 1))
         cls.put_scales(blocks, s.astype(np.uint8), m.astype(np.uint8))
         cls.put_codes(blocks, q.astype(np.uint8).reshape(*blocks.shape, cls.block))
         return blocks.view(np.uint8)
 
 
-def _integers(scales: F32Array, most: int) -> tuple[F32Array, F32Array]:
-    """Scales [..., 8] as F16(d) [..., 1] times integers up to `most`."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        d = (scales.max(axis=-1, keepdims=True) / np.float32(most)).astype("<f2")
-        wide = d.astype(np.float32)
-        s = np.minimum(np.rint(scales * inverse(wide)), np.float32(most))
-    return wide, s
+def _integers(scales: F32Array) -> tuple[F32Array, F32Array]:
+    """Scales [..., 8] as F16(d) [..., 1] times integers up to 63."""
+    d = (scales.max(axis=-1, keepdims=True) / np.float32(63)).astype("<f2").astype(np.float32)
+    return d, np.minimum(np.rint(scales * inverse(d)), np.float32(63))
 
 
-class Q4_K(_WithMinima):
+class Q4_K(KQuant):
     """256 weights (d s) q - (e m): F16 numbers d and e ("dmin"), s and m, then q in 0 ... 15."""
 
     name = "Q4_K"
@@ -121,7 +122,7 @@ class Q4_K(_WithMinima):
     limit = 63 * F16.limit
 
 
-class Q5_K(_WithMinima):
+class Q5_K(KQuant):
     """256 weights (d s) q - (e m): as in Q4_K; the fifth bit of q[32 b + j] is bit b of qh[j]."""
 
     name = "Q5_K"
@@ -147,7 +148,7 @@ class Q5_K(_WithMinima):
         blocks["qh"] = np.packbits(fifth, axis=-2, bitorder="little")[..., 0, :]
 
 
-class Q6_K(BlockFormat):
+class Q6_K(ScaledFormat):
     """256 weights (d s) (q - 32): an F16 scale d, an int8 s for every 16, q in 0 ... 63.
 
     Of codes 128 h + 32 p + j, the low four bits are those of ``ql[64 h + 32 (p % 2) + j]``, the low
@@ -162,6 +163,8 @@ class Q6_K(BlockFormat):
     ggml_type = 14
     block = 256
     bits = 6
+    part = 16
+    minimum = False
     layout = np.dtype(
         [("ql", "u1", (128,)), ("qh", "u1", (64,)), ("scales", "i1", (16,)), ("d", "<f2")]
     )
@@ -195,21 +198,21 @@ class Q6_K(BlockFormat):
         return Codes(q, d.reshape(q.shape[:2]))
 
     @classmethod
-    def encode(cls, values: F32Array) -> U8:
-        x = values.reshape(len(values), values.shape[1] // cls.block, 16, 16)
-        scales = _first_largest(x) / np.float32(-32)
+    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
+        scales = first_largest(cls.split(values))[..., 0] / np.float32(-32)
+        return scales, np.zeros_like(scales)
+
+    @classmethod
+    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
+        del minima
+        x = cls.split(values)
         blocks = np.zeros(x.shape[:2], cls.layout)
         with np.errstate(over="ignore", invalid="ignore"):
-            blocks["d"] = (_first_largest(scales[..., 0]) / np.float32(-128))[..., 0]
+            blocks["d"] = (first_largest(scales) / np.float32(-128))[..., 0]
             d = blocks["d"].astype(np.float32)[..., None]
-            s = np.minimum(np.rint(scales[..., 0] * inverse(d)), np.float32(127))
+            s = np.minimum(np.rint(scales * inverse(d)), np.float32(127))
             scaled = np.rint(x * inverse(d * s)[..., None])
             q = np.clip(scaled, np.float32(-32), np.float32(31)) + np.float32(32)
         blocks["scales"] = s.astype(np.int8)
         cls.put_codes(blocks, q.astype(np.uint8).reshape(*blocks.shape, cls.block))
         return blocks.view(np.uint8)
-
-
-def _first_largest(x: F32Array) -> F32Array:
-    """The first of the largest in magnitude: [..., n] -> [..., 1]."""
-    return np.take_along_axis(x, np.abs(x).argmax(axis=-1, keepdims=True), axis=-1)
