@@ -66,8 +66,9 @@ class Codec:
         """Encode with each block's scale searched; see :func:`halfbyte.quantize.search.search`."""
         name = f"encode_search_{format_.name.lower()}"
         if self._kernels is None or not self._kernels.has(name):
-            found = search if format_.name in search.SEARCHES else search_blocks
-            return found.search(x, importance, format_.name)
+            if format_.name in search.SEARCHES:
+                return search.search(x, importance, format_.name)
+            return search_blocks.search(x, importance, format_.name)
         n, k = x.shape
         w, error = np.empty((n, format_.row_bytes(k)), np.uint8), np.empty((n, 2), np.float32)
         self._kernels.call(name, w=w, error=error, x=x, importance=importance, n=n, k=k)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tests import wasm
+from tests.tools import load_tool
 
 import halfbyte
 from halfbyte import packing
@@ -24,12 +25,18 @@ from halfbyte.weights import FORMATS
 IDS = [1, *range(300, 340)]
 
 
-@pytest.fixture(scope="module", params=["int4", "int8"])
+@pytest.fixture(scope="module", params=["int4", "int8", "Q5_1", "Q5_0", "Q4_K_M", "Q5_K_M"])
 def path(
-    request: pytest.FixtureRequest, storyteller: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    storyteller: Path,
+    repository: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     target = tmp_path_factory.mktemp("packing") / f"{request.param}.gguf"
-    quantize_file(storyteller, request.param, target)
+    if request.param.endswith("_M"):
+        load_tool(repository, "make_model").make_model(target, "tiny-256", request.param)
+    else:
+        quantize_file(storyteller, request.param, target)
     return target
 
 
@@ -97,13 +104,28 @@ def test_kernel_packs_as_defined(name: str, m: int, native_backends: list[str]) 
         np.testing.assert_array_equal(source.reshape(-1), want, err_msg=isa)
 
 
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_threads_pack_as_one_does(name: str, native_backends: list[str]) -> None:
+    """Each a part of the rows, into memory of their own."""
+    layout = LAYOUTS[name]
+    rows = some_rows(layout, 16 * 64 + 5, 256)
+    want = layout.pack(rows)
+    kernels = Kernels(native_backends[0].removeprefix("native-"), threads=3)
+    for _ in range(20):
+        found, scratch = np.zeros_like(want), np.zeros(16 * rows.shape[1], np.uint8)
+        pack = f"pack_{name.lower().removesuffix('_r16')}"
+        kernels.call(pack, y=found, scratch=scratch, w=rows, k=256, m=len(rows))
+        np.testing.assert_array_equal(found, want)
+    kernels.close()
+
+
 def test_results_are_the_same_to_the_bit(path: Path) -> None:
     with halfbyte.load(path, pack="never") as mapped, halfbyte.load(path) as packed:
         np.testing.assert_array_equal(packed.logits(IDS), mapped.logits(IDS))
         names = {i.operator.kernel(i) for i in packed.program.instructions}
-        assert {n for n in names if n.startswith("matmul")} <= {
-            "matmul_int8_q4_0_r16", "matmul_int8_q8_0_r16",
-        }  # fmt: skip
+        products = [n for n in names if n.startswith("matmul")]
+        assert products
+        assert all(n.startswith("matmul_int8") and n.endswith("_r16") for n in products)
         for name, tensor in mapped.file.tensors.items():
             np.testing.assert_array_equal(packed.file.tensors[name].rows, tensor.rows)
         assert not any(issubclass(t.format, Packed) for t in mapped.file.tensors.values())
