@@ -13,18 +13,21 @@ from pathlib import Path
 
 from halfbyte.cli import guarded
 from halfbyte.errors import OutputError
+from halfbyte.quantize.kinds import KINDS, TYPES
 from halfbyte.quantize.quantizer import default_output, quantize_file, refuse_to_replace
-from halfbyte.quantize.recipe import KINDS, parse_keep
+from halfbyte.quantize.recipe import parse_keep
 
 EXAMPLES = """\
 examples:
   quantize stories.bin --int4                     writes stories-int4.gguf
   quantize model.gguf --int8 -o small.gguf
+  quantize model.gguf --type Q4_K_M               writes model-Q4_K_M.gguf
   quantize SmolLM2-135M --int4 -o smollm2.gguf    a Hugging Face folder
   quantize model.gguf --int4 --keep '*.ffn_down.weight=Q8_0' --json report.json
 
-int4 is Q4_0 with the token embedding and the head in Q8_0; int8 is Q8_0. Norms and biases stay
-F32. Output is GGUF, which llama.cpp reads too.
+int4 is Q4_0 with the token embedding and the head in Q8_0; int8 is Q8_0. K-quants have the head in
+Q6_K, and Q4_K_M and Q5_K_M also attn_v and ffn_down of some layers, as llama.cpp's. Norms and
+biases stay F32. Output is GGUF, which llama.cpp reads too.
 """
 
 
@@ -65,10 +68,11 @@ def parser() -> argparse.ArgumentParser:
         "model", metavar="MODEL", type=Path, help="a model file, or a Hugging Face folder"
     )
     kind = made.add_mutually_exclusive_group(required=True)
-    for name, format_ in KINDS.items():
+    for name, value in KINDS.items():
         kind.add_argument(
-            f"--{name}", dest="kind", action="store_const", const=name, help=format_.name
+            f"--{name}", dest="kind", action="store_const", const=name, help=value.format.name
         )
+    kind.add_argument("--type", dest="kind", choices=TYPES, help="by GGUF's or llama.cpp's name")
     made.add_argument(
         "-o", "--output", type=Path, metavar="OUT", help="default: <stem>-<type>.gguf beside MODEL"
     )
@@ -79,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
         "--keep", action="append", default=[], metavar="PATTERN=TYPE",
         help="another type for tensors whose names match; may be repeated, the last match decides",
     )  # fmt: skip
-    made.add_argument("--pure", action="store_true", help="int4: embedding and head in Q4_0 too")
+    made.add_argument("--pure", action="store_true", help="embedding and head in the same type too")
     made.add_argument(
         "--requantize", action="store_true",
         help="take models in less than 8 bits too: what they lost is lost, and more is",

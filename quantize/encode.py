@@ -11,7 +11,7 @@ import numpy.typing as npt
 from halfbyte.backends import available
 from halfbyte.backends.native import Kernels
 from halfbyte.formats import ModelFile
-from halfbyte.quantize import search
+from halfbyte.quantize import search, search_blocks
 from halfbyte.weights import F32, Tensor, WeightFormat
 
 F32Array = npt.NDArray[np.float32]
@@ -52,25 +52,26 @@ class Codec:
 
     def encode(self, format_: type[WeightFormat], x: F32Array) -> U8:
         """Round to nearest: float32 [n, k] -> bytes [n, row_bytes]."""
-        if self._kernels is None or format_ is F32:
+        name = f"encode_{format_.name.lower()}"
+        if self._kernels is None or not self._kernels.has(name):
             return format_.encode(x)
         n, k = x.shape
         w = np.empty((n, format_.row_bytes(k)), np.uint8)
-        self._kernels.call(f"encode_{format_.name.lower()}", w=w, x=x, n=n, k=k)
+        self._kernels.call(name, w=w, x=x, n=n, k=k)
         return w
 
     def search(
         self, format_: type[WeightFormat], x: F32Array, importance: F32Array
     ) -> tuple[U8, F32Array]:
         """Encode with each block's scale searched; see :func:`halfbyte.quantize.search.search`."""
-        if self._kernels is None:
-            return search.search(x, importance, format_.name)
+        name = f"encode_search_{format_.name.lower()}"
+        if self._kernels is None or not self._kernels.has(name):
+            if format_.name in search.SEARCHES:
+                return search.search(x, importance, format_.name)
+            return search_blocks.search(x, importance, format_.name)
         n, k = x.shape
         w, error = np.empty((n, format_.row_bytes(k)), np.uint8), np.empty((n, 2), np.float32)
-        self._kernels.call(
-            f"encode_search_{format_.name.lower()}",
-            w=w, error=error, x=x, importance=importance, n=n, k=k,
-        )  # fmt: skip
+        self._kernels.call(name, w=w, error=error, x=x, importance=importance, n=n, k=k)
         return w, error
 
     def square_error(self, x: F32Array, y: F32Array) -> npt.NDArray[np.float64]:

@@ -18,10 +18,9 @@ from halfbyte.quantize.encode import Codec, Slice, slices
 from halfbyte.quantize.equalize import Scales, find_scales
 from halfbyte.quantize.recipe import (
     EQUALIZED,
-    FILE_TYPES,
-    KINDS,
     Choice,
     choose,
+    find_kind,
     graph_is_known,
     hidden_pairs,
     is_coarse,
@@ -29,12 +28,10 @@ from halfbyte.quantize.recipe import (
 )
 from halfbyte.quantize.report import Report, Row, decibels
 from halfbyte.quantize.writers import GGUFWriter, TensorInfo
-from halfbyte.weights import Q4_0, Q8_0, Tensor
+from halfbyte.weights import BlockFormat, Tensor
 
 F32 = npt.NDArray[np.float32]
 Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)
-
-SEARCHED = (Q4_0, Q8_0)
 
 
 def default_output(path: Path, kind: str) -> Path:
@@ -65,8 +62,9 @@ def quantize_file(
     ----------
     path : path
         A model in any format that halfbyte reads: a file, or a Hugging Face folder.
-    type : {"int4", "int8", "fp16", "bf16"}
-        Q4_0 (token embedding and head Q8_0), Q8_0, F16 or BF16. Vectors stay F32.
+    type : str
+        "int4" is Q4_0 with embeddings and head in Q8_0, "int8" Q8_0, "fp16" F16, "bf16" BF16. Or
+        a type's own name, "Q4_K_M" and others: see `halfbyte.quantize.kinds`. Vectors stay F32.
     output : path, optional
         The GGUF file to write; by default ``<stem>-<type>.gguf`` beside the input.
     tokenizer : path, optional
@@ -76,7 +74,7 @@ def quantize_file(
     rtn : bool
         Round to nearest as ``gguf.quants`` does: no search of scales, no equalization.
     pure : bool
-        With "int4": token embedding and head in Q4_0 too.
+        Embeddings and head in the type of the other matrices.
     requantize : bool
         Take models that have tensors coarser than Q8_0, whose errors add up; nothing is equalized
         then, and a tensor that has its type already is copied.
@@ -155,7 +153,8 @@ class _Work:
         self.file, self.choices, self.codec, self.kind = file, choices, codec, kind
         self.rtn = rtn
         self.groups = norm_groups(file)
-        self.equalize = not rtn and KINDS[kind] in SEARCHED
+        self.wanted = find_kind(kind)
+        self.equalize = not rtn and issubclass(self.wanted.format, BlockFormat)
         if self.equalize and not graph_is_known(file):
             self.equalize = False
             file.notes.append(
@@ -185,7 +184,7 @@ class _Work:
         infos = [TensorInfo(c.tensor.name, c.format, c.tensor.shape) for c in self.choices]
         metadata = {
             **self.file.metadata,
-            "general.file_type": np.uint32(FILE_TYPES[KINDS[self.kind].name]),
+            "general.file_type": np.uint32(self.wanted.file_type),
             "general.quantization_version": np.uint32(2),
         }
         with GGUFWriter(target, metadata, infos) as writer:
@@ -222,7 +221,7 @@ class _Work:
         """Encode a tensor; its row of the report. Raises `_DoesNotFit`."""
         tensor, format_ = choice.tensor, choice.format
         importance = None
-        if format_ in SEARCHED and not self.rtn:
+        if issubclass(format_, BlockFormat) and not self.rtn:
             importance = self._importance(tensor)
         energy, weighted, size = np.zeros(2), np.zeros(2), 0
         for part in self._parts(tensor):

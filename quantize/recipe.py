@@ -9,18 +9,12 @@ from fnmatch import fnmatchcase
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import ModelFile
-from halfbyte.weights import BF16, F16, F32, FORMATS, Q4_0, Q8_0, Tensor, WeightFormat
-
-KINDS: dict[str, type[WeightFormat]] = {"int4": Q4_0, "int8": Q8_0, "fp16": F16, "bf16": BF16}
-# llama.cpp's numbers for what most tensors of a file are (general.file_type)
-FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
-# The next wider type, where a row is no whole number of blocks or a value does not fit
-WIDER: dict[type[WeightFormat], type[WeightFormat]] = {Q4_0: Q8_0, Q8_0: F16, F16: F32, BF16: F32}
+from halfbyte.quantize.kinds import KINDS, TYPES, WIDER, Kind
+from halfbyte.weights import BF16, F16, F32, FORMATS, Q8_0, Tensor, WeightFormat
 
 # Architectures whose graph is known: what reads a norm, and that `up` meets `down` linearly.
 EQUALIZED = frozenset({"gemma3", "llama", "mistral", "phi3", "qwen2", "qwen3"})
 
-_EMBEDDINGS = ("token_embd.weight", "position_embd.weight", "output.weight")
 _READERS = {
     "attn_norm": ("attn_q", "attn_k", "attn_v", "attn_qkv"),
     "ffn_norm": ("ffn_gate", "ffn_up"),
@@ -54,16 +48,30 @@ def choose(
 ) -> list[Choice]:
     """Types for all tensors of a file, before their values are known.
 
-    Vectors stay F32. Matrices take the kind's type; in an int4 file the token embedding and the
-    head take Q8_0 unless `pure`. Of the patterns in `keep` the last that matches decides.
+    Vectors stay F32. Matrices take the kind's type, or what it says of embeddings, the head and
+    some layers; see :class:`halfbyte.quantize.kinds.Kind`. Of the patterns in `keep` the last that
+    matches decides.
     """
-    if kind not in KINDS:
-        raise HalfbyteError(f"type '{kind}': expected one of {list(KINDS)}")
+    wanted = find_kind(kind)
     patterns = [(pattern, _named(name)) for pattern, name in keep]
     for pattern, _ in patterns:
         if not any(fnmatchcase(name, pattern) for name in file.tensors):
             raise HalfbyteError(f"{file.path}: no tensor's name matches '{pattern}'")
-    return [_choice(t, kind, patterns, pure) for t in file.tensors.values()]
+    tied, count = "output.weight" not in file.tensors, len(layers(file))
+    chosen = []
+    for tensor in file.tensors.values():
+        matrix = len(tensor.shape) > 1
+        target = wanted.format_of(tensor.name, count, tied=tied, pure=pure) if matrix else F32
+        chosen.append(_choice(tensor, target, patterns))
+    return chosen
+
+
+def find_kind(name: str) -> Kind:
+    """A kind by its own name or its type's; raises `HalfbyteError`."""
+    known = KINDS | TYPES
+    if name not in known:
+        raise HalfbyteError(f"type '{name}': expected one of {list(known)}")
+    return known[name]
 
 
 def parse_keep(text: str) -> tuple[str, str]:
@@ -76,18 +84,15 @@ def parse_keep(text: str) -> tuple[str, str]:
 
 
 def _named(name: str) -> type[WeightFormat]:
-    known = {**FORMATS, **KINDS}
+    known = {**FORMATS, **{name: kind.format for name, kind in KINDS.items()}}
     if name not in known:
         raise HalfbyteError(f"type '{name}': expected one of {list(known)}")
     return known[name]
 
 
 def _choice(
-    tensor: Tensor, kind: str, keep: list[tuple[str, type[WeightFormat]]], pure: bool
+    tensor: Tensor, target: type[WeightFormat], keep: list[tuple[str, type[WeightFormat]]]
 ) -> Choice:
-    target = KINDS[kind] if len(tensor.shape) > 1 else F32
-    if target is Q4_0 and tensor.name in _EMBEDDINGS and not pure:
-        target = Q8_0
     for pattern, kept in keep:
         if fnmatchcase(tensor.name, pattern):
             target = kept

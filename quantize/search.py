@@ -116,7 +116,7 @@ def search(x: F32, importance: F32, name: str) -> tuple[U8, F32]:
     how = SEARCHES[name]
     n, k = x.shape
     plain = how.format.encode(np.ascontiguousarray(x))
-    plain_q, plain_d = how.format.codes(plain)
+    plain_q, plain_d, _ = how.format.codes(plain)
     with np.errstate(all="ignore"):
         blocks, w = x.reshape(n, -1, BLOCK), importance.reshape(-1, BLOCK)
         d, found = _best_scale(blocks, w, how)

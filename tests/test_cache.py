@@ -20,7 +20,6 @@ from halfbyte.loading import capture_model
 from halfbyte.model import LanguageModel
 from halfbyte.program import Kind, maximum
 from halfbyte.quantize import quantize_file
-from halfbyte.weights import FORMATS
 
 IDS = [3 + 7 * i % 500 for i in range(200)]  # crosses groups of sixteen and a step of 128 keys
 
@@ -40,7 +39,7 @@ def path(
     """Heads of 32 elements, two to a head of keys, and heads of 64, three to one."""
     target = tmp_path_factory.mktemp("cache") / f"{request.param}.gguf"
     if request.param == "small":
-        tool.make_model(target, "small", FORMATS["Q4_0"])
+        tool.make_model(target, "small", "Q4_0")
     else:
         quantize_file(storyteller, "int4", target)
     return target
@@ -117,7 +116,7 @@ def test_attention_moves_what_it_reads(path: Path) -> None:
 
 
 def test_other_heads_are_refused(tool: ModuleType, tmp_path: Path) -> None:
-    tool.make_model(tmp_path / "tiny.gguf", "tiny", FORMATS["Q8_0"])
+    tool.make_model(tmp_path / "tiny.gguf", "tiny", "Q8_0")
     with pytest.raises(HalfbyteError, match="cache 'q8_0': head_dim 16: expected a multiple of 32"):
         halfbyte.load(tmp_path / "tiny.gguf", cache="q8_0")
 

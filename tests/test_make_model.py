@@ -15,7 +15,9 @@ from tests.tools import load_tool
 
 import halfbyte
 from halfbyte.formats import open_model
-from halfbyte.weights import FORMATS
+from halfbyte.quantize.kinds import TYPES
+
+PARTS = ("attn_v", "ffn_down")
 
 
 @pytest.fixture(scope="module")
@@ -23,15 +25,20 @@ def tool(repository: Path) -> ModuleType:
     return load_tool(repository, "make_model")
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", TYPES)
 def test_tiny_models_run(name: str, tmp_path: Path, repository: Path) -> None:
     path = tmp_path / "tiny.gguf"
-    command = [sys.executable, repository / "tools/make_model.py", "--shape", "tiny"]
+    command = [sys.executable, repository / "tools/make_model.py", "--shape", "tiny-256"]
     subprocess.run([*command, "--type", name, "-o", path], check=True, capture_output=True)
     kinds = {t.name: t.tensor_type.name for t in gguf.GGUFReader(path).tensors}
-    assert kinds["blk.2.ffn_up.weight"] == name
+    kind = TYPES[name]
+    assert kinds["blk.1.ffn_up.weight"] == name.removesuffix("_M") == kind.format.name
     assert kinds["blk.0.attn_norm.weight"] == "F32"
-    assert kinds["token_embd.weight"] == ("Q8_0" if name == "Q4_0" else name)
+    assert kinds["token_embd.weight"] == (kind.head or kind.format).name
+    if name == "Q4_K_M":  # the first and the last eighth, and every third between
+        some = [f"blk.{layer}.{part}.weight" for layer in (0, 3, 6, 7) for part in PARTS]
+        sixes = {n for n, type_ in kinds.items() if type_ == "Q6_K"}
+        assert sixes == {*some, "token_embd.weight"}
     with halfbyte.load(path) as model:
         logits = model.logits([1, 2, 3])
         assert model.tokenizer.decode(model.tokenizer.encode("a text")) == "a text"
@@ -45,7 +52,7 @@ def test_shapes_are_those_of_the_models(tool: ModuleType) -> None:
     assert (small.ffn, small.vocabulary) == (1536, 49152)
 
     def parameters(name: str) -> int:
-        infos = tool._tensors(tool.SHAPES[name], FORMATS["F16"])
+        infos = tool._tensors(tool.SHAPES[name], tool.TYPES["F16"])
         return sum(int(np.prod(info.shape)) for info in infos)
 
     assert parameters("smollm2-135m") == 134_515_008
@@ -67,7 +74,7 @@ def test_other_architectures_run(
     small = {"dim": 64, "layers": 2, "ffn": 96, "vocabulary": 400, "context": 64}
     heads = {"heads": 4, "kv_heads": 4 if name in ("gpt2", "phi3-mini") else 2, "width": 0}
     monkeypatch.setitem(tool.SHAPES, name, replace(tool.SHAPES[name], **small, **heads))
-    tool.make_model(tmp_path / "m.gguf", name, FORMATS["Q8_0"])
+    tool.make_model(tmp_path / "m.gguf", name, "Q8_0")
     with halfbyte.load(tmp_path / "m.gguf") as model:
         logits = model.logits([1, 2, 3])
     assert np.isfinite(logits).all()
@@ -84,7 +91,7 @@ def test_other_architectures_run(
 )  # fmt: skip
 def test_sizes_in_bytes(tool: ModuleType, name: str, weight: str, megabytes: float) -> None:
     """A norm has 4 bytes a weight, a Q8_0 matrix 34 and a Q4_0 matrix 18 per 32."""
-    size = sum(info.size for info in tool._tensors(tool.SHAPES[name], FORMATS[weight]))
+    size = sum(info.size for info in tool._tensors(tool.SHAPES[name], tool.TYPES[weight]))
     assert size == round(megabytes * 1e6)
 
 
@@ -99,13 +106,13 @@ def test_a_seed_gives_the_same_bytes(tool: ModuleType, tmp_path: Path) -> None:
     made: list[bytes] = []
     for seed in (1, 1, 2):
         path = tmp_path / f"{len(made)}.gguf"
-        tool.make_model(path, "tiny", FORMATS["Q4_0"], seed)
+        tool.make_model(path, "tiny", "Q4_0", seed)
         made.append(path.read_bytes())
     assert made[0] == made[1] != made[2]
 
 
 def test_weights_keep_the_size_of_activations(tool: ModuleType, tmp_path: Path) -> None:
-    tool.make_model(tmp_path / "m.gguf", "tiny", FORMATS["F32"])
+    tool.make_model(tmp_path / "m.gguf", "tiny", "F32")
     for name, found in open_model(tmp_path / "m.gguf").tensors.items():
         values = found.decode()
         if values.ndim == 1:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tests import wasm
+from tests.tools import load_tool
 
 import halfbyte
 from halfbyte import packing
@@ -24,12 +25,18 @@ from halfbyte.weights import FORMATS
 IDS = [1, *range(300, 340)]
 
 
-@pytest.fixture(scope="module", params=["int4", "int8"])
+@pytest.fixture(scope="module", params=["int4", "int8", "Q5_1", "Q5_0", "Q4_K_M", "Q5_K_M"])
 def path(
-    request: pytest.FixtureRequest, storyteller: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    storyteller: Path,
+    repository: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     target = tmp_path_factory.mktemp("packing") / f"{request.param}.gguf"
-    quantize_file(storyteller, request.param, target)
+    if request.param.endswith("_M"):
+        load_tool(repository, "make_model").make_model(target, "tiny-256", request.param)
+    else:
+        quantize_file(storyteller, request.param, target)
     return target
 
 
@@ -41,21 +48,36 @@ def some_rows(layout: type[Packed], m: int, k: int) -> npt.NDArray[np.uint8]:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layout_is_the_one_described(name: str) -> None:
-    """Byte for byte, from the paragraph: scales of sixteen rows, then four bytes of each."""
+    """Bit for bit, from the paragraph: scales of sixteen rows, then codes of four columns each."""
     layout = LAYOUTS[name]
-    rows = some_rows(layout, 35, 96)
-    packed = layout.pack(rows)
-    size, codes = layout.block_bytes, layout.block_bytes - 2
-    for row, block in ((0, 0), (5, 2), (15, 1), (16, 0), (31, 2)):
-        place = (row // 16 * 3 + block) * 16 * size
-        original = rows[row, block * size : (block + 1) * size]
-        scale = place + 2 * (row % 16)
-        assert packed[scale : scale + 2].tobytes() == original[:2].tobytes()
-        for byte in range(codes):
-            where = place + 32 + byte // 4 * 64 + row % 16 * 4 + byte % 4
-            assert packed[where] == original[2 + byte], (row, block, byte)
-    np.testing.assert_array_equal(packed[32 * 3 * size :], rows[32:].reshape(-1))
-    np.testing.assert_array_equal(layout.rows(packed, 96), rows)
+    rows = some_rows(layout, 35, 512)
+    packed, blocks = layout.pack(rows), rows.view(layout.layout)
+    codes, size, count = layout.get_codes(blocks), 16 * layout.block_bytes, 512 // layout.block
+    for row, block in ((0, 0), (5, 1), (15, 1), (16, 0), (31, 1)):
+        place, r = (row // 16 * count + block) * size, row % 16
+        for field in ("d", "m", "dmin"):
+            if field in blocks.dtype.names:
+                found = packed[place + 2 * r : place + 2 * r + 2]
+                assert found.tobytes() == blocks[field][row, block].tobytes()
+                place += 32
+        if "scales" in blocks.dtype.names:
+            for scale in blocks["scales"][row, block].view(np.uint8):
+                assert packed[place + r] == scale
+                place += 16
+        for column in range(layout.block):
+            b, c = divmod(column, 32)
+            codes_of_four = packed[place + 64 * layout.bits * b + 4 * r + c % 4 :: 64]
+            if layout.bits == 8:
+                code = codes_of_four[c // 4]
+            else:
+                code = codes_of_four[c % 16 // 4] >> (c // 16 * 4) & 15
+            if layout.bits == 5:
+                code |= (codes_of_four[4] >> (c // 4) & 1) << 4
+            if layout.bits == 6:
+                code |= (codes_of_four[4 + c // 16] >> (2 * (c % 16 // 4)) & 3) << 4
+            assert code == codes[row, block, column], (row, block, column)
+    np.testing.assert_array_equal(packed[2 * count * size :], rows[32:].reshape(-1))
+    np.testing.assert_array_equal(layout.rows(packed, 512), rows)
 
 
 def tables() -> list[tuple[Library, str]]:
@@ -68,27 +90,42 @@ def tables() -> list[tuple[Library, str]]:
 def test_kernel_packs_as_defined(name: str, m: int, native_backends: list[str]) -> None:
     assert native_backends
     layout = LAYOUTS[name]
-    rows = some_rows(layout, m, 96)
+    rows = some_rows(layout, m, 512)
     want = layout.pack(rows)
     for made, isa in tables():
         reach, kernels = made.memory.reach, Kernels(isa, library=made)
         source, target = reach(rows.copy()), reach(np.zeros_like(want))
         scratch = reach(np.zeros(16 * rows.shape[1], np.uint8))
         pack = f"pack_{name.lower().removesuffix('_r16')}"
-        kernels.call(pack, y=target, scratch=scratch, w=source, k=96, m=m)
+        kernels.call(pack, y=target, scratch=scratch, w=source, k=512, m=m)
         np.testing.assert_array_equal(target, want, err_msg=isa)
         np.testing.assert_array_equal(source, rows)
-        kernels.call(pack, y=source, scratch=scratch, w=source, k=96, m=m)
+        kernels.call(pack, y=source, scratch=scratch, w=source, k=512, m=m)
         np.testing.assert_array_equal(source.reshape(-1), want, err_msg=isa)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_threads_pack_as_one_does(name: str, native_backends: list[str]) -> None:
+    """Each a part of the rows, into memory of their own."""
+    layout = LAYOUTS[name]
+    rows = some_rows(layout, 16 * 64 + 5, 256)
+    want = layout.pack(rows)
+    kernels = Kernels(native_backends[0].removeprefix("native-"), threads=3)
+    for _ in range(20):
+        found, scratch = np.zeros_like(want), np.zeros(16 * rows.shape[1], np.uint8)
+        pack = f"pack_{name.lower().removesuffix('_r16')}"
+        kernels.call(pack, y=found, scratch=scratch, w=rows, k=256, m=len(rows))
+        np.testing.assert_array_equal(found, want)
+    kernels.close()
 
 
 def test_results_are_the_same_to_the_bit(path: Path) -> None:
     with halfbyte.load(path, pack="never") as mapped, halfbyte.load(path) as packed:
         np.testing.assert_array_equal(packed.logits(IDS), mapped.logits(IDS))
         names = {i.operator.kernel(i) for i in packed.program.instructions}
-        assert {n for n in names if n.startswith("matmul")} <= {
-            "matmul_int8_q4_0_r16", "matmul_int8_q8_0_r16",
-        }  # fmt: skip
+        products = [n for n in names if n.startswith("matmul")]
+        assert products
+        assert all(n.startswith("matmul_int8") and n.endswith("_r16") for n in products)
         for name, tensor in mapped.file.tensors.items():
             np.testing.assert_array_equal(packed.file.tensors[name].rows, tensor.rows)
         assert not any(issubclass(t.format, Packed) for t in mapped.file.tensors.values())

@@ -8,10 +8,25 @@ import numpy.typing as npt
 import pytest
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.weights import BF16, BY_GGML_TYPE, F16, F32, FORMATS, Q4_0, Q8_0, WeightFormat
+from halfbyte.weights import (
+    BF16,
+    BY_GGML_TYPE,
+    F16,
+    F32,
+    FORMATS,
+    Q4_0,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+    BlockFormat,
+    WeightFormat,
+)
 
 F32Array = npt.NDArray[np.float32]
-K = 64
+K = 256
+BLOCKS = [f for f in FORMATS.values() if issubclass(f, BlockFormat)]
+K_QUANTS = (Q4_K, Q5_K, Q6_K)  # which gguf.quants decodes but does not encode
+ENCODED = [name for name, f in FORMATS.items() if f not in K_QUANTS]
 
 
 def values() -> F32Array:
@@ -21,7 +36,7 @@ def values() -> F32Array:
     x[0] = 0
     x[1] = -0.0
     x[2, :32], x[2, 32:] = 0, 1
-    x[3] = np.arange(-32, 32) / 2
+    x[3] = np.arange(-128, 128) / 2
     x[4, :5], x[4, 5:] = [127, 0.5, -1.5, 2.5, 126.5], 0
     x[5, :5], x[5, 5:] = [8, 0.5, -1.5, 2.5, -3.5], 0
     x[6, 3], x[6, 9] = 9, -9
@@ -31,7 +46,7 @@ def values() -> F32Array:
     return x
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ENCODED)
 def test_bytes_and_values_are_those_of_gguf(name: str) -> None:
     format_, kind = FORMATS[name], gguf.GGMLQuantizationType[name]
     x = values()
@@ -45,11 +60,46 @@ def test_bytes_and_values_are_those_of_gguf(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_any_bytes_decode_as_gguf_does(name: str) -> None:
     format_, kind = FORMATS[name], gguf.GGMLQuantizationType[name]
-    data = np.random.default_rng(1).integers(0, 256, (2000, format_.row_bytes(K)), np.uint8)
+    random = np.random.default_rng(1)
+    data = random.integers(0, 256, (2000, format_.row_bytes(K)), np.uint8)
+    data[:8] = np.array([0, 0xFF, 0x7B, 0x7C, 0x80, 1, 0xFC, 0x7F], np.uint8)[:, None]
     found = format_.decode(data)  # without a warning, whatever the bytes
     with np.errstate(all="ignore"):
         want = gguf.quants.dequantize(data, kind)
     np.testing.assert_array_equal(found.view(np.uint32), want.view(np.uint32))
+
+
+@pytest.mark.parametrize("format_", BLOCKS)
+def test_codes_go_where_they_came_from(format_: type[BlockFormat]) -> None:
+    """`put_codes` and `put_scales` write all bits that the others read, and no other."""
+    rows = np.random.default_rng(3).integers(0, 256, (50, format_.row_bytes(512)), np.uint8)
+    blocks, made = rows.view(format_.layout), np.zeros_like(rows).view(format_.layout)
+    format_.put_codes(made, format_.get_codes(blocks))
+    for name in blocks.dtype.names or ():
+        if name not in ("qs", "qh", "ql"):
+            assert not made[name].any()
+            made[name] = blocks[name]
+    np.testing.assert_array_equal(made.view(np.uint8), rows)
+    if format_ in (Q4_K, Q5_K):
+        made["scales"] = 0
+        format_.put_scales(made, *format_.get_scales(blocks))  # type: ignore[attr-defined]
+        np.testing.assert_array_equal(made["scales"], blocks["scales"])
+
+
+@pytest.mark.parametrize(("format_", "bits"), [(Q4_K, 4), (Q5_K, 5), (Q6_K, 6)])
+def test_k_quants_round_to_nearest(format_: type[WeightFormat], bits: int) -> None:
+    """Errors are half a step of the block at most, and what the scales' own rounding adds."""
+    x = np.random.default_rng(4).standard_normal((100, 512), np.float32)
+    found = format_.decode(format_.encode(x))
+    blocks = x.reshape(100, -1, 32)
+    span = blocks.max(-1) - np.minimum(blocks.min(-1), 0)
+    if format_ is Q6_K:
+        span = 2 * np.abs(blocks).max(-1)
+    step = span / (2**bits - 1) * 0.5 + np.abs(x.reshape(100, -1, 256)).max(-1).repeat(8, 1) / 40
+    assert (np.abs(found - x).reshape(blocks.shape) <= step[..., None]).all()
+    noise, plain = np.square(found - x).mean(), np.square(np.float32(2**-bits) * span).mean() / 12
+    assert noise < 1.3 * plain
+    np.testing.assert_array_equal(format_.decode(format_.encode(np.zeros_like(x))), 0)
 
 
 def numbers(format_: type[WeightFormat]) -> dict[str, F32Array]:
@@ -73,7 +123,7 @@ def numbers(format_: type[WeightFormat]) -> dict[str, F32Array]:
     return {name: value.astype(np.float32) for name, value in made.items()}
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ENCODED)
 def test_bytes_of_numbers_that_are_hard_to_round(name: str) -> None:
     format_, kind = FORMATS[name], gguf.GGMLQuantizationType[name]
     for label, x in numbers(format_).items():
@@ -114,9 +164,9 @@ def test_half_way_numbers_go_to_the_even_one(format_: type[WeightFormat]) -> Non
     np.testing.assert_array_equal(format_.encode(above).view("<u2"), bits + 1)
 
 
-@pytest.mark.parametrize("format_", [Q4_0, Q8_0])
+@pytest.mark.parametrize("format_", BLOCKS)
 def test_blocks_whose_scale_has_no_inverse_are_zero(format_: type[WeightFormat]) -> None:
-    x = np.full((1, 32), 1e-39, np.float32)
+    x = np.full((1, K), 1e-39, np.float32)
     assert not format_.decode(format_.encode(x)).any()
 
 
@@ -129,14 +179,14 @@ def test_rounding_of_halves() -> None:
     assert found == [0x3F80, 0x3F82, 0x7FC0, 0xFFC0, 0x7F80]
 
 
-@pytest.mark.parametrize("format_", [F16, BF16, Q8_0, Q4_0])
+@pytest.mark.parametrize("format_", [F16, BF16, *BLOCKS])
 def test_limit_is_where_numbers_stay_finite(format_: type[WeightFormat]) -> None:
-    below = np.zeros((1, 32), np.float32)
-    below[0, 0] = np.nextafter(np.float32(format_.limit), np.float32(0))
+    below = np.zeros((1, K), np.float32)
+    below[0, 0] = -np.nextafter(np.float32(format_.limit), np.float32(0))
     assert format_.fits(below)
     assert np.isfinite(format_.decode(format_.encode(below))).all()
     above = below.copy()
-    above[0, 0] = min(format_.limit * 1.01, 3.4028235e38)
+    above[0, 0] = -min(format_.limit * 1.01, 3.4028235e38)
     assert not format_.fits(above)
     with np.errstate(all="ignore"):
         assert not np.isfinite(format_.decode(format_.encode(above))).all()
@@ -145,12 +195,13 @@ def test_limit_is_where_numbers_stay_finite(format_: type[WeightFormat]) -> None
         assert not format_.fits(above)
 
 
-@pytest.mark.parametrize("format_", [Q4_0, Q8_0])
+@pytest.mark.parametrize("format_", BLOCKS)
 def test_codes_and_scales_are_the_values(format_: type[WeightFormat]) -> None:
     encoded = format_.encode(values())
-    q, d = format_.codes(encoded)
+    q, d, m = format_.codes(encoded)
     want = format_.decode(encoded).reshape(q.shape)
-    np.testing.assert_array_equal(q.astype(np.float32) * d[..., None], want)
+    minima = np.zeros_like(d) if m is None else m
+    np.testing.assert_array_equal(q.astype(np.float32) * d[..., None] + minima[..., None], want)
 
 
 def test_rows_are_whole_blocks() -> None:

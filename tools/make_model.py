@@ -4,10 +4,10 @@
 
 Weights are normal with standard deviation 1 / sqrt(columns), so that activations keep their size
 from layer to layer; norms are ones. The tokenizer is a made-up SentencePiece vocabulary of the
-shape's size. As `quantize` does, a Q4_0 file keeps its embeddings in Q8_0, and all files keep norms
-in F32. Biases are zeros. Heads are the embeddings, even where the original has one of its own;
-Llama 3.2's scaling of RoPE frequencies is left out. Memory stays small: rows are made, encoded and
-written in slices.
+shape's size. Types are those that `quantize` gives: a Q4_0 file keeps its embeddings in Q8_0, a
+Q4_K_M file is a mixture, and all files keep norms in F32. Biases are zeros. Heads are the
+embeddings, even where the original has one of its own; Llama 3.2's scaling of RoPE frequencies is
+left out. Memory stays small: rows are made, encoded and written in slices.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ import numpy as np
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.model_file import MetadataValue
+from halfbyte.quantize.kinds import TYPES, WIDER, Kind
 from halfbyte.quantize.writers import GGUFWriter, TensorInfo
-from halfbyte.weights import F32, FORMATS, Q4_0, Q8_0, WeightFormat
+from halfbyte.weights import F32
 
 _SLICE = 1 << 18  # weights made at once: they fit the cache
-# llama.cpp's numbers for what most tensors of a file are (general.file_type)
-_FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
 
 
 @dataclass(frozen=True)
@@ -66,16 +65,17 @@ SHAPES = {
     "gpt2": Shape(768, 12, 12, 12, 3072, 50257, 1024, 10_000.0, "gpt2"),
     "small": Shape(384, 4, 6, 2, 1024, 2048, 1024, 10_000.0),
     "tiny": Shape(64, 3, 4, 2, 160, 512, 256, 10_000.0),
+    "tiny-256": Shape(256, 8, 4, 2, 512, 512, 256, 10_000.0),
 }
 
 
-def make_model(path: Path, name: str, weight_format: type[WeightFormat], seed: int = 0) -> None:
-    """Write the model; progress goes to stderr. Raises `OutputError`."""
+def make_model(path: Path, name: str, kind: str, seed: int = 0) -> None:
+    """Write the model in a type of `TYPES`; progress goes to stderr. Raises `OutputError`."""
     shape = SHAPES[name]
-    infos = list(_tensors(shape, weight_format))
+    infos = list(_tensors(shape, TYPES[kind]))
     total = sum(info.size for info in infos)
     rng = np.random.Generator(np.random.SFC64(seed))
-    metadata = _metadata(name, shape, weight_format)
+    metadata = _metadata(name, shape, TYPES[kind])
     with GGUFWriter(path, metadata, infos) as writer:
         progress = _Progress(path.name, total)
         for info in infos:
@@ -106,17 +106,25 @@ class _Progress:
         )
 
 
-def _tensors(shape: Shape, weight_format: type[WeightFormat]) -> Iterator[TensorInfo]:
-    embedding = Q8_0 if weight_format is Q4_0 else weight_format
-    yield TensorInfo("token_embd.weight", embedding, (shape.vocabulary, shape.dim))
+def _tensors(shape: Shape, kind: Kind) -> Iterator[TensorInfo]:
+    for name, size in _names(shape):
+        weight_format = F32
+        if len(size) == 2:
+            weight_format = kind.format_of(name, shape.layers, tied=True)
+            while size[1] % weight_format.block:
+                weight_format = WIDER[weight_format]
+        yield TensorInfo(name, weight_format, size)
+
+
+def _names(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield "token_embd.weight", (shape.vocabulary, shape.dim)
     if shape.architecture == "gpt2":
-        yield TensorInfo("position_embd.weight", embedding, (shape.context, shape.dim))
-        yield TensorInfo("output_norm.bias", F32, (shape.dim,))
+        yield "position_embd.weight", (shape.context, shape.dim)
+        yield "output_norm.bias", (shape.dim,)
     for layer in range(shape.layers):
         for name, size in _layer(shape):
-            kind = weight_format if len(size) == 2 else F32
-            yield TensorInfo(f"blk.{layer}.{name}", kind, size)
-    yield TensorInfo("output_norm.weight", F32, (shape.dim,))
+            yield f"blk.{layer}.{name}", size
+    yield "output_norm.weight", (shape.dim,)
 
 
 def _layer(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -155,14 +163,12 @@ def _write_tensor(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator
         writer.write(info.format.encode(values))
 
 
-def _metadata(
-    name: str, shape: Shape, weight_format: type[WeightFormat]
-) -> dict[str, MetadataValue]:
+def _metadata(name: str, shape: Shape, kind: Kind) -> dict[str, MetadataValue]:
     tokens, types = _vocabulary(shape.vocabulary)
     return {
         "general.architecture": shape.architecture,
         "general.name": f"random weights, shape {name}",
-        "general.file_type": np.uint32(_FILE_TYPES[weight_format.name]),
+        "general.file_type": np.uint32(kind.file_type),
         **{f"{shape.architecture}.{key}": value for key, value in _sizes(shape).items()},
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.pre": "default",
@@ -231,7 +237,7 @@ def main() -> int:
         description="Write a GGUF model of a well-known shape with random weights."
     )
     parser.add_argument("--shape", choices=SHAPES, required=True)
-    parser.add_argument("--type", choices=FORMATS, default="F16", help="default: F16")
+    parser.add_argument("--type", choices=TYPES, default="F16", help="default: F16")
     parser.add_argument("-o", "--output", type=Path, help="default: SHAPE-TYPE.gguf, here")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -239,7 +245,7 @@ def main() -> int:
         parser.error(f"argument --seed: expected 0 or more, found {options.seed}")
     output = options.output or Path(f"{options.shape}-{options.type.lower()}.gguf")
     try:
-        make_model(output, options.shape, FORMATS[options.type], options.seed)
+        make_model(output, options.shape, options.type, options.seed)
     except HalfbyteError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

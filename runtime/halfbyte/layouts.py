@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from halfbyte.weights import Q4_0, Q8_0, U8, WeightFormat
+from halfbyte.weights import FORMATS, U8, BlockFormat
+
+_CODES = ("qs", "qh", "ql")  # fields of files that hold codes; the others hold scales
 
 
-class Packed(WeightFormat):
+class Packed(BlockFormat):
     """A block format whose rows lie together in sixteens, for products with many rows at once.
 
-    A permutation of the same size. Layout: of each sixteen rows, block after block; in a block the
-    scales of all rows, then bytes 0 to 3 of every row's codes, then 4 to 7, and so on. Rows behind
-    the last sixteen lie as in the file. ``rows`` is the inverse; no file has it.
+    A permutation of bits of the same size. Layout: of each sixteen rows, block after block; in a
+    block the F16 numbers of all rows, then, where there are scales of bytes, the first byte of
+    every row, the second, and so on. Then, for every 32 columns, codes: bytes of columns 0 to 3 of
+    every row, then those of columns 4 to 7, and so on. Codes of fewer than eight bits have
+    in a byte's low four bits those of one of the first sixteen columns, and in its high ones those
+    of the column sixteen further on. Behind them lie the fifth bits, bit i of byte c that of
+    column 4 i + c; or the fifth and sixth, bits 2 i and 2 i + 1 of byte c, in two pieces for
+    sixteen columns each.
+
+    Rows behind the last sixteen lie as in the file. ``rows`` is the inverse.
     """
 
     GROUP: ClassVar[int] = 16
-    layout: ClassVar[np.dtype[np.void]]
 
     @classmethod
     def _group(cls) -> np.dtype[np.void]:
-        codes = ("qs", "u1", (cls._quads(), cls.GROUP, 4))
-        return np.dtype([("d", "<u2", (cls.GROUP,)), codes])
+        fields: list[Any] = []
+        for name in sorted(set(cls.layout.names or ()) - {*_CODES}):  # d before dmin and scales
+            width = cls.layout[name].base.itemsize
+            count = cls.layout[name].shape
+            fields.append((name, f"<u{width}", (*count, cls.GROUP)))
+        codes: list[Any] = [("qs", "u1", (8 if cls.bits == 8 else 4, cls.GROUP, 4))]
+        if cls._planes():
+            codes.append(("qh", "u1", (cls._planes(), cls.GROUP, 4)))
+        return np.dtype([*fields, ("codes", codes, (cls.block // 32,))])
 
     @classmethod
-    def _quads(cls) -> int:
-        return (cls.block_bytes - 2) // 4
+    def _planes(cls) -> int:
+        """Bits of a code beyond its first four, which lie in as many pieces."""
+        return 0 if cls.bits == 8 else cls.bits - 4
 
     @classmethod
     def pack(cls, rows: U8) -> U8:
@@ -36,10 +53,19 @@ class Packed(WeightFormat):
         blocks = np.ascontiguousarray(rows[:whole]).view(cls.layout)
         blocks = blocks.reshape(-1, cls.GROUP, blocks.shape[1]).swapaxes(1, 2)
         packed = np.empty(blocks.shape[:2], cls._group())
-        packed["d"] = blocks["d"].view("<u2")
-        packed["qs"] = blocks["qs"].view(np.uint8).reshape(
-            *packed.shape, cls.GROUP, cls._quads(), 4
-        ).swapaxes(2, 3)  # fmt: skip
+        for name, part in _scales(packed):
+            part[...] = np.moveaxis(blocks[name].view(part.dtype), 2, -1)
+        codes = cls.get_codes(blocks).reshape(*blocks.shape, cls.block // 32, 8, 4)
+        codes = np.moveaxis(codes, 2, 4)  # [groups, blocks, 32s, fours, rows, 4]
+        packed["codes"]["qs"] = (
+            codes
+            if cls.bits == 8
+            else (codes[..., :4, :, :] & np.uint8(15)) | (codes[..., 4:, :, :] << np.uint8(4))
+        )
+        if planes := cls._planes():
+            split = codes.reshape(*codes.shape[:3], planes, 8 // planes, cls.GROUP, 4)
+            high = (split >> np.uint8(4)) << _shifts(planes)
+            packed["codes"]["qh"] = np.bitwise_or.reduce(high, axis=4)
         return np.concatenate([packed.reshape(-1).view(np.uint8), rows[whole:].reshape(-1)])
 
     @classmethod
@@ -49,25 +75,40 @@ class Packed(WeightFormat):
         whole = len(rows) // cls.GROUP * cls.GROUP
         size = whole * rows.shape[1]
         packed = data[:size].view(cls._group()).reshape(-1, columns // cls.block)
-        blocks = np.empty((len(packed), cls.GROUP, packed.shape[1]), cls.layout)
-        blocks["d"].view("<u2")[...] = packed["d"].swapaxes(1, 2)
-        codes = packed["qs"].swapaxes(2, 3).reshape(*packed.shape, cls.GROUP, 4 * cls._quads())
-        blocks["qs"].view(np.uint8)[...] = codes.swapaxes(1, 2)
-        rows[:whole] = blocks.reshape(whole, columns // cls.block).view(np.uint8)
+        blocks = np.zeros((*packed.shape, cls.GROUP), cls.layout)
+        for name, part in _scales(packed):
+            blocks[name].view(part.dtype)[...] = np.moveaxis(part, -1, 2)
+        codes = packed["codes"]["qs"]
+        if cls.bits != 8:
+            codes = np.concatenate([codes & np.uint8(15), codes >> np.uint8(4)], axis=3)
+        if planes := cls._planes():
+            high = packed["codes"]["qh"][:, :, :, :, None] >> _shifts(planes)
+            codes |= (high & np.uint8(2**planes - 1)).reshape(codes.shape) << np.uint8(4)
+        codes = np.moveaxis(codes, 4, 2)
+        cls.put_codes(blocks, np.ascontiguousarray(codes).reshape(*blocks.shape, cls.block))
+        rows[:whole] = (
+            np.ascontiguousarray(blocks.swapaxes(1, 2)).view(np.uint8).reshape(whole, rows.shape[1])
+        )
         rows[whole:] = data[size:].reshape(-1, rows.shape[1])
         return rows
 
 
-class Q8_0_R16(Packed, Q8_0):
-    """Q8_0, packed."""
-
-    name = "Q8_0_R16"
-
-
-class Q4_0_R16(Packed, Q4_0):
-    """Q4_0, packed."""
-
-    name = "Q4_0_R16"
+def _scales(packed: npt.NDArray[np.void]) -> list[tuple[str, npt.NDArray[Any]]]:
+    """Fields of scales and minima, by name."""
+    return [(name, packed[name]) for name in packed.dtype.names or () if name != "codes"]
 
 
-LAYOUTS: dict[str, type[Packed]] = {f.name: f for f in (Q8_0_R16, Q4_0_R16)}
+def _shifts(planes: int) -> U8:
+    """Where the bits of four columns lie in a byte of a piece, for [..., fours, rows, 4]."""
+    return (np.arange(8 // planes, dtype=np.uint8) * np.uint8(planes))[:, None, None]
+
+
+def _packed(format_: type[BlockFormat]) -> type[Packed]:
+    name = f"{format_.name}_R16"
+    return type(name, (Packed, format_), {"name": name, "__doc__": f"{format_.name}, packed."})
+
+
+LAYOUTS: dict[str, type[Packed]] = {
+    f"{f.name}_R16": _packed(f) for f in FORMATS.values() if issubclass(f, BlockFormat)
+}
+Q8_0_R16 = LAYOUTS["Q8_0_R16"]

@@ -29,6 +29,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "f32": np.dtype(np.float32),
     "f16": np.dtype(np.float16),
     "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
     "i32": np.dtype(np.int32),
 }
 _ROWS = {name.lower(): format_ for name, format_ in (FORMATS | LAYOUTS).items()}

@@ -38,24 +38,24 @@ KERNEL(matmul_q8_0, a->m, 4, a->n * a->k * 2,
 KERNEL(matmul_q4_0, a->m, 4, a->n * a->k * 2,
        OUT(f32, y) IN(q4_0, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
 
-/* xq[n, k], xd[n, k/32], xs[n, k/32] = x per block of 32: d = max|x| / 127, q = round-half-even(x *
- * (127 / max|x|)) in [-127, 127], s = sum q; a block with max|x| = 0, or too small for 127 / max|x|
- * to be finite, is all zero */
+/* xq[n, k], xd[n, k/32], xs[n, k/16] = x per block of 32: d = max|x| / 127, q = round-half-even(x *
+ * (127 / max|x|)) in [-127, 127], s = sum q of either half; a block with max|x| = 0, or too small
+ * for 127 / max|x| to be finite, is all zero */
 KERNEL(dynamic_quantize, a->n*(a->k / 32), 4, 32 * 4,
-       OUT(i8, xq) OUT(f32, xd) OUT(i32, xs) IN(f32, x) INT(n) INT(k))
+       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(k))
 
 /* y[n, m] = r[n, m] + sum over blocks b in order of (w.d[m, b] * xd[n, b]) * float(sum_32 w.q *
  * xq), exact integers, multiply then add: bit-identical on every table. Q4_0 takes its offset of 8
  * out through xs. */
 KERNEL(matmul_int8_q8_0, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q8_0, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) IN(f32, r) INT(n) INT(k) INT(m))
+       OUT(f32, y) IN(q8_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) INT(n) INT(k) INT(m))
 KERNEL(matmul_int8_q4_0, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) IN(f32, r) INT(n) INT(k) INT(m))
+       OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) INT(n) INT(k) INT(m))
 KERNEL(matmul_int8_q8_0_r16, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q8_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) IN(f32, r) INT(n) INT(k)
+       OUT(f32, y) IN(q8_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) INT(n) INT(k)
            INT(m))
 KERNEL(matmul_int8_q4_0_r16, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i32, xs) IN(f32, r) INT(n) INT(k)
+       OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) INT(n) INT(k)
            INT(m))
 
 /* y[m, k] = w in the packed layout; y may be w where `scratch` has room for sixteen rows, which
@@ -63,14 +63,45 @@ KERNEL(matmul_int8_q4_0_r16, a->m, 16, a->n * a->k,
 KERNEL(pack_q8_0, a->m, 16, a->k, OUT(q8_0_r16, y) OUT(q8_0, scratch) IN(q8_0, w) INT(k) INT(m))
 KERNEL(pack_q4_0, a->m, 16, a->k, OUT(q4_0_r16, y) OUT(q4_0, scratch) IN(q4_0, w) INT(k) INT(m))
 
+/* ---- linear_blocks.inc ----------------------------------------------------------------------- */
+
+/* All of the above for the formats whose blocks have minima or scales within scales: Q4_1, Q5_0,
+ * Q5_1 and the K-quants. Products with int8 activations add, in the order of a row's blocks of 32
+ * or 16 columns, (d * xd) * float(sum q * xq), and, where there are minima, m * (xd * float(xs)).
+ */
+#define BLOCKS(type)                                                                               \
+  KERNEL(gather_##type, a->n, 1, a->d * 8,                                                         \
+         OUT(f32, y) IN(type, w) IN(i32, ids) INT(n) INT(v) INT(d))                                \
+  KERNEL(gather_##type##_r16, a->n, 1, a->d * 8,                                                   \
+         OUT(f32, y) IN(type##_r16, w) IN(i32, ids) INT(n) INT(v) INT(d))                          \
+  KERNEL(matmul_##type, a->m, 16, a->n * a->k * 4,                                                 \
+         OUT(f32, y) IN(type, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))                       \
+  KERNEL(matmul_int8_##type, a->m, 16, a->n * a->k,                                                \
+         OUT(f32, y) IN(type, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) INT(n) INT(k)       \
+             INT(m))                                                                               \
+  KERNEL(matmul_int8_##type##_r16, a->m, 16, a->n * a->k,                                          \
+         OUT(f32, y) IN(type##_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) INT(n) INT(k) \
+             INT(m))                                                                               \
+  KERNEL(pack_##type, a->m, 16, a->k,                                                              \
+         OUT(type##_r16, y) OUT(type, scratch) IN(type, w) INT(k) INT(m))
+BLOCKS(q4_1)
+BLOCKS(q5_0)
+BLOCKS(q5_1)
+BLOCKS(q4_k)
+BLOCKS(q5_k)
+BLOCKS(q6_k)
+#undef BLOCKS
+
+/* ---- linear_int8.inc ------------------------------------------------------------------------- */
+
 /* dynamic_quantize(rms_norm(x)) */
 KERNEL(rms_norm_quantize, a->n, 1, a->d * 8,
-       OUT(i8, xq) OUT(f32, xd) OUT(i32, xs) IN(f32, weight) IN(f32, x) INT(n) INT(d)
+       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, weight) IN(f32, x) INT(n) INT(d)
            FLOAT(epsilon))
 
 /* dynamic_quantize(silu(gate) * up) */
 KERNEL(swiglu_quantize, a->n*(a->d / 32), 4, 32 * 16,
-       OUT(i8, xq) OUT(f32, xd) OUT(i32, xs) IN(f32, gate) IN(f32, up) INT(n) INT(d))
+       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, gate) IN(f32, up) INT(n) INT(d))
 
 /* y[i] = start + i; of `ids` only the number counts */
 KERNEL(range_from, a->n, 64, 4, OUT(i32, y) IN(i32, ids) INT(n) INT(start))

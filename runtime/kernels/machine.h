@@ -24,8 +24,12 @@
 #define SHARED static inline
 #endif
 
+/* Two numbers of 16 bits in one of 32, the first below */
+#define PAIR_OF(first, second) ((int)(((unsigned)(first) & 0xFFFF) | (unsigned)(second) << 16))
+
 typedef float f32;
 typedef int8_t i8;
+typedef int16_t i16;
 typedef int32_t i32;
 typedef uint16_t f16;  /* IEEE binary16, as bits */
 typedef uint16_t bf16; /* upper half of an IEEE binary32 */
@@ -45,6 +49,54 @@ typedef struct {
 } q8_0;
 _Static_assert(sizeof(q8_0) == 34, "GGUF's Q8_0 block");
 
+/* Layout: 32 weights w = d q + m, q as in Q4_0. */
+typedef struct {
+  f16 d, m;
+  uint8_t qs[16];
+} q4_1;
+_Static_assert(sizeof(q4_1) == 20, "GGUF's Q4_1 block");
+
+/* Layout: 32 weights w = d (q - 16); bit 4 of q[j] is bit j % 8 of qh[j / 8]. */
+typedef struct {
+  f16 d;
+  uint8_t qh[4], qs[16];
+} q5_0;
+_Static_assert(sizeof(q5_0) == 22, "GGUF's Q5_0 block");
+
+/* Layout: 32 weights w = d q + m, q as in Q5_0. */
+typedef struct {
+  f16 d, m;
+  uint8_t qh[4], qs[16];
+} q5_1;
+_Static_assert(sizeof(q5_1) == 24, "GGUF's Q5_1 block");
+
+/* Layout: 256 weights w = (d s) q - (dmin m), s and m of six bits for every 32: for j < 4 the low
+ * six bits of scales[j] and scales[j + 4]; s[j + 4] and m[j + 4] have their low four bits in
+ * scales[j + 8], their high two at the top of scales[j] and scales[j + 4]. qs[32 c + j] holds
+ * q[64 c + j] in its low four bits, q[64 c + j + 32] in its high ones. */
+typedef struct {
+  f16 d, dmin;
+  uint8_t scales[12], qs[128];
+} q4_k;
+_Static_assert(sizeof(q4_k) == 144, "GGUF's Q4_K block");
+
+/* Layout: the same; bit 4 of q[32 b + j] is bit b of qh[j]. */
+typedef struct {
+  f16 d, dmin;
+  uint8_t scales[12], qh[32], qs[128];
+} q5_k;
+_Static_assert(sizeof(q5_k) == 176, "GGUF's Q5_K block");
+
+/* Layout: 256 weights w = (d s) (q - 32), s for every 16. Of q[128 h + 32 p + j], the low four bits
+ * are those of ql[64 h + 32 (p % 2) + j], the low ones where p < 2; the high two are bits 2 p and
+ * 2 p + 1 of qh[32 h + j]. */
+typedef struct {
+  uint8_t ql[128], qh[64];
+  i8 scales[16];
+  f16 d;
+} q6_k;
+_Static_assert(sizeof(q6_k) == 210, "GGUF's Q6_K block");
+
 /* Layout: packed, sixteen rows lie together, block after block: the scales of all rows, then codes
  * of four columns a row at a time. qs[i][r][c] is byte 4 i + c of row r's block; nothing else
  * changes. Rows behind the last sixteen lie as in q4_0. */
@@ -60,6 +112,57 @@ typedef struct {
   i8 qs[8][16][4];
 } q8_0_r16;
 _Static_assert(sizeof(q8_0_r16) == 16 * sizeof(q8_0), "a permutation");
+
+/* Layout: packed codes of 32 columns of sixteen rows. Byte c of qs[i][r] holds that of column
+ * 4 i + c in its low four bits, of column 16 + 4 i + c in its high ones. Of five bits, the fifth of
+ * column 4 i + c is bit i of qh[r][c]; of six, the last two of column 16 h + 4 i + c are bits 2 i
+ * and 2 i + 1 of qh[h][r][c]. */
+typedef struct {
+  uint8_t qs[4][16][4];
+} codes_4;
+typedef struct {
+  uint8_t qs[4][16][4], qh[16][4];
+} codes_5;
+typedef struct {
+  uint8_t qs[4][16][4], qh[2][16][4];
+} codes_6;
+
+/* Layout: packed blocks of sixteen rows, bit for bit what the file has: first the scales. */
+typedef struct {
+  f16 d[16], m[16];
+  codes_4 codes;
+} q4_1_r16;
+typedef struct {
+  f16 d[16];
+  codes_5 codes;
+} q5_0_r16;
+typedef struct {
+  f16 d[16], m[16];
+  codes_5 codes;
+} q5_1_r16;
+typedef struct {
+  f16 d[16], dmin[16];
+  uint8_t scales[12][16];
+  codes_4 codes[8];
+} q4_k_r16;
+typedef struct {
+  f16 d[16], dmin[16];
+  uint8_t scales[12][16];
+  codes_5 codes[8];
+} q5_k_r16;
+typedef struct {
+  f16 d[16];
+  i8 scales[16][16];
+  codes_6 codes[8];
+} q6_k_r16;
+#define SAME_SIZE(type) _Static_assert(sizeof(type##_r16) == 16 * sizeof(type), "a permutation")
+SAME_SIZE(q4_1);
+SAME_SIZE(q5_0);
+SAME_SIZE(q5_1);
+SAME_SIZE(q4_k);
+SAME_SIZE(q5_k);
+SAME_SIZE(q6_k);
+#undef SAME_SIZE
 
 /* Every field of an instruction takes one 8-byte slot, on 32-bit machines too, so that Python fills
  * in instructions for each in the same way. */

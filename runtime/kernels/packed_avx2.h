@@ -12,7 +12,11 @@ typedef struct {
 } pw;
 
 static inline __m256i load_32(const void* p) { return _mm256_loadu_si256((const __m256i*)p); }
-static inline pi pi_start(const i32* xs, int offset) { return _mm256_set1_epi32(-offset * *xs); }
+static inline pi pi_start(const i16* xs, int first, int second) {
+  i32 sums;
+  __builtin_memcpy(&sums, xs, 4);
+  return _mm256_madd_epi16(_mm256_set1_epi32(sums), _mm256_set1_epi32(PAIR_OF(-first, -second)));
+}
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;
   UNROLL for (int i = 0; i < 4; i++) {
@@ -29,6 +33,27 @@ static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
 #ifdef HB_DPBUSD
     w.q[i] = _mm256_xor_si256(w.q[i], _mm256_set1_epi8(-128)); /* by HB_Q8_0_OFFSET */
 #endif
+  }
+  return w;
+}
+/* Bits from 4 on of codes of five and six bits: those of columns 4 i to 4 i + 3, of the bytes that
+ * hold them moved to where they belong */
+static inline __m256i moved(__m256i bits, int left) {
+  return left < 0 ? _mm256_srli_epi16(bits, -left) : _mm256_slli_epi16(bits, left);
+}
+static inline pw pw_load_5(const uint8_t* codes, int part) {
+  pw w = pw_load_q4_0(codes, part);
+  __m256i high = load_32(codes + 256 + 32 * part), mask = _mm256_set1_epi8(16);
+  UNROLL for (int i = 0; i < 8; i++) {
+    w.q[i] = _mm256_or_si256(w.q[i], _mm256_and_si256(moved(high, 4 - i), mask));
+  }
+  return w;
+}
+static inline pw pw_load_6(const uint8_t* codes, int part) {
+  pw w = pw_load_q4_0(codes, part);
+  UNROLL for (int i = 0; i < 8; i++) {
+    __m256i high = load_32(codes + 256 + 64 * (i / 4) + 32 * part), mask = _mm256_set1_epi8(48);
+    w.q[i] = _mm256_or_si256(w.q[i], _mm256_and_si256(moved(high, 4 - 2 * (i % 4)), mask));
   }
   return w;
 }
@@ -52,6 +77,12 @@ static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
 static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
   return dot_unsigned(w, x, start);
 }
+static inline pi pi_dot_5(const pw* w, const i8* x, pi start) { return dot_unsigned(w, x, start); }
+static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
+  pi sum = start;
+  UNROLL for (int i = 4 * half; i < 4 * half + 4; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }
+  return sum;
+}
 #else
 static inline pi dot_four(pi sum, __m256i codes, const i8* x) {
   __m256i pairs = _mm256_maddubs_epi16(codes, four_of(x));
@@ -63,6 +94,24 @@ static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w->q[i], four_of(x + 4 * i)));
   }
   return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), start);
+}
+/* products of columns 4 i to 4 i + 7; 16 bits hold four of 63 * 127 */
+static inline __m256i dot_eight(const pw* w, int i, const i8* x) {
+  return _mm256_add_epi16(_mm256_maddubs_epi16(w->q[i], four_of(x + 4 * i)),
+                          _mm256_maddubs_epi16(w->q[i + 1], four_of(x + 4 * i + 4)));
+}
+static inline pi pi_dot_5(const pw* w, const i8* x, pi start) {
+  pi one = _mm256_set1_epi16(1); /* eight products of 31 * 127 in 16 bits */
+  __m256i low = _mm256_add_epi16(dot_eight(w, 0, x), dot_eight(w, 2, x));
+  __m256i high = _mm256_add_epi16(dot_eight(w, 4, x), dot_eight(w, 6, x));
+  pi sum = _mm256_add_epi32(_mm256_madd_epi16(low, one), _mm256_madd_epi16(high, one));
+  return _mm256_add_epi32(sum, start);
+}
+static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
+  pi one = _mm256_set1_epi16(1);
+  pi sum = _mm256_add_epi32(_mm256_madd_epi16(dot_eight(w, 4 * half, x), one),
+                            _mm256_madd_epi16(dot_eight(w, 4 * half + 2, x), one));
+  return _mm256_add_epi32(sum, start);
 }
 static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
   pi sum = start, one = _mm256_set1_epi16(1);
@@ -78,6 +127,10 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
 static inline pf pf_zero(void) { return _mm256_setzero_ps(); }
 static inline pf pf_scales(const f16* d, int part) {
   return _mm256_cvtph_ps(load_16(d + 8 * part));
+}
+static inline pf pf_load(const float* p) { return _mm256_loadu_ps(p); }
+static inline pf pf_add_scaled(pf sum, pf v, float by) {
+  return _mm256_add_ps(sum, _mm256_mul_ps(v, _mm256_set1_ps(by)));
 }
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   __m256 scaled = _mm256_mul_ps(scale, _mm256_set1_ps(by));

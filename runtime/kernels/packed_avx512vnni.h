@@ -11,7 +11,11 @@ typedef struct {
   __m512i q[8];
 } pw;
 
-static inline pi pi_start(const i32* xs, int offset) { return _mm512_set1_epi32(-offset * *xs); }
+static inline pi pi_start(const i16* xs, int first, int second) {
+  i32 sums;
+  __builtin_memcpy(&sums, xs, 4);
+  return _mm512_madd_epi16(_mm512_set1_epi32(sums), _mm512_set1_epi32(PAIR_OF(-first, -second)));
+}
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;
   (void)part;
@@ -27,6 +31,26 @@ static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
   (void)part;
   UNROLL for (int i = 0; i < 8; i++) {
     w.q[i] = _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * i), _mm512_set1_epi8(-128));
+  }
+  return w;
+}
+static inline __m512i moved(__m512i bits, int left) {
+  return left < 0 ? _mm512_srli_epi16(bits, (unsigned)-left)
+                  : _mm512_slli_epi16(bits, (unsigned)left);
+}
+static inline pw pw_load_5(const uint8_t* codes, int part) {
+  pw w = pw_load_q4_0(codes, part);
+  __m512i high = _mm512_loadu_si512(codes + 256), mask = _mm512_set1_epi8(16);
+  UNROLL for (int i = 0; i < 8; i++) {
+    w.q[i] = _mm512_or_si512(w.q[i], _mm512_and_si512(moved(high, 4 - i), mask));
+  }
+  return w;
+}
+static inline pw pw_load_6(const uint8_t* codes, int part) {
+  pw w = pw_load_q4_0(codes, part);
+  UNROLL for (int i = 0; i < 8; i++) {
+    __m512i high = _mm512_loadu_si512(codes + 256 + 64 * (i / 4)), mask = _mm512_set1_epi8(48);
+    w.q[i] = _mm512_or_si512(w.q[i], _mm512_and_si512(moved(high, 4 - 2 * (i % 4)), mask));
   }
   return w;
 }
@@ -46,11 +70,21 @@ static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
 static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
   return dot_unsigned(w, x, start);
 }
+static inline pi pi_dot_5(const pw* w, const i8* x, pi start) { return dot_unsigned(w, x, start); }
+static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
+  pi sum = start;
+  UNROLL for (int i = 4 * half; i < 4 * half + 4; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }
+  return sum;
+}
 #define CODES_OF(w, i) w.q[i]
 static inline pf pf_zero(void) { return _mm512_setzero_ps(); }
 static inline pf pf_scales(const f16* d, int part) {
   (void)part;
   return vf_load_f16(d);
+}
+static inline pf pf_load(const float* p) { return _mm512_loadu_ps(p); }
+static inline pf pf_add_scaled(pf sum, pf v, float by) {
+  return vf_add(sum, vf_mul(v, vf_set(by)));
 }
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   return vf_add(sum, vf_mul(vf_mul(scale, vf_set(by)), _mm512_cvtepi32_ps(dots)));

@@ -20,8 +20,10 @@ typedef struct {
   i8 q[8][16][4];
 } pw;
 
-/* -offset * xs: what codes are too high by, taken out */
-static inline pi pi_start(const i32* xs, int offset) { return vi_set(-offset * *xs); }
+/* What codes of either half of a block are too high by, taken out; xs are the sums of x's halves */
+static inline pi pi_start(const i16* xs, int first, int second) {
+  return vi_set(-first * xs[0] - second * xs[1]);
+}
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;
   (void)part;
@@ -35,6 +37,22 @@ static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
   pw w;
   (void)part;
   __builtin_memcpy(&w, codes, sizeof(w));
+  return w;
+}
+/* Codes of five and of six bits (machine.h's codes_5, codes_6), unsigned */
+static inline pw pw_load_5(const uint8_t* codes, int part) {
+  pw w = pw_load_q4_0(codes, part);
+  for (int i = 0; i < 8 * 16 * 4; i++) {
+    w.q[i / 64][i / 4 % 16][i % 4] |= (i8)((codes[256 + i % 64] >> i / 64 & 1) << 4);
+  }
+  return w;
+}
+static inline pw pw_load_6(const uint8_t* codes, int part) {
+  pw w = pw_load_q4_0(codes, part);
+  for (int i = 0; i < 8 * 16 * 4; i++) {
+    int high = codes[256 + i / 256 * 64 + i % 64] >> 2 * (i / 64 % 4) & 3;
+    w.q[i / 64][i / 4 % 16][i % 4] |= (i8)(high << 4);
+  }
   return w;
 }
 /* sum + the products of four columns */
@@ -57,12 +75,26 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
 static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
   return pi_dot_q8_0(w, x, start);
 }
+static inline pi pi_dot_5(const pw* w, const i8* x, pi start) { return pi_dot_q8_0(w, x, start); }
+/* start + the products' sums of the first or the second 16 columns */
+static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
+  pi sum = start;
+  for (int i = 4 * half; i < 4 * half + 4; i++) {
+    sum = dot_four(sum, w->q[i], x + 4 * i);
+  }
+  return sum;
+}
 /* Codes of Q4_0 that `dot_four` takes */
 #define CODES_OF(w, i) w.q[i]
 static inline pf pf_zero(void) { return vf_set(0); }
 static inline pf pf_scales(const f16* d, int part) {
   (void)part;
   return vf_load_f16(d);
+}
+static inline pf pf_load(const float* p) { return vf_load(p); }
+/* sum + v * by */
+static inline pf pf_add_scaled(pf sum, pf v, float by) {
+  return vf_add(sum, vf_mul(v, vf_set(by)));
 }
 /* sum + (scale * by) * dots */
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {

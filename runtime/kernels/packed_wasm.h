@@ -32,13 +32,14 @@ static inline v128_t kept(v128_t constant) {
 }
 
 #define HB_DOTS
-static inline pi pi_start(const i32* xs, int offset) {
-  v128_t sum = SPLAT(xs, 0);
-  v128_t zero = kept(wasm_i32x4_splat(0));
-  return offset ? wasm_i32x4_sub(zero, wasm_i32x4_shl(sum, offset == 8 ? 3 : 7)) : zero;
+static inline pi pi_start(const i16* xs, int first, int second) {
+  v128_t sums = SPLAT(xs, 0), by = kept(wasm_i32x4_splat(PAIR_OF(-first, -second)));
+  return first || second ? wasm_i32x4_dot_i16x8(sums, by) : wasm_i32x4_splat(0);
 }
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) { return (pw){codes + 16 * part}; }
-static inline pw pw_load_q8_0(const uint8_t* codes, int part) { return (pw){codes + 16 * part}; }
+#define pw_load_q8_0 pw_load_q4_0
+#define pw_load_5 pw_load_q4_0
+#define pw_load_6 pw_load_q4_0
 
 /* Codes of four columns of four rows, and four activations, four times */
 #ifdef HB_WASM_RELAXED
@@ -56,6 +57,11 @@ static inline four_codes low_codes(v128_t both) {
 }
 static inline four_codes high_codes(v128_t both) {
   return wasm_v128_and(wasm_u16x8_shr(both, 4), kept(wasm_i8x16_splat(15)));
+}
+/* Bits from 4 on, which lie `left` further down */
+static inline four_codes with_high(four_codes low, v128_t bits, int left, int mask) {
+  bits = left < 0 ? wasm_u16x8_shr(bits, (uint32_t)-left) : wasm_i16x8_shl(bits, (uint32_t)left);
+  return wasm_v128_or(low, wasm_v128_and(bits, kept(wasm_i8x16_splat((int8_t)mask))));
 }
 static inline four_numbers numbers_of(v128_t four) { return four; }
 #else
@@ -80,6 +86,14 @@ static inline four_codes low_codes(v128_t both) {
 static inline four_codes high_codes(v128_t both) {
   v128_t mask = kept(wasm_i16x8_splat(15));
   return (four_codes){wasm_v128_and(wasm_u16x8_shr(both, 4), mask), wasm_u16x8_shr(both, 12)};
+}
+static inline v128_t moved(v128_t bits, int left, int mask) {
+  bits = left < 0 ? wasm_u16x8_shr(bits, (uint32_t)-left) : wasm_i16x8_shl(bits, (uint32_t)left);
+  return wasm_v128_and(bits, kept(wasm_i16x8_splat((int16_t)mask)));
+}
+static inline four_codes with_high(four_codes low, v128_t bits, int left, int mask) {
+  return (four_codes){wasm_v128_or(low.even, moved(bits, left, mask)),
+                      wasm_v128_or(low.odd, moved(bits, left - 8, mask))};
 }
 static inline four_numbers numbers_of(v128_t four) {
   return (four_numbers){wasm_i16x8_shr(wasm_i16x8_shl(four, 8), 8), wasm_i16x8_shr(four, 8)};
@@ -126,6 +140,44 @@ INLINE void pi_dots_q4_0(pi* dots, const pw* w, int parts, const i8* x, int64_t 
 #define ALL_CODES(make, place) \
   four_codes codes[PARTS];     \
   UNROLL for (int p = 0; p < parts; p++) { codes[p] = make(CODES_AT(w[p], place)); }
+/* Codes of five and six bits: low or high fours at `place`, bits above them at `bits` */
+#define STEP(place, fours, bits, left, mask, offset)               \
+  {                                                                \
+    four_codes codes[PARTS];                                       \
+    UNROLL for (int p = 0; p < parts; p++) {                       \
+      four_codes low = fours(CODES_AT(w[p], place));               \
+      codes[p] = with_high(low, CODES_AT(w[p], bits), left, mask); \
+    }                                                              \
+    PRODUCTS(codes, offset)                                        \
+  }
+INLINE void pi_dots_5(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
+                      const pi* starts) {
+  UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
+  STEP(0, low_codes, 256, 4, 16, 0)
+  STEP(64, low_codes, 256, 3, 16, 4)
+  STEP(128, low_codes, 256, 2, 16, 8)
+  STEP(192, low_codes, 256, 1, 16, 12)
+  STEP(0, high_codes, 256, 0, 16, 16)
+  STEP(64, high_codes, 256, -1, 16, 20)
+  STEP(128, high_codes, 256, -2, 16, 24)
+  STEP(192, high_codes, 256, -3, 16, 28)
+}
+INLINE void pi_dots_half(pi* dots, const pw* w, int parts, int half, const i8* x, int64_t stride,
+                         int columns, const pi* starts) {
+  UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
+  if (half == 0) {
+    STEP(0, low_codes, 256, 4, 48, 0)
+    STEP(64, low_codes, 256, 2, 48, 4)
+    STEP(128, low_codes, 256, 0, 48, 8)
+    STEP(192, low_codes, 256, -2, 48, 12)
+  } else {
+    STEP(0, high_codes, 320, 4, 48, 16)
+    STEP(64, high_codes, 320, 2, 48, 20)
+    STEP(128, high_codes, 320, 0, 48, 24)
+    STEP(192, high_codes, 320, -2, 48, 28)
+  }
+}
+#undef STEP
 #ifdef HB_WASM_RELAXED
 /* A code is its low seven bits less 128 where it is negative: two products of seven bits. */
 static inline four_codes signs(v128_t codes) {
@@ -203,6 +255,10 @@ static inline four_codes codes_of(const pw* w, int i) {
 static inline pf pf_zero(void) { return wasm_f32x4_splat(0); }
 static inline pf pf_scales(const f16* d, int part) {
   return convert_f16(wasm_i32x4_shl(wasm_i32x4_load16x4(d + 4 * part), 13));
+}
+static inline pf pf_load(const float* p) { return wasm_v128_load(p); }
+static inline pf pf_add_scaled(pf sum, pf v, float by) {
+  return wasm_f32x4_add(sum, wasm_f32x4_mul(v, wasm_f32x4_splat(by)));
 }
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   v128_t scaled = wasm_f32x4_mul(scale, wasm_f32x4_splat(by));

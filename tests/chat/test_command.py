@@ -163,7 +163,7 @@ class Terminal:
 def slow(repository: Path, tmp_path: Path) -> Path:
     """8 million random weights."""
     tool = load_tool(repository, "make_model")
-    tool.make_model(tmp_path / "random.gguf", "small", FORMATS["F32"])
+    tool.make_model(tmp_path / "random.gguf", "small", "F32")
     return sentencepiece(tmp_path / "slow.gguf", tmp_path / "random.gguf")
 
 

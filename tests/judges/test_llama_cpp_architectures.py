@@ -23,7 +23,9 @@ LENGTHS = {"mistral": 7, "qwen2-window": 9, "phi3": 11}
 OTHERS = {"gemma3-scale"}
 
 
-def log_probabilities(path: Path, ids: list[int], lengths: list[int]) -> F64:
+def log_probabilities(
+    path: Path, ids: list[int], lengths: list[int], vocabulary: int = VOCABULARY
+) -> F64:
     """What llama.cpp expects after texts of these lengths, [lengths, vocabulary]."""
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)
@@ -33,16 +35,16 @@ def log_probabilities(path: Path, ids: list[int], lengths: list[int]) -> F64:
     parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     server = xllamacpp.Server(parameters)
-    logs = np.full((len(lengths), VOCABULARY), -np.inf)
+    logs = np.full((len(lengths), vocabulary), -np.inf)
     for row, length in zip(logs, lengths, strict=True):
         answer = server.handle_completions(
             {
                 "prompt": ids[:length],
                 "n_predict": 1,
-                "n_probs": VOCABULARY,
+                "n_probs": vocabulary,
                 "cache_prompt": False,
                 "ignore_eos": True,
-                "logit_bias": [[VOCABULARY - 1, 1000]],  # a token whose text is whole
+                "logit_bias": [[vocabulary - 1, 1000]],  # a token whose text is whole
             }
         )
         (token,) = answer["choices"][0]["logprobs"]["content"]

@@ -17,12 +17,12 @@ import numpy.typing as npt
 from halfbyte import ops
 from halfbyte.layouts import LAYOUTS, Q8_0_R16, Packed
 from halfbyte.ops import Operator
-from halfbyte.weights import FORMATS, Q8_0, Tensor
+from halfbyte.weights import FORMATS, Q8_0, BlockFormat, Tensor
 
 EPS = float(np.finfo(np.float32).eps)
 TINY = 1e-37  # results below this may be flushed or denormal
-WIDE = ("F32", "F16", "BF16", "Q8_0", "Q4_0")
-BLOCKED = ("Q8_0", "Q4_0")
+WIDE = tuple(FORMATS)
+BLOCKED = tuple(f.name for f in FORMATS.values() if issubclass(f, BlockFormat))
 PACKED = tuple(LAYOUTS)
 
 
@@ -61,15 +61,31 @@ def activations(*shape: int, spread: float = 1.0) -> npt.NDArray[np.float32]:
 
 
 def weight(name: str, m: int, k: int) -> Tensor:
-    """A random matrix in a format, with a row of zeros and extreme codes."""
+    """A random matrix in a format, with a row of zeros and extreme codes and scales."""
     x = activations(m, k, spread=k**-0.5)
     kind = (FORMATS | LAYOUTS)[name]
     rows = kind.encode(x)
-    if name not in ("F32", "F16", "BF16"):
-        codes = rows.reshape(-1, kind.block_bytes)[-1, 2:]
-        codes[:] = [0x80, 0x7F] * (len(codes) // 2)  # -128 and 127, or the nibbles 0, 8, 15, 7
+    if issubclass(kind, BlockFormat):
+        spoil(kind, rows.view(kind.layout)[-1, -1:])
     data = kind.pack(rows) if issubclass(kind, Packed) else rows.reshape(-1)
     return Tensor("w", kind, (m, k), data)
+
+
+def spoil(kind: type[BlockFormat], block: npt.NDArray[np.void]) -> None:
+    """Give a block [1] the largest and smallest codes and integer scales, in turn."""
+    codes = np.tile([0x80, 0x7F], kind.block // 2) if kind.bits == 8 else np.zeros(kind.block)
+    if kind.bits < 8:
+        codes[::3], codes[1::3] = 2**kind.bits - 1, 2 ** (kind.bits - 1)
+    kind.put_codes(block, codes.astype(np.uint8)[None])
+    if "scales" in (kind.layout.names or ()):
+        scales = block["scales"].view(np.uint8)
+        scales[...] = np.resize(np.array([0xFF, 0x80, 0, 0x7F, 0xC1], np.uint8), scales.shape)
+
+
+def whole(name: str, k: int) -> int:
+    """k, or the next number of columns that is whole blocks of the format."""
+    block = FORMATS[name.removesuffix("_R16")].block
+    return -(-k // block) * block
 
 
 def _matmul() -> Iterator[Case]:
@@ -84,7 +100,7 @@ def _matmul() -> Iterator[Case]:
     ]
     for name in WIDE:
         odd = [(1, k, 3) for k in range(1, 34)] if FORMATS[name].block == 1 else []
-        for n, k, m in shapes + odd:
+        for n, k, m in dict.fromkeys((n, whole(name, k), m) for n, k, m in shapes + odd):
             x, w = activations(n, k), weight(name, m, k)
             size = np.abs(x).astype(np.float64) @ np.abs(w.decode()).T.astype(np.float64)
             bound = (k + 2) * EPS * size + TINY
@@ -101,10 +117,11 @@ def _matmul_int8() -> Iterator[Case]:
     for name in BLOCKED + PACKED:
         shapes = [(1, 32, 1), (1, 64, 15), (1, 64, 16), (2, 96, 17), (3, 256, 47), (9, 160, 64)]
         shapes += [(16, 64, 16), (39, 96, 50)] if name in PACKED else []
-        for n, k, m in [*shapes, (1, 576, 32)]:
+        shapes += [(1, 576, 32)]
+        for n, k, m in dict.fromkeys((n, whole(name, k), m) for n, k, m in shapes):
             xq, xd, xs = ops.dynamic_quantize(activations(n, k))
             xq[-1, -32:] = [127, -127] * 16
-            xs[-1, -1] = 0
+            xs[-1, -2:] = 0
             operands = {"xq": xq, "xd": xd, "xs": xs, "w": weight(name, m, k)}
             yield Case(f"{name}-{n}x{k}x{m}", ops.matmul_int8, operands)
             operands = {**operands, "r": activations(n + 1, m)[1:].copy()}
@@ -115,7 +132,8 @@ def _tables() -> Iterator[Case]:
     for name in WIDE + PACKED:
         for m in (7, 16, 39):
             ids = np.array([3, 0, m - 1, 3, m, 6, -1, 2**31 - 1, -(2**31)], np.int32)
-            yield Case(f"{name}-{m}", ops.gather, {"w": weight(name, m, 96), "ids": ids})
+            w = weight(name, m, whole(name, 96))
+            yield Case(f"{name}-{m}", ops.gather, {"w": w, "ids": ids})
     for n in (1, 5, 130):
         yield Case(f"{n}", ops.range_from, {"ids": np.zeros(n, np.int32)}, {"start": 7})
     for n, rows in ((1, 1), (5, 1), (5, 5), (5, 2)):
@@ -144,7 +162,8 @@ def _quantized_bound(
     reach = (off + np.abs(blocks) * (off / np.maximum(top, TINY)).max(2, keepdims=True)) * scale
     codes = np.abs(blocks * scale - np.floor(blocks * scale) - 0.5) <= reach + 1e-4
     d = (off.max(2) + 4 * EPS * top[..., 0]) / 127
-    return codes.reshape(y.shape).astype(float), d, codes.sum(2).astype(float)
+    sums = codes.reshape(len(y), -1, 16).sum(2)
+    return codes.reshape(y.shape).astype(float), d, sums.astype(float)
 
 
 def _fused() -> Iterator[Case]:

@@ -57,13 +57,13 @@ def answers_rightly(library: Library) -> bool:
     random = np.random.default_rng(0)
     xq = random.integers(-127, 128, (1, 64)).astype(np.int8)
     xq[0, :4] = [127, -127, 127, -127]
-    xs = xq.reshape(1, 2, 32).sum(axis=2, dtype=np.int32)
+    xs = xq.reshape(1, 4, 16).sum(axis=2, dtype=np.int16)
     ones = np.ones((1, 2), np.float32)
     for format_ in (Q4_0, Q8_0):
         weights = random.integers(-8, 8, (16, 64)).astype(np.float32)
         weights[:, [0, 32]] = -8  # the largest: the scale is 1, or exact in any case
         rows = format_.encode(weights)
-        codes, scales = format_.codes(rows)
+        codes, scales, _ = format_.codes(rows)
         products = codes.astype(np.int32) * xq.reshape(2, 32)
         want = (products.sum(axis=2) * scales).sum(axis=1, dtype=np.float32)
         layout = LAYOUTS[f"{format_.name}_R16"]

@@ -75,6 +75,10 @@ class Kernels:
         self._pool.wake()
         self._library.run(self._table, address, 0, 1, 0, 0, 0, self._pool.address, 0)
 
+    def has(self, name: str) -> bool:
+        """Whether there is a kernel of this name."""
+        return name in self._library.kernels
+
     def close(self) -> None:
         """Stop the threads."""
         self._pool.close()

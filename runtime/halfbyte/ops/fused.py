@@ -15,9 +15,9 @@ from halfbyte.ops.norm import rms_norm
 from halfbyte.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
-Quantized = tuple[npt.NDArray[np.int8], F32, npt.NDArray[np.int32]]
+Quantized = tuple[npt.NDArray[np.int8], F32, npt.NDArray[np.int16]]
 
-_QUANTIZED = "xq:i8[n,d] xd:f32[n,d/32] xs:i32[n,d/32]"
+_QUANTIZED = "xq:i8[n,d] xd:f32[n,d/32] xs:i16[n,d/16]"
 
 
 @operator("RMSNormalization+DynamicQuantizeLinear", f"x:f32[n,d] weight:f32[d] -> {_QUANTIZED}")

@@ -15,9 +15,11 @@ from halfbyte.weights import Tensor
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
+I16 = npt.NDArray[np.int16]
 I8 = npt.NDArray[np.int8]
 
 BLOCK = 32  # activations that share one scale; the block of Q8_0 and Q4_0
+HALF = BLOCK // 2  # activations that share one sum
 
 
 def _products(d: Any) -> int:
@@ -47,13 +49,13 @@ def matmul(x: F32, w: Tensor, r: F32 | None = None) -> F32:
     return y if r is None else r + y
 
 
-@operator("DynamicQuantizeLinear", "x:f32[n,k] -> xq:i8[n,k] xd:f32[n,k/32] xs:i32[n,k/32]")
-def dynamic_quantize(x: F32) -> tuple[I8, F32, I32]:
+@operator("DynamicQuantizeLinear", "x:f32[n,k] -> xq:i8[n,k] xd:f32[n,k/32] xs:i16[n,k/16]")
+def dynamic_quantize(x: F32) -> tuple[I8, F32, I16]:
     """Round activations to int8 in blocks of 32.
 
     Per block: d = max|x| / 127, q = round_half_even(x * (127 / max|x|)) in -127...127, and
-    s = sum(q), through which a weight format takes out its offset. A block whose maximum is zero,
-    or so small that 127 / max|x| overflows, is all zero.
+    s = sum(q) of either half, through which weight formats take out offsets and add minima. A block
+    whose maximum is zero, or so small that 127 / max|x| overflows, is all zero.
 
     Source: ONNX DynamicQuantizeLinear, made symmetric and per block.
     """
@@ -65,30 +67,36 @@ def dynamic_quantize(x: F32) -> tuple[I8, F32, I32]:
     inverse = np.where(np.isfinite(inverse), inverse, np.float32(0))
     q = np.clip(np.rint(blocks * inverse[:, :, None]), -127, 127).astype(np.int8)
     d = np.where(inverse > 0, top / np.float32(127), np.float32(0))
-    return q.reshape(n, k), d, q.sum(axis=2, dtype=np.int32)
+    return q.reshape(n, k), d, q.reshape(n, k // HALF, HALF).sum(axis=2, dtype=np.int16)
 
 
 @operator(
     "MatMulNBits",
-    "xq:i8[n,k] xd:f32[n,k/32] xs:i32[n,k/32] w:*[m,k] r?:f32[n,m] -> y:f32[n,m]",
+    "xq:i8[n,k] xd:f32[n,k/32] xs:i16[n,k/16] w:*[m,k] r?:f32[n,m] -> y:f32[n,m]",
     operations=_products,
 )
-def matmul_int8(xq: I8, xd: F32, xs: I32, w: Tensor, r: F32 | None = None) -> F32:
-    """y[i, j] = r[i, j] + sum over blocks b, in order, of (wd[j, b] xd[i, b]) float(sum_32 wq xq).
+def matmul_int8(xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None) -> F32:
+    """y[i, j] = r[i, j] + sum over the weight's blocks b, of 32 or 16, in order.
+
+    A block adds (wd[j, b] xd[i, b]) float(sum wq xq), and, where there are minima, after it
+    wm[j, b] (xd[i, b] float(xs)).
 
     Block sums are exact integers; the float sum multiplies, then adds, in float32. `xs` is what
-    :func:`dynamic_quantize` returns; a kernel uses it for offsets, the meaning needs it not.
+    :func:`dynamic_quantize` returns, `xd` and `xs` those of the block of 32 that b lies in.
 
     Source: ONNX Runtime's MatMulNBits at accuracy level 4 (int8 activations).
     """
-    del xs
-    wq, wd = w.format.codes(w.rows)
-    n = xq.shape[0]
-    x = xq.reshape(n, xq.shape[1] // BLOCK, BLOCK).astype(np.float32)
+    wq, wd, wm = w.format.codes(w.rows)
+    n, size = xq.shape[0], wq.shape[2]
+    x = xq.reshape(n, wq.shape[1], size).astype(np.float32)
+    sums = xs.reshape(n, wq.shape[1], size // HALF).sum(axis=2).astype(np.float32)
     y = np.zeros((n, wq.shape[0]), np.float32)
     for b in range(wq.shape[1]):
-        sums = x[:, b] @ wq[:, b].astype(np.float32).T  # below 2^24: exact in float32
-        y += (wd[:, b] * xd[:, b, None]) * sums
+        dots = x[:, b] @ wq[:, b].astype(np.float32).T  # below 2^24: exact in float32
+        scale = xd[:, b * size // BLOCK, None]
+        y += (wd[:, b] * scale) * dots
+        if wm is not None:
+            y += wm[:, b] * (scale * sums[:, b, None])
     return y if r is None else r + y
 
 

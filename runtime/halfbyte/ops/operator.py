@@ -30,7 +30,7 @@ class Operand:
     """One entry of a signature."""
 
     name: str
-    dtype: str  # "f32", "i8", "i32" or "*": a weight in any format, a cache of any type
+    dtype: str  # "f32", "i8", "i16", "i32" or "*": a weight in any format, a cache of any type
     dims: tuple[str, ...]
     optional: bool = False
 

@@ -7,9 +7,13 @@ its quantization.
 from __future__ import annotations
 
 from halfbyte import ops
+from halfbyte.layouts import LAYOUTS
 from halfbyte.program import Buffer, Instruction, Program, resume
+from halfbyte.weights import FORMATS, BlockFormat
 
-BLOCK_FORMATS = ("q8_0", "q4_0", "q8_0_r16", "q4_0_r16")
+BLOCK_FORMATS = frozenset(
+    name.lower() for name, f in (FORMATS | LAYOUTS).items() if issubclass(f, BlockFormat)
+)
 
 
 def quantize_activations(program: Program) -> Program:

@@ -1,0 +1,107 @@
+"""Searching scales and minima of Q4_1, Q5_0, Q5_1 and the K-quants, by definitions in NumPy.
+
+As in `search`, without data: some scales are tried, least squares says what is best for the codes
+of each, and the best is kept. All in float32. Of a block x with importance w:
+
+- with a minimum, x ~ a q + b: for each factor c, q = round((x - lo) c / d0) with plain rounding's
+  lo and d0; then a and b by least squares, in K-quants b <= 0; then q = round((x - b) / a) and
+  least squares again. Each time the weighted error is sum w x^2 - (a sum w q x + b sum w x).
+- without one, x ~ a q: q = round(x c / d0), a = sum w q x / sum w q q, and the weighted error is
+  sum w x^2 - a sum w q x.
+
+A K-quant's scales and minima are then rounded as in plain rounding, and codes are rounded anew.
+What is written is the search's result where its error is smaller than that of plain rounding: of
+each block of the file.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from halfbyte.errors import HalfbyteError
+from halfbyte.quantize.search import F32, U8
+from halfbyte.weights import FORMATS, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, ScaledFormat
+from halfbyte.weights.blocks import inverse
+from halfbyte.weights.kquants import KQuant
+
+# Chosen on normal numbers, on ones with long tails, and on rows and columns of unlike sizes.
+WITH_MINIMA = (1.0, 0.9, 0.933, 0.967, 1.033, 1.067, 1.1)
+WITHOUT = (1.0, 0.97, 0.985, 1.015, 1.03)
+SEARCHED = (Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K)
+
+
+def search(x: F32, importance: F32, name: str) -> tuple[U8, F32]:
+    """Encode with the search; arguments and results as of :func:`halfbyte.quantize.search.search`.
+
+    The row's errors are sums in float32.
+    """
+    format_ = FORMATS[name]
+    if not issubclass(format_, ScaledFormat):
+        raise HalfbyteError(f"{name}: expected one of {[f.name for f in SEARCHED]}")
+    x = np.ascontiguousarray(x)
+    blocks, w = format_.split(x), format_.split(importance[None])
+    plain = format_.encode(x)
+    with np.errstate(all="ignore"):
+        scales, minima = format_.start(x)
+        if format_.minimum:
+            scales, minima = _lines(blocks, w, scales, minima, format_)
+        else:
+            scales = _slopes(blocks, w, scales, format_.bits)
+        if format_.part == format_.block:  # stored as they are, as F16
+            scales, minima = (v.astype(np.float16).astype(np.float32) for v in (scales, minima))
+        found = format_.fit(x, scales, minima)
+        before, after = (_errors(format_, blocks, w, rows) for rows in (plain, found))
+    better = after < before
+    chosen = np.where(better, found.view(format_.layout), plain.view(format_.layout))
+    errors = np.stack([before.sum(axis=1), np.where(better, after, before).sum(axis=1)], axis=1)
+    return chosen.view(np.uint8), errors.astype(np.float32, copy=False)
+
+
+def _slopes(x: F32, w: F32, scales: F32, bits: int) -> F32:
+    """The best scales of parts x [..., n]; those given where none is better."""
+    first = inverse(scales)
+    most = np.float32(2 ** (bits - 1))
+    best, found, weighted = np.zeros_like(scales), scales.copy(), w * x
+    for factor in WITHOUT:
+        q = np.clip(np.rint(x * (first * np.float32(factor))[..., None]), -most, most - 1)
+        a, b = (weighted * q).sum(axis=-1), ((w * q) * q).sum(axis=-1)
+        gain = (a * a) / b
+        wins = gain > best
+        best, found = np.where(wins, gain, best), np.where(wins, a / b, found)
+    return found
+
+
+def _lines(
+    x: F32, w: F32, scales: F32, minima: F32, format_: type[ScaledFormat]
+) -> tuple[F32, F32]:
+    """The best scales and minima of parts x [..., n]; those given where none is better."""
+    first, low = inverse(scales), minima
+    most, below = np.float32(2**format_.bits - 1), issubclass(format_, KQuant)
+    weighted = w * x
+    sum_w, sum_x = np.broadcast_to(w, x.shape).sum(axis=-1), weighted.sum(axis=-1)
+    best = np.zeros_like(scales)
+    for factor in WITH_MINIMA:
+        step, offset = first * np.float32(factor), low
+        for _ in range(2):
+            q = np.clip(np.rint((x - offset[..., None]) * step[..., None]), 0, most)
+            wq = w * q
+            sum_q, sum_qq = wq.sum(axis=-1), (wq * q).sum(axis=-1)
+            sum_qx = (weighted * q).sum(axis=-1)
+            det = sum_w * sum_qq - sum_q * sum_q
+            a = (sum_w * sum_qx - sum_x * sum_q) / det
+            b = (sum_qq * sum_x - sum_q * sum_qx) / det
+            if below:
+                a, b = np.where(b > 0, sum_qx / sum_qq, a), np.minimum(b, np.float32(0))
+            gain = a * sum_qx + b * sum_x
+            wins = (det > 0) & (gain > best) & (a > 0)
+            best = np.where(wins, gain, best)
+            scales, minima = np.where(wins, a, scales), np.where(wins, b, minima)
+            step, offset = inverse(a), b
+    return scales, minima
+
+
+def _errors(format_: type[ScaledFormat], x: F32, w: F32, rows: U8) -> F32:
+    """Weighted squared errors of blocks: [rows, blocks]."""
+    off = x - format_.split(format_.decode(rows))
+    errors: F32 = ((off * off) * w).sum(axis=(-2, -1))
+    return errors

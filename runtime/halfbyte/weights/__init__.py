@@ -1,0 +1,69 @@
+"""Weight formats: how a row of numbers lies in bytes, and what those bytes mean.
+
+One class per format, found by name in :data:`FORMATS`. ``decode`` and ``encode`` are the
+definitions in NumPy; the C kernels are compared with them byte for byte. Block layouts and names
+are GGUF's (``ggml_type`` is the number in the file).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from halfbyte.weights.base import U8, Codes, F32Array, WeightFormat
+from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, BlockFormat, ScaledFormat
+from halfbyte.weights.kquants import Q4_K, Q5_K, Q6_K
+from halfbyte.weights.plain import BF16, F16, F32
+
+__all__ = [
+    "BF16", "BY_GGML_TYPE", "F16", "F32", "FORMATS", "Q4_0", "Q4_1", "Q4_K", "Q5_0", "Q5_1",
+    "Q5_K", "Q6_K", "Q8_0", "U8", "BlockFormat", "Codes", "F32Array", "ScaledFormat", "Tensor",
+    "WeightFormat",
+]  # fmt: skip
+
+FORMATS: dict[str, type[WeightFormat]] = {
+    f.name: f for f in (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K)
+}
+BY_GGML_TYPE: dict[int, type[WeightFormat]] = {f.ggml_type: f for f in FORMATS.values()}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A named matrix or vector as it lies in a file; `data` is a view, usually of mapped pages.
+
+    `shape` is in C order: (rows, columns) for a matrix, (length,) for a vector (GGUF's own order
+    is the reverse). `data` is one-dimensional uint8 of exactly the tensor's bytes.
+    """
+
+    name: str
+    format: type[WeightFormat]
+    shape: tuple[int, ...]
+    data: U8
+
+    @property
+    def columns(self) -> int:
+        """Length of the innermost dimension."""
+        return self.shape[-1]
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows, all outer dimensions flattened; a vector is one."""
+        return math.prod(self.shape[:-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Size of `data`, which is not touched."""
+        return self.row_count * self.format.row_bytes(self.columns)
+
+    @property
+    def rows(self) -> U8:
+        """The bytes as [rows, row_bytes], all outer dimensions flattened."""
+        return self.format.rows(self.data, self.columns)
+
+    def take(self, first: int, count: int) -> U8:
+        """The bytes of at most `count` rows from row `first` on, as [rows, row_bytes]."""
+        return self.rows[first : first + count]
+
+    def decode(self) -> F32Array:
+        """All values as float32 in `shape`."""
+        return self.format.decode(self.rows).reshape(self.shape)

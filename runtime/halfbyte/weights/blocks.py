@@ -1,0 +1,284 @@
+"""Formats of blocks of 32 numbers: with a scale, Q4_0, Q5_0 and Q8_0; a minimum too, Q4_1, Q5_1.
+
+Codes of four bits lie two to a byte: byte j holds q[j] in its low four bits and q[j + 16] in its
+high ones. The fifth bit of q[j] is bit j of ``qh``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.weights.base import U8, Codes, F32Array, WeightFormat
+from halfbyte.weights.plain import F16
+
+Blocks = npt.NDArray[np.void]
+
+
+class BlockFormat(WeightFormat):
+    """Integers with scales in blocks; subclasses say where the bits of the integers lie."""
+
+    layout: ClassVar[np.dtype[np.void]]
+    bits: ClassVar[int]  # of a stored code
+
+    @classmethod
+    def get_codes(cls, blocks: Blocks) -> U8:
+        """The codes as stored, without a sign: [..., block]."""
+        raise NotImplementedError
+
+    @classmethod
+    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
+        """Store codes: the inverse of `get_codes`."""
+        raise NotImplementedError
+
+    @classmethod
+    def decode(cls, rows: U8) -> F32Array:
+        return cls._values(cls.codes(rows))
+
+    @staticmethod
+    def _values(codes: Codes) -> F32Array:
+        """d q + m: [rows, columns]."""
+        q, d, m = codes
+        values = q.astype(np.float32)
+        with np.errstate(invalid="ignore"):  # 0 times an infinite scale
+            values *= d[..., None]
+            if m is not None:
+                values += m[..., None]
+        return values.reshape(len(q), q.shape[1] * q.shape[2])
+
+
+class ScaledFormat(BlockFormat):
+    """A format whose encoding has two steps: scales and minima, then codes for these."""
+
+    part: ClassVar[int] = 32  # numbers with a scale of their own
+    minimum: ClassVar[bool]  # whether they have a minimum too
+
+    @classmethod
+    def split(cls, values: F32Array) -> F32Array:
+        """[rows, columns] -> [rows, blocks, parts of a block, numbers of a part]."""
+        rows, columns = values.shape
+        return values.reshape(rows, columns // cls.block, cls.block // cls.part, cls.part)
+
+    @classmethod
+    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
+        """Plain rounding's scales of all parts [rows, blocks, parts], and minima or zeros."""
+        raise NotImplementedError
+
+    @classmethod
+    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
+        """Bytes with these scales and minima, as far as they can be stored."""
+        raise NotImplementedError
+
+    @classmethod
+    def encode(cls, values: F32Array) -> U8:
+        return cls.fit(values, *cls.start(values))
+
+
+class _Nibbles(BlockFormat):
+    """Codes of four bits."""
+
+    block = 32
+    bits = 4
+
+    @classmethod
+    def get_codes(cls, blocks: Blocks) -> U8:
+        return np.concatenate([blocks["qs"] & np.uint8(15), blocks["qs"] >> np.uint8(4)], axis=-1)
+
+    @classmethod
+    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
+        blocks["qs"] = (codes[..., :16] & np.uint8(15)) | (codes[..., 16:] << np.uint8(4))
+
+
+class _FiveBits(_Nibbles):
+    """Codes of five bits: the fifth ones lie together."""
+
+    bits = 5
+
+    @classmethod
+    def get_codes(cls, blocks: Blocks) -> U8:
+        fifth = np.unpackbits(blocks["qh"], axis=-1, bitorder="little")
+        return super().get_codes(blocks) | (fifth << np.uint8(4))
+
+    @classmethod
+    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
+        super().put_codes(blocks, codes)
+        blocks["qh"] = np.packbits(codes >> np.uint8(4), axis=-1, bitorder="little")
+
+
+class Q8_0(BlockFormat):
+    """Blocks of 32 weights d q: an F16 scale d, then 32 int8 q.
+
+    Encoding: d = max|x| / 127, q = x (1 / d) rounded to nearest, halves away from zero; all in
+    float32, q from the d before its rounding to F16.
+    """
+
+    name = "Q8_0"
+    ggml_type = 8
+    block = 32
+    bits = 8
+    layout = np.dtype([("d", "<f2"), ("qs", "i1", (32,))])
+    block_bytes = layout.itemsize
+    limit = 127 * F16.limit
+
+    @classmethod
+    def get_codes(cls, blocks: Blocks) -> U8:
+        return blocks["qs"].view(np.uint8)
+
+    @classmethod
+    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
+        blocks["qs"] = codes.view(np.int8)
+
+    @classmethod
+    def codes(cls, rows: U8) -> Codes:
+        blocks = rows.view(cls.layout)
+        return Codes(blocks["qs"], blocks["d"].astype(np.float32))
+
+    @classmethod
+    def encode(cls, values: F32Array) -> U8:
+        x = values.reshape(len(values), values.shape[1] // cls.block, cls.block)
+        d = np.abs(x).max(axis=-1, keepdims=True) / np.float32(127)
+        scaled = x * inverse(d)
+        magnitude = np.abs(scaled)
+        whole = np.floor(magnitude)
+        whole += (magnitude - whole) >= np.float32(0.5)
+        blocks = np.empty(x.shape[:2], cls.layout)
+        with np.errstate(over="ignore"):
+            blocks["d"] = d[..., 0]
+        blocks["qs"] = np.copysign(whole, scaled)
+        return blocks.view(np.uint8)
+
+
+class _Symmetric(ScaledFormat):
+    """Weights d (q - offset), q in 0 ... 2 offset - 1.
+
+    Encoding: m is the first of the weights that are largest in magnitude, d = m / -offset, q =
+    trunc(x (1 / d) + offset + 0.5), at most 2 offset - 1; all in float32, q from the d before its
+    rounding to F16.
+    """
+
+    offset: ClassVar[int]
+    minimum = False
+
+    @classmethod
+    def codes(cls, rows: U8) -> Codes:
+        blocks = rows.view(cls.layout)
+        q = cls.get_codes(blocks).view(np.int8) - np.int8(cls.offset)
+        return Codes(q, blocks["d"].astype(np.float32))
+
+    @classmethod
+    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
+        scales = first_largest(cls.split(values))[..., 0] / np.float32(-cls.offset)
+        return scales, np.zeros_like(scales)
+
+    @classmethod
+    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
+        del minima
+        x = cls.split(values)[:, :, 0]
+        blocks = np.empty(x.shape[:2], cls.layout)
+        with np.errstate(over="ignore"):
+            blocks["d"] = scales[..., 0]
+        shifted = x * inverse(scales) + np.float32(cls.offset + 0.5)
+        q = np.clip(shifted, np.float32(0), np.float32(2 * cls.offset - 1))
+        cls.put_codes(blocks, q.astype(np.uint8))
+        return blocks.view(np.uint8)
+
+
+class Q4_0(_Symmetric, _Nibbles):
+    """Blocks of 32 weights d (q - 8): an F16 scale d, then q in 0 ... 15."""
+
+    name = "Q4_0"
+    ggml_type = 2
+    offset = 8
+    layout = np.dtype([("d", "<f2"), ("qs", "u1", (16,))])
+    block_bytes = layout.itemsize
+    limit = 8 * F16.limit
+
+
+class Q5_0(_Symmetric, _FiveBits):
+    """Blocks of 32 weights d (q - 16): an F16 scale d, then q in 0 ... 31.
+
+    Integer products take them for d q + m, m = -16 d, as those of Q5_1.
+    """
+
+    name = "Q5_0"
+    ggml_type = 6
+    offset = 16
+    layout = np.dtype([("d", "<f2"), ("qh", "u1", (4,)), ("qs", "u1", (16,))])
+    block_bytes = layout.itemsize
+    limit = 16 * F16.limit
+
+    @classmethod
+    def codes(cls, rows: U8) -> Codes:
+        q, d, _ = super().codes(rows)
+        return Codes(q + np.int8(cls.offset), d, np.float32(-cls.offset) * d)
+
+    @classmethod
+    def decode(cls, rows: U8) -> F32Array:
+        return cls._values(super().codes(rows))
+
+
+class _WithMinimum(ScaledFormat):
+    """Weights d q + m.
+
+    Encoding: m = min x, d = (max x - m) / (most codes), q = trunc((x - m) (1 / d) + 0.5), at most
+    that; all in float32, q from d and m before their rounding to F16.
+    """
+
+    minimum = True
+
+    @classmethod
+    def codes(cls, rows: U8) -> Codes:
+        blocks = rows.view(cls.layout)
+        q = cls.get_codes(blocks).view(np.int8)
+        return Codes(q, blocks["d"].astype(np.float32), blocks["m"].astype(np.float32))
+
+    @classmethod
+    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
+        x = cls.split(values)
+        m = x.min(axis=-1)
+        return (x.max(axis=-1) - m) / np.float32(2**cls.bits - 1), m
+
+    @classmethod
+    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
+        x = cls.split(values)[:, :, 0]
+        blocks = np.empty(x.shape[:2], cls.layout)
+        with np.errstate(over="ignore"):
+            blocks["d"], blocks["m"] = scales[..., 0], minima[..., 0]
+        shifted = (x - minima) * inverse(scales) + np.float32(0.5)
+        q = np.clip(shifted, np.float32(0), np.float32(2**cls.bits - 1))
+        cls.put_codes(blocks, q.astype(np.uint8))
+        return blocks.view(np.uint8)
+
+
+class Q4_1(_WithMinimum, _Nibbles):
+    """Blocks of 32 weights d q + m: F16 numbers d and m, then q in 0 ... 15."""
+
+    name = "Q4_1"
+    ggml_type = 3
+    layout = np.dtype([("d", "<f2"), ("m", "<f2"), ("qs", "u1", (16,))])
+    block_bytes = layout.itemsize
+    limit = F16.limit
+
+
+class Q5_1(_WithMinimum, _FiveBits):
+    """Blocks of 32 weights d q + m: F16 numbers d and m, then q in 0 ... 31."""
+
+    name = "Q5_1"
+    ggml_type = 7
+    layout = np.dtype([("d", "<f2"), ("m", "<f2"), ("qh", "u1", (4,)), ("qs", "u1", (16,))])
+    block_bytes = layout.itemsize
+    limit = F16.limit
+
+
+def inverse(d: F32Array) -> F32Array:
+    """1 / d, or 0 where d is zero or so small that 1 / d overflows: that block becomes zero."""
+    with np.errstate(divide="ignore", over="ignore"):
+        inverse: F32Array = np.float32(1) / d
+    return np.where(np.isfinite(inverse), inverse, np.float32(0))
+
+
+def first_largest(x: F32Array) -> F32Array:
+    """The first of the numbers that are largest in magnitude: [..., n] -> [..., 1]."""
+    return np.take_along_axis(x, np.abs(x).argmax(axis=-1, keepdims=True), axis=-1)

@@ -1,0 +1,137 @@
+"""llama.cpp on every type of weights: its files run here, ours there; its encoders err no less.
+
+Random models 256 wide, so that K-quants have whole blocks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+import pytest
+import xllamacpp
+from tests.judges.test_llama_cpp import divergence, log_softmax
+from tests.judges.test_llama_cpp_architectures import log_probabilities
+from tests.tools import load_tool
+
+import halfbyte
+from halfbyte.formats import open_model
+from halfbyte.quantize import quantize_file
+from halfbyte.quantize.encode import Codec
+from halfbyte.quantize.kinds import TYPES
+from halfbyte.quantize.writers import write_gguf
+from halfbyte.weights import FORMATS, BlockFormat, Tensor
+
+F32 = npt.NDArray[np.float32]
+IDS = [1, *np.random.default_rng(5).integers(300, 512, 47).tolist()]
+LENGTHS = list(range(1, 49, 3))
+BLOCKS = [name for name, f in FORMATS.items() if issubclass(f, BlockFormat)]
+KINDS = [name for name, kind in TYPES.items() if issubclass(kind.format, BlockFormat)]
+
+# Mean KL divergence in nats. llama.cpp rounds activations to int8 in blocks of 256 for K-quants,
+# in blocks of 32 with F16 scales for the others.
+BOUND = 1.5e-3
+
+
+@cache
+def _library() -> Any:
+    folder = Path(xllamacpp.__file__).parent
+    library = ctypes.CDLL(str(next(folder.glob("xllamacpp*.so"))))
+    size, pointer = ctypes.c_int64, ctypes.c_void_p
+    library.ggml_quantize_chunk.restype = ctypes.c_size_t
+    library.ggml_quantize_chunk.argtypes = [ctypes.c_int, pointer, pointer, *[size] * 3, pointer]
+    return library
+
+
+def encoded_by_ggml(x: F32, name: str) -> npt.NDArray[np.uint8]:
+    """Rows as llama.cpp's quantizer writes them, without an importance matrix."""
+    kind = gguf.GGMLQuantizationType[name]
+    rows = np.empty((len(x), FORMATS[name].row_bytes(x.shape[1])), np.uint8)
+    written = _library().ggml_quantize_chunk(
+        int(kind), x.ctypes.data, rows.ctypes.data, 0, *x.shape, None
+    )
+    assert written == rows.nbytes
+    return rows
+
+
+def data() -> dict[str, F32]:
+    """Weights as models have them: normal, with long tails, rows and columns of unlike sizes."""
+    random = np.random.default_rng(0)
+    normal = random.standard_normal((96, 1024)) / 32
+    unlike = np.exp(random.standard_normal((96, 1)) + random.standard_normal((1, 1024)) / 2)
+    found = {
+        "normal": normal,
+        "long tails": random.standard_t(4, (96, 1024)) / 32,
+        "off centre": normal + 0.02,
+        "unlike sizes": normal * unlike,
+    }
+    return {name: values.astype(np.float32) for name, values in found.items()}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_what_ggml_encodes_is_decoded_as_gguf_does(name: str) -> None:
+    for label, x in data().items():
+        rows = encoded_by_ggml(x, name)
+        want = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[name])
+        np.testing.assert_array_equal(FORMATS[name].decode(rows), want, label)
+        found = Codec().decode(FORMATS[name], rows, x.shape[1])
+        np.testing.assert_array_equal(found, want, label)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_errors_are_at_most_ggml_s(name: str) -> None:
+    format_, codec = FORMATS[name], Codec()
+    for label, x in data().items():
+        ours, errors = codec.search(format_, x, np.ones(x.shape[1], np.float32))
+        theirs = encoded_by_ggml(x, name)
+        found, bound = (
+            np.square(format_.decode(rows) - x, dtype=np.float64).sum() for rows in (ours, theirs)
+        )
+        assert found <= bound, label
+        assert errors[:, 1].sum() == pytest.approx(found, rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def random_model(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tool = load_tool(repository, "make_model")
+    path: Path = tmp_path_factory.mktemp("types") / "f32.gguf"
+    tool.make_model(path, "tiny-256", "F32")
+    return path
+
+
+def logits(path: Path) -> F32:
+    """Ours after texts of LENGTHS."""
+    with halfbyte.load(path, cache="f32") as model:
+        found: F32 = model.logits(IDS)[np.array(LENGTHS) - 1]
+        return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_distributions_agree(kind: str, random_model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    quantize_file(random_model, kind, path)
+    theirs = log_probabilities(path, IDS, LENGTHS, 512)
+    assert divergence(theirs, log_softmax(logits(path))) <= BOUND
+
+
+@pytest.mark.parametrize("kind", ["Q4_K_M", "Q5_1"])
+def test_files_of_llama_cpp_s_encoder_run(kind: str, random_model: Path, tmp_path: Path) -> None:
+    """The types of our mixture, the bytes of its encoders."""
+    path, theirs_path = tmp_path / "m.gguf", tmp_path / "theirs.gguf"
+    quantize_file(random_model, kind, path)
+    source, file = open_model(random_model), open_model(path)
+    tensors = []
+    for tensor in file.tensors.values():
+        if issubclass(tensor.format, BlockFormat):
+            rows = encoded_by_ggml(source.tensors[tensor.name].decode(), tensor.format.name)
+            tensor = Tensor(tensor.name, tensor.format, tensor.shape, rows.reshape(-1))
+        tensors.append(tensor)
+    write_gguf(theirs_path, file.metadata, tensors)
+    theirs = log_probabilities(theirs_path, IDS, LENGTHS, 512)
+    assert divergence(theirs, log_softmax(logits(theirs_path))) <= BOUND
+    assert divergence(theirs, log_softmax(logits(path))) > 4 * BOUND  # encoded by us
