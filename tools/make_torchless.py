@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import HalfbyteError
+from halfbyte.formats.checkpoints.shards import read_folder_weights
 from halfbyte.formats.json_file import read_json
-from halfbyte.formats.shards import read_folder_weights
 from halfbyte.formats.torchless import ALIGNMENT, GROUP
 from halfbyte.weights import Tensor
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tests.formats.files import VOCABULARY, tensor, tokenizer_metadata
 
 from halfbyte.formats import MetadataValue
-from halfbyte.formats.huggingface_names import naming
+from halfbyte.formats.huggingface.names import naming
 from halfbyte.quantize.writers import write_gguf
 
 F32Array = npt.NDArray[np.float32]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors, trainers
 
-from halfbyte.formats.hf_tokenizer import tokenizer_metadata
-from halfbyte.formats.pretokenizers import SPLITS
+from halfbyte.formats.huggingface.pretokenizers import SPLITS
+from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 
 
 def write(folder: Path, name: str, value: Any) -> None:

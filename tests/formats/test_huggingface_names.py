@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
-from halfbyte.formats.huggingface_names import PLUS_ONE, SAME, TRANSPOSED, naming
+from halfbyte.formats.huggingface.names import PLUS_ONE, SAME, TRANSPOSED, naming
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",

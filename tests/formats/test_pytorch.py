@@ -26,8 +26,8 @@ from tests.formats.torch_files import (
 )
 
 from halfbyte.errors import HalfbyteError
+from halfbyte.formats.checkpoints.shards import read_weights
 from halfbyte.formats.mapped import map_file
-from halfbyte.formats.shards import read_weights
 from halfbyte.weights import BF16, F16, F32
 
 Array = np.ndarray[Any, Any]

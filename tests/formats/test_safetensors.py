@@ -13,8 +13,8 @@ import pytest
 from tests.formats.folders import write_header, write_safetensors
 
 from halfbyte.errors import HalfbyteError
+from halfbyte.formats.checkpoints.shards import read_weights
 from halfbyte.formats.mapped import map_file
-from halfbyte.formats.shards import read_weights
 from halfbyte.weights import BF16, F16, F32
 
 Header = dict[str, Any]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats import gguf, gguf_split, huggingface, llama2c, safetensors, shards, torchless
+from halfbyte.formats import gguf, gguf_split, llama2c
 from halfbyte.formats.llama2c_tokenizer import attach_tokenizer
 from halfbyte.formats.mapped import Buffer, Pages, map_file
 from halfbyte.formats.model_file import MetadataValue, ModelFile
@@ -38,17 +38,25 @@ def open_model(
         With one line that names the file, and what was expected and found.
     """
     path = Path(path)
-    model = huggingface.read_folder(path) if path.is_dir() else _open_file(path)
+    model = _open_folder(path) if path.is_dir() else _open_file(path)
     if tokenizer is not None or model.kind.startswith("llama2.c"):
         attach_tokenizer(model, Path(tokenizer) if tokenizer is not None else None)
     return model
+
+
+def _open_folder(path: Path) -> ModelFile:
+    from halfbyte.formats.huggingface.folder import read_folder
+
+    return read_folder(path)
 
 
 def _open_file(path: Path) -> ModelFile:
     pages = map_file(path)
     model = _read(path, pages)
     if model is None:
-        return huggingface.read_beside(path, pages)
+        from halfbyte.formats.huggingface.folder import read_beside
+
+        return read_beside(path, pages)
     return gguf_split.join(model) if gguf_split.file_count(model) > 1 else model
 
 
@@ -84,6 +92,14 @@ def _read(path: Path, pages: Pages) -> ModelFile | None:
         return gguf.read_gguf(path, pages)
     if start.startswith(llama2c.MAGIC) or llama2c.is_legacy(start, size):
         return llama2c.read_llama2c(path, pages)
+    return _read_other(path, pages, start)
+
+
+def _read_other(path: Path, pages: Pages, start: bytes) -> ModelFile | None:
+    """The same for formats whose readers a GGUF file shall not wait for, in a browser above all."""
+    from halfbyte.formats import torchless
+    from halfbyte.formats.checkpoints import safetensors, shards
+
     if safetensors.has_json_header(start):
         header, end = safetensors.read_json_header(path, pages)
         if torchless.is_torchless(header):
@@ -91,7 +107,7 @@ def _read(path: Path, pages: Pages) -> ModelFile | None:
     if shards.is_weights(start):
         return None
     raise FormatError(
-        f"{path}: not a model file that halfbyte reads: expected {_SUPPORTED}; found {size} "
+        f"{path}: not a model file that halfbyte reads: expected {_SUPPORTED}; found {len(pages)} "
         f"bytes that begin with {start[:8]!r}{shards.pointer_hint(start)}"
-        f"{llama2c.legacy_hint(start, size)}"
+        f"{llama2c.legacy_hint(start, len(pages))}"
     )

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import FormatError
-from halfbyte.formats.checkpoint import MOST_ELEMENTS, Checkpoint
+from halfbyte.formats.checkpoints import MOST_ELEMENTS, Checkpoint
 from halfbyte.formats.grouped import Groups, grouped_notes, grouped_tensor
-from halfbyte.formats.huggingface import model_tensors
-from halfbyte.formats.huggingface_names import naming
+from halfbyte.formats.huggingface.folder import model_tensors
+from halfbyte.formats.huggingface.names import naming
 from halfbyte.formats.json_file import field
 from halfbyte.formats.mapped import Pages, refuse_overlaps
 from halfbyte.formats.model_file import MetadataValue, ModelFile

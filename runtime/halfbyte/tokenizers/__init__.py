@@ -9,7 +9,6 @@ from typing import Protocol
 
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import open_model
-from halfbyte.formats.hf_tokenizer import is_tokenizer_file, tokenizer_metadata
 from halfbyte.formats.mapped import map_file
 from halfbyte.formats.model_file import ModelFile
 
@@ -95,6 +94,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     FormatError, UnsupportedError
         With one line that names the file, and what was expected and found.
     """
+    from halfbyte.formats.huggingface.tokenizer import is_tokenizer_file, tokenizer_metadata
+
     path = Path(path)
     if path.is_dir() or is_tokenizer_file(map_file(path)[:64]):
         return from_metadata(ModelFile(path, "tokenizer", tokenizer_metadata(path), {}))

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.huggingface_config import Keys
+from halfbyte.formats.huggingface.config import Keys
 from halfbyte.formats.model_file import MetadataValue
 
 Array = npt.NDArray[Any]

@@ -18,11 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats import archive
-from halfbyte.formats.checkpoint import MOST_ELEMENTS, MOST_NAME, Checkpoint
+from halfbyte.formats.checkpoints import MOST_ELEMENTS, MOST_NAME, Checkpoint, archive
+from halfbyte.formats.checkpoints.pickle_machine import Function, PickleMachine
 from halfbyte.formats.derived import transposed
 from halfbyte.formats.mapped import Pages
-from halfbyte.formats.pickle_machine import Function, PickleMachine
 from halfbyte.weights import BF16, F16, F32, U8, WeightFormat
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C

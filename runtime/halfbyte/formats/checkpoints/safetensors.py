@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.checkpoint import MOST_ELEMENTS, MOST_NAME, Checkpoint
+from halfbyte.formats.checkpoints import MOST_ELEMENTS, MOST_NAME, Checkpoint
 from halfbyte.formats.json_file import MAX_BYTES, parse_json
 from halfbyte.formats.mapped import Pages
 from halfbyte.weights import BF16, F16, F32, WeightFormat

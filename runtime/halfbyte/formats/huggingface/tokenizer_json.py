@@ -2,7 +2,7 @@
 
 The file is a pipeline: normalizer, pre-tokenizer, model, post-processor, decoder; beside it are
 added tokens. GGUF names whole pipelines, so each file must be one of them
-(:mod:`halfbyte.formats.tokenizer_pipelines`); what has no name there is refused by name.
+(:mod:`halfbyte.formats.huggingface.pipelines`); what has no name there is refused by name.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.json_file import field, kind_of, optional, read_json
-from halfbyte.formats.model_file import MetadataValue
-from halfbyte.formats.tokenizer_pipelines import (
+from halfbyte.formats.huggingface.pipelines import (
     CONTROL,
     MAX_TOKENS,
     NORMAL,
@@ -27,6 +25,8 @@ from halfbyte.formats.tokenizer_pipelines import (
     read_pipeline,
     steps,
 )
+from halfbyte.formats.json_file import field, kind_of, optional, read_json
+from halfbyte.formats.model_file import MetadataValue
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,20 @@ from pathlib import Path
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.checkpoint import Checkpoint
+from halfbyte.formats.checkpoints import Checkpoint
+from halfbyte.formats.checkpoints.shards import (
+    index_of,
+    read_folder_weights,
+    read_shards,
+    read_weights,
+)
 from halfbyte.formats.derived import aligned, reordered, transposed, widened
-from halfbyte.formats.hf_tokenizer import tokenizer_metadata
-from halfbyte.formats.huggingface_names import SAME, TRANSPOSED, Naming, Transform, naming
-from halfbyte.formats.huggingface_shapes import Shapes, check_layers
+from halfbyte.formats.huggingface.names import SAME, TRANSPOSED, Naming, Transform, naming
+from halfbyte.formats.huggingface.shapes import Shapes, check_layers
+from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 from halfbyte.formats.json_file import read_json
 from halfbyte.formats.mapped import Pages
 from halfbyte.formats.model_file import MetadataValue, ModelFile
-from halfbyte.formats.shards import index_of, read_folder_weights, read_shards, read_weights
 from halfbyte.weights import F32, Tensor
 
 CONFIG = "config.json"

@@ -25,10 +25,10 @@ import numpy.typing as npt
 
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import json_file
+from halfbyte.formats.huggingface.pretokenizers import DIGIT, DIGITS, GPT2, find_name
+from halfbyte.formats.huggingface.sentencepiece_model import read_sentencepiece
 from halfbyte.formats.json_file import kind_of, optional
 from halfbyte.formats.model_file import MetadataValue
-from halfbyte.formats.pretokenizers import DIGIT, DIGITS, GPT2, find_name
-from halfbyte.formats.sentencepiece_model import read_sentencepiece
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # GGUF's token types
 SPACE = "\u2581"

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats import pytorch, safetensors
-from halfbyte.formats.checkpoint import Checkpoint
+from halfbyte.formats.checkpoints import Checkpoint, pytorch, safetensors
 from halfbyte.formats.json_file import read_json
 from halfbyte.formats.mapped import Pages, map_file
 
