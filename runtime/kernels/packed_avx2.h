@@ -13,9 +13,8 @@ typedef struct {
 
 static inline __m256i load_32(const void* p) { return _mm256_loadu_si256((const __m256i*)p); }
 static inline pi pi_start(const i16* xs, int first, int second) {
-  i32 sums;
-  __builtin_memcpy(&sums, xs, 4);
-  return _mm256_madd_epi16(_mm256_set1_epi32(sums), _mm256_set1_epi32(PAIR_OF(-first, -second)));
+  return _mm256_set1_epi32(first == second ? -first * (xs[0] + xs[1])
+                                           : -first * xs[0] - second * xs[1]);
 }
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;

@@ -12,9 +12,8 @@ typedef struct {
 } pw;
 
 static inline pi pi_start(const i16* xs, int first, int second) {
-  i32 sums;
-  __builtin_memcpy(&sums, xs, 4);
-  return _mm512_madd_epi16(_mm512_set1_epi32(sums), _mm512_set1_epi32(PAIR_OF(-first, -second)));
+  return _mm512_set1_epi32(first == second ? -first * (xs[0] + xs[1])
+                                           : -first * xs[0] - second * xs[1]);
 }
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;

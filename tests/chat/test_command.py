@@ -20,7 +20,6 @@ from tests.tools import load_tool
 
 import halfbyte
 from halfbyte.cli import main
-from halfbyte.weights import FORMATS
 
 Capture = pytest.CaptureFixture[str]
 

@@ -1,6 +1,6 @@
 """Reader of Hugging Face folders: config.json, weights, tokenizer, chat template.
 
-Names, orders and metadata become GGUF's (`huggingface_names`), so that the rest of halfbyte, and
+Names, orders and metadata become GGUF's (`names`), so that the rest of halfbyte, and
 llama.cpp after `quantize`, need not know where a model came from.
 """
 
