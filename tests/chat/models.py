@@ -75,4 +75,11 @@ def qwen(path: Path, recipe: str = "int8", width: int = 64) -> Path:
     return path
 
 
-MODELS: dict[str, Callable[[Path], Path]] = {"sentencepiece": sentencepiece, "qwen": qwen}
+def qwen_k(path: Path) -> Path:
+    """The same as llama.cpp's Q4_K_M, whose super-blocks are 256 wide."""
+    return qwen(path, "Q4_K_M", 256)
+
+
+MODELS: dict[str, Callable[[Path], Path]] = {
+    "sentencepiece": sentencepiece, "qwen": qwen, "qwen-Q4_K_M": qwen_k,
+}  # fmt: skip
