@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.browser.visitor import PROMPT, User
 from tests.http_server import Server as ModelServer
 from tests.http_server import answering, in_thread
+from tests.tools import load_tool
 
 import halfbyte
 from halfbyte.web.pyodide import LOCK
@@ -75,8 +76,8 @@ def browser(repository: Path) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def models(storyteller: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped model in three types."""
+def models(storyteller: Path, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped model in four types, and a random one in a mixture of K-quants."""
     from halfbyte.quantize import quantize_file
 
     folder = tmp_path_factory.mktemp("models")
@@ -84,6 +85,8 @@ def models(storyteller: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     quantize_file(storyteller, "fp16", folder / "F32.gguf", keep=keep)
     quantize_file(storyteller, "int8", folder / "Q8_0.gguf")
     quantize_file(storyteller, "int4", folder / "Q4_0.gguf")
+    quantize_file(storyteller, "Q5_1", folder / "Q5_1.gguf")
+    load_tool(repository, "make_model").make_model(folder / "Q4_K_M.gguf", "tiny-256", "Q4_K_M")
     return folder
 
 

@@ -13,14 +13,16 @@ import halfbyte
 from halfbyte.web.wheel import make_wheel
 
 TOKENS = 120
+MODELS = ("F32", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M")
 TABLES = {"relaxed": "kernels-relaxed.wasm", "simd128": "kernels.wasm"}
 
-FETCH = """
+FETCH = f"""
+names = {MODELS}
 from pyodide.http import pyfetch
 from pathlib import Path
-for name in ("F32", "Q8_0", "Q4_0"):
-    response = await pyfetch(f"/models/{name}.gguf")
-    Path(f"/tmp/{name}.gguf").write_bytes(await response.bytes())
+for name in names:
+    response = await pyfetch(f"/models/{{name}}.gguf")
+    Path(f"/tmp/{{name}}.gguf").write_bytes(await response.bytes())
 True
 """
 
@@ -33,7 +35,7 @@ os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / "{file}")
 library.library.cache_clear()
 library.instruction_sets.cache_clear()
 texts = dict()
-for name in ("F32", "Q8_0", "Q4_0"):
+for name in names:
     with halfbyte.load(f"/tmp/{{name}}.gguf") as model:
         text = model.generate("", max_tokens={tokens}, temperature=0)
         texts[name] = [model.executable.backend, text]
@@ -48,7 +50,7 @@ texts
 def expected(models: Path) -> dict[str, str]:
     """Greedy texts of the native library."""
     texts = {}
-    for name in ("F32", "Q8_0", "Q4_0"):
+    for name in MODELS:
         with halfbyte.load(models / f"{name}.gguf") as model:
             texts[name] = model.generate("", max_tokens=TOKENS, temperature=0)
     return texts
