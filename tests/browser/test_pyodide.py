@@ -35,7 +35,7 @@ os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / "{file}")
 library.library.cache_clear()
 library.instruction_sets.cache_clear()
 texts = dict()
-for name in names:
+for name in {models}:
     with halfbyte.load(f"/tmp/{{name}}.gguf") as model:
         text = model.generate("", max_tokens={tokens}, temperature=0)
         texts[name] = [model.executable.backend, text]
@@ -64,7 +64,7 @@ def test_chromium_gets_the_fastest_table(python: Python) -> None:
 @pytest.mark.parametrize("table", TABLES)
 def test_golden_texts(python: Python, expected: dict[str, str], table: str) -> None:
     assert python.run(FETCH) is True
-    found = python.run(TELL.format(file=TABLES[table], tokens=TOKENS))
+    found = python.run(TELL.format(file=TABLES[table], tokens=TOKENS, models=MODELS))
     assert found == {name: [f"native-{table}", text] for name, text in expected.items()}
 
 
@@ -116,7 +116,7 @@ def test_the_page_s_wheel_is_what_runs_there(wheel: Path) -> None:
         suffixes = (".py", ".wasm")
         expected = {n: published.read(n) for n in published.namelist() if n.endswith(suffixes)}
         assert {n: made.read(n) for n in made.namelist() if n.endswith(suffixes)} == expected
-        assert sum(i.compress_size for i in made.infolist()) < 300_000
+        assert sum(i.compress_size for i in made.infolist()) < 340_000
 
 
 def test_wheel_is_small_and_ties_itself_to_nothing(wheel: Path) -> None:
