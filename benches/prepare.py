@@ -3,8 +3,8 @@
     python -m benches.prepare [--large]
 
 Models are SmolLM2-135M's shape with random weights in Q4_0, Q8_0 and F16 (with --large also Llama
-3.2 1B's in Q4_0). Peers are llama.cpp as llama-cpp-python, built here for this machine's processor
-(some minutes), and wllama 2 and 3 as npm packs them. Delete the folder to make all anew.
+3.2 1B's in Q4_0 and Q4_K_M). Peers are llama.cpp as llama-cpp-python, built here for this machine's
+processor (some minutes), and wllama 2 and 3 as npm packs them. Delete the folder to make all anew.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MODELS = {
     "135M Q8_0": ("smollm2-135m", "Q8_0"),
     "135M F16": ("smollm2-135m", "F16"),
 }
-LARGE = {"1B Q4_0": ("llama-1b", "Q4_0")}
+LARGE = {"1B Q4_0": ("llama-1b", "Q4_0"), "1B Q4_K_M": ("llama-1b", "Q4_K_M")}
 WLLAMA = {"wllama-2": "2.4.0", "wllama-3": "3.8.1"}
 LLAMA_CPP = "llama-cpp-python==0.3.36"
 # Its own threads, not OpenMP's: those spin on after a run and take time from whoever has the turn.

@@ -64,7 +64,9 @@ def parse() -> argparse.Namespace:
         "-w", "--wllama-threads", type=numbers, default=[1, 0], metavar="COUNTS",
         help="wllama's threads; 0 is its default, half of the cores (default 1,0)",
     )  # fmt: skip
-    parser.add_argument("--large", action="store_true", help="decoding of 1B Q4_0 too, natively")
+    parser.add_argument(
+        "--large", action="store_true", help="decoding of the 1B models too, natively"
+    )
     places = parser.add_mutually_exclusive_group()
     places.add_argument("--native-only", action="store_true")
     places.add_argument("--browser-only", action="store_true")
