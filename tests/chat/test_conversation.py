@@ -61,6 +61,18 @@ def test_a_message_s_control_tokens_are_text(path: Path, text: str) -> None:
         )
 
 
+@pytest.mark.parametrize("side", ["lstrip", "rstrip"])
+def test_tokens_that_take_the_whitespace_beside_them(side: str, tmp_path: Path) -> None:
+    template = "<|im_start|> {{ messages[0].content }} <|im_end|> <|im_start|>"
+    taking = {f"halfbyte__tokenizer__{side}_token_ids": np.array([1022, 1023], np.int32)}
+    path = sentencepiece(tmp_path / "m.gguf", tokenizer__chat_template=template, **taking)
+    with halfbyte.load(path) as model:
+        ids = Chat(model).encode([{"role": "user", "content": "\nTom ran.\n"}])
+        text = {"lstrip": " \nTom ran.", "rstrip": "Tom ran.\n "}[side]
+        expected = model.tokenizer.encode(text, add_special_tokens=False)
+        assert ids == [1022, *expected, 1023, 1022]
+
+
 def test_names_and_tools_are_text_too(tmp_path: Path) -> None:
     template = "{{ tools|tojson }}{{ messages[0].parts[0].name }}<|im_end|>"
     path = sentencepiece(tmp_path / "m.gguf", tokenizer__chat_template=template)

@@ -30,6 +30,7 @@ class ControlTokens:
         self._tokens = tokens if isinstance(tokens, list) else []
         # A spelling of one character has no place for a guard, and is text wherever it stands.
         self._ids = {str(self._tokens[i]): int(i) for i in control if len(str(self._tokens[i])) > 1}
+        self._lstrip, self._rstrip = (_stripping(file, name) for name in ("lstrip", "rstrip"))
         self._tokenizer = tokenizer
         longest_first = sorted(self._ids, key=len, reverse=True)
         any_of = "|".join(map(re.escape, longest_first)) or "(?!)"
@@ -57,10 +58,16 @@ class ControlTokens:
     def encode(self, text: str) -> list[int]:
         """Token ids of a template's output."""
         ids: list[int] = []
-        for part in self._cut.split(text):
-            if part in self._ids:
+        parts = self._cut.split(text)  # text, token, text, ..., text
+        for place, part in enumerate(parts):
+            if place % 2:
                 ids.append(self._ids[part])
-            elif part:
+                continue
+            if place and ids[-1] in self._rstrip:
+                part = part.lstrip()
+            if place + 1 < len(parts) and self._ids[parts[place + 1]] in self._lstrip:
+                part = part.rstrip()
+            if part:
                 ids += self._tokenizer.encode(self.plain(part), add_special_tokens=False)
         return ids
 
@@ -71,3 +78,9 @@ class ControlTokens:
     def _guard(self, text: str) -> str:
         """A guard behind the first character of each spelling; guards of the text's own doubled."""
         return self._start.sub(rf"\g<0>{_GUARD}", text)
+
+
+def _stripping(file: ModelFile, name: str) -> frozenset[int]:
+    """Tokens that take the whitespace before ("lstrip") or after them ("rstrip")."""
+    ids = file.metadata.get(f"halfbyte.tokenizer.{name}_token_ids")
+    return frozenset(ids.tolist()) if isinstance(ids, np.ndarray) else frozenset()
