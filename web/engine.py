@@ -19,6 +19,7 @@ from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.generate import Generation, Options
 from halfbyte.loading import load_bytes, load_url
 from halfbyte.model import LanguageModel
+from halfbyte.weights import BY_GGML_TYPE
 
 PROGRESS_SECONDS = 0.05  # between two messages
 
@@ -165,9 +166,12 @@ class Engine:
             self._model = self._chat = None
 
     def _describe(self, model: LanguageModel, notes: list[str]) -> None:
-        types: dict[str, int] = {}
+        types: dict[str, int] = {}  # as the file has them; packed ones are called otherwise
         for tensor in model.file.tensors.values():
-            types[tensor.format.name] = types.get(tensor.format.name, 0) + tensor.nbytes
+            name = BY_GGML_TYPE[tensor.format.ggml_type].name
+            types[name] = types.get(name, 0) + tensor.nbytes
+        memory = footprint.planned(model.program, model.vocabulary)
+        weights = [name for name in memory if name.startswith("weights")]  # a tab maps no pages
         self._say(
             "model",
             name=model.path.name,
@@ -178,7 +182,7 @@ class Engine:
             vocabulary=model.vocabulary,
             chat=has_template(model.file),
             bytes=sum(types.values()),
-            memory=footprint.planned(model.program, model.vocabulary),
+            memory={"weights": sum(map(memory.pop, weights)), **memory},
             notes=[*notes, *([self._note] if self._note else [])],
         )
 

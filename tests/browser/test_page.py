@@ -29,8 +29,11 @@ def test_a_story(user: User, golden: str) -> None:
     assert user.page.locator("#begun").text_content() == PROMPT
     for name in ("decode-speed", "prompt-speed", "first-token"):
         assert float(user.get(name)) > 0
+    assert "most in Q4_0;" in user.get("model-facts")
     rows = user.page.locator("#memory tr").all_inner_texts()
-    assert {row.split("\t")[0] for row in rows} >= {"weights", "KV cache", "interpreter", "in all"}
+    names = [row.split("\t")[0] for row in rows]
+    assert {*names} >= {"weights", "KV cache", "interpreter", "in all"}
+    assert [name for name in names if name.startswith("weights")] == ["weights"]
 
 
 def test_nothing_leaves_the_origin(user: User, page_server: Server) -> None:

@@ -120,7 +120,7 @@ function showMemory(memory) {
     const row = $("memory").tBodies[0].insertRow();
     const mark = document.createElement("i");
     mark.style.background = i < rows.length ? COLOURS[i % COLOURS.length] : "transparent";
-    row.insertCell().append(mark, name.replace(" (mapped)", ""));
+    row.insertCell().append(mark, name);
     row.insertCell().textContent = megabytes(bytes);
   });
 }
