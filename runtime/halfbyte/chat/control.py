@@ -6,12 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.tokens import CONTROL
 from halfbyte.tokenizers import Tokenizer
 
-CONTROL = 3  # GGUF's token type
 _GUARD = "\ufdd0"  # a noncharacter: Unicode leaves it to programs for just such use
 
 
@@ -23,14 +20,12 @@ class ControlTokens:
     a message's text hold, and the text is tokenized together with what stands beside it.
     """
 
-    def __init__(self, file: ModelFile, tokenizer: Tokenizer) -> None:
-        tokens = file.metadata.get("tokenizer.ggml.tokens")
-        types = file.metadata.get("tokenizer.ggml.token_type")
-        control = np.flatnonzero(np.asarray(types) == CONTROL) if types is not None else ()
-        self._tokens = tokens if isinstance(tokens, list) else []
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        vocabulary = tokenizer.vocabulary
+        self._tokens, control = vocabulary.tokens, vocabulary.of_type(CONTROL)
         # A spelling of one character has no place for a guard, and is text wherever it stands.
-        self._ids = {str(self._tokens[i]): int(i) for i in control if len(str(self._tokens[i])) > 1}
-        self._lstrip, self._rstrip = (_stripping(file, name) for name in ("lstrip", "rstrip"))
+        self._ids = {token: i for token, i in control.items() if len(token) > 1}
+        self._lstrip, self._rstrip = map(vocabulary.stripping, ("lstrip", "rstrip"))
         self._tokenizer = tokenizer
         longest_first = sorted(self._ids, key=len, reverse=True)
         any_of = "|".join(map(re.escape, longest_first)) or "(?!)"
@@ -39,7 +34,7 @@ class ControlTokens:
 
     def text(self, token: int) -> str:
         """How a token is spelled."""
-        return str(self._tokens[token]) if 0 <= token < len(self._tokens) else ""
+        return self._tokens[token] if 0 <= token < len(self._tokens) else ""
 
     def protect(self, value: Any) -> Any:
         """The same value, its texts (however deep) guarded."""
@@ -78,9 +73,3 @@ class ControlTokens:
     def _guard(self, text: str) -> str:
         """A guard behind the first character of each spelling; guards of the text's own doubled."""
         return self._start.sub(rf"\g<0>{_GUARD}", text)
-
-
-def _stripping(file: ModelFile, name: str) -> frozenset[int]:
-    """Tokens that take the whitespace before ("lstrip") or after them ("rstrip")."""
-    ids = file.metadata.get(f"halfbyte.tokenizer.{name}_token_ids")
-    return frozenset(ids.tolist()) if isinstance(ids, np.ndarray) else frozenset()

@@ -55,7 +55,7 @@ class Chat:
 
     def __init__(self, model: LanguageModel, template: str | None = None, **variables: Any) -> None:
         self._model = model
-        self._control = ControlTokens(model.file, model.tokenizer)
+        self._control = ControlTokens(model.tokenizer)
         self._template = find_template(model.file, template)
         self._variables = {
             **self._special_tokens(), "add_generation_prompt": True,

@@ -7,7 +7,6 @@ a space, and <s> and </s> (ids 1 and 2) have a newline on each side.
 
 from __future__ import annotations
 
-import re
 import struct
 from pathlib import Path
 
@@ -16,10 +15,9 @@ import numpy as np
 from halfbyte.errors import FormatError
 from halfbyte.formats.mapped import map_file
 from halfbyte.formats.model_file import MetadataValue, ModelFile
+from halfbyte.formats.tokens import sentencepiece_metadata
 
 UNKNOWN, BOS, EOS = 0, 1, 2
-NORMAL_TYPE, UNKNOWN_TYPE, CONTROL_TYPE, BYTE_TYPE = 1, 2, 3, 6  # GGUF's token types
-_BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 _ENTRY = struct.Struct("<fi")
 
 
@@ -28,24 +26,11 @@ def read_tokenizer(path: Path, data: memoryview) -> dict[str, MetadataValue]:
     scores, pieces = _read_entries(path, data)
     if len(pieces) <= EOS:
         raise FormatError(f"{path}: {len(pieces)} tokens, expected at least <unk>, <s>, </s>")
-    types = np.full(len(pieces), NORMAL_TYPE, np.int32)
-    for index, piece in enumerate(pieces):
-        if _BYTE_TOKEN.fullmatch(piece):
-            types[index] = BYTE_TYPE
     pieces[BOS], pieces[EOS] = pieces[BOS].strip("\n"), pieces[EOS].strip("\n")
-    types[UNKNOWN], types[BOS], types[EOS] = UNKNOWN_TYPE, CONTROL_TYPE, CONTROL_TYPE
-    return {
-        "tokenizer.ggml.model": "llama",
-        "tokenizer.ggml.tokens": [piece.replace(" ", "\u2581") for piece in pieces],
-        "tokenizer.ggml.scores": np.array(scores, np.float32),
-        "tokenizer.ggml.token_type": types,
-        "tokenizer.ggml.bos_token_id": np.uint32(BOS),
-        "tokenizer.ggml.eos_token_id": np.uint32(EOS),
-        "tokenizer.ggml.unknown_token_id": np.uint32(UNKNOWN),
-        "tokenizer.ggml.add_bos_token": True,
-        "tokenizer.ggml.add_eos_token": False,
-        "tokenizer.ggml.add_space_prefix": True,
-    }
+    return sentencepiece_metadata(
+        [piece.replace(" ", "\u2581") for piece in pieces], np.array(scores, np.float32),
+        unknown=UNKNOWN, bos=BOS, eos=EOS,
+    )  # fmt: skip
 
 
 def _read_entries(path: Path, data: memoryview) -> tuple[list[float], list[str]]:

@@ -27,6 +27,7 @@ from halfbyte.formats.huggingface.names import naming
 from halfbyte.formats.json_file import field
 from halfbyte.formats.mapped import Pages, refuse_overlaps
 from halfbyte.formats.model_file import MetadataValue, ModelFile
+from halfbyte.formats.tokens import sentencepiece_metadata
 from halfbyte.weights import F32, U8
 
 ALIGNMENT = 64
@@ -42,7 +43,6 @@ _INTEGERS = {
 _NUMBERS = {"rope_theta": "rope_theta", "norm_eps": "rms_norm_eps"}
 _NOTHING = ("None", "0")  # a sliding window that is none
 _INTEGER, _NUMBER = re.compile(r"\d{1,12}"), re.compile(r"\d{1,12}(\.\d{1,20})?(e[+-]?\d{1,3})?")
-_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 def is_torchless(header: dict[str, Any]) -> bool:
@@ -161,21 +161,9 @@ def _tokenizer(path: Path, given: dict[str, Any], rows: int) -> dict[str, Metada
             )
         if not scores[vocab[joined]]:
             scores[vocab[joined]] = -1 - rank
-    types = np.ones(len(vocab), np.int32)
-    types[[i for i, piece in enumerate(pieces) if _BYTE.fullmatch(piece)]] = 6
-    for special, kind in {"<unk>": 2, "<s>": 3, "</s>": 3}.items():
+    for special in ("<unk>", "<s>", "</s>"):
         if special not in vocab:
             raise FormatError(f"{path}: 'tokenizer.vocab': expected {special!r}, found nothing")
-        types[vocab[special]] = kind
-    return {
-        "tokenizer.ggml.model": "llama",
-        "tokenizer.ggml.tokens": pieces,
-        "tokenizer.ggml.scores": scores,
-        "tokenizer.ggml.token_type": types,
-        "tokenizer.ggml.bos_token_id": np.uint32(vocab["<s>"]),
-        "tokenizer.ggml.eos_token_id": np.uint32(vocab["</s>"]),
-        "tokenizer.ggml.unknown_token_id": np.uint32(vocab["<unk>"]),
-        "tokenizer.ggml.add_bos_token": True,
-        "tokenizer.ggml.add_eos_token": False,
-        "tokenizer.ggml.add_space_prefix": True,
-    }
+    return sentencepiece_metadata(
+        pieces, scores, unknown=vocab["<unk>"], bos=vocab["<s>"], eos=vocab["</s>"]
+    )

@@ -11,6 +11,7 @@ from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import open_model
 from halfbyte.formats.mapped import map_file
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.tokenizers.vocabulary import Vocabulary
 
 __all__ = ["StreamDecoder", "Tokenizer", "from_metadata", "load_tokenizer"]
 
@@ -29,6 +30,11 @@ class StreamDecoder(Protocol):
 
 class Tokenizer(Protocol):
     """What every tokenizer offers."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The metadata it is made from."""
+        ...
 
     @property
     def vocab_size(self) -> int:

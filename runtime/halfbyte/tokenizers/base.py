@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from halfbyte.errors import HalfbyteError
+from halfbyte.formats.tokens import CONTROL, UNKNOWN, USER_DEFINED
 from halfbyte.tokenizers.literals import Literals
 from halfbyte.tokenizers.unicode_classes import translate
-from halfbyte.tokenizers.vocabulary import CONTROL, UNKNOWN, USER_DEFINED, Vocabulary
+from halfbyte.tokenizers.vocabulary import Vocabulary
 
 Span = tuple[int, int]  # first character, and the one after the last
 Piece = tuple[int, int, int]  # token id, and its span

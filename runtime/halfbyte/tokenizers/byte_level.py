@@ -10,11 +10,12 @@ from __future__ import annotations
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.huggingface.pretokenizers import SPLITS
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.tokens import CONTROL, NORMAL, UNKNOWN, UNUSED
 from halfbyte.tokenizers.base import BaseTokenizer, Piece, Span
 from halfbyte.tokenizers.composition import compose, composites
 from halfbyte.tokenizers.merging import merge
 from halfbyte.tokenizers.unicode_classes import Splitter
-from halfbyte.tokenizers.vocabulary import CONTROL, NORMAL, UNKNOWN, UNUSED, Vocabulary
+from halfbyte.tokenizers.vocabulary import Vocabulary
 
 _VISIBLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _HIDDEN = [byte for byte in range(256) if byte not in _VISIBLE]

@@ -11,21 +11,13 @@ from __future__ import annotations
 import re
 
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.tokens import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 from halfbyte.tokenizers.base import BaseTokenizer, Piece, Span
 from halfbyte.tokenizers.charsmap import Charsmap
 from halfbyte.tokenizers.literals import Literals
 from halfbyte.tokenizers.merging import merge
 from halfbyte.tokenizers.normalizer import Normalizer
-from halfbyte.tokenizers.vocabulary import (
-    BYTE,
-    CONTROL,
-    NORMAL,
-    SPACE,
-    UNKNOWN,
-    UNUSED,
-    USER_DEFINED,
-    Vocabulary,
-)
+from halfbyte.tokenizers.vocabulary import SPACE, Vocabulary
 
 _WORD = re.compile(f"{SPACE}*[^{SPACE}]+|{SPACE}+")
 _SPACE_INSIDE = re.compile(f"[^{SPACE}]{SPACE}")

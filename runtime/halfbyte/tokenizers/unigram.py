@@ -9,9 +9,9 @@ nearly always taken.
 from __future__ import annotations
 
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.tokens import NORMAL
 from halfbyte.tokenizers.base import Piece
 from halfbyte.tokenizers.sentencepiece import SentencePieceBase
-from halfbyte.tokenizers.vocabulary import NORMAL
 
 _UNKNOWN_PENALTY = 10.0
 

@@ -11,10 +11,9 @@ import numpy.typing as npt
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.metadata import integer
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.tokens import CONTROL, NORMAL
 
 SPACE = "\u2581"
-# GGUF's token types
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
 _ROLES = ("bos", "eos", "eot", "eom", "unknown", "seperator", "cls")
 # Ids where the metadata has none; llama.cpp's.

@@ -11,9 +11,10 @@ from __future__ import annotations
 import unicodedata
 
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.tokens import CONTROL, NORMAL, UNKNOWN, UNUSED
 from halfbyte.tokenizers.base import BaseTokenizer, Piece, Span
 from halfbyte.tokenizers.unicode_classes import category
-from halfbyte.tokenizers.vocabulary import CONTROL, NORMAL, SPACE, UNKNOWN, UNUSED, Vocabulary
+from halfbyte.tokenizers.vocabulary import SPACE, Vocabulary
 
 _LONGEST_WORD = 100  # characters; longer ones are unknown
 _CHINESE = (

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,11 +28,10 @@ from halfbyte.formats.huggingface.pretokenizers import DIGIT, DIGITS, GPT2, find
 from halfbyte.formats.huggingface.sentencepiece_model import read_sentencepiece
 from halfbyte.formats.json_file import kind_of, optional
 from halfbyte.formats.model_file import MetadataValue
+from halfbyte.formats.tokens import BYTE, BYTE_TOKEN, CONTROL, NORMAL, UNKNOWN
 
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # GGUF's token types
 SPACE = "\u2581"
 MAX_TOKENS = 1 << 20
-_BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 _LONGEST_WORD = 100  # characters that WordPiece looks at
 
 
@@ -355,7 +353,7 @@ def _merges(path: Path, model: dict[str, Any], pieces: dict[str, int]) -> list[t
 
 
 def _byte_types(pieces: dict[str, int]) -> dict[int, int]:
-    return {index: BYTE for token, index in pieces.items() if _BYTE_TOKEN.fullmatch(token)}
+    return {index: BYTE for token, index in pieces.items() if BYTE_TOKEN.fullmatch(token)}
 
 
 def _refuse_variants(path: Path, model: dict[str, Any], byte_fallback: bool) -> None:

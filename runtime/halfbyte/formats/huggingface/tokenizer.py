@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import FormatError
-from halfbyte.formats.huggingface.pipelines import UNUSED, sentencepiece_pipeline
+from halfbyte.formats.huggingface.pipelines import sentencepiece_pipeline
 from halfbyte.formats.huggingface.sentencepiece_model import read_sentencepiece
 from halfbyte.formats.huggingface.tokenizer_json import (
     Added,
@@ -21,6 +21,7 @@ from halfbyte.formats.huggingface.tokenizer_json import (
 from halfbyte.formats.json_file import kind_of, optional, read_json
 from halfbyte.formats.mapped import map_file
 from halfbyte.formats.model_file import MetadataValue
+from halfbyte.formats.tokens import UNUSED
 
 _MODELS = ("tokenizer.model", "spiece.model")
 _ROLES = {  # Hugging Face's name of a special token -> GGUF's

@@ -16,17 +16,14 @@ import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.huggingface.pipelines import (
-    CONTROL,
     MAX_TOKENS,
-    NORMAL,
-    UNUSED,
-    USER_DEFINED,
     Pipeline,
     read_pipeline,
     steps,
 )
 from halfbyte.formats.json_file import field, kind_of, optional, read_json
 from halfbyte.formats.model_file import MetadataValue
+from halfbyte.formats.tokens import CONTROL, NORMAL, UNUSED, USER_DEFINED
 
 
 @dataclass(frozen=True)

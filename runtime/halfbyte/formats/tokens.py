@@ -1,0 +1,34 @@
+"""GGUF's types of tokens, and the keys of a tokenizer whose file has pieces and scores alone."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.formats.model_file import MetadataValue
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+
+BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
+
+
+def sentencepiece_metadata(
+    pieces: list[str], scores: npt.NDArray[np.float32], *, unknown: int, bos: int, eos: int
+) -> dict[str, MetadataValue]:
+    """SentencePiece BPE with byte fallback, as Llama 2's, under GGUF's keys."""
+    kinds = [BYTE if BYTE_TOKEN.fullmatch(piece) else NORMAL for piece in pieces]
+    kinds[unknown], kinds[bos], kinds[eos] = UNKNOWN, CONTROL, CONTROL
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": pieces,
+        "tokenizer.ggml.scores": scores,
+        "tokenizer.ggml.token_type": np.array(kinds, np.int32),
+        "tokenizer.ggml.bos_token_id": np.uint32(bos),
+        "tokenizer.ggml.eos_token_id": np.uint32(eos),
+        "tokenizer.ggml.unknown_token_id": np.uint32(unknown),
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.add_eos_token": False,
+        "tokenizer.ggml.add_space_prefix": True,
+    }
