@@ -65,23 +65,7 @@ static inline __m256i four_of(const i8* x) {
 static inline pi dot_four(pi sum, __m256i codes, const i8* x) {
   return HB_DPBUSD(sum, codes, four_of(x));
 }
-static inline pi dot_unsigned(const pw* w, const i8* x, pi start) {
-  pi sum = start;
-  UNROLL for (int i = 0; i < 8; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }
-  return sum;
-}
-static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
-  return dot_unsigned(w, x, start);
-}
-static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
-  return dot_unsigned(w, x, start);
-}
-static inline pi pi_dot_5(const pw* w, const i8* x, pi start) { return dot_unsigned(w, x, start); }
-static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
-  pi sum = start;
-  UNROLL for (int i = 4 * half; i < 4 * half + 4; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }
-  return sum;
-}
+#include "packed_fours.h"
 #else
 static inline pi dot_four(pi sum, __m256i codes, const i8* x) {
   __m256i pairs = _mm256_maddubs_epi16(codes, four_of(x));

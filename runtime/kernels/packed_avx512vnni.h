@@ -58,38 +58,9 @@ static inline pi dot_four(pi sum, __m512i codes, const i8* x) {
   __builtin_memcpy(&four, x, 4);
   return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(four));
 }
-static inline pi dot_unsigned(const pw* w, const i8* x, pi start) {
-  pi sum = start;
-  UNROLL for (int i = 0; i < 8; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }
-  return sum;
-}
-static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
-  return dot_unsigned(w, x, start);
-}
-static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
-  return dot_unsigned(w, x, start);
-}
-static inline pi pi_dot_5(const pw* w, const i8* x, pi start) { return dot_unsigned(w, x, start); }
-static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
-  pi sum = start;
-  UNROLL for (int i = 4 * half; i < 4 * half + 4; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }
-  return sum;
-}
 #define CODES_OF(w, i) w.q[i]
-static inline pf pf_zero(void) { return _mm512_setzero_ps(); }
-static inline pf pf_scales(const f16* d, int part) {
-  (void)part;
-  return vf_load_f16(d);
-}
-static inline pf pf_load(const float* p) { return _mm512_loadu_ps(p); }
-static inline pf pf_add_scaled(pf sum, pf v, float by) {
-  return vf_add(sum, vf_mul(v, vf_set(by)));
-}
-static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
-  return vf_add(sum, vf_mul(vf_mul(scale, vf_set(by)), _mm512_cvtepi32_ps(dots)));
-}
-static inline void pf_store(float* p, const float* r, pf v) {
-  vf_store(p, r ? vf_add(vf_load(r), v) : v);
-}
+
+#include "packed_fours.h"
+#include "packed_whole.h"
 
 #endif

@@ -64,45 +64,15 @@ static inline pi dot_four(pi sum, const i8 codes[16][4], const i8* x) {
   }
   return sum;
 }
-/* start + the products' sums */
-static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
-  pi sum = start;
-  for (int i = 0; i < 8; i++) {
-    sum = dot_four(sum, w->q[i], x + 4 * i);
-  }
-  return sum;
-}
-static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
-  return pi_dot_q8_0(w, x, start);
-}
-static inline pi pi_dot_5(const pw* w, const i8* x, pi start) { return pi_dot_q8_0(w, x, start); }
-/* start + the products' sums of the first or the second 16 columns */
-static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
-  pi sum = start;
-  for (int i = 4 * half; i < 4 * half + 4; i++) {
-    sum = dot_four(sum, w->q[i], x + 4 * i);
-  }
-  return sum;
-}
 /* Codes of Q4_0 that `dot_four` takes */
 #define CODES_OF(w, i) w.q[i]
-static inline pf pf_zero(void) { return vf_set(0); }
-static inline pf pf_scales(const f16* d, int part) {
-  (void)part;
-  return vf_load_f16(d);
-}
-static inline pf pf_load(const float* p) { return vf_load(p); }
-/* sum + v * by */
-static inline pf pf_add_scaled(pf sum, pf v, float by) {
-  return vf_add(sum, vf_mul(v, vf_set(by)));
-}
-/* sum + (scale * by) * dots */
-static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
-  return vf_add(sum, vf_mul(vf_mul(scale, vf_set(by)), vf_convert(dots)));
-}
-/* r + v, or v where r is NULL */
-static inline void pf_store(float* p, const float* r, pf v) {
-  vf_store(p, r ? vf_add(vf_load(r), v) : v);
-}
+
+/* pi_dot_<codes>(w, x, start): start + the products' sums; pi_dot_half: those of the first or the
+ * second 16 columns. */
+#include "packed_fours.h"
+/* pf_scales(d, part): a part's scales; pf_load(p), pf_zero(): a part's floats, zeros;
+ * pf_add_scaled(sum, v, by): sum + v * by; pf_add_product(sum, scale, by, dots): sum + (scale * by)
+ * * dots; pf_store(p, r, v): r + v, or v where r is NULL. */
+#include "packed_whole.h"
 
 #endif

@@ -1,0 +1,21 @@
+/* Floats of packed rows, where a part is all sixteen rows; described in packed_scalar.h. */
+#ifndef HALFBYTE_PACKED_WHOLE_H
+#define HALFBYTE_PACKED_WHOLE_H
+
+static inline pf pf_zero(void) { return vf_set(0); }
+static inline pf pf_scales(const f16* d, int part) {
+  (void)part;
+  return vf_load_f16(d);
+}
+static inline pf pf_load(const float* p) { return vf_load(p); }
+static inline pf pf_add_scaled(pf sum, pf v, float by) {
+  return vf_add(sum, vf_mul(v, vf_set(by)));
+}
+static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
+  return vf_add(sum, vf_mul(vf_mul(scale, vf_set(by)), vf_convert(dots)));
+}
+static inline void pf_store(float* p, const float* r, pf v) {
+  vf_store(p, r ? vf_add(vf_load(r), v) : v);
+}
+
+#endif
