@@ -16,6 +16,10 @@ class FormatError(HalfbyteError):
     """A file is not what its format demands: truncated, inconsistent or out of range."""
 
 
+class ModelError(FormatError):
+    """A graph that contradicts itself, or lacks a part that it refers to."""
+
+
 class UnsupportedError(HalfbyteError):
     """A well-formed file asks for something that halfbyte does not implement."""
 

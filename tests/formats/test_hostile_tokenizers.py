@@ -157,7 +157,7 @@ MODELS = {
     "a piece that is none": (b"\x0a\x02\x08\x05", "piece 0: expected bytes, found an integer"),
     "not UTF-8": (piece(b"\xff"), "piece 0: a string is not UTF-8"),
     "a score of NaN": (piece(b"a", b"\x15\0\0\xc0\x7f"), "piece 0: score nan is not finite"),
-    "a short score": (piece(b"a", b"\x12\x01\0"), "piece 0: a float of 1 bytes"),
+    "a short score": (piece(b"a", b"\x12\x01\0"), "piece 0: expected a float, found 1 bytes"),
     "a type": (piece(b"a", kind=9), "piece 0: type 9, expected 1 to 6"),
     "twice": (piece(b"a") + piece(b"b") + piece(b"a"), "piece 'a' appears twice"),
     "words": (piece(b"a") + b"\x12\x02\x18\x03", "model type 'word'; supported: unigram, bpe"),

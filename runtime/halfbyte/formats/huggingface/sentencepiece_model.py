@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.huggingface.protobuf import Message
 from halfbyte.formats.mapped import map_file
 from halfbyte.formats.model_file import MetadataValue
+from halfbyte.formats.protobuf import Message
 
 _PIECE, _TRAINER, _NORMALIZER = 1, 2, 3  # fields of the whole
 _UNIGRAM, _BPE = 1, 2  # model types

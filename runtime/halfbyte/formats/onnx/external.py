@@ -1,0 +1,111 @@
+"""Tensors whose bytes lie in files beside the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import numpy as np
+
+from halfbyte.errors import FormatError, ModelError, UnsupportedError
+from halfbyte.formats.mapped import Buffer, map_file, refuse_overlaps
+
+_MAX_LOCATION = 1024  # characters
+
+
+class External:
+    """The files that a model's tensors name, opened when the first of them is read.
+
+    A file must lie in the model's folder: the path is relative, without `..`, and what symbolic
+    links make of it lies in the folder that holds the model, or in the one that holds the file that
+    the model itself is a link to (as in the Hugging Face hub's cache).
+
+    Parameters
+    ----------
+    path : Path
+        Of the model, for messages.
+    folder : Path, optional
+        None of a model in memory, whose files are those of `files` alone.
+    files : mapping of str to bytes
+        Contents of files by the locations that tensors name; they come before the folder.
+    tensors : mapping of str to bytes
+        Contents of tensors by their names; they come before all files.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        folder: Path | None,
+        files: Mapping[str, Buffer] | None = None,
+        tensors: Mapping[str, Buffer] | None = None,
+    ) -> None:
+        self._path, self._folder, self._tensors = path, folder, tensors or {}
+        self._files = {
+            location: np.frombuffer(data, np.uint8).data.toreadonly()
+            for location, data in (files or {}).items()
+            if len(data)
+        }
+        self._spans: dict[str, dict[tuple[int, int], str]] = {}
+
+    def read(self, location: str, offset: int, size: int, name: str) -> memoryview:
+        """A view of `size` bytes; `name` is the tensor's.
+
+        Raises
+        ------
+        ModelError
+            The path leaves the folder, the file cannot be read, or it ends before.
+        UnsupportedError
+            The model is in memory, and this file is not.
+        """
+        where = f"{self._path}: tensor {name!r}"
+        if name in self._tensors:
+            found = np.frombuffer(self._tensors[name], np.uint8).data
+            if len(found) != size:
+                raise ModelError(f"{where}: {size} bytes expected, given are {len(found)}")
+            return found
+        if location not in self._files:
+            real = self._find(location, where)
+            try:
+                self._files[location] = memoryview(map_file(real))
+            except FormatError as error:
+                raise ModelError(f"{where}: external data: {error}") from None
+        data = self._files[location]
+        if offset > len(data) or size > len(data) - offset:
+            raise ModelError(
+                f"{where}: {size} bytes at offset {offset} of {location!r} expected, "
+                f"the file has {len(data)}"
+            )
+        self._spans.setdefault(location, {})[offset, offset + size] = name
+        return data[offset : offset + size]
+
+    def refuse_overlaps(self) -> None:
+        """Raise `FormatError` where tensors share a part of their bytes; all of them is fine."""
+        for location, spans in self._spans.items():
+            found = [(start, end, name) for (start, end), name in spans.items() if start < end]
+            refuse_overlaps(self._path, found, f"tensor in {location!r}")
+
+    def _find(self, location: str, where: str) -> Path:
+        """The file of a location."""
+        if self._folder is None:
+            raise UnsupportedError(
+                f"{where}: its data is in the file {location!r}, but the model is in memory: open "
+                f"it by its path, or give that file's bytes as `external`"
+            )
+        posix, windows = PurePosixPath(location), PureWindowsPath(location)
+        bad = posix.is_absolute() or windows.drive or windows.root or ".." in windows.parts
+        if bad or not 0 < len(location) <= _MAX_LOCATION or not location.isprintable():
+            raise ModelError(
+                f"{where}: expected a file in the model's folder, found {location[:200]!r}"
+            )
+        try:
+            real = Path(os.path.realpath(self._folder / location))
+            model = Path(os.path.realpath(self._folder / self._path.name))
+            folders = (os.path.realpath(self._folder), model.parent)
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{where}: external data: {location!r}: {error}") from None
+        if not any(real.is_relative_to(folder) for folder in folders):
+            raise ModelError(
+                f"{where}: {location!r} is a link to {real}, outside the model's folder"
+            )
+        return real
