@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -120,6 +121,30 @@ def test_threads_end_with_their_pool() -> None:
     del kernels
     gc.collect()
     assert len(helpers()) == before
+
+
+def test_a_helper_may_collect_its_own_pool() -> None:
+    """Garbage is collected by whichever thread comes by; one that would join itself never ends."""
+
+    class Collecting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(library(), name)
+
+        def help(self, address: int, spins: int) -> int:
+            gc.collect()
+            return library().help(address, spins)
+
+    gc.collect()
+    before = len(helpers())
+    gc.disable()
+    try:
+        pool = Pool(Collecting(), 3)  # type: ignore[arg-type]
+        pool.circle = pool  # type: ignore[attr-defined] # so that only the collector finds it
+        pool.wake()
+        del pool
+        until(lambda: len(helpers()) == before)
+    finally:
+        gc.enable()
 
 
 def test_number_is_checked() -> None:

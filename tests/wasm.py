@@ -6,6 +6,7 @@ import ctypes
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from halfbyte.program import Program
 
 FILES = {"simd128": "kernels.wasm", "relaxed": "kernels-relaxed.wasm"}
 PAGE = 1 << 16
-STACK, DATA = PAGE, 16 * PAGE  # end of the stack, which grows down; place of the module's data
+STACK, DATA = 8 * PAGE, 16 * PAGE  # end of the stack, which grows down; place of the module's data
 HEAP = 32 * PAGE
+REUSED = 1 << 26
 
 U8 = npt.NDArray[np.uint8]
 
@@ -56,7 +58,21 @@ class WasmMemory(Memory):
         buffer = (ctypes.c_uint8 * size).from_address(self._base)
         buffer.keep = (store, self.memory)  # type: ignore[attr-defined] # as long as any array
         self.bytes: U8 = np.ctypeslib.as_array(buffer)
-        self._next = HEAP
+        self._next = self._kept = HEAP
+
+    @property
+    def free(self) -> int:
+        """Bytes that can still be given out."""
+        return len(self.bytes) - self._next
+
+    def keep(self) -> None:
+        """What has been given out stays when the memory is cleared."""
+        self._kept = self._next
+
+    def clear(self) -> None:
+        """Take back, zeroed, what was given out since `keep`."""
+        self.bytes[self._kept : self._next] = 0
+        self._next = self._kept
 
     def aligned(self, nbytes: int) -> U8:
         start, self._next = self._next, -(-(self._next + nbytes) // ALIGNMENT) * ALIGNMENT
@@ -146,6 +162,35 @@ def library(isa: str, nbytes: int) -> Library:
 def open_program(program: Program, isa: str, threads: int) -> NativeExecutable:
     """A program in a new WebAssembly memory that is just large enough; one thread, whatever."""
     del threads
-    needed = 2 * sum(buffer.nbytes + 1024 for buffer in program.buffers)
-    made = library(isa, needed + 128 * len(program.instructions) + (1 << 20))
-    return NativeExecutable(program, isa, 1, made, "wasm")
+    return NativeExecutable(program, isa, 1, library(isa, _needed(program)), "wasm")
+
+
+def _needed(program: Program) -> int:
+    buffers = 2 * sum(buffer.nbytes + 1024 for buffer in program.buffers)
+    return buffers + 256 * len(program.instructions) + (1 << 20)
+
+
+@cache
+def _reused(isa: str) -> Library:
+    made = library(isa, REUSED)
+    made.table(isa)  # which puts its name into the memory
+    made.memory.keep()  # type: ignore[attr-defined]
+    return made
+
+
+def opener(isa: str) -> Callable[[Program], NativeExecutable]:
+    """What opens the programs of one model after the other in one memory, where they fit.
+
+    Programs opened before must not run any more: many small models are faster so.
+    """
+    made = _reused(isa)
+    memory = made.memory
+    assert isinstance(memory, WasmMemory)
+    memory.clear()
+
+    def open_one(program: Program) -> NativeExecutable:
+        if _needed(program) > memory.free:
+            return open_program(program, isa, 1)
+        return NativeExecutable(program, isa, 1, made, "wasm")
+
+    return open_one

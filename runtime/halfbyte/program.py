@@ -31,6 +31,15 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "i8": np.dtype(np.int8),
     "i16": np.dtype(np.int16),
     "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "u8": np.dtype(np.uint8),
+    "u16": np.dtype(np.uint16),
+    "u32": np.dtype(np.uint32),
+    "u64": np.dtype(np.uint64),
+    "f64": np.dtype(np.float64),
+    "c64": np.dtype(np.complex64),
+    "c128": np.dtype(np.complex128),
+    "bool": np.dtype(np.bool_),
 }
 _ROWS = {name.lower(): format_ for name, format_ in (FORMATS | LAYOUTS).items()}
 
@@ -72,13 +81,35 @@ class Kind(StrEnum):
 
 @dataclass(eq=False)
 class Buffer:
-    """A place for numbers; `value` holds them, or makes them, for weights and constants alone."""
+    """A place for numbers; `value` holds them, or makes them, for weights and constants alone.
+
+    A buffer with a `source` is that one's memory in another shape.
+    """
 
     name: str
     kind: Kind
     dtype: str  # a key of DTYPES, or a weight format's name in lower case
     shape: tuple[Dim, ...]
     value: Tensor | npt.NDArray[Any] | Callable[[], npt.NDArray[Any]] | None = None
+    source: Buffer | None = None
+
+    @property
+    def root(self) -> Buffer:
+        """The buffer whose memory this is: itself, but for views."""
+        return self if self.source is None else self.source.root
+
+    def view(self, shape: tuple[int, ...], dtype: str | None = None) -> Buffer:
+        """The same bytes in another shape, and perhaps as another of DTYPES."""
+        dtype = dtype or self.dtype
+        if (shape, dtype) == (self.shape, self.dtype):
+            return self
+        if self.source is not None:
+            return self.source.view(shape, dtype)
+        name = f"{self.name}:{'x'.join(map(str, shape))}"
+        made = Buffer(name, self.kind, dtype, shape, source=self)
+        if made.nbytes != self.nbytes:
+            raise ProgramError(f"{self}: cannot be viewed as {made}")
+        return made
 
     @property
     def nbytes(self) -> int:
@@ -87,7 +118,7 @@ class Buffer:
 
     def bytes_at(self, registers: Mapping[str, int], rows: int | None = None) -> int:
         """Bytes at given sizes (maxima where not given), or of so many rows (last dimensions)."""
-        *outer, columns = self._sizes(registers)
+        *outer, columns = self.sizes_at(registers) or (1,)
         count = columns * (math.prod(outer) if rows is None else rows)
         if self.dtype in DTYPES:
             return count * DTYPES[self.dtype].itemsize
@@ -98,14 +129,15 @@ class Buffer:
 
         A block format's is bytes: of each row, or of all that lies in the first two dimensions.
         """
-        shape = self._sizes(registers)
+        shape = self.sizes_at(registers)
         if self.dtype in DTYPES:
             return DTYPES[self.dtype], shape
         outer = min(len(shape) - 1, 2)
         row_bytes = _ROWS[self.dtype].row_bytes(math.prod(shape[outer:]))
         return np.dtype(np.uint8), (*shape[:outer], row_bytes)
 
-    def _sizes(self, registers: Mapping[str, int]) -> tuple[int, ...]:
+    def sizes_at(self, registers: Mapping[str, int]) -> tuple[int, ...]:
+        """Its shape at given sizes (maxima where not given)."""
         return tuple(
             registers.get(d.name, d.maximum) if isinstance(d, Size) else d for d in self.shape
         )
@@ -116,20 +148,36 @@ class Buffer:
 
 @dataclass(eq=False)
 class Instruction:
-    """One operator applied to buffers. `dims` are the signature's dimensions and attributes."""
+    """One operator applied to buffers. `dims` are the signature's dimensions and attributes.
+
+    `given` names the inputs; without names they are the signature's first ones. `origin` is the
+    name of the graph's node that it was made of, or of that node's first output.
+    """
 
     operator: Operator
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     attributes: dict[str, Any]
     dims: dict[str, Dim]
+    given: tuple[str, ...] = ()
+    origin: str = ""
 
     @property
     def operands(self) -> dict[str, Buffer]:
         """All buffers by their name in the signature."""
-        inputs = zip(self.operator.inputs, self.inputs, strict=False)
-        outputs = zip(self.operator.outputs, self.outputs, strict=True)
-        return {operand.name: buffer for operand, buffer in (*inputs, *outputs)}
+        names = self.given or tuple(o.name for o in self.operator.inputs)
+        outputs = (o.name for o in self.operator.outputs)
+        return {
+            **dict(zip(names, self.inputs, strict=False)),
+            **dict(zip(outputs, self.outputs, strict=True)),
+        }
+
+    @property
+    def arguments(self) -> tuple[Buffer | None, ...]:
+        """The inputs in the order of the signature, None for what is left out."""
+        names = self.given or tuple(o.name for o in self.operator.inputs)
+        given = dict(zip(names, self.inputs, strict=False))
+        return tuple(given.get(o.name) for o in self.operator.inputs)
 
     def bytes_moved(self, registers: Mapping[str, int]) -> int:
         """Bytes read and written at given sizes: every operand once, touched rows only."""
@@ -230,17 +278,18 @@ class Program:
 
     @property
     def buffers(self) -> list[Buffer]:
-        """Every buffer in order of first use."""
+        """Every buffer in order of first use; a view comes after what it is a view of."""
         used = dict.fromkeys(self.inputs.values())
         for instruction in self.instructions:
-            used.update(dict.fromkeys((*instruction.inputs, *instruction.outputs)))
+            for buffer in (*instruction.inputs, *instruction.outputs):
+                used[buffer.root] = used[buffer] = None
         return list(used)
 
     def bytes_by_kind(self) -> dict[Kind, int]:
         """Planned memory by kind of buffer, at the maxima of all sizes."""
         totals = dict.fromkeys(Kind, 0)
         for buffer in self.buffers:
-            if not (self.places and buffer.kind is Kind.SCRATCH):
+            if buffer.source is None and not (self.places and buffer.kind is Kind.SCRATCH):
                 totals[buffer.kind] += buffer.nbytes
         totals[Kind.SCRATCH] += self.arena_bytes
         return totals
@@ -262,10 +311,11 @@ class Program:
             f", {k}={v.name if isinstance(v, Size) else f'{v:g}' if isinstance(v, float) else v}"
             for k, v in instruction.attributes.items()
         )
-        return f"{outputs} = {instruction.operator.onnx}({inputs}{values})"
+        origin = f"  # {instruction.origin}" if instruction.origin else ""
+        return f"{outputs} = {instruction.operator.onnx}({inputs}{values}){origin}"
 
     def _place(self, buffer: Buffer) -> str:
-        offset = self.places.get(buffer)
+        offset = self.places.get(buffer.root)
         where = f"@{offset}" if offset is not None else ""
         return f"{buffer}{where} {buffer.nbytes:,} B"
 

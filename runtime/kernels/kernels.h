@@ -44,19 +44,21 @@ KERNEL(matmul_q4_0, a->m, 4, a->n * a->k * 2,
 KERNEL(dynamic_quantize, a->n*(a->k / 32), 4, 32 * 4,
        OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(k))
 
-/* y[n, m] = r[n, m] + sum over blocks b in order of (w.d[m, b] * xd[n, b]) * float(sum_32 w.q *
- * xq), exact integers, multiply then add: bit-identical on every table. Q4_0 takes its offset of 8
- * out through xs. */
+/* y[n, m] = r[n, m] + (bias[m] + s), s = sum over blocks b in order of (w.d[m, b] * xd[n, b]) *
+ * float(sum_32 w.q * xq), exact integers, multiply then add: bit-identical on every table. Q4_0
+ * takes its offset of 8 out through xs. `bias` may be NULL like r. */
 KERNEL(matmul_int8_q8_0, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q8_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) INT(n) INT(k) INT(m))
+       OUT(f32, y) IN(q8_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) INT(n)
+           INT(k) INT(m))
 KERNEL(matmul_int8_q4_0, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) INT(n) INT(k) INT(m))
+       OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) INT(n)
+           INT(k) INT(m))
 KERNEL(matmul_int8_q8_0_r16, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q8_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) INT(n) INT(k)
-           INT(m))
+       OUT(f32, y) IN(q8_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
+           INT(n) INT(k) INT(m))
 KERNEL(matmul_int8_q4_0_r16, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) INT(n) INT(k)
-           INT(m))
+       OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
+           INT(n) INT(k) INT(m))
 
 /* y[m, k] = w in the packed layout; y may be w where `scratch` has room for sixteen rows, which
  * one thread may use at a time */
@@ -77,11 +79,11 @@ KERNEL(pack_q4_0, a->m, 16, a->k, OUT(q4_0_r16, y) OUT(q4_0, scratch) IN(q4_0, w
   KERNEL(matmul_##type, a->m, 16, a->n * a->k * 4,                                                 \
          OUT(f32, y) IN(type, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))                       \
   KERNEL(matmul_int8_##type, a->m, 16, a->n * a->k,                                                \
-         OUT(f32, y) IN(type, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) INT(n) INT(k)       \
-             INT(m))                                                                               \
+         OUT(f32, y) IN(type, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)       \
+             INT(n) INT(k) INT(m))                                                                 \
   KERNEL(matmul_int8_##type##_r16, a->m, 16, a->n * a->k,                                          \
-         OUT(f32, y) IN(type##_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) INT(n) INT(k) \
-             INT(m))                                                                               \
+         OUT(f32, y) IN(type##_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) \
+             INT(n) INT(k) INT(m))                                                                 \
   KERNEL(pack_##type, a->m, 16, a->k,                                                              \
          OUT(type##_r16, y) OUT(type, scratch) IN(type, w) INT(k) INT(m))
 BLOCKS(q4_1)
@@ -92,12 +94,45 @@ BLOCKS(q5_k)
 BLOCKS(q6_k)
 #undef BLOCKS
 
+/* ---- panels.inc ------------------------------------------------------------------------------ */
+
+/* y[n, m] = activation(r[n, m] + (bias[m] + sum_k x[n, k] w[m, k])); w[m / 16, k, 16], zeros behind
+ * the last of m; may use FMA, the sum is made in the order of k */
+KERNEL(matmul_panels_f32, ((a->n + 95) / 96) * ((a->m + 63) / 64), 1, 96 * 64 * a->k,
+       OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m)
+           INT(activation))
+/* y[outer, inner, n, m] = sum_k x[.., n, k] w[.., m / 16, k, m % 16], which begin at strides of
+ * `outer` and `inner`, rows of x at x_row; and what makes such a w of numbers at strides. May use
+ * FMA. */
+KERNEL(matmul_batched, a->outer * a->inner * ((a->n + 95) / 96) * ((a->m + 63) / 64), 1,
+       96 * 64 * a->k,
+       OUT(f32, y) IN(f32, w) IN(f32, x) INT(outer) INT(inner) INT(n) INT(k) INT(m) INT(x_outer)
+           INT(x_inner) INT(x_row) INT(w_outer) INT(w_inner))
+KERNEL(pack_batched, a->outer * a->inner * ((a->m + 15) / 16), 1, a->k * 64,
+       OUT(f32, y) IN(f32, w) INT(outer) INT(inner) INT(k) INT(m) INT(w_outer) INT(w_inner)
+           INT(w_row) INT(w_step))
+
+/* y[m / 16, k, 16] of w, whose rows of m and k are `row` and `step` apart */
+KERNEL(pack_panels_f32, (a->m + 15) / 16, 1, a->k * 64,
+       OUT(f32, y) IN(f32, w) INT(k) INT(m) INT(row) INT(step))
+
 /* ---- linear_int8.inc ------------------------------------------------------------------------- */
 
 /* dynamic_quantize(rms_norm(x)) */
 KERNEL(rms_norm_quantize, a->n, 1, a->d * 8,
        OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, weight) IN(f32, x) INT(n) INT(d)
            FLOAT(epsilon))
+
+/* y = layer_norm(x), and dynamic_quantize of it */
+KERNEL(layer_norm_quantize, a->n, 1, a->d * 8,
+       OUT(f32, y) OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, weight) IN(f32, bias) IN(f32, x)
+           INT(n) INT(d) FLOAT(epsilon))
+
+/* dynamic_quantize(gelu(x)) */
+KERNEL(gelu_quantize_erf, a->n*(a->d / 32), 4, 32 * 16,
+       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(d))
+KERNEL(gelu_quantize_tanh, a->n*(a->d / 32), 4, 32 * 16,
+       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(d))
 
 /* dynamic_quantize(silu(gate) * up) */
 KERNEL(swiglu_quantize, a->n*(a->d / 32), 4, 32 * 16,
@@ -190,6 +225,20 @@ KERNEL(group_query_attention_q8_0, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4
        OUT(f32, y) IN(f32, q) IN(q8_0_r16, k) IN(q8_0, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
            INT(position) INT(window) FLOAT(scale))
 
+/* ---- attention_panels.inc -------------------------------------------------------------------- */
+
+/* y[batch, i, head, e] = sum_j softmax_j(scale q . k + bias[i, j]) v[j], over j <= i + reach. Rows
+ * of q, k, v and bias lie at the strides named by them, from what is called _at on; heads share
+ * kv_heads keys and values in groups. Unless softcap is 0, scale q . k becomes softcap times the
+ * tanh of its softcap-th part. Where no score is above -inf the result is 0. d and e are at most
+ * 256. */
+KERNEL(attention, a->batch * a->heads * ((a->s + 15) / 16), 2, 16 * a->t * (a->d + a->e),
+       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) IN(f32, bias) INT(batch) INT(heads)
+           INT(kv_heads) INT(s) INT(t) INT(d) INT(e) INT(q_at) INT(q_batch) INT(q_head) INT(q_row)
+               INT(k_at) INT(k_batch) INT(k_head) INT(k_row) INT(v_at) INT(v_batch) INT(v_head)
+                   INT(v_row) INT(bias_batch) INT(bias_head) INT(bias_row) INT(reach) FLOAT(scale)
+                       FLOAT(softcap))
+
 /* ---- activation.inc -------------------------------------------------------------------------- */
 
 /* y = softmax(x) per row, maximum subtracted */
@@ -212,6 +261,153 @@ KERNEL(add, a->n * a->d, 64, 12, OUT(f32, z) IN(f32, x) IN(f32, y) INT(n) INT(p)
 
 /* z = x * y; y is one row for all where its row count p is 1 */
 KERNEL(mul, a->n * a->d, 64, 12, OUT(f32, z) IN(f32, x) IN(f32, y) INT(n) INT(p) INT(d))
+
+/* ---- elementwise.inc ------------------------------------------------------------------------- */
+
+/* z = x op y with broadcasting. Rows of d elements of z belong to four outer dimensions: plan has
+ * their sizes, the strides of x over them, the strides of y. Along a row x and y advance by their
+ * step, which is 0 or 1. */
+KERNEL(binary_add, a->n, 16, 12,
+       OUT(f32, z) IN(f32, x) IN(f32, y) IN(i32, plan) INT(n) INT(d) INT(x_step) INT(y_step))
+KERNEL(binary_sub, a->n, 16, 12,
+       OUT(f32, z) IN(f32, x) IN(f32, y) IN(i32, plan) INT(n) INT(d) INT(x_step) INT(y_step))
+KERNEL(binary_mul, a->n, 16, 12,
+       OUT(f32, z) IN(f32, x) IN(f32, y) IN(i32, plan) INT(n) INT(d) INT(x_step) INT(y_step))
+KERNEL(binary_div, a->n, 16, 12,
+       OUT(f32, z) IN(f32, x) IN(f32, y) IN(i32, plan) INT(n) INT(d) INT(x_step) INT(y_step))
+
+/* y = f(x); ops/elementwise.py has the formulas with alpha and beta */
+KERNEL(unary_relu, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+KERNEL(unary_clip, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+KERNEL(unary_leaky_relu, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+KERNEL(unary_sigmoid, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+KERNEL(unary_hard_sigmoid, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+KERNEL(unary_hard_swish, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+KERNEL(unary_tanh, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+KERNEL(unary_erf, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+KERNEL(unary_exp, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+KERNEL(unary_sqrt, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+KERNEL(unary_reciprocal, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+KERNEL(unary_neg, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+KERNEL(unary_abs, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+
+/* ---- move.inc -------------------------------------------------------------------------------- */
+
+/* y[row, i] = x[offset + i step + strides . row] for rows of d elements of four bytes; plan has the
+ * sizes and strides of the four dimensions that rows belong to */
+KERNEL(move, a->n, 16, 8, OUT(i32, y) IN(i32, x) IN(i32, plan) INT(n) INT(d) INT(step) INT(offset))
+
+/* y[n, offset + i] = x[n, i] of y[n, t], x[n, d] */
+KERNEL(place, a->n, 1, a->d * 8, OUT(i32, y) IN(i32, x) INT(n) INT(t) INT(d) INT(offset))
+
+/* ---- reduce.inc ------------------------------------------------------------------------------ */
+
+/* y[a, c] = x[a, b, c] reduced over b */
+KERNEL(reduce_sum, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
+KERNEL(reduce_mean, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
+KERNEL(reduce_max, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
+KERNEL(reduce_min, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
+
+/* ---- conv.inc -------------------------------------------------------------------------------- */
+
+/* Images x[n, h, v, c], y[n, p, q, m] and the windows of x that become pixels of y: that of y[., i,
+ * j, .] begins at x[., i stride_h - top, j stride_w - left, .]; what lies outside of x is 0. */
+#define WINDOWS \
+  INT(n)        \
+  INT(h)        \
+  INT(v)        \
+  INT(c)        \
+  INT(p)        \
+  INT(q)        \
+  INT(kernel_h) \
+  INT(kernel_w) INT(stride_h) INT(stride_w) INT(dilation_h) INT(dilation_w) INT(top) INT(left)
+
+/* y = min(max(bias + sum over the window and a group's channels of x w + r, lo), hi); may use FMA.
+ * w[b, k, 16] has sixteen channels of y together, groups begin with a new sixteen, k = (row of the
+ * kernel, column, channel). Units are 64 channels of 56 pixels. */
+KERNEL(conv2d, a->n * a->groups * ((a->p * a->q + 55) / 56) * ((a->m / a->groups + 63) / 64), 1,
+       a->kernel_h * a->kernel_w * (a->c / a->groups) * 64 * 56,
+       OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) IN(f32, r) INT(m) INT(groups)
+           WINDOWS FLOAT(lo) FLOAT(hi))
+
+/* ---- conv_codes.inc -------------------------------------------------------------------------- */
+
+/* Codes of eight bits: y = y_zero + round(min(max(scale total, lo - y_zero), hi - y_zero)), ties to
+ * even, total = bias + sum over the window and a group's channels of (x - x_zero) w, an int32;
+ * outside of x is x_zero. w[b, k, 16, 4] has four numbers of sixteen channels together; zeros fill
+ * up each run of numbers that lie together in x: a row of the kernel, or, with groups or
+ * dilation_w > 1, a pixel. sums are those of each channel's weights. */
+#define CODES(type)                                                                              \
+  KERNEL(conv2d_codes_##type,                                                                    \
+         a->n * a->groups * ((a->p * a->q + 55) / 56) * ((a->m / a->groups + 63) / 64), 1,       \
+         a->kernel_h * a->kernel_w * (a->c / a->groups) * 16 * 56,                               \
+         OUT(type, y) IN(i8, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) INT(m)    \
+             INT(groups) WINDOWS INT(x_zero) INT(y_zero) INT(lo) INT(hi))                        \
+  /* the same, each channel alone; codes w[kernel_h kernel_w, c] as floats, at most 512 taps */  \
+  KERNEL(conv2d_depthwise_codes_##type, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w, \
+         OUT(type, y) IN(f32, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x)          \
+             WINDOWS INT(x_zero) INT(y_zero) INT(lo) INT(hi))
+CODES(u8)
+CODES(i8)
+#undef CODES
+
+/* ---- depthwise.inc --------------------------------------------------------------------------- */
+
+/* y = min(max(bias + sum over the window of x w, lo), hi), each channel alone; may use FMA;
+ * w[kernel_h kernel_w, c] */
+KERNEL(conv2d_depthwise, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w,
+       OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) WINDOWS FLOAT(lo) FLOAT(hi))
+
+/* ---- codes.inc ------------------------------------------------------------------------------- */
+
+/* y = zero + round(min(max(x / scale, lo - zero), hi - zero)), ties to even; with lo = -128 these
+ * are the bytes of int8 */
+KERNEL(quantize_linear, a->n, 64, 24,
+       OUT(u8, y) IN(f32, x) INT(n) FLOAT(scale) INT(zero) INT(lo) INT(hi))
+
+/* dequantize_linear: y = (x - zero) scale; add_codes: y = y_zero + round(min(max((x - x_zero)
+ * x_scale + (z - z_zero) z_scale, lo - y_zero), hi - y_zero)), ties to even */
+#define CODES(type)                                                                            \
+  KERNEL(dequantize_linear_##type, a->n, 64, 8,                                                \
+         OUT(f32, y) IN(type, x) INT(n) FLOAT(scale) INT(zero))                                \
+  KERNEL(add_codes_##type, a->n, 64, 16,                                                       \
+         OUT(type, y) IN(type, x) IN(type, z) INT(n) FLOAT(x_scale) INT(x_zero) FLOAT(z_scale) \
+             INT(z_zero) INT(y_zero) INT(lo) INT(hi))
+CODES(u8)
+CODES(i8)
+#undef CODES
+
+/* ---- pool.inc -------------------------------------------------------------------------------- */
+
+/* y = the largest number of the window that lies in x; none is -infinity, or the type's least */
+KERNEL(max_pool_f32, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w * 4,
+       OUT(f32, y) IN(f32, x) WINDOWS)
+KERNEL(max_pool_u8, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w,
+       OUT(u8, y) IN(u8, x) WINDOWS)
+KERNEL(max_pool_i8, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w,
+       OUT(i8, y) IN(i8, x) WINDOWS)
+
+/* y = sum of the window's numbers in x, divided by how many there are, with those of the padding
+ * where count_include_pad is 1 */
+KERNEL(average_pool, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w * 4,
+       OUT(f32, y) IN(f32, x) WINDOWS INT(bottom) INT(right) INT(count_include_pad))
+
+/* y[n, i, j, :] = x[n, rows[i], columns[j], :] */
+KERNEL(resize_nearest, a->n * a->p, 1, a->q * a->c * 2,
+       OUT(i8, y) IN(i8, x) IN(i32, rows) IN(i32, columns) INT(n) INT(h) INT(v) INT(c) INT(p)
+           INT(q))
+
+/* y[n, i, j, :] = sum over t, u of row_weights[i, t] column_weights[j, u] x[n, rows[i, t],
+ * columns[j, u], :] */
+KERNEL(resize_linear, a->n * a->p, 1, a->q * a->c * a->t * a->t * 4,
+       OUT(f32, y) IN(f32, x) IN(i32, rows) IN(f32, row_weights) IN(i32, columns)
+           IN(f32, column_weights) INT(n) INT(h) INT(v) INT(c) INT(p) INT(q) INT(t))
+
+/* y[n, b, a] = x[n, a, b], elements of four bytes or of one */
+KERNEL(turn_i32, a->n*((a->b + 15) / 16), 1, a->a * 16 * 16,
+       OUT(i32, y) IN(i32, x) INT(n) INT(a) INT(b))
+KERNEL(turn_i8, a->n*((a->b + 15) / 16), 1, a->a * 16 * 8,
+       OUT(i8, y) IN(i8, x) INT(n) INT(a) INT(b))
 
 /* ---- encode.inc: the quantizer's; definitions in weights.py, search.py
  * ---------------------------------- */

@@ -29,6 +29,7 @@
 
 typedef float f32;
 typedef int8_t i8;
+typedef uint8_t u8;
 typedef int16_t i16;
 typedef int32_t i32;
 typedef uint16_t f16;  /* IEEE binary16, as bits */
@@ -166,7 +167,7 @@ SAME_SIZE(q6_k);
 
 /* Every field of an instruction takes one 8-byte slot, on 32-bit machines too, so that Python fills
  * in instructions for each in the same way. */
-#define HB_SLOTS 14
+#define HB_SLOTS 30
 
 typedef struct {
   i32 kernel;     /* index in kernels.h */
@@ -174,7 +175,7 @@ typedef struct {
   uint64_t ticks; /* time spent, when profiling: summed over runs */
   uint64_t slot[HB_SLOTS];
 } hb_instruction;
-_Static_assert(sizeof(hb_instruction) == 128, "two cache lines");
+_Static_assert(sizeof(hb_instruction) == 256, "four cache lines");
 
 /* Before a run, slot[slot] of an instruction is set to a register's value (a named size). */
 typedef struct {

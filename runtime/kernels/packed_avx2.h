@@ -5,6 +5,8 @@
 #include "simd_avx2.h"
 
 enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 2, COLUMNS = 4, TOGETHER = 1, PEAK = 8 };
+enum { PRODUCT_PARTS = 2, ROW_PRODUCT = 8, PRODUCT_ENDS = 1 };
+#define PRODUCT_TILES(fused) TILES(2, 6, fused)
 typedef __m256 pf;
 typedef __m256i pi;
 typedef struct {
@@ -119,6 +121,12 @@ static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   __m256 scaled = _mm256_mul_ps(scale, _mm256_set1_ps(by));
   return _mm256_add_ps(sum, _mm256_mul_ps(scaled, _mm256_cvtepi32_ps(dots)));
 }
+static inline pf pf_set(float x) { return _mm256_set1_ps(x); }
+static inline pf pf_add(pf a, pf b) { return _mm256_add_ps(a, b); }
+static inline pf pf_max(pf a, pf b) { return _mm256_max_ps(a, b); }
+static inline pf pf_fused(pf a, pf b, pf c) { return _mm256_fmadd_ps(a, b, c); }
+static inline pf pf_exact(pf a, pf b, pf c) { return _mm256_add_ps(c, _mm256_mul_ps(a, b)); }
+static inline void pf_keep(float* p, pf v) { _mm256_storeu_ps(p, v); }
 static inline void pf_store(float* p, const float* r, pf v) {
   _mm256_storeu_ps(p, r ? _mm256_add_ps(_mm256_loadu_ps(r), v) : v);
 }

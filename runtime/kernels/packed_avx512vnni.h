@@ -5,6 +5,10 @@
 #include "simd_avx512vnni.h"
 
 enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 1, COLUMNS = 16, TOGETHER = 2, PEAK = 8 };
+enum { PRODUCT_PARTS = 4, ROW_PRODUCT = 4, PRODUCT_ENDS = 1 };
+#define PRODUCT_TILES(fused) \
+  TILES(4, 6, fused)         \
+  TILES(3, 8, fused) TILES(2, 12, fused) TILES(1, 12, fused)
 typedef __m512 pf;
 typedef __m512i pi;
 typedef struct {
@@ -12,8 +16,9 @@ typedef struct {
 } pw;
 
 static inline pi pi_start(const i16* xs, int first, int second) {
-  return _mm512_set1_epi32(first == second ? -first * (xs[0] + xs[1])
-                                           : -first * xs[0] - second * xs[1]);
+  i32 both;
+  __builtin_memcpy(&both, xs, 4);
+  return _mm512_madd_epi16(_mm512_set1_epi32(both), _mm512_set1_epi32(PAIR_OF(-first, -second)));
 }
 static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
   pw w;
@@ -59,6 +64,29 @@ static inline pi dot_four(pi sum, __m512i codes, const i8* x) {
   return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(four));
 }
 #define CODES_OF(w, i) w.q[i]
+
+/* Wide tiles: codes of two panels, four columns at a time, each with as many activations as there
+ * are registers for their sums. A number that is loaded is then multiplied twice. */
+#define HB_WIDE
+enum { WIDE_PANELS = 2, WIDE_COLUMNS = 6 };
+static inline __m512i wide_q4_0(const uint8_t* codes, int i) {
+  __m512i both = _mm512_loadu_si512(codes + 64 * (i / 2)), mask = _mm512_set1_epi8(15);
+  return _mm512_and_si512(i % 2 ? _mm512_srli_epi16(both, 4) : both, mask);
+}
+static inline __m512i wide_q8_0(const uint8_t* codes, int i) {
+  return _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * i), _mm512_set1_epi8(-128));
+}
+/* where their activations are */
+static inline int place_q4_0(int i) { return i % 2 * 16 + i / 2 * 4; }
+static inline int place_q8_0(int i) { return 4 * i; }
+static inline __m512i four_of(const i8* x) {
+  i32 four;
+  __builtin_memcpy(&four, x, 4);
+  return _mm512_set1_epi32(four);
+}
+static inline pi wide_dot(pi sum, __m512i codes, __m512i four) {
+  return _mm512_dpbusd_epi32(sum, codes, four);
+}
 
 #include "packed_fours.h"
 #include "packed_whole.h"

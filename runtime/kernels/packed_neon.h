@@ -5,6 +5,8 @@
 #include "simd_neon.h"
 
 enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 4, COLUMNS = 8, TOGETHER = 2, PEAK = 8 };
+enum { PRODUCT_PARTS = 4, ROW_PRODUCT = 8, PRODUCT_ENDS = 1 };
+#define PRODUCT_TILES(fused) TILES(4, 6, fused)
 typedef float32x4_t pf;
 typedef int32x4_t pi;
 typedef struct {
@@ -171,6 +173,12 @@ static inline pf pf_add_scaled(pf sum, pf v, float by) {
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   return vaddq_f32(sum, vmulq_f32(vmulq_n_f32(scale, by), vcvtq_f32_s32(dots)));
 }
+static inline pf pf_set(float x) { return vdupq_n_f32(x); }
+static inline pf pf_add(pf a, pf b) { return vaddq_f32(a, b); }
+static inline pf pf_max(pf a, pf b) { return higher(a, b); }
+static inline pf pf_fused(pf a, pf b, pf c) { return vfmaq_f32(c, a, b); }
+static inline pf pf_exact(pf a, pf b, pf c) { return vaddq_f32(c, vmulq_f32(a, b)); }
+static inline void pf_keep(float* p, pf v) { vst1q_f32(p, v); }
 static inline void pf_store(float* p, const float* r, pf v) {
   vst1q_f32(p, r ? vaddq_f32(vld1q_f32(r), v) : v);
 }

@@ -14,6 +14,8 @@
  *   pw      a block of 32 codes of each row of a part: q[i] are those of columns 4 i to 4 i + 3
  */
 enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 1, COLUMNS = 1, TOGETHER = 1, PEAK = 8 };
+enum { PRODUCT_PARTS = 1, ROW_PRODUCT = 1, PRODUCT_ENDS = 0 };
+#define PRODUCT_TILES(fused) TILES(1, 1, fused)
 typedef vf pf;
 typedef vi pi;
 typedef struct {

@@ -8,6 +8,8 @@
  * of an expression before its products and sums up every offset. Products and what they load are
  * therefore written as they shall be, and codes are unpacked where they are used. */
 enum { PARTS = 4, TILE_PARTS = 2, ROW_PARTS = 4, COLUMNS = 4, TOGETHER = 4, PEAK = 1 };
+enum { PRODUCT_PARTS = 2, ROW_PRODUCT = 4, PRODUCT_ENDS = 0 };
+#define PRODUCT_TILES(fused) TILES(2, 4, fused)
 typedef v128_t pf;
 typedef v128_t pi;
 typedef struct {
@@ -264,6 +266,16 @@ static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   v128_t scaled = wasm_f32x4_mul(scale, wasm_f32x4_splat(by));
   return wasm_f32x4_add(sum, wasm_f32x4_mul(scaled, wasm_f32x4_convert_i32x4(dots)));
 }
+static inline pf pf_set(float x) { return wasm_f32x4_splat(x); }
+static inline pf pf_add(pf a, pf b) { return wasm_f32x4_add(a, b); }
+static inline pf pf_max(pf a, pf b) { return wasm_f32x4_pmax(b, a); }
+static inline pf pf_exact(pf a, pf b, pf c) { return wasm_f32x4_add(c, wasm_f32x4_mul(a, b)); }
+#ifdef HB_WASM_RELAXED
+static inline pf pf_fused(pf a, pf b, pf c) { return wasm_f32x4_relaxed_madd(a, b, c); }
+#else
+static inline pf pf_fused(pf a, pf b, pf c) { return pf_exact(a, b, c); }
+#endif
+static inline void pf_keep(float* p, pf v) { wasm_v128_store(p, v); }
 static inline void pf_store(float* p, const float* r, pf v) {
   wasm_v128_store(p, r ? wasm_f32x4_add(wasm_v128_load(r), v) : v);
 }

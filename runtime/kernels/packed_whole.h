@@ -14,6 +14,12 @@ static inline pf pf_add_scaled(pf sum, pf v, float by) {
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   return vf_add(sum, vf_mul(vf_mul(scale, vf_set(by)), vf_convert(dots)));
 }
+static inline pf pf_set(float x) { return vf_set(x); }
+static inline pf pf_add(pf a, pf b) { return vf_add(a, b); }
+static inline pf pf_max(pf a, pf b) { return vf_max(a, b); }
+static inline pf pf_fused(pf a, pf b, pf c) { return vf_fused(a, b, c); }
+static inline pf pf_exact(pf a, pf b, pf c) { return vf_add(c, vf_mul(a, b)); }
+static inline void pf_keep(float* p, pf v) { vf_store(p, v); }
 static inline void pf_store(float* p, const float* r, pf v) {
   vf_store(p, r ? vf_add(vf_load(r), v) : v);
 }

@@ -33,6 +33,16 @@ static inline __m128 fold_four(__m256 a, __m256 b, __m256 c, __m256 d) {
   __m128 mixed = _mm_unpacklo_ps(ac, bd), other = _mm_unpackhi_ps(ac, bd);
   return _mm_movelh_ps(mixed, other);
 }
+#define HB_SUM_CODES
+static inline void sum_codes(const i8* q, i16* sums) {
+  __m256i codes = _mm256_loadu_si256((const __m256i*)q);
+  __m256i raised = _mm256_xor_si256(codes, _mm256_set1_epi8(-128)); /* by 128 each */
+  __m256i eights = _mm256_sad_epu8(raised, _mm256_setzero_si256());
+  __m256i all = _mm256_add_epi32(eights, _mm256_shuffle_epi32(eights, 0x4E));
+  sums[0] = (i16)(_mm256_cvtsi256_si32(all) - 16 * 128);
+  sums[1] = (i16)(_mm_cvtsi128_si32(_mm256_extracti128_si256(all, 1)) - 16 * 128);
+}
+
 static inline vx vx_load(const i8* p) { return (vx){_mm256_loadu_si256((const __m256i*)p)}; }
 /* Four partial sums each of the blocks at `w` (low half) and four rows on (high half). */
 static inline __m256i two_rows_q4_0(const uint8_t* w, ptrdiff_t stride, __m256i low_x,

@@ -86,6 +86,7 @@ static inline vf vf_fused(vf x, vf y, vf z) {
 }
 static inline vf vf_max(vf x, vf y) { return PAIR(vf, _mm256_max_ps); }
 static inline vf vf_min(vf x, vf y) { return PAIR(vf, _mm256_min_ps); }
+static inline vf vf_sqrt(vf x) { return (vf){_mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b)}; }
 static inline vf vf_abs(vf x) {
   vf y = vf_set(-0.0f);
   return (vf){_mm256_andnot_ps(y.a, x.a), _mm256_andnot_ps(y.b, x.b)};
@@ -122,6 +123,7 @@ static inline void vf_sum_four(float* sums, const vf* v) {
 static inline vi vi_set(i32 x) { return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 static inline vi vi_add(vi x, vi y) { return PAIR(vi, _mm256_add_epi32); }
 static inline vi vi_sub(vi x, vi y) { return PAIR(vi, _mm256_sub_epi32); }
+static inline vi vi_mul(vi x, vi y) { return PAIR(vi, _mm256_mullo_epi32); }
 static inline vi vi_or(vi x, vi y) { return PAIR(vi, _mm256_or_si256); }
 static inline vi vi_and(vi x, vi y) { return PAIR(vi, _mm256_and_si256); }
 static inline vi vi_left(vi x, int by) {
@@ -166,8 +168,80 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
   return (vf){gather_8_f16(p, stride), gather_8_f16(p + 8 * stride, stride)};
 }
 
+static inline vf vf_load_u8(const uint8_t* p) {
+  __m128i v = load_16(p);
+  return (vf){_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(v)),
+              _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(v, 8)))};
+}
+
+enum { QUAD_FLIP = 0 };
+#ifdef HB_DPBUSD
+typedef vi vq;
+enum { QUAD = 4 };
+static inline vq vq_load(const i8* p) {
+  return (vq){_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 32))};
+}
+static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
+  for (int64_t i = 0; i < count; i++) {
+    to[i] = from[i] ^ flip;
+  }
+}
+static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
+  i32 four;
+  __builtin_memcpy(&four, x, 4);
+  __m256i numbers = _mm256_set1_epi32(four);
+  return (vi){HB_DPBUSD(sum.a, numbers, w.a), HB_DPBUSD(sum.b, numbers, w.b)};
+}
+#else
+/* As 16-bit numbers: products of bytes without a sign overflow them. */
+typedef struct {
+  vi even, odd;
+} vq;
+enum { QUAD = 8 };
+static inline __m256i even_bytes(const i8* p) {
+  return _mm256_srai_epi16(_mm256_slli_epi16(_mm256_loadu_si256((const __m256i*)p), 8), 8);
+}
+static inline __m256i odd_bytes(const i8* p) {
+  return _mm256_srai_epi16(_mm256_loadu_si256((const __m256i*)p), 8);
+}
+static inline vq vq_load(const i8* p) {
+  return (vq){{even_bytes(p), even_bytes(p + 32)}, {odd_bytes(p), odd_bytes(p + 32)}};
+}
+static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
+  for (int64_t i = 0; i < count; i += 4, to += 8) {
+    uint32_t four, mask = 0x00FF00FF;
+    __builtin_memcpy(&four, from + i, 4);
+    four ^= 0x01010101u * flip;
+    uint32_t pairs[2] = {four & mask, four >> 8 & mask};
+    __builtin_memcpy(to, pairs, 8);
+  }
+}
+static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
+  i32 four[2];
+  __builtin_memcpy(four, x, 8);
+  __m256i even = _mm256_set1_epi32(four[0]), odd = _mm256_set1_epi32(four[1]);
+  sum.a = _mm256_add_epi32(sum.a, _mm256_madd_epi16(w.even.a, even));
+  sum.b = _mm256_add_epi32(sum.b, _mm256_madd_epi16(w.even.b, even));
+  sum.a = _mm256_add_epi32(sum.a, _mm256_madd_epi16(w.odd.a, odd));
+  sum.b = _mm256_add_epi32(sum.b, _mm256_madd_epi16(w.odd.b, odd));
+  return sum;
+}
+#endif
+
 #undef PAIR
 
+enum { EXPONENTIALS = 2 }; /* side by side */
 enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 2, TILE_COLUMNS = 2 };
+
+enum {
+  CONV_PIXELS = 6,
+  CONV_BLOCKS = 1,
+  CONV_DEPTH = 128,
+  DEPTHWISE_PIXELS = 4,
+  CODES_PIXELS = 4,
+  CODES_BLOCKS = 1,
+  CODES_DEPTH = 1024,
+  MANY_TILES = 1
+};
 
 #endif

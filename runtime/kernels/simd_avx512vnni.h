@@ -52,6 +52,7 @@ static inline vf vf_div(vf x, vf y) { return _mm512_div_ps(x, y); }
 static inline vf vf_fused(vf x, vf y, vf z) { return _mm512_fmadd_ps(x, y, z); }
 static inline vf vf_max(vf x, vf y) { return _mm512_max_ps(x, y); }
 static inline vf vf_min(vf x, vf y) { return _mm512_min_ps(x, y); }
+static inline vf vf_sqrt(vf x) { return _mm512_sqrt_ps(x); }
 static inline vf vf_abs(vf x) { return _mm512_abs_ps(x); }
 static inline vf vf_copysign(vf x, vf sign) {
   /* a bit of the first where the mask has one, else of the second */
@@ -86,6 +87,7 @@ static inline void vf_sum_four(float* sums, const vf* v) {
 static inline vi vi_set(i32 x) { return _mm512_set1_epi32(x); }
 static inline vi vi_add(vi x, vi y) { return _mm512_add_epi32(x, y); }
 static inline vi vi_sub(vi x, vi y) { return _mm512_sub_epi32(x, y); }
+static inline vi vi_mul(vi x, vi y) { return _mm512_mullo_epi32(x, y); }
 static inline vi vi_or(vi x, vi y) { return _mm512_or_si512(x, y); }
 static inline vi vi_and(vi x, vi y) { return _mm512_and_si512(x, y); }
 static inline vi vi_left(vi x, int by) { return _mm512_slli_epi32(x, (unsigned)by); }
@@ -117,6 +119,36 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
       _mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1));
 }
 
+enum { EXPONENTIALS = 8 }; /* side by side */
+static inline vf vf_load_u8(const uint8_t* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_16(p)));
+}
+
+typedef __m512i vq;
+enum { QUAD = 4, QUAD_FLIP = 0 };
+static inline vq vq_load(const i8* p) { return _mm512_loadu_si512(p); }
+static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
+  for (int64_t i = 0; i < count; i++) {
+    to[i] = from[i] ^ flip;
+  }
+}
+static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
+  i32 four;
+  __builtin_memcpy(&four, x, 4);
+  return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four), w);
+}
+
 enum { SIDE_BY_SIDE = 2, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 4, TILE_COLUMNS = 6 };
+
+enum {
+  CONV_PIXELS = 14,
+  CONV_BLOCKS = 2,
+  CONV_DEPTH = 256,
+  DEPTHWISE_PIXELS = 7,
+  CODES_PIXELS = 14,
+  CODES_BLOCKS = 2,
+  CODES_DEPTH = 2304,
+  MANY_TILES = 1
+};
 
 #endif

@@ -116,6 +116,7 @@ static inline float32x4_t lower(float32x4_t a, float32x4_t b) {
 }
 static inline vf vf_max(vf a, vf b) { QUADS(vf, higher(a.q[i], b.q[i])); }
 static inline vf vf_min(vf a, vf b) { QUADS(vf, lower(a.q[i], b.q[i])); }
+static inline vf vf_sqrt(vf a) { QUADS(vf, vsqrtq_f32(a.q[i])); }
 static inline vf vf_abs(vf a) { QUADS(vf, vabsq_f32(a.q[i])); }
 static inline vf vf_copysign(vf a, vf sign) {
   QUADS(vf, vbslq_f32(vdupq_n_u32(0x7FFFFFFF), a.q[i], sign.q[i]));
@@ -138,6 +139,7 @@ FOLD(vf_lowest, lower)
 static inline vi vi_set(i32 x) { QUADS(vi, vdupq_n_s32(x)); }
 static inline vi vi_add(vi a, vi b) { QUADS(vi, vaddq_s32(a.q[i], b.q[i])); }
 static inline vi vi_sub(vi a, vi b) { QUADS(vi, vsubq_s32(a.q[i], b.q[i])); }
+static inline vi vi_mul(vi a, vi b) { QUADS(vi, vmulq_s32(a.q[i], b.q[i])); }
 static inline vi vi_or(vi a, vi b) { QUADS(vi, vorrq_s32(a.q[i], b.q[i])); }
 static inline vi vi_and(vi a, vi b) { QUADS(vi, vandq_s32(a.q[i], b.q[i])); }
 static inline vi vi_left(vi a, int by) { QUADS(vi, vshlq_s32(a.q[i], vdupq_n_s32(by))); }
@@ -218,8 +220,58 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
   QUADS(vf, four_f16(p + 4 * i * stride, stride));
 }
 
+static inline vf vf_load_u8(const uint8_t* p) {
+  uint8x16_t v = vld1q_u8(p);
+  uint16x8_t low = vmovl_u8(vget_low_u8(v)), high = vmovl_high_u8(v);
+  return (vf){{vcvtq_f32_u32(vmovl_u16(vget_low_u16(low))), vcvtq_f32_u32(vmovl_high_u16(low)),
+               vcvtq_f32_u32(vmovl_u16(vget_low_u16(high))), vcvtq_f32_u32(vmovl_high_u16(high))}};
+}
+
+typedef struct {
+  int8x16_t q[4];
+} vq;
+enum { QUAD = 4, QUAD_FLIP = 128 };
+static inline vq vq_load(const i8* p) { QUADS(vq, vld1q_s8(p + 16 * i)); }
+static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
+  for (int64_t i = 0; i < count; i++) {
+    to[i] = from[i] ^ flip;
+  }
+}
+static inline int32x4_t dot_quad(int32x4_t sum, int8x16_t w, int8x16_t x) {
+#ifdef HB_DOT
+  return HB_DOT(sum, w, x);
+#else
+  int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));
+  return vaddq_s32(sum, vpaddq_s32(low, vpaddlq_s16(vmull_high_s8(w, x))));
+#endif
+}
+static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
+  i32 four;
+  __builtin_memcpy(&four, x, 4);
+  int8x16_t numbers = vreinterpretq_s8_s32(vdupq_n_s32(four));
+  QUADS(vi, dot_quad(sum.q[i], w.q[i], numbers));
+}
+
 #undef QUADS
 
+#define HB_SUM_CODES
+static inline void sum_codes(const i8* q, i16* sums) {
+  sums[0] = vaddlvq_s8(vld1q_s8(q));
+  sums[1] = vaddlvq_s8(vld1q_s8(q + 16));
+}
+
+enum { EXPONENTIALS = 1 }; /* side by side */
 enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 2, TILE_COLUMNS = 2 };
+
+enum {
+  CONV_PIXELS = 6,
+  CONV_BLOCKS = 1,
+  CONV_DEPTH = 128,
+  DEPTHWISE_PIXELS = 4,
+  CODES_PIXELS = 4,
+  CODES_BLOCKS = 1,
+  CODES_DEPTH = 1024,
+  MANY_TILES = 1
+};
 
 #endif

@@ -70,6 +70,7 @@ static inline vf vf_fused(vf a, vf b, vf c) { EACH(vf, a.l[i] * b.l[i] + c.l[i])
 /* the second where either is not a number */
 static inline vf vf_max(vf a, vf b) { EACH(vf, a.l[i] > b.l[i] ? a.l[i] : b.l[i]); }
 static inline vf vf_min(vf a, vf b) { EACH(vf, a.l[i] < b.l[i] ? a.l[i] : b.l[i]); }
+static inline vf vf_sqrt(vf a) { EACH(vf, __builtin_sqrtf(a.l[i])); }
 static inline vf vf_abs(vf a) { EACH(vf, of_bits(bits_of(a.l[i]) & 0x7FFFFFFF)); }
 static inline vf vf_copysign(vf a, vf sign) {
   EACH(vf, of_bits((bits_of(a.l[i]) & 0x7FFFFFFF) | (bits_of(sign.l[i]) & ~0x7FFFFFFF)));
@@ -106,6 +107,7 @@ static inline float vf_lowest(vf v) {
 static inline vi vi_set(i32 x) { EACH(vi, x); }
 static inline vi vi_add(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] + (uint32_t)b.l[i])); }
 static inline vi vi_sub(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] - (uint32_t)b.l[i])); }
+static inline vi vi_mul(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] * (uint32_t)b.l[i])); }
 static inline vi vi_or(vi a, vi b) { EACH(vi, a.l[i] | b.l[i]); }
 static inline vi vi_and(vi a, vi b) { EACH(vi, a.l[i] & b.l[i]); }
 static inline vi vi_left(vi a, int by) { EACH(vi, (i32)((uint32_t)a.l[i] << by)); }
@@ -165,12 +167,51 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
   EACH(vf, half_to_float(*(const f16*)(p + i * stride)));
 }
 
+/* Four int8 weights of each of sixteen channels */
+typedef struct {
+  const i8* w;
+} vq;
+static inline vq vq_load(const i8* p) { return (vq){p}; }
+/* Four numbers of one pixel in a strip take QUAD bytes. They are bytes without a sign, or, where
+ * QUAD_FLIP is 128, with one and less by that; of eight, the first and the third, then the others,
+ * take two bytes each. `quads_store` makes them of bytes, some bits of each turned over. */
+enum { QUAD = 4, QUAD_FLIP = 0 };
+static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
+  for (int64_t i = 0; i < count; i++) {
+    to[i] = from[i] ^ flip;
+  }
+}
+/* sum + the products of four numbers with each channel's weights */
+static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
+  for (int i = 0; i < 64; i++) {
+    sum.l[i / 4] += w.w[i] * x[i % 4];
+  }
+  return sum;
+}
+static inline vf vf_load_u8(const uint8_t* p) { EACH(vf, (float)p[i]); }
+
 #undef EACH
 
 /* SIDE_BY_SIDE: attention's sums of sixteen lanes that go on side by side for each query.
  * TILE_ROWS, TILE_COLUMNS: of float products with many activations, by the registers there are.
  * OTHER_TILES: whether formats other than F16, which are rarer, have tiles too, and single tokens.
  */
+enum { EXPONENTIALS = 1 }; /* side by side */
 enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 1, TILE_COLUMNS = 1 };
+
+/* CONV_PIXELS, CONV_BLOCKS: of windows' products, pixels and sixteens of channels of a tile, by the
+ * registers there are; CONV_DEPTH: numbers of a window that are multiplied before the next ones.
+ * DEPTHWISE_PIXELS: neighbours whose sums are made together. CODES_: of integers as CONV_, depth in
+ * bytes. */
+enum {
+  CONV_PIXELS = 4,
+  CONV_BLOCKS = 1,
+  CONV_DEPTH = 64,
+  DEPTHWISE_PIXELS = 4,
+  CODES_PIXELS = 4,
+  CODES_BLOCKS = 1,
+  CODES_DEPTH = 512,
+  MANY_TILES = 1
+};
 
 #endif

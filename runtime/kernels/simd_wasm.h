@@ -138,6 +138,7 @@ static inline vf vf_fused(vf a, vf b, vf c) {
 /* pmax(b, a) is b < a ? a : b */
 static inline vf vf_max(vf a, vf b) { QUADS(vf, wasm_f32x4_pmax(b.q[i], a.q[i])); }
 static inline vf vf_min(vf a, vf b) { QUADS(vf, wasm_f32x4_pmin(b.q[i], a.q[i])); }
+static inline vf vf_sqrt(vf a) { QUADS(vf, wasm_f32x4_sqrt(a.q[i])); }
 static inline vf vf_abs(vf a) { QUADS(vf, wasm_f32x4_abs(a.q[i])); }
 static inline vf vf_copysign(vf a, vf sign) {
   QUADS(vf, wasm_v128_bitselect(a.q[i], sign.q[i], wasm_i32x4_splat(0x7FFFFFFF)));
@@ -165,6 +166,7 @@ FOLD(vf_lowest, LOWER)
 static inline vi vi_set(i32 x) { QUADS(vi, wasm_i32x4_splat(x)); }
 static inline vi vi_add(vi a, vi b) { QUADS(vi, wasm_i32x4_add(a.q[i], b.q[i])); }
 static inline vi vi_sub(vi a, vi b) { QUADS(vi, wasm_i32x4_sub(a.q[i], b.q[i])); }
+static inline vi vi_mul(vi a, vi b) { QUADS(vi, wasm_i32x4_mul(a.q[i], b.q[i])); }
 static inline vi vi_or(vi a, vi b) { QUADS(vi, wasm_v128_or(a.q[i], b.q[i])); }
 static inline vi vi_and(vi a, vi b) { QUADS(vi, wasm_v128_and(a.q[i], b.q[i])); }
 static inline vi vi_left(vi a, int by) { QUADS(vi, wasm_i32x4_shl(a.q[i], (uint32_t)by)); }
@@ -187,6 +189,18 @@ static inline void vi_store_16(uint16_t* p, vi v) {
   vi low = vi_and(v, vi_set(0xFFFF));
   wasm_v128_store(p, wasm_u16x8_narrow_i32x4(low.q[0], low.q[1]));
   wasm_v128_store(p + 8, wasm_u16x8_narrow_i32x4(low.q[2], low.q[3]));
+}
+
+#define HB_SUM_CODES
+static inline void sum_codes(const i8* q, i16* sums) {
+  v128_t first = wasm_i16x8_extadd_pairwise_i8x16(wasm_v128_load(q));
+  v128_t second = wasm_i16x8_extadd_pairwise_i8x16(wasm_v128_load(q + 16));
+  v128_t four = wasm_i32x4_extadd_pairwise_i16x8(
+      wasm_i16x8_add(wasm_i16x8_shuffle(first, second, 0, 1, 2, 3, 8, 9, 10, 11),
+                     wasm_i16x8_shuffle(first, second, 4, 5, 6, 7, 12, 13, 14, 15)));
+  v128_t two = wasm_i32x4_add(four, wasm_i32x4_shuffle(four, four, 1, 0, 3, 2));
+  sums[0] = (i16)wasm_i32x4_extract_lane(two, 0);
+  sums[1] = (i16)wasm_i32x4_extract_lane(two, 2);
 }
 
 /* There is no instruction for it, but a load that nobody waits for does the same. */
@@ -273,8 +287,58 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
   QUADS(vf, four_f16(p + 4 * i * stride, stride));
 }
 
+static inline vf vf_load_u8(const uint8_t* p) {
+  v128_t v = wasm_v128_load(p);
+  v128_t low = wasm_u16x8_extend_low_u8x16(v), high = wasm_u16x8_extend_high_u8x16(v);
+  return (vf){{wasm_f32x4_convert_i32x4(wasm_u32x4_extend_low_u16x8(low)),
+               wasm_f32x4_convert_i32x4(wasm_u32x4_extend_high_u16x8(low)),
+               wasm_f32x4_convert_i32x4(wasm_u32x4_extend_low_u16x8(high)),
+               wasm_f32x4_convert_i32x4(wasm_u32x4_extend_high_u16x8(high))}};
+}
+
+/* As 16-bit numbers: the relaxed product of bytes takes seven bits of one of its operands. */
+typedef struct {
+  vi even, odd;
+} vq;
+enum { QUAD = 8, QUAD_FLIP = 0 };
+static inline vq vq_load(const i8* p) {
+  vq r;
+  UNROLL for (int i = 0; i < 4; i++) {
+    v128_t four = wasm_v128_load(p + 16 * i);
+    r.even.q[i] = wasm_i16x8_shr(wasm_i16x8_shl(four, 8), 8);
+    r.odd.q[i] = wasm_i16x8_shr(four, 8);
+  }
+  return r;
+}
+SHARED void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
+  for (int64_t i = 0; i < count; i += 4, to += 8) {
+    uint32_t four, mask = 0x00FF00FF;
+    __builtin_memcpy(&four, from + i, 4);
+    four ^= 0x01010101u * flip;
+    uint32_t pairs[2] = {four & mask, four >> 8 & mask};
+    __builtin_memcpy(to, pairs, 8);
+  }
+}
+static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
+  v128_t even = wasm_v128_load32_splat(x), odd = wasm_v128_load32_splat(x + 4);
+  QUADS(vi, wasm_i32x4_add(wasm_i32x4_add(sum.q[i], wasm_i32x4_dot_i16x8(w.even.q[i], even)),
+                           wasm_i32x4_dot_i16x8(w.odd.q[i], odd)));
+}
+
 #undef QUADS
 
+enum { EXPONENTIALS = 1 }; /* side by side */
 enum { SIDE_BY_SIDE = 1, OTHER_TILES = 0, FETCH_STREAMS = 0, TILE_ROWS = 2, TILE_COLUMNS = 2 };
+
+enum {
+  CONV_PIXELS = 4,
+  CONV_BLOCKS = 1,
+  CONV_DEPTH = 64,
+  DEPTHWISE_PIXELS = 2,
+  CODES_PIXELS = 2,
+  CODES_BLOCKS = 1,
+  CODES_DEPTH = 1024,
+  MANY_TILES = 0
+};
 
 #endif

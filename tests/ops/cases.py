@@ -6,58 +6,21 @@ Tests and benches share these.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tests.ops import cases_conv, cases_graphs
+from tests.ops.case import EPS, TINY, Case, activations
 
 from halfbyte import ops
 from halfbyte.layouts import LAYOUTS, Q8_0_R16, Packed
-from halfbyte.ops import Operator
 from halfbyte.weights import FORMATS, Q8_0, BlockFormat, Tensor
 
-EPS = float(np.finfo(np.float32).eps)
-TINY = 1e-37  # results below this may be flushed or denormal
 WIDE = tuple(FORMATS)
 BLOCKED = tuple(f.name for f in FORMATS.values() if issubclass(f, BlockFormat))
 PACKED = tuple(LAYOUTS)
-
-
-@dataclass
-class Case:
-    """One call of an operator."""
-
-    label: str
-    operator: Operator
-    operands: dict[str, Any]
-    attributes: dict[str, Any] = field(default_factory=dict)
-    bound: npt.NDArray[np.float64] | tuple[npt.NDArray[np.float64], ...] | None = None
-    fused: bool = False  # the kernel may use FMA: tables agree within the bound, not to the bit
-
-    def expected(self) -> tuple[npt.NDArray[Any], ...]:
-        """Results of the NumPy meaning, on copies."""
-        copies = [v.copy() if isinstance(v, np.ndarray) else v for v in self.operands.values()]
-        result = self.operator.meaning(*copies, **self.attributes)
-        return result if isinstance(result, tuple) else (result,)
-
-
-def _random(*key: Any) -> np.random.Generator:
-    return np.random.default_rng(zlib.crc32(repr(key).encode()))
-
-
-def activations(*shape: int, spread: float = 1.0) -> npt.NDArray[np.float32]:
-    """Normal numbers with a few outliers, one row of zeros and one zero block."""
-    random = _random("activations", shape)
-    x = random.standard_normal(shape, np.float32) * np.float32(spread)
-    x[random.random(shape) < 0.02] *= 20
-    if shape[0] > 2:
-        x[1] = 0
-    if shape[1] > 32:
-        x[0, :32] = 0
-    return x
 
 
 def weight(name: str, m: int, k: int) -> Tensor:
@@ -124,8 +87,10 @@ def _matmul_int8() -> Iterator[Case]:
             xs[-1, -2:] = 0
             operands = {"xq": xq, "xd": xd, "xs": xs, "w": weight(name, m, k)}
             yield Case(f"{name}-{n}x{k}x{m}", ops.matmul_int8, operands)
-            operands = {**operands, "r": activations(n + 1, m)[1:].copy()}
-            yield Case(f"{name}-{n}x{k}x{m}-r", ops.matmul_int8, operands)
+            r, bias = activations(n + 1, m)[1:].copy(), activations(2, m)[0]
+            yield Case(f"{name}-{n}x{k}x{m}-r", ops.matmul_int8, {**operands, "r": r})
+            operands = {**operands, "r": r if n == 1 else None, "bias": bias}
+            yield Case(f"{name}-{n}x{k}x{m}-bias", ops.matmul_int8, operands)
 
 
 def _tables() -> Iterator[Case]:
@@ -152,7 +117,7 @@ def _quantize() -> Iterator[Case]:
     yield Case("edges", ops.dynamic_quantize, {"x": edges})
 
 
-def _quantized_bound(
+def quantized_bound(
     y: npt.NDArray[np.float64], off: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], ...]:
     """For dynamic_quantize of a result that is off by `off`: codes differ near halves alone."""
@@ -171,7 +136,7 @@ def _fused() -> Iterator[Case]:
         x, gain = activations(n, d), activations(1, d)[0] + 1
         wide, epsilon = x.astype(np.float64), 1e-5
         y = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + epsilon) * gain
-        bound = _quantized_bound(y, (d / 2 + 8) * EPS * np.abs(y) + TINY)
+        bound = quantized_bound(y, (d / 2 + 8) * EPS * np.abs(y) + TINY)
         operands = {"x": x, "weight": gain}
         yield Case(f"{n}x{d}", ops.rms_norm_quantize, operands, {"epsilon": epsilon}, bound)
         gate, up = activations(n, d, spread=4), activations(n + 1, d)[1:].copy()
@@ -179,7 +144,7 @@ def _fused() -> Iterator[Case]:
         size = np.abs(gate.astype(np.float64) * up)
         off, operands = 18 * EPS * size + TINY, {"gate": gate, "up": up}
         yield Case(f"{n}x{d}", ops.swiglu, operands, bound=off)
-        bound = _quantized_bound(y, off)
+        bound = quantized_bound(y, off)
         yield Case(f"{n}x{d}", ops.swiglu_quantize, operands, bound=bound)
     for case in _rotary():
         x = case.operands["x"]
@@ -381,8 +346,12 @@ def _elementwise() -> Iterator[Case]:
 
 def all_cases() -> list[Case]:
     """Every case of every operator."""
+    from tests.ops import cases_encoder  # which takes from here
+
     families = (
         _matmul, _matmul_int8, _tables, _quantize, _norms, _rotary, _attention, _attention_q8_0,
-        _elementwise, _fused,
+        _elementwise, _fused, *cases_graphs.FAMILIES,
+        *cases_conv.FAMILIES,
+        *cases_encoder.FAMILIES,
     )  # fmt: skip
     return [case for family in families for case in family()]

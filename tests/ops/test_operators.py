@@ -53,10 +53,12 @@ def captured(case: Case) -> tuple[Program, dict[str, Buffer], list[Buffer]]:
     """A program of the case alone; its operands' and results' buffers."""
     in_place = {o.name for o in case.operator.outputs}
     with capture(case.label) as program:
-        buffers = {}
+        buffers: dict[str, Any] = {}
         for name, value in case.operands.items():
             if isinstance(value, Tensor):
                 buffers[name] = program.weight(value)
+            elif value is None:
+                buffers[name] = None
             else:
                 make = program.state if name in in_place else program.input
                 buffers[name] = make(name, *kind(case, name, value))
@@ -65,8 +67,8 @@ def captured(case: Case) -> tuple[Program, dict[str, Buffer], list[Buffer]]:
 
 
 def kind(case: Case, name: str, value: npt.NDArray[Any]) -> tuple[str, tuple[int, ...]]:
-    """Type and shape of an operand's buffer; bytes are a cache in Q8_0."""
-    if value.dtype != np.uint8:
+    """Type and shape of an operand's buffer; bytes are a cache in Q8_0, but for images."""
+    if value.dtype != np.uint8 or name in ("x", "z"):
         return next(k for k, d in DTYPES.items() if d == value.dtype), value.shape
     *outer, row_bytes = value.shape
     dims = next(o.dims for o in case.operator.inputs if o.name == name)
@@ -79,7 +81,7 @@ def run(case: Case, backend: str, threads: int = 1) -> list[npt.NDArray[Any]]:
     program, buffers, results = captured(case)
     executable = open_program(plan_memory(program), backend, threads)
     for name, value in case.operands.items():
-        if not isinstance(value, Tensor):
+        if isinstance(value, np.ndarray):
             executable.array(buffers[name])[...] = value
     executable.run({})
     executable.close()
@@ -164,7 +166,7 @@ def test_bounds_notice_one_wrong_code(native_backends: list[str]) -> None:
     noticed = 0
     for case in CASES:
         w = case.operands.get("w")
-        if w is None or w.format.block == 1 or case.operator is ops.gather:
+        if not isinstance(w, Tensor) or w.format.block == 1 or case.operator is ops.gather:
             continue
         data = w.data.copy()
         data.reshape(-1, w.format.block_bytes)[-1, 9] ^= 0x40
@@ -199,7 +201,7 @@ def test_lists_agree(native_backends: list[str]) -> None:
         assert names >= set(instruction.operands), kernel.name
         missing = {f.name for f in kernel.fields if f.kind == "in"} - set(instruction.operands)
         assert missing <= {o.name for o in case.operator.inputs if o.optional}, kernel.name
-    tools = {n for n in library.library().kernels if n.startswith(("encode_", "pack_"))}
+    tools = {n for n in library.library().kernels if n.startswith(("encode_", "pack_"))} - reached
     assert tools
     others = {"square_error", "column_energy", "memory_read", "dot_peak"}
     assert reached | tools | others == set(library.library().kernels)

@@ -34,6 +34,9 @@ class Executable(Protocol):
     def profile(self, registers: dict[str, int]) -> npt.NDArray[np.float64]:
         """Run, and return the seconds spent in each instruction."""
 
+    def step(self, number: int, registers: dict[str, int]) -> None:
+        """Execute one instruction alone, on what memory holds now."""
+
     def close(self) -> None:
         """Stop threads; the executable must not run afterwards."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from halfbyte.backends.memory import Memory
 from halfbyte.errors import UnsupportedError
 
-SLOTS = 14
+SLOTS = 30
 INSTRUCTION = np.dtype(
     [("kernel", "<i4"), ("chunk", "<i4"), ("ticks", "<u8"), ("slot", "<u8", (SLOTS,))]
 )

@@ -76,7 +76,10 @@ def _allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]
     arena = memory.aligned(program.arena_bytes)
     arrays: dict[Buffer, npt.NDArray[Any]] = {}
     for buffer in program.buffers:
-        if isinstance(buffer.value, Tensor):
+        if buffer.source is not None:
+            dtype, shape = buffer.held_as({})
+            arrays[buffer] = arrays[buffer.root].reshape(-1).view(dtype).reshape(shape)
+        elif isinstance(buffer.value, Tensor):
             arrays[buffer] = memory.reach(buffer.value.data)
         elif callable(buffer.value):
             arrays[buffer] = memory.reach(buffer.value())

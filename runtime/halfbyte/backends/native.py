@@ -30,7 +30,10 @@ from halfbyte.program import Buffer, Instruction, Program, Size, maximum
 __all__ = ["Kernels", "NativeExecutable", "instruction_sets"]
 
 
-OPTIONAL = {"r"}  # operands that kernels take NULL for
+OPTIONAL = {"r", "bias"}  # operands that kernels take NULL for
+
+
+_WORD = (1 << 64) - 1  # negative integers are stored in two's complement
 
 
 def _float_slot(value: float) -> int:
@@ -89,10 +92,23 @@ class Kernels:
         if field.kind == "float":
             return _float_slot(value)
         if field.kind == "int":
-            return int(value)
+            return int(value) & _WORD
         if not value.flags.c_contiguous:
             raise ProgramError(f"kernel {name}: argument '{field.name}' is not C-contiguous")
         return self._memory.address(value)
+
+
+def _segments(program: Program) -> list[tuple[int, int]]:
+    """Instructions [first, last) of one call of C; one that NumPy runs is [number, number)."""
+    found: list[tuple[int, int]] = []
+    first = 0
+    for number, instruction in enumerate(program.instructions):
+        if instruction.operator.host:
+            found += [(first, number)] if first < number else []
+            found.append((number, number))
+            first = number + 1
+    count = len(program.instructions)
+    return found + ([(first, count)] if first < count else [])
 
 
 class NativeExecutable:
@@ -122,16 +138,18 @@ class NativeExecutable:
         patches: list[tuple[int, int, int]] = []
         registers = {name: index for index, name in enumerate(program.sizes)}
         for number, instruction in enumerate(program.instructions):
-            self._lower(number, instruction, registers, patches)
+            if not instruction.operator.host:
+                self._lower(number, instruction, registers, patches)
         self._patches = memory.reach(np.array(patches, PATCH))
         self._registers = memory.reach(np.zeros(max(len(registers), 1), np.int32))
         self._limits = [size.maximum for size in program.sizes.values()]
         self._pool = Pool(self._library, threads)
-        self._arguments = [
-            table, memory.address(self._code), 0, count,
+        self._program = (table, memory.address(self._code))
+        self._arguments = (
             memory.address(self._patches), len(patches), memory.address(self._registers),
             self._pool.address,
-        ]  # fmt: skip
+        )  # fmt: skip
+        self._segments = _segments(program)
         self._run = self._library.run
 
     def array(self, buffer: Buffer) -> npt.NDArray[Any]:
@@ -141,8 +159,22 @@ class NativeExecutable:
     def run(self, registers: Mapping[str, int], profile: bool = False) -> None:
         """Execute all instructions with these values of the program's named sizes."""
         self._set(registers)
-        self._pool.wake()
-        self._run(*self._arguments, profile)
+        for first, last in self._segments:
+            if first == last:
+                self._run_host(first, profile)
+            else:
+                self._pool.wake()
+                self._run(*self._program, first, last, *self._arguments, profile)
+
+    def _run_host(self, number: int, profile: bool) -> None:
+        """An instruction without a kernel, in NumPy."""
+        instruction, start = self.program.instructions[number], self._library.ticks()
+        with np.errstate(all="ignore"):
+            results = instruction.operator.meaning(*(self._arrays[b] for b in instruction.inputs))
+        for buffer, result in zip(instruction.outputs, results, strict=True):
+            self._arrays[buffer][...] = result
+        if profile:
+            self._code[number]["ticks"] += self._library.ticks() - start
 
     def _set(self, registers: Mapping[str, int]) -> None:
         for index, (name, limit) in enumerate(zip(self.program.sizes, self._limits, strict=True)):
@@ -170,13 +202,23 @@ class NativeExecutable:
 
     def _profile_singly(self, registers: Mapping[str, int]) -> npt.NDArray[np.float64]:
         self._set(registers)
-        table, code, _, count, *rest = self._arguments
         times = [time.perf_counter()]
-        for index in range(count):
-            self._pool.wake()
-            self._run(table, code, index, index + 1, *rest, 0)
+        for number in range(len(self.program.instructions)):
+            self._step(number)
             times.append(time.perf_counter())
         return np.diff(times)
+
+    def step(self, number: int, registers: Mapping[str, int]) -> None:
+        """Execute one instruction alone, on what memory holds now."""
+        self._set(registers)
+        self._step(number)
+
+    def _step(self, number: int) -> None:
+        if self.program.instructions[number].operator.host:
+            self._run_host(number, profile=False)
+        else:
+            self._pool.wake()
+            self._run(*self._program, number, number + 1, *self._arguments, 0)
 
     def close(self) -> None:
         """Stop threads; the executable must not run afterwards."""
@@ -207,6 +249,6 @@ class NativeExecutable:
                 code["slot"][slot] = _float_slot(values[field.name])
             else:
                 value = values[field.name]
-                code["slot"][slot] = maximum(value)
+                code["slot"][slot] = maximum(value) & _WORD
                 if isinstance(value, Size):
                     patches.append((number, slot, registers[value.name]))

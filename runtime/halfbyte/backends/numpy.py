@@ -43,6 +43,11 @@ class NumpyExecutable:
             seconds.append(time.perf_counter() - start)
         return np.array(seconds)
 
+    def step(self, number: int, registers: Mapping[str, int]) -> None:
+        """Execute one instruction alone, on what memory holds now."""
+        with np.errstate(all="ignore"):
+            self._execute(self.program.instructions[number], registers)
+
     def _execute(self, instruction: Instruction, registers: Mapping[str, int]) -> None:
         operands = {b: self._operand(b, registers) for b in instruction.inputs}
         attributes = {
@@ -50,9 +55,9 @@ class NumpyExecutable:
             for k, v in instruction.attributes.items()
         }
         results = instruction.operator.meaning(
-            *(operands[b] for b in instruction.inputs), **attributes
+            *(b and operands[b] for b in instruction.arguments), **attributes
         )
-        if len(instruction.outputs) == 1:
+        if len(instruction.outputs) == 1 and not instruction.operator.host:
             results = (results,)
         for buffer, result in zip(instruction.outputs, results, strict=True):
             if result is not operands.get(buffer):  # otherwise it was written in place
@@ -69,4 +74,5 @@ class NumpyExecutable:
 
     def _view(self, buffer: Buffer, registers: Mapping[str, int]) -> npt.NDArray[Any]:
         _, shape = buffer.held_as(registers)
-        return self._arrays[buffer][tuple(map(slice, shape))]
+        array = self._arrays[buffer]
+        return array[tuple(map(slice, shape))] if shape else array

@@ -44,7 +44,7 @@ class Pool:
         helpers = [
             threading.Thread(
                 target=_help,
-                args=(library.help, self.address, spins, event),
+                args=(library.help, self.address, spins, event, memory),
                 daemon=True,
                 name="halfbyte",
             )
@@ -75,7 +75,11 @@ class Pool:
 
 
 def _help(
-    enter: Callable[[int, int], int], address: int, spins: int, event: threading.Event
+    enter: Callable[[int, int], int],
+    address: int,
+    spins: int,
+    event: threading.Event,
+    memory: npt.NDArray[np.uint8],  # kept until here
 ) -> None:
     """A helper's life. The event is cleared before the work, so that no wake is lost."""
     while True:
@@ -96,4 +100,5 @@ def _stop(
     for event in events:
         event.set()
     for helper in helpers:
-        helper.join()
+        if helper is not threading.current_thread():  # which may collect the garbage
+            helper.join()

@@ -9,7 +9,21 @@ from halfbyte.ops.attention import (
     group_query_attention,
     rotary_embedding,
 )
+from halfbyte.ops.codes import add_codes, dequantize_linear, quantize_linear
+from halfbyte.ops.conv import (
+    MOST_TAPS,
+    conv2d,
+    conv2d_codes,
+    conv2d_depthwise,
+    conv2d_depthwise_codes,
+    pack_codes,
+    pack_kernels,
+)
+from halfbyte.ops.elementwise import binary, unary
+from halfbyte.ops.full_attention import attention
 from halfbyte.ops.fused import (
+    gelu_quantize,
+    layer_norm_quantize,
     rms_norm_quantize,
     rotary_cache_write_keys,
     swiglu,
@@ -23,28 +37,56 @@ from halfbyte.ops.linear import (
     range_from,
     take_last,
 )
+from halfbyte.ops.move import move, place
 from halfbyte.ops.norm import layer_norm, rms_norm
 from halfbyte.ops.operator import OPERATORS, Operand, Operator, operator
+from halfbyte.ops.panels import matmul_batched, matmul_panels, pack_batched
+from halfbyte.ops.pool import average_pool, max_pool, resize_linear, resize_nearest, turn
+from halfbyte.ops.reduce import reduce
 
 __all__ = [
     "KEY_BLOCK",
     "MOST_Q8_0_HEAD",
+    "MOST_TAPS",
     "OPERATORS",
     "Operand",
     "Operator",
     "add",
+    "add_codes",
+    "attention",
+    "average_pool",
+    "binary",
     "cache_write",
     "cache_write_keys",
+    "conv2d",
+    "conv2d_codes",
+    "conv2d_depthwise",
+    "conv2d_depthwise_codes",
+    "dequantize_linear",
     "dynamic_quantize",
     "gather",
     "gelu",
+    "gelu_quantize",
     "group_query_attention",
     "layer_norm",
+    "layer_norm_quantize",
     "matmul",
+    "matmul_batched",
     "matmul_int8",
+    "matmul_panels",
+    "max_pool",
+    "move",
     "mul",
     "operator",
+    "pack_batched",
+    "pack_codes",
+    "pack_kernels",
+    "place",
+    "quantize_linear",
     "range_from",
+    "reduce",
+    "resize_linear",
+    "resize_nearest",
     "rms_norm",
     "rms_norm_quantize",
     "rotary_cache_write_keys",
@@ -54,4 +96,6 @@ __all__ = [
     "swiglu",
     "swiglu_quantize",
     "take_last",
+    "turn",
+    "unary",
 ]

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.ops.activation import mul, silu
+from halfbyte.ops.activation import gelu, mul, silu
 from halfbyte.ops.attention import Cache, cache_write_keys, rotary_embedding
 from halfbyte.ops.linear import dynamic_quantize
-from halfbyte.ops.norm import rms_norm
+from halfbyte.ops.norm import layer_norm, rms_norm
 from halfbyte.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
@@ -24,6 +24,25 @@ _QUANTIZED = "xq:i8[n,d] xd:f32[n,d/32] xs:i16[n,d/16]"
 def rms_norm_quantize(x: F32, weight: F32, *, epsilon: float) -> Quantized:
     """dynamic_quantize(rms_norm(x, weight))."""
     quantized: Quantized = dynamic_quantize(rms_norm(x, weight, epsilon=epsilon))
+    return quantized
+
+
+@operator(
+    "LayerNormalization+DynamicQuantizeLinear",
+    f"x:f32[n,d] weight:f32[d] bias:f32[d] -> y:f32[n,d] {_QUANTIZED}",
+)
+def layer_norm_quantize(
+    x: F32, weight: F32, bias: F32, *, epsilon: float
+) -> tuple[F32, npt.NDArray[np.int8], F32, npt.NDArray[np.int16]]:
+    """layer_norm(x), which a residual needs, and dynamic_quantize of it."""
+    y = layer_norm(x, weight, bias, epsilon=epsilon)
+    return (y, *dynamic_quantize(y))
+
+
+@operator("Gelu+DynamicQuantizeLinear", f"x:f32[n,d] -> {_QUANTIZED}", variant=gelu.variant)
+def gelu_quantize(x: F32, *, approximate: str) -> Quantized:
+    """dynamic_quantize(gelu(x))."""
+    quantized: Quantized = dynamic_quantize(gelu(x, approximate=approximate))
     return quantized
 
 

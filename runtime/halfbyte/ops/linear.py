@@ -72,11 +72,13 @@ def dynamic_quantize(x: F32) -> tuple[I8, F32, I16]:
 
 @operator(
     "MatMulNBits",
-    "xq:i8[n,k] xd:f32[n,k/32] xs:i16[n,k/16] w:*[m,k] r?:f32[n,m] -> y:f32[n,m]",
+    "xq:i8[n,k] xd:f32[n,k/32] xs:i16[n,k/16] w:*[m,k] r?:f32[n,m] bias?:f32[m] -> y:f32[n,m]",
     operations=_products,
 )
-def matmul_int8(xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None) -> F32:
-    """y[i, j] = r[i, j] + sum over the weight's blocks b, of 32 or 16, in order.
+def matmul_int8(
+    xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None, bias: F32 | None = None
+) -> F32:
+    """y[i, j] = r[i, j] + (bias[j] + sum over the weight's blocks b, of 32 or 16, in order).
 
     A block adds (wd[j, b] xd[i, b]) float(sum wq xq), and, where there are minima, after it
     wm[j, b] (xd[i, b] float(xs)).
@@ -97,6 +99,8 @@ def matmul_int8(xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None) -> F3
         y += (wd[:, b] * scale) * dots
         if wm is not None:
             y += wm[:, b] * (scale * sums[:, b, None])
+    if bias is not None:
+        y = bias + y
     return y if r is None else r + y
 
 

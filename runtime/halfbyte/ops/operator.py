@@ -1,8 +1,8 @@
 """What an operator is: a signature, a meaning in NumPy, and what running it costs.
 
 A signature such as ``"x:f32[n,k] w:*[m,k] -> y:f32[n,m]"`` names operands, dtypes and dimensions
-(``*`` is a weight in any format, ``k/32`` a dimension derived from another, and operands at the end
-may be left out whose names carry a ``?``). It is the shape rule,
+(``*`` is a weight in any format, ``k/32`` a dimension derived from another, and operands
+whose names carry a ``?`` may be left out, or be None). It is the shape rule,
 and the C kernel of the same name takes its arguments under these names.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -30,7 +30,7 @@ class Operand:
     """One entry of a signature."""
 
     name: str
-    dtype: str  # "f32", "i8", "i16", "i32" or "*": a weight in any format, a cache of any type
+    dtype: str  # "f32", "i8" ... or "*": a weight in any format, a cache or an image of any type
     dims: tuple[str, ...]
     optional: bool = False
 
@@ -64,6 +64,8 @@ class Operator:
         Dimensions -> arithmetic operations; None where one per output element is near enough.
     variant : callable or None
         Attributes -> suffix of the kernel's name.
+    host : bool
+        There is no kernel: every backend runs the meaning, in NumPy.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Operator:
     reads: Mapping[str, Count] = field(default_factory=dict)
     operations: Count | None = None
     variant: Callable[[Mapping[str, Any]], str] | None = None
+    host: bool = False
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
         if any(isinstance(operand, Buffer) for operand in operands):
@@ -94,17 +97,23 @@ class Operator:
             )
         program = current()
         dims: dict[str, Dim] = {k: v for k, v in attributes.items() if isinstance(v, int | Size)}
-        given = list(zip(self.inputs, operands, strict=False))
+        given = [(o, b) for o, b in zip(self.inputs, operands, strict=False) if b is not None]
+        if not {o.name for o in self.inputs if not o.optional} <= {o.name for o, _ in given}:
+            raise ProgramError(f"{self.name}: only optional operands may be None")
         for operand, buffer in given:
             self._bind(operand, buffer, dims)
         for operand, buffer in given:
             self._check(operand, buffer, dims)
         by_name = {o.name: b for o, b in given}
         results = tuple(
-            by_name.get(o.name) or program.scratch(o.dtype, tuple(resolve(d, dims) for d in o.dims))
+            by_name.get(o.name)
+            or program.scratch(_dtype(o, given), tuple(resolve(d, dims) for d in o.dims))
             for o in self.outputs
         )
-        program.append(Instruction(self, tuple(operands), results, attributes, dims))
+        buffers, names = (
+            tuple(part) for part in zip(*((b, o.name) for o, b in given), strict=True)
+        )
+        program.append(Instruction(self, buffers, results, attributes, dims, names))
         return results if len(results) > 1 else results[0]
 
     def _bind(self, operand: Operand, buffer: Any, dims: dict[str, Dim]) -> None:
@@ -131,11 +140,43 @@ class Operator:
     def kernel(self, instruction: Instruction) -> str:
         """The C kernel's name for an instruction: variant and open type (``*``) are suffixes."""
         name = self.name
+        if self.host:
+            return f"numpy:{name}"
         if self.variant is not None:
             name += "_" + self.variant(instruction.attributes)
-        pairs = zip(self.inputs, instruction.inputs, strict=False)
+        operands = instruction.operands
+        pairs = ((o, operands[o.name]) for o in self.inputs if o.name in operands)
         open_types = dict.fromkeys(b.dtype for operand, b in pairs if operand.dtype == "*")
         return "_".join((name, *open_types))
+
+
+def _dtype(result: Operand, given: Sequence[tuple[Operand, Buffer]]) -> str:
+    """A result's type; an open one is that of the first operand with an open type."""
+    if result.dtype != "*":
+        return result.dtype
+    return next(buffer.dtype for operand, buffer in given if operand.dtype == "*")
+
+
+def record_host(
+    name: str,
+    meaning: Callable[..., tuple[Any, ...]],
+    inputs: Sequence[Buffer],
+    results: Sequence[tuple[str, tuple[int, ...]]],
+) -> tuple[Buffer, ...]:
+    """Record an operator without a kernel: `meaning` takes arrays and returns a tuple of them.
+
+    `results` are dtype and shape of each. Backends with kernels return to Python for it.
+    """
+    made = Operator(
+        name, name,
+        tuple(Operand(f"x{i}", b.dtype, ()) for i, b in enumerate(inputs)),
+        tuple(Operand(f"y{i}", dtype, ()) for i, (dtype, _) in enumerate(results)),
+        (), meaning, host=True,
+    )  # fmt: skip
+    program = current()
+    outputs = tuple(program.scratch(dtype, shape) for dtype, shape in results)
+    program.append(Instruction(made, tuple(inputs), outputs, {}, {}))
+    return outputs
 
 
 def resolve(dim: str, dims: Mapping[str, Dim]) -> Dim:

@@ -45,7 +45,7 @@ def _lifetimes(program: Program) -> dict[Buffer, _Life]:
     """First and last instruction that touches each scratch buffer."""
     lives: dict[Buffer, _Life] = {}
     for number, instruction in enumerate(program.instructions):
-        for buffer in (*instruction.inputs, *instruction.outputs):
+        for buffer in (b.root for b in (*instruction.inputs, *instruction.outputs)):
             if buffer.kind is Kind.SCRATCH:
                 first = lives[buffer].first if buffer in lives else number
                 lives[buffer] = _Life(first, number)

@@ -1,0 +1,59 @@
+"""Floats as codes of eight bits with one scale and zero point, and back; sums of codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.ops.operator import operator
+
+F32 = npt.NDArray[np.float32]
+U8 = npt.NDArray[np.uint8]
+Codes = npt.NDArray[Any]  # uint8 or int8
+
+
+def rounded_codes(real: F32, zero: int, lo: int, hi: int, dtype: np.dtype[Any]) -> Codes:
+    """zero + round(min(max(real, lo - zero), hi - zero)), ties to even.
+
+    What is not a number becomes lo. A negative code in uint8 is the byte that it is in int8.
+    """
+    low, high = np.float32(lo - zero), np.float32(hi - zero)
+    limited = np.minimum(np.where(real > low, real, low), high)
+    codes: Codes = (np.rint(limited).astype(np.int64) + zero).astype(dtype)
+    return codes
+
+
+@operator("QuantizeLinear", "x:f32[n] -> y:u8[n]")
+def quantize_linear(x: F32, *, scale: float, zero: int, lo: int, hi: int) -> U8:
+    """y = zero + round(x / scale) between lo and hi, ties to even: bytes of uint8, or of int8.
+
+    Source: ONNX QuantizeLinear (opset 13) with one scale.
+    """
+    with np.errstate(all="ignore"):
+        real = x / np.float32(scale)
+    return rounded_codes(real, zero, lo, hi, np.dtype(np.uint8))
+
+
+@operator("DequantizeLinear", "x:*[n] -> y:f32[n]")
+def dequantize_linear(x: Codes, *, scale: float, zero: int) -> F32:
+    """y = (x - zero) scale of uint8 or int8. Source: ONNX DequantizeLinear (opset 13)."""
+    y: F32 = (x.astype(np.int32) - zero).astype(np.float32) * np.float32(scale)
+    return y
+
+
+@operator("QLinearAdd", "x:*[n] z:*[n] -> y:*[n]")
+def add_codes(
+    x: Codes, z: Codes, *, x_scale: float, x_zero: int, z_scale: float, z_zero: int, y_zero: int,
+    lo: int, hi: int,
+) -> Codes:  # fmt: skip
+    """y = y_zero + round((x - x_zero) x_scale + (z - z_zero) z_scale), between lo and hi.
+
+    Scales are quotients by the result's scale; products and sum are float32, ties go to even.
+
+    Source: ONNX Runtime's QLinearAdd.
+    """
+    left = dequantize_linear.meaning(x, scale=x_scale, zero=x_zero)
+    right = dequantize_linear.meaning(z, scale=z_scale, zero=z_zero)
+    return rounded_codes(left + right, y_zero, lo, hi, x.dtype)

@@ -1,0 +1,35 @@
+"""Elements to other places, four bytes each, whatever they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.ops.elementwise import PLAN_DIMS, strided
+from halfbyte.ops.operator import operator
+
+I32 = npt.NDArray[np.int32]
+
+
+@operator(
+    "Transpose",
+    "x:i32[m] plan:i32[8] -> y:i32[n]",
+    reads={"plan": lambda d: 0, "x": lambda d: d["n"]},
+)
+def move(x: I32, plan: I32, *, n: int, d: int, step: int, offset: int) -> I32:
+    """y = elements of x by strides: dimensions in another order, parts, repetitions.
+
+    y has n elements in rows of d. Rows belong to four outer dimensions, whose sizes and strides
+    `plan` has; the first element is x[offset], along a row x advances by `step`.
+
+    Source: ONNX Transpose, Slice, Split, Expand.
+    """
+    y: I32 = strided(x[offset:], plan, plan[PLAN_DIMS:], n, d, step)
+    return y
+
+
+@operator("Concat", "y:i32[n,t] x:i32[n,d] -> y:i32[n,t]", reads={"y": lambda d: 0})
+def place(y: I32, x: I32, *, offset: int) -> I32:
+    """Columns of y from `offset` on become x, in place. Source: ONNX Concat."""
+    y[:, offset : offset + x.shape[1]] = x
+    return y

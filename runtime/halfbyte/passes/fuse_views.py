@@ -1,0 +1,102 @@
+"""Fusions of graphs' programs, whose values are seen in several shapes.
+
+As `fuse`, but by the memory that instructions share: a norm or Gelu with the quantization of its
+result, and a product with what is added to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from halfbyte import ops
+from halfbyte.program import Buffer, Instruction, Kind, Program, resume
+
+_PRODUCTS = (ops.matmul_panels, ops.matmul_int8)
+
+
+def fuse_views(program: Program) -> Program:
+    """Replace pairs by the operators of `ops.fused`, and sums by products with a residual."""
+    rewritten = program.rewritten([])
+    found = _Pairs(program)
+    with resume(rewritten):
+        for instruction in program.instructions:
+            if instruction in found.absorbed:
+                continue
+            outputs = instruction.outputs
+            if instruction in found.norms:
+                quantize = found.norms[instruction]
+                ops.layer_norm_quantize(*instruction.inputs, **instruction.attributes)
+                outputs = (outputs[0], *quantize.outputs)
+            elif instruction in found.gelus:
+                gelu = found.gelus[instruction]
+                x = gelu.inputs[0].view(_shape(instruction.inputs[0]))
+                ops.gelu_quantize(x, **gelu.attributes)
+            elif instruction in found.sums:
+                outputs = _with_residual(instruction, *found.sums[instruction])
+            else:
+                rewritten.append(instruction)
+                continue
+            made = rewritten.instructions[-1]
+            made.outputs, made.origin = outputs, instruction.origin
+    return rewritten
+
+
+class _Pairs:
+    """Which instructions become one: `absorbed` are those that vanish."""
+
+    def __init__(self, program: Program) -> None:
+        self.norms: dict[Instruction, Instruction] = {}  # norm -> quantization of its result
+        self.gelus: dict[Instruction, Instruction] = {}  # quantization -> Gelu before it
+        self.sums: dict[Instruction, tuple[Instruction, Buffer]] = {}  # -> product and residual
+        self.absorbed: set[Instruction] = set()
+        self._uses = Counter(b.root for i in program.instructions for b in i.inputs)
+        self._makers: dict[Buffer, Instruction] = {}
+        for instruction in program.instructions:
+            if instruction.operator is ops.dynamic_quantize:
+                self._quantization(instruction)
+            elif instruction.operator is ops.binary:
+                self._sum(instruction)
+            self._makers.update({b.root: instruction for b in instruction.outputs})
+
+    def _goes_nowhere_else(self, buffer: Buffer) -> bool:
+        return buffer.root.kind is Kind.SCRATCH and self._uses[buffer.root] == 1
+
+    def _quantization(self, last: Instruction) -> None:
+        maker = self._makers.get(last.inputs[0].root)
+        if maker is None or maker in self.norms:
+            return
+        if maker.operator is ops.layer_norm and maker.outputs[0].shape == last.inputs[0].shape:
+            self.norms[maker] = last
+            self.absorbed.add(last)
+        elif maker.operator is ops.gelu and self._goes_nowhere_else(last.inputs[0]):
+            self.gelus[last] = maker
+            self.absorbed.add(maker)
+
+    def _sum(self, last: Instruction) -> None:
+        whole = last.attributes["d"] == last.attributes["n"]
+        steps = last.attributes["x_step"], last.attributes["y_step"]
+        if last.attributes["function"] != "add" or not whole or steps != (1, 1):
+            return
+        x, y, _ = last.inputs
+        for product, residual in ((y, x), (x, y)):
+            maker = self._makers.get(product.root)
+            if maker is None or maker.operator not in _PRODUCTS or maker in self.absorbed:
+                continue
+            free = "r" not in maker.operands and not maker.attributes.get("activation")
+            if free and self._goes_nowhere_else(product) and residual.root is not product.root:
+                self.sums[last] = maker, residual
+                self.absorbed.add(maker)
+                return
+
+
+def _with_residual(last: Instruction, product: Instruction, residual: Buffer) -> tuple[Buffer, ...]:
+    """Record the product with its residual; its output is the sum's memory."""
+    shape = _shape(product.outputs[0])
+    arguments = {o.name: b for o, b in zip(product.operator.inputs, product.arguments, strict=True)}
+    arguments["r"] = residual.view(shape)
+    product.operator(*arguments.values(), **product.attributes)
+    return (last.outputs[0].view(shape),)
+
+
+def _shape(buffer: Buffer) -> tuple[int, ...]:
+    return tuple(int(d) for d in buffer.shape)  # type: ignore[arg-type]
