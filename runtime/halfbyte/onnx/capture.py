@@ -1,0 +1,361 @@
+"""From nodes to a program: each node becomes operators with kernels, a constant, or NumPy's work.
+
+A `Capture` goes through nodes with the shapes of one call: what is known then (shapes, constants
+and all that follows from them) is computed at once and costs nothing later. A node whose results'
+shapes depend on values ends the program: see `stages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from halfbyte import ops
+from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
+from halfbyte.formats.onnx.model import Graph, Model, Node
+from halfbyte.onnx.definitions import Definition, lookup
+from halfbyte.onnx.definitions.arrays import results_limited
+from halfbyte.onnx.evaluate import UNFIT, bound, used_names
+from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_key, key_of
+from halfbyte.ops.operator import record_host
+from halfbyte.program import Buffer, Kind, Program
+
+MOST_FOLDED = 1 << 20  # bytes of a constant that is larger than what it was made of
+
+
+class EndOfProgramError(Exception):
+    """This node cannot be part of the program."""
+
+
+class Weights:
+    """A model's initializers in the memory of its programs, each once for all of them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._names = {id(array): name for name, array in graph.initializers.items()}
+        self._made: dict[tuple[str, str], Buffer] = {}
+
+    def name(self, array: Array) -> str | None:
+        """An initializer's name; None for other constants."""
+        return self._names.get(id(array))
+
+    def get(self, array: Array, layout: str, make: Callable[[], Buffer]) -> Buffer:
+        """The buffer of an initializer in a layout, made when it is first asked for.
+
+        Other constants belong to one program: their buffer is made each time.
+        """
+        name = self.name(array)
+        if name is None:
+            return make()
+        if (name, layout) not in self._made:
+            self._made[name, layout] = make()
+        return self._made[name, layout]
+
+
+class Capture:
+    """One program under capture, and what its values are.
+
+    Attributes
+    ----------
+    program : Program
+    values : dict of str to Value, array or anything else
+        By their names in the graph; arrays are constants, other objects belong to Python.
+    node : Node
+        The node at hand.
+    version, opset : int
+        Of its domain, and of the default domain.
+    weights : Weights
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        program: Program,
+        values: dict[str, Any],
+        weights: Weights,
+        use_kernels: bool = True,
+    ) -> None:
+        self.model, self.program, self.values, self.weights = model, program, values, weights
+        self.opset = model.opsets.get("", 1)
+        self.node = Node("", (), ())
+        self.version = 0
+        self._use_kernels = use_kernels
+        # by what was quantized: the number of the instruction, and its results
+        self._quantized: dict[Buffer, tuple[int, tuple[Buffer, Buffer, Buffer]]] = {}
+        self._made: list[tuple[Value, str]] = []  # buffers made of others, in order
+
+    # ---- for rules -------------------------------------------------------------------------------
+
+    def value(self, buffer: Buffer, shape: tuple[int, ...] | None = None) -> Value:
+        """A value whose elements lie in order in a buffer, under another shape if one is given."""
+        made = tuple(int(d) for d in buffer.shape) if shape is None else shape  # type: ignore[arg-type]
+        return Value(buffer.dtype, made, plain=buffer.view(made))
+
+    def value_last(self, buffer: Buffer) -> Value:
+        """A value [n, c, ...] whose elements lie as [n, ..., c] in a buffer of that shape."""
+        n, *between, channels = (int(d) for d in buffer.shape)  # type: ignore[arg-type]
+        return Value(buffer.dtype, (n, channels, *between), last=buffer)
+
+    def plain(self, operand: Value | Array) -> Buffer:
+        """A tensor's buffer in the order of its shape."""
+        if not isinstance(operand, Value):
+            return self.constant(operand)
+        if operand.plain is None:
+            operand.plain = self._ordered(*operand.origin()).view(operand.shape)
+            self._made.append((operand, "plain"))
+        return operand.plain
+
+    def last(self, value: Value) -> Buffer:
+        """The buffer [n, ..., c] of a value [n, c, ...]."""
+        if value.last is None:
+            buffer, order = value.origin()
+            value.last = self._ordered(buffer, (order[0], *order[2:], order[1]))
+            self._made.append((value, "last"))
+        return value.last
+
+    def transposed(self, value: Value, perm: Sequence[int]) -> Value:
+        """The value with its dimensions in another order; nothing is moved before it must be."""
+        buffer, order = value.origin()
+        composed = tuple(order[i] for i in perm)
+        shape = tuple(value.shape[i] for i in perm)
+        real = [i for i in composed if buffer.shape[i] != 1]
+        if real == sorted(real):
+            return self.value(buffer, shape)
+        return Value(value.dtype, shape, turned=(buffer, composed))
+
+    def matrix(self, operand: Value | Array, rows: int, columns: int) -> Buffer:
+        """A tensor's buffer seen as a matrix."""
+        return self.plain(operand).view((rows, columns))
+
+    def quantized(self, value: Value, rows: int, columns: int) -> tuple[Buffer, Buffer, Buffer]:
+        """A value's rows rounded to int8 by `ops.dynamic_quantize`, once for all that read them."""
+        x = self.matrix(value, rows, columns)
+        known = self._quantized.get(x.root)
+        if known is None or known[1][0].shape != x.shape:
+            known = len(self.program.instructions), ops.dynamic_quantize(x)
+            self._quantized[x.root] = known
+        return known[1]
+
+    def constant(self, array: Array) -> Buffer:
+        """A constant in a program's memory, aligned and contiguous."""
+
+        def make() -> Buffer:
+            aligned = array if array.flags.aligned else array.copy()
+            name = self.weights.name(array) or f"constant{list(array.shape)}"
+            return self.program.constant(name, aligned)
+
+        return self.weights.get(array, "plain", make)
+
+    def mark(self) -> tuple[int, int]:
+        """What `undo` goes back to."""
+        return len(self.program.instructions), len(self._made)
+
+    def undo(self, mark: tuple[int, int]) -> None:
+        """Forget the instructions since then, and the buffers that they would have filled."""
+        del self.program.instructions[mark[0] :]
+        for value, field in self._made[mark[1] :]:
+            setattr(value, field, None)
+        del self._made[mark[1] :]
+        self._quantized = {x: q for x, q in self._quantized.items() if q[0] < mark[0]}
+
+    # ---- nodes -----------------------------------------------------------------------------------
+
+    def record(self, node: Node) -> None:
+        """Make a node part of the program, or compute it now.
+
+        Raises
+        ------
+        EndOfProgramError
+            Its results' shapes depend on values, or values are no tensors.
+        ProgramError
+            The node is not as its operator wants it.
+        """
+        first = len(self.program.instructions)
+        try:
+            self._record(node)
+        except UNFIT as error:
+            raise ProgramError(f"{self.model.path}: {node}: {error!r}") from error
+        for instruction in self.program.instructions[first:]:
+            instruction.origin = instruction.origin or node.title
+
+    def _record(self, node: Node) -> None:
+        inputs = [self.values[name] if name else None for name in node.inputs]
+        self.node = node
+        self.version = node.version or self.model.opsets.get(node.domain, 1)
+        self.opset = self.model.opsets.get("", 1) if node.domain else self.version
+        where = f"{self.model.path}: {node}"
+        if node.op_type == "If" and not node.domain and isinstance(inputs[0], np.ndarray):
+            self._branch(node, bool(inputs[0].reshape(-1)[0]))
+            return
+        definition = lookup(node.domain, node.op_type, self.version, where)
+        if any(isinstance(v, Graph) for v in node.attributes.values()):
+            raise EndOfProgramError
+        call = bound(definition, node, self.opset, _no_graph, where)
+        results = self._results(definition, call, inputs)
+        for name, value in zip(node.outputs, results, strict=False):
+            if name:
+                self.values[name] = value
+
+    def _branch(self, node: Node, condition: bool) -> None:
+        """The branch of an If whose condition is known, in its place."""
+        graph = node.attributes["then_branch" if condition else "else_branch"]
+        before, mark = dict(self.values), self.mark()
+        self.values.update(graph.initializers)
+        try:
+            for inner in graph.nodes:
+                self.record(inner)
+        except EndOfProgramError:
+            self.values.clear()
+            self.values.update(before)
+            self.undo(mark)
+            raise
+        for name, inner_output in zip(node.outputs, graph.outputs, strict=False):
+            if name:
+                self.values[name] = self.values[inner_output.name]
+
+    def _results(
+        self, definition: Definition, call: Callable[..., Any], inputs: list[Any]
+    ) -> Sequence[Any]:
+        if any(isinstance(v, Unknown) for v in inputs):
+            raise EndOfProgramError
+        if not any(isinstance(v, Value) for v in inputs):
+            if not definition.pure:
+                raise EndOfProgramError
+            return self._folded(call, inputs)
+        if not all(v is None or (isinstance(v, Value | np.ndarray) and key_of(v)) for v in inputs):
+            raise EndOfProgramError
+        rule = None
+        if self._use_kernels:
+            from halfbyte.onnx.lowering import rule_of
+
+            rule = rule_of(self.node.domain, self.node.op_type)
+        if rule is not None:
+            mark = self.mark()
+            try:
+                result = rule(self, *inputs, **self.node.attributes)
+            except UNFIT:
+                self._inferred(call, inputs)  # ends the program where the definition says more
+                raise
+            if result is not None:
+                return result if isinstance(result, tuple) else (result,)
+            self.undo(mark)
+        return self._host(definition, call, inputs)
+
+    def _folded(self, call: Callable[..., Any], inputs: list[Any]) -> Sequence[Any]:
+        """A node whose inputs are all known; a large result is not kept, but made at each run."""
+        given = sum(v.nbytes for v in inputs if isinstance(v, np.ndarray))
+        results = folded(call, inputs, max(2 * given, MOST_FOLDED))
+        if results is None:
+            raise EndOfProgramError
+        return results
+
+    def _host(
+        self, definition: Definition, call: Callable[..., Any], inputs: list[Operand]
+    ) -> Sequence[Value]:
+        """The node's definition as an instruction of its own."""
+        decided = [inputs[i] for i in definition.decided_by if i < len(inputs)]
+        if definition.dynamic or any(isinstance(v, Value) for v in decided):
+            raise EndOfProgramError
+        given = [v for v in inputs if isinstance(v, Value)]
+        specs = self._inferred(call, inputs)
+        where = f"{self.model.path}: {self.node}"
+
+        def meaning(*arrays: Array) -> tuple[Array, ...]:
+            left = iter(arrays)
+            results = tuple(call([next(left) if isinstance(v, Value) else v for v in inputs]))
+            shapes = [r.shape for r in results]
+            if shapes != [shape for _, shape in specs]:
+                raise ProgramError(f"{where}: shapes {shapes}, which depend on values")
+            return results
+
+        buffers = record_host(self.node.op_type, meaning, [self.plain(v) for v in given], specs)
+        return [self.value(buffer) for buffer in buffers]
+
+    def _inferred(
+        self, call: Callable[..., Any], inputs: list[Operand]
+    ) -> list[tuple[str, tuple[int, ...]]]:
+        """Dtypes and shapes of a node's results: those that it has for zeros."""
+        zeros = [np.zeros(v.shape, v.numpy) if isinstance(v, Value) else v for v in inputs]
+        try:
+            results = call(zeros)
+        except HalfbyteError:
+            raise EndOfProgramError from None  # zeros may be out of range: values decide
+        specs = []
+        for result in results:
+            key = dtype_key(result.dtype) if isinstance(result, np.ndarray) else None
+            if key is None:
+                raise EndOfProgramError
+            specs.append((key, result.shape))
+        return specs
+
+    def _ordered(self, buffer: Buffer, order: tuple[int, ...]) -> Buffer:
+        """The elements of a buffer with its dimensions in another order."""
+        shape = tuple(int(buffer.shape[i]) for i in order)  # type: ignore[arg-type]
+        real = [i for i in order if buffer.shape[i] != 1]
+        if real == sorted(real):
+            return buffer.view(shape)
+        if self._use_kernels:
+            from halfbyte.onnx.lowering.move import ordered
+
+            made = ordered(self, buffer, order)
+            if made is not None:
+                return made
+        (turned,) = record_host(
+            "Transpose", lambda x: (x.transpose(order),), [buffer], [(buffer.dtype, shape)]
+        )
+        return turned
+
+
+def _no_graph(graph: Graph) -> Any:
+    raise EndOfProgramError
+
+
+def folded(
+    call: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any], most: int
+) -> Sequence[Any] | None:
+    """Results of a node whose inputs are known, if they have no more bytes than `most`."""
+    try:
+        with results_limited(most):
+            results = call(inputs)
+    except MemoryBudgetError:
+        return None
+    made = sum(r.nbytes for r in results if isinstance(r, np.ndarray))
+    return results if made <= most else None
+
+
+def live_names(nodes: Sequence[Node], outputs: Sequence[str]) -> list[set[str]]:
+    """For each node, and for the end, the names that it and what follows need."""
+    needed = set(outputs)
+    found = [set(needed)]
+    for node in reversed(nodes):
+        needed = (needed - set(node.outputs)) | used_names(node)
+        found.append(set(needed))
+    return found[::-1]
+
+
+def finish(capture: Capture, wanted: set[str]) -> tuple[dict[str, Buffer], dict[str, Any]]:
+    """What later stages or the caller need: buffers to read after a run, and known values."""
+    results: dict[str, Buffer] = {}
+    known: dict[str, Any] = {}
+    for name in sorted(wanted):
+        value = capture.values.get(name)
+        if not isinstance(value, Value):
+            known[name] = value
+            continue
+        buffer = capture.plain(value)
+        if buffer.root.kind is Kind.SCRATCH:
+            capture.program.output(name, buffer.root)
+        results[name] = buffer
+    return results, known
+
+
+def dead_code_removed(program: Program) -> Program:
+    """Without instructions whose results nothing reads."""
+    needed = {b.root for b in program.outputs.values()}
+    kept = []
+    for instruction in reversed(program.instructions):
+        if any(b.root in needed or b.root.kind is Kind.STATE for b in instruction.outputs):
+            kept.append(instruction)
+            needed.update(b.root for b in instruction.inputs)
+    return program.rewritten(kept[::-1])

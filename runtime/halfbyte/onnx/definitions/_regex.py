@@ -1,0 +1,356 @@
+"""Regular expressions in RE2's syntax, matched in time linear in the text.
+
+A pattern becomes a machine of at most `MOST_STATES` states, and all states that the text may have
+led to are followed at once; nothing is tried twice. What RE2 has not (references back, looking
+around) is refused, as are Unicode's scripts, which NumPy-only Python does not know.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from halfbyte.errors import FormatError, UnsupportedError
+
+MOST_STATES = 20_000
+MOST_REPEATS = 1000  # RE2's
+MOST_NESTED = 100
+
+Test = Callable[[str], bool]
+Tree: TypeAlias = "tuple[Any, ...]"
+
+# Tree: ("one", test) | ("all", [tree]) | ("any", [tree]) | ("repeat", tree, least, most or None)
+#       | ("at", where), where is ^ $ b or B, of lines ^^ and $$
+
+
+def _between(*pairs: str) -> Test:
+    return lambda c: any(pair[0] <= c <= pair[-1] for pair in pairs)
+
+
+WORD = _between("09", "AZ", "az", "_")
+CLASSES: dict[str, Test] = {
+    "d": _between("09"), "s": lambda c: c in "\t\n\f\r ", "w": WORD,
+}  # fmt: skip
+POSIX: dict[str, Test] = {
+    "alnum": _between("09", "AZ", "az"), "alpha": _between("AZ", "az"),
+    "ascii": _between("\0\x7f"), "blank": lambda c: c in "\t ",
+    "cntrl": _between("\0\x1f", "\x7f"), "digit": _between("09"), "graph": _between("!~"),
+    "lower": _between("az"), "print": _between(" ~"), "punct": _between("!/", ":@", "[`", "{~"),
+    "space": _between("\t\r", " "), "upper": _between("AZ"), "word": WORD,
+    "xdigit": _between("09", "AF", "af"),
+}  # fmt: skip
+ESCAPES = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+def _not(test: Test) -> Test:
+    return lambda c: not test(c)
+
+
+def _any_case(test: Test) -> Test:
+    return lambda c: test(c) or test(c.lower()) or test(c.upper())
+
+
+@dataclass
+class _Parser:
+    """One pass over a pattern; `flags` are those in force, of "imsU"."""
+
+    text: str
+    at: int = 0
+    depth: int = 0
+    flags: frozenset[str] = frozenset()
+
+    def error(self, found: str) -> FormatError:
+        return FormatError(f"pattern {self.text[:80]!r}: {found} at {self.at}")
+
+    def peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def take(self) -> str:
+        if self.at >= len(self.text):
+            raise self.error("it ends too early")
+        self.at += 1
+        return self.text[self.at - 1]
+
+    def skip(self, part: str) -> bool:
+        if not self.text.startswith(part, self.at):
+            return False
+        self.at += len(part)
+        return True
+
+    def until(self, end: str) -> str:
+        stop = self.text.find(end, self.at)
+        if stop < 0:
+            raise self.error(f"no {end!r} behind it")
+        part, self.at = self.text[self.at : stop], stop + len(end)
+        return part
+
+    def whole(self) -> Tree:
+        tree = self.choice()
+        if self.at < len(self.text):
+            raise self.error("an unopened ')'")
+        return tree
+
+    def choice(self) -> Tree:
+        self.depth += 1
+        if self.depth > MOST_NESTED:
+            raise UnsupportedError(f"pattern {self.text[:80]!r}: nested more than {MOST_NESTED}")
+        outside, ways = self.flags, [self.row()]
+        while self.skip("|"):
+            ways.append(self.row())
+        self.flags = outside
+        self.depth -= 1
+        return ("any", ways)
+
+    def row(self) -> Tree:
+        parts: list[Tree] = []
+        while self.at < len(self.text) and self.peek() not in "|)":
+            if self.skip("\\Q"):
+                stop = self.text.find("\\E", self.at)
+                quoted = self.text[self.at : stop if stop >= 0 else None]
+                parts += [("one", self.literal(c)) for c in quoted]
+                self.at = stop + 2 if stop >= 0 else len(self.text)
+            else:
+                parts.append(self.repeats(self.atom()))
+        return ("all", parts)
+
+    def repeats(self, tree: Tree) -> Tree:
+        for _ in range(MOST_NESTED):
+            if not self.peek() or self.peek() not in "*+?{":
+                return tree
+            sign = self.take()
+            bounds = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(sign) or self.counts()
+            if bounds is None:  # a brace that counts nothing stands for itself
+                self.at -= 1
+                return tree
+            self.skip("?")  # which match is preferred does not matter to whether there is one
+            tree = ("repeat", tree, *bounds)
+        raise UnsupportedError(f"pattern {self.text[:80]!r}: {MOST_NESTED} repeats of one part")
+
+    def counts(self) -> tuple[int, int | None] | None:
+        stop = self.text.find("}", self.at)
+        low, comma, high = self.text[self.at : max(stop, self.at)].partition(",")
+        digits = (low + high).isascii() and (low + high).isdigit() and low
+        if not digits or stop < 0:
+            return None
+        least = int(low[:5])
+        most = (int(high[:5]) if high else None) if comma else least
+        if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
+            raise self.error(f"repeated {{{low}{comma}{high}}}, expected at most {MOST_REPEATS}")
+        self.at = stop + 1
+        return least, most
+
+    def literal(self, wanted: str) -> Test:
+        test: Test = wanted.__eq__
+        return _any_case(test) if "i" in self.flags else test
+
+    def atom(self) -> Tree:
+        sign = self.take()
+        if sign == "(":
+            return self.group()
+        if sign == "[":
+            return ("one", self.set())
+        if sign == ".":
+            return ("one", (lambda c: True) if "s" in self.flags else "\n".__ne__)
+        if sign in "^$":
+            return ("at", sign * 2 if "m" in self.flags else sign)
+        if sign in "*+?":
+            raise self.error(f"nothing to repeat before {sign!r}")
+        if sign == "\\":
+            if self.peek() and self.peek() in "bBAz":
+                sign = self.take()
+                return ("at", {"A": "^", "z": "$"}.get(sign, sign))
+            test = self.escaped()
+            return ("one", self.literal(test) if isinstance(test, str) else test)
+        return ("one", self.literal(sign))
+
+    def group(self) -> Tree:
+        if self.skip("?"):
+            if self.skip("P<") or (self.peek() == "<" and self.text[self.at + 1 :][:1] not in "=!"):
+                self.until(">")
+            else:
+                outside = self.flags
+                added, _, removed = self.modifiers().partition("-")
+                self.flags = (self.flags | set(added)) - set(removed)
+                if self.text[self.at - 1] == ")":
+                    return ("all", [])  # for the rest of the group around it
+                tree = self.choice()
+                self.flags = outside
+                return self.closed(tree)
+        return self.closed(self.choice())
+
+    def modifiers(self) -> str:
+        start = self.at
+        while self.peek() and self.peek() in "imsU-":
+            self.at += 1
+        letters = self.text[start : self.at]
+        if self.take() not in ":)" or letters.count("-") > 1:
+            raise self.error("a group that RE2 does not have")
+        return letters
+
+    def closed(self, tree: Tree) -> Tree:
+        if not self.skip(")"):
+            raise self.error("an unclosed '('")
+        return tree
+
+    def escaped(self) -> Test | str:
+        """What follows a backslash: one character, or a class of them."""
+        sign = self.take()
+        if sign.lower() in CLASSES:
+            return CLASSES[sign] if sign in CLASSES else _not(CLASSES[sign.lower()])
+        if sign in "pP":
+            name = self.until("}") if self.skip("{") else self.take()
+            return self.category(name, negated=sign == "P")
+        if sign == "x":
+            digits = self.until("}") if self.skip("{") else self.take() + self.take()
+            return self.character(digits, 16)
+        if sign in "01234567":
+            digits = sign
+            while len(digits) < 3 and self.peek() and self.peek() in "01234567":
+                digits += self.take()
+            if sign != "0" and len(digits) < 2:
+                raise self.error("a reference back, which RE2 does not have")
+            return self.character(digits, 8)
+        if sign in ESCAPES:
+            return ESCAPES[sign]
+        if sign.isascii() and sign.isalnum():
+            raise self.error(f"unknown escape \\{sign}")
+        return sign
+
+    def character(self, digits: str, base: int) -> str:
+        try:
+            return chr(int(digits[:8], base))
+        except ValueError:
+            raise self.error(f"no character of number {digits[:8]!r}") from None
+
+    def category(self, name: str, negated: bool) -> Test:
+        if name.startswith("^"):
+            name, negated = name[1:], not negated
+        if len(name) > 2 or name[:1] not in "LMNPSZC" or not name:
+            raise UnsupportedError(f"pattern {self.text[:80]!r}: class \\p{{{name[:20]}}}")
+        return lambda c: unicodedata.category(c).startswith(name) != negated
+
+    def set(self) -> Test:
+        """Behind "[": what may be between the brackets."""
+        negated = self.skip("^")
+        tests: list[Test] = []
+        first = True
+        while first or self.peek() != "]":
+            first = False
+            low = self.member()
+            if not isinstance(low, str):
+                tests.append(low)
+                continue
+            high: Test | str = low
+            if self.peek() == "-" and self.text[self.at + 1 :][:1] not in ("]", ""):
+                self.at += 1
+                high = self.member()
+            if not isinstance(high, str) or high < low:
+                raise self.error("a range that ends before it begins")
+            tests.append(_between(low + high))
+        self.at += 1
+        either: Test = lambda c: any(test(c) for test in tests)  # noqa: E731
+        either = _any_case(either) if "i" in self.flags else either
+        return _not(either) if negated else either
+
+    def member(self) -> Test | str:
+        if self.skip("[:"):
+            name = self.until(":]")
+            test = POSIX.get(name.removeprefix("^"))
+            if test is None:
+                raise self.error(f"unknown class {name[:20]!r}")
+            return _not(test) if name.startswith("^") else test
+        sign = self.take()
+        return self.escaped() if sign == "\\" else sign
+
+
+@dataclass
+class Pattern:
+    """A pattern as a machine.
+
+    Raises
+    ------
+    FormatError
+        The pattern is none of RE2's.
+    UnsupportedError
+        It needs more than `MOST_STATES` states, or classes that are not known here.
+    """
+
+    text: str
+    tests: list[Test | str | None] = field(init=False)  # a test, where to be, or a choice
+    ways: list[tuple[int, ...]] = field(init=False)
+    start: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tests, self.ways = [None], [()]  # state 0: matched
+        self.start = self._machine(_Parser(self.text).whole(), 0)
+
+    def _state(self, test: Test | str | None, *ways: int) -> int:
+        if len(self.tests) >= MOST_STATES:
+            raise UnsupportedError(f"pattern {self.text[:80]!r}: more than {MOST_STATES} states")
+        self.tests.append(test)
+        self.ways.append(ways)
+        return len(self.tests) - 1
+
+    def _machine(self, tree: Tree, then: int) -> int:
+        """The state in which `tree` begins, if `then` is where it ends."""
+        match tree:
+            case ("one" | "at", test):
+                return self._state(test, then)
+            case ("all", [*parts]):
+                for part in reversed(parts):
+                    then = self._machine(part, then)
+                return then
+            case ("any", [*ways]):
+                return self._state(None, *(self._machine(way, then) for way in ways))
+            case ("repeat", tuple() as inner, int(least), most):
+                if most is None:
+                    again = self._state(None)
+                    self.ways[again] = (self._machine(inner, again), then)
+                    then = again
+                else:
+                    end = then
+                    for _ in range(most - least):
+                        then = self._state(None, self._machine(inner, then), end)
+                for _ in range(least):
+                    then = self._machine(inner, then)
+                return then
+        raise AssertionError(tree)
+
+    def full_match(self, text: str) -> bool:
+        """Whether the pattern matches all of `text`."""
+        states = self._reached([self.start], text, 0)
+        for at, character in enumerate(text):
+            after = [
+                self.ways[state][0]
+                for state in states
+                if callable(test := self.tests[state]) and test(character)
+            ]
+            if not after:
+                return False
+            states = self._reached(after, text, at + 1)
+        return 0 in states
+
+    def _reached(self, states: Iterable[int], text: str, at: int) -> set[int]:
+        """The states that these lead to without reading."""
+        found: set[int] = set()
+        left = list(states)
+        while left:
+            state = left.pop()
+            if state in found:
+                continue
+            found.add(state)
+            test = self.tests[state]
+            if test is None or (isinstance(test, str) and _is_at(test, text, at)):
+                left.extend(self.ways[state])
+        return found
+
+
+def _is_at(where: str, text: str, at: int) -> bool:
+    before, after = text[max(at - 1, 0) : at], text[at : at + 1]
+    if where in "bB":
+        edge = bool(before and WORD(before)) != bool(after and WORD(after))
+        return edge == (where == "b")
+    side = before if where[0] == "^" else after
+    return not side or (len(where) == 2 and side == "\n")

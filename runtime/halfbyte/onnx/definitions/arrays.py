@@ -1,0 +1,113 @@
+"""What several families of definitions need: axes, small integers, sizes and empty values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.backends.memory import machine_bytes
+from halfbyte.errors import MemoryBudgetError
+from halfbyte.formats.onnx import dtypes
+
+Array = npt.NDArray[Any]
+
+MAX_ELEMENTS = 1 << 33
+MAX_RANK = 64  # NumPy's
+_limit: ContextVar[float] = ContextVar("halfbyte_limit", default=math.inf)
+
+
+@contextmanager
+def results_limited(nbytes: float) -> Iterator[None]:
+    """Inside, `check_elements` refuses results of more bytes than that."""
+    token = _limit.set(nbytes)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def check_elements(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
+    """The shape, once it is known to fit; called before anything of a computed size is made.
+
+    Raises
+    ------
+    MemoryBudgetError
+        More than `MAX_ELEMENTS`, or than this machine's memory holds.
+    ValueError
+        A size is negative, or there are too many.
+    """
+    sizes = tuple(map(int, shape))
+    if len(sizes) > MAX_RANK:
+        raise ValueError(f"a result of {len(sizes)} axes")
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"a result of shape {list(sizes)}")
+    count = math.prod(sizes)
+    if count > MAX_ELEMENTS or count * itemsize > min(machine_bytes(), _limit.get()):
+        raise MemoryBudgetError(
+            f"a result of shape {list(sizes)}, {count * itemsize / 1e9:.0f} GB: "
+            "more than this machine holds"
+        )
+    return sizes
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from the front; negative ones count from the back."""
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} of {rank} axes")
+    return int(axis) % rank
+
+
+def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
+    """Axes counted from the front. Raises `ValueError` where one is named twice."""
+    found = tuple(axis_of(int(axis), rank) for axis in axes)
+    if len(set(found)) < len(found):
+        raise ValueError(f"axes {list(found)} name one twice")
+    return found
+
+
+def integers(array: Array | Sequence[int]) -> list[int]:
+    """Values of a 1-D input as Python's integers; a scalar is one value."""
+    return [int(value) for value in np.asarray(array).reshape(-1)]
+
+
+def scalar(array: Array) -> int:
+    """The value of an input that has one element."""
+    return int(np.asarray(array).reshape(()))
+
+
+def numbers(array: Array) -> Array:
+    """The array; of a type that NumPy lacks, its numbers."""
+    return dtypes.widen(array) if array.dtype.names else array
+
+
+def as_type(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Numbers in the type that they came from."""
+    return dtypes.narrow(array, dtype) if dtype.names else array.astype(dtype, copy=False)
+
+
+def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """ONNX's empty values: 0, False, ''."""
+    made = np.zeros(shape, dtype)
+    if dtype == dtypes.STRING:
+        made[...] = ""
+    return made
+
+
+def working(array: Array) -> Array:
+    """The array in the type to sum in: float32 where it is float16."""
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def mean_of(array: Array, axes: int | tuple[int, ...] | None, *, keepdims: bool = True) -> Array:
+    """Means over axes in the array's type; NaN of no elements."""
+    over = range(array.ndim) if axes is None else np.atleast_1d(np.asarray(axes, np.int64))
+    count = math.prod(array.shape[axis] for axis in over)
+    total = np.asarray(array.sum(axis=axes, keepdims=keepdims))
+    mean: Array = np.true_divide(total, np.int64(count)).astype(total.dtype)
+    return mean

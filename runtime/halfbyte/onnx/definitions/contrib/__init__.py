@@ -1,0 +1,1 @@
+"""ONNX Runtime's own operators, of the domain com.microsoft, a file a family."""

@@ -1,0 +1,25 @@
+"""Operators of halfbyte's own domain, which fused graphs alone have."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from halfbyte.onnx.definitions.activation import gelu, relu
+from halfbyte.onnx.definitions.arrays import Array, working
+from halfbyte.onnx.definitions.registry import define
+
+DOMAIN = "ai.halfbyte"
+
+
+@define("Linear", domain=DOMAIN)
+def linear(x: Array, w: Array, bias: Array, *, activation: str = "") -> Array:
+    """y = activation(x w + bias): x [..., k], w [k, n], bias [n]; Relu, Gelu, FastGelu (tanh).
+
+    Source: ONNX MatMul, Add, Relu, Gelu.
+    """
+    y: Array = np.asarray(working(x) @ working(w) + bias).astype(x.dtype, copy=False)
+    if activation == "Relu":
+        return relu(y)
+    if activation:
+        return gelu(y, approximate="tanh" if activation == "FastGelu" else "none")
+    return y

@@ -1,0 +1,254 @@
+"""Running a graph node by node in NumPy, each by its definition: what everything else must equal.
+
+Complete and slow; programs (`capture`) are compared with it.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from halfbyte.errors import HalfbyteError, OutOfMemoryError, ProgramError, UnsupportedError
+from halfbyte.formats.onnx import dtypes
+from halfbyte.formats.onnx.model import Function, Graph, Model, Node, Reference, SparseTensor
+from halfbyte.onnx.definitions import lookup
+from halfbyte.onnx.definitions.registry import Body, Definition
+
+# What code that expects a node of the standard raises where it is given another.
+UNFIT = (ValueError, TypeError, IndexError, KeyError, AttributeError, ArithmeticError)
+
+Values: TypeAlias = "ChainMap[str, Any]"
+Observer = Callable[[Node, str, Any], None]  # of each value, as it is made
+
+
+class Bound:
+    """A subgraph with the values around it: see `registry.Body`."""
+
+    def __init__(self, graph: Graph, run: Callable[[Sequence[Any]], list[Any]]) -> None:
+        self.graph = graph
+        self._run = run
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        return self._run(inputs)
+
+
+class Evaluator:
+    """A model's nodes by their definitions.
+
+    Parameters
+    ----------
+    model : Model
+    observe : callable, optional
+        Called with node, name and value for every output of every node of the main graph.
+
+    Attributes
+    ----------
+    check : callable
+        Called before each node and each run of a body; what it raises ends the run.
+    """
+
+    def __init__(self, model: Model, observe: Observer | None = None) -> None:
+        self.model = model
+        self.path = model.path
+        self.check: Callable[[], None] = go_on
+        self._observe = observe
+
+    def run(self, feeds: Mapping[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
+        """Values of the graph's outputs, or of those named (any value of the main graph)."""
+        graph = self.model.graph
+        wanted = [v.name for v in graph.outputs] if names is None else list(names)
+        values: Values = ChainMap({"": None}, dict(feeds), dict(graph.initializers))
+        self._nodes(graph.nodes, values, self.model.opsets, set(wanted), self._observe)
+        return {name: values[name] for name in wanted}
+
+    def node(self, node: Node, values: Values) -> None:
+        """Run one node of the main graph; its outputs are put into `values`."""
+        self._node(node, values, self.model.opsets)
+
+    def _nodes(
+        self,
+        nodes: Iterable[Node],
+        values: Values,
+        opsets: Mapping[str, int],
+        kept: set[str],
+        observe: Observer | None = None,
+    ) -> None:
+        """Run nodes in order; a value that nothing needs any more is dropped."""
+        nodes = list(nodes)
+        last = {name: i for i, node in enumerate(nodes) for name in used_names(node)}
+        for index, node in enumerate(nodes):
+            self._node(node, values, opsets)
+            if observe is not None:
+                for name in filter(None, node.outputs):
+                    observe(node, name, values[name])
+            for name in (*used_names(node), *node.outputs):
+                if last.get(name, -1) <= index and name not in kept and name:
+                    values.maps[0].pop(name, None)
+
+    def _node(self, node: Node, values: Values, opsets: Mapping[str, int]) -> None:
+        self.check()
+        function = self.model.functions.get((node.domain, node.op_type, node.overload))
+        try:
+            inputs = [values[name] for name in node.inputs]
+        except KeyError as error:
+            raise ProgramError(f"{self.path}: {node}: no value {error} before it") from None
+        if function is not None:
+            results: Sequence[Any] = self._function(function, node, inputs)
+        else:
+            results = self._call(node, inputs, values, opsets)
+        for name, value in zip(node.outputs, results, strict=False):
+            if name:
+                values[name] = value
+
+    def _function(self, function: Function, node: Node, inputs: list[Any]) -> list[Any]:
+        attributes = {**function.defaults, **node.attributes}
+        values: Values = ChainMap({"": None, **dict.fromkeys(function.inputs)})
+        values.update(zip(function.inputs, inputs, strict=False))
+        nodes = [resolved(inner, attributes) for inner in function.nodes]
+        self._nodes(nodes, values, function.opsets, set(function.outputs))
+        return [values[name] for name in function.outputs]
+
+    def _call(
+        self, node: Node, inputs: list[Any], values: Values, opsets: Mapping[str, int]
+    ) -> Sequence[Any]:
+        version = node.version or opsets.get(node.domain, 1)
+        definition = lookup(node.domain, node.op_type, version, f"{self.path}: {node}")
+
+        def bind(graph: Graph) -> Body:
+            return Bound(graph, lambda given: self._body(graph, given, values, opsets))
+
+        opset = opsets.get("", 1) if node.domain else version
+        return bound(definition, node, opset, bind, f"{self.path}: {node}")(inputs)
+
+    def _body(
+        self, graph: Graph, given: Sequence[Any], values: Values, opsets: Mapping[str, int]
+    ) -> list[Any]:
+        self.check()
+        inner = values.new_child(dict(graph.initializers))
+        inner.update(zip((v.name for v in graph.inputs), given, strict=True))
+        wanted = [v.name for v in graph.outputs]
+        self._nodes(graph.nodes, inner, opsets, set(wanted))
+        return [inner[name] for name in wanted]
+
+
+def go_on() -> None:
+    """Let the run go on."""
+
+
+def used_names(node: Node) -> set[str]:
+    """Every value that a node reads, those that its subgraphs take from outside among them."""
+    names = {name for name in node.inputs if name}
+    for graph in subgraphs(node):
+        names |= outer_names(graph)
+    return names
+
+
+def outer_names(graph: Graph) -> set[str]:
+    """Values that a subgraph takes from the graphs around it."""
+    made = set(graph.initializers) | {v.name for v in graph.inputs}
+    used: set[str] = set()
+    for node in graph.nodes:
+        used |= used_names(node) - made
+        made.update(node.outputs)
+    return used | ({v.name for v in graph.outputs} - made)
+
+
+def subgraphs(node: Node) -> list[Graph]:
+    """The graphs among a node's attributes."""
+    found: list[Graph] = []
+    for value in node.attributes.values():
+        found += [
+            g for g in (value if isinstance(value, list) else [value]) if isinstance(g, Graph)
+        ]
+    return found
+
+
+def resolved(node: Node, attributes: Mapping[str, Any]) -> Node:
+    """A function's node with the attributes that the call gives; in its subgraphs too."""
+
+    def value_of(value: Any) -> Any:
+        if isinstance(value, Graph):
+            nodes = [resolved(inner, attributes) for inner in value.nodes]
+            return Graph(value.name, nodes, value.initializers, value.inputs, value.outputs)
+        return value
+
+    made = {
+        name: attributes.get(value.name) if isinstance(value, Reference) else value_of(value)
+        for name, value in node.attributes.items()
+    }
+    given = {name: value for name, value in made.items() if value is not None}
+    return Node(
+        node.op_type, node.inputs, node.outputs, given, node.domain, node.name, node.overload,
+        node.version,
+    )  # fmt: skip
+
+
+def bound(
+    definition: Definition,
+    node: Node,
+    opset: int,
+    bind: Callable[[Graph], Body],
+    where: str,
+) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A node as a function of its inputs' values alone: list in, outputs out.
+
+    Raises
+    ------
+    UnsupportedError
+        The node has an attribute that the operator's definition does not know.
+    """
+    unknown = sorted(set(node.attributes) - definition.attributes - definition.given)
+    if unknown:
+        raise UnsupportedError(
+            f"{where}: attribute {unknown[0]!r}: expected one of {sorted(definition.attributes)}"
+        )
+    keywords: dict[str, Any] = {
+        name: bind(value) if isinstance(value, Graph) else value
+        for name, value in node.attributes.items()
+    }
+    for name, value in (("outputs", len(node.outputs)), ("opset", opset)):
+        if name in definition.given:
+            keywords.setdefault(name, value)  # an attribute of that name comes first
+
+    def call(inputs: Sequence[Any]) -> Sequence[Any]:
+        special = None
+        if not definition.special:
+            special = next((v.dtype for v in inputs if _is_special(v)), None)
+            inputs = [dtypes.widen(v) if _is_special(v) else v for v in inputs]
+        try:
+            with np.errstate(all="ignore"):
+                result = definition.meaning(*inputs, **keywords)
+        except HalfbyteError as error:
+            raise type(error)(f"{where}: {error}") from error
+        except UNFIT as error:
+            raise ProgramError(f"{where}: {error} for {_described(inputs)}") from error
+        except MemoryError as error:
+            raise OutOfMemoryError(f"{where}: {error} for {_described(inputs)}") from error
+        results = result if isinstance(result, tuple) else (result,)
+        if special is not None:
+            results = tuple(dtypes.narrow(r, special) if _is_float(r) else r for r in results)
+        return results
+
+    return call
+
+
+def _is_special(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.names is not None
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.float32
+
+
+def _described(inputs: Sequence[Any]) -> str:
+    """Shapes and types of inputs, for messages."""
+
+    def one(value: Any) -> str:
+        if isinstance(value, np.ndarray):
+            return f"{value.dtype}{list(value.shape)}"
+        return type(value).__name__ if not isinstance(value, SparseTensor) else "sparse"
+
+    return ", ".join(map(one, inputs)) or "no inputs"

@@ -1,0 +1,39 @@
+"""Several nodes as one that says what they mean together: a file a family, `fuse` is their order.
+
+What comes out is ONNX, ONNX Runtime's contrib operators and a few of halfbyte's own
+(`definitions/own.py`), so the definitions can run a fused graph too.
+"""
+
+from __future__ import annotations
+
+from halfbyte.errors import ProgramError
+from halfbyte.formats.onnx.model import Model
+from halfbyte.onnx.evaluate import UNFIT
+from halfbyte.onnx.fusion.attention import fuse_attention
+from halfbyte.onnx.fusion.convolution import (
+    fuse_activation,
+    fuse_batch_norm,
+    fuse_bias,
+    fuse_sums,
+)
+from halfbyte.onnx.fusion.gelu import fuse_activations
+from halfbyte.onnx.fusion.linear import fuse_linear, fuse_linear_activation
+from halfbyte.onnx.fusion.normalization import fuse_normalizations, fuse_skips
+from halfbyte.onnx.fusion.quantized import fuse_dynamic, fuse_quantized
+from halfbyte.onnx.fusion.rewriter import Rewriter, drop_unused
+
+PASSES = (
+    fuse_quantized, fuse_dynamic,
+    fuse_batch_norm, fuse_bias, fuse_activations, fuse_normalizations, fuse_attention,
+    fuse_linear, fuse_linear_activation, fuse_skips, fuse_sums, fuse_activation,
+)  # fmt: skip
+
+
+def fuse(model: Model) -> None:
+    """Rewrite the main graph in place; nodes that nothing needs any more are left to be dropped."""
+    for fusion in PASSES:
+        try:
+            fusion(Rewriter(model))
+        except UNFIT as error:
+            raise ProgramError(f"{model.path}: {fusion.__name__}: {error!r}") from error
+        drop_unused(model.graph)

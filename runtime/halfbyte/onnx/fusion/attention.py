@@ -1,0 +1,226 @@
+"""softmax(Q K^T scale + mask) V, which exporters spell out, as ONNX's Attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from halfbyte.formats.onnx.model import Node
+from halfbyte.onnx.fusion.rewriter import Rewriter, made
+
+VERSION = 23  # of Attention
+_LOWEST = -1e4  # what hides a key is at most this
+_ABSORBING = -1e9  # this much is the same whatever score it is added to
+_LAST = 2**31 - 1  # from here on an end means the end
+_SWAP = [0, 1, 3, 2]
+
+
+@dataclass
+class _Scores:
+    q: str
+    k: str  # transposed: [..., d, t]
+    scale: float
+    masks: list[str] = field(default_factory=list)  # what is added
+    hidden: list[tuple[str, float]] = field(default_factory=list)  # what is seen; else a number
+
+
+def fuse_attention(r: Rewriter) -> None:
+    """Products of a softmax with values become Attention of rank 4.
+
+    A query that sees no key has zeros as its result, where the spelled-out graph has NaN.
+    """
+    for node in r.nodes("MatMul"):
+        weights = r.maker(node.inputs[0], "Softmax")
+        if weights is None or not _is_over_keys(r, weights) or not r.alone(weights.outputs[0]):
+            continue
+        scores = _scores(r, weights.inputs[0])
+        if scores is None or any(
+            r.rank(name) != 4 for name in (scores.q, scores.k, node.inputs[1])
+        ):
+            continue
+        found = _untransposed(r, scores.k)
+        if found is None:
+            continue
+        keys, nodes = found
+        mask, more = _joined(r, scores)
+        inputs = [scores.q, keys, node.inputs[1], *([mask] if mask else [])]
+        new = made(
+            "Attention", inputs, node.outputs, version=VERSION, name=node.name, scale=scores.scale
+        )
+        r.replace(node, *nodes, *more, new)
+
+
+def _is_over_keys(r: Rewriter, softmax: Node) -> bool:
+    """Whether a softmax is along the last axis; before version 13 the default is the second."""
+    version = softmax.version or r.model.opsets.get("", 1)
+    return softmax.attributes.get("axis", -1 if version >= 13 else 1) in (-1, 3)
+
+
+# ---- what the softmax is of ----------------------------------------------------------------------
+
+
+def _scores(r: Rewriter, name: str) -> _Scores | None:
+    """Q K^T with masks added, or with a number where a key is hidden, one after the other."""
+    wrapped: list[Node] = []
+    while (masked := r.maker(name, "Add", "Where")) is not None and r.alone(name):
+        inner = _masked(r, masked)
+        if inner is None:
+            return None
+        wrapped.append(masked)
+        name = inner
+    found = _scaled(r, name)
+    if found is None:
+        return None
+    for masked in reversed(wrapped):
+        if masked.op_type == "Add":
+            found.masks += [other for other in masked.inputs if other != name]
+        else:
+            found.hidden.append((masked.inputs[0], r.number(masked.inputs[2]) or 0.0))
+        name = masked.outputs[0]
+    return found
+
+
+def _masked(r: Rewriter, node: Node) -> str | None:
+    """The scores that a node masks."""
+    if node.op_type == "Where":
+        hidden = r.number(node.inputs[2])
+        return node.inputs[1] if hidden is not None and _hides(r, node, hidden) else None
+    scores = [n for n in node.inputs if r.maker(n, "MatMul", "Mul", "Div", "Add", "Where")]
+    found = [n for n in scores if _leads_to_product(r, n)]
+    return found[0] if len(found) == 1 and node.inputs.count(found[0]) == 1 else None
+
+
+def _leads_to_product(r: Rewriter, name: str) -> bool:
+    """Whether scores are behind a value: masks, a factor, a product."""
+    for _ in range(8):
+        node = r.maker(name, "MatMul", "Mul", "Div", "Add", "Where")
+        if node is None or not r.alone(name):
+            return False
+        if node.op_type == "MatMul":
+            return True
+        if node.op_type == "Where":
+            name = node.inputs[1]
+        elif node.op_type == "Add":
+            inner = [n for n in node.inputs if r.maker(n, "MatMul", "Mul", "Div", "Where")]
+            name = inner[0] if inner else ""
+        else:
+            found = r.split_number(node)
+            name = "" if found is None else found[0]
+    return False
+
+
+def _hides(r: Rewriter, where: Node, number: float) -> bool:
+    """Whether hiding a key is the same as adding the number to its score.
+
+    Where no key is seen at all, scores matter that the number does not absorb; a triangle leaves
+    every query one key.
+    """
+    if number <= _ABSORBING:
+        return True
+    name = where.inputs[0]
+    while (maker := r.maker(name, "Slice", "Cast", "Unsqueeze")) is not None:
+        name = maker.inputs[0]
+    value = r.constant(name)
+    if number > _LOWEST or value is None or value.ndim < 2:
+        return False
+    square = value.reshape(-1, *value.shape[-2:]).astype(bool)
+    return len(square) == 1 and bool((square[0] == np.tri(*square[0].shape)).all())
+
+
+def _joined(r: Rewriter, scores: _Scores) -> tuple[str, list[Node]]:
+    """One mask for all: their sum."""
+    nodes, parts = [], list(scores.masks)
+    zero = r.add_constant(np.zeros((), np.float32)) if scores.hidden else ""
+    for condition, hidden in scores.hidden:
+        lowest = r.add_constant(np.array(hidden, np.float32))
+        parts.append(r.fresh(condition))
+        nodes.append(made("Where", [condition, zero, lowest], [parts[-1]]))
+    while len(parts) > 1:
+        first, second, *rest = parts
+        parts = [r.fresh(first), *rest]
+        nodes.append(made("Add", [first, second], [parts[0]]))
+    return "".join(parts), nodes
+
+
+def _scaled(r: Rewriter, name: str) -> _Scores | None:
+    """Q K^T, perhaps times or divided by a number."""
+    if not r.alone(name):
+        return None
+    scale, product = 1.0, r.maker(name, "MatMul")
+    if product is None:
+        name, scale = _factor(r, name)
+        product = r.maker(name, "MatMul") if r.alone(name) else None
+    if product is None:
+        return None
+    q, q_scale = _factor(r, product.inputs[0])
+    k, k_scale = _factor(r, product.inputs[1])
+    scale *= q_scale * k_scale
+    return _Scores(q, k, scale) if scale > 0 else None
+
+
+def _factor(r: Rewriter, name: str) -> tuple[str, float]:
+    """A value without the number that it is multiplied with, or divided by."""
+    node = r.maker(name, "Mul", "Div")
+    found = None if node is None or not r.alone(name) else r.split_number(node)
+    if node is None or found is None or not found[1]:
+        return name, 1.0
+    if node.op_type == "Mul":
+        return found
+    return (found[0], 1 / found[1]) if node.inputs[0] == found[0] else (name, 1.0)
+
+
+# ---- keys ----------------------------------------------------------------------------------------
+
+
+def _untransposed(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
+    """Keys [b, h, t, d] of [b, h, d, t]; a transpose of both is none.
+
+    PyTorch multiplies both Q and K^T with a number that it computes from the shape.
+    """
+    node = r.maker(name, "Transpose", "Mul")
+    if node is not None and node.op_type == "Mul":
+        for inner, number in (node.inputs, node.inputs[::-1]):
+            found = _swapped(r, inner)
+            if found is not None and _is_number(r, number):
+                keys, nodes = found
+                scaled = r.fresh(name)
+                return scaled, [*nodes, made("Mul", [keys, number], [scaled])]
+        return None
+    return _swapped(r, name)
+
+
+def _swapped(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
+    """A transposed value with its last two axes exchanged."""
+    node = r.maker(name, "Transpose")
+    perm = None if node is None else list(node.attributes.get("perm", ()))
+    if node is None or perm is None or len(perm) != 4:
+        return None
+    perm = [perm[i] for i in _SWAP]
+    if perm == sorted(perm):
+        return node.inputs[0], []
+    new = r.fresh(name)
+    return new, [made("Transpose", [node.inputs[0]], [new], perm=perm)]
+
+
+def _is_number(r: Rewriter, name: str) -> bool:
+    """Whether a value has one element and adds no dimension: what is computed from one size."""
+    while (node := r.maker(name, "Sqrt", "Cast", "Reciprocal", "Div", "Mul")) is not None:
+        if node.op_type in ("Div", "Mul"):
+            found = r.split_number(node)
+            if found is None:
+                return False
+            name = found[0]
+        else:
+            name = node.inputs[0]
+    node = r.maker(name, "Gather", "Slice")
+    if node is None or r.maker(node.inputs[0], "Shape") is None:
+        return False
+    given = [r.constant(n) for n in node.inputs[1:]]
+    if any(value is None or value.size != 1 for value in given):
+        return False
+    numbers = [int(value.reshape(-1)[0]) for value in given if value is not None]
+    if node.op_type == "Gather":
+        return all(value is not None and value.ndim <= 1 for value in given)
+    first, last, *_ = numbers
+    return last - first == 1 or (first == -1 and last >= _LAST)

@@ -1,0 +1,140 @@
+"""Convolutions take the normalization behind them into their weights, and the activation too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from halfbyte.formats.onnx.model import Node
+from halfbyte.onnx.fusion.rewriter import MICROSOFT, Array, Rewriter, made
+
+
+def fuse_batch_norm(r: Rewriter) -> None:
+    """BatchNormalization of a convolution with constant weights becomes part of these."""
+    for node in r.nodes("BatchNormalization"):
+        conv = r.maker(node.inputs[0], "Conv")
+        if conv is None or not r.alone(node.inputs[0]) or node.attributes.get("training_mode"):
+            continue
+        if len([o for o in node.outputs if o]) != 1:
+            continue
+        constants = [r.constant(name) for name in (*conv.inputs[1:], *node.inputs[1:])]
+        if any(value is None or value.dtype != np.float32 for value in constants):
+            continue
+        weight, *vectors = constants
+        if weight is None or weight.ndim < 3 or len(vectors) not in (4, 5):
+            continue
+        if any(v is None or v.shape != weight.shape[:1] for v in vectors):
+            continue  # statistics of each place, before opset 9
+        folded = _folded(constants, node.attributes.get("epsilon", 1e-5), len(conv.inputs) > 2)
+        inputs = [conv.inputs[0], *map(r.add_constant, folded)]
+        r.replace(node, _conv(conv, inputs, node))
+
+
+def _conv(conv: Node, inputs: list[str], node: Node) -> Node:
+    """The convolution with other inputs, which makes what `node` makes."""
+    return made(
+        "Conv", inputs, node.outputs, version=conv.version, name=conv.name, **conv.attributes
+    )
+
+
+def _folded(constants: list[Any], epsilon: float, biased: bool) -> tuple[Array, Array]:
+    """w' = w s / sqrt(v + epsilon) by output channel; b' = (b - m) s / sqrt(v + epsilon) + bias."""
+    weight, scale, shift, mean, variance = (constants[0], *constants[-4:])
+    factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
+    before = constants[1].astype(np.float64) if biased else 0.0
+    spread = factor.reshape(-1, *[1] * (weight.ndim - 1))
+    return (
+        (weight * spread).astype(np.float32),
+        ((before - mean) * factor + shift).astype(np.float32),
+    )
+
+
+def fuse_bias(r: Rewriter) -> None:
+    """Add of a constant per channel behind a convolution without a bias becomes its bias."""
+    for node in r.nodes("Add"):
+        found = r.split_constant(node)
+        conv = None if found is None or not r.alone(found[0]) else r.maker(found[0], "Conv")
+        if conv is None or found is None or len(conv.inputs) > 2:
+            continue
+        weight = r.constant(conv.inputs[1])
+        value = found[1]
+        if weight is None or value.dtype != np.float32:
+            continue
+        channels = weight.shape[0]
+        spread = (1,) * (weight.ndim - value.ndim) + value.shape
+        if value.size != channels or len(spread) != weight.ndim or spread[1] != channels:
+            continue
+        inputs = [*conv.inputs, r.add_constant(value.reshape(-1))]
+        r.replace(node, _conv(conv, inputs, node))
+
+
+def fuse_activation(r: Rewriter) -> None:
+    """Conv with an activation, and with the Add of another value between them, is FusedConv."""
+    for node in r.nodes("Relu", "Clip", "LeakyRelu", "HardSigmoid", "Sigmoid", "Tanh"):
+        activation = _activation(r, node)
+        if activation is None or not r.alone(node.inputs[0]):
+            continue
+        conv = r.maker(node.inputs[0], "Conv") or r.maker(
+            node.inputs[0], "FusedConv", domain=MICROSOFT
+        )
+        if conv is None or "activation" in conv.attributes:
+            continue
+        kind, parameters = activation
+        attributes = {**conv.attributes, "activation": kind}
+        if parameters:
+            attributes["activation_params"] = parameters
+        r.replace(node, _fused(conv.inputs, node, conv.name, attributes))
+
+
+def fuse_sums(r: Rewriter) -> None:
+    """The Add of another value to a convolution becomes its input Z.
+
+    Of two convolutions that are added, the second operand takes the other. What is added is of the
+    same shape or broadcast, as ONNX's Add does it; kernels take the former.
+    """
+    for node in r.nodes("Add"):
+        if len(node.inputs) != 2:
+            continue
+        for name, other in (node.inputs[::-1], node.inputs):
+            conv = r.maker(name, "Conv")
+            if conv is None or not r.alone(name) or r.constant(other) is not None:
+                continue
+            if other == name or not _is_image(r, other):
+                continue
+            inputs = [*conv.inputs, *[""] * (3 - len(conv.inputs)), other]
+            r.replace(node, _fused(inputs, node, conv.name, dict(conv.attributes)))
+            break
+
+
+def _is_image(r: Rewriter, name: str) -> bool:
+    """Whether a value may well be of the shape of a convolution's result."""
+    kinds = ("Conv", "Relu", "Clip", "MaxPool", "AveragePool", "BatchNormalization")
+    return (r.maker(name, *kinds) or r.maker(name, "FusedConv", domain=MICROSOFT)) is not None
+
+
+def _fused(inputs: Any, node: Node, name: str, attributes: dict[str, Any]) -> Node:
+    return made(
+        "FusedConv", inputs, node.outputs, domain=MICROSOFT, version=1, name=name, **attributes
+    )
+
+
+def _activation(r: Rewriter, node: Node) -> tuple[str, list[float]] | None:
+    """Its name and numbers as FusedConv has them."""
+    if node.op_type in ("Relu", "Sigmoid", "Tanh"):
+        return node.op_type, []
+    if node.op_type == "LeakyRelu":
+        return "LeakyRelu", [node.attributes.get("alpha", 0.01)]
+    if node.op_type == "HardSigmoid":
+        return node.op_type, [
+            node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5),
+        ]  # fmt: skip
+    limits = [node.attributes.get("min"), node.attributes.get("max")]
+    for index, name in enumerate(node.inputs[1:3]):
+        if name:
+            limits[index] = r.number(name)
+            if limits[index] is None:
+                return None
+    largest = float(np.finfo(np.float32).max)
+    low, high = limits
+    return "Clip", [-largest if low is None else low, largest if high is None else high]

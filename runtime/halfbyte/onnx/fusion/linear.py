@@ -1,0 +1,55 @@
+"""Products with constant matrices take the bias that is added to them, and the activation."""
+
+from __future__ import annotations
+
+from halfbyte.formats.onnx.model import Node
+from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Rewriter, made
+
+
+def fuse_linear(r: Rewriter) -> None:
+    """MatMul with a constant matrix and Add of a constant vector become Linear."""
+    for node in r.nodes("Add"):
+        bias = r.split_constant(node)
+        if bias is None or bias[1].ndim != 1 or not r.alone(bias[0]):
+            continue
+        product = r.maker(bias[0], "MatMul") or r.maker(bias[0], "MatMulNBits", domain=MICROSOFT)
+        if product is None:
+            continue
+        if product.domain:
+            _with_bias(r, node, product, r.name_of(bias[1]))
+            continue
+        weight = r.constant(product.inputs[1])
+        if weight is None or weight.ndim != 2 or bias[1].shape[0] != weight.shape[1]:
+            continue
+        inputs = [*product.inputs, r.name_of(bias[1])]
+        r.replace(node, made("Linear", inputs, node.outputs, domain=OWN, name=product.name))
+
+
+def _with_bias(r: Rewriter, node: Node, product: Node, bias: str) -> None:
+    """MatMulNBits has an input for it."""
+    inputs = [*product.inputs, *[""] * (5 - len(product.inputs))]
+    width = r.constant(bias)
+    if len(inputs) != 5 or width is None or width.shape[0] != product.attributes["N"]:
+        return
+    new = made(
+        product.op_type, [*inputs, bias], node.outputs, domain=MICROSOFT, version=product.version,
+        name=product.name, **product.attributes,
+    )  # fmt: skip
+    r.replace(node, new)
+
+
+def fuse_linear_activation(r: Rewriter) -> None:
+    """Linear and the activation that alone takes its result."""
+    for node in r.nodes("Gelu", "Relu"):
+        linear = r.maker(node.inputs[0], "Linear", domain=OWN)
+        if linear is None or not r.alone(node.inputs[0]) or linear.attributes.get("activation"):
+            continue
+        tanh = node.attributes.get("approximate", "none") == "tanh"
+        activation = "FastGelu" if node.op_type == "Gelu" and tanh else node.op_type
+        r.replace(
+            node,
+            made(
+                "Linear", linear.inputs, node.outputs, domain=OWN, name=linear.name,
+                activation=activation,
+            ),
+        )  # fmt: skip

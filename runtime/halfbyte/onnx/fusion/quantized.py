@@ -1,0 +1,286 @@
+"""Nodes between DequantizeLinear and QuantizeLinear become the operators that compute in integers.
+
+A graph that was quantized with calibration says in numbers what each value's integers mean, and
+leaves the nodes in float. DequantizeLinear, Conv, QuantizeLinear is QLinearConv, and so on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from halfbyte.formats.onnx.model import Node
+from halfbyte.onnx.fusion.rewriter import MICROSOFT, Array, Rewriter, made
+
+FLOAT = 1  # ONNX's number of float32
+
+
+@dataclass
+class _Integers:
+    """A value in integers: names of the integers, of scale and zero point, which are constants."""
+
+    value: str
+    scale: str
+    zero: str
+    axis: int  # of the scales, where there are several
+
+
+def fuse_quantized(r: Rewriter) -> None:
+    """Every pattern, from the first node to the last, so that integers go as far as they can."""
+    for node in r.nodes("QuantizeLinear"):
+        source = r.maker(node.inputs[0])
+        if source is None or not r.alone(node.inputs[0]) or not _per_tensor(r, node):
+            continue
+        activation = None
+        if source.op_type in ("Relu", "Clip") and not source.domain:
+            activation, inner = source, r.maker(source.inputs[0])
+            if inner is None or not _absorbed(r, source, node) or not r.alone(source.inputs[0]):
+                continue
+            source = inner
+        fused = _fused(r, source, node, activation)
+        if fused is not None:
+            r.replace(node, fused)
+
+
+def _fused(r: Rewriter, source: Node, node: Node, activation: Node | None) -> Node | None:
+    """The integer operator that makes what `node` makes, if there is one."""
+    if source.domain:
+        return None
+    if source.op_type == "Conv":
+        return _conv(r, source, node)
+    if source.op_type == "MatMul":
+        return _matmul(r, source, node)
+    if source.op_type == "Gemm":
+        return _gemm(r, source, node)
+    if source.op_type in ("Add", "Mul"):
+        return _pair(r, source, node)
+    if source.op_type in ("GlobalAveragePool", "AveragePool", "Sigmoid", "LeakyRelu"):
+        return _single(r, source, node) if activation is None else None
+    if source.op_type in ("MaxPool", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze"):
+        return _moved(r, source, node) if activation is None else None
+    return None
+
+
+def dequantized(r: Rewriter, name: str) -> _Integers | None:
+    """The integers of a value that DequantizeLinear makes with constant scales, of 8 or 32 bits."""
+    node = r.maker(name, "DequantizeLinear")
+    if node is None or r.constant(node.inputs[1]) is None:
+        return None
+    if node.attributes.get("block_size", 0):
+        return None
+    zero = node.inputs[2] if len(node.inputs) > 2 else ""
+    if zero and r.constant(zero) is None:
+        return None
+    return _Integers(node.inputs[0], node.inputs[1], zero, node.attributes.get("axis", 1))
+
+
+def _scale(r: Rewriter, name: str) -> Array:
+    value = r.constant(name)
+    return np.zeros(0) if value is None else value
+
+
+_BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
+
+
+def _is_tensor(r: Rewriter, integers: _Integers | None) -> bool:
+    """Bytes with one scale of float32, and a zero point that is there."""
+    if integers is None or not integers.zero:
+        return False
+    scale, zero = _scale(r, integers.scale), _scale(r, integers.zero)
+    return scale.size == zero.size == 1 and scale.dtype == np.float32 and zero.dtype in _BYTES
+
+
+def _is_matrix(r: Rewriter, integers: _Integers | None, axis: int) -> bool:
+    """Constant bytes with one scale, or with one for each element of an axis."""
+    value = None if integers is None else r.constant(integers.value)
+    if integers is None or value is None or value.dtype not in _BYTES or not value.ndim:
+        return False
+    scale, zero = _scale(r, integers.scale), _scale(r, integers.zero)
+    if scale.dtype != np.float32 or (integers.zero and zero.size != scale.size):
+        return False
+    along = integers.axis % value.ndim == axis % value.ndim
+    return scale.size == 1 or (along and scale.shape == (value.shape[axis],))
+
+
+def _per_tensor(r: Rewriter, node: Node) -> bool:
+    """Whether QuantizeLinear makes integers of 8 bits with one scale and a zero point."""
+    if len(node.inputs) < 3 or node.attributes.get("block_size", 0):
+        return False
+    scale, zero = r.constant(node.inputs[1]), r.constant(node.inputs[2])
+    if scale is None or zero is None or scale.dtype != np.float32:
+        return False
+    return scale.size == zero.size == 1 and zero.dtype in _BYTES
+
+
+def _absorbed(r: Rewriter, activation: Node, node: Node) -> bool:
+    """Whether the integers' own range does what the activation does."""
+    scale, zero = (_scale(r, name).reshape(-1) for name in node.inputs[1:3])
+    limits = np.iinfo(zero.dtype)
+    low = (int(limits.min) - int(zero[0])) * float(scale[0])
+    high = (int(limits.max) - int(zero[0])) * float(scale[0])
+    slack = float(scale[0]) / 2
+    if activation.op_type == "Relu":
+        return low >= -slack
+    given = [activation.attributes.get("min"), activation.attributes.get("max")]
+    for index, name in enumerate(activation.inputs[1:3]):
+        if name and r.number(name) is None:
+            return False  # it is computed
+        given[index] = r.number(name)
+    least, most = given
+    return (least is None or low >= least - slack) and (most is None or high <= most + slack)
+
+
+def _conv(r: Rewriter, conv: Node, node: Node) -> Node | None:
+    x, w = dequantized(r, conv.inputs[0]), dequantized(r, conv.inputs[1])
+    if x is None or w is None or not _is_tensor(r, x) or not _is_matrix(r, w, 0):
+        return None
+    inputs = [x.value, x.scale, x.zero, w.value, w.scale, _zeros(r, w), *node.inputs[1:3]]
+    if len(conv.inputs) > 2 and conv.inputs[2]:
+        bias = _bias(r, conv.inputs[2], x, w, 0)
+        if bias is None:
+            return None
+        inputs.append(bias)
+    return made("QLinearConv", inputs, node.outputs, version=10, name=conv.name, **conv.attributes)
+
+
+def _zeros(r: Rewriter, w: _Integers) -> str:
+    """The zero points of weights; zeros where none are given."""
+    if w.zero:
+        return w.zero
+    value = r.constant(w.value)
+    dtype = np.int8 if value is None else value.dtype
+    return r.add_constant(np.zeros(_scale(r, w.scale).shape, dtype))
+
+
+def _bias(r: Rewriter, name: str, x: _Integers, w: _Integers, axis: int) -> str | None:
+    """A bias in units of the products, whether it is kept so or in float; one for each of an axis
+    of the weights.
+    """
+    weight = r.constant(w.value)
+    shape = () if weight is None else (weight.shape[axis],)
+    scale = _scale(r, x.scale).astype(np.float64) * _scale(r, w.scale)
+    held = dequantized(r, name)
+    integers = None if held is None else r.constant(held.value)
+    if (
+        held is not None
+        and integers is not None
+        and integers.shape == shape
+        and integers.dtype == np.int32
+        and not (held.zero and _scale(r, held.zero).any())
+        and _scale(r, held.scale).size in (1, scale.size)
+        and np.allclose(_scale(r, held.scale), scale, rtol=1e-4, atol=0)
+    ):
+        return held.value
+    value = r.constant(name)
+    if value is None or value.dtype != np.float32 or value.shape != shape or not scale.all():
+        return None
+    units = np.rint(value / scale.reshape(-1))
+    if np.abs(units).max(initial=0) >= 2**31:
+        return None
+    return r.add_constant(units.astype(np.int32))
+
+
+def _matmul(r: Rewriter, product: Node, node: Node) -> Node | None:
+    a, b = dequantized(r, product.inputs[0]), dequantized(r, product.inputs[1])
+    if a is None or b is None or not _is_tensor(r, a):
+        return None
+    if not (_is_tensor(r, b) or (_is_matrix(r, b, -1) and r.rank(b.value) == 2)):
+        return None
+    inputs = [a.value, a.scale, a.zero, b.value, b.scale, _zeros(r, b), *node.inputs[1:3]]
+    return made("QLinearMatMul", inputs, node.outputs, version=10, name=product.name)
+
+
+def _gemm(r: Rewriter, gemm: Node, node: Node) -> Node | None:
+    a, b = dequantized(r, gemm.inputs[0]), dequantized(r, gemm.inputs[1])
+    if a is None or b is None or not _is_tensor(r, a) or gemm.attributes.get("beta", 1.0) != 1.0:
+        return None
+    axis = 0 if gemm.attributes.get("transB", 0) else 1
+    if gemm.attributes.get("alpha", 1.0) != 1.0 or not _is_matrix(r, b, axis):
+        return None
+    bias = ""
+    if len(gemm.inputs) > 2 and gemm.inputs[2]:
+        found = _bias(r, gemm.inputs[2], a, b, axis)
+        if found is None:
+            return None
+        bias = found
+    inputs = [a.value, a.scale, a.zero, b.value, b.scale, _zeros(r, b), bias, *node.inputs[1:3]]
+    attributes = {k: v for k, v in gemm.attributes.items() if k in ("transA", "transB")}
+    return made(
+        "QGemm", inputs, node.outputs, domain=MICROSOFT, version=1, name=gemm.name, **attributes
+    )
+
+
+def _pair(r: Rewriter, pair: Node, node: Node) -> Node | None:
+    a, b = dequantized(r, pair.inputs[0]), dequantized(r, pair.inputs[1])
+    if a is None or b is None or not _is_tensor(r, a) or not _is_tensor(r, b):
+        return None
+    inputs = [a.value, a.scale, a.zero, b.value, b.scale, b.zero, *node.inputs[1:3]]
+    kind = f"QLinear{pair.op_type}"
+    return made(kind, inputs, node.outputs, domain=MICROSOFT, version=1, name=pair.name)
+
+
+def _single(r: Rewriter, single: Node, node: Node) -> Node | None:
+    x = dequantized(r, single.inputs[0])
+    if x is None or not _is_tensor(r, x) or "dilations" in single.attributes:
+        return None
+    inputs = [x.value, x.scale, x.zero, *node.inputs[1:3]]
+    kind = f"QLinear{single.op_type}"
+    attributes = dict(single.attributes)
+    return made(
+        kind, inputs, node.outputs, domain=MICROSOFT, version=1, name=single.name, **attributes
+    )
+
+
+def _moved(r: Rewriter, moved: Node, node: Node) -> Node | None:
+    """Elements that only change places, or the larger of which is taken, stay the same integers."""
+    x = dequantized(r, moved.inputs[0])
+    if x is None or not _is_tensor(r, x) or len(moved.outputs) != 1:
+        return None
+    if moved.op_type == "MaxPool" and r.model.opsets.get("", 1) < 12:
+        return None
+    for ours, theirs in zip((x.scale, x.zero), node.inputs[1:3], strict=True):
+        first, second = _scale(r, ours), _scale(r, theirs)
+        if first.dtype != second.dtype or not np.array_equal(first.reshape(-1), second.reshape(-1)):
+            return None
+    return made(
+        moved.op_type, [x.value, *moved.inputs[1:]], node.outputs, name=moved.name,
+        version=moved.version, **moved.attributes,
+    )  # fmt: skip
+
+
+def fuse_dynamic(r: Rewriter) -> None:
+    """DynamicQuantizeLinear, MatMulInteger, Cast, Mul of the scales: DynamicQuantizeMatMul."""
+    for node in r.nodes("Mul"):
+        found = _dynamic(r, node)
+        if found is not None:
+            r.replace(node, found)
+
+
+def _dynamic(r: Rewriter, node: Node) -> Node | None:
+    for name, scales_name in (node.inputs, node.inputs[::-1]):
+        cast = r.maker(name, "Cast")
+        product = None if cast is None else r.maker(cast.inputs[0], "MatMulInteger")
+        scales = r.maker(scales_name, "Mul")
+        split = None if scales is None else r.split_constant(scales)
+        if cast is None or product is None or split is None or not r.alone(name):
+            continue
+        quantize = r.maker(product.inputs[0], "DynamicQuantizeLinear")
+        if quantize is None or len(product.inputs) < 3 or split[0] != quantize.outputs[1]:
+            continue
+        if product.inputs[2] != quantize.outputs[2] or not r.alone(product.outputs[0]):
+            continue
+        zero = product.inputs[3] if len(product.inputs) > 3 else ""
+        weight = r.constant(product.inputs[1])
+        if weight is None or weight.ndim != 2 or (zero and r.constant(zero) is None):
+            continue
+        if cast.attributes.get("to") != FLOAT or split[1].shape not in (
+            (), (1,), weight.shape[1:],
+        ):  # fmt: skip
+            continue
+        inputs = [quantize.inputs[0], product.inputs[1], r.name_of(split[1]), zero]
+        return made(
+            "DynamicQuantizeMatMul", inputs if zero else inputs[:3], node.outputs,
+            domain=MICROSOFT, version=1, name=product.name,
+        )  # fmt: skip
+    return None

@@ -1,0 +1,166 @@
+"""What patterns are found with: who makes a value, who needs it, what is constant."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.formats.onnx.model import Graph, Model, Node
+from halfbyte.onnx.evaluate import used_names
+from halfbyte.onnx.fusion.ranks import Ranks, ranks
+
+Array = npt.NDArray[Any]
+
+MICROSOFT = "com.microsoft"
+OWN = "ai.halfbyte"  # operators that no standard has; see definitions/own.py
+
+
+class Rewriter:
+    """A graph, and what a pattern asks of it. Nodes are replaced one at a time, in place.
+
+    A pattern is found from its last node; what leads to it stays until nothing needs it any more.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.graph = model, model.graph
+        self._outputs = {v.name for v in self.graph.outputs}
+        self._count = 0
+        self._ranks: Ranks | None = None
+        self._makers = {name: n for n in self.graph.nodes for name in n.outputs if name}
+        self._users: dict[str, list[Node]] = defaultdict(list)
+        for node in self.graph.nodes:
+            for name in used_names(node):
+                self._users[name].append(node)
+
+    def nodes(self, *kinds: str, domain: str = "") -> Iterator[Node]:
+        """Nodes of these operators, in order."""
+        for node in list(self.graph.nodes):
+            if node.domain == domain and node.op_type in kinds and self._is_there(node):
+                yield node
+
+    def _is_there(self, node: Node) -> bool:
+        return any(self._makers.get(name) is node for name in node.outputs if name)
+
+    def maker(self, name: str, *kinds: str, domain: str = "") -> Node | None:
+        """The node that makes a value, if it is of one of these operators."""
+        node = self._makers.get(name)
+        if node is None or node.domain != domain or (kinds and node.op_type not in kinds):
+            return None
+        return node
+
+    def users(self, name: str) -> list[Node]:
+        """The nodes that read a value."""
+        return self._users[name]
+
+    def alone(self, name: str) -> bool:
+        """Whether one node reads a value, once, and it is no output of the graph."""
+        users = self._users[name]
+        return len(users) == 1 and users[0].inputs.count(name) <= 1 and name not in self._outputs
+
+    def rank(self, name: str) -> int | None:
+        """How many dimensions a value has, where the graph says it."""
+        if self._ranks is None:
+            self._ranks = ranks(self.graph)
+        return self._ranks.get(name)
+
+    def is_output(self, name: str) -> bool:
+        """Whether a value is an output of the graph."""
+        return name in self._outputs
+
+    def constant(self, name: str) -> Array | None:
+        """A constant's value."""
+        value = self.graph.initializers.get(name)
+        return value if isinstance(value, np.ndarray) else None
+
+    def number(self, name: str) -> float | None:
+        """The value of a constant of one element, which adds no dimension to what it meets."""
+        value = self.constant(name)
+        return None if value is None else _number(value)
+
+    def split_constant(self, node: Node) -> tuple[str, Array] | None:
+        """The computed and the constant operand of a node with two."""
+        if len(node.inputs) != 2:
+            return None
+        for computed, other in (node.inputs, node.inputs[::-1]):
+            value = self.constant(other)
+            if value is not None and self.constant(computed) is None:
+                return computed, value
+        return None
+
+    def split_number(self, node: Node) -> tuple[str, float] | None:
+        """The same where the constant has one element."""
+        found = self.split_constant(node)
+        value = None if found is None else _number(found[1])
+        return None if found is None or value is None else (found[0], value)
+
+    def add_constant(self, value: Array) -> str:
+        """The name of a new initializer."""
+        self._count += 1
+        name = f"halfbyte/{self._count}"
+        while name in self.graph.initializers:
+            name += "'"
+        self.graph.initializers[name] = value
+        return name
+
+    def name_of(self, value: Array) -> str:
+        """The name of an initializer, or of a new one."""
+        for name, known in self.graph.initializers.items():
+            if known is value:
+                return name
+        return self.add_constant(value)
+
+    def replace(self, old: Node, *new: Node) -> None:
+        """Put nodes in the place of one; they make what it made."""
+        at = self.graph.nodes.index(old)
+        self.graph.nodes[at : at + 1] = new
+        for name in used_names(old):
+            self._users[name].remove(old)
+        for name in filter(None, old.outputs):
+            self._makers.pop(name, None)
+        for node in new:
+            self._makers.update({name: node for name in node.outputs if name})
+            for name in used_names(node):
+                self._users[name].append(node)
+
+    def fresh(self, like: str) -> str:
+        """A name that no value has."""
+        self._count += 1
+        return f"{like}/halfbyte/{self._count}"
+
+
+def _number(value: Array) -> float | None:
+    if value.size != 1 or value.ndim > 1 or value.dtype.kind not in "fiu":
+        return None
+    return float(value.reshape(-1)[0])
+
+
+def near(value: float | None, wanted: float) -> bool:
+    """Whether a constant is the one of a formula: rounded to float32 and printed, or to float16."""
+    if value is None:
+        return False
+    return abs(value - wanted) <= 1e-5 * abs(wanted) or value == float(np.float16(wanted))
+
+
+def made(
+    kind: str, inputs: Sequence[str], outputs: Sequence[str], *, domain: str = "", version: int = 0,
+    name: str = "", **attributes: Any,
+) -> Node:  # fmt: skip
+    """A node."""
+    return Node(kind, tuple(inputs), tuple(outputs), attributes, domain, name, "", version)
+
+
+def drop_unused(graph: Graph) -> None:
+    """Remove, in place, nodes and initializers that no output needs."""
+    needed = {v.name for v in graph.outputs}
+    kept = []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.outputs):
+            needed |= used_names(node)
+            kept.append(node)
+    graph.nodes[:] = kept[::-1]
+    for name in [n for n in graph.initializers if n not in needed]:
+        del graph.initializers[name]

@@ -1,0 +1,84 @@
+"""MatMulNBits's weights as GGUF's blocks, whose kernels they then share.
+
+Codes of eight bits become Q8_0, of four Q4_0, and Q4_1 where there are zero points. Larger blocks
+become several of 32 with the same scale. Scales are rounded to F16, as GGUF has them: what
+`quantize` writes has such scales, others change by up to 1 part in 2048.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from halfbyte.layouts import LAYOUTS
+from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.values import Array
+from halfbyte.program import Buffer
+from halfbyte.weights import FORMATS, Q4_0, Q4_1, Q8_0, BlockFormat, Tensor
+
+BLOCK = 32
+_PACKED_ROWS = 16  # fewer rows lie as in a file
+
+
+def block_weight(
+    c: Capture, codes: Array, scales: Array, zeros: Array | None, shape: tuple[int, int],
+    block_size: int, bits: int, *, packed: bool,
+) -> Buffer | None:  # fmt: skip
+    """The matrix [n, k] as a buffer; None where no block format has such numbers."""
+    n, k = shape
+    if bits not in (4, 8) or block_size % BLOCK or k % BLOCK:
+        return None
+    if scales.size * block_size < n * k or codes.size * 8 < n * k * bits:
+        return None
+    if bits == 8 and zeros is not None and not (zeros.dtype == np.uint8 and (zeros == 128).all()):
+        return None
+    whole = -(-k // block_size)
+    with np.errstate(over="ignore"):
+        rounded = scales.astype(np.float32).reshape(n, whole).astype(np.float16)
+    tiny = (rounded == 0) & (scales.reshape(n, whole) != 0)
+    if not np.isfinite(rounded).all() or tiny.any():
+        return None
+
+    def make() -> Buffer:
+        repeat = block_size // BLOCK
+        d = np.repeat(rounded, repeat, axis=1)[:, : k // BLOCK]
+        minima = None
+        if zeros is not None and bits == 4:
+            minima = -np.repeat(_zero_points(zeros, n, whole), repeat, axis=1)[:, : k // BLOCK]
+        format_ = Q8_0 if bits == 8 else Q4_0 if minima is None else Q4_1
+        rows = _rows(format_, _codes(codes, n, k, bits), d, minima)
+        name = c.weights.name(codes) or "blocks"
+        if packed and n >= _PACKED_ROWS:
+            layout = LAYOUTS[f"{format_.name}_R16"]
+            return c.program.weight(Tensor(name, layout, shape, layout.pack(rows)))
+        return c.program.weight(Tensor(name, FORMATS[format_.name], shape, rows.reshape(-1)))
+
+    return c.weights.get(codes, f"blocks {packed}", make)
+
+
+def _codes(codes: Array, n: int, k: int, bits: int) -> Array:
+    """Codes as uint8 [n, k / 32, 32]; the first of two is the lower half of a byte."""
+    flat = codes.reshape(n, -1)
+    if bits == 4:
+        flat = np.stack([flat & np.uint8(15), flat >> np.uint8(4)], axis=-1).reshape(n, -1)
+    return flat[:, :k].reshape(n, k // BLOCK, BLOCK)
+
+
+def _zero_points(zeros: Array, n: int, blocks: int) -> Array:
+    """Zero points as float32 [n, blocks]."""
+    if zeros.dtype != np.uint8:
+        return zeros.astype(np.float32).reshape(n, blocks)
+    flat = zeros.reshape(n, -1)
+    flat = np.stack([flat & np.uint8(15), flat >> np.uint8(4)], axis=-1).reshape(n, -1)
+    return flat[:, :blocks].astype(np.float32)
+
+
+def _rows(format_: type[BlockFormat], codes: Array, d: Array, minima: Array | None) -> Array:
+    """Bytes [n, row_bytes] of a block format."""
+    blocks = np.zeros(codes.shape[:2], format_.layout)
+    blocks["d"] = d
+    if minima is not None:
+        blocks["m"] = minima * d.astype(np.float32)
+    # eight bits are stored with a sign, and without one have their zero at 128
+    stored = codes ^ np.uint8(128) if format_ is Q8_0 else codes
+    format_.put_codes(blocks, np.ascontiguousarray(stored))
+    return blocks.view(np.uint8).reshape(len(codes), -1)

@@ -1,0 +1,232 @@
+"""Convolutions and pools of one and two spatial axes, channels last inside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from halfbyte import ops
+from halfbyte.errors import ProgramError
+from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.definitions._windows import counts, make_window
+from halfbyte.onnx.lowering.elementwise import apply, combine
+from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.values import Array, Operand, Value, key_of
+from halfbyte.program import Buffer
+
+_INFINITE = float("inf")
+_FUNCTIONS = {"LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid", "Tanh": "tanh",
+              "HardSigmoid": "hard_sigmoid"}  # fmt: skip
+
+
+class Sliding:
+    """A window over the one or two spatial axes of x [n, c, ...], as `ops.conv2d` takes it.
+
+    Attributes
+    ----------
+    attributes : dict of str to int
+        Size of the result, kernel, strides, dilations, padding before.
+    ends : tuple of int
+        Padding behind rows and columns.
+    """
+
+    def __init__(
+        self, x: Value, kernel: Sequence[int], strides: Sequence[int] | None,
+        dilations: Sequence[int] | None, pads: Sequence[int] | None, auto_pad: str, ceil: bool,
+    ) -> None:  # fmt: skip
+        window = make_window(x.shape[2:], kernel, strides, dilations, pads, auto_pad)
+        self.results = counts(x.shape[2:], window, ceil and auto_pad == "NOTSET")
+        missing = 2 - len(self.results)
+
+        def both(values: Sequence[int], default: int) -> tuple[int, ...]:
+            return (default,) * missing + tuple(values)
+
+        names = ("p", "q", "kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h",
+                 "dilation_w", "top", "left")  # fmt: skip
+        numbers = (
+            *both(self.results, 1), *both(window.kernel, 1), *both(window.strides, 1),
+            *both(window.dilations, 1), *both(window.begins, 0),
+        )  # fmt: skip
+        self.attributes = dict(zip(names, numbers, strict=True))
+        self.ends = both(window.ends, 0)
+
+
+def sliding(
+    x: Value, kernel: Sequence[int], strides: Sequence[int] | None,
+    dilations: Sequence[int] | None, pads: Sequence[int] | None, auto_pad: str, ceil: bool = False,
+) -> Sliding | None:  # fmt: skip
+    """The window of a node; None where the kernels have none, or the definition says why not."""
+    if len(x.shape) not in (3, 4) or not x.size:
+        return None
+    try:
+        found = Sliding(x, kernel, strides, dilations, pads, auto_pad, ceil)
+    except ProgramError:
+        return None
+    limit = 2**31 - 1
+    numbers = (*found.attributes.values(), *found.ends)
+    return found if math.prod(found.results) and max(numbers) <= limit else None
+
+
+def image(c: Capture, x: Value) -> Buffer:
+    """Its buffer [n, rows, columns, channels]."""
+    buffer = c.last(x)
+    if len(x.shape) == 4:
+        return buffer
+    n, channels, length = x.shape
+    return buffer.view((n, 1, length, channels))
+
+
+def result(c: Capture, y: Buffer, rank: int) -> Value:
+    """A value of so many dimensions of a buffer [n, rows, columns, channels]."""
+    if rank == 4:
+        return c.value_last(y)
+    n, _, length, channels = (int(d) for d in y.shape)  # type: ignore[arg-type]
+    return c.value_last(y.view((n, length, channels)))
+
+
+def floats(c: Capture, array: Array, layout: str, make: Callable[[], Array]) -> Buffer:
+    """A weight in a layout of its own."""
+    name = c.weights.name(array) or "kernel"
+    return c.weights.get(array, layout, lambda: c.program.constant(f"{name}:{layout}", make()))
+
+
+@lower("Conv")
+def conv(
+    c: Capture, x: Value, w: Value | Array, b: Operand = None, *, auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None, group: int = 1, kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None, strides: list[int] | None = None,
+) -> Value | None:  # fmt: skip
+    """Of float32 with constant weights."""
+    return fused_conv(
+        c, x, w, b, auto_pad=auto_pad, dilations=dilations, group=group, pads=pads,
+        kernel_shape=kernel_shape, strides=strides,
+    )  # fmt: skip
+
+
+@lower("FusedConv", domain=MICROSOFT)
+def fused_conv(
+    c: Capture, x: Value, w: Value | Array, b: Operand = None, z: Operand = None, *,
+    activation: str = "", activation_params: Sequence[float] = (), auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None, group: int = 1, kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None, strides: list[int] | None = None,
+) -> Value | None:  # fmt: skip
+    """Limits of the activation and the sum are the kernel's; other functions follow it."""
+    if isinstance(w, Value) or isinstance(b, Value):
+        return None
+    if {x.dtype, key_of(w)} != {"f32"} or w.ndim != len(x.shape) or not w.size:
+        return None
+    m, channels, *kernel = w.shape
+    if channels * group != x.shape[1] or m % group or list(kernel_shape or kernel) != kernel:
+        return None
+    window = sliding(x, kernel, strides, dilations, pads, auto_pad)
+    if window is None or (z is not None and not _fits(z, (x.shape[0], m, *window.results))):
+        return None
+    low, high, function = _activation(activation, activation_params)
+    bias = c.constant(np.zeros(m, np.float32)) if b is None else c.constant(b.reshape(-1))
+    depthwise = group == m == x.shape[1]
+    alone = depthwise and z is not None  # the sum is made behind it
+    limits = {"lo": -_INFINITE, "hi": _INFINITE} if alone else {"lo": low, "hi": high}
+    if depthwise:
+        weight = floats(c, w, "by tap", lambda: np.ascontiguousarray(w.reshape(m, -1).T))
+        y = ops.conv2d_depthwise(image(c, x), weight, bias, **window.attributes, **limits)
+    else:
+        weight = floats(c, w, f"packed {group}", lambda: ops.pack_kernels(w, group))
+        operands = [image(c, x), weight, bias]
+        operands += [image(c, z)] if isinstance(z, Value) else []
+        y = ops.conv2d(*operands, groups=group, **window.attributes, **limits)
+    made: Value | None = result(c, y, len(x.shape))
+    if alone and made is not None and isinstance(z, Value):
+        made = combine(c, "add", made, z)
+        made = apply(c, made, "clip", low, high) if made and (low, high) != _NONE else made
+    if function and made is not None:
+        made = apply(c, made, function, *activation_params)
+    return made
+
+
+_NONE = (-_INFINITE, _INFINITE)
+
+
+def _fits(z: Value | Array, shape: tuple[int, ...]) -> bool:
+    return isinstance(z, Value) and z.dtype == "f32" and z.shape == shape
+
+
+def _activation(name: str, parameters: Sequence[float]) -> tuple[float, float, str]:
+    """Limits, and the function that follows, if it is none of these."""
+    if name == "Relu":
+        return 0.0, _INFINITE, ""
+    if name == "Clip":
+        low, high = parameters
+        return low, high, ""
+    return (*_NONE, _FUNCTIONS[name] if name else "")
+
+
+@lower("MaxPool")
+def max_pool(
+    c: Capture, x: Value, *, kernel_shape: list[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
+    dilations: list[int] | None = None, pads: list[int] | None = None, storage_order: int = 0,
+    strides: list[int] | None = None,
+) -> Value | None:  # fmt: skip
+    """Of float32, int8 and uint8, without indices."""
+    if len([o for o in c.node.outputs if o]) > 1 or x.dtype not in ("f32", "i8", "u8"):
+        return None
+    window = sliding(x, kernel_shape, strides, dilations, pads, auto_pad, bool(ceil_mode))
+    if window is None:
+        return None
+    return result(c, ops.max_pool(image(c, x), **window.attributes), len(x.shape))
+
+
+@lower("AveragePool")
+def average_pool(
+    c: Capture, x: Value, *, kernel_shape: list[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
+    count_include_pad: int = 0, dilations: list[int] | None = None, pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Value | None:  # fmt: skip
+    """Of float32."""
+    window = sliding(x, kernel_shape, strides, dilations, pads, auto_pad, bool(ceil_mode))
+    if window is None or x.dtype != "f32":
+        return None
+    bottom, right = window.ends
+    y = ops.average_pool(
+        image(c, x), **window.attributes, bottom=bottom, right=right,
+        count_include_pad=int(bool(count_include_pad)),
+    )  # fmt: skip
+    return result(c, y, len(x.shape))
+
+
+@lower("GlobalAveragePool", "GlobalMaxPool")
+def global_pool(c: Capture, x: Value) -> Value | None:
+    """The mean, or the largest, of each channel, wherever x lies."""
+    if x.dtype != "f32" or not x.size or len(x.shape) < 3:
+        return None
+    function = "max" if c.node.op_type == "GlobalMaxPool" else "mean"
+    n, channels, *between = x.shape
+    if x.last is not None:
+        y = ops.reduce(x.last.view((n, math.prod(between), channels)), function=function)
+    else:
+        y = ops.reduce(c.plain(x).view((n * channels, math.prod(between), 1)), function=function)
+    return c.value(y, (n, channels, *[1] * len(between)))
+
+
+@lower("BatchNormalization")
+def batch_normalization(
+    c: Capture, x: Value, scale: Value | Array, b: Value | Array, mean: Value | Array,
+    variance: Value | Array, *, epsilon: float = 1e-5, training_mode: int = 0, spatial: int = 1,
+    **attributes: Any,
+) -> Value | None:  # fmt: skip
+    """x * factor + shift by channel, statistics being constants."""
+    if any(isinstance(v, Value) for v in (scale, b, mean, variance)) or training_mode:
+        return None
+    if len([o for o in c.node.outputs if o]) > 1 or not spatial or len(x.shape) < 2:
+        return None
+    factor = np.asarray(scale, np.float64) / np.sqrt(np.asarray(variance, np.float64) + epsilon)
+    shift = np.asarray(b, np.float64) - np.asarray(mean, np.float64) * factor
+    shape = (-1, *[1] * (len(x.shape) - 2))
+    scaled = combine(c, "mul", x, factor.astype(np.float32).reshape(shape))
+    return (
+        None
+        if scaled is None
+        else combine(c, "add", scaled, shift.astype(np.float32).reshape(shape))
+    )

@@ -1,0 +1,182 @@
+"""Functions of numbers and of pairs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from halfbyte import ops
+from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.lowering.strides import broadcast, planned
+from halfbyte.onnx.values import Array, Operand, Value, key_of
+from halfbyte.program import Buffer
+
+_PAIRS = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
+_FUNCTIONS = {
+    "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Erf": "erf", "Exp": "exp",
+    "Sqrt": "sqrt", "Reciprocal": "reciprocal", "Neg": "neg", "Abs": "abs",
+    "HardSwish": "hard_swish",
+}  # fmt: skip
+
+
+@lower(*_PAIRS)
+def pair(c: Capture, x: Value | Array, y: Value | Array, **attributes: Any) -> Value | None:
+    """Sums, differences, products and quotients of float32 with broadcasting."""
+    return combine(c, _PAIRS[c.node.op_type], x, y)
+
+
+def combine(c: Capture, function: str, x: Value | Array, y: Value | Array) -> Value | None:
+    """z = x op y."""
+    if key_of(x) != "f32" or key_of(y) != "f32":
+        return None
+    if (kept := _channels_last(c, function, x, y)) is not None:
+        return kept
+    try:
+        shape = np.broadcast_shapes(x.shape, y.shape)
+    except ValueError:
+        return None
+    buffer = _pair(c, function, c.plain(x), c.plain(y), x.shape, y.shape, shape)
+    return None if buffer is None else c.value(buffer, shape)
+
+
+def _pair(
+    c: Capture,
+    function: str,
+    x: Buffer,
+    y: Buffer,
+    x_shape: tuple[int, ...],
+    y_shape: tuple[int, ...],
+    shape: tuple[int, ...],
+) -> Buffer | None:
+    walk = list(
+        zip(
+            shape,
+            zip(broadcast(x_shape, shape), broadcast(y_shape, shape), strict=True),
+            strict=True,
+        )
+    )
+    found = planned(walk, 2) if math.prod(shape) else None
+    if found is None or not set(found[1][1]) <= {0, 1}:
+        return None
+    plan, (d, (x_step, y_step)) = found
+    n = math.prod(shape)
+    z: Buffer = ops.binary(
+        x.view((math.prod(x_shape),)), y.view((math.prod(y_shape),)),
+        c.constant(np.array(plan, np.int32)),
+        function=function, n=n, d=d, x_step=x_step, y_step=y_step,
+    )  # fmt: skip
+    return z
+
+
+def _channels_last(c: Capture, function: str, x: Value | Array, y: Value | Array) -> Value | None:
+    """Where the operands lie with their channels last, so does the result."""
+    first = next((v for v in (x, y) if isinstance(v, Value) and lies_last(v)), None)
+    if first is None:
+        return None
+    rank = len(first.shape)
+    buffers: list[Buffer] = []
+    shapes: list[tuple[int, ...]] = []
+    for operand in (x, y):
+        if isinstance(operand, Value):
+            if len(operand.shape) != rank or not (lies_last(operand) or operand.size == 1):
+                return None
+            buffers.append(c.last(operand))
+            n, channels, *between = operand.shape
+            shapes.append((n, *between, channels))
+            continue
+        if operand.ndim > rank:
+            return None
+        spread = operand.reshape((1,) * (rank - operand.ndim) + operand.shape)
+        buffers.append(c.constant(np.ascontiguousarray(np.moveaxis(spread, 1, -1))))
+        shapes.append((*spread.shape[:1], *spread.shape[2:], spread.shape[1]))
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        return None
+    made = _pair(c, function, buffers[0], buffers[1], shapes[0], shapes[1], shape)
+    return None if made is None else c.value_last(made.view(shape))
+
+
+def lies_last(value: Value) -> bool:
+    """Whether a value lies with its channels last, and only so."""
+    return value.last is not None and value.plain is None
+
+
+@lower(*_FUNCTIONS)
+def function(c: Capture, x: Value, **attributes: Any) -> Value | None:
+    """Functions without parameters."""
+    return apply(c, x, _FUNCTIONS[c.node.op_type])
+
+
+def apply(
+    c: Capture, x: Value, function: str, alpha: float = 0.0, beta: float = 0.0
+) -> Value | None:
+    """y = f(x), wherever x lies."""
+    if x.dtype != "f32" or not x.size:
+        return None
+    buffer = c.last(x) if lies_last(x) else c.plain(x)
+    flat = ops.unary(buffer.view((x.size,)), function=function, alpha=alpha, beta=beta)
+    made = flat.view(buffer.shape)
+    return c.value_last(made) if lies_last(x) else c.value(made)
+
+
+@lower("LeakyRelu")
+def leaky_relu(c: Capture, x: Value, *, alpha: float = 0.01) -> Value | None:
+    """x, and alpha x below 0."""
+    return apply(c, x, "leaky_relu", alpha)
+
+
+@lower("HardSigmoid")
+def hard_sigmoid(c: Capture, x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value | None:
+    """alpha x + beta between 0 and 1."""
+    return apply(c, x, "hard_sigmoid", alpha, beta)
+
+
+@lower("Clip")
+def clip(
+    c: Capture, x: Value, low: Operand = None, high: Operand = None,
+    *, min: float | None = None, max: float | None = None,
+) -> Value | None:  # fmt: skip
+    """Limits that are constants."""
+    if isinstance(low, Value) or isinstance(high, Value):
+        return None
+    limits = np.finfo(np.float32)
+    lowest = min if low is None else float(low.reshape(-1)[0])
+    highest = max if high is None else float(high.reshape(-1)[0])
+    lowest = float(limits.min) if lowest is None else lowest
+    highest = float(limits.max) if highest is None else highest
+    return apply(c, x, "clip", lowest, highest)
+
+
+@lower("Pow")
+def power(c: Capture, x: Value | Array, y: Value | Array) -> Value | None:
+    """Squares and square roots."""
+    if not isinstance(x, Value) or isinstance(y, Value) or y.size != 1:
+        return None
+    exponent = float(y.reshape(-1)[0])
+    if y.ndim > len(x.shape):
+        return None
+    if exponent == 2:
+        return combine(c, "mul", x, x)
+    return apply(c, x, "sqrt") if exponent == 0.5 else None
+
+
+@lower("Swish")
+def swish(c: Capture, x: Value, *, alpha: float = 1.0) -> Value | None:
+    """x / (1 + exp(-x))."""
+    if x.dtype != "f32" or alpha != 1 or not x.size:
+        return None
+    buffer = c.last(x) if lies_last(x) else c.plain(x)
+    made = ops.silu(buffer.view((1, x.size))).view(buffer.shape)
+    return c.value_last(made) if lies_last(x) else c.value(made)
+
+
+@lower("QuickGelu", domain=MICROSOFT)
+def quick_gelu(c: Capture, x: Value, *, alpha: float = 1.702) -> Value | None:
+    """x / (1 + exp(-alpha x))."""
+    scaled = combine(c, "mul", x, np.array(alpha, np.float32))
+    gate = None if scaled is None else apply(c, scaled, "sigmoid")
+    return None if gate is None else combine(c, "mul", x, gate)

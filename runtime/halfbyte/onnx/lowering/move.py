@@ -1,0 +1,201 @@
+"""Nodes that move elements: dimensions in another order, parts, parts put together, rows of tables.
+
+Elements of four and eight bytes are moved as what they are: one or two times four bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from halfbyte import ops
+from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.lowering.registry import lower
+from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, planned, row_major
+from halfbyte.onnx.lowering.tables import embedded
+from halfbyte.onnx.values import Array, Operand, Value, ints, shape_of
+from halfbyte.program import DTYPES, Buffer
+
+
+def words(value: Value) -> int:
+    """Times four bytes of an element; 0 where it has not so many."""
+    size = value.numpy.itemsize
+    return size // 4 if size in (4, 8) else 0
+
+
+def moved(
+    c: Capture, x: Value, shape: Sequence[int], strides: Sequence[int], offset: int = 0
+) -> Value | None:
+    """A value of a shape whose elements x has at these strides, in elements."""
+    wide = words(x)
+    if not wide or not math.prod(shape) or not x.size:
+        return None
+    walk: list[Dimension] = [(d, (s * wide,)) for d, s in zip(shape, strides, strict=True)]
+    found = planned([*walk, (wide, (1,))], 1)
+    if found is None:
+        return None
+    plan, (d, (step,)) = found
+    n = math.prod(shape) * wide
+    y: Buffer = ops.move(
+        c.plain(x).view((x.size * wide,), "i32"), c.constant(np.array(plan, np.int32)),
+        n=n, d=d, step=step, offset=offset * wide,
+    )  # fmt: skip
+    return c.value(y.view(tuple(shape), x.dtype))
+
+
+@lower("Transpose")
+def transpose(c: Capture, x: Value, *, perm: list[int] | None = None) -> Value | None:
+    """Dimensions in another order, when somebody needs them so."""
+    rank = len(x.shape)
+    order = list(perm) if perm is not None else list(reversed(range(rank)))
+    return c.transposed(x, order) if sorted(order) == list(range(rank)) else None
+
+
+def ordered(c: Capture, buffer: Buffer, order: Sequence[int]) -> Buffer | None:
+    """The elements of a buffer with its dimensions in another order."""
+    shape = tuple(int(d) for d in buffer.shape)  # type: ignore[arg-type]
+    strides = row_major(shape)
+    if (turned := _turned(buffer, shape, order)) is not None:
+        return turned
+    value = Value(buffer.dtype, shape, plain=buffer)
+    made = moved(c, value, [shape[i] for i in order], [strides[i] for i in order])
+    return None if made is None else made.plain
+
+
+def _turned(buffer: Buffer, shape: tuple[int, ...], order: Sequence[int]) -> Buffer | None:
+    """The same, where two neighbouring groups of dimensions at the end change places."""
+    key = {1: "i8", 4: "i32"}.get(DTYPES[buffer.dtype].itemsize)
+    strides = row_major(shape)
+    walk = joined([(shape[i], (strides[i],)) for i in order], 1)
+    if key is None or len(walk) not in (2, 3) or not math.prod(shape):
+        return None
+    *outer, (b, (near,)), (a, (far,)) = walk
+    if near != 1 or far != b or any(stride != a * b for _, (stride,) in outer):
+        return None
+    n = math.prod(size for size, _ in outer)
+    y: Buffer = ops.turn(buffer.view((n, a, b), key))
+    return y.view(tuple(shape[i] for i in order), buffer.dtype)
+
+
+@lower("Expand")
+def expand(c: Capture, x: Value, shape: Operand) -> Value | None:
+    """Broadcast to a shape."""
+    if not isinstance(shape, np.ndarray):
+        return None
+    try:
+        wanted = np.broadcast_shapes(x.shape, tuple(int(d) for d in shape))
+    except ValueError:
+        return None
+    return x if wanted == x.shape else moved(c, x, wanted, broadcast(x.shape, wanted))
+
+
+@lower("Slice")
+def slice_(
+    c: Capture, x: Value, begin: Operand = None, end: Operand = None, along: Operand = None,
+    by: Operand = None, *, starts: list[int] | None = None, ends: list[int] | None = None,
+    axes: list[int] | None = None,
+) -> Value | None:  # fmt: skip
+    """A part, perhaps every so many elements, perhaps backwards."""
+    if isinstance(begin, Value) or isinstance(end, Value):
+        return None
+    if isinstance(along, Value) or isinstance(by, Value):
+        return None
+    firsts = starts if begin is None else ints(begin)
+    lasts = ends if end is None else ints(end)
+    if firsts is None or lasts is None:
+        return None
+    chosen = axes if along is None else ints(along)
+    steps = [1] * len(firsts) if by is None else ints(by)
+    strides, shape, offset = row_major(x.shape), list(x.shape), 0
+    for axis, first, last, step in zip(
+        range(len(firsts)) if chosen is None else chosen, firsts, lasts, steps, strict=False
+    ):
+        if not step or not -len(shape) <= axis < len(shape):
+            return None
+        taken = range(x.shape[axis])[slice(first, _last(last, x.shape[axis], step), step)]
+        shape[axis] = len(taken)
+        offset += (taken.start if len(taken) else 0) * strides[axis]
+        strides[axis] *= step
+    return moved(c, x, shape, strides, offset)
+
+
+def _last(last: int, size: int, step: int) -> int | None:
+    """Python's end for ONNX's: far below 0 going backwards means past the first element."""
+    return None if step < 0 and last < -size else last
+
+
+@lower("Split")
+def split(
+    c: Capture, x: Value, sizes: Operand = None, *, axis: int = 0, split: list[int] | None = None,
+    num_outputs: int = 0,
+) -> tuple[Value, ...] | None:  # fmt: skip
+    """Parts along an axis."""
+    if isinstance(sizes, Value):
+        return None
+    total, count = x.shape[axis], len(c.node.outputs)
+    parts = split if sizes is None else ints(sizes)
+    if parts is None:
+        share = -(-total // count)
+        parts = [share] * (count - 1) + [total - share * (count - 1)]
+    if sum(parts) != total or len(parts) != count or min(parts) < 0:
+        return None
+    strides, found, first = row_major(x.shape), [], 0
+    for part in parts:
+        shape = [part if i == axis % len(x.shape) else d for i, d in enumerate(x.shape)]
+        made = moved(c, x, shape, strides, first * strides[axis])
+        if made is None:
+            return None
+        found.append(made)
+        first += part
+    return tuple(found)
+
+
+@lower("Concat")
+def concat(c: Capture, *parts: Value | Array, axis: int = 1) -> Value | None:
+    """Parts side by side along an axis."""
+    first = next(p for p in parts if isinstance(p, Value))
+    rank = len(first.shape)
+    axis = axis + rank if axis < 0 else axis
+    wide = words(first)
+    if not wide or any(len(shape_of(p)) != rank for p in parts):
+        return None
+    shape = list(first.shape)
+    shape[axis] = sum(shape_of(p)[axis] for p in parts)
+    if not math.prod(shape):
+        return None
+    outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :]) * wide
+    whole = c.program.scratch(first.dtype, tuple(shape))
+    target = whole.view((outer, shape[axis] * inner), "i32")
+    offset = 0
+    for part in parts:
+        width = shape_of(part)[axis] * inner
+        if width:
+            ops.place(target, c.plain(part).view((outer, width), "i32"), offset=offset)
+        offset += width
+    return c.value(whole)
+
+
+@lower("Gather")
+def gather(c: Capture, x: Value | Array, ids: Value | Array, *, axis: int = 0) -> Value | None:
+    """One element of an axis, or a run of them: a part of x; rows of a constant table."""
+    if isinstance(x, np.ndarray) and isinstance(ids, Value):
+        return embedded(c, x, ids) if axis in (0, -x.ndim) else None
+    if not isinstance(x, Value) or isinstance(ids, Value) or not x.shape or ids.ndim > 1:
+        return None
+    axis = axis + len(x.shape) if axis < 0 else axis
+    size, places = x.shape[axis], ids.reshape(-1).astype(np.int64)
+    if not len(places) or ((places < -size) | (places >= size)).any():
+        return None
+    places = np.where(places < 0, places + size, places)
+    steps = set(np.diff(places).tolist()) or {1}
+    if len(steps) != 1:
+        return None
+    strides, shape = row_major(x.shape), list(x.shape)
+    offset = int(places[0]) * strides[axis]
+    shape[axis], strides[axis] = len(places), strides[axis] * steps.pop()
+    made = moved(c, x, shape, strides, offset)
+    if made is None or ids.ndim:
+        return made
+    return c.value(c.plain(made).view(tuple(d for i, d in enumerate(shape) if i != axis)))

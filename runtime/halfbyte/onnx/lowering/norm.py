@@ -1,0 +1,129 @@
+"""Normalizations of rows, of sums too, and Gelu in its spellings."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from halfbyte import ops
+from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.lowering.elementwise import combine
+from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.values import Operand, Value, key_of
+
+
+def _rows(x: Value, axis: int) -> tuple[int, int] | None:
+    """A tensor as rows of what lies behind an axis."""
+    rank = len(x.shape)
+    axis = axis + rank if axis < 0 else axis
+    if x.dtype != "f32" or not x.size or not 0 <= axis < rank:
+        return None
+    columns = math.prod(x.shape[axis:])
+    return x.size // columns, columns
+
+
+def normalized(
+    c: Capture, x: Value, scale: Operand, bias: Operand, epsilon: float, axis: int = -1
+) -> Value | None:
+    """(x - mean) / sqrt(variance + epsilon) scale + bias by rows."""
+    found = _rows(x, axis)
+    if found is None or scale is None or key_of(scale) != "f32":
+        return None
+    rows, d = found
+    bias = np.zeros(d, np.float32) if bias is None else bias
+    if math.prod(scale.shape) != d or math.prod(bias.shape) != d or key_of(bias) != "f32":
+        return None
+    y = ops.layer_norm(
+        c.matrix(x, rows, d), c.plain(scale).view((d,)), c.plain(bias).view((d,)), epsilon=epsilon
+    )
+    return c.value(y, x.shape)
+
+
+@lower("LayerNormalization")
+def layer_normalization(
+    c: Capture, x: Value, scale: Operand, bias: Operand = None, *, axis: int = -1,
+    epsilon: float = 1e-5, **attributes: Any,
+) -> Value | None:  # fmt: skip
+    """Without its mean and deviation as outputs."""
+    if any(c.node.outputs[1:]):
+        return None
+    return normalized(c, x, scale, bias, epsilon, axis)
+
+
+@lower("SkipLayerNormalization", domain=MICROSOFT)
+def skip_layer_normalization(
+    c: Capture, x: Operand, skip: Operand, gamma: Operand, beta: Operand = None,
+    bias: Operand = None, *, epsilon: float = 1e-12, **attributes: Any,
+) -> tuple[Value | None, ...] | None:  # fmt: skip
+    """LayerNormalization of x + skip + bias, which is the fourth output."""
+    total = summed(c, x, skip, bias)
+    y = None if total is None else normalized(c, total, gamma, beta, epsilon)
+    return None if y is None or any(c.node.outputs[1:3]) else (y, None, None, total)
+
+
+def summed(c: Capture, x: Operand, skip: Operand, bias: Operand) -> Value | None:
+    """x + skip + bias."""
+    if x is None or skip is None:
+        return None
+    total = combine(c, "add", x, skip)
+    if total is None or bias is None:
+        return total
+    return combine(c, "add", total, bias)
+
+
+def rms_normalized(c: Capture, x: Value, scale: Operand, epsilon: float, axis: int) -> Value | None:
+    """x / sqrt(mean(x^2) + epsilon) scale by rows."""
+    found = _rows(x, axis)
+    if found is None or scale is None or key_of(scale) != "f32":
+        return None
+    rows, d = found
+    if math.prod(scale.shape) != d:
+        return None
+    y = ops.rms_norm(c.matrix(x, rows, d), c.plain(scale).view((d,)), epsilon=epsilon)
+    return c.value(y, x.shape)
+
+
+@lower("RMSNormalization", "SimplifiedLayerNormalization")
+def rms_normalization(
+    c: Capture, x: Value, scale: Operand, *, axis: int = -1, epsilon: float = 1e-5,
+    **attributes: Any,
+) -> Value | None:  # fmt: skip
+    """Without its deviation as an output."""
+    if any(c.node.outputs[1:]):
+        return None
+    return rms_normalized(c, x, scale, epsilon, axis)
+
+
+lower("SimplifiedLayerNormalization", domain=MICROSOFT)(rms_normalization)
+
+
+@lower("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
+def skip_rms_normalization(
+    c: Capture, x: Operand, skip: Operand, gamma: Operand, bias: Operand = None, *,
+    epsilon: float = 1e-12, **attributes: Any,
+) -> tuple[Value | None, ...] | None:  # fmt: skip
+    """RMSNormalization of x + skip + bias, which is the fourth output."""
+    total = summed(c, x, skip, bias)
+    y = None if total is None else rms_normalized(c, total, gamma, epsilon, -1)
+    return None if y is None or any(c.node.outputs[1:3]) else (y, None, None, total)
+
+
+@lower("Gelu")
+def gelu(c: Capture, x: Value, *, approximate: str = "none") -> Value | None:
+    """By erf, or by tanh."""
+    if x.dtype != "f32" or not x.size:
+        return None
+    y = ops.gelu(c.matrix(x, 1, x.size), approximate=approximate)
+    return c.value(y, x.shape)
+
+
+@lower("Gelu", "BiasGelu", "FastGelu", domain=MICROSOFT)
+def microsoft_gelu(c: Capture, x: Value, bias: Operand = None) -> Value | None:
+    """Gelu by erf, FastGelu by tanh; of x + bias."""
+    total: Value | None = x
+    if bias is not None:
+        total = combine(c, "add", x, bias)
+    approximate = "tanh" if c.node.op_type == "FastGelu" else "none"
+    return None if not isinstance(total, Value) else gelu(c, total, approximate=approximate)

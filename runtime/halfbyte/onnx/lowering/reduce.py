@@ -1,0 +1,65 @@
+"""Reductions, and softmax."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from halfbyte import ops
+from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.lowering.elementwise import apply, combine
+from halfbyte.onnx.lowering.registry import lower
+from halfbyte.onnx.values import Operand, Value, ints
+
+_FUNCTIONS = {
+    "ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min",
+    "ReduceL2": "sum", "ReduceSumSquare": "sum",
+}  # fmt: skip
+
+
+@lower(*_FUNCTIONS)
+def reduce(
+    c: Capture, x: Value, given: Operand = None, *, axes: list[int] | None = None,
+    keepdims: int = 1, noop_with_empty_axes: int = 0,
+) -> Value | None:  # fmt: skip
+    """Over neighbouring axes of float32; of squares, and the root of their sum."""
+    kind = c.node.op_type
+    if isinstance(given, Value) or x.dtype != "f32" or not x.size:
+        return None
+    chosen = axes if given is None else ints(given)
+    rank = len(x.shape)
+    if not chosen:
+        if noop_with_empty_axes:
+            return x if kind in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin") else None
+        chosen = list(range(rank))
+    if any(not -rank <= axis < rank for axis in chosen):
+        return None
+    dropped = sorted({axis % rank for axis in chosen})
+    if not dropped or dropped != list(range(dropped[0], dropped[-1] + 1)):
+        return None
+    first, last = dropped[0], dropped[-1] + 1
+    parts = (math.prod(x.shape[:first]), math.prod(x.shape[first:last]), math.prod(x.shape[last:]))
+    terms = combine(c, "mul", x, x) if kind in ("ReduceL2", "ReduceSumSquare") else x
+    if terms is None:
+        return None
+    y = ops.reduce(c.plain(terms).view(parts), function=_FUNCTIONS[kind])
+    kept = [1] * (last - first) if keepdims else []
+    total = c.value(y, (*x.shape[:first], *kept, *x.shape[last:]))
+    return apply(c, total, "sqrt") if kind == "ReduceL2" else total
+
+
+@lower("Softmax")
+def softmax(c: Capture, x: Value, *, axis: int | None = None, **attributes: Any) -> Value | None:
+    """Along the last axis, or, before version 13, along all from an axis on."""
+    rank = len(x.shape)
+    if x.dtype != "f32" or not x.size or not rank:
+        return None
+    if c.version < 13:
+        axis = 1 if axis is None else axis
+        axis = axis + rank if axis < 0 else axis
+        columns = math.prod(x.shape[axis:])
+    else:
+        if axis not in (None, -1, rank - 1):
+            return None
+        columns = x.shape[-1]
+    return c.value(ops.softmax(c.matrix(x, x.size // columns, columns)), x.shape)

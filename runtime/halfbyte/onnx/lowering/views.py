@@ -1,0 +1,105 @@
+"""Nodes that move nothing: the same memory under another shape, and shapes, which are constants."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.lowering.registry import lower
+from halfbyte.onnx.values import Array, Operand, Value, ints
+
+
+@lower("Identity")
+def identity(c: Capture, x: Value) -> Value:
+    """The same value."""
+    return x
+
+
+@lower("Dropout")
+def dropout(
+    c: Capture, x: Value, ratio: Operand = None, training: Operand = None, **attributes: Any
+) -> Value | None:
+    """Without training and without a mask the input itself."""
+    if len(c.node.outputs) > 1 or isinstance(training, Value):
+        return None
+    return x if training is None or not training.any() else None
+
+
+@lower("Shape")
+def shape(c: Capture, x: Value, *, start: int = 0, end: int | None = None) -> Array:
+    """Shapes are known at capture."""
+    return np.array(x.shape[start:end], np.int64)
+
+
+@lower("Size")
+def size(c: Capture, x: Value) -> Array:
+    """Sizes are known at capture."""
+    return np.array(x.size, np.int64)
+
+
+@lower("Reshape")
+def reshape(
+    c: Capture, x: Value, shape: Operand = None, *, allowzero: int = 0, **attributes: Any
+) -> Value | None:
+    """A view. 0 copies a dimension (unless `allowzero`), -1 takes what is left."""
+    if not isinstance(shape, np.ndarray):
+        return None
+    wanted = ints(shape)
+    if not allowzero:
+        if any(d == 0 and i >= len(x.shape) for i, d in enumerate(wanted)):
+            return None
+        wanted = [x.shape[i] if d == 0 else d for i, d in enumerate(wanted)]
+    if wanted.count(-1) == 1:
+        known = math.prod(d for d in wanted if d != -1)
+        if not known:
+            return None
+        wanted[wanted.index(-1)] = x.size // known
+    return _viewed(c, x, wanted)
+
+
+@lower("Flatten")
+def flatten(c: Capture, x: Value, *, axis: int = 1) -> Value | None:
+    """[d0 ... d(axis-1), d(axis) ...] as a matrix."""
+    axis = axis + len(x.shape) if axis < 0 else axis
+    return _viewed(c, x, [math.prod(x.shape[:axis]), math.prod(x.shape[axis:])])
+
+
+@lower("Squeeze")
+def squeeze(
+    c: Capture, x: Value, given: Operand = None, *, axes: list[int] | None = None
+) -> Value | None:
+    """Without some dimensions of 1, or without all."""
+    if isinstance(given, Value):
+        return None
+    chosen = axes if given is None else ints(given)
+    rank = len(x.shape)
+    dropped = (
+        {i for i, d in enumerate(x.shape) if d == 1}
+        if chosen is None
+        else {a + rank if a < 0 else a for a in chosen}
+    )
+    return _viewed(c, x, [d for i, d in enumerate(x.shape) if i not in dropped])
+
+
+@lower("Unsqueeze")
+def unsqueeze(
+    c: Capture, x: Value, given: Operand = None, *, axes: list[int] | None = None
+) -> Value | None:
+    """With dimensions of 1 at `axes` of the result."""
+    if isinstance(given, Value):
+        return None
+    chosen = axes if given is None else ints(given)
+    rank = len(x.shape) + len(chosen or ())
+    added = {a + rank if a < 0 else a for a in chosen or ()}
+    left = iter(x.shape)
+    return _viewed(c, x, [1 if i in added else next(left, -1) for i in range(rank)])
+
+
+def _viewed(c: Capture, x: Value, shape: list[int]) -> Value | None:
+    """`x` in another shape; None where the shape does not fit, so that the definition says why."""
+    if any(d < 0 for d in shape) or math.prod(shape) != x.size:
+        return None
+    return c.value(c.plain(x).view(tuple(shape)))

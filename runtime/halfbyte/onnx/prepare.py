@@ -1,0 +1,227 @@
+"""Rewriting a graph once, before any shape is known: functions inlined, constants folded, patterns
+fused, what nothing reads dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from halfbyte.errors import HalfbyteError, UnsupportedError
+from halfbyte.formats.onnx.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
+from halfbyte.onnx.capture import MOST_FOLDED, folded
+from halfbyte.onnx.definitions import find
+from halfbyte.onnx.definitions.arrays import check_elements
+from halfbyte.onnx.evaluate import bound, resolved, subgraphs, used_names
+from halfbyte.onnx.fusion import fuse
+from halfbyte.onnx.fusion.rewriter import drop_unused
+
+QUANTIZED = ("QuantizeLinear", "DequantizeLinear")  # weights stay integers until after fusion
+DEPTH = 64  # functions that call functions
+
+
+def prepare(model: Model, *, optimize: bool = True, given: frozenset[str] = frozenset()) -> Model:
+    """A model that does the same, for `Runner`: no functions, no sparse initializers.
+
+    Initializers are constants, but for those that are `given` as inputs.
+    """
+    graph = Graph(
+        model.graph.name,
+        _inlined(model, model.graph.nodes),
+        {n: _dense(v) for n, v in model.graph.initializers.items() if n not in given},
+        model.graph.inputs, model.graph.outputs, model.graph.value_info,
+    )  # fmt: skip
+    made = replace(model, graph=graph, functions={})
+    if optimize:
+        fold_constants(made, kept=QUANTIZED)
+        merge_equal(made)
+        drop_unused(graph)
+        fuse(made)
+        fold_constants(made)
+    drop_unused(graph)
+    return made
+
+
+# ---- functions -----------------------------------------------------------------------------------
+
+
+def _inlined(model: Model, nodes: list[Node], depth: int = 0) -> list[Node]:
+    """The nodes with every call of a function replaced by the function's own nodes."""
+    if depth > DEPTH:
+        raise UnsupportedError(f"{model.path}: functions call each other more than {DEPTH} deep")
+    made: list[Node] = []
+    for node in nodes:
+        function = model.functions.get((node.domain, node.op_type, node.overload))
+        if function is not None:
+            made += _inlined(model, _called(function, node), depth + 1)
+        elif subgraphs(node):
+            made.append(_with_graphs(node, lambda g: _inlined_graph(model, g, depth + 1)))
+        else:
+            made.append(node)
+    return made
+
+
+def _inlined_graph(model: Model, graph: Graph, depth: int) -> Graph:
+    initializers = {name: _dense(value) for name, value in graph.initializers.items()}
+    nodes = _inlined(model, graph.nodes, depth)
+    return Graph(graph.name, nodes, initializers, graph.inputs, graph.outputs, graph.value_info)
+
+
+def _called(function: Function, node: Node) -> list[Node]:
+    """A function's nodes for one call: names are the caller's, or made unique by its output's."""
+    given = dict.fromkeys(function.inputs, "") | dict(
+        zip(function.inputs, node.inputs, strict=False)
+    )
+    results = list(zip(function.outputs, node.outputs, strict=False))
+    names = {formal: actual for formal, actual in results if actual} | given
+    call = _Call(f"{next(filter(None, node.outputs), node.name)}/{function.name}/", function)
+    attributes = {**function.defaults, **node.attributes}
+    made = [call.renamed(resolved(inner, attributes), names) for inner in function.nodes]
+    made += [
+        Node("Identity", (given[formal],), (actual,))
+        for formal, actual in results
+        if actual and formal in given  # an input passes through
+    ]
+    return made
+
+
+class _Call:
+    """One call of a function: what makes its names unique, and versions of its operators."""
+
+    def __init__(self, prefix: str, function: Function) -> None:
+        self.prefix, self.function = prefix, function
+
+    def renamed(self, node: Node, names: dict[str, str]) -> Node:
+        """The node with its values' names translated; others get the prefix, and are remembered."""
+
+        def of(name: str) -> str:
+            return names.setdefault(name, self.prefix + name) if name else ""
+
+        made = _with_graphs(node, lambda graph: self._graph(graph, names))
+        return replace(
+            made, inputs=tuple(map(of, node.inputs)), outputs=tuple(map(of, node.outputs)),
+            name=self.prefix + node.name,
+            version=node.version or self.function.opsets.get(node.domain, 0),
+        )  # fmt: skip
+
+    def _graph(self, graph: Graph, names: dict[str, str]) -> Graph:
+        inner = dict(names)
+        for name in (*graph.initializers, *(v.name for v in graph.inputs)):
+            inner[name] = self.prefix + name
+        nodes = [self.renamed(node, inner) for node in graph.nodes]
+
+        def of(infos: list[ValueInfo]) -> list[ValueInfo]:
+            return [ValueInfo(inner.get(v.name, self.prefix + v.name), v.type) for v in infos]
+
+        initializers = {inner[name]: value for name, value in graph.initializers.items()}
+        return Graph(graph.name, nodes, initializers, of(graph.inputs), of(graph.outputs))
+
+
+def _with_graphs(node: Node, change: Any) -> Node:
+    """The node with every graph among its attributes changed."""
+    attributes = {
+        name: change(value)
+        if isinstance(value, Graph)
+        else [change(v) if isinstance(v, Graph) else v for v in value]
+        if isinstance(value, list)
+        else value
+        for name, value in node.attributes.items()
+    }
+    return replace(node, attributes=attributes)
+
+
+def _dense(value: Any) -> Any:
+    """A sparse initializer as an array."""
+    if not isinstance(value, SparseTensor):
+        return value
+    check_elements(value.shape, value.values.dtype.itemsize)
+    dense = np.zeros(value.shape, value.values.dtype)
+    if value.indices.ndim == 1:
+        dense.reshape(-1)[value.indices] = value.values
+    else:
+        dense[tuple(value.indices.T)] = value.values
+    return dense
+
+
+# ---- constants -----------------------------------------------------------------------------------
+
+
+def fold_constants(model: Model, kept: tuple[str, ...] = ()) -> None:
+    """Compute, in place, every node whose inputs are initializers, but operators that are kept.
+
+    A result that is larger than what it is made of stays a node, unless it is small:
+    weights are not unpacked here.
+    """
+    graph = model.graph
+    fixed = dict(graph.initializers)
+    left = []
+    for node in graph.nodes:
+        results = None if node.op_type in kept else _folded(model, node, fixed)
+        if results is None:
+            left.append(node)
+            continue
+        made = {n: r for n, r in zip(node.outputs, results, strict=False) if n}
+        fixed.update(made)
+        graph.initializers.update(made)
+    graph.nodes[:] = left
+
+
+def _folded(model: Model, node: Node, fixed: Mapping[str, Any]) -> list[Any] | None:
+    """A node's results, if they are constants worth keeping."""
+    if subgraphs(node) or any(name and name not in fixed for name in node.inputs):
+        return None
+    version = node.version or model.opsets.get(node.domain, 1)
+    definition = find(node.domain, node.op_type, version)
+    if definition is None or not definition.pure:
+        return None
+    inputs = [fixed[name] if name else None for name in node.inputs]
+    given = sum(v.nbytes for v in inputs if isinstance(v, np.ndarray))
+    where = f"{model.path}: {node}"
+    try:
+        opset = model.opsets.get("", 1) if node.domain else version
+        call = bound(definition, node, opset, _no_body, where)
+        results = folded(call, inputs, max(given, MOST_FOLDED))
+    except HalfbyteError:
+        return None  # it may never be reached; where it is, the run says what is wrong
+    if results is None or not all(isinstance(r, np.ndarray) for r in results):
+        return None
+    return list(results)
+
+
+def merge_equal(model: Model) -> None:
+    """Compute, in place, what several nodes compute from the same values only once."""
+    known: dict[tuple[Any, ...], Node] = {}
+    same: dict[str, str] = {}
+    outputs = {v.name for v in model.graph.outputs}
+    left = []
+    for node in model.graph.nodes:
+        if not subgraphs(node):
+            node = replace(node, inputs=tuple(same.get(n, n) for n in node.inputs))
+        key = _identity(model, node)
+        first = None if key is None else known.setdefault(key, node)
+        if first is None or first is node or outputs.intersection(node.outputs):
+            left.append(node)
+            continue
+        same.update(zip(node.outputs, first.outputs, strict=True))
+    if any(subgraphs(node) and used_names(node) & same.keys() for node in left):
+        return  # names inside subgraphs stay as they are
+    model.graph.nodes[:] = left
+
+
+def _identity(model: Model, node: Node) -> tuple[Any, ...] | None:
+    """What two nodes have in common that compute the same; None where that cannot be said."""
+    version = node.version or model.opsets.get(node.domain, 1)
+    definition = find(node.domain, node.op_type, version)
+    plain = all(isinstance(v, int | float | str | list) for v in node.attributes.values())
+    if definition is None or not definition.pure or subgraphs(node) or not plain:
+        return None
+    attributes = repr(sorted(node.attributes.items()))
+    used = tuple(bool(name) for name in node.outputs)
+    return node.domain, node.op_type, version, node.inputs, attributes, used
+
+
+def _no_body(graph: Graph) -> Any:
+    raise UnsupportedError(f"graph {graph.name!r}: a constant has no subgraphs")

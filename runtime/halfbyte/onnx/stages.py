@@ -1,0 +1,242 @@
+"""Running a graph as programs: one for each set of input shapes, and, behind a node whose results'
+shapes depend on values, one more for the shapes that it gave.
+
+Programs are made when shapes are first met and kept in a bounded cache; weights belong to the model
+and are shared by all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import ChainMap, OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from halfbyte.backends import Executable
+from halfbyte.formats.onnx.model import Model, Node
+from halfbyte.onnx.capture import (
+    Capture,
+    EndOfProgramError,
+    Weights,
+    dead_code_removed,
+    finish,
+    live_names,
+)
+from halfbyte.onnx.evaluate import Evaluator, Values, go_on
+from halfbyte.onnx.values import Unknown, Value, dtype_key
+from halfbyte.passes import fuse_views, plan_memory
+from halfbyte.program import Buffer, Program, capture
+
+KEPT = 8  # programs of other input shapes that are kept
+
+Signature = tuple[tuple[str, str, tuple[int, ...]], ...]
+Path = tuple[Signature, ...]  # of the feeds, then of what each node between programs made
+Opener = Callable[[Program], Executable]
+
+
+class Observer(Protocol):
+    """Is told what ran when: `start` is of `time.perf_counter`."""
+
+    def program(self, program: Program, start: float, seconds: np.ndarray[Any, Any]) -> None:
+        """A program, with the time that each instruction took."""
+
+    def node(
+        self, node: Node, start: float, seconds: float, inputs: list[Any], outputs: list[Any]
+    ) -> None:
+        """A node between programs, with the values of its inputs and outputs."""
+
+
+@dataclass(eq=False)
+class Stage:
+    """Nodes [first, last) as a program, for one set of shapes.
+
+    `feeds` are copied into the program, `results` read from it, `known` was computed at capture.
+    """
+
+    first: int
+    last: int
+    executable: Executable | None
+    feeds: dict[str, Buffer]
+    results: dict[str, Buffer]
+    known: dict[str, Any]
+
+    def run(self, values: dict[str, Any], observer: Observer | None) -> None:
+        """Run it; its results are put into `values`, as views of its memory."""
+        if self.executable is None:
+            return
+        for name, buffer in self.feeds.items():
+            self.executable.array(buffer)[...] = values[name]
+        if observer is None:
+            self.executable.run({})
+        else:
+            start = time.perf_counter()
+            observer.program(self.executable.program, start, self.executable.profile({}))
+        for name, buffer in self.results.items():
+            dtype, shape = buffer.held_as({})
+            values[name] = self.executable.array(buffer.root).reshape(-1).view(dtype).reshape(shape)
+
+    def close(self) -> None:
+        """Stop its threads."""
+        if self.executable is not None:
+            self.executable.close()
+
+
+class Runner:
+    """A model's programs.
+
+    Parameters
+    ----------
+    model : Model
+        Prepared: without functions.
+    open_program : callable
+        Binds a program to a backend.
+    use_kernels : bool
+        False runs every node by its definition.
+    kept : int
+        Programs from one node on, of different shapes, that are kept; the one used longest ago
+        makes room.
+    keep : collection of str
+        Further values of the main graph that `run` can be asked for; they have memory of their own.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        open_program: Opener,
+        *,
+        use_kernels: bool = True,
+        kept: int = KEPT,
+        keep: Collection[str] = (),
+    ) -> None:
+        self.model = model
+        self._open, self._use_kernels, self._kept = open_program, use_kernels, kept
+        self._evaluator = Evaluator(model)
+        self._weights = Weights(model.graph)
+        self._stages: dict[int, OrderedDict[Path, Stage]] = {}  # by their first node
+        outputs = [v.name for v in model.graph.outputs]
+        self._live = live_names(model.graph.nodes, [*outputs, *keep])
+
+    def run(
+        self,
+        feeds: Mapping[str, Any],
+        names: Sequence[str],
+        observer: Observer | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> dict[str, Any]:
+        """Values of these outputs; arrays are the caller's own.
+
+        `check` is called between programs, and before each node there, in loops too.
+        """
+        self._evaluator.check = check or go_on
+        nodes = self.model.graph.nodes
+        values: dict[str, Any] = dict(feeds)
+        known: dict[str, Any] = dict(self.model.graph.initializers)
+        path: Path = ()
+        at, given = 0, values.keys() - {""}
+        while True:
+            self._evaluator.check()
+            path = (*path, _signature(values, given))
+            stage = self._stage(at, path, values, known)
+            stage.run(values, observer)
+            known |= stage.known
+            if stage.last == len(nodes):
+                break
+            node = nodes[stage.last]
+            self._between(node, ChainMap(values, known, {"": None}), observer)
+            at, given = stage.last + 1, set(node.outputs) - {""}
+        return {name: _own(values.get(name, known.get(name))) for name in names}
+
+    def _between(self, node: Node, scope: Values, observer: Observer | None) -> None:
+        """Run a node that is in no program."""
+        start = time.perf_counter()
+        self._evaluator.node(node, scope)
+        if observer is not None:
+            seconds = time.perf_counter() - start
+            inputs = [scope[name] for name in node.inputs]
+            outputs = [scope[name] for name in node.outputs if name]
+            observer.node(node, start, seconds, inputs, outputs)
+
+    def programs(self) -> list[Program]:
+        """Every program that is kept, in order of execution for each set of shapes."""
+        stages = {path: stage for found in self._stages.values() for path, stage in found.items()}
+        place = {path: i for found in self._stages.values() for i, path in enumerate(found)}
+        ordered = sorted(
+            stages, key=lambda path: [place.get(path[: n + 1], -1) for n in range(len(path))]
+        )
+        found = [stages[path].executable for path in ordered]
+        return [executable.program for executable in found if executable is not None]
+
+    def close(self) -> None:
+        """Stop all threads."""
+        for found in self._stages.values():
+            for stage in found.values():
+                stage.close()
+
+    def _stage(self, at: int, path: Path, values: dict[str, Any], known: dict[str, Any]) -> Stage:
+        """The stage from node `at` on, for the shapes that led there."""
+        stages = self._stages.setdefault(at, OrderedDict())
+        stage = stages.get(path)
+        if stage is None:
+            stage = stages[path] = self._capture(at, values, known)
+            while len(stages) > self._kept:
+                stages.popitem(last=False)[1].close()
+        stages.move_to_end(path)
+        return stage
+
+    def _capture(self, at: int, values: dict[str, Any], known: dict[str, Any]) -> Stage:
+        nodes, live = self.model.graph.nodes, self._live[at]
+        with capture(f"{self.model.path.name}[{at}:]") as program:
+            under: dict[str, Any] = {"": None, **known}
+            feeds: dict[str, Buffer] = {}
+            for name in sorted(live & values.keys()):
+                value = values[name]
+                key = dtype_key(value.dtype) if isinstance(value, np.ndarray) else None
+                if key is None:
+                    under[name] = Unknown()
+                    continue
+                feeds[name] = program.input(name, key, value.shape)
+                under[name] = Value(key, value.shape, plain=feeds[name])
+            captured = Capture(self.model, program, under, self._weights, self._use_kernels)
+            last = self._record(captured, nodes, at)
+            results, constants = finish(captured, self._live[last] - values.keys())
+        constants = {k: v for k, v in constants.items() if k not in known and v is not None}
+        program = fuse_views(dead_code_removed(program))
+        used = {b.root for instruction in program.instructions for b in instruction.inputs}
+        used |= {b.root for b in results.values()}
+        feeds = {name: buffer for name, buffer in feeds.items() if buffer in used}
+        program.inputs = dict(feeds)
+        executable = self._open(plan_memory(program)) if program.instructions or results else None
+        return Stage(at, last, executable, feeds, results, constants)
+
+    def _record(self, captured: Capture, nodes: Sequence[Node], at: int) -> int:
+        """Record nodes until one ends the program; its index."""
+        for index in range(at, len(nodes)):
+            mark = captured.mark()
+            try:
+                captured.record(nodes[index])
+            except EndOfProgramError:
+                captured.undo(mark)
+                return index
+        return len(nodes)
+
+
+def _signature(values: Mapping[str, Any], names: Collection[str]) -> Signature:
+    return tuple((name, *_kind(values[name])) for name in sorted(names) if name in values)
+
+
+def _kind(value: Any) -> tuple[str, tuple[int, ...]]:
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.shape
+    return type(value).__name__, ()
+
+
+def _own(value: Any) -> Any:
+    """Not a view of a program's memory."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, list):
+        return [_own(item) for item in value]
+    return value

@@ -1,0 +1,87 @@
+"""Tensors while a graph is captured: dtype, shape, and where a program has their numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.errors import ProgramError
+from halfbyte.formats.onnx.dtypes import SPECIAL
+from halfbyte.program import DTYPES, Buffer
+
+Array = npt.NDArray[Any]
+
+# Types that NumPy lacks are held by programs of graphs alone.
+DTYPES.update({dtype.names[0]: dtype for dtype in SPECIAL.values() if dtype.names})
+_KEYS = {dtype: key for key, dtype in DTYPES.items()}
+
+
+def dtype_key(dtype: np.dtype[Any]) -> str | None:
+    """A program's name of an element type; None where programs do not hold it (strings)."""
+    return _KEYS.get(dtype)
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor that a program computes.
+
+    `plain` has its elements in the order of `shape`; `last`, of a tensor [n, c, ...], has them as
+    [n, ..., c], which convolutions take and give; `turned` is a buffer, and the order of its
+    dimensions that makes the tensor of it. One of them is there; `Capture.plain` and `Capture.last`
+    make the others when they are first asked for.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    plain: Buffer | None = None
+    last: Buffer | None = None
+    turned: tuple[Buffer, tuple[int, ...]] | None = None
+
+    def origin(self) -> tuple[Buffer, tuple[int, ...]]:
+        """A buffer of its elements, and the order of its dimensions that makes the tensor."""
+        rank = len(self.shape)
+        if self.plain is not None:
+            return self.plain.view(self.shape), tuple(range(rank))
+        if self.last is not None:
+            return self.last, (0, rank - 1, *range(1, rank - 1))
+        if self.turned is None:
+            raise ProgramError("a value that lies nowhere")
+        return self.turned
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The dtype of its arrays."""
+        return DTYPES[self.dtype]
+
+
+class Unknown:
+    """A value that programs do not hold: a list, a string tensor, an absent optional."""
+
+
+Operand = Value | Array | None  # computed, constant, or left out
+
+
+def ints(array: Array) -> list[int]:
+    """The numbers of a constant that holds sizes, axes or the like."""
+    if array.dtype.kind not in "iu":
+        raise ProgramError(f"{array.dtype}{list(array.shape)}: expected whole numbers")
+    return [int(number) for number in array.reshape(-1)]
+
+
+def shape_of(operand: Value | Array) -> tuple[int, ...]:
+    """The shape of a computed or constant tensor."""
+    return operand.shape
+
+
+def key_of(operand: Value | Array) -> str | None:
+    """The program's name of its element type."""
+    return operand.dtype if isinstance(operand, Value) else dtype_key(operand.dtype)

@@ -1,0 +1,176 @@
+"""Whether a model's nodes are ones that their operators' definitions allow, before any runs.
+
+What depends on values, shapes or types shows at the first run.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from halfbyte.formats.onnx.model import (
+    Function,
+    Graph,
+    Model,
+    Node,
+    Reference,
+    SparseTensor,
+    TypeInfo,
+)
+from halfbyte.onnx.definitions import Definition, find, operators
+from halfbyte.onnx.definitions.registry import GIVEN, MICROSOFT, ML
+from halfbyte.onnx.evaluate import subgraphs
+from halfbyte.session import errors
+from halfbyte.session.errors import Fail, InvalidGraph
+
+# What a definition's annotation of an attribute allows; ONNX's INT is taken for a FLOAT too, as
+# some versions of an operator have one and others the other.
+_KINDS: dict[str, tuple[type, ...]] = {
+    "int": (int,), "float": (float, int), "str": (str, bytes), "Array": (np.ndarray,),
+    "Body": (Graph,), "SparseTensor": (SparseTensor,), "TypeInfo": (TypeInfo,),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a definition takes.
+
+    Attributes
+    ----------
+    least, most : int
+        How many inputs.
+    required : frozenset of str
+        Attributes without a default.
+    kinds : dict of str to (bool, tuple of type)
+        Whether an attribute is a list, and the types of its values; those that are known.
+    """
+
+    least: int
+    most: int
+    required: frozenset[str]
+    kinds: dict[str, tuple[bool, tuple[type, ...]]]
+
+
+@functools.cache
+def signature_of(definition: Definition) -> Signature:
+    """Read from the signature of the meaning."""
+    parameters = inspect.signature(definition.meaning).parameters.values()
+    inputs = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    named = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in GIVEN]
+    kinds = {p.name: _kind(str(p.annotation)) for p in named}
+    return Signature(
+        sum(p.default is p.empty for p in inputs),
+        1 << 30 if definition.variadic else len(inputs),
+        frozenset(p.name for p in named if p.default is p.empty),
+        {name: kind for name, kind in kinds.items() if kind is not None},
+    )
+
+
+def _kind(annotation: str) -> tuple[bool, tuple[type, ...]] | None:
+    text = annotation.removesuffix(" | None")
+    for form in ("Sequence[", "list["):
+        if text.startswith(form):
+            found = _KINDS.get(text[len(form) : -1])
+            return (True, found) if found else None
+    found = _KINDS.get(text)
+    return (False, found) if found else None
+
+
+def check_nodes(model: Model) -> None:
+    """Look at every node, those of functions and subgraphs too.
+
+    Raises
+    ------
+    InvalidGraph
+        An operator that its domain does not have in this version, or inputs or attributes that it
+        does not have.
+    NotImplemented
+        An operator of a domain of which halfbyte knows some.
+    Fail
+        An operator of any other domain.
+    """
+    _check(model, model.graph.nodes, model.opsets, None)
+    for function in model.functions.values():
+        _check(model, function.nodes, function.opsets, function)
+
+
+def _check(
+    model: Model, nodes: Iterable[Node], opsets: Mapping[str, int], inside: Function | None
+) -> None:
+    for node in nodes:
+        where = f"{model.path}: {node}"
+        if inside is not None:
+            where = f"{model.path}: function {inside.name!r}: {node}"
+        called = model.functions.get((node.domain, node.op_type, node.overload))
+        if called is not None:
+            _check_call(called, node, where)
+        else:
+            version = node.version or opsets.get(node.domain, 1)
+            _check_node(_definition(node, version, where), node, where)
+        for graph in subgraphs(node):
+            _check(model, graph.nodes, opsets, inside)
+
+
+def _check_call(function: Function, node: Node, where: str) -> None:
+    if len(node.inputs) > len(function.inputs) or len(node.outputs) > len(function.outputs):
+        raise InvalidGraph(
+            f"{where}: {len(node.inputs)} inputs and {len(node.outputs)} outputs, expected at most "
+            f"{len(function.inputs)} and {len(function.outputs)}, which the function has"
+        )
+    missing = sorted(set(function.attributes) - node.attributes.keys())
+    if missing:
+        raise InvalidGraph(f"{where}: attribute {missing[0]!r} is required")
+
+
+def _definition(node: Node, version: int, where: str) -> Definition:
+    found = find(node.domain, node.op_type, version)
+    if found is not None:
+        return found
+    kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+    problem = f"{where}: operator {kind}: not an operator of version {version} of its domain"
+    if not node.domain:
+        raise InvalidGraph(problem)
+    if node.domain in (MICROSOFT, ML) or node.domain in {domain for domain, _ in operators()}:
+        raise errors.NotImplemented(f"{where}: operator {kind} (version {version}) is not built")
+    raise Fail(f"{where}: operator {kind}: the domain is not known, nor a function of this name")
+
+
+def _check_node(definition: Definition, node: Node, where: str) -> None:
+    signature = signature_of(definition)
+    count = len(node.inputs)
+    if not signature.least <= count <= signature.most:
+        most = signature.most if signature.most < 1 << 30 else "any number"
+        raise InvalidGraph(f"{where}: {count} inputs, expected {signature.least} to {most}")
+    unknown = sorted(set(node.attributes) - definition.attributes)
+    if unknown:
+        raise InvalidGraph(
+            f"{where}: attribute {unknown[0]!r}: expected one of {sorted(definition.attributes)}"
+        )
+    missing = sorted(signature.required - node.attributes.keys())
+    if missing:
+        raise InvalidGraph(f"{where}: attribute {missing[0]!r} is required")
+    for name, value in node.attributes.items():
+        kind = signature.kinds.get(name)
+        if kind is not None and not isinstance(value, Reference) and not _is(value, *kind):
+            raise InvalidGraph(
+                f"{where}: attribute {name!r}: {_described(value)}, expected "
+                f"{'a list of ' if kind[0] else ''}{kind[1][0].__name__}"
+            )
+
+
+def _is(value: Any, many: bool, types: tuple[type, ...]) -> bool:
+    if many:
+        return isinstance(value, list) and all(isinstance(item, types) for item in value)
+    return isinstance(value, types)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, list):
+        inner = sorted({type(item).__name__ for item in value})
+        return f"a list of {' and '.join(inner) or 'nothing'}"
+    return type(value).__name__

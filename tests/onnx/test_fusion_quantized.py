@@ -1,0 +1,261 @@
+"""Graphs of QuantizeLinear and DequantizeLinear become integer operators, where they may.
+
+What an integer operator gives may be one step of its scale away from what the graph in floats
+gives: sums are rounded elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+from tests.onnx.graphs import Array, Net, by_definition, by_onnxruntime, by_programs, kinds
+from tests.onnx.test_fusion import clip_of
+
+STEP = 0.05
+
+
+def quantized(g: Net, x: str, scale: float = STEP, zero: Any = 100, dtype: Any = np.uint8) -> str:
+    """x in integers and back again."""
+    names = [g.constant(scale), g.constant(zero, dtype)]
+    return g.node("DequantizeLinear", g.node("QuantizeLinear", x, *names), *names)
+
+
+def weight(
+    g: Net, *shape: int, axis: int | None = None, dtype: Any = np.int8, zero: bool = True,
+    declared: int | None = None,
+) -> str:  # fmt: skip
+    """Integers with one scale, or one for each element of an axis, dequantized."""
+    codes = g.array(np.round(g.numbers(*shape) * 40).clip(-127, 127).astype(dtype))
+    size = () if axis is None else (shape[axis],)
+    scales = (np.abs(g.numbers(*size)) * 0.01 + 0.005).astype(np.float32)
+    names = [codes, g.array(scales)] + ([g.array(np.zeros(size, dtype))] if zero else [])
+    attributes = {} if axis is None else {"axis": axis if declared is None else declared}
+    return g.node("DequantizeLinear", *names, **attributes)
+
+
+def fused(g: Net, *outputs: str, steps: float = 1.01, step: float = STEP) -> set[str]:
+    """Operators of the prepared graph; results are near the definition's and ONNX Runtime's."""
+    proto = g.made(*outputs)
+    wanted = by_definition(proto, g.feeds)
+    for found in (by_programs(proto, g.feeds), by_onnxruntime(proto, g.feeds)):
+        for ours, theirs in zip(found, wanted, strict=True):
+            assert ours.shape == theirs.shape
+            assert ours.dtype == theirs.dtype
+            assert np.abs(ours.astype(np.float64) - theirs).max(initial=0) <= steps * step
+    return set(kinds(proto)) - {"QuantizeLinear", "DequantizeLinear"}
+
+
+def bias_of(g: Net, kind: str, size: int) -> list[str]:
+    if kind == "":
+        return []
+    if kind == "float":
+        return [g.w(size)]
+    assert kind == "int32"
+    return [kind]
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+@pytest.mark.parametrize("bias", ["", "float"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("activation", ["", "Relu", "Clip"])
+def test_convolution(axis: int | None, bias: str, dtype: Any, activation: str) -> None:
+    """An activation whose limits are those of the integers is done with them."""
+    g = Net(13)
+    zero = np.iinfo(dtype).min if activation else np.iinfo(dtype).min + 100
+    x = quantized(g, g.x(2, 4, 6, 5), zero=np.iinfo(dtype).min + 128, dtype=dtype)
+    y = g.node("Conv", x, weight(g, 8, 4, 3, 3, axis=axis), *bias_of(g, bias, 8))
+    if activation == "Clip":
+        y = clip_of(g, y, 0.0, 255 * STEP)
+    elif activation:
+        y = g.node(activation, y)
+    assert fused(g, quantized(g, y, zero=zero, dtype=dtype)) == {"QLinearConv"}
+
+
+def test_convolution_with_a_bias_in_integers() -> None:
+    """In units of the product, as ONNX Runtime's quantizer writes it; in others it stays."""
+    for factor, wanted in ((1, {"QLinearConv"}), (2, {"Conv"})):
+        g = Net(13)
+        x = quantized(g, g.x(2, 4, 6, 5), zero=128)
+        codes = g.array(np.round(g.numbers(8, 4, 3, 3) * 40).clip(-127, 127).astype(np.int8))
+        w = g.node("DequantizeLinear", codes, g.array(0.01, np.float32), g.array(0, np.int8))
+        integers = g.array(np.arange(8) * 100, np.int32)
+        unit = g.array(STEP * 0.01 * factor, np.float32)
+        b = g.node("DequantizeLinear", integers, unit, g.array(0, np.int32))
+        assert fused(g, quantized(g, g.node("Conv", x, w, b))) == wanted
+
+
+@pytest.mark.parametrize("what", [
+    "limits computed", "limits inside", "relu inside", "used elsewhere", "other axis", "16 bits",
+    "scale computed", "weight computed", "bias of its own", "not quantized",
+])  # fmt: skip
+def test_no_integers(what: str) -> None:
+    g = Net(21)
+    image = g.x(2, 4, 6, 6)
+    wide = what == "16 bits"
+    x = (
+        image
+        if what == "not quantized"
+        else quantized(
+            g, image, STEP / 200 if wide else STEP, 30000 if wide else 100,
+            np.uint16 if wide else np.uint8,
+        )
+    )  # fmt: skip
+    w = weight(g, 4, 4, 3, 3, axis=1 if what == "other axis" else None)
+    if what == "weight computed":
+        w = g.node("Mul", w, g.x(1))
+    biases = []
+    if what == "bias of its own":
+        biases = [g.node("Mul", g.w(4), g.x(1))]
+    y = g.node("Conv", x, w, *biases)
+    extra = [y] if what == "used elsewhere" else []
+    if what == "limits computed":
+        y = g.node("Clip", y, g.constant(-100.0), g.given(np.array(0.5, np.float32)))
+    elif what == "limits inside":
+        y = clip_of(g, y, 0.0, 1.0)
+    elif what == "relu inside":
+        y = g.node("Relu", y)
+    if what == "scale computed":
+        scale = g.given(np.array(STEP, np.float32))
+        zero = g.constant(100, np.uint8)
+        codes = g.node("QuantizeLinear", y, scale, zero)
+        y = g.node("DequantizeLinear", codes, scale, zero)
+    else:
+        y = quantized(g, y)
+    assert "QLinearConv" not in fused(g, y, *extra)
+
+
+@pytest.mark.parametrize("axis", [None, 1])
+@pytest.mark.parametrize("zero", [False, True])
+@pytest.mark.parametrize("shape", [(5, 6), (2, 5, 6)])
+def test_product(axis: int | None, zero: bool, shape: tuple[int, ...]) -> None:
+    g = Net(13)
+    y = g.node("MatMul", quantized(g, g.x(*shape)), weight(g, 6, 7, axis=axis, zero=zero))
+    assert fused(g, quantized(g, y)) == {"QLinearMatMul"}
+
+
+def test_products_of_what_is_computed() -> None:
+    g = Net(13)
+    y = g.node("MatMul", quantized(g, g.x(2, 5, 6)), quantized(g, g.x(2, 6, 3), zero=90))
+    assert fused(g, quantized(g, y)) == {"QLinearMatMul"}
+
+
+def test_no_product_with_scales_by_row() -> None:
+    """One for each row of a matrix cannot be taken out of the sums."""
+    g = Net(13)
+    y = g.node("MatMul", quantized(g, g.x(5, 6)), weight(g, 6, 6, axis=0))
+    z = g.node("MatMul", quantized(g, g.x(2, 5, 6)), weight(g, 2, 6, 6, axis=2))
+    assert "QLinearMatMul" not in fused(g, quantized(g, y), quantized(g, z))
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+@pytest.mark.parametrize("bias", ["", "float"])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_gemm(turned: int, bias: str, axis: int | None) -> None:
+    """Scales go by columns of the result."""
+    g = Net(13)
+    w = weight(g, 6, 6, axis=axis)
+    y = g.node("Gemm", quantized(g, g.x(5, 6)), w, *bias_of(g, bias, 6), transB=turned)
+    fits = axis is None or axis == 1 - turned
+    assert fused(g, quantized(g, y)) == {"QGemm" if fits else "Gemm"}
+
+
+def test_no_gemm() -> None:
+    g = Net(13)
+    x = quantized(g, g.x(5, 6))
+    products = [
+        g.node("Gemm", x, weight(g, 6, 7), alpha=0.5),
+        g.node("Gemm", x, weight(g, 6, 7), g.w(7), beta=0.5),
+        g.node("Gemm", x, weight(g, 6, 7), g.w(5, 7)),
+        g.node("Gemm", x, weight(g, 6, 7), g.w(1)),
+    ]
+    assert "QGemm" not in fused(g, *(quantized(g, y) for y in products))
+
+
+@pytest.mark.parametrize("kind", ["Add", "Mul"])
+@pytest.mark.parametrize("shape", [(2, 4, 3), (4, 1), (1,)])
+def test_pairs(kind: str, shape: tuple[int, ...]) -> None:
+    g = Net(13)
+    y = g.node(kind, quantized(g, g.x(2, 4, 3)), quantized(g, g.x(*shape), 0.02, 128))
+    assert fused(g, quantized(g, y, 0.1), step=0.1) == {f"QLinear{kind}"}
+
+
+@pytest.mark.parametrize(("kind", "attributes"), [
+    ("GlobalAveragePool", {}), ("Sigmoid", {}), ("LeakyRelu", {"alpha": 0.2}),
+    ("AveragePool", {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    ("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+])  # fmt: skip
+def test_functions(kind: str, attributes: dict[str, Any]) -> None:
+    g = Net(13)
+    y = g.node(kind, quantized(g, g.x(2, 3, 4, 4)), **attributes)
+    assert fused(g, quantized(g, y)) == {f"QLinear{kind}"}
+
+
+@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize(("kind", "attributes"), [
+    ("MaxPool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}), ("Flatten", {}),
+    ("Transpose", {"perm": [0, 2, 3, 1]}),
+])  # fmt: skip
+def test_moves(kind: str, attributes: dict[str, Any], same: bool) -> None:
+    """Integers only change places where both sides mean the same by them."""
+    g = Net(13)
+    y = g.node(kind, quantized(g, g.x(2, 3, 4, 4)), **attributes)
+    proto = g.made(quantized(g, y, STEP if same else STEP * 2))
+    assert kinds(proto)["DequantizeLinear"] == (1 if same else 2)
+    fused(g, y)
+
+
+def test_whole_block() -> None:
+    """Integers go from one convolution to the next, and through the sum."""
+    g = Net(13)
+    x = quantized(g, g.x(1, 4, 6, 6), zero=128)
+    y = quantized(g, g.node("Relu", g.node("Conv", x, weight(g, 4, 4, 1, 1, axis=0))), zero=0)
+    y = quantized(g, g.node("Conv", y, weight(g, 4, 4, 1, 1, axis=0)), zero=128)
+    y = quantized(g, g.node("Relu", g.node("Add", x, y)), zero=0)
+    proto = g.made(y)
+    found = kinds(proto)
+    assert found == {"QuantizeLinear": 1, "QLinearConv": 2, "QLinearAdd": 1, "DequantizeLinear": 1}
+    fused(g, y, steps=3)
+
+
+def dynamic(g: Net, x: str, w: str, scale: str, zero: str, to: int = TensorProto.FLOAT) -> str:
+    """As ONNX Runtime's dynamic quantizer writes a product."""
+    codes, unit, offset = g.nodes("DynamicQuantizeLinear", [x], 3)
+    total = g.node("MatMulInteger", codes, w, offset, *([zero] if zero else []))
+    return g.node("Mul", g.node("Cast", total, to=to), g.node("Mul", unit, scale))
+
+
+@pytest.mark.parametrize("zero", [False, True])
+@pytest.mark.parametrize("size", [(), (1,), (7,)])
+def test_dynamic_product(zero: bool, size: tuple[int, ...]) -> None:
+    g = Net(17)
+    w = g.array(np.round(g.numbers(6, 7) * 40).astype(np.int8))
+    scale = g.array((np.arange(np.prod(size, dtype=int)) * 0.01 + 0.01).reshape(size), np.float32)
+    offset = g.array(np.full(size, 3, np.int8)) if zero else ""
+    y = dynamic(g, g.x(5, 6), w, scale, offset)
+    assert fused(g, y, step=1e-4) == {"DynamicQuantizeMatMul"}
+
+
+def columns(g: Net) -> tuple[str, str]:
+    w = g.array(np.round(g.numbers(6, 5) * 40).astype(np.int8))
+    return w, g.array(np.arange(5, dtype=np.float32).reshape(5, 1) * 0.01 + 0.01)
+
+
+def test_no_dynamic_product() -> None:
+    """Scales by row, weights that are computed, another quantization's scale."""
+    g = Net(17)
+    w, rows = columns(g)
+    scale = g.array(0.01, np.float32)
+    x = g.x(5, 6)
+    codes, _, offset = g.nodes("DynamicQuantizeLinear", [x], 3)
+    other = g.nodes("DynamicQuantizeLinear", [g.x(4, 6)], 3)[1]
+    total = g.node("Cast", g.node("MatMulInteger", codes, w, offset), to=TensorProto.FLOAT)
+    given: Array = np.ones((6, 5), np.int8)
+    outputs = [
+        dynamic(g, x, w, rows, ""),
+        dynamic(g, x, g.given(given), scale, ""),
+        g.node("Mul", total, g.node("Mul", other, scale)),
+    ]
+    assert "DynamicQuantizeMatMul" not in fused(g, *outputs, step=1e-4)

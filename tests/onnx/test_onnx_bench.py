@@ -1,0 +1,115 @@
+"""What the benchmark beside ONNX Runtime makes of its engines; nothing here is compared in time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from benches.figures import Series
+from benches.onnx import measure, table
+from benches.onnx.files import Contest, contests
+from benches.onnx.measure import Plan
+
+
+def pair(ours: list[float], theirs: list[float]) -> list[Series]:
+    return [
+        Series("minilm", engine, "int8 1 x 16", 2, seconds, {"cosine": 0.5, "file_bytes": 23e6})
+        for engine, seconds in (("halfbyte", ours), ("onnxruntime", theirs))
+    ]
+
+
+def test_table_has_a_row_a_pair() -> None:
+    """The ratio is that of the rounds, and above 1 where halfbyte is faster."""
+    text = table.runs(pair([0.010, 0.100, 0.012], [0.020, 0.200, 0.012]))
+    assert [cell.strip() for cell in text.splitlines()[2].strip("|").split("|")] == [
+        "minilm", "int8 1 x 16", "2", "12", "20", "2.00", "0.50000", "0.50000"
+    ]  # fmt: skip
+    assert len(text.splitlines()) == 3
+    assert "| onnxruntime |       2 |                   0.30 |      23 |" in table.loads(
+        pair([0.1], [0.3])
+    )
+
+
+def test_contests() -> None:
+    """Every file of a text model; integer convolutions in ONNX Runtime's files alone."""
+    names = [c.name for c in contests(["minilm"], ["fp32", "int4"], ["own", "onnxruntime"])]
+    assert names == ["fp32", "int4 by own", "int4 by onnxruntime"]
+    found = contests(["resnet-34"], ["fp32", "int8", "int4"], ["own", "halfbyte"])
+    assert [c.name for c in found] == ["fp32", "int8 by onnxruntime"]
+    plan = Plan(
+        1,
+        [1],
+        [1, 32],
+        [16],
+    )
+    assert plan.shapes("minilm") == [(1, 16), (32, 16)]
+    assert plan.shapes("resnet-34") == [(1, 0)]
+
+
+class Engine:
+    """Outputs of which the second differs from the reference's; times that are given."""
+
+    def __init__(self, *seconds: float) -> None:
+        self._left = list(seconds)
+
+    def output(self, feeds: dict[str, Any]) -> npt.NDArray[Any]:
+        return np.array([[2.0, 0.0], [1.0, 1.0]], np.float32)
+
+    def seconds(self, feeds: dict[str, Any], runs: int) -> list[float]:
+        taken, self._left = self._left[:runs], self._left[runs:]
+        return taken
+
+
+def test_cosine_is_that_of_the_worst(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "_reference", lambda model: np.array([[1.0, 0.0], [1.0, 0.0]]))
+    assert measure.least_cosine("resnet-34", Engine()) == pytest.approx(0.5**0.5)
+
+
+def test_text_is_as_long_as_asked() -> None:
+    feeds = measure.inputs("minilm", 3, 700)
+    assert {name: x.shape for name, x in feeds.items()} == dict.fromkeys(
+        ("input_ids", "attention_mask", "token_type_ids"), (3, 700)
+    )
+    assert not np.array_equal(feeds["input_ids"][0], feeds["input_ids"][1])
+    assert measure.sentences()["attention_mask"].sum(1).min() == 4  # "No." and its marks
+
+
+def test_turn_is_the_median_of_its_runs() -> None:
+    """And holds as many runs as fit into it."""
+    engine = Engine(9.0, 0.05, 0.01, 0.03, 0.50)
+    assert measure.runs_of_a_turn(engine, {}) == 4
+    assert measure.turn(engine, {}, 3) == 0.03
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-m", "gpt5"], "expected some of minilm, mobilenet-v2, resnet-34; found gpt5"),
+        (["-t", "0"], "expected 1 or more, found 0"),
+        (["-r", "0"], "expected 1 or more, found 0"),
+    ],
+)
+def test_wrong_options(repository: Path, options: list[str], message: str) -> None:
+    command = [sys.executable, "-m", "benches.onnx", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=repository)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_contest_names_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each engine's own, or one for both; a file that is there is not made again."""
+    monkeypatch.setattr("benches.onnx.files.prepare.folder", lambda: tmp_path)
+    for by in ("halfbyte", "onnxruntime"):
+        (tmp_path / f"minilm-int8-{by}.onnx").touch()
+    engines = ("halfbyte", "onnxruntime")
+    own, one = (Contest("minilm", "int8", whose) for whose in ("own", "halfbyte"))
+    assert [own.file(e).name.split("-")[2] for e in engines] == [
+        "halfbyte.onnx",
+        "onnxruntime.onnx",
+    ]
+    assert {one.file(e).name for e in engines} == {"minilm-int8-halfbyte.onnx"}

@@ -1,0 +1,50 @@
+"""Wheels of other projects from PyPI, pinned, in a cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Package:
+    """A pure Python wheel."""
+
+    name: str
+    version: str
+    sha256: str
+
+
+# Says what kind of file some bytes are. Its model is in the wheel; it imports onnxruntime.
+MAGIKA = Package(
+    "magika", "1.0.3", "938d8e033953f2ddeb8c35dc423aa289ca116bfa7a71a778f6e77460f9025803"
+)
+CLICK = Package(
+    "click", "8.5.1", "8bb5376d2006950386f8c6427613334a2acadc5f559cb80e638d00b4df957e37"
+)
+
+
+def fetch(package: Package) -> Path:
+    """The wheel, from the cache or by pip; fails where its sha256 is another."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(home) / "halfbyte" / "wheels"
+    path = folder / f"{package.name}-{package.version}-py3-none-any.whl"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+            options = ["--only-binary", ":all:", "--platform", "any", "--dest", work]
+            wanted = f"{package.name}=={package.version}"
+            done = subprocess.run(
+                [*command, *options, wanted], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr
+            (Path(work) / path.name).replace(path)
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert found == package.sha256, f"{path}: sha256 {found}, expected {package.sha256}"
+    return path

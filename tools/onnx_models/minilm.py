@@ -1,0 +1,38 @@
+"""all-MiniLM-L6-v2 (sentence-transformers) with its trained weights, out of `tools/get_minilm.py`.
+
+An encoder of 6 layers, width 384; a sentence's embedding is the mean of its tokens' last hidden
+states, scaled to unit length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+from tools.get_minilm import get_minilm
+from tools.onnx_models import bert
+from tools.onnx_models.weights import F32Array, Stored
+
+from halfbyte.formats.checkpoints.shards import read_weights
+from halfbyte.formats.mapped import map_file
+
+CONFIG = bert.BertConfig(6, 384, 12, 1536, pooled=True)
+
+
+def tensors(path: Path) -> Mapping[str, F32Array]:
+    """The checkpoint's tensors by name, mapped from the file."""
+    found = read_weights(path, map_file(path)).tensors
+    return {n: t.format.decode(t.data).reshape(t.shape) for n, t in found.items()}
+
+
+def build(config: bert.BertConfig = CONFIG, folder: Path | None = None) -> onnx.ModelProto:
+    """The model, its weights from a folder (default: the cache, filled on first use)."""
+    weights = Stored(tensors((folder or get_minilm()) / "model.safetensors"))
+    return bert.build(config, weights, "all-MiniLM-L6-v2")
+
+
+def hidden_states() -> onnx.ModelProto:
+    """The same without pooling: its output is `last_hidden_state`."""
+    return build(dataclasses.replace(CONFIG, pooled=False))
