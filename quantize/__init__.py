@@ -1,6 +1,7 @@
-"""Making trained models small: Q4_0, Q8_0, F16 or BF16, from a file to a GGUF file."""
+"""Making trained models small: `quantize_file` to GGUF, `quantize_onnx` from ONNX to ONNX."""
 
+from halfbyte.quantize.onnx import Options, quantize_onnx
 from halfbyte.quantize.quantizer import quantize_file
 from halfbyte.quantize.report import Report
 
-__all__ = ["Report", "quantize_file"]
+__all__ = ["Options", "Report", "quantize_file", "quantize_onnx"]

@@ -12,10 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from halfbyte.cli import guarded
-from halfbyte.errors import OutputError
+from halfbyte.errors import HalfbyteError, OutputError
+from halfbyte.formats.onnx import is_onnx_file
 from halfbyte.quantize.kinds import KINDS, TYPES
+from halfbyte.quantize.onnx import Normalization, Options, quantize_onnx
 from halfbyte.quantize.quantizer import default_output, quantize_file, refuse_to_replace
-from halfbyte.quantize.recipe import parse_keep
+from halfbyte.quantize.recipe import parse_keep, split_keep
+from halfbyte.quantize.report import Report
 
 EXAMPLES = """\
 examples:
@@ -24,10 +27,16 @@ examples:
   quantize model.gguf --type Q4_K_M               writes model-Q4_K_M.gguf
   quantize SmolLM2-135M --int4 -o smollm2.gguf    a Hugging Face folder
   quantize model.gguf --int4 --keep '*.ffn_down.weight=Q8_0' --json report.json
+  quantize encoder.onnx --int8                    writes encoder-int8.onnx
+  quantize mobilenet.onnx --int8 --calibrate pictures/
 
 int4 is Q4_0 with the token embedding and the head in Q8_0; int8 is Q8_0. K-quants have the head in
 Q6_K, and Q4_K_M and Q5_K_M also attn_v and ffn_down of some layers, as llama.cpp's. Norms and
 biases stay F32. Output is GGUF, which llama.cpp reads too.
+
+ONNX stays ONNX, which ONNX Runtime runs too (it needs `pip install 'halfbyte[quantize]'`). int8 and
+int4 are weights in the same blocks (MatMulNBits, GatherBlockQuantized), and int8 a channel where a
+convolution has them; --dynamic and --static multiply integers in standard operators.
 """
 
 
@@ -74,7 +83,11 @@ def parser() -> argparse.ArgumentParser:
         )
     kind.add_argument("--type", dest="kind", choices=TYPES, help="by GGUF's or llama.cpp's name")
     made.add_argument(
-        "-o", "--output", type=Path, metavar="OUT", help="default: <stem>-<type>.gguf beside MODEL"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="OUT",
+        help="default: <stem>-<type>.gguf or .onnx beside MODEL",
     )
     made.add_argument(
         "--tokenizer", type=Path, metavar="FILE", help="a llama2.c model's tokenizer file"
@@ -91,11 +104,64 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--rtn", action="store_true", help="plain rounding: no search of scales, no equalization"
     )
+    _add_onnx(made)
     made.add_argument("--json", type=Path, metavar="REPORT", help="write the report as JSON")
     made.add_argument("--threads", type=int, metavar="N", help="default: one per fast core")
     made.add_argument("--verbose", action="store_true", help="a line per tensor")
     made.add_argument("--debug", action="store_true", help="show a traceback on errors")
     return made
+
+
+def _add_onnx(made: argparse.ArgumentParser) -> None:
+    """Options of ONNX models."""
+    group = made.add_argument_group("ONNX models")
+    method = group.add_mutually_exclusive_group()
+    method.add_argument(
+        "--dynamic", dest="method", action="store_const", const="dynamic",
+        help="with --int8: scales of activations are found as they come",
+    )  # fmt: skip
+    method.add_argument(
+        "--static", dest="method", action="store_const", const="static",
+        help="with --int8: fixed scales of activations, from --calibrate; the default for models "
+        "with convolutions where that is given",
+    )  # fmt: skip
+    group.add_argument(
+        "--calibrate", type=Path, metavar="DATA",
+        help="inputs: a .npz file with an array of samples for each input, or a folder of .npz, "
+        ".npy and pictures, one sample each",
+    )  # fmt: skip
+    group.add_argument(
+        "--calibration-method", choices=("minmax", "percentile", "entropy"), default="minmax",
+        help="how ranges are made of samples; percentile is 99.99 (default: %(default)s)",
+    )  # fmt: skip
+    group.add_argument(
+        "--activations", choices=("uint8", "int8"), default="uint8",
+        help="type of activations with fixed scales (default: %(default)s)",
+    )  # fmt: skip
+    group.add_argument(
+        "--mean", type=_channels, metavar="R,G,B", help="of pictures in 0 to 1; default: ImageNet's"
+    )
+    group.add_argument("--std", type=_channels, metavar="R,G,B", help="likewise")
+    group.add_argument(
+        "--per-channel", action="store_true", help="with --dynamic: a scale for each channel"
+    )
+    group.add_argument(
+        "--fp16-io", action="store_true", help="with --fp16: inputs and outputs are float16 too"
+    )
+    group.add_argument("--external", action="store_true", help="tensors in a second file, OUT.data")
+    group.add_argument(
+        "--no-compare", action="store_true", help="do not run both models to compare their outputs"
+    )
+
+
+def _channels(text: str) -> tuple[float, ...]:
+    """Numbers for the channels of a picture."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected numbers, such as 0.5,0.5,0.5"
+        ) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -105,22 +171,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    onnx = is_onnx_file(options.model)
     if options.json:
-        _check_report(options)
+        _check_report(options, "onnx" if onnx else "gguf")
     bar = Bar()
     try:
-        report = quantize_file(
-            options.model,
-            options.kind,
-            options.output,
-            tokenizer=options.tokenizer,
-            keep=[parse_keep(text) for text in options.keep],
-            rtn=options.rtn,
-            pure=options.pure,
-            requantize=options.requantize,
-            threads=options.threads,
-            progress=bar,
-        )
+        report = _quantize_onnx(options, bar) if onnx else _quantize_gguf(options, bar)
     finally:
         bar.clear()
     _print(report.table())
@@ -131,17 +187,61 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
+    for option in ("method", "calibrate", "mean", "std", "per_channel", "fp16_io", "external"):
+        if getattr(options, option):
+            shown = "dynamic or --static" if option == "method" else option.replace("_", "-")
+            raise HalfbyteError(f"{options.model}: --{shown} is for ONNX models")
+    return quantize_file(
+        options.model,
+        options.kind,
+        options.output,
+        tokenizer=options.tokenizer,
+        keep=[parse_keep(text) for text in options.keep],
+        rtn=options.rtn,
+        pure=options.pure,
+        requantize=options.requantize,
+        threads=options.threads,
+        progress=bar,
+    )
+
+
+def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
+    if options.tokenizer is not None:
+        raise HalfbyteError(f"{options.model}: --tokenizer is for llama2.c models")
+    given = {"mean": options.mean, "std": options.std}
+    chosen = Options(
+        type=options.kind,
+        method=options.method or "auto",
+        calibration=options.calibration_method,
+        normalization=Normalization(**{name: v for name, v in given.items() if v is not None}),
+        activations=options.activations,
+        per_channel=options.per_channel,
+        keep=[split_keep(text) for text in options.keep],
+        rtn=options.rtn,
+        pure=options.pure,
+        requantize=options.requantize,
+        fp16_io=options.fp16_io,
+        external=options.external,
+        compare=not options.no_compare,
+    )
+    return quantize_onnx(
+        options.model, options.output, chosen, samples=options.calibrate, threads=options.threads,
+        progress=bar,
+    )  # fmt: skip
+
+
 def _print(text: str) -> None:
     """To stdout, whatever its encoding: paths and names may hold any character."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def _check_report(options: argparse.Namespace) -> None:
+def _check_report(options: argparse.Namespace, suffix: str) -> None:
     """Refuse, before the work, a report that would replace a model or cannot be written."""
     path: Path = options.json
     refuse_to_replace(path, options.model, options.tokenizer)
-    output = options.output or default_output(options.model, options.kind)
+    output = options.output or default_output(options.model, options.kind, suffix)
     if path.resolve() == output.resolve():
         raise OutputError(f"{path}: is the output too; choose another report with --json")
     if path.is_dir() or not path.parent.is_dir():

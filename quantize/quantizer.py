@@ -34,13 +34,13 @@ F32 = npt.NDArray[np.float32]
 Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)
 
 
-def default_output(path: Path, kind: str) -> Path:
+def default_output(path: Path, kind: str, suffix: str = "gguf") -> Path:
     """``<stem>-int4.gguf`` beside the input: a file, one of several, or a folder."""
     if path.is_dir():
         whole = path.resolve()
-        return whole.with_name(f"{whole.name}-{kind}.gguf")
+        return whole.with_name(f"{whole.name}-{kind}.{suffix}")
     stem = re.sub(r"-\d{5}-of-\d{5}$", "", path.stem)
-    return path.with_name(f"{stem}-{kind}.gguf")
+    return path.with_name(f"{stem}-{kind}.{suffix}")
 
 
 def quantize_file(

@@ -74,11 +74,17 @@ def find_kind(name: str) -> Kind:
     return known[name]
 
 
-def parse_keep(text: str) -> tuple[str, str]:
-    """``PATTERN=TYPE`` from the command line."""
+def split_keep(text: str) -> tuple[str, str]:
+    """Pattern and type of ``PATTERN=TYPE``."""
     pattern, _, name = text.rpartition("=")
     if not pattern:
         raise HalfbyteError(f"--keep {text}: expected PATTERN=TYPE, such as '*.ffn_down.*=Q8_0'")
+    return pattern, name
+
+
+def parse_keep(text: str) -> tuple[str, str]:
+    """The same from the command line; raises where there is no such type."""
+    pattern, name = split_keep(text)
     _named(name)
     return pattern, name
 

@@ -24,6 +24,15 @@ class Row:
 
 
 @dataclass(frozen=True)
+class OutputRow:
+    """One of a graph's outputs, beside that of the original. None: nothing to measure."""
+
+    name: str
+    cosine: float | None
+    snr_db: float | None  # of the original to the difference; None: no difference
+
+
+@dataclass(frozen=True)
 class Report:
     """All of a run of `quantize`."""
 
@@ -37,6 +46,8 @@ class Report:
     seconds: float
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    outputs: tuple[OutputRow, ...] = ()
+    samples: str = ""  # what `outputs` were measured with
 
     @property
     def bits_per_weight(self) -> float:
@@ -74,6 +85,7 @@ class Report:
         if channels:
             lines.append(f"  {channels} channels equalized by powers of two (exact)")
         lines += self._noisiest()
+        lines += self._output_lines()
         lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  {shown(row.name)}: {row.type}: {row.note}" for row in self.rows if row.note]
         return "\n".join(lines)
@@ -85,6 +97,14 @@ class Report:
             return []
         lowest = ", ".join(f"{shown(name)} {snr:.2f} dB" for snr, name in sorted(known)[:count])
         return [f"  lowest SNR: {lowest}"]
+
+    def _output_lines(self) -> list[str]:
+        """A line per output."""
+        lines = [f"  outputs beside the original's, {self.samples}:"] if self.outputs else []
+        for row in self.outputs:
+            cosine = "-" if row.cosine is None else f"{row.cosine:.6f}"
+            lines.append(f"    {shown(row.name)}: cosine {cosine}, SNR {_decibels(row.snr_db)} dB")
+        return lines
 
     def details(self) -> str:
         """A line per tensor."""

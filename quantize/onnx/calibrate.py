@@ -1,0 +1,84 @@
+"""What a model computes on samples: ranges of its values, and mean squares of their channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from onnx import TensorProto
+
+from halfbyte.errors import HalfbyteError
+from halfbyte.quantize.onnx.graph import Editor, element_type
+from halfbyte.quantize.onnx.ranges import METHODS, Histogram
+from halfbyte.quantize.onnx.rewriter import find_product
+from halfbyte.quantize.onnx.running import running_editor
+from halfbyte.quantize.onnx.samples import Feeds
+
+F32 = npt.NDArray[np.float32]
+
+
+class Calibration:
+    """Samples, and how ranges are made of what they give.
+
+    Parameters
+    ----------
+    samples : sequence of feeds
+    method : str
+        "minmax", "percentile" or "entropy", see `halfbyte.quantize.onnx.ranges`.
+    """
+
+    def __init__(self, samples: Sequence[Feeds], method: str = "minmax") -> None:
+        if method not in METHODS:
+            raise HalfbyteError(f"calibration '{method}': expected one of {list(METHODS)}")
+        self.samples, self.method = samples, method
+
+    def ranges(self, editor: Editor, names: Sequence[str]) -> Mapping[str, tuple[float, float]]:
+        """The range of each value, as the method makes it."""
+        histograms = {name: Histogram() for name in names}
+        run = running_editor(editor, names)
+        try:
+            for feeds in self.samples:
+                values = run(feeds)
+                for name, histogram in histograms.items():
+                    histogram.add(values[name])
+        finally:
+            run.close()
+        return {name: METHODS[self.method](histogram) for name, histogram in histograms.items()}
+
+    def squares(self, editor: Editor) -> dict[str, F32]:
+        """The mean square of each channel, the last axis, of what products read."""
+        main = editor.main
+        found = (find_product(editor, main, node) for node in main.graph.node)
+        names = sorted(
+            {p.node.input[0] for p in found if p and main.constant(p.node.input[0]) is None}
+        )
+        sums: dict[str, npt.NDArray[np.float64]] = {}
+        run = running_editor(editor, names)
+        try:
+            for feeds in self.samples:
+                for name, value in run(feeds).items():
+                    flat = value.astype(np.float64).reshape(-1, value.shape[-1])
+                    sums[name] = sums.get(name, np.zeros(1)) + np.square(flat).sum(axis=0)
+        finally:
+            run.close()
+        return {name: total.astype(np.float32) for name, total in sums.items()}
+
+    def tops(self, editor: Editor) -> dict[str, float]:
+        """The largest finite magnitude of every float32 value of the main graph."""
+        main = editor.main
+        made = [name for node in main.graph.node for name in node.output if name]
+        names = [
+            name for name in made if element_type(editor.types, name) in (0, TensorProto.FLOAT)
+        ]
+        found: dict[str, float] = {}
+        run = running_editor(editor, names)
+        try:
+            for feeds in self.samples:
+                for name, value in run(feeds).items():
+                    if isinstance(value, np.ndarray) and value.dtype == np.float32 and value.size:
+                        size = np.abs(value[np.isfinite(value)])
+                        found[name] = max(found.get(name, 0.0), float(size.max(initial=0)))
+        finally:
+            run.close()
+        return found

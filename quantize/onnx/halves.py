@@ -1,0 +1,306 @@
+"""float16: weights and values, with islands of float32 where the type does not suffice.
+
+A node computes in float32, its inputs cast up and its outputs cast down, where
+
+    - ONNX defines the operator, or an input of it, for float32 alone,
+    - it has a subgraph, or is an operator of a domain that is not known here,
+    - a value that it reads or makes is beyond float16's range (on the samples), or tiny throughout,
+    - a constant that it reads is, or loses more than a hundredth of itself by rounding,
+    - ``--keep NODE=fp32`` says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper
+
+from halfbyte.quantize.encode import Codec
+from halfbyte.quantize.onnx.encoders import Encoder, Numbers
+from halfbyte.quantize.onnx.graph import (
+    Editor,
+    captured_names,
+    element_type,
+    inner_graphs,
+    replace_nodes,
+)
+from halfbyte.quantize.onnx.recipe import Keep
+from halfbyte.quantize.onnx.rewriter import Rewriter
+from halfbyte.weights import F16
+
+FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
+LARGEST = 65504.0
+_TINIEST = 2.0**-14  # the smallest normal number
+_LOSS = 0.01  # of a constant by rounding
+_SMALL = 256  # numbers of a constant that islands keep in float32
+_MOST_REASONS = 8  # that are reported
+# Operators whose result has the type that an attribute says
+_TYPED = {"Cast": "to"}
+# Operators of ONNX Runtime that take and give float16, all inputs and outputs alike
+_MICROSOFT = frozenset({
+    "SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization",
+    "BiasGelu", "FastGelu", "Gelu", "QuickGelu", "FusedMatMul", "FusedConv", "Attention",
+    "MultiHeadAttention", "RotaryEmbedding",
+})  # fmt: skip
+
+
+class Halves(Rewriter):
+    """Rewrites the main graph for float16; the bodies of branches and loops stay float32.
+
+    Parameters
+    ----------
+    editor, encoder, keep
+        See :class:`Rewriter`.
+    tops : mapping
+        Name of a value -> its largest magnitude, where it is known.
+    io : bool
+        Inputs and outputs of the graph are float16 too.
+    """
+
+    def __init__(
+        self,
+        editor: Editor,
+        encoder: Encoder,
+        keep: Keep,
+        tops: Mapping[str, float],
+        *,
+        io: bool = False,
+    ) -> None:
+        super().__init__(editor, encoder, keep)
+        self.tops, self.io = tops, io
+        self.islands: dict[str, str] = {}  # first output of a node -> why it computes in float32
+
+    def _opset(self) -> int:
+        return 7
+
+    def run(self) -> None:
+        """Rewrite the main graph."""
+        graph = self.editor.model.graph
+        self._types: dict[str, int] = {}  # of values as they are made now, FLOAT or HALF
+        self._names: dict[tuple[str, int], str] = {}  # a value in another type
+        self._captured = {name for node in graph.node for name in captured_names(node)}
+        self._kept = {value.name for value in graph.output} | self._captured
+        self._losses: dict[str, str] = {}
+        nodes: list[NodeProto] = []
+        for value in graph.input:
+            self._input(value)
+        for node in graph.node:
+            self._convert(node, nodes)
+        for value in graph.output:
+            if self.io and value.type.tensor_type.elem_type == FLOAT:
+                value.type.tensor_type.elem_type = HALF
+        replace_nodes(graph, [*self._first, *nodes])
+        del graph.value_info[:]
+        self.editor.prune()
+        self._remark()
+
+    def _remark(self) -> None:
+        """Tell how many nodes compute in float32, and why."""
+        for reason, count in Counter(self.islands.values()).most_common(_MOST_REASONS):
+            nodes = "node computes" if count == 1 else "nodes compute"
+            self.remarks.append(f"{count} {nodes} in float32: {reason}")
+
+    # ---- nodes ------------------------------------------------------------------------------
+
+    def _convert(self, node: NodeProto, nodes: list[NodeProto]) -> None:
+        if node.op_type == "Constant":
+            nodes.append(node)
+            return
+        reason = self._reason(node)
+        wanted = FLOAT if reason else HALF
+        floats = any(self._gives_float(node, i) for i, name in enumerate(node.output) if name)
+        if reason and (floats or any(name in self._types for name in node.input)):
+            self.islands[node.output[0]] = reason
+        for index, name in enumerate(node.input):
+            if name:
+                slot = wanted if self._takes_half(node, index) else FLOAT
+                node.input[index] = self._as(name, slot, nodes, is_island=bool(reason))
+        self._set_type(node, wanted)
+        nodes.append(node)
+        for index, name in enumerate(node.output):
+            if name and self._gives_float(node, index):
+                made = wanted if self._gives_half(node, index) else FLOAT
+                self._give(node, index, made, nodes)
+
+    def _give(self, node: NodeProto, index: int, made: int, nodes: list[NodeProto]) -> None:
+        """Note the type of an output; outputs of the graph, and what bodies read, keep theirs."""
+        name = node.output[index]
+        outer = HALF if self.io and name not in self._captured else FLOAT
+        if name not in self._kept or made == outer:
+            self._types[name] = made
+            return
+        inner = self.editor.fresh(f"{name}_{_suffix(made)}")
+        node.output[index] = inner
+        nodes.append(helper.make_node("Cast", [inner], [name], to=outer))
+        self._types[name], self._types[inner] = outer, made
+        self._names[name, made] = inner
+
+    def _input(self, value: onnx.ValueInfoProto) -> None:
+        if value.type.tensor_type.elem_type != FLOAT:
+            return
+        if (
+            self.io
+            and value.name not in self._captured
+            and value.name not in self.editor.overridable
+        ):
+            value.type.tensor_type.elem_type = HALF
+            self._types[value.name] = HALF
+        else:
+            self._types[value.name] = FLOAT
+
+    def _as(self, name: str, wanted: int, nodes: list[NodeProto], *, is_island: bool) -> str:
+        """A value in the type that a node takes."""
+        if self.editor.main.constant(name) is not None:
+            return self._constant(name, wanted, is_island=is_island)
+        there = self._types.get(name)
+        if there is None or there == wanted:
+            return name
+        if (name, wanted) not in self._names:
+            made = self.editor.fresh(f"{name}_{_suffix(wanted)}")
+            nodes.append(helper.make_node("Cast", [name], [made], to=wanted))
+            self._names[name, wanted] = made
+        return self._names[name, wanted]
+
+    def _constant(self, name: str, wanted: int, *, is_island: bool) -> str:
+        weight = self.editor.weight(self.editor.main, name)
+        if weight is None or weight.tensor.data_type != FLOAT or weight.transposed:
+            return name
+        size = int(np.prod(weight.shape, dtype=np.int64))
+        kept = self.keep.type_of(weight.name) == "F32"
+        if wanted == FLOAT and (kept or size <= _SMALL or self._loss(name)):
+            return name
+        if size == 0:
+            return name
+        if size == 1 and wanted == HALF:
+            if (name, HALF) not in self._names:
+                value = self.encoder.numbers(weight).take(0, 1).astype(np.float16)
+                self._names[name, HALF] = self.editor.add(
+                    f"{name}_f16", value.reshape(weight.shape)
+                )
+            return self._names[name, HALF]
+        result = self.encoder.narrowed(weight, HALF)
+        return result.names[0] if wanted == HALF else self._value(result, weight)
+
+    def _set_type(self, node: NodeProto, wanted: int) -> None:
+        """Where an attribute says the type of the result: the new one."""
+        for item in node.attribute:
+            if item.name == _TYPED.get(node.op_type) and item.i == FLOAT and wanted == HALF:
+                item.i = HALF
+
+    # ---- which nodes ------------------------------------------------------------------------
+
+    def _reason(self, node: NodeProto) -> str:
+        """Why a node computes in float32; '' where it does not."""
+        if self.keep.type_of(node.name) == "F32":
+            return "--keep"
+        if inner_graphs(node):
+            return "it has a subgraph"
+        for name in (*node.input, *node.output):
+            top = self.tops.get(name)
+            if top is not None and top > LARGEST:
+                return f"values up to {top:.3g}"
+            if top is not None and 0 < top < _TINIEST:
+                return f"values no larger than {top:.3g}"
+            if name and self._loss(name):
+                return self._loss(name)
+        if not self._is_defined(node):
+            return "the operator takes no float16"
+        return ""
+
+    def _loss(self, name: str) -> str:
+        """What is lost of a constant in float16, if it is too much."""
+        if name not in self._losses:
+            weight = self.editor.weight(self.editor.main, name) if name else None
+            reason = ""
+            if weight is not None and weight.tensor.data_type == FLOAT and 0 not in weight.shape:
+                if self.keep.type_of(weight.name) == "F32":
+                    reason = f"{weight.name} is kept"
+                else:
+                    reason = _loss_of(self.encoder.numbers(weight), self.encoder.codec)
+                    if reason:
+                        self.notes[weight.name] = reason
+            self._losses[name] = reason
+        return self._losses[name]
+
+    def _gives_float(self, node: NodeProto, index: int) -> bool:
+        """Whether an output is float32 in the model as it was."""
+        name = node.output[index]
+        known = element_type(self.editor.types, name)
+        if known or name in self.tops:
+            return known in (0, FLOAT)
+        read = [i for i, one in enumerate(node.input) if one in self._types]
+        schema = self._schema(node)
+        if schema is None:
+            return index == 0 and bool(read)
+        formal = _formal(schema.outputs, index).type_str
+        return any(_formal(schema.inputs, i).type_str == formal for i in read)
+
+    def _is_defined(self, node: NodeProto) -> bool:
+        """Whether an operator computes in float16: some input or output may be it."""
+        if node.domain == "com.microsoft":
+            return node.op_type in _MICROSOFT
+        schema = self._schema(node)
+        if schema is None or any(a.name == "dtype" for a in node.attribute):
+            return False
+        if node.op_type == "ConstantOfShape" or "dtype" in schema.attributes:
+            return False
+        floats = [i for i, name in enumerate(node.output) if name and self._gives_float(node, i)]
+        read = [i for i, name in enumerate(node.input) if self._types.get(name) is not None]
+        return all(self._gives_half(node, i) for i in floats[:1]) and (
+            not read or any(self._takes_half(node, i) for i in read)
+        )
+
+    def _schema(self, node: NodeProto) -> onnx.defs.OpSchema | None:
+        try:
+            return onnx.defs.get_schema(node.op_type, self.editor.opset(node.domain), node.domain)
+        except onnx.defs.SchemaError:
+            return None
+
+    def _takes_half(self, node: NodeProto, index: int) -> bool:
+        schema = self._schema(node)
+        if schema is None:
+            return node.domain == "com.microsoft"
+        return _allows_half(schema, _formal(schema.inputs, index))
+
+    def _gives_half(self, node: NodeProto, index: int) -> bool:
+        schema = self._schema(node)
+        if schema is None:
+            return node.domain == "com.microsoft"
+        return _allows_half(schema, _formal(schema.outputs, index))
+
+
+def _formal(
+    parameters: Sequence[onnx.defs.OpSchema.FormalParameter], index: int
+) -> onnx.defs.OpSchema.FormalParameter:
+    """A parameter; the last one may be any number of them."""
+    return parameters[min(index, len(parameters) - 1)]
+
+
+def _allows_half(schema: onnx.defs.OpSchema, formal: onnx.defs.OpSchema.FormalParameter) -> bool:
+    for constraint in schema.type_constraints:
+        if constraint.type_param_str == formal.type_str:
+            return "tensor(float16)" in constraint.allowed_type_strs
+    return formal.type_str == "tensor(float16)"
+
+
+def _loss_of(numbers: Numbers, codec: Codec) -> str:
+    """Why numbers should not be float16; infinities are what they are there too."""
+    energy, top = np.zeros(2), 0.0
+    for _, x in numbers.slices():
+        if not np.isfinite(x).all():
+            x = np.where(np.isfinite(x), x, np.float32(0))
+        top = max(top, float(x.max(initial=0)), -float(x.min(initial=0)))
+        if top > LARGEST:
+            return f"values up to {top:.3g}"
+        decoded = codec.decode(F16, codec.encode(F16, x), x.shape[1])
+        energy += codec.square_error(x, decoded)
+    if energy[1] > _LOSS**2 * energy[0] or (top > 0 and not energy[0]):
+        return f"values no larger than {top:.3g} lose their digits"
+    return ""
+
+
+def _suffix(data_type: int) -> str:
+    return "f16" if data_type == HALF else "f32"

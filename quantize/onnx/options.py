@@ -1,0 +1,77 @@
+"""What may be chosen for an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from halfbyte.errors import HalfbyteError
+from halfbyte.quantize.onnx.pictures import Normalization
+from halfbyte.quantize.onnx.recipe import KINDS
+
+METHODS = ("auto", "weights", "dynamic", "static")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a model is made small.
+
+    Attributes
+    ----------
+    type : str
+        "int8", "int4", "fp16" or "bf16".
+    method : str
+        Of int8: "weights" (see `halfbyte.quantize.onnx.weight_only`, also of int4), "dynamic" or
+        "static" (the modules of these names); "auto" is static where there are samples and
+        convolutions, else weights.
+    calibration : str
+        How ranges of activations are made: "minmax", "percentile" or "entropy".
+    normalization : Normalization
+        Of pictures among the samples.
+    activations : str
+        Type of activations in "static": "uint8" or "int8".
+    per_channel : bool
+        In "dynamic", a scale for each channel of a weight ("static" always has them).
+    keep : sequence of pairs of pattern and type
+        Nodes and weights whose names match take this type; of several patterns the last that
+        matches. Types are "int8", "int4", "fp16", "bf16", "fp32".
+    rtn : bool
+        Round to nearest: no search of scales.
+    pure : bool
+        Embeddings and head in the type of the other matrices.
+    requantize : bool
+        Take models that have integer weights already; these stay as they are.
+    fp16_io : bool
+        With fp16: inputs and outputs are float16 too.
+    external : bool
+        Put tensors into a second file, ``<output>.data``; without, where 2 GB are exceeded.
+    compare : bool
+        Run both models, and report how near their outputs are.
+    """
+
+    type: str = "int8"
+    method: str = "auto"
+    calibration: str = "minmax"
+    normalization: Normalization = field(default_factory=Normalization)
+    activations: str = "uint8"
+    per_channel: bool = False
+    keep: Sequence[tuple[str, str]] = ()
+    rtn: bool = False
+    pure: bool = False
+    requantize: bool = False
+    fp16_io: bool = False
+    external: bool = False
+    compare: bool = True
+
+    def check(self) -> None:
+        """Raise `HalfbyteError` for what does not go together."""
+        if self.type not in KINDS:
+            raise HalfbyteError(f"type '{self.type}': expected one of {list(KINDS)} for ONNX")
+        if self.method not in METHODS:
+            raise HalfbyteError(f"method '{self.method}': expected one of {list(METHODS)}")
+        if self.method in ("dynamic", "static") and self.type != "int8":
+            raise HalfbyteError(f"method '{self.method}': expected type 'int8', not '{self.type}'")
+        if self.activations not in ("uint8", "int8"):
+            raise HalfbyteError(f"activations '{self.activations}': expected 'uint8' or 'int8'")
+        if self.fp16_io and self.type != "fp16":
+            raise HalfbyteError(f"fp16 inputs and outputs: expected type 'fp16', not '{self.type}'")

@@ -1,0 +1,207 @@
+"""From an ONNX model to a smaller one."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from halfbyte.backends.cores import default_threads
+from halfbyte.errors import HalfbyteError, UnsupportedError
+from halfbyte.quantize.encode import Codec
+from halfbyte.quantize.onnx.brain import Brain
+from halfbyte.quantize.onnx.calibrate import Calibration
+from halfbyte.quantize.onnx.check import check_nodes
+from halfbyte.quantize.onnx.dynamic import Dynamic
+from halfbyte.quantize.onnx.encoders import Encoder
+from halfbyte.quantize.onnx.graph import TYPES, Editor, is_op
+from halfbyte.quantize.onnx.halves import Halves
+from halfbyte.quantize.onnx.importance import Importance
+from halfbyte.quantize.onnx.options import Options
+from halfbyte.quantize.onnx.recipe import Keep
+from halfbyte.quantize.onnx.rewriter import Rewriter
+from halfbyte.quantize.onnx.running import compare_outputs
+from halfbyte.quantize.onnx.samples import Feeds, Inputs
+from halfbyte.quantize.onnx.source import Source, element_bits, read_source
+from halfbyte.quantize.onnx.static import Static
+from halfbyte.quantize.onnx.weight_only import WeightOnly
+from halfbyte.quantize.onnx.writer import write_model
+from halfbyte.quantize.quantizer import default_output, refuse_to_replace
+from halfbyte.quantize.report import OutputRow, Report, Row
+
+Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)
+
+_MOST_RUN = 1 << 29  # bytes of a model that is run without being asked to
+# Operators that tell of weights in integers already
+_QUANTIZED = frozenset({
+    "DequantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger",
+    "MatMulNBits", "MatMulBnb4", "GatherBlockQuantized", "DynamicQuantizeMatMul", "QAttention",
+    "DynamicQuantizeLSTM", "MatMulIntegerToFloat", "QGemm",
+})  # fmt: skip
+
+
+def quantize(
+    path: Path,
+    output: Path | None,
+    options: Options,
+    samples: Path | None,
+    threads: int | None,
+    progress: Progress | None,
+) -> Report:
+    """What :func:`halfbyte.quantize.onnx.quantize_onnx` does."""
+    start = time.perf_counter()
+    options.check()
+    source = read_source(path)
+    target = (
+        Path(output) if output is not None else default_output(source.path, options.type, "onnx")
+    )
+    for written in (target, target.with_name(f"{target.name}.data")):
+        refuse_to_replace(written, *source.file.parts)
+    editor = Editor(source)
+    check_nodes(editor)
+    if not options.requantize:
+        _refuse_quantized(editor)
+    inputs = Inputs(editor)
+    given = inputs.read(samples, options.normalization) if samples else []
+    codec = Codec(default_threads() if threads is None else threads)
+    try:
+        encoder = Encoder(editor, codec, options.rtn, _Meter(source, progress).advance)
+        work = _work(
+            encoder,
+            options,
+            Calibration(given or [inputs.random()], options.calibration),
+            bool(given),
+        )
+        work.run()
+        _refuse_unchanged(editor, encoder)
+        editor.finish()
+        payloads, kept = editor.write_payloads(), _kept_rows(editor, work.notes)
+        files = write_model(target, editor.model, payloads, external=options.external)
+    finally:
+        codec.close()
+    rows = [*(result.row() for result in encoder.results.values()), *kept]
+    outputs: list[OutputRow] = []
+    if options.compare and _is_run(source, is_given=bool(given), what="outputs not compared"):
+        outputs = _compared(source, target, given or [inputs.random()])
+    return Report(
+        source=source.path.name,
+        source_format=source.file.kind,
+        output=str(target),
+        type=options.type,
+        bytes_before=source.file.size,
+        bytes_after=sum(file.stat().st_size for file in files),
+        weights=sum(math.prod(row.shape) for row in rows),
+        seconds=time.perf_counter() - start,
+        rows=tuple(rows),
+        notes=(*source.file.notes, *work.remarks),
+        outputs=tuple(outputs),
+        samples=f"{len(given)} samples" if given else "made-up inputs",
+    )
+
+
+def _work(encoder: Encoder, options: Options, calibration: Calibration, is_given: bool) -> Rewriter:
+    """What rewrites the model."""
+    editor = encoder.editor
+    keep = Keep(options.keep, _names(editor), str(editor.source.path))
+    if options.method == "dynamic":
+        return Dynamic(editor, encoder, keep, per_channel=options.per_channel)
+    static = options.method == "auto" and is_given and _is_static(editor, options.type)
+    if options.method == "static" or static:
+        if not is_given:
+            raise HalfbyteError("fixed scales of activations: expected samples, --calibrate DATA")
+        return Static(editor, encoder, keep, calibration, activations=options.activations)
+    if options.type == "bf16":
+        return Brain(editor, encoder, keep)
+    if options.type == "fp16":
+        tops: dict[str, float] = {}
+        unknown = "ranges of values are not known"
+        if _is_run(editor.source, is_given=is_given, what=unknown):
+            try:
+                tops = calibration.tops(editor)
+            except HalfbyteError as error:
+                editor.source.file.notes.append(f"{unknown}: {error}")
+        return Halves(editor, encoder, keep, tops, io=options.fp16_io)
+    squares = calibration.squares(editor) if is_given and not options.rtn else {}
+    importance = Importance(editor, squares)
+    return WeightOnly(editor, encoder, keep, options.type, importance, pure=options.pure)
+
+
+def _is_static(editor: Editor, type: str) -> bool:
+    """Whether fixed scales are what samples are for."""
+    return type == "int8" and any(is_op(node, "Conv") for node in editor.model.graph.node)
+
+
+def _is_run(source: Source, *, is_given: bool, what: str) -> bool:
+    """Whether a model is small enough to be run here; a note where it is not."""
+    if is_given or source.file.size <= _MOST_RUN:
+        return True
+    size = source.file.size / 1e6
+    source.file.notes.append(f"{what}: a model of {size:.0f} MB is run with --calibrate alone")
+    return False
+
+
+def _compared(source: Source, target: Path, samples: list[Feeds]) -> list[OutputRow]:
+    """Outputs beside the original's; a note where one of the models cannot be run here."""
+    try:
+        return compare_outputs(source.path, target, samples)
+    except HalfbyteError as error:
+        source.file.notes.append(f"outputs not compared: {error}")
+        return []
+
+
+class _Meter:
+    """Counts the input's bytes: each is read to look at its range, and to be encoded."""
+
+    def __init__(self, source: Source, progress: Progress | None) -> None:
+        self._total = 2 * source.file.size
+        self._done = 0
+        self._progress = progress or (lambda done, total: None)
+
+    def advance(self, nbytes: int) -> None:
+        """So many bytes more."""
+        self._done += nbytes
+        self._progress(min(self._done, self._total), self._total)
+
+
+def _names(editor: Editor) -> list[str]:
+    """Names that --keep may match: of nodes, and of constants."""
+    names = [node.name for scope in editor.scopes for node in scope.graph.node if node.name]
+    return names + [name for scope in editor.scopes for name in scope.tensors]
+
+
+def _refuse_quantized(editor: Editor) -> None:
+    for scope in editor.scopes:
+        for node in scope.graph.node:
+            if node.op_type in _QUANTIZED:
+                raise UnsupportedError(
+                    f"{editor.source.path}: node {node.name!r} ({node.op_type}): the model is "
+                    "quantized already: expected one in floats; --requantize takes it, and leaves "
+                    "what is quantized"
+                )
+
+
+def _refuse_unchanged(editor: Editor, encoder: Encoder) -> None:
+    if not encoder.results:
+        raise UnsupportedError(
+            f"{editor.source.path}: expected weights of MatMul, Gemm, Gather or Conv, found none "
+            "that can be quantized"
+        )
+
+
+def _kept_rows(editor: Editor, notes: dict[str, str]) -> list[Row]:
+    """Weights that stay as they are: constants of the graphs, in numbers that are no integers."""
+    replaceable = dict.fromkeys(editor.overridable, "it is an input too: a caller may replace it")
+    notes = replaceable | notes
+    rows = []
+    tensors = [t for t in editor.model.graph.initializer if t.name in replaceable]
+    tensors += [t for scope in editor.scopes for t in scope.tensors.values()]
+    for tensor in tensors:
+        if tensor.name in editor.added or tensor.data_type not in TYPES or 0 in tensor.dims:
+            continue
+        type_, bits = TYPES[tensor.data_type], element_bits(tensor.data_type)
+        shape = tuple(tensor.dims)
+        size = math.prod(shape) * bits // 8
+        note = notes.get(tensor.name, "")
+        rows.append(Row(tensor.name, shape, type_, type_, size, float(bits), None, None, 0, note))
+    return rows

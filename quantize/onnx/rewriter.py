@@ -1,0 +1,300 @@
+"""What all ways of rewriting a model share: nodes one after another, and types of weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import NodeProto, TensorProto, helper
+
+from halfbyte.quantize.onnx import blocks
+from halfbyte.quantize.onnx.encoders import Encoder, F32Array, Result, dtype_of
+from halfbyte.quantize.onnx.folding import fold_batch_norms
+from halfbyte.quantize.onnx.graph import (
+    TYPES,
+    Editor,
+    Scope,
+    Weight,
+    attribute,
+    is_op,
+    raise_opset,
+    replace_nodes,
+)
+from halfbyte.quantize.onnx.recipe import Keep
+
+BITS = {"int8": 8, "int4": 4}
+NARROW = {"F16": TensorProto.FLOAT16, "BF16": TensorProto.BFLOAT16}
+CHANNELS = {
+    "Conv": {1: 0},
+    "ConvTranspose": {1: 1},
+    "LSTM": {1: 1, 2: 1},
+    "GRU": {1: 1, 2: 1},
+    "RNN": {1: 1, 2: 1},
+}
+"""Operators whose weights are dequantized before the node: input -> axis of the channels."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A node that multiplies a value with a constant matrix.
+
+    Attributes
+    ----------
+    by_rows : bool
+        The results' columns are the rows of the matrix as it is read.
+    factor : float
+        Of the products.
+    """
+
+    node: NodeProto
+    weight: Weight
+    by_rows: bool
+    factor: float = 1.0
+
+    @property
+    def n(self) -> int:
+        """Columns of the result."""
+        return self.weight.shape[0 if self.by_rows else 1]
+
+    @property
+    def k(self) -> int:
+        """Terms of each sum."""
+        return self.weight.shape[1 if self.by_rows else 0]
+
+
+def find_product(editor: Editor, scope: Scope, node: NodeProto) -> Product | None:
+    """A node as a product with a constant matrix, if it is one."""
+    if not is_op(node, "MatMul", "Gemm"):
+        return None
+    weight = editor.weight(scope, node.input[1])
+    if weight is None or len(weight.shape) != 2 or 0 in weight.shape:
+        return None
+    if node.op_type == "MatMul":
+        return Product(node, weight, by_rows=False)
+    by_rows = bool(attribute(node, "transB", 0))
+    return Product(node, weight, by_rows, float(attribute(node, "alpha", 1.0)))
+
+
+class Rewriter:
+    """Rewrites a model, node by node.
+
+    Parameters
+    ----------
+    editor, encoder
+        The model, and what makes its new tensors.
+    keep : Keep
+        Other types by name.
+    """
+
+    folds = True  # BatchNormalization into convolutions
+
+    def __init__(self, editor: Editor, encoder: Encoder, keep: Keep) -> None:
+        self.editor, self.encoder, self.keep = editor, encoder, keep
+        self.notes: dict[str, str] = {}  # name of a weight -> why it stays as it is
+        self.remarks: list[str] = []  # for the report
+        self._first: list[NodeProto] = []  # nodes that come before all others
+        self._factors: dict[str, F32Array] = {}  # of the channels of convolutions, by their outputs
+        self._made: dict[str, str] = {}  # a new tensor -> the value made of it
+
+    def run(self) -> None:
+        """Rewrite every graph of the model."""
+        raise_opset(self.editor, self._opset(), "DequantizeLinear of channels")
+        self.editor.keep_original()
+        if self.folds:
+            self._factors = fold_batch_norms(self.editor, self._is_integer)
+        self._prepare()
+        for scope in reversed(self.editor.scopes):  # bodies before the nodes that hold them
+            nodes: list[NodeProto] = []
+            for node in scope.graph.node:
+                self._narrow(scope, node)
+                nodes += self._rewritten(scope, node)
+            replace_nodes(scope.graph, nodes)
+        main = self.editor.model.graph
+        replace_nodes(main, [*self._first, *main.node])
+        self.editor.prune()
+
+    def _prepare(self) -> None:
+        """Look at the whole model before its nodes are rewritten."""
+
+    def _is_integer(self, node: NodeProto, weight: Weight) -> bool:
+        """Whether a convolution's weights become integers."""
+        return self._worth(weight, 0) and bool(self._choose(node, weight, "int8"))
+
+    def _factor(self, node: NodeProto) -> F32Array | float:
+        """What the weights of a node are multiplied with."""
+        return self._factors.get(node.output[0], 1.0)
+
+    @staticmethod
+    def _worth(weight: Weight, axis: int) -> bool:
+        """Whether channels have enough weights to be smaller with a scale."""
+        shape = weight.shape
+        return len(shape) > axis and 0 not in shape and math.prod(shape) >= 4 * shape[axis]
+
+    def _rewritten(self, scope: Scope, node: NodeProto) -> list[NodeProto]:
+        """What takes a node's place."""
+        raise NotImplementedError
+
+    def _products(self) -> Iterator[Product]:
+        for scope in self.editor.scopes:
+            for node in scope.graph.node:
+                product = find_product(self.editor, scope, node)
+                if product is not None:
+                    yield product
+
+    def _table_reads(self) -> Iterator[tuple[Scope, NodeProto, Weight]]:
+        for scope in self.editor.scopes:
+            for node in scope.graph.node:
+                table = self._table(scope, node)
+                if table is not None:
+                    yield scope, node, table
+
+    def _table(self, scope: Scope, node: NodeProto) -> Weight | None:
+        """The matrix whose rows a node takes."""
+        if not is_op(node, "Gather") or attribute(node, "axis", 0) != 0:
+            return None
+        weight = self.editor.weight(scope, node.input[0])
+        if weight is None or len(weight.shape) != 2 or weight.transposed or 0 in weight.shape:
+            return None
+        return weight
+
+    def _opset(self) -> int:
+        """DequantizeLinear takes an axis from opset 13 on, and float16 scales from 19 on."""
+        needed = 0
+        for scope in self.editor.scopes:
+            for node in scope.graph.node:
+                for index in CHANNELS.get(node.op_type, {}) if is_op(node, *CHANNELS) else {}:
+                    weight = self.editor.weight(scope, node.input[index])
+                    if weight is not None:
+                        half = weight.data_type == TensorProto.FLOAT16
+                        needed = max(needed, 19 if half else 13)
+        return needed
+
+    def _narrow(self, scope: Scope, node: NodeProto) -> None:
+        """Weights that are kept in F16 or BF16: stored so, and cast before the node."""
+        for index, name in enumerate(node.input):
+            weight = self.editor.weight(scope, name) if name else None
+            type_ = None if weight is None else self.keep.type_of(node.name, weight.name)
+            if weight is None or type_ not in NARROW:
+                continue
+            limit = 3.3e38 if type_ == "BF16" else 65504.0
+            if self.encoder.top(weight) > limit:
+                self.notes[weight.name] = f"values up to {self.encoder.top(weight):.3g}"
+                continue
+            made = self.encoder.narrowed(weight, NARROW[type_])
+            node.input[index] = self._value(made, weight)
+
+    def _value(self, result: Result, weight: Weight) -> str:
+        """A value made of new tensors before everything else: cast, or dequantized."""
+        key = f"{result.names[0]}{weight.transposed}"
+        if key not in self._made:
+            name = self.editor.fresh(f"{weight.name}.value")
+            self._first.append(
+                helper.make_node("Cast", [result.names[0]], [name], to=weight.data_type)
+            )
+            if weight.transposed:
+                turned = self.editor.fresh(f"{weight.name}.transposed")
+                self._first.append(helper.make_node("Transpose", [name], [turned], perm=[1, 0]))
+                name = turned
+            self._made[key] = name
+        return self._made[key]
+
+    def _choose(self, node: NodeProto, weight: Weight, default: str, factor: float = 1.0) -> str:
+        """The type of a weight of a node: "int8", "int4", or "" where it stays as it is."""
+        type_ = self.keep.type_of(node.name, weight.name) or default
+        if type_ not in BITS:
+            return ""
+        if weight.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16):
+            self._note(weight, f"products of {TYPES[weight.data_type]} stay as they are")
+            return ""
+        top = self.encoder.top(weight) * abs(factor)
+        while top >= blocks.FORMATS[BITS[type_]].limit:
+            self._note(weight, f"values up to {top:.3g} do not fit {type_}")
+            if type_ == "int8":
+                return ""
+            type_ = "int8"
+        return type_
+
+    def _note(self, weight: Weight, text: str) -> None:
+        self.notes.setdefault(weight.name, text)
+
+    def _dequantize(self, scope: Scope, node: NodeProto) -> None:
+        """Give a node weights that are dequantized before it."""
+        for index, axis in CHANNELS[node.op_type].items():
+            weight = self.editor.weight(scope, node.input[index])
+            if weight is None or weight.transposed or not self._worth(weight, axis):
+                continue
+            if not self._choose(node, weight, "int8"):
+                continue
+            result = self.encoder.channels(
+                weight, axis, factor=self._factor(node), note=self.notes.get(weight.name, "")
+            )
+            if result.names[0] not in self._made:
+                name = self.editor.fresh(f"{weight.name}.value")
+                self._first.append(
+                    helper.make_node("DequantizeLinear", list(result.names), [name], axis=axis)
+                )
+                self._made[result.names[0]] = name
+            node.input[index] = self._made[result.names[0]]
+
+    def _added(self, product: Product, value: str) -> list[NodeProto]:
+        """Gemm's ``+ beta C`` as nodes of their own."""
+        node = product.node
+        addend, beta, nodes = node.input[2], float(attribute(node, "beta", 1.0)), []
+        if beta != 1:
+            factor = np.array(beta, dtype_of(product.weight.data_type))
+            scaled = self.editor.fresh(f"{addend}.scaled")
+            constant = self.editor.add(f"{addend}.beta", factor)
+            nodes.append(helper.make_node("Mul", [addend, constant], [scaled]))
+            addend = scaled
+        return [*nodes, helper.make_node("Add", [value, addend], [node.output[0]])]
+
+    def _integer(
+        self,
+        node: NodeProto,
+        weight: Weight,
+        axis: int | None,
+        factor: float | F32Array = 1.0,
+    ) -> Result | None:
+        """A weight in int8, with scales along an axis; None where it stays as it is."""
+        if weight.data_type != TensorProto.FLOAT:
+            self._note(weight, "integer products take float32 activations")
+            return None
+        if not self._choose(node, weight, "int8"):
+            return None
+        return self.encoder.channels(
+            weight, axis, factor=factor, note=self.notes.get(weight.name, "")
+        )
+
+    def _gather_codes(
+        self, node: NodeProto, weight: Weight, *, per_channel: bool
+    ) -> list[NodeProto]:
+        """Rows of a table of int8: one scale for all, or one a row."""
+        result = self._integer(node, weight, 0 if per_channel else None)
+        if result is None:
+            return [node]
+        codes, scales = result.names
+        output = node.output[0]
+        taken = self.editor.fresh(f"{output}_quantized")
+        nodes = [helper.make_node("Gather", [codes, node.input[1]], [taken], name=node.name)]
+        if not per_channel:
+            nodes.append(helper.make_node("DequantizeLinear", [taken, scales], [output]))
+            return nodes
+        column, wide, scale = (
+            self.editor.fresh(f"{output}_{p}") for p in ("column", "float", "scale")
+        )
+        column = self._reshaped(scales, [-1, 1])
+        nodes.append(helper.make_node("Cast", [taken], [wide], to=TensorProto.FLOAT))
+        nodes.append(helper.make_node("Gather", [column, node.input[1]], [scale]))
+        nodes.append(helper.make_node("Mul", [wide, scale], [output]))
+        return nodes
+
+    def _reshaped(self, name: str, shape: list[int], nodes: list[NodeProto] | None = None) -> str:
+        """A vector along the channels of what it meets; a constant is where `nodes` is None."""
+        to = self.editor.add(f"{name}_shape", np.array(shape, np.int64))
+        made = self.editor.fresh(f"{name}_channels")
+        (self._first if nodes is None else nodes).append(
+            helper.make_node("Reshape", [name, to], [made])
+        )
+        return made

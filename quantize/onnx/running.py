@@ -1,0 +1,115 @@
+"""Running a model with halfbyte's own runtime: to see its values, and to compare two models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper
+
+from halfbyte.backends import Executable, available, open_program
+from halfbyte.backends.cores import default_threads
+from halfbyte.formats.onnx import Model, ValueInfo, open_onnx
+from halfbyte.formats.onnx.dtypes import special_name, widen
+from halfbyte.onnx.prepare import prepare
+from halfbyte.onnx.stages import Runner
+from halfbyte.program import Program
+from halfbyte.quantize.onnx.graph import Editor
+from halfbyte.quantize.onnx.samples import Feeds
+from halfbyte.quantize.report import OutputRow, decibels
+
+Array = npt.NDArray[Any]
+
+
+class Running:
+    """A model that gives some of its values.
+
+    Parameters
+    ----------
+    model : Model
+    names : sequence of str
+        Values of the main graph; by default its outputs.
+    """
+
+    def __init__(self, model: Model, names: Sequence[str] | None = None) -> None:
+        self.names = [v.name for v in model.graph.outputs] if names is None else list(names)
+        graph = replace(model.graph, outputs=[ValueInfo(name) for name in self.names])
+        backend = "native" if available()[0] != "numpy" else "numpy"
+        threads = default_threads()
+
+        def opened(program: Program) -> Executable:
+            return open_program(program, backend, threads)
+
+        self._runner = Runner(prepare(replace(model, graph=graph)), opened)
+
+    def __call__(self, feeds: Feeds) -> dict[str, Any]:
+        """The values."""
+        return self._runner.run(feeds, self.names)
+
+    def close(self) -> None:
+        """Stop its threads."""
+        self._runner.close()
+
+
+def running_editor(editor: Editor, names: Sequence[str]) -> Running:
+    """The model before it is rewritten; large tensors stay where they lie."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(editor.original)
+    bulk = editor.source.bulk
+    for tensor in proto.graph.initializer:
+        if tensor.name in bulk:
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value=tensor.name)
+    del proto.graph.output[:]
+    proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
+    named = str(editor.source.path)
+    return Running(open_onnx(proto.SerializeToString(), name=named, external=bulk), names)
+
+
+def compare_outputs(before: Path, after: Path, samples: Iterable[Feeds]) -> list[OutputRow]:
+    """How near the outputs of two models are, over all samples.
+
+    Raises
+    ------
+    HalfbyteError
+        One of them cannot be run.
+    """
+    first, second = Running(open_onnx(before)), Running(open_onnx(after))
+    try:
+        sums = {name: np.zeros(4) for name in first.names}
+        for feeds in samples:
+            wanted, found = first(feeds), second(feeds)
+            for name in first.names:
+                sums[name] += _sums(wanted[name], found[name])
+    finally:
+        first.close()
+        second.close()
+    return [_row(name, sums[name]) for name in first.names if sums[name].any()]
+
+
+def _sums(x: Any, y: Any) -> npt.NDArray[np.float64]:
+    """Sums of x^2, y^2, x y and (x - y)^2; zeros where these are no numbers, or are not alike."""
+    x, y = _numbers(x), _numbers(y)
+    if x is None or y is None or x.shape != y.shape:
+        return np.zeros(4)
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = x[finite], y[finite]
+    return np.array([x @ x, y @ y, x @ y, (x - y) @ (x - y)])
+
+
+def _numbers(value: Any) -> npt.NDArray[np.float64] | None:
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fV":
+        return None
+    wide = widen(value) if special_name(value.dtype) else value
+    return wide.astype(np.float64).reshape(-1)
+
+
+def _row(name: str, sums: npt.NDArray[np.float64]) -> OutputRow:
+    xx, yy, xy, noise = (float(one) for one in sums)
+    cosine = xy / (xx * yy) ** 0.5 if xx > 0 and yy > 0 else None
+    return OutputRow(name, cosine, decibels(xx, noise))

@@ -1,0 +1,202 @@
+"""Inputs of a model: from files, or made up from a seed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from onnx import ValueInfoProto, helper
+
+from halfbyte.errors import FormatError, HalfbyteError
+from halfbyte.quantize.onnx.graph import Editor, is_op
+from halfbyte.quantize.onnx.pictures import SUFFIXES, Normalization, read_picture
+
+Array = npt.NDArray[Any]
+Feeds: TypeAlias = "Mapping[str, Array]"
+
+SEED = 0
+_BATCH, _LENGTH, _SIDE = 2, 16, 64  # sizes that a model leaves open: samples, tokens, pixels
+
+
+class Inputs:
+    """What a model's inputs take."""
+
+    def __init__(self, editor: Editor) -> None:
+        self.editor = editor
+        self.path = editor.source.path
+        constants = {t.name for t in editor.model.graph.initializer}
+        self.values = [v for v in editor.model.graph.input if v.name not in constants]
+
+    def shape(self, value: ValueInfoProto) -> list[int | str]:
+        """Sizes, names of sizes, and '' where nothing is said."""
+        dims = value.type.tensor_type.shape.dim
+        return [d.dim_value if d.HasField("dim_value") else d.dim_param for d in dims]
+
+    def dtype(self, value: ValueInfoProto) -> np.dtype[Any]:
+        """NumPy's type."""
+        return helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+
+    # ---- made up ----------------------------------------------------------------------------
+
+    def random(self, seed: int = SEED) -> Feeds:
+        """Normal numbers; indices within the tables that they are for; ones for other integers."""
+        rng = np.random.default_rng(seed)
+        sizes: dict[str, int] = {}
+        first = sorted(self.values, key=lambda value: "+" in "".join(map(str, self.shape(value))))
+        return {value.name: self._random(value, rng, sizes) for value in first}
+
+    def _random(
+        self, value: ValueInfoProto, rng: np.random.Generator, sizes: dict[str, int]
+    ) -> Array:
+        shape = self.shape(value)
+        picture = len(shape) == 4 and shape[1] in (1, 3)
+        made = []
+        for axis, size in enumerate(shape):
+            chosen = _BATCH if axis == 0 else _SIDE if picture else _LENGTH
+            made.append(size if isinstance(size, int) else _size(size, chosen, sizes))
+        dtype = self.dtype(value)
+        if dtype.kind in "iu":
+            limit = self._table_rows(value.name)
+            return rng.integers(0, limit, made).astype(dtype) if limit else np.ones(made, dtype)
+        if dtype.kind == "b":
+            return np.ones(made, dtype)
+        return rng.standard_normal(made, np.float32).astype(dtype)
+
+    def _table_rows(self, name: str) -> int:
+        """Rows of the smallest table that a value is an index of; 0 where it is none."""
+        names, rows = {name}, []
+        for node in self.editor.model.graph.node:
+            if is_op(node, "Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten"):
+                names |= set(node.output) if node.input[0] in names else set()
+            if is_op(node, "Gather") and node.input[1] in names:
+                table = self.editor.main.constant(node.input[0])
+                rows += [table.dims[0]] if table is not None and table.dims else []
+        return min(rows, default=0)
+
+    # ---- from files -------------------------------------------------------------------------
+
+    def read(self, path: Path, normalization: Normalization) -> list[Feeds]:
+        """Samples of a .npz file, or of a folder of .npz, .npy and pictures.
+
+        In a .npz file, arrays have the names of inputs (or lie in their order, `arr_0`, ...). Their
+        first axis counts samples: where an array has as many dimensions as its input, each sample
+        is a slice of length 1. Samples of different shapes have arrays of their own: `name.0`,
+        `name.1`, ... In a folder, each file is one sample.
+        """
+        if path.is_dir():
+            files = sorted(
+                p for p in path.iterdir() if p.suffix.lower() in (*SUFFIXES, ".npz", ".npy")
+            )
+            samples = [self._one(file, normalization) for file in files]
+        elif path.suffix.lower() == ".npz":
+            samples = self._many(path)
+        else:
+            raise HalfbyteError(f"{path}: expected calibration data: a .npz file or a folder")
+        if not samples:
+            raise HalfbyteError(f"{path}: found no samples: expected .npz, .npy or pictures")
+        return samples
+
+    def _many(self, path: Path) -> list[Feeds]:
+        arrays = _arrays(path)
+        lists = {value.name: self._samples(path, value, arrays, i)
+                 for i, value in enumerate(self.values)}  # fmt: skip
+        counts = {len(found) for found in lists.values()}
+        if len(counts) > 1:
+            raise FormatError(
+                f"{path}: expected as many samples of each input, found "
+                f"{ {name: len(found) for name, found in lists.items()} }"
+            )
+        return [{n: found[i] for n, found in lists.items()} for i in range(max(counts, default=0))]
+
+    def _samples(
+        self, path: Path, value: ValueInfoProto, arrays: Mapping[str, Array], index: int
+    ) -> list[Array]:
+        numbered = sorted(
+            (int(found[1]), name)
+            for name in arrays
+            if (found := re.fullmatch(re.escape(value.name) + r"\.(\d{1,9})", name))
+        )
+        if numbered:
+            return [self._fitted(path, value, arrays[name]) for _, name in numbered]
+        array = arrays.get(value.name, arrays.get(f"arr_{index}"))
+        if array is None:
+            raise FormatError(
+                f"{path}: input {value.name!r}: expected an array of this name, found "
+                f"{sorted(arrays)}"
+            )
+        rank = len(self.shape(value))
+        if array.ndim == rank + 1:
+            return [self._fitted(path, value, one) for one in array]
+        if array.ndim != rank or not rank:
+            self._fitted(path, value, array)
+        return [self._fitted(path, value, array[i : i + 1]) for i in range(len(array))]
+
+    def _one(self, path: Path, normalization: Normalization) -> Feeds:
+        """The sample in a file of a folder."""
+        if path.suffix.lower() == ".npz":
+            arrays = _arrays(path)
+            found = {}
+            for index, value in enumerate(self.values):
+                array = arrays.get(value.name, arrays.get(f"arr_{index}"))
+                if array is None:
+                    raise FormatError(f"{path}: input {value.name!r}: found {sorted(arrays)}")
+                found[value.name] = self._fitted(path, value, array)
+            return found
+        if len(self.values) != 1:
+            raise HalfbyteError(
+                f"{path}: one array for inputs {[v.name for v in self.values]}: expected .npz files"
+            )
+        value = self.values[0]
+        if path.suffix.lower() == ".npy":
+            return {value.name: self._fitted(path, value, _load(path))}
+        shape = [size if isinstance(size, int) else 0 for size in self.shape(value)]
+        return {value.name: read_picture(path, shape, self.dtype(value), normalization)}
+
+    def _fitted(self, path: Path, value: ValueInfoProto, array: Array) -> Array:
+        """An array as the input takes it: of its type, with an axis for samples if that lacks."""
+        shape, dtype = self.shape(value), self.dtype(value)
+        if array.ndim == len(shape) - 1:
+            array = array[None]
+        fits = array.ndim == len(shape) and all(
+            isinstance(want, str) or want == have
+            for want, have in zip(shape, array.shape, strict=True)
+        )
+        if (
+            not fits
+            or array.dtype.kind not in "fiub"
+            or (dtype.kind in "iu") > (array.dtype.kind in "iub")
+        ):
+            raise FormatError(
+                f"{path}: input {value.name!r}: expected {dtype} {shape}, found {array.dtype} "
+                f"{list(array.shape)}"
+            )
+        return np.ascontiguousarray(array.astype(dtype, copy=False))
+
+
+def _size(text: str, chosen: int, sizes: dict[str, int]) -> int:
+    """A size by its name, which may be a sum of names: the same name means the same size."""
+    parts = [part.strip() for part in text.split("+")]
+    return sum(int(part) if part.isdecimal() else sizes.setdefault(part, chosen) for part in parts)
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    loaded = _load(path)
+    if not isinstance(loaded, np.lib.npyio.NpzFile):
+        raise FormatError(f"{path}: expected arrays with names")
+    with loaded:
+        try:
+            return {name: loaded[name] for name in loaded.files}
+        except (ValueError, OSError, EOFError) as error:
+            raise FormatError(f"{path}: cannot be read: {error}") from None
+
+
+def _load(path: Path) -> Any:
+    """What is in a file of NumPy's; nothing in it is run."""
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise FormatError(f"{path}: cannot be read: {error}") from None

@@ -1,0 +1,199 @@
+"""Integer weights under float activations: what ONNX Runtime's own operators multiply with.
+
+MatMul, Gemm    com.microsoft.MatMulNBits: blocks of 32 of 8 or 4 bits, integer products with
+                activations that are quantized to 8 bits as they come (accuracy_level 4)
+Gather          com.microsoft.GatherBlockQuantized: the same blocks
+Conv, LSTM ...  int8 a channel and DequantizeLinear, which is folded or runs before the node
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import NodeProto, helper
+
+from halfbyte.quantize.onnx import blocks
+from halfbyte.quantize.onnx.encoders import Encoder, Result, dtype_of
+from halfbyte.quantize.onnx.graph import MICROSOFT, Editor, Scope, Weight, attribute, is_op
+from halfbyte.quantize.onnx.importance import Importance
+from halfbyte.quantize.onnx.recipe import Keep
+from halfbyte.quantize.onnx.rewriter import BITS, CHANNELS, Product, Rewriter, find_product
+
+ACCURACY = 4  # MatMulNBits' level: products of int8
+# What may lie between the last product and an output
+_TAIL = (
+    "Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Softmax",
+    "LogSoftmax", "Sigmoid", "Tanh", "Relu", "Add", "Mul", "Div",
+)  # fmt: skip
+
+
+def tail_products(scope: Scope) -> set[str]:
+    """Outputs of the products that make the graph's outputs, such as a head's logits."""
+    found, seen = set(), set()
+    names = [value.name for value in scope.graph.output]
+    while names:
+        name = names.pop()
+        node = scope.producers.get(name)
+        if node is None or name in seen:
+            continue
+        seen.add(name)
+        if is_op(node, "MatMul", "Gemm"):
+            found.add(name)
+        elif is_op(node, *_TAIL):
+            inputs = [n for n in node.input if n and scope.constant(n) is None]
+            names += inputs if len(inputs) == 1 else []
+    return found
+
+
+class WeightOnly(Rewriter):
+    """Rewrites a model for integer weights.
+
+    Parameters
+    ----------
+    editor, encoder, keep
+        See :class:`Rewriter`.
+    kind : str
+        "int8" or "int4"; with int4, tables of embeddings and the products that make an output
+        take int8, unless `pure`.
+    importance : Importance
+        Weights of errors in the search of scales.
+    """
+
+    def __init__(
+        self,
+        editor: Editor,
+        encoder: Encoder,
+        keep: Keep,
+        kind: str,
+        importance: Importance,
+        *,
+        pure: bool = False,
+    ) -> None:
+        super().__init__(editor, encoder, keep)
+        self.kind, self.importance, self.pure = kind, importance, pure
+
+    def _prepare(self) -> None:
+        self._tables = {w.name for _, _, w in self._table_reads()}
+        self._shared = self._tables & {p.weight.name for p in self._products()}
+        self._heads = tail_products(self.editor.main)
+
+    def _rewritten(self, scope: Scope, node: NodeProto) -> list[NodeProto]:
+        product = find_product(self.editor, scope, node)
+        if product is not None:
+            return self._product(scope, product)
+        table = self._table(scope, node)
+        if table is not None:
+            return self._gather(node, table)
+        if is_op(node, *CHANNELS):
+            self._dequantize(scope, node)
+        return [node]
+
+    def _product(self, scope: Scope, product: Product) -> list[NodeProto]:
+        node, weight = product.node, product.weight
+        is_head = node.output[0] in self._heads or weight.name in self._tables
+        default = "int8" if is_head and not self.pure else self.kind
+        type_ = self._choose(node, weight, default, product.factor)
+        if not type_ or not self._pays(weight, BITS[type_], product.n, product.k):
+            return [node]
+        result = self.encoder.blocks(
+            weight, BITS[type_], by_rows=product.by_rows, factor=product.factor,
+            importance=self.importance.of(scope, node.input[0], product.k),
+            note=self.notes.get(weight.name, ""),
+        )  # fmt: skip
+        self.editor.import_microsoft()
+        return self._matmul_n_bits(scope, product, BITS[type_], result)
+
+    def _pays(self, weight: Weight, bits: int, n: int, k: int) -> bool:
+        """Whether blocks are smaller than what is there."""
+        block = blocks.BLOCK * bits // 8 + dtype_of(weight.data_type).itemsize
+        before = n * k * dtype_of(weight.tensor.data_type).itemsize
+        if n * blocks.block_count(k) * block < before:
+            return True
+        self._note(weight, f"rows of {k} are no larger as they are")
+        return False
+
+    def _matmul_n_bits(
+        self, scope: Scope, product: Product, bits: int, result: Result
+    ) -> list[NodeProto]:
+        node, nodes = product.node, []
+        value = node.input[0]
+        if node.op_type == "Gemm" and attribute(node, "transA", 0):
+            turned = self.editor.fresh(f"{value}.transposed")
+            nodes.append(helper.make_node("Transpose", [value], [turned], perm=[1, 0]))
+            value = turned
+        inputs, output, after = [value, *result.names], node.output[0], []
+        if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]:
+            bias = self._bias(scope, product)
+            if bias:
+                inputs += ["", "", bias]
+            else:
+                output = self.editor.fresh(f"{output}.product")
+                after = self._added(product, output)
+        nodes.append(
+            helper.make_node(
+                "MatMulNBits",
+                inputs,
+                [output],
+                name=node.name,
+                domain=MICROSOFT,
+                K=product.k,
+                N=product.n,
+                bits=bits,
+                block_size=blocks.BLOCK,
+                accuracy_level=ACCURACY,
+            )
+        )
+        return nodes + after
+
+    def _bias(self, scope: Scope, product: Product) -> str:
+        """Gemm's bias as a constant [N], '' where it is none."""
+        name: str = product.node.input[2]
+        beta = float(attribute(product.node, "beta", 1.0))
+        weight = self.editor.weight(scope, name)
+        if weight is None or int(np.prod(weight.shape)) not in (1, product.n):
+            return ""
+        if len(weight.shape) == 2 and weight.shape[0] != 1:
+            return ""
+        if beta == 1 and weight.shape == (product.n,) and scope.constant(name) is not None:
+            return name
+        numbers = self.encoder.numbers(weight)
+        values = numbers.take(0, numbers.rows).reshape(-1) * np.float32(beta)
+        made = np.broadcast_to(values, (product.n,)).astype(dtype_of(weight.data_type))
+        return self.editor.add(f"{weight.name}.bias", made)
+
+    def _gather(self, node: NodeProto, weight: Weight) -> list[NodeProto]:
+        n, k = weight.shape
+        type_ = self._choose(node, weight, self.kind if self.pure else "int8")
+        bits = BITS.get(type_, 8)
+        if not type_ or k < blocks.BLOCK or k * bits % 8:
+            if type_:
+                self._note(weight, f"rows of {k}, expected at least {blocks.BLOCK}")
+            return [node]
+        shared = weight.name in self._shared and k % blocks.BLOCK == 0
+        result = self.encoder.blocks(
+            weight, bits, by_rows=True, flat=not shared, note=self.notes.get(weight.name, "")
+        )
+        self.editor.import_microsoft()
+        codes, scales = result.names
+        if shared:
+            codes = self._flat(codes, n, k * bits // 8)
+        return [
+            helper.make_node(
+                "GatherBlockQuantized",
+                [codes, node.input[1], scales],
+                list(node.output),
+                name=node.name,
+                domain=MICROSOFT,
+                bits=bits,
+                block_size=blocks.BLOCK,
+                gather_axis=0,
+                quantize_axis=1,
+            )
+        ]
+
+    def _flat(self, codes: str, n: int, size: int) -> str:
+        """Codes that a product has in blocks, as rows."""
+        if codes not in self._made:
+            shape = self.editor.add(f"{codes}.shape", np.array([n, size], np.int64))
+            self._made[codes] = self.editor.fresh(f"{codes}.rows")
+            self._first.append(helper.make_node("Reshape", [codes, shape], [self._made[codes]]))
+        return self._made[codes]
