@@ -99,3 +99,9 @@ def _memory(context: int, memory: dict[str, int]) -> str:
     for kind, count in (*memory.items(), ("total", sum(memory.values()))):
         lines.append(f"  {kind:<18} {count / 1e6:>10.2f} MB")
     return "\n".join(lines)
+
+
+def shown(text: str, most: int = 200) -> str:
+    """A file's text for a terminal, which it must not steer."""
+    text = text if len(text) <= most else f"{text[:most]}..."
+    return text if text.isprintable() else repr(text)

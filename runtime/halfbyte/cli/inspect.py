@@ -7,12 +7,13 @@ import json
 
 from halfbyte import bench, describe
 from halfbyte.cli.shared import Commands, command
+from halfbyte.formats.onnx import is_onnx_file
 
 
 def add_info(commands: Commands[argparse.ArgumentParser]) -> None:
     """The command `info`."""
     parser = command(
-        commands, "info", _info, "show metadata, tensors, bits per weight and planned memory",
+        commands, "info", _info, "show what is in a model, and the memory that it takes",
         "halfbyte info model.gguf --context 2048",
     )  # fmt: skip
     parser.add_argument(
@@ -24,6 +25,11 @@ def add_info(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _info(options: argparse.Namespace) -> int:
+    if is_onnx_file(options.model):
+        from halfbyte import describe_graph
+
+        print(describe_graph.describe(options.model, as_json=options.json))
+        return 0
     text = describe.describe(
         options.model, options.tokenizer, options.context, options.cache,
         program=options.program, as_json=options.json,

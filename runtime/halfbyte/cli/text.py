@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from halfbyte.cli import graph
 from halfbyte.cli.shared import (
     Commands,
     add_execution,
@@ -16,6 +17,7 @@ from halfbyte.cli.shared import (
     load_model,
 )
 from halfbyte.errors import HalfbyteError
+from halfbyte.formats.onnx import is_onnx_file
 from halfbyte.model import LanguageModel
 from halfbyte.profile import Profile
 
@@ -23,8 +25,9 @@ from halfbyte.profile import Profile
 def add_run(commands: Commands[argparse.ArgumentParser]) -> None:
     """The command `run`."""
     parser = command(
-        commands, "run", _run, "continue a text; text to stdout, statistics to stderr",
-        'halfbyte run storyteller-int4.gguf "Once upon a time" -n 200 --temp 0.8 --seed 7',
+        commands, "run", _run, "continue a text, or run an ONNX graph; statistics to stderr",
+        'halfbyte run storyteller-int4.gguf "Once upon a time" -n 200 --temp 0.8 --seed 7; '
+        "halfbyte run classifier.onnx --input picture.bmp",
     )  # fmt: skip
     parser.add_argument(
         "prompt", metavar="PROMPT", nargs="?", default="", help="how the text begins"
@@ -40,9 +43,13 @@ def add_run(commands: Commands[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     parser.add_argument("--profile", action="store_true", help="time, bytes and GB/s per kernel")
     add_execution(parser)
+    graph.add_graph_options(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
+    if is_onnx_file(options.model):
+        return graph.run(options)
+    graph.refuse_graph_options(options)
     with load_model(options) as model:
         if options.profile:
             model.profile = Profile()

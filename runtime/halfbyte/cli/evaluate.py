@@ -1,0 +1,235 @@
+"""``halfbyte eval``: a model beside a reference."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from halfbyte.cli.shared import Commands
+from halfbyte.errors import HalfbyteError
+from halfbyte.loading import CACHES
+
+if TYPE_CHECKING:
+    from halfbyte.evaluation import Evaluation
+    from halfbyte.evaluation.suite import Entry
+    from halfbyte.evaluation.tolerances import Rule
+
+WORKLOADS = ("validate", "trace", "bench", "run")
+REFERENCES = ("numpy", "onnxruntime", "torch", "none")
+FAILED = 1
+
+_EPILOG = """\
+examples:
+  halfbyte eval model.onnx --workload validate --reference onnxruntime --size batch=2
+  halfbyte eval model.gguf --workload trace --stop-on-first-mismatch
+  halfbyte eval model.onnx --workload bench --threads 1,2
+  halfbyte eval --suite models.toml --json report.json
+
+The exit code is 1 where a value differs by more than its tolerance, 2 for input that cannot be
+used.
+"""
+
+
+def add_eval(commands: Commands[argparse.ArgumentParser]) -> None:
+    """The command `eval`."""
+    parser = commands.add_parser(
+        "eval",
+        help="compare a model with a reference: outputs, every value, speed",
+        description="Compare a model with a reference: its outputs (validate), every intermediate "
+        "value (trace), its speed (bench); or run it and show where its time goes (run).",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "model", metavar="MODEL", nargs="?", type=Path,
+        help="an ONNX file, or a language model: a file or a Hugging Face folder",
+    )  # fmt: skip
+    add("--suite", type=Path, metavar="FILE", help="a TOML file that lists models, instead of one")
+    add("--workload", "-w", choices=WORKLOADS, default="validate", help="(default: validate)")
+    add("--reference", choices=REFERENCES, help="what is right (default: the workload's own)")
+    add("--threads", "-t", type=_numbers, default=(), metavar="N,...", help="thread counts")
+    add("--backend", default="native", help="native, native-avx2, native-scalar or numpy")
+    add(
+        "--passes", choices=("on", "off"), default="on",
+        help="off runs graphs unfused, and language models as captured",
+    )  # fmt: skip
+    _add_inputs(parser)
+    _add_workloads(parser)
+    _add_reports(parser)
+    parser.set_defaults(command=_evaluate)
+
+
+def _add_inputs(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("what the model is given").add_argument
+    add("--input", type=Path, metavar="FILE", help="an .npz of inputs by name, or of tokens `ids`")
+    add("--seed", type=int, default=0, metavar="N", help="of random inputs (0)")
+    add(
+        "--size", type=_size, action="append", default=[], metavar="NAME=N",
+        help="of an open dimension of a graph, as in batch=32; may be repeated",
+    )  # fmt: skip
+    add("--prompt", default="Once upon a time", help="what a language model reads")
+    add("--tokenizer", type=Path, help="a llama2.c model's tokenizer file")
+    add("--context", type=int, help="tokens the KV cache holds")
+    add("--cache", choices=CACHES, default="auto", help="numbers of the KV cache")
+
+
+def _add_workloads(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("single workloads").add_argument
+    add(
+        "--stop-on-first-mismatch",
+        action="store_true",
+        help="trace: the first difference is enough",
+    )
+    add(
+        "--forced", action=argparse.BooleanOptionalAction,
+        help="trace: compare instructions, each on NumPy's inputs (language models: the default)",
+    )  # fmt: skip
+    add("-p", type=_numbers, default=(128,), metavar="N,...", help="bench: prompt lengths (128)")
+    add("-n", type=_numbers, default=(32,), metavar="N,...", help="bench: tokens to decode (32)")
+    add("--repetitions", "-r", type=_count, default=5, metavar="N", help="bench and run: (5)")
+    add("--trace", type=Path, metavar="FILE", help="run: write a Chrome trace")
+
+
+def _add_reports(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("tolerances and reports").add_argument
+    add("--tolerances", type=Path, metavar="FILE", help="a TOML file of rules")
+    for name in ("rtol", "atol", "min-cosine"):
+        add(f"--{name}", type=float, metavar="X", help="before all rules")
+    add("--json", type=Path, metavar="FILE", help="write everything as JSON")
+    add(
+        "--dump-dir", type=Path, metavar="DIR",
+        help="write programs as text and values as .npy into a folder",
+    )  # fmt: skip
+    add("--debug", action="store_true", help="show a traceback on errors")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(",") if part)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of 1 or more")
+    return int(text)
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, value = text.rpartition("=")
+    if not name or not value.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=N, as in batch=32")
+    return name, int(value)
+
+
+class Progress:
+    """What is done now, on a line that is written over; nothing where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self._wide = 0
+
+    def __call__(self, text: str) -> None:
+        if sys.stderr.isatty():
+            self.clear()
+            self._wide = len(text)
+            print(text, end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Remove the line, before something else is printed."""
+        if self._wide:
+            print(f"\r{'':{self._wide}}\r", end="", file=sys.stderr, flush=True)
+            self._wide = 0
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from halfbyte.evaluation import evaluate, suite
+    from halfbyte.evaluation.graphs import write_text
+
+    if (options.model is None) == (options.suite is None):
+        raise HalfbyteError("eval: expected a model or --suite FILE, one of the two")
+    if options.suite is not None and options.trace is not None:
+        raise HalfbyteError("--trace: expected a model, found --suite: each would write this file")
+    progress = Progress()
+    asked = _asked(options, progress)
+    if options.suite is None:
+        entry = suite.Entry(asked)
+        entry.result = evaluate(asked)
+        _show(entry, progress)
+        entries, code = [entry], FAILED if entry.result.passed is False else 0
+        data: Any = entry.as_json()
+    else:
+        entries = suite.read_suite(options.suite, asked)
+        code = suite.run_suite(entries, lambda entry: _show(entry, progress))
+        print(_coloured("\n".join(suite.summary_rows(entries))))
+        data = {"suite": str(options.suite), "results": [entry.as_json() for entry in entries]}
+    if options.json is not None:
+        write_text(options.json, json.dumps(data, indent=1, allow_nan=False))
+    return code
+
+
+def _asked(options: argparse.Namespace, progress: Progress) -> Evaluation:
+    """The evaluation that the options describe."""
+    from halfbyte.evaluation import Evaluation
+
+    return Evaluation(
+        model=options.model or Path(),
+        workload=options.workload,
+        reference=options.reference,
+        backend=options.backend,
+        threads=options.threads,
+        passes=options.passes == "on",
+        input=options.input,
+        sizes=dict(options.size),
+        seed=options.seed,
+        prompt=options.prompt,
+        tokenizer=options.tokenizer,
+        context=options.context,
+        cache=options.cache,
+        prompts=options.p,
+        decodes=options.n,
+        repetitions=options.repetitions,
+        forced=options.forced,
+        stop=options.stop_on_first_mismatch,
+        dump=options.dump_dir,
+        trace=options.trace,
+        overrides=_overrides(options),
+        progress=progress,
+    )
+
+
+def _overrides(options: argparse.Namespace) -> tuple[tuple[Rule, ...], ...]:
+    """The rules of a file, and the numbers that come before all rules."""
+    from halfbyte.evaluation.tolerances import Rule, expectation, fits, read_rules
+
+    layers = [] if options.tolerances is None else [tuple(read_rules(options.tolerances))]
+    given = {key: getattr(options, key) for key in ("rtol", "atol", "min_cosine")}
+    numbers = {key: value for key, value in given.items() if value is not None}
+    for key, value in numbers.items():
+        if not fits(key, value):
+            option = f"--{key.replace('_', '-')}"
+            raise HalfbyteError(f"{option}: expected {expectation(key)}, found {value}")
+    return (*layers, (Rule(numbers=numbers),))
+
+
+def _show(entry: Entry, progress: Progress) -> None:
+    """Print what came of an evaluation."""
+    progress.clear()
+    if entry.result is None:
+        print(f"error: {entry.error}", file=sys.stderr)
+        return
+    print(_coloured("\n".join(entry.result.lines)))
+    if entry.evaluation.workload in ("validate", "trace"):
+        print(_coloured("pass" if entry.result.passed else "FAIL"))
+    print(flush=True)
+
+
+def _coloured(text: str) -> str:
+    """Verdicts in green and red, on a terminal that wants colours."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    text = re.sub(r"(?<!\S)pass(?!\S)", "\033[32mpass\033[0m", text)
+    return re.sub(r"(?<!\S)(FAIL|error)(?!\S)", "\033[31m\\1\033[0m", text)

@@ -1,0 +1,281 @@
+"""``halfbyte run`` and ``info`` of an ONNX graph."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.describe import shown
+from halfbyte.errors import FormatError, HalfbyteError, OutputError
+from halfbyte.formats import pictures
+
+if TYPE_CHECKING:
+    from halfbyte.session import InferenceSession, NodeArg
+
+Array = npt.NDArray[Any]
+SHOWN, TOP = 6, 5
+
+
+def add_graph_options(parser: argparse.ArgumentParser) -> None:
+    """Options of `run` that graphs alone take."""
+    group = parser.add_argument_group("graphs (ONNX)")
+    add = group.add_argument
+    add(
+        "--input", type=Path, metavar="FILE",
+        help=".npz with an array an input, .npy, or a picture; without it, random numbers",
+    )  # fmt: skip
+    add("--output", type=Path, metavar="FILE", help="write the outputs into this .npz")
+    add(
+        "--size", type=_size, action="append", default=[], metavar="NAME=N",
+        help="a symbolic size of random inputs (1); may be repeated",
+    )  # fmt: skip
+    add("--runs", type=int, metavar="N", help="run N times more, and print the times")
+    add("--dump", action="store_true", help="print the programs that ran")
+    add(
+        "--scale", type=float, metavar="X",
+        help="what a picture's numbers are multiplied by (1/255; 1 for integers)",
+    )  # fmt: skip
+    add("--mean", type=_numbers, metavar="X,...", help="what is taken from them then, per channel")
+    add("--std", type=_numbers, metavar="X,...", help="what they are divided by at last")
+    add("--bgr", action="store_true", help="blue first")
+
+
+GRAPH_OPTIONS = ("input", "output", "size", "runs", "dump", "scale", "mean", "std", "bgr")
+
+
+def refuse_graph_options(options: argparse.Namespace) -> None:
+    """For a language model, which takes none of them."""
+    for name in GRAPH_OPTIONS:
+        if getattr(options, name):
+            raise HalfbyteError(f"{options.model}: --{name} is for ONNX graphs; this is none")
+
+
+def run(options: argparse.Namespace) -> int:
+    """The command."""
+    from halfbyte.session import GraphOptimizationLevel, InferenceSession, SessionOptions
+
+    if options.prompt:
+        raise HalfbyteError(f"{options.model}: an ONNX graph takes --input, not a prompt")
+    settings = SessionOptions()
+    settings.intra_op_num_threads = options.threads or 0
+    settings.backend = options.backend
+    settings.enable_profiling = options.profile
+    if options.passes == "off":
+        settings.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
+    with InferenceSession(options.model, settings) as session:
+        feeds = _feeds(session, options)
+        start = time.perf_counter()
+        results = session.run(None, feeds)
+        first = time.perf_counter() - start
+        named = dict(zip((o.name for o in session.get_outputs()), results, strict=True))
+        for name, value in named.items():
+            print("\n".join(_described(name, value)))
+        _time(session, feeds, options.runs, first)
+        if options.dump:
+            print("\n\n".join(program.dump() for program in session.programs()))
+        if options.profile and session.profile is not None:
+            print(session.profile.table(), file=sys.stderr)
+    if options.output is not None:
+        _write(options.output, named)
+    return 0
+
+
+def _time(
+    session: InferenceSession, feeds: Mapping[str, Any], runs: int | None, first: float
+) -> None:
+    """Print how long the first run took, and `runs` more."""
+    text = f"first run {first * 1e3:.1f} ms"
+    if runs:
+        seconds = []
+        for _ in range(runs):
+            start = time.perf_counter()
+            session.run(None, feeds)
+            seconds.append(time.perf_counter() - start)
+        text += f"; {runs} more: least {min(seconds) * 1e3:.2f} ms"
+        text += f", median {float(np.median(seconds)) * 1e3:.2f} ms"
+    print(text, file=sys.stderr)
+
+
+# ---- inputs --------------------------------------------------------------------------------------
+
+
+def _feeds(session: InferenceSession, options: argparse.Namespace) -> dict[str, Any]:
+    inputs = session.get_inputs()
+    given: dict[str, Any] = {}
+    if options.input is not None:
+        given = _read(options.input, inputs, options)
+    sizes = dict(options.size)
+    known = {d for i in inputs for d in i.shape if isinstance(d, str)}
+    for name in sizes:
+        if name not in known:
+            raise HalfbyteError(
+                f"{options.model}: --size {name}: expected one of {sorted(known) or 'no names'}"
+            )
+    random = np.random.default_rng(options.seed or 0)
+    for argument in inputs:
+        if argument.name not in given and not argument.type.startswith("optional"):
+            given[argument.name] = _random(argument, sizes, random, options.model)
+    return given
+
+
+def _read(path: Path, inputs: Sequence[NodeArg], options: argparse.Namespace) -> dict[str, Any]:
+    """What a file feeds; its content says what it is."""
+    with path.open("rb") as file:
+        start = file.read(6)
+    if start.startswith((b"PK\3\4", b"\x93NUMPY")):
+        try:
+            read = np.load(path, allow_pickle=False)
+            if isinstance(read, np.ndarray):
+                return {inputs[0].name: read} if inputs else {}
+            with read:
+                return dict(read)
+        except (ValueError, OSError, EOFError, KeyError, NotImplementedError) as error:
+            raise FormatError(f"{path}: not arrays of NumPy's: {error}") from None
+    pixels = pictures.read_picture(path)
+    for argument in inputs:
+        layout = pictures.layout_of(argument.shape)
+        if layout is not None:
+            return {argument.name: _of_picture(pixels, argument, layout, options)}
+    raise HalfbyteError(
+        f"{options.model}: no input takes a picture: expected [1, 1 or 3, height, width] or "
+        f"[1, height, width, 1 or 3], found {[i.shape for i in inputs]}"
+    )
+
+
+def _of_picture(
+    pixels: pictures.Pixels, argument: NodeArg, layout: tuple[int, int, int],
+    options: argparse.Namespace,
+) -> Array:  # fmt: skip
+    """(pixels × scale − mean) / std in the input's size, order of dimensions and type.
+
+    Integers take the pixels as they are, 0 to 255, unless options say otherwise.
+    """
+    channel, row, column = layout
+    sizes = [argument.shape[i] for i in (row, column)]
+    height, width = (
+        size if isinstance(size, int) else given
+        for size, given in zip(sizes, pixels.shape, strict=False)
+    )
+    channels = argument.shape[channel]
+    values = pictures.in_channels(pixels, channels if isinstance(channels, int) else 3)
+    values = pictures.resized(values, height, width)
+    if options.bgr:
+        values = values[:, :, ::-1]
+    dtype = _dtype(argument)
+    is_float = dtype.kind == "f"
+    scale = options.scale if options.scale is not None else 1 / 255 if is_float else 1.0
+    values = values * scale - np.asarray(options.mean or 0.0)
+    values = values / np.asarray(options.std or 1.0)
+    if not is_float:
+        limits = np.iinfo(dtype)
+        values = np.clip(np.rint(values), limits.min, limits.max)
+    if channel < row:
+        values = values.transpose(2, 0, 1)
+    made: Array = values.astype(dtype).reshape((1,) * (len(argument.shape) - 3) + values.shape)
+    return made
+
+
+def _random(
+    argument: NodeArg, sizes: Mapping[str, int], random: np.random.Generator, model: Path
+) -> Any:
+    """Normal numbers, integers that are 0 or 1 (as ids, masks and types may be), empty strings."""
+    if not argument.type.startswith("tensor"):
+        raise HalfbyteError(
+            f"{model}: input {argument.name!r} is {argument.type}: give it with --input"
+        )
+    shape = [d if isinstance(d, int) else sizes.get(d or "", 1) for d in argument.shape]
+    dtype = _dtype(argument)
+    if dtype.kind == "O":
+        return np.full(shape, "", object)
+    if dtype.names:
+        from halfbyte.formats.onnx.dtypes import narrow
+
+        return narrow(random.standard_normal(shape).astype(np.float32), dtype)
+    if dtype.kind in "fc":
+        return random.standard_normal(shape).astype(dtype)
+    return random.integers(0, 2, shape).astype(dtype)
+
+
+def _dtype(argument: NodeArg) -> np.dtype[Any]:
+    from halfbyte.session.metadata import dtype_of
+
+    return dtype_of(argument.type)
+
+
+# ---- outputs -------------------------------------------------------------------------------------
+
+
+def _described(name: str, value: Any) -> list[str]:
+    """What an output is, in one line, and the likeliest classes of one that has some."""
+    if isinstance(value, list):
+        lines = [f"{shown(name)}: {len(value)} parts"]
+        for index, part in enumerate(value):
+            lines += [f"  {line}" for line in _described(f"[{index}]", part)]
+        return lines
+    if not isinstance(value, np.ndarray):
+        return [f"{shown(name)}: {value!r}"]
+    values = _plain(value)
+    text = f"{shown(name)}: {value.dtype} {list(value.shape)}"
+    if values.size and values.dtype.kind in "biuf":
+        wide = values.astype(np.float64)
+        with np.errstate(all="ignore"):
+            text += f", min {wide.min():.6g}, mean {wide.mean():.6g}, max {wide.max():.6g}"
+    first = [shown(v) if isinstance(v, str) else f"{v:.6g}" for v in values.reshape(-1)[:SHOWN]]
+    lines = [f"{text}: {' '.join(first)}{' ...' if values.size > SHOWN else ''}"]
+    if values.dtype.kind == "f" and values.ndim == 2 and values.shape[0] == 1 < values.shape[1]:
+        best = np.argsort(-values[0], kind="stable")[:TOP]
+        lines.append("  top: " + ", ".join(f"{i} ({values[0, i]:.6g})" for i in best))
+    return lines
+
+
+def _plain(value: Array) -> Array:
+    """In one of NumPy's own types: small floats as float32, small integers as int8."""
+    from halfbyte.formats.onnx.dtypes import special_name, widen
+    from halfbyte.session.arrays import taken
+
+    ours = taken(value)
+    return widen(ours) if special_name(ours.dtype) else ours
+
+
+def _write(path: Path, named: Mapping[str, Any]) -> None:
+    """The outputs as .npz; parts of sequences are `name.0`, `name.1`, ..."""
+    arrays: dict[str, Array] = {}
+    for name, value in named.items():
+        parts = {name: value}
+        if isinstance(value, list):
+            parts = {f"{name}.{index}": part for index, part in enumerate(value)}
+        for key, part in parts.items():
+            if not isinstance(part, np.ndarray):
+                kind = type(part).__name__
+                raise OutputError(f"{path}: output {key!r} is a {kind}, not an array")
+            plain = _plain(part)
+            arrays[key] = plain.astype(str) if plain.dtype.kind == "O" else plain
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, value = text.rpartition("=")
+    if not name or not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a name and a size, as in batch=2")
+    return name, int(value)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers such as 0.5,0.5") from None

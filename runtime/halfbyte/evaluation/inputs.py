@@ -1,0 +1,199 @@
+"""What a graph is fed: arrays of a file, or seeded random ones that its operators can take."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.backends.memory import machine_bytes
+from halfbyte.errors import FormatError, HalfbyteError, MemoryBudgetError
+from halfbyte.formats.onnx import dtypes
+from halfbyte.formats.onnx.model import Graph, Model, ValueInfo
+
+Array = npt.NDArray[Any]
+
+# Sizes of dimensions that a model leaves open, by a part of their name; else the last.
+_SIZES = (
+    ("past", 0), ("batch", 1), ("height", 224), ("width", 224), ("seq", 16), ("len", 16),
+    ("token", 16), ("time", 16), ("", 1),
+)  # fmt: skip
+_THROUGH = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """Arrays by name out of NumPy's .npz; nothing in it is executed.
+
+    Raises
+    ------
+    FormatError
+        It is no such file.
+    MemoryBudgetError
+        What it unpacks to exceeds this machine's memory.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(part.file_size for part in archive.infolist())
+        if size > machine_bytes():
+            raise MemoryBudgetError(f"{path}: {size:,} bytes of arrays: more than memory")
+        with np.load(path, allow_pickle=False) as file:
+            return {name: np.asarray(file[name]) for name in file.files}
+    except (zipfile.BadZipFile, ValueError, EOFError, KeyError, MemoryError, SyntaxError) as error:
+        raise FormatError(f"{path}: expected arrays in NumPy's .npz: {error}") from None
+
+
+def graph_feeds(
+    model: Model, path: Path | None, sizes: Mapping[str, int], seed: int
+) -> dict[str, Array]:
+    """Arrays for all inputs of a graph: from a file where there is one, the others random.
+
+    Parameters
+    ----------
+    model : Model
+    path : Path or None
+        An .npz whose names are the inputs'.
+    sizes : mapping of str to int
+        Of open dimensions: by their symbolic name, or as "input.axis" where they have none.
+    seed : int
+        The same seed gives the same arrays.
+
+    Raises
+    ------
+    HalfbyteError
+        A name is not the model's, an array has another type or shape, or an input is none that
+        can be made at random.
+    """
+    graph = model.graph
+    inputs = {v.name: v for v in graph.inputs if v.name not in graph.initializers}
+    given = read_npz(path) if path is not None else {}
+    for name in given:
+        if name not in inputs:
+            raise HalfbyteError(f"{path}: array {name!r}: expected one of {sorted(inputs)}")
+    _check_sizes(model, inputs, sizes)
+    random = np.random.default_rng(seed)
+    feeds = {}
+    for name, info in inputs.items():
+        shape, dtype = _type(model, info, sizes)
+        if name in given:
+            feeds[name] = _checked(given[name], info, dtype, f"{path}: array {name!r}")
+        else:
+            feeds[name] = np.asarray(_random(random, shape, dtype, _limit(graph, name), name))
+    return feeds
+
+
+def _dimension_names(info: ValueInfo) -> list[str]:
+    """What the open dimensions of an input are called."""
+    shape = info.type.shape if info.type is not None else None
+    return [
+        dim or f"{info.name}.{axis}"
+        for axis, dim in enumerate(shape or ())
+        if not isinstance(dim, int)
+    ]
+
+
+def _check_sizes(model: Model, inputs: Mapping[str, ValueInfo], sizes: Mapping[str, int]) -> None:
+    known = sorted({name for info in inputs.values() for name in _dimension_names(info)})
+    for name, size in sizes.items():
+        if name not in known:
+            raise HalfbyteError(f"{model.path}: size {name!r}: expected one of {known}")
+        if size < 0:
+            raise HalfbyteError(f"{model.path}: size {name!r}: expected 0 or more, found {size}")
+
+
+def _type(
+    model: Model, info: ValueInfo, sizes: Mapping[str, int]
+) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype of an input."""
+    where = f"{model.path}: input {info.name!r}"
+    kind = info.type
+    dtype = dtypes.DTYPES.get(kind.dtype) if kind is not None else None
+    if kind is None or kind.kind != "tensor" or kind.shape is None or dtype is None:
+        found = "nothing said" if kind is None else f"{kind.kind} {kind.dtype} {kind.shape}"
+        raise HalfbyteError(f"{where}: expected a tensor of known type and rank, found {found}")
+    names = iter(_dimension_names(info))
+    shape = tuple(
+        dim if isinstance(dim, int) else _size(next(names), axis, sizes)
+        for axis, dim in enumerate(kind.shape)
+    )
+    count = 1
+    for dim in shape:
+        count *= dim
+    if count * dtype.itemsize > machine_bytes():
+        raise MemoryBudgetError(f"{where}: {list(shape)} of {dtype}: more than memory")
+    return shape, dtype
+
+
+def _size(name: str, axis: int, sizes: Mapping[str, int]) -> int:
+    if name in sizes:
+        return sizes[name]
+    if name.rpartition(".")[2] == str(axis):  # without a name
+        return 1 if axis == 0 else 16
+    if "+" in name:  # as exporters write the sum of two others
+        return sum(_size(part.strip(), axis, sizes) for part in name.split("+"))
+    if name.isdigit():
+        return int(name)
+    return next(size for part, size in _SIZES if part in name.lower())
+
+
+def _checked(array: Array, info: ValueInfo, dtype: np.dtype[Any], where: str) -> Array:
+    shape = info.type.shape if info.type is not None and info.type.shape is not None else ()
+    if dtype == dtypes.STRING and array.dtype.kind in "SU":
+        array = array.astype(object)
+    if array.dtype != dtype:
+        raise HalfbyteError(f"{where}: expected {dtype}, found {array.dtype}")
+    fits = len(shape) == array.ndim and all(
+        not isinstance(dim, int) or dim == size
+        for dim, size in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        raise HalfbyteError(f"{where}: expected {list(shape)}, found {list(array.shape)}")
+    return array
+
+
+def _limit(graph: Graph, name: str) -> int | None:
+    """The smallest table that an input is an index into; None where it is none."""
+    names, found = {name}, []
+    for node in graph.nodes:
+        inputs = node.inputs
+        if node.op_type in _THROUGH and inputs and inputs[0] in names:
+            names.update(node.outputs)
+        elif node.op_type == "Gather" and len(inputs) == 2 and inputs[1] in names:
+            table = graph.initializers.get(inputs[0])
+            if table is not None and table.shape:
+                found.append(table.shape[node.attributes.get("axis", 0)])
+        elif node.op_type == "EmbedLayerNormalization":
+            pairs = {inputs[0]: inputs[2], inputs[1]: inputs[4]}
+            found += [
+                graph.initializers[table].shape[0]
+                for ids, table in pairs.items()
+                if ids in names and table in graph.initializers
+            ]
+    return min(found, default=None)
+
+
+def _random(
+    random: np.random.Generator,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    limit: int | None,
+    name: str,
+) -> Any:
+    """Normal numbers; indices into a table; ones for masks; for other integers 0 and 1."""
+    if dtype == dtypes.STRING:
+        return np.full(shape, "text", object)
+    if dtype.kind == "b":
+        return np.asarray(random.random(shape)) < 0.5
+    if dtype.names:
+        return dtypes.narrow(np.asarray(random.standard_normal(shape, np.float32)), dtype)
+    if dtype.kind in "fc":
+        return np.asarray(random.standard_normal(shape)).astype(dtype)
+    if "mask" in name.lower():
+        return np.ones(shape, dtype)
+    if limit is None and dtype.itemsize == 1:  # quantized values
+        limits = np.iinfo(dtype)
+        return random.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    return np.asarray(random.integers(0, max(limit or 2, 1), shape)).astype(dtype)

@@ -1,0 +1,91 @@
+"""A program on two backends at once, instruction by instruction, each result seen in both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.backends import Executable, open_program
+from halfbyte.program import Buffer, Instruction, Program
+
+Array = npt.NDArray[Any]
+_FLOATS = ("f32", "f16", "f64")
+Visit = Callable[[int, Instruction, Buffer, Array, Array], None]
+
+
+class Lockstep:
+    """An executable of one backend, with NumPy's beside it.
+
+    Parameters
+    ----------
+    program : Program
+    backend : str
+        What is looked at.
+    threads : int
+        Its threads.
+    visit : callable
+        Called after each instruction, for each buffer that it writes, with the instruction's
+        number, itself, the buffer, and views of what the backend and what NumPy made of it.
+    forced : bool
+        Every instruction of the backend gets NumPy's inputs, so that errors do not add up; else
+        each goes its own way, and only floats are shown: codes of two quantizations with scales of
+        their own have nothing in common.
+    """
+
+    def __init__(
+        self, program: Program, backend: str, threads: int, visit: Visit, *, forced: bool
+    ) -> None:
+        self.program = program
+        self._tested = open_program(program, backend, threads)
+        self._reference = open_program(program, "numpy")
+        self.backend, self.threads = self._tested.backend, self._tested.threads
+        self._visit, self._forced = visit, forced
+
+    def array(self, buffer: Buffer) -> Array:
+        """The backend's memory of an input, output or state buffer."""
+        return self._tested.array(buffer)
+
+    def run(self, registers: dict[str, int]) -> None:
+        """Execute all instructions on both sides."""
+        for buffer in self.program.inputs.values():
+            self._copy(buffer, self._tested, self._reference)
+        for number, instruction in enumerate(self.program.instructions):
+            if self._forced:
+                for buffer in instruction.inputs:
+                    if buffer.root.value is None:
+                        self._copy(buffer, self._reference, self._tested)
+            self._tested.step(number, registers)
+            self._reference.step(number, registers)
+            for buffer in instruction.outputs:
+                if self._forced or buffer.dtype in _FLOATS:
+                    views = (self._view(e, buffer, registers) for e in self._both)
+                    self._visit(number, instruction, buffer, *views)
+
+    @property
+    def _both(self) -> tuple[Executable, Executable]:
+        return self._tested, self._reference
+
+    def _copy(self, buffer: Buffer, source: Executable, target: Executable) -> None:
+        target.array(buffer)[...] = source.array(buffer)
+
+    def _view(self, executable: Executable, buffer: Buffer, registers: Mapping[str, int]) -> Array:
+        """What a buffer holds at given sizes."""
+        _, shape = buffer.held_as(registers)
+        view: Array = executable.array(buffer)[tuple(slice(size) for size in shape)]
+        return view
+
+    def step(self, number: int, registers: dict[str, int]) -> None:
+        """One instruction of the backend alone."""
+        self._tested.step(number, registers)
+
+    def profile(self, registers: dict[str, int]) -> npt.NDArray[np.float64]:
+        """Run, and return the seconds that the backend spends in each instruction."""
+        return self._tested.profile(registers)
+
+    def close(self) -> None:
+        """Stop threads."""
+        for executable in self._both:
+            executable.close()

@@ -1,0 +1,65 @@
+"""Tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from halfbyte.evaluation.compare import Comparison
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Columns: the first `left` ones are words, to the left; the others to the right."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    return [
+        "  ".join(
+            f"{cell:<{width}}" if index < left else f"{cell:>{width}}"
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (heads, *rows)
+    ]
+
+
+def verdict(passed: bool | None) -> str:
+    """The word for it."""
+    return {True: "pass", False: "FAIL", None: "-"}[passed]
+
+
+def figures(c: Comparison) -> list[str]:
+    """Errors and what was allowed, or why there are none."""
+    if c.note:
+        return [c.note, "", "", "", ""]
+    return [
+        f"{c.max_abs:.2e}", f"{c.max_rel:.2e}", f"{c.cosine:.6f}", f"{c.snr_db:.1f}",
+        c.tolerance.text(c.type),
+    ]  # fmt: skip
+
+
+_HEADS = ["max abs", "max rel", "cosine", "SNR dB", "tolerance"]
+
+
+def comparison_rows(rows: Sequence[tuple[str, int, Comparison]]) -> list[str]:
+    """A line for each output: errors, tolerance, verdict."""
+    cells = [[name, str(t), *figures(c), verdict(c.passed)] for name, t, c in rows]
+    return table(["output", "threads", *_HEADS, ""], cells)
+
+
+def value_rows(summaries: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A line for each value: type, shape, range, mean, deviation."""
+    cells = []
+    for name, made in summaries.items():
+        numbers = [made.get(key) for key in ("min", "max", "mean", "deviation")]
+        cells.append(
+            [
+                name, f"{made['type']}{made.get('shape', '')}",
+                *(f"{n:.4g}" if isinstance(n, float) else "" for n in numbers),
+                str(made.get("not_finite", "")),
+            ]
+        )  # fmt: skip
+    return table(["output", "type", "min", "max", "mean", "deviation", "not finite"], cells, 2)
+
+
+def difference_rows(rows: Sequence[tuple[str, str, Comparison]]) -> list[str]:
+    """A line for each value that was compared: value, what made it, errors, verdict."""
+    cells = [[name, kind, *figures(c), verdict(c.passed)] for name, kind, c in rows]
+    return table(["value", "made by", *_HEADS, ""], cells, 2)

@@ -1,0 +1,97 @@
+"""TOML files whose every key is known and of its type."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from halfbyte.errors import FormatError
+
+MOST_BYTES = 1 << 24  # of a file that people write
+
+_WORDS = {
+    bool: "true or false",
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    list: "a list",
+    dict: "a table",
+}
+
+
+def read_toml(path: Path) -> Section:
+    """A file's top level.
+
+    Raises
+    ------
+    FormatError
+        It is no TOML, or too long.
+    OSError
+        It cannot be read.
+    """
+    with path.open("rb") as file:
+        raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise FormatError(f"{path}: expected at most {MOST_BYTES:,} bytes, found more")
+    try:
+        return Section(path, "", tomllib.loads(raw.decode("utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FormatError(f"{path}: expected TOML: {error}") from None
+
+
+class Section:
+    """One table of a file; keys are taken one by one, and `finish` refuses those that are left."""
+
+    def __init__(self, path: Path, where: str, values: dict[str, Any]) -> None:
+        self.path, self._where = path, where
+        self._left = dict(values)
+        self._known: list[str] = []
+
+    def error(self, key: str, expected: str, found: object) -> FormatError:
+        """What is said of a value that cannot be used."""
+        return FormatError(
+            f"{self.path}: key '{self._name(key)}': expected {expected}, found {found!r}"
+        )
+
+    def _name(self, key: str) -> str:
+        return f"{self._where}.{key}" if self._where else key
+
+    def take(self, key: str, kind: type, default: Any = None) -> Any:
+        """A key's value of a type, or the default where there is none; whole numbers are floats."""
+        self._known.append(key)
+        if key not in self._left:
+            return default
+        value = self._left.pop(key)
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        if not fits or (isinstance(value, bool) and kind is not bool):
+            raise self.error(key, _WORDS[kind], value)
+        return float(value) if kind is float else value
+
+    def items(self, key: str, kind: type) -> list[Any]:
+        """A list whose items are all of a type."""
+        values = self.take(key, list, [])
+        for number, value in enumerate(values):
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise self.error(f"{key}[{number}]", _WORDS[kind], value)
+        return list(values)
+
+    def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
+        """One of some words; None where there is none."""
+        value: str | None = self.take(key, str)
+        if value is not None and value not in choices:
+            raise self.error(key, f"one of {', '.join(choices)}", value)
+        return value
+
+    def sections(self, key: str) -> list[Section]:
+        """A list of tables: [[key]]."""
+        return [
+            Section(self.path, f"{self._name(key)}[{number}]", values)
+            for number, values in enumerate(self.items(key, dict))
+        ]
+
+    def finish(self) -> None:
+        """Refuse keys that nobody asked for."""
+        if self._left:
+            key, value = next(iter(self._left.items()))
+            raise self.error(key, f"one of the keys {', '.join(self._known)}", value)

@@ -1,0 +1,231 @@
+"""The workload `trace`: every intermediate value in order, and the first that differs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from halfbyte.backends import Executable
+from halfbyte.errors import HalfbyteError
+from halfbyte.evaluation import onnx_runtime
+from halfbyte.evaluation.compare import Comparison, compare
+from halfbyte.evaluation.dump import Dump
+from halfbyte.evaluation.graphs import GraphUnderTest
+from halfbyte.evaluation.lockstep import Lockstep
+from halfbyte.evaluation.report import difference_rows
+from halfbyte.evaluation.settings import Evaluation, Result
+from halfbyte.formats.onnx.model import Node
+from halfbyte.onnx.evaluate import Evaluator
+from halfbyte.program import Buffer, Instruction, Program
+
+
+class FirstDifferenceError(Exception):
+    """Enough was seen."""
+
+
+@dataclass
+class Difference:
+    """One value that was compared.
+
+    Attributes
+    ----------
+    value : str
+        Its name.
+    operator, node : str
+        What makes it: ONNX's name of the operator, and the node's own name or the instruction's
+        number.
+    comparison : Comparison
+    made_by : str
+        What makes it here: the fused node's operator, or the kernel.
+    """
+
+    value: str
+    operator: str
+    node: str
+    comparison: Comparison
+    made_by: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "value": self.value, "operator": self.operator, "node": self.node,
+            "made_by": self.made_by, **self.comparison.as_json(),
+        }  # fmt: skip
+
+
+@dataclass
+class Trace:
+    """What was compared so far, in order."""
+
+    evaluation: Evaluation
+    seen: list[Difference] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)  # "value (operator)"
+    removed_before: list[str] = field(default_factory=list)  # the first difference
+
+    def add(self, difference: Difference) -> None:
+        """Add a value; raises FirstDifferenceError where it is the last one wanted."""
+        if not difference.comparison.passed and not self.differing:
+            self.removed_before = self.removed[self._removed_at :]
+        self._removed_at = len(self.removed)
+        self.seen.append(difference)
+        if not difference.comparison.passed and self.evaluation.stop:
+            raise FirstDifferenceError
+
+    _removed_at = 0  # how many were removed before the last value that was seen
+
+    @property
+    def differing(self) -> list[Difference]:
+        """Those beyond their tolerance."""
+        return [d for d in self.seen if not d.comparison.passed]
+
+    def result(self, head: str, data: Mapping[str, Any]) -> Result:
+        """What `trace` says."""
+        differing = self.differing
+        lines = [head, *self._first(), *_listed(differing), self._counts()]
+        first = differing[0] if differing else None
+        summary = (
+            f"{len(self.seen)} values agree" if first is None
+            else f"first difference: {first.value} ({first.operator})"
+        )  # fmt: skip
+        made = {
+            **data, "values": [d.as_json() for d in self.seen], "removed": self.removed,
+            "first_difference": first.as_json() if first is not None else None,
+        }  # fmt: skip
+        return Result(self.evaluation, first is None, summary, lines, made)
+
+    def _first(self) -> list[str]:
+        if not self.differing:
+            return []
+        first = self.differing[0]
+        at = f" at {list(first.comparison.worst)}" if first.comparison.worst else ""
+        lines = [
+            f"first difference: value {first.value!r}, node {first.node!r} ({first.operator}), "
+            f"here made by {first.made_by}; {first.comparison.differing} of "
+            f"{first.comparison.size} elements differ, the worst{at}"
+        ]
+        if self.removed_before:
+            lines.append(
+                f"  values before it that fusion removed: {', '.join(self.removed_before)}"
+            )
+        return lines
+
+    def _counts(self) -> str:
+        stopped = self.evaluation.stop and bool(self.differing)
+        return (
+            f"{len(self.seen)} values compared, {len(self.differing)} differ, "
+            f"{len(self.removed)} removed by fusion{'; stopped there' if stopped else ''}"
+        )
+
+
+def _listed(differences: list[Difference]) -> list[str]:
+    rows = [(d.value, d.operator, d.comparison) for d in differences]
+    return difference_rows(rows) if rows else []
+
+
+def trace(e: Evaluation) -> Result:
+    """A graph's values beside a reference's."""
+    reference = e.reference_of("numpy", "onnxruntime")
+    if e.forced:
+        if reference != "numpy":
+            raise HalfbyteError(f"{e.model}: instructions are compared with numpy alone")
+        return _trace_instructions(e)
+    graph = GraphUnderTest(e)
+    inner = {name for node in graph.model.graph.nodes for name in node.outputs if name}
+    made = {name: n for n in graph.prepared.graph.nodes for name in n.outputs if name in inner}
+    e.progress(f"running {e.backend}")
+    runner = graph.runner(e.one_thread_count, keep=made)
+    found = runner.run(graph.feeds, list(made))
+    runner.close()
+    graph.dump.programs(runner.programs())
+    constants = graph.prepared.graph.initializers
+    known: dict[str, Any] = {n: v for n, v in constants.items() if n in inner} | found
+    trace = Trace(e)
+
+    def visit(node: Node, name: str, wanted: Any) -> None:
+        graph.dump.value("reference", name, wanted)
+        if name not in known:
+            trace.removed.append(f"{name} ({node.op_type})")
+            return
+        graph.dump.value("values", name, known[name])
+        tolerance = e.tolerance(node.op_type, graph.backend, wanted)
+        by = _described(made[name], node) if name in made else "a constant, folded"
+        comparison = compare(known[name], wanted, tolerance)
+        trace.add(Difference(name, node.op_type, node.name, comparison, by))
+
+    e.progress(f"running {reference}")
+    with contextlib.suppress(FirstDifferenceError):
+        _walk(graph, reference, visit)
+    head = f"{e.model.name}: values of {graph.backend} beside {reference}; {graph.shapes()}"
+    return trace.result(head, {"reference": reference, "backend": graph.backend})
+
+
+def _described(made: Node, original: Node) -> str:
+    kind = f"{made.domain}.{made.op_type}" if made.domain else made.op_type
+    return kind if kind == original.op_type else f"{kind}, fused"
+
+
+def _walk(graph: GraphUnderTest, reference: str, visit: Any) -> None:
+    """Call `visit` with node, name and value for every value that the reference makes."""
+    if reference == "numpy":
+        Evaluator(graph.model, observe=visit).run(graph.feeds)
+        return
+    nodes = graph.model.graph.nodes
+    names = [name for node in nodes for name in node.outputs if name]
+    session = onnx_runtime.Session(
+        graph.evaluation.model, graph.evaluation.one_thread_count, names=names
+    )
+    values = session.run(graph.feeds)
+    for node in nodes:
+        for name in filter(None, node.outputs):
+            visit(node, name, values[name])
+
+
+class InstructionTrace(Trace):
+    """A trace of instructions, each buffer that they write; a place for a lockstep's visits.
+
+    `rule` takes the place of all operators in tolerances' rules.
+    """
+
+    def __init__(self, evaluation: Evaluation, dump: Dump, backend: str, rule: str = "") -> None:
+        super().__init__(evaluation)
+        self._dump, self.backend, self.rule = dump, backend, rule
+        self._program = 0  # programs so far
+        self._last = -1
+
+    def visit(
+        self, number: int, instruction: Instruction, buffer: Buffer, found: Any, wanted: Any
+    ) -> None:
+        """Compare what an instruction wrote."""
+        if number < self._last:
+            self._program += 1
+        self._last = number
+        name = f"{self._program}.{number}.{buffer.name}"
+        self._dump.value("values", name, found)
+        self._dump.value("reference", name, wanted)
+        operator = instruction.operator.onnx
+        tolerance = self.evaluation.tolerance(self.rule or operator, self.backend, wanted)
+        kernel = instruction.operator.kernel(instruction)
+        node = instruction.origin or f"instruction {number}"
+        self.add(Difference(name, operator, node, compare(found, wanted, tolerance), kernel))
+
+
+def _trace_instructions(e: Evaluation) -> Result:
+    """Every instruction of a graph's programs beside NumPy's meaning of it."""
+    graph = GraphUnderTest(e)
+    trace = InstructionTrace(e, graph.dump, e.backend)
+
+    def opened(program: Program) -> Executable:
+        made = Lockstep(program, e.backend, e.one_thread_count, trace.visit, forced=True)
+        trace.backend = made.backend
+        return made
+
+    e.progress(f"running {e.backend} and numpy")
+    runner = graph.runner(e.one_thread_count, opener=opened)
+    with contextlib.suppress(FirstDifferenceError):
+        runner.run(graph.feeds, graph.names)
+    runner.close()
+    graph.dump.programs(runner.programs())
+    head = f"{e.model.name}: instructions of {trace.backend} beside numpy; {graph.shapes()}"
+    return trace.result(head, {"reference": "numpy", "backend": trace.backend})
