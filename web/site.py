@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -20,6 +21,10 @@ from halfbyte.web.wheel import file_name, make_wheel, repack
 
 PAGE = Path(__file__).parent / "page"
 STORYTELLER = "storyteller-int4.gguf"
+ENCODER = ("all-MiniLM-L6-v2-int8.onnx", "tokenizer.json")
+TEXT_PART = (
+    "halfbyte-text"  # in Pyodide's lock file: halfbyte but for ONNX, with which a page starts
+)
 
 
 @dataclass(frozen=True)
@@ -77,11 +82,15 @@ def make_site(model: Path | None = None) -> Site:
     files |= python
     name, content = _model(model)
     files[f"models/{name}"] = content
+    encoder = _encoder_files()
+    files |= encoder
     settings = {
         "model": f"models/{name}",
         "version": halfbyte.__version__,
+        "wheel": f"pyodide/{file_name()}",
         "start": hashlib.sha256(lock).hexdigest()[:16],
         "chat": "jinja2" in json.loads(lock)["packages"],
+        "encoder": dict(zip(("model", "tokenizer"), encoder, strict=False)),
     }
     files["site.json"] = json.dumps(settings).encode()
     return Site(files)
@@ -90,9 +99,13 @@ def make_site(model: Path | None = None) -> Site:
 def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:
     """A lock file that knows the wheels; it, Pyodide's core, NumPy and the wheels."""
     folder = pyodide.get_pyodide()
-    wheel = make_wheel()
+    wheel, text_wheel = make_wheel(), make_wheel(graphs=False)
     lock = json.loads((folder / pyodide.LOCK).read_bytes())
-    lock["packages"] = {"numpy": lock["packages"]["numpy"], "halfbyte": lock_entry(wheel)}
+    lock["packages"] = {
+        "numpy": lock["packages"]["numpy"],
+        "halfbyte": lock_entry(wheel),
+        TEXT_PART: lock_entry(text_wheel, TEXT_PART, file=f"text/{file_name()}"),
+    }
     templates = _template_wheels()
     lock["packages"] |= {name: entry for name, (entry, _) in templates.items()}
     files: dict[str, Path | bytes] = {
@@ -101,11 +114,12 @@ def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:
     numpy = lock["packages"]["numpy"]["file_name"]
     files[f"pyodide/{numpy}"] = folder / numpy
     files[f"pyodide/{file_name()}"] = wheel
+    files[f"pyodide/text/{file_name()}"] = text_wheel
     for entry, content in templates.values():
         files[f"pyodide/{entry['file_name']}"] = content
-    text = json.dumps(lock).encode()
-    files[f"pyodide/{pyodide.LOCK}"] = text
-    return text, files
+    written = json.dumps(lock).encode()
+    files[f"pyodide/{pyodide.LOCK}"] = written
+    return written, files
 
 
 def _template_wheels() -> dict[str, tuple[dict[str, object], bytes]]:
@@ -125,6 +139,25 @@ def _template_wheels() -> dict[str, tuple[dict[str, object], bytes]]:
     except PackageNotFoundError:
         return {}
     return found
+
+
+def encoder_folder() -> Path:
+    """Where a sentence encoder for the search may lie: $HALFBYTE_MINILM, or the user's cache.
+
+    `tools/make_encoder.py` puts one there; see `ENCODER`.
+    """
+    if chosen := os.environ.get("HALFBYTE_MINILM"):
+        return Path(chosen)
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "halfbyte" / "minilm-0.1.0"
+
+
+def _encoder_files() -> dict[str, Path | bytes]:
+    """The encoder and its tokenizer; empty where there are none: the page says how to get them."""
+    found = [encoder_folder() / name for name in ENCODER]
+    if not all(path.is_file() for path in found):
+        return {}
+    return {f"models/{path.name}": path for path in found}
 
 
 def lock_entry(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import zipfile
+from collections.abc import Collection
 from pathlib import Path
 
 import halfbyte
@@ -24,14 +25,17 @@ def standard_modules() -> list[str]:
     )
 
 
-def bytecode() -> bytes:
-    """A zip archive of the compiled modules of all packages, to be unpacked over them."""
+def bytecode(but: Collection[str] = ()) -> bytes:
+    """A zip archive of the compiled modules of all packages, to be unpacked over them.
+
+    Modules with names in `but` are left out: those that another archive has.
+    """
     site = Path(halfbyte.__path__[0]).parent
     target = io.BytesIO()
+    modules = [module for name, module in sys.modules.items() if name not in but]
+    paths = {Path(getattr(module, "__cached__", None) or "") for module in modules}
     with zipfile.ZipFile(target, "w") as archive:
-        for module in list(sys.modules.values()):
-            cached = getattr(module, "__cached__", None) or ""
-            path = Path(cached)
+        for path in sorted(paths):
             if path.is_relative_to(site) and path.is_file():
                 data = path.read_bytes()
                 name = path.relative_to(site).as_posix()

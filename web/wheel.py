@@ -1,7 +1,7 @@
 """The wheel for Pyodide, made from the installed package: pure Python and the WebAssembly kernels.
 
 It holds what runs in a browser: no native library, and no weights, which a page fetches by
-themselves.
+themselves. Language models need a part of it alone, with which a page starts sooner.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from halfbyte.errors import UnsupportedError
 
 KERNELS = ("kernels.wasm", "kernels-relaxed.wasm")
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
+BEYOND_TEXT = ("cli", "evaluation", "onnx", "formats/onnx", "quantize", "session", "web/graphs")
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made
 _MODE = 0o100644  # a file that all may read
 
@@ -29,9 +30,18 @@ def file_name() -> str:
     return f"halfbyte-{halfbyte.__version__}-py3-none-any.whl"
 
 
-def make_wheel() -> bytes:
-    """The wheel; raises `UnsupportedError` where the kernels for WebAssembly were not built."""
-    files = {name: path.read_bytes() for name, path in sorted(_files())}
+def make_wheel(*, graphs: bool = True) -> bytes:
+    """The wheel, or without `graphs` what running language models in a page needs of it.
+
+    Raises
+    ------
+    UnsupportedError
+        The kernels for WebAssembly were not built.
+    """
+    left_out = () if graphs else tuple(f"halfbyte/{name}/" for name in BEYOND_TEXT)
+    files = {
+        name: path.read_bytes() for name, path in sorted(_files()) if not name.startswith(left_out)
+    }
     missing = [name for name in KERNELS if f"halfbyte/{name}" not in files]
     if missing:
         raise UnsupportedError(

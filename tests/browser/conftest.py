@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.browser.visitor import PROMPT, User
 from tests.http_server import Server as ModelServer
 from tests.http_server import answering, in_thread
+from tests.packages import CLICK, MAGIKA, fetch
 from tests.tools import load_tool
 
 import halfbyte
@@ -60,6 +61,7 @@ def server(
     files: dict[str, Path | bytes] = {
         f"{prefix}/{path.name}": path for prefix, f in folders.items() for path in f.iterdir()
     }
+    files |= {f"wheels/{path.name}": path for path in map(fetch, (CLICK, MAGIKA))}
     files[f"pyodide/{LOCK}"] = json.dumps(lock).encode()
     files[f"pyodide/{wheel.name}"] = wheel
     with in_thread(Server(Site(files), isolated=request.param)) as made:

@@ -1,16 +1,14 @@
 // The page: what a person does becomes a message to the worker, what the worker says is shown.
 import { chat } from "./chat.mjs";
 import { isolate } from "./isolate.mjs";
+import { $, megabytes, notices, runsOn, showMemory } from "./show.mjs";
+import { openTab, tabs } from "./tabs.mjs";
 
-const $ = (id) => document.getElementById(id);
-const COLOURS = ["#1f6f5c", "#5cc4a6", "#e0a030", "#b5651d", "#5b7db1", "#9a9a9a"];
-const BACKENDS = {
-  "native-relaxed": "WebAssembly, relaxed SIMD",
-  "native-simd128": "WebAssembly SIMD (128 bits)",
-  numpy: "NumPy, without SIMD",
-};
+const { wait, problem } = notices("");
 
 let worker;
+let graphs;  // a promise of what shows ONNX models
+let open;  // opens a tab
 let running = false;
 let loading = true;
 let firstPiece = 0;
@@ -24,29 +22,8 @@ const story = {
 };
 const views = { text: story, chat: chat({ write, problem }) };
 
-const megabytes = (bytes) => {
-  const value = bytes / 1e6;
-  return `${value >= 100 ? value.toFixed(0) : value.toFixed(value >= 1 ? 1 : 2)} MB`;
-};
 const tokens = (count) => `${count} token${count === 1 ? "" : "s"}`;
 const speed = (value) => (value >= 100 ? value.toFixed(0) : value.toFixed(1));
-
-function problem(text) {
-  $("problem").textContent = text;
-  $("problem").hidden = !text;
-  if (text) $("problem").scrollIntoView({ block: "nearest" });
-}
-
-function wait(text, done, total) {
-  $("wait").hidden = !text;
-  $("wait-text").textContent = text ?? "";
-  if (total) {
-    $("progress").max = total;
-    $("progress").value = done;
-  } else {
-    $("progress").removeAttribute("value");
-  }
-}
 
 function update() {
   const ready = !loading && $("model-name").dataset.loaded === "yes";
@@ -93,9 +70,7 @@ function showModel(model) {
   $("model-facts").textContent =
     `${megabytes(model.bytes)} of weights, most in ${model.type}; ` +
     `${model.vocabulary.toLocaleString("en")} tokens; context ${model.context.toLocaleString("en")}`;
-  $("machine").textContent =
-    `${BACKENDS[model.backend] ?? model.backend}, ${model.threads} thread${model.threads > 1 ? "s" : ""}` +
-    `${self.crossOriginIsolated ? "" : "; this page is not cross-origin isolated"}`;
+  $("machine").textContent = runsOn(model.backend, model.threads);
   $("notes").textContent = model.notes.join(" ");
   $("notes").hidden = !model.notes.length;
   $("length").max = model.context;
@@ -103,26 +78,7 @@ function showModel(model) {
   $("views").hidden = !model.chat;
   show(model.chat ? "chat" : "text");
   for (const view of Object.values(views)) view.loaded();
-  showMemory(model.memory);
-}
-
-function showMemory(memory) {
-  const rows = Object.entries(memory).sort(([, a], [, b]) => b - a);
-  const total = rows.reduce((sum, [, bytes]) => sum + bytes, 0);
-  $("memory-bar").replaceChildren(...rows.map(([, bytes], i) => {
-    const part = document.createElement("span");
-    part.style.flexGrow = bytes;
-    part.style.background = COLOURS[i % COLOURS.length];
-    return part;
-  }));
-  $("memory").tBodies[0].replaceChildren();
-  [...rows, ["in all", total]].forEach(([name, bytes], i) => {
-    const row = $("memory").tBodies[0].insertRow();
-    const mark = document.createElement("i");
-    mark.style.background = i < rows.length ? COLOURS[i % COLOURS.length] : "transparent";
-    row.insertCell().append(mark, name);
-    row.insertCell().textContent = megabytes(bytes);
-  });
+  showMemory($("memory-bar"), $("memory"), model.memory);
 }
 
 const onMessage = {
@@ -159,6 +115,7 @@ const onMessage = {
     shown.done(result);
     update();
   },
+  graphs: async (message) => (await graphs)?.receive(message),
   error: ({ text }) => {
     if (running) shown.done();
     running = loading = false;
@@ -176,6 +133,20 @@ function load(message) {
   worker.postMessage(message);
 }
 
+// Files go to the tab that is open; a graph that is dropped on the first one opens its own.
+async function dropped(files) {
+  if (!files.length) return;
+  if (openTab() === "language" && files.some((file) => /\.onnx$/i.test(file.name))) open("onnx");
+  if (openTab() !== "language") (await graphs).drop(openTab(), files);
+  else if (!running && !loading) load({ kind: "file", file: files[0] });
+}
+
+async function opened(name) {
+  if (name === "language") return;
+  graphs ??= Promise.all([import("./graphs.mjs"), settings, begun]).then(([module, known]) => module.graphs(worker, known));
+  (await graphs).open(name);
+}
+
 function listen() {
   $("run-form").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -190,7 +161,9 @@ function listen() {
   for (const id of ["stop", "chat-stop"]) $(id).addEventListener("click", () => worker.postMessage({ kind: "stop" }));
   for (const name of ["text", "chat"]) $(`${name}-tab`).addEventListener("click", () => show(name));
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && running) worker.postMessage({ kind: "stop" });
+    if (event.key !== "Escape") return;
+    if (openTab() !== "language") graphs?.then((all) => all.stop(openTab()));
+    else if (running) worker.postMessage({ kind: "stop" });
   });
   $("temperature").addEventListener("input", () => {
     $("temperature-shown").textContent = Number($("temperature").value).toFixed(1);
@@ -209,19 +182,22 @@ function listen() {
   for (const name of ["dragover", "dragleave", "drop"]) {
     document.addEventListener(name, (event) => {
       event.preventDefault();
-      $("drop").classList.toggle("over", name === "dragover");
-      const file = name === "drop" && event.dataTransfer.files[0];
-      if (file && !running && !loading) load({ kind: "file", file });
+      for (const place of document.querySelectorAll(".drop")) place.classList.toggle("over", name === "dragover");
+      if (name === "drop") dropped([...event.dataTransfer.files]);
     });
   }
 }
 
+const settings = fetch("site.json").then((answer) => answer.json());
+settings.then(({ version }) => { $("version").textContent = version; });
+let begin;
+const begun = new Promise((resolve) => { begin = resolve; });
+open = tabs(opened);
 await isolate();
 listen();
-const query = location.search;
-worker = new Worker(`worker.mjs${query}`, { type: "module" });
+worker = new Worker(`worker.mjs${location.search}`, { type: "module" });
 worker.onmessage = ({ data }) => onMessage[data.kind]?.(data);
 worker.onerror = (event) => onMessage.error({ text: `The page's worker failed: ${event.message ?? "it could not be loaded"}` });
+begin();
 wait("Starting Python");
 update();
-fetch("site.json").then((answer) => answer.json()).then(({ version }) => { $("version").textContent = version; });

@@ -27,6 +27,12 @@ async function missing() {
   return new Promise(() => {});
 }
 
+// A wheel, or a zip archive of bytecode, over the packages.
+export function unpack(pyodide, archive) {
+  const extractDir = pyodide.runPython("import sysconfig; sysconfig.get_path('purelib')");
+  pyodide.unpackArchive(archive, "zip", { extractDir });
+}
+
 // Pyodide, and whether it came from what was kept.
 export async function startPyodide(key, packages) {
   let found;
@@ -34,8 +40,7 @@ export async function startPyodide(key, packages) {
     found = key && await kept(key);
     if (found) {
       const pyodide = await load({ packages, _loadSnapshot: found.snapshot });
-      const extractDir = pyodide.runPython("import sysconfig; sysconfig.get_path('purelib')");
-      pyodide.unpackArchive(found.bytecode, "zip", { extractDir });
+      unpack(pyodide, found.bytecode);
       return { pyodide, fromSnapshot: true };
     }
   } catch (error) {
@@ -43,6 +48,19 @@ export async function startPyodide(key, packages) {
     await caches.delete(CACHE);
   }
   return { pyodide: await load({ packages }), fromSnapshot: false };
+}
+
+// Bytecode of modules that are imported later than at the start, under a name of its own.
+export async function unpackKept(pyodide, name, key) {
+  const answer = key && await (await caches.open(CACHE)).match(`${name}-${key}`);
+  if (!answer) return false;
+  unpack(pyodide, await answer.arrayBuffer());
+  return true;
+}
+
+export async function keepBytecode(name, key, bytecode) {
+  const cache = await caches.open(CACHE);
+  await cache.put(`${name}-${key}`, new Response(bytecode));
 }
 
 // Asks for a file now. Who fetches it later gets this answer; who fetches again asks again.

@@ -1,14 +1,16 @@
-// Pyodide with halfbyte in it. Speaks with the page in messages; see engine.py for those of Python.
+// Pyodide with halfbyte in it. Speaks with the page in messages; see engine.py for those of Python,
+// and graphs/desk.py for those of ONNX models, which is loaded when it is first asked for something.
 //
 // ?backend=numpy   computes without the kernels
 // ?fresh           starts without what an earlier visit left
 // ?empty           starts Pyodide alone, to compare with
-import { fetchEarly, startPyodide } from "./start.mjs";
+import { fetchEarly, keepBytecode, startPyodide, unpack, unpackKept } from "./start.mjs";
 
 const query = new URL(self.location.href).searchParams;
 const parts = {};
 let last = performance.now();
 let engine;
+let desk;  // a promise of what answers requests for ONNX models
 let templates;  // Jinja, once a model has a chat template
 
 function mark(name) {
@@ -29,7 +31,7 @@ async function start() {
   const model = new URL(settings.model, import.meta.url).href;
   const fetcher = fetchEarly(model);  // beside Pyodide
   const key = query.has("fresh") ? undefined : settings.start;
-  const { pyodide, fromSnapshot } = await startPyodide(key, ["numpy", "halfbyte"]);
+  const { pyodide, fromSnapshot } = await startPyodide(key, ["numpy", "halfbyte-text"]);
   mark("Python");
   say("step", { text: "Starting NumPy" });
   pyodide.runPython(`
@@ -54,6 +56,34 @@ import numpy
   mark("model");
   say("timing", { parts, restored: fromSnapshot });
   if (key && !fromSnapshot) keep(pyodide, key);
+  return { pyodide, key, wheel: settings.wheel };
+}
+
+async function startDesk() {
+  const { pyodide, key, wheel } = await started;
+  const answer = await fetch(wheel);  // Pyodide takes halfbyte for loaded: a part of it is
+  if (!answer.ok) throw new Error(`${wheel}: the server answered ${answer.status}`);
+  unpack(pyodide, await answer.arrayBuffer());
+  pyodide.runPython("import importlib; importlib.invalidate_caches()");
+  const kept = await unpackKept(pyodide, "graphs", key).catch(() => true);
+  const before = pyodide.runPython("import sys; set(sys.modules)");
+  const { Desk } = pyodide.pyimport("halfbyte.web.graphs.desk");
+  if (key && !kept) {
+    const bytecode = pyodide.pyimport("halfbyte.web.start").bytecode(before).toJs();
+    keepBytecode("graphs", key, bytecode).catch(() => {});  // a full storage: the next start is slower
+  }
+  const made = Desk((json) => self.postMessage(JSON.parse(json)), query.get("backend") ?? "native");
+  return (request, files) => made.ask(JSON.stringify(request), pyodide.toPy(files ?? []));
+}
+
+async function graphs({ view, request, files }) {
+  try {
+    desk ??= startDesk();
+    await (await desk)(request, files);
+  } catch (error) {
+    desk = undefined;
+    say("graphs", { event: "error", view, text: plain(error) });
+  }
 }
 
 function keep(pyodide, key) {
@@ -76,6 +106,7 @@ const handlers = {
     await templates;
     await engine.chat(JSON.stringify(messages), length, temperature, seed ?? undefined);
   },
+  graphs,
   stop: () => engine.stop(),
 };
 

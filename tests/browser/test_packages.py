@@ -1,0 +1,80 @@
+"""A package from PyPI that requires onnxruntime, in Pyodide: installed by micropip, unchanged."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import zipfile
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.browser.conftest import Python
+from tests.packages import CLICK, MAGIKA, fetch
+from tests.session.mutants import network
+from tests.session.test_standin import IDENTIFY
+
+import halfbyte
+
+INSTALL = """
+import js, pyodide_js
+await pyodide_js.loadPackage("micropip")
+import micropip
+import halfbyte
+
+halfbyte.install_as_onnxruntime()
+await micropip.install([f"{{js.location.origin}}/wheels/{{name}}" for name in {names}])
+sorted(name for name in micropip.list() if name in ("magika", "onnxruntime"))
+"""
+
+RUN = """
+import base64, json
+import numpy as np
+import halfbyte
+from pathlib import Path
+
+options = halfbyte.SessionOptions()
+options.enable_profiling = True
+options.profile_file_prefix = "/tmp/profile"
+session = halfbyte.InferenceSession(base64.b64decode("{data}"), options)
+x = np.array({x}, np.float32)
+found = []
+session.run_async(None, {{"x": x}}, lambda results, data, problem: found.append(results), None)
+events = json.loads(Path(session.end_profiling()).read_text())
+kernels = {{e["args"]["kernel"] for e in events if e["cat"] == "Node"}}
+[found[0][0].tolist(), sorted(kernel for kernel in kernels if kernel.startswith("numpy:"))]
+"""
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What it says with ONNX Runtime."""
+    folder = tmp_path_factory.mktemp("magika")
+    with zipfile.ZipFile(fetch(MAGIKA)) as wheel:
+        wheel.extractall(folder)
+    code = f"import sys; sys.path.insert(0, {str(folder)!r})\n{IDENTIFY}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])[0]
+
+
+def test_it_installs_and_runs(python: Python, expected: dict[str, list[Any]]) -> None:
+    names = [fetch(CLICK).name, fetch(MAGIKA).name]
+    assert python.run(INSTALL.format(names=names)) == ["magika", "onnxruntime"]
+    lines = IDENTIFY.strip().splitlines()
+    assert lines[-1].startswith("print(json.dumps([found, ")
+    found = python.run("\n".join([*lines[:-1], "found"]))
+    assert [label for label, _ in found.values()] == [label for label, _ in expected.values()]
+    for name, (_, score) in expected.items():
+        assert found[name][1] == pytest.approx(score, abs=1e-4)
+
+
+def test_a_session_gives_what_it_gives_natively(python: Python) -> None:
+    """Without threads, where `run_async` runs before it returns."""
+    data, x = network(), np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
+    (expected,) = halfbyte.InferenceSession(data).run(None, {"x": x})
+    code = RUN.format(data=base64.b64encode(data).decode(), x=x.tolist())
+    found, in_numpy = python.run(code)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert in_numpy == []

@@ -1,0 +1,222 @@
+"""Takes the page's requests for ONNX models, one at a time, and posts what comes of them.
+
+Runs inside Pyodide, beside `halfbyte.web.engine`. A request is a JSON object whose `ask` names it;
+every answer is one of kind "graphs" with an `event` and the `view` that it is for: "search" or
+"onnx".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from halfbyte.errors import HalfbyteError
+from halfbyte.tokenizers import Tokenizer
+from halfbyte.web.engine import PROGRESS_SECONDS, plain
+from halfbyte.web.graphs import feeds, outputs
+from halfbyte.web.graphs.encoder import Encoder
+from halfbyte.web.graphs.model import GraphModel
+from halfbyte.web.graphs.search import Search
+from halfbyte.web.graphs.words import is_words, labels, tokenizer
+
+RUN_SECONDS, RUNS = 0.5, 20  # a model is run again and again for so long, so many times
+
+Request = Mapping[str, Any]
+Reader = Callable[[Any, Callable[[int, "int | None"], None]], Awaitable[Any]]
+
+
+class Desk:
+    """Answers requests; `post` takes one message.
+
+    Parameters
+    ----------
+    read : callable, optional
+        Reads a file of the page; the browser's own unless given.
+    """
+
+    def __init__(
+        self, post: Callable[[str], object], backend: str = "native", read: Reader | None = None
+    ) -> None:
+        self._post, self._backend = post, backend
+        self._read = read
+        self._view, self._stopped, self._busy = "", False, False
+        self._search: Search | None = None
+        self._parts: dict[str, Any] = {}  # of an encoder that is not complete
+        self._model: GraphModel | None = None
+        self._tokenizer: Tokenizer | None = None
+        self._labels: list[str] = []
+        self._tasks: dict[str, tuple[str, Callable[[Request, Any], Awaitable[None]]]] = {
+            "fetch": ("search", self._fetch),
+            "encoder": ("search", self._take_encoder),
+            "search": ("search", self._find),
+            "open": ("onnx", self._open),
+            "run": ("onnx", self._run),
+        }
+
+    async def ask(self, request: str, files: Any = None) -> None:
+        """Answer one request; `files` are the page's files, or pixels by the input's name."""
+        asked = json.loads(request)
+        if asked["ask"] == "stop":
+            self._stopped = True
+            return
+        view, task = self._tasks[asked["ask"]]
+        if self._busy:
+            self._post_event("error", view, text="Something is running already: stop it first.")
+            return
+        self._busy, self._stopped, self._view = True, False, view
+        try:
+            await task(asked, files)
+        except Exception as error:
+            self._say("error", text=plain(error))
+        finally:
+            self._busy = False
+
+    def _say(self, event: str, **content: Any) -> None:
+        self._post_event(event, self._view, **content)
+
+    def _post_event(self, event: str, view: str, **content: Any) -> None:
+        self._post(json.dumps({"kind": "graphs", "event": event, "view": view, **content}))
+
+    # ---- search ----------------------------------------------------------------------------------
+
+    async def _fetch(self, asked: Request, files: Any) -> None:
+        """The site's own encoder, from its addresses."""
+        from halfbyte import download
+
+        for part in ("tokenizer", "model"):
+            told = self._progress("Loading the model") if part == "model" else None
+            found = await download.fetch(asked[part], keep=False, progress=told)
+            self._take(asked[part].rsplit("/", 1)[-1], found.data)
+        self._complete()
+
+    async def _take_encoder(self, asked: Request, files: Any) -> None:
+        """A model and its tokenizer, from files in any order."""
+        for file in files:
+            data = await self._bytes(file)
+            self._take(file.name, data)
+        self._complete()
+
+    def _take(self, name: str, data: Any) -> None:
+        if is_words(name):
+            self._parts["tokenizer"] = tokenizer(name, data)
+        else:
+            self._parts["model"] = GraphModel(name, data, self._backend)
+
+    def _complete(self) -> None:
+        """Take both parts into use, or say which one is missing."""
+        if len(self._parts) < 2:
+            missing = "tokenizer.json" if "model" in self._parts else "model (.onnx)"
+            self._say("waiting", text=f"Now its {missing}: drop it too.")
+            return
+        model, words = self._parts["model"], self._parts["tokenizer"]
+        self._parts = {}
+        encoder = Encoder(model, words)
+        if self._search is not None:
+            self._search.encoder.model.close()
+        self._search = Search(encoder)
+        self._say("encoder", **model.facts(), tokens=words.vocab_size)
+
+    async def _find(self, asked: Request, files: Any) -> None:
+        """Read the text, if it is another one, and search it."""
+        if self._search is None:
+            raise HalfbyteError("There is no model yet.")
+        search = self._search
+        if search.text != asked["text"]:
+            told = self._progress("Reading the text, in passages", "passages")
+
+            def progress(done: int, total: int) -> bool:
+                told(done, total)
+                return not self._stopped
+
+            read = await search.read(str(asked["text"]), progress)
+            if read is None:
+                self._say("stopped")
+                return
+            self._say("read", **read)
+        found = await search.find(str(asked["question"]))
+        self._say("found", **found, **search.encoder.model.facts())
+
+    # ---- any model -------------------------------------------------------------------------------
+
+    async def _open(self, asked: Request, files: Any) -> None:
+        """A model; or labels, or a tokenizer, for the one that is open."""
+        fresh = False
+        for file in sorted(files, key=lambda file: is_words(file.name)):  # what goes with it last
+            data = await self._bytes(file)
+            if is_words(file.name):
+                self._take_words(file.name, data)
+                continue
+            model = GraphModel(file.name, data, self._backend)
+            if self._model is not None:
+                self._model.close()
+            self._model, self._tokenizer, self._labels, fresh = model, None, [], True
+        if self._model is None:
+            raise HalfbyteError("There is no model yet: drop an ONNX file first.")
+        described = [feeds.described(arg) for arg in self._model.inputs]
+        results = [
+            {"name": o.name, "type": o.type, "declared": ["?" if d is None else d for d in o.shape]}
+            for o in self._model.outputs
+        ]
+        self._say(
+            "model", **self._model.facts(), inputs=described, outputs=results, fresh=fresh,
+            labels=len(self._labels), tokenizer=self._tokenizer is not None,
+        )  # fmt: skip
+
+    def _take_words(self, name: str, data: Any) -> None:
+        try:
+            self._labels = labels(bytes(data))
+        except ValueError:
+            self._tokenizer = tokenizer(name, data)
+
+    async def _run(self, asked: Request, files: Any) -> None:
+        """Run the model for a while; the outputs of its first run."""
+        if self._model is None:
+            raise HalfbyteError("There is no model yet: drop an ONNX file first.")
+        encode = self._tokenizer.encode if self._tokenizer is not None else None
+        given = feeds.feeds(self._model.inputs, asked["inputs"], files or {}, encode)
+        results, first, _ = self._model.timed(given)
+        seconds: list[float] = []
+        kernels, start = 0.0, time.perf_counter()
+        while len(seconds) < RUNS and time.perf_counter() - start < RUN_SECONDS:
+            await asyncio.sleep(0)
+            if self._stopped and seconds:
+                break
+            _, taken, in_kernels = self._model.timed(given)
+            seconds.append(taken)
+            kernels += in_kernels
+        names = [output.name for output in self._model.outputs]
+        self._say(
+            "result",
+            outputs=[
+                outputs.described(n, v, self._labels) for n, v in zip(names, results, strict=True)
+            ],
+            first=first,
+            seconds=seconds,
+            kernels=kernels / max(sum(seconds), 1e-9),
+            fed=[f"{name} {list(value.shape)}" for name, value in given.items()],
+            **self._model.facts(),
+        )
+
+    # ---- files -----------------------------------------------------------------------------------
+
+    async def _bytes(self, file: Any) -> Any:
+        if self._read is None:
+            from halfbyte.download.browser import read_file
+
+            self._read = read_file
+        return await self._read(file, self._progress(f"Reading {file.name}"))
+
+    def _progress(self, text: str, unit: str = "bytes") -> Callable[[int, int | None], None]:
+        last = 0.0
+
+        def progress(done: int, total: int | None) -> None:
+            nonlocal last
+            now = time.perf_counter()
+            if now - last >= PROGRESS_SECONDS or done == total:
+                last = now
+                self._say("progress", text=text, unit=unit, done=done, total=total)
+
+        return progress

@@ -1,0 +1,228 @@
+"""Inputs of a model in the page: what each can be filled with, and the arrays that come of it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.errors import HalfbyteError
+from halfbyte.web.graphs.pictures import layout, picture_array
+
+Array = npt.NDArray[Any]
+
+MOST_BYTES = 1 << 29  # of one input
+ROLES = {
+    "input_ids": "ids", "attention_mask": "mask", "token_type_ids": "types",
+    "position_ids": "positions",
+}  # fmt: skip
+_DTYPES = {
+    "float": np.float32, "double": np.float64, "float16": np.float16, "uint8": np.uint8,
+    "int8": np.int8, "uint16": np.uint16, "int16": np.int16, "uint32": np.uint32,
+    "int32": np.int32, "uint64": np.uint64, "int64": np.int64, "bool": np.bool_, "string": object,
+}  # fmt: skip
+_PIXELS = ("float", "double", "float16", "uint8", "int8", "int32")
+
+
+class Arg(Protocol):
+    """An input as `InferenceSession.get_inputs` gives it."""
+
+    name: str
+    shape: list[int | str | None]
+    type: str
+
+
+def element(arg: Arg) -> str:
+    """ONNX's name of an input's elements: "float" of "tensor(float)"; "" where it is no tensor."""
+    found = re.fullmatch(r"tensor\((\w+)\)", arg.type)
+    return found[1] if found else ""
+
+
+def described(arg: Arg) -> dict[str, Any]:
+    """What the page needs to offer something for an input.
+
+    `role` is "picture", "ids", "mask", "types", "positions", "strings", "numbers", or "none" where
+    the page has nothing to fill it with; `shape` has a proposal for every size that is open, and
+    `open` their places.
+    """
+    kind, shape = element(arg), [_proposal(dim) for dim in arg.shape]
+    role = "numbers" if kind in _DTYPES else "none"
+    if kind == "string":
+        role = "strings"
+    elif kind in ("int64", "int32") and arg.name in ROLES:
+        role = ROLES[arg.name]
+    elif kind in _PIXELS and (form := layout(arg.shape)):
+        role, shape = "picture", form.shape
+    return {
+        "name": arg.name,
+        "type": arg.type,
+        "declared": ["?" if dim is None else dim for dim in arg.shape],
+        "shape": shape,
+        "open": [i for i, dim in enumerate(arg.shape) if not isinstance(dim, int)],
+        "role": role,
+        **({"height": form.height, "width": form.width} if role == "picture" and form else {}),
+    }
+
+
+def feeds(
+    args: Sequence[Arg],
+    asked: Mapping[str, Mapping[str, Any]],
+    pixels: Mapping[str, Any],
+    encode: Callable[[str], list[int]] | None,
+) -> dict[str, Array]:
+    """Arrays for all inputs.
+
+    Parameters
+    ----------
+    asked : mapping
+        For each input its `role`, and what that role's function wants; a `text` for ids is for
+        all inputs that tokens make.
+    pixels : mapping
+        For inputs with the role "picture".
+    encode : callable or None
+        The model's tokenizer.
+
+    Raises
+    ------
+    HalfbyteError
+        An input cannot be made of what is asked for it; the message names it.
+    """
+    found: dict[str, Array] = {}
+    of_tokens = [a for a in args if asked.get(a.name, {}).get("role") in ROLES.values()]
+    if of_tokens:
+        text = next((str(asked[a.name]["text"]) for a in of_tokens if "text" in asked[a.name]), "")
+        found |= token_arrays(of_tokens, text, encode)
+    for arg in args:
+        if arg.name not in found:
+            wish = asked.get(arg.name, {"role": "none"})
+            try:
+                found[arg.name] = _one(arg, wish, pixels.get(arg.name))
+            except HalfbyteError as error:
+                raise HalfbyteError(f"input {arg.name!r}: {error}") from None
+    return found
+
+
+def _one(arg: Arg, wish: Mapping[str, Any], pixels: Any) -> Array:
+    """An input that is not made of tokens."""
+    if wish["role"] == "picture":
+        form = layout(arg.shape)
+        if pixels is None or form is None:
+            raise HalfbyteError("choose a picture, or drop one")
+        return picture_array(pixels, form, _DTYPES[element(arg)], wish)
+    if wish["role"] == "strings":
+        return string_array(arg, str(wish["text"]))
+    if wish["role"] == "numbers":
+        return number_array(arg, wish)
+    raise HalfbyteError(f"this page has nothing to fill {arg.type} with")
+
+
+def _proposal(dim: int | str | None) -> int:
+    return dim if isinstance(dim, int) and dim >= 0 else 1
+
+
+def number_array(arg: Arg, asked: Mapping[str, Any]) -> Array:
+    """Numbers as an input takes them.
+
+    Parameters
+    ----------
+    asked : mapping
+        `shape`; `fill`: "zeros", "ones", "random" (0..1, or 0 and 1 for integers; always the
+        same), "count" (0, 1, 2, ...), or "values", which are in `text`: as many as the shape says.
+
+    Raises
+    ------
+    HalfbyteError
+        No numbers, or not as many as the shape has.
+    """
+    dtype = _DTYPES[element(arg)]
+    shape = _checked_shape(arg, asked["shape"], np.dtype(dtype).itemsize)
+    count, fill = math.prod(shape), asked["fill"]
+    if fill == "values":
+        return _values(str(asked["text"]), dtype, count).reshape(shape)
+    if fill == "random":
+        generator = np.random.default_rng(0)
+        whole = not np.issubdtype(dtype, np.floating)
+        found = generator.integers(0, 2, count) if whole else generator.random(count)
+        return found.astype(dtype).reshape(shape)
+    if fill == "count":
+        return np.arange(count).astype(dtype).reshape(shape)
+    return np.full(shape, fill == "ones", dtype)
+
+
+def _checked_shape(arg: Arg, shape: Sequence[Any], itemsize: int) -> tuple[int, ...]:
+    sizes = tuple(int(size) for size in shape)
+    if len(sizes) != len(arg.shape) or min(sizes, default=0) < 0:
+        raise HalfbyteError(f"shape {list(sizes)}: expected {arg.shape}")
+    if math.prod(sizes) * itemsize > MOST_BYTES:
+        raise HalfbyteError(
+            f"{list(sizes)} takes {math.prod(sizes) * itemsize / 1e6:.0f} MB: expected at "
+            f"most {MOST_BYTES / 1e6:.0f} MB"
+        )
+    return sizes
+
+
+def _values(text: str, dtype: Any, count: int) -> Array:
+    words = re.split(r"[\s,;\[\]()]+", text.strip(" \t\r\n,;[]()"))
+    words = [word for word in words if word]
+    if len(words) != count:
+        raise HalfbyteError(f"{len(words)} values: expected {count}")
+    whole = not np.issubdtype(dtype, np.floating)
+    try:
+        return np.array([int(w) if whole else float(w) for w in words]).astype(dtype)
+    except (ValueError, OverflowError):
+        raise HalfbyteError(f"expected {count} numbers of type {np.dtype(dtype)}") from None
+
+
+def token_arrays(
+    args: Sequence[Arg], text: str, encode: Callable[[str], list[int]] | None
+) -> dict[str, Array]:
+    """Arrays [1, tokens] for the inputs that a text makes: ids, mask, types and positions.
+
+    Parameters
+    ----------
+    encode : callable or None
+        The model's tokenizer; without one, the text is ids: numbers with spaces between.
+
+    Raises
+    ------
+    HalfbyteError
+        There is no tokenizer and the text is no numbers; or nothing is left of it.
+    """
+    if encode is None:
+        words = text.replace(",", " ").split()
+        if not words or not all(re.fullmatch(r"\d{1,9}", word) for word in words):
+            raise HalfbyteError(
+                "A text needs the model's tokenizer: drop its tokenizer.json too. Without one, "
+                "write token ids: numbers with spaces between."
+            )
+        ids = [int(word) for word in words]
+    else:
+        ids = encode(text)
+    fixed = [arg.shape[1] for arg in args if len(arg.shape) == 2 and isinstance(arg.shape[1], int)]
+    length = int(fixed[0] or 0) if fixed else len(ids)
+    if not length:
+        raise HalfbyteError("The text has no tokens: write something.")
+    kept = min(len(ids), length)
+    found = {}
+    for arg in args:
+        row: Array = np.zeros((1, length), _DTYPES[element(arg)])
+        role = ROLES[arg.name]
+        if role == "ids":
+            row[0, :kept] = ids[:kept]
+        elif role == "mask":
+            row[0, :kept] = 1
+        elif role == "positions":
+            row[0] = np.arange(length)
+        found[arg.name] = row
+    return found
+
+
+def string_array(arg: Arg, text: str) -> Array:
+    """A text as every element of an input of strings, open sizes as 1."""
+    found = np.empty(_checked_shape(arg, [_proposal(dim) for dim in arg.shape], 8), object)
+    found[...] = text
+    return found

@@ -1,0 +1,166 @@
+"""One ONNX model in the page: opened, run, and how long and where that took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.backends import FAMILIES, Executable, open_program
+from halfbyte.errors import HalfbyteError
+from halfbyte.footprint import resident_bytes
+from halfbyte.program import Buffer, Kind, Program
+from halfbyte.session import InferenceSession, SessionOptions
+
+_FAMILY = "measured"  # of backends: "measured-native" is the native one with a clock
+_NAMELESS = "model.onnx"  # what a session calls a model that has no path
+
+
+@dataclass
+class Clock:
+    """Seconds in kernels since it was set to 0, and who ran them."""
+
+    kernels: float = 0.0
+    backend: str = ""
+    threads: int = 1
+
+
+_CLOCK = Clock()
+
+
+class Measured:
+    """A program that adds its kernels' time to the clock; see `Executable`.
+
+    What a kernel does not do, an instruction's meaning in NumPy does: that time is not added.
+    """
+
+    def __init__(self, inner: Executable) -> None:
+        self._inner = inner
+        self.program, self.backend, self.threads = inner.program, inner.backend, inner.threads
+        instructions = inner.program.instructions
+        numpy = inner.backend == "numpy"
+        self._kernels = np.array([not (i.operator.host or numpy) for i in instructions], bool)
+        _CLOCK.backend, _CLOCK.threads = inner.backend, inner.threads
+
+    def array(self, buffer: Buffer) -> npt.NDArray[Any]:
+        """The memory of a buffer."""
+        return self._inner.array(buffer)
+
+    def run(self, registers: dict[str, int]) -> None:
+        """Execute all instructions."""
+        self.profile(registers)
+
+    def profile(self, registers: dict[str, int]) -> npt.NDArray[np.float64]:
+        """Run, and return the seconds spent in each instruction."""
+        seconds = self._inner.profile(registers)
+        _CLOCK.kernels += float(seconds[self._kernels].sum())
+        return seconds
+
+    def step(self, number: int, registers: dict[str, int]) -> None:
+        """Execute one instruction alone."""
+        self._inner.step(number, registers)
+
+    def close(self) -> None:
+        """Stop its threads."""
+        self._inner.close()
+
+
+def _open(program: Program, backend: str, threads: int) -> Executable:
+    return Measured(open_program(program, backend, threads))
+
+
+FAMILIES[_FAMILY] = _open
+
+
+@dataclass
+class Timing:
+    """How long runs took.
+
+    Attributes
+    ----------
+    first : float
+        Seconds of the first run: where shapes are new, their program is made in it.
+    seconds : list of float
+        Of each later run.
+    kernels : float
+        Share of all runs' time but the first's that went into kernels; the rest is NumPy's and
+        Python's.
+    """
+
+    first: float
+    seconds: list[float]
+    kernels: float
+
+
+class GraphModel:
+    """A model of the page's.
+
+    Parameters
+    ----------
+    name : str
+        Its file's, for messages.
+    data : bytes-like
+        The file's content, which the model keeps.
+    backend : str
+        "native" or "numpy".
+
+    Raises
+    ------
+    HalfbyteError
+        No ONNX model, or one with a part that is not built.
+    """
+
+    def __init__(self, name: str, data: Any, backend: str = "native") -> None:
+        self.name, self.size = name, len(data)
+        options = SessionOptions()
+        options.backend = f"{_FAMILY}-{backend}"
+        self.session = self._named(lambda: InferenceSession(data, options))
+        self.inputs = self.session.get_inputs()
+        self.outputs = self.session.get_outputs()
+
+    def run(self, feeds: Mapping[str, Any], names: list[str] | None = None) -> list[Any]:
+        """Outputs; errors name the file."""
+        return self._named(lambda: self.session.run(names, feeds))  # type: ignore[no-any-return]
+
+    def timed(self, feeds: Mapping[str, Any]) -> tuple[list[Any], float, float]:
+        """Outputs of one run, its seconds, and those in kernels."""
+        _CLOCK.kernels, start = 0.0, time.perf_counter()
+        outputs = self.run(feeds)
+        return outputs, time.perf_counter() - start, _CLOCK.kernels
+
+    def facts(self) -> dict[str, Any]:
+        """What the page shows of the model and of the machine."""
+        heap = resident_bytes()
+        programs = self.session.programs()
+        kinds = (Kind.SCRATCH, Kind.INPUT, Kind.OUTPUT)
+        sums = [program.bytes_by_kind() for program in programs]
+        activations = sum(by_kind[kind] for by_kind in sums for kind in kinds)
+        rest = max(heap - self.size - activations, 0)
+        return {
+            "name": self.name,
+            "bytes": self.size,
+            "backend": _CLOCK.backend if programs else "",
+            "threads": _CLOCK.threads,
+            "memory": {
+                "the model's file": self.size,
+                "activations": activations,
+                "Python and all else": rest,
+            },
+        }
+
+    def close(self) -> None:
+        """Give up its programs."""
+        self.session.close()
+
+    def _named(self, work: Any) -> Any:
+        try:
+            return work()
+        except HalfbyteError as error:
+            text = str(error)
+            if text.startswith(_NAMELESS):
+                text = self.name + text.removeprefix(_NAMELESS)
+            raise HalfbyteError(text) from error

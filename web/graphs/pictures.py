@@ -1,0 +1,103 @@
+"""Pictures as inputs of a model: which shape is one's, and the array that comes of pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.errors import HalfbyteError
+
+Array = npt.NDArray[Any]
+
+_SIDE = 224  # pixels, where the model takes any size
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pictures in 0..1
+_LUMINANCE = (0.299, 0.587, 0.114)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a model takes one picture: [1, c, h, w] or [1, h, w, c], or either without the 1."""
+
+    channels: int
+    height: int
+    width: int
+    last: bool
+    batched: bool
+
+    @property
+    def shape(self) -> list[int]:
+        """Of the array."""
+        size = [self.height, self.width]
+        one = [*size, self.channels] if self.last else [self.channels, *size]
+        return [1, *one] if self.batched else one
+
+
+def layout(shape: Sequence[int | str | None]) -> Layout | None:
+    """How an input of this shape takes a picture; None where it takes none.
+
+    One size must be 1, 3 or 4 and stand where channels do; open sides are 224.
+    """
+    batched = len(shape) == 4
+    if batched and isinstance(shape[0], int) and shape[0] != 1:
+        return None
+    one = shape[1:] if batched else shape
+    if len(one) != 3:
+        return None
+    for last in (False, True):
+        *sides, channels = one if last else (one[1], one[2], one[0])
+        small = any(isinstance(side, int) and side < 5 for side in sides)
+        if isinstance(channels, int) and channels in (1, 3, 4) and not small:
+            height, width = (side if isinstance(side, int) else _SIDE for side in sides)
+            return Layout(channels, height, width, last, batched)
+    return None
+
+
+def picture_array(pixels: Any, form: Layout, dtype: Any, asked: Mapping[str, Any]) -> Array:
+    """A picture as an input takes it.
+
+    Parameters
+    ----------
+    pixels : bytes-like [height * width * 4]
+        Red, green, blue and opacity of each pixel, 0..255, row by row.
+    form : Layout
+        But for its size, which may be another.
+    dtype
+        Of the input; integers are 0..255.
+    asked : mapping
+        `height` and `width`; `scale`: "unit" is x / 255, "signed" 2 x / 255 - 1, "imagenet"
+        (x / 255 - mean) / deviation of a channel, "raw" x; `invert`: 255 - x first.
+
+    Raises
+    ------
+    HalfbyteError
+        The pixels are not as many as said.
+    """
+    height, width = int(asked["height"]), int(asked["width"])
+    data = np.frombuffer(pixels, np.uint8)
+    if data.size != height * width * 4:
+        raise HalfbyteError(f"{data.size} bytes of pixels: expected {height} x {width} x 4")
+    x = data.reshape(height, width, 4).astype(np.float32)
+    if asked.get("invert"):
+        x[..., :3] = 255 - x[..., :3]
+    if form.channels == 1:
+        x = (x[..., :3] @ np.array(_LUMINANCE, np.float32))[..., None]
+    x = x[..., : form.channels]
+    x = x.round() if np.issubdtype(dtype, np.integer) else _scaled(x, str(asked["scale"]))
+    x = x if form.last else x.transpose(2, 0, 1)
+    x = x[None] if form.batched else x
+    return np.ascontiguousarray(x.astype(dtype))
+
+
+def _scaled(x: Array, scale: str) -> Array:
+    if scale == "raw":
+        return x
+    x = x / np.float32(255)
+    if scale == "signed":
+        return 2 * x - 1
+    if scale == "imagenet" and x.shape[-1] == 3:
+        return (x - np.array(_MEAN, np.float32)) / np.array(_DEVIATION, np.float32)
+    return x

@@ -1,0 +1,98 @@
+"""Search by meaning: a text's passages as vectors, and those nearest to a question's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from halfbyte.errors import HalfbyteError
+from halfbyte.web.graphs.encoder import Encoder, F32Array
+from halfbyte.web.graphs.passages import Span, passages
+
+MOST_CHARACTERS = 1_000_000
+MOST_PASSAGES = 5000
+BEST = 5  # hits that are told
+
+Progress = Callable[[int, int], bool]  # passages done, passages in all; whether to go on
+
+
+class Search:
+    """The text that is searched, and the encoder that reads it."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self.text: str | None = None  # whose passages the vectors are
+        self._spans: list[Span] = []
+        self._vectors: F32Array = np.zeros((0, 0), np.float32)
+
+    async def read(self, text: str, progress: Progress) -> dict[str, Any] | None:
+        """Embed a text's passages; what the page shows of that, or None where it was stopped.
+
+        `pieces` are white space and passages by turns, white space first and last; joined they are
+        the text.
+
+        Raises
+        ------
+        HalfbyteError
+            There is nothing to read, or too much of it.
+        """
+        spans = self._checked(text)
+        parts = [text[start:end] for start, end in spans]
+        stopped = False
+
+        def told(done: int) -> bool:
+            nonlocal stopped
+            stopped = not progress(done, len(parts)) and done < len(parts)
+            return not stopped
+
+        progress(0, len(parts))
+        found = await self.encoder.embed(parts, told)
+        if stopped:
+            return None
+        cut = self.encoder.cut
+        self.text, self._spans, self._vectors = text, spans, found.vectors
+        return {
+            "pieces": _pieces(text, spans),
+            "passages": len(spans),
+            "seconds": found.seconds,
+            "each": found.each or found.seconds / len(spans),
+            "cut": cut,
+            "width": found.vectors.shape[1],
+        }
+
+    async def find(self, question: str) -> dict[str, Any]:
+        """The passages that are nearest to a question, by the cosine of their vectors."""
+        if not question.strip():
+            raise HalfbyteError("Write what you are looking for.")
+        embedded = await self.encoder.embed([question], lambda done: True)
+        if embedded.each is None:  # its program is made only now: time it again
+            embedded = await self.encoder.embed([question], lambda done: True)
+        scores = self._vectors @ embedded.vectors[0]
+        order = np.argsort(-scores, kind="stable")[:BEST]
+        hits = [{"passage": int(i), "score": round(float(scores[i]), 4)} for i in order]
+        return {"question": question, "hits": hits, "seconds": embedded.each}
+
+    @staticmethod
+    def _checked(text: str) -> list[Span]:
+        if len(text) > MOST_CHARACTERS:
+            raise HalfbyteError(
+                f"The text has {len(text):,} characters: expected at most {MOST_CHARACTERS:,}."
+            )
+        spans = passages(text)
+        if not spans:
+            raise HalfbyteError("There is no text to search: paste one.")
+        if len(spans) > MOST_PASSAGES:
+            raise HalfbyteError(
+                f"The text has {len(spans):,} passages: expected at most {MOST_PASSAGES:,}."
+            )
+        return spans
+
+
+def _pieces(text: str, spans: list[Span]) -> list[str]:
+    found, at = [], 0
+    for start, end in spans:
+        found += [text[at:start], text[start:end]]
+        at = end
+    return [*found, text[at:]]

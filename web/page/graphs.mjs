@@ -1,0 +1,47 @@
+// ONNX models: the tabs "Search" and "ONNX". Loaded when one of them is first opened.
+import { onnx } from "./onnx.mjs";
+import { search } from "./search.mjs";
+import { $, megabytes, runsOn, showMemory } from "./show.mjs";
+
+// What stands beside a tab: its model, memory, and where it runs. `take` gets files.
+export function side(view, { drop, accept, take }) {
+  const aside = $(`${view}-side`);
+  aside.append($("side").content.cloneNode(true));
+  const part = (name) => aside.querySelector(`[data-part="${name}"]`);
+  const input = part("file");
+  input.id = `${view}-file`;
+  input.accept = accept;
+  part("choose").htmlFor = input.id;
+  part("drop-text").textContent = drop;
+  input.addEventListener("change", () => {
+    if (input.files.length) take([...input.files]);
+    input.value = "";
+  });
+  return {
+    note(...content) {
+      part("notes").replaceChildren(...content);
+      part("notes").hidden = !content.length;
+    },
+    busy(value) { input.disabled = value; },
+    show({ name, bytes, memory, backend, threads }, facts) {
+      part("name").textContent = name;
+      part("facts").textContent = [megabytes(bytes), ...facts].join("; ");
+      showMemory(part("bar"), part("memory"), memory);
+      if (backend) part("machine").textContent = runsOn(backend, threads);
+    },
+  };
+}
+
+export function graphs(worker, settings) {
+  const ask = (view) => (request, files) => worker.postMessage({ kind: "graphs", view, request, files });
+  const views = {
+    search: search(ask("search"), side, settings.encoder ?? {}),
+    onnx: onnx(ask("onnx"), side),
+  };
+  return {
+    open: (name) => views[name].open?.(),
+    drop: (name, files) => views[name].take(files),
+    stop: (name) => views[name].stop(),
+    receive: ({ view, event, ...content }) => views[view].on[event]?.(content),
+  };
+}

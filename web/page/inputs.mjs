@@ -1,0 +1,162 @@
+// The form for a model's inputs: a picture, a text, or numbers.
+import { make } from "./show.mjs";
+
+const MOST_SIDE = 4096;  // pixels
+const FOLLOW = ["mask", "types", "positions"];  // of a text's tokens
+const SCALES = [["unit", "0 … 1"], ["signed", "−1 … 1"], ["imagenet", "ImageNet's mean and deviation"], ["raw", "0 … 255"]];
+const FITS = [["crop", "Crop its middle"], ["whole", "All of it, on white"], ["stretch", "Stretch it"]];
+const FILLS = [["random", "Random"], ["zeros", "Zeros"], ["ones", "Ones"], ["count", "0, 1, 2, …"], ["values", "Values"]];
+
+let count = 0;
+
+function labelled(text, control) {
+  control.id ||= `field-${count += 1}`;
+  return make("label", { htmlFor: control.id }, text, control);
+}
+
+const select = (options) => make("select", {}, ...options.map(([value, text]) => new Option(text, value)));
+const number = (value, max = 1e6) => make("input", { type: "number", min: 1, max, value, required: true });
+
+// Draws a picture into [height, width] and gives its pixels.
+function pixels(canvas, bitmap, height, width, fit) {
+  canvas.width = width;
+  canvas.height = height;
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  context.imageSmoothingQuality = "high";
+  context.fillStyle = "#fff";
+  context.fillRect(0, 0, width, height);
+  const factors = [width / bitmap.width, height / bitmap.height];
+  const factor = fit === "crop" ? Math.max(...factors) : Math.min(...factors);
+  const [w, h] = fit === "stretch" ? [width, height] : [bitmap.width * factor, bitmap.height * factor];
+  context.drawImage(bitmap, (width - w) / 2, (height - h) / 2, w, h);
+  return new Uint8Array(context.getImageData(0, 0, width, height).data.buffer);
+}
+
+// Numbers: a filling, and the sizes that the model leaves open.
+function numbers(input, more = []) {
+  const fill = select([...more, ...FILLS]);
+  const sizes = input.open.map((place) => number(input.shape[place]));
+  const text = make("textarea", { rows: 2, spellcheck: false, placeholder: "1, 2, 3 …" });
+  const typed = labelled("Values", text);
+  const open = make("div", { class: "controls" }, ...sizes.map((size, i) => labelled(String(input.declared[input.open[i]]), size)));
+  const update = () => {
+    typed.hidden = fill.value !== "values";
+    open.hidden = fill.value === "picture" || !sizes.length;
+  };
+  fill.addEventListener("change", update);
+  update();
+  return {
+    fill,
+    update,
+    content: [labelled("Fill with", fill), open, typed],
+    value() {
+      const shape = [...input.shape];
+      input.open.forEach((place, i) => { shape[place] = Number(sizes[i].value); });
+      return { role: "numbers", fill: fill.value, text: text.value, shape };
+    },
+  };
+}
+
+function picture(input, problem) {
+  const chosen = numbers(input, [["picture", "A picture"]]);
+  const file = make("input", { type: "file", accept: "image/*", class: "unseen-file" });
+  const canvas = make("canvas", { width: 0, height: 0, hidden: true, role: "img", "aria-label": "The picture as the model gets it" });
+  const [height, width] = [number(input.height, MOST_SIDE), number(input.width, MOST_SIDE)];
+  const [scale, fit] = [select(SCALES), select(FITS)];
+  const invert = make("input", { type: "checkbox" });
+  const choose = labelled("Choose a picture", file);
+  choose.className = "button";
+  const size = make("div", { class: "controls" }, labelled("Height", height), labelled("Width", width));
+  size.hidden = !input.open.some((place) => input.shape[place] > 4);
+  const options = make("div", { class: "picture" }, make("div", { class: "row" }, file, choose, canvas), size,
+    make("div", { class: "controls" }, labelled("Values", scale), labelled("Fit", fit), labelled("Invert ", invert)));
+  let bitmap;
+  const draw = () => {
+    canvas.hidden = !bitmap;
+    return bitmap && pixels(canvas, bitmap, Number(height.value), Number(width.value), fit.value);
+  };
+  const whether = () => { options.hidden = chosen.fill.value !== "picture"; };
+  chosen.fill.addEventListener("change", whether);
+  for (const control of [height, width, fit]) control.addEventListener("change", draw);
+
+  async function take(from) {
+    try {
+      bitmap = await createImageBitmap(from);
+    } catch {
+      throw new Error(`${from.name}: not a picture that this browser reads`);
+    }
+    chosen.fill.value = "picture";
+    chosen.update();
+    whether();
+    draw();
+  }
+
+  file.addEventListener("change", () => {
+    if (file.files.length) take(file.files[0]).catch((error) => problem(error.message));
+  });
+  return {
+    take,
+    content: [...chosen.content, options],
+    value() {
+      if (chosen.fill.value !== "picture") return chosen.value();
+      return {
+        role: "picture", height: Number(height.value), width: Number(width.value), scale: scale.value, invert: invert.checked,
+      };
+    },
+    pixels: draw,
+  };
+}
+
+function words(input, tokenizer) {
+  const text = make("textarea", { rows: 3 });
+  const label = input.role === "ids" && !tokenizer ? "Token ids (or drop its tokenizer.json, and write a text)" : "Text";
+  return { content: [labelled(label, text)], value: () => ({ role: input.role, text: text.value }), text };
+}
+
+function control(input, tokenizer, problem) {
+  if (input.role === "picture") return picture(input, problem);
+  if (input.role === "numbers") return numbers(input);
+  if (FOLLOW.includes(input.role)) return { value: () => ({ role: input.role }) };
+  if (input.role === "none") {
+    return { content: [make("p", { class: "quiet", textContent: "This page has nothing to fill it with." })], value: () => ({ role: "none" }) };
+  }
+  return words(input, tokenizer);
+}
+
+// `problem` is told why a chosen picture is of no use.
+export function inputs(box, problem) {
+  let controls = {};
+  return {
+    // `anew` is false where only labels or a tokenizer came: what was written stays.
+    show(described, tokenizer, anew) {
+      const before = anew ? {} : controls;
+      controls = {};
+      const follow = described.filter((input) => FOLLOW.includes(input.role)).map((input) => input.name);
+      const fields = described.map((input) => {
+        const made = before[input.name] && !before[input.name].text ? before[input.name] : control(input, tokenizer, problem);
+        if (made.text && before[input.name]) made.text.value = before[input.name].text.value;
+        controls[input.name] = made;
+        return made.content && make("fieldset", {}, make("legend", {}, input.name, " ",
+          make("span", { class: "unit", textContent: `${input.type} [${input.declared.join(", ")}]` })), ...made.content);
+      });
+      box.replaceChildren(...fields.filter(Boolean));
+      if (follow.length) box.append(make("p", { class: "quiet", textContent: `Made from the text: ${follow.join(", ")}.` }));
+    },
+    // A dropped picture goes to the first input that takes one.
+    async picture(file) {
+      const taker = Object.values(controls).find((made) => made.take);
+      if (!taker) throw new Error(`${file.name}: no input of this model takes a picture`);
+      await taker.take(file);
+    },
+    collect() {
+      const asked = {};
+      const found = {};
+      for (const [name, made] of Object.entries(controls)) {
+        asked[name] = made.value();
+        const data = asked[name].role === "picture" && made.pixels();
+        if (data) found[name] = data;
+      }
+      return { asked, pixels: found };
+    },
+  };
+}

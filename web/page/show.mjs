@@ -1,0 +1,75 @@
+// What all tabs show in one way: bytes, times, memory, where a model runs, progress and problems.
+export const $ = (id) => document.getElementById(id);
+
+const COLOURS = ["#1f6f5c", "#5cc4a6", "#e0a030", "#b5651d", "#5b7db1", "#9a9a9a"];
+const BACKENDS = {
+  "native-relaxed": "WebAssembly, relaxed SIMD",
+  "native-simd128": "WebAssembly SIMD (128 bits)",
+  numpy: "NumPy, without SIMD",
+};
+
+export const megabytes = (bytes) => {
+  const value = bytes / 1e6;
+  return `${value >= 100 ? value.toFixed(0) : value.toFixed(value >= 1 ? 1 : 2)} MB`;
+};
+
+export const milliseconds = (seconds) => {
+  const value = 1000 * seconds;
+  return value >= 100 ? value.toFixed(0) : value.toFixed(value >= 10 ? 1 : 2);
+};
+
+// An element with properties and children; `class` and names with a dash are attributes.
+export function make(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name === "class" || name.includes("-")) made.setAttribute(name, value);
+    else made[name] = value;
+  }
+  made.append(...children);
+  return made;
+}
+
+export const runsOn = (backend, threads) =>
+  `${BACKENDS[backend] ?? backend}, ${threads} thread${threads > 1 ? "s" : ""}` +
+  `${self.crossOriginIsolated ? "" : "; this page is not cross-origin isolated"}`;
+
+export function showMemory(bar, table, memory) {
+  const rows = Object.entries(memory).sort(([, a], [, b]) => b - a);
+  const total = rows.reduce((sum, [, bytes]) => sum + bytes, 0);
+  bar.replaceChildren(...rows.map(([, bytes], i) => {
+    const part = make("span");
+    part.style.flexGrow = bytes;
+    part.style.background = COLOURS[i % COLOURS.length];
+    return part;
+  }));
+  table.tBodies[0].replaceChildren();
+  [...rows, ["in all", total]].forEach(([name, bytes], i) => {
+    const row = table.tBodies[0].insertRow();
+    const mark = make("i");
+    mark.style.background = i < rows.length ? COLOURS[i % COLOURS.length] : "transparent";
+    row.insertCell().append(mark, name);
+    row.insertCell().textContent = megabytes(bytes);
+  });
+}
+
+// Progress and problems, in elements named `<prefix>wait`, `-wait-text`, `-progress` and `-problem`.
+export function notices(prefix) {
+  const [box, label, bar, alert] = ["wait", "wait-text", "progress", "problem"].map((name) => $(prefix + name));
+  return {
+    wait(text, done, total) {
+      box.hidden = !text;
+      label.textContent = text ?? "";
+      if (total) {
+        bar.max = total;
+        bar.value = done;
+      } else {
+        bar.removeAttribute("value");
+      }
+    },
+    problem(text) {
+      alert.textContent = text;
+      alert.hidden = !text;
+      if (text) alert.scrollIntoView({ block: "nearest" });
+    },
+  };
+}
