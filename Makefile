@@ -12,7 +12,7 @@ SITE   := build/lint/site
 # More for pytest: make test ARGS="tests/ops -k matmul"
 ARGS :=
 
-.PHONY: help demo web wheels test test-browser judge peers bench-peers lint lint-python lint-types lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser judge peers bench-peers bench-onnx lint lint-python lint-types lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -21,9 +21,10 @@ help:
 	@echo "make wheels    build the wheels of every platform into dist/"
 	@echo "make test      lint, then every test        (one folder: make test ARGS=tests/ops)"
 	@echo "make test-browser   only the tests in Chromium"
-	@echo "make judge     logits of tiny models beside transformers', into the tests' goldens (minutes)"
+	@echo "make judge     outputs of models beside transformers', into the tests' goldens (minutes)"
 	@echo "make peers     build llama.cpp, fetch wllama, make models for the benchmark (minutes)"
 	@echo "make bench-peers    speed beside them        (options: make bench-peers ARGS=--help)"
+	@echo "make bench-onnx     speed beside ONNX Runtime    (the same)"
 	@echo "make lint      ruff, mypy --strict on the built wheel, clang-format"
 	@echo "make format    put Python and C into shape"
 	@echo "make coverage  run the tests and list the lines that none of them reached"
@@ -36,7 +37,9 @@ help:
 demo: $(VENV)/.installed
 	@$(BIN)/halfbyte demo
 
+# The search by meaning needs an encoder from PyPI; without one, the page says so.
 web: $(WASM)
+	@$(BIN)/python tools/make_encoder.py >/dev/null || true
 	@$(BIN)/halfbyte web
 
 wheels: $(VENV)/.installed-dev
@@ -57,6 +60,7 @@ judge: $(VENV)/.installed-dev
 	@[ -x $(VENV)-judge/bin/python ] || $(BIN)/python -m venv $(VENV)-judge
 	@$(VENV)-judge/bin/python -m pip install --quiet --editable ".[judge]"
 	@$(VENV)-judge/bin/python -m tests.judges.architectures
+	@$(VENV)-judge/bin/python -m tests.judges.onnx_models
 
 # ---- benchmarks ----------------------------------------------------------------------------------
 
@@ -65,6 +69,9 @@ peers: $(WASM)
 
 bench-peers: $(WASM)
 	@$(BIN)/python -m benches.peers $(ARGS)
+
+bench-onnx: $(VENV)/.installed-dev
+	@$(BIN)/python -m benches.onnx $(ARGS)
 
 # ---- lint ----------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@
 
 Models are SmolLM2-135M's shape with random weights in Q4_0, Q8_0 and F16 (with --large also Llama
 3.2 1B's in Q4_0 and Q4_K_M). Peers are llama.cpp as llama-cpp-python, built here for this machine's
-processor (some minutes), and wllama 2 and 3 as npm packs them. Delete the folder to make all anew.
+processor (some minutes), and wllama 2 and 3 and onnxruntime-web as npm packs them. Delete the
+folder to make all anew.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ MODELS = {
 }
 LARGE = {"1B Q4_0": ("llama-1b", "Q4_0"), "1B Q4_K_M": ("llama-1b", "Q4_K_M")}
 WLLAMA = {"wllama-2": "2.4.0", "wllama-3": "3.8.1"}
+ORT_WEB, ORT_WEB_VERSION = "onnxruntime-web", "1.30.0"
 LLAMA_CPP = "llama-cpp-python==0.3.36"
 # Its own threads, not OpenMP's: those spin on after a run and take time from whoever has the turn.
 LLAMA_CPP_CMAKE = "-DGGML_NATIVE=ON -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF"
@@ -49,20 +51,39 @@ def model(name: str) -> Path:
 
 
 def wllama(engine: str) -> dict[str, Path | bytes]:
-    """The package's files, from npm."""
-    version = WLLAMA[engine]
-    archive = folder() / f"wllama-wllama-{version}.tgz"
+    """The package's files, from npm, in a folder of the engine's name."""
+    archive = _from_npm("@wllama/wllama", WLLAMA[engine])
+    return _unpacked(archive, "package/esm/", engine, (".js", ".wasm"))
+
+
+def onnxruntime_web() -> dict[str, Path | bytes]:
+    """What runs on the processor of that package, from npm, in a folder of its name."""
+    archive = _from_npm(ORT_WEB, ORT_WEB_VERSION)
+    names = ("/ort.wasm.min.mjs", "/ort-wasm-simd-threaded.mjs", "/ort-wasm-simd-threaded.wasm")
+    return _unpacked(archive, "package/dist/", ORT_WEB, names)
+
+
+def _from_npm(package: str, version: str) -> Path:
+    """The package as npm packs it; fetched at the first time."""
+    archive = folder() / f"{package.strip('@').replace('/', '-')}-{version}.tgz"
     if not archive.exists():
-        say(f"fetching wllama {version} ...")
-        command = ["npm", "pack", "--silent", f"@wllama/wllama@{version}"]
+        say(f"fetching {package} {version} ...")
+        command = ["npm", "pack", "--silent", f"{package}@{version}"]
         subprocess.run([*command, "--pack-destination", folder()], check=True, capture_output=True)
-    prefix, files = "package/esm/", {}
+    return archive
+
+
+def _unpacked(
+    archive: Path, prefix: str, target: str, endings: tuple[str, ...]
+) -> dict[str, Path | bytes]:
+    """Files below a folder of an archive that end so, by their names on the site."""
+    files: dict[str, Path | bytes] = {}
     with tarfile.open(archive) as content:
         for member in content.getmembers():
             file = content.extractfile(member)
-            if file and member.name.startswith(prefix) and member.name.endswith((".js", ".wasm")):
-                files[f"{engine}/{member.name.removeprefix(prefix)}"] = file.read()
-    return dict(files)
+            if file and member.name.startswith(prefix) and member.name.endswith(endings):
+                files[f"{target}/{member.name.removeprefix(prefix)}"] = file.read()
+    return files
 
 
 def wllama_threads() -> int:
@@ -119,6 +140,8 @@ def main() -> None:
     for engine in WLLAMA:
         wllama(engine)
         say(f"{engine}: {WLLAMA[engine]}")
+    onnxruntime_web()
+    say(f"{ORT_WEB}: {ORT_WEB_VERSION}")
     say(f"llama.cpp: {python_of('llama.cpp')}")
 
 

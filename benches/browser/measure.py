@@ -91,8 +91,14 @@ class Bench:
     ) -> None:
         self._stack.close()
 
+    @property
+    def address(self) -> str:
+        """Of the site, with a slash at its end."""
+        return self._server.address
+
     @contextmanager
-    def _browser(self) -> Iterator[Browser]:
+    def browser(self) -> Iterator[Browser]:
+        """A Chromium of its own."""
         browser = self._playwright.chromium.launch(
             executable_path=self._chromium, args=FLAGS + AWAKE
         )
@@ -101,7 +107,7 @@ class Bench:
 
     def _open(self, page: Page, engine: str, model: str, more: str = "") -> float:
         """Open an engine's page; seconds to the first token."""
-        page.goto(f"{self._server.address}bench/index.html?engine={engine}&model={model}{more}")
+        page.goto(f"{self.address}bench/index.html?engine={engine}&model={model}{more}")
         page.wait_for_function("window.started !== undefined", timeout=PATIENCE)
         started = page.evaluate("window.started")
         if not isinstance(started, float | int):
@@ -115,7 +121,7 @@ class Bench:
         """A tab for each engine and number of threads (0: its default), all of one browser."""
         text, ids = self._prompt(model, prompt)
         context = 128 * ((prompt + count) // 128 + 1)
-        with self._browser() as browser:
+        with self.browser() as browser:
             window = browser.new_context()
             tabs = []
             for engine, threads in engines:
@@ -160,7 +166,7 @@ class Bench:
         return [self._start(name, model, engine) for engine in [*engines, "pyodide"]]
 
     def _start(self, name: str, model: str, engine: str) -> Start:
-        with self._browser() as browser:
+        with self.browser() as browser:
             context = browser.new_context()
             code = _Code(context)
             page = context.new_page()

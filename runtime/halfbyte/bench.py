@@ -66,7 +66,7 @@ class Report:
         return "\n".join(lines)
 
 
-class _Test:
+class Test:
     """One row in the making: a test on a loaded model."""
 
     def __init__(self, model: LanguageModel, kind: str, count: int) -> None:
@@ -143,15 +143,15 @@ def measure(
     """Measure a model; see the module's text. Raises HalfbyteError where a test does not fit."""
     if repetitions < 1:
         raise HalfbyteError(f"{repetitions} repetitions: expected 1 or more")
-    tests: list[_Test] = []
+    tests: list[Test] = []
     models = []
     for count in threads:
         model = load(
             path, tokenizer=tokenizer, threads=count, backend=backend, context=context, cache=cache
         )
         models.append(model)
-        tests += [_Test(model, "pp", p) for p in prompts]
-        tests += [_Test(model, "tg", n) for n in decodes]
+        tests += [Test(model, "pp", p) for p in prompts]
+        tests += [Test(model, "tg", n) for n in decodes]
     for test in tests:
         test.run()
     for _ in range(repetitions):

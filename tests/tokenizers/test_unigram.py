@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from halfbyte.errors import FormatError
 from halfbyte.formats import ModelFile
-from halfbyte.formats.huggingface.protobuf import Message
+from halfbyte.formats.protobuf import Message
 from halfbyte.tokenizers import from_metadata, load_tokenizer
 from halfbyte.tokenizers.base import BaseTokenizer, Span
 from halfbyte.tokenizers.charsmap import Charsmap

@@ -1,0 +1,1 @@
+"""halfbyte's `InferenceSession` beside ONNX Runtime's."""

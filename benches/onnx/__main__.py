@@ -1,0 +1,104 @@
+"""Speed beside ONNX Runtime on the same models, in one process, taking turns.
+
+    python -m benches.onnx [-m minilm] [-p fp32,int8] [-t 1,2] [--json NEW.json]
+    python -m benches.onnx --json NEW.json --compare OLD.json
+
+Models are all-MiniLM-L6-v2 with pooling in the graph, and MobileNetV2 and ResNet-34 with random
+weights, all written by tools/onnx_models. Files in int8 and int4 are "own" (each engine runs what
+its own quantizer makes: `quantize` here, onnxruntime.quantization there: dynamic int8, MatMulNBits
+with 4 bits), or of one quantizer for both. Convolutions are ONNX Runtime's static int8 (QDQ).
+
+A test is a batch of texts and their length in tokens ("32 x 128"), or an image. A round gives each
+engine a turn of 0.2 s, whose figure is the median of its runs; printed are medians of the rounds
+and the median of the rounds' ratios, above 1 where halfbyte is faster. The cosine is to the outputs
+in float32, of that of 32 sentences (4 images) which fares worst. Loading is from opening the file
+to the first output of a text of 16 tokens or an image.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from benches import compare
+from benches.figures import pytest_json
+from benches.onnx import table
+from benches.onnx.files import MODELS, PRECISIONS, contests
+from benches.onnx.measure import Plan, Results, measure
+
+WHOSE = ("own", "onnxruntime", "halfbyte")
+
+
+class Some:
+    """Names separated by commas, out of those known."""
+
+    def __init__(self, known: tuple[str, ...]) -> None:
+        self._known = known
+
+    def __call__(self, text: str) -> list[str]:
+        found = [part.strip() for part in text.split(",") if part.strip()]
+        if wrong := [name for name in found if name not in self._known]:
+            raise argparse.ArgumentTypeError(
+                f"expected some of {', '.join(self._known)}; found {', '.join(wrong)}"
+            )
+        return found
+
+
+def counts(text: str) -> list[int]:
+    """Numbers of 1 or more, separated by commas."""
+    found = [int(part) for part in text.split(",")]
+    if min(found) < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {min(found)}")
+    return found
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benches.onnx", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    names = {"-m": ("--models", MODELS), "-p": ("--precisions", PRECISIONS)}
+    for short, (long, known) in names.items():
+        parser.add_argument(
+            short, long, type=Some(known), default=list(known), help=f"from {', '.join(known)}"
+        )
+    parser.add_argument(
+        "-f", "--files", type=Some(WHOSE), default=["own", "onnxruntime"],
+        help=f"whose files MiniLM runs from, of {', '.join(WHOSE)} (default: the first two)",
+    )  # fmt: skip
+    parser.add_argument("-t", "--threads", type=counts, default=[1, 2], help="(default 1,2)")
+    parser.add_argument("-b", "--batches", type=counts, default=[1, 32], help="(default 1,32)")
+    parser.add_argument("-n", "--lengths", type=counts, default=[16, 128], help="(default 16,128)")
+    parser.add_argument("-r", "--rounds", type=int, default=7, help="(default 7)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
+    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="and compare with these")
+    options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error(f"argument -r: expected 1 or more, found {options.rounds}")
+    return options
+
+
+def main() -> None:
+    """Measure, print, write."""
+    options = parse()
+    old = compare.read(options.compare) if options.compare else None
+    plan = Plan(options.rounds, options.threads, options.batches, options.lengths)
+    results = Results()
+    for contest in contests(options.models, options.precisions, options.files):
+        found = measure(contest, plan)
+        results.runs += found.runs
+        results.loads += found.loads
+    print(f"{table.runs(results.runs)}\n\nLoading:\n\n{table.loads(results.loads)}")
+    content = pytest_json([*results.runs, *results.loads], "benches/onnx", {})
+    if options.json:
+        options.json.write_text(json.dumps(content, indent=1))
+    if old:
+        print(f"\nCompared with {options.compare}:\n")
+        print(compare.report(old, content, colours=sys.stdout.isatty()))
+
+
+if __name__ == "__main__":
+    main()

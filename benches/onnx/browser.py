@@ -1,0 +1,162 @@
+"""MiniLM in a browser tab: `InferenceSession` in Pyodide beside onnxruntime-web, taking turns.
+
+    python -m benches.onnx.browser [-p int8] [-f own] [--json FILE]
+
+Each engine has a tab of one browser and one thread, and runs the file that its own quantizer makes
+(or, with -f, one for both). A round gives each a turn, whose figure is the median of its runs;
+printed are medians of the rounds, the median of the rounds' ratios to onnxruntime-web, above 1
+where halfbyte is faster, and the least cosine of 32 sentences to their embeddings in float32.
+Loading is from the page's opening until the model is there, Pyodide's start included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benches import prepare
+from benches.browser.measure import PATIENCE, Bench
+from benches.figures import Series, digits, markdown, pytest_json
+from benches.onnx.__main__ import WHOSE, Some, counts
+from benches.onnx.files import PRECISIONS, Contest, contests
+from benches.onnx.measure import (
+    Array,
+    Feeds,
+    inputs,
+    least_cosine,
+    runs_of_a_turn,
+    test_name,
+    turn,
+)  # fmt: skip
+from playwright.sync_api import Page
+
+from halfbyte.web.site import Site, make_site
+
+ENGINES = {
+    "relaxed": "halfbyte, relaxed SIMD",
+    "simd128": "halfbyte, SIMD128",
+    prepare.ORT_WEB: f"{prepare.ORT_WEB} {prepare.ORT_WEB_VERSION}",
+}
+PAGE = Path(__file__).parent / "page"
+HEADER = [
+    "engine", "test", "ms", "relaxed : engine", "cosine", "load s", "file MB",
+]  # fmt: skip
+
+
+class Tab:
+    """One engine with one file."""
+
+    def __init__(self, page: Page, engine: str, address: str, model: str) -> None:
+        self.engine, self._page = engine, page
+        page.goto(f"{address}bench/onnx.html?engine={engine}&model={model}")
+        page.wait_for_function("window.started !== undefined", timeout=PATIENCE)
+        started = page.evaluate("window.started")
+        if not isinstance(started, float | int):
+            raise SystemExit(f"{engine}: {started}")
+        self.load_seconds = started / 1000
+
+    def output(self, feeds: Feeds) -> Array:
+        """The first output, which has a row for each of the inputs'."""
+        rows = len(feeds["input_ids"])
+        return np.array(self._run(feeds, 1)["output"], np.float32).reshape(rows, -1)
+
+    def seconds(self, feeds: Feeds, runs: int) -> list[float]:
+        """Of each of some runs in a row."""
+        return [float(s) for s in self._run(feeds, runs)["seconds"]]
+
+    def _run(self, feeds: Feeds, runs: int) -> Any:
+        listed = [[name, list(x.shape), x.ravel().tolist()] for name, x in feeds.items()]
+        return self._page.evaluate("(asked) => window.measure(...asked)", [listed, runs])
+
+
+def make_onnx_site(files: Sequence[Path]) -> Site:
+    """halfbyte's site with the bench's page, its models and its peer in it."""
+    pages = {f"bench/{path.name}": path for path in PAGE.iterdir()}
+    models = {f"models/{path.name}": path for path in files}
+    return Site({**make_site().files, **pages, **models, **prepare.onnxruntime_web()})
+
+
+def side(engine: str) -> str:
+    """Whose file an engine runs."""
+    return "onnxruntime" if engine == prepare.ORT_WEB else "halfbyte"
+
+
+def measure(
+    bench: Bench, contest: Contest, engines: Sequence[str], shapes: Sequence[tuple[int, int]],
+    rounds: int,
+) -> list[Series]:  # fmt: skip
+    """All shapes; a series for each engine and shape."""
+    found = []
+    with bench.browser() as browser:
+        window, tabs = browser.new_context(), []
+        for engine in engines:
+            model = f"/models/{contest.file(side(engine)).name}"
+            tabs.append(Tab(window.new_page(), engine, bench.address, model))
+        cosines = [least_cosine(contest.model, tab) for tab in tabs]
+        for shape in shapes:
+            test, feeds = f"{contest.name} {test_name(*shape)}", inputs(contest.model, *shape)
+            prepare.say(f"{contest.model}: {test}")
+            runs = [runs_of_a_turn(tab, feeds) for tab in tabs]
+            series = [Series(contest.model, tab.engine, test) for tab in tabs]
+            for tab, cosine, one in zip(tabs, cosines, series, strict=True):
+                size = contest.file(side(tab.engine)).stat().st_size
+                one.more = {
+                    "cosine": cosine, "load_seconds": tab.load_seconds, "file_bytes": size,
+                }  # fmt: skip
+            for number in range(rounds + 1):
+                for tab, one, count in zip(tabs, series, runs, strict=True):
+                    taken = turn(tab, feeds, count)
+                    if number:  # the first is the browser's compiler's, for a part
+                        one.seconds.append(taken)
+            found += series
+    return found
+
+
+def table(series: Sequence[Series]) -> str:
+    """A row an engine and test."""
+    ours = {s.test: s for s in series if s.engine == "relaxed"}
+    rows = []
+    for s in series:
+        ratio = f"{ours[s.test].times_as_fast_as(s):.2f}" if s.test in ours else "-"
+        more = s.more
+        rows.append([
+            ENGINES[s.engine], s.test, digits(1000 * statistics.median(s.seconds)), ratio,
+            f"{more['cosine']:.5f}", f"{more['load_seconds']:.2f}",
+            digits(more["file_bytes"] / 1e6),
+        ])  # fmt: skip
+    return markdown(HEADER, rows, left=2)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benches.onnx.browser", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("-e", "--engines", type=Some(tuple(ENGINES)), default=list(ENGINES))
+    parser.add_argument("-p", "--precisions", type=Some(PRECISIONS), default=["int8"])
+    parser.add_argument("-f", "--files", type=Some(WHOSE), default=["own"])
+    parser.add_argument("-b", "--batches", type=counts, default=[1, 32], help="(default 1,32)")
+    parser.add_argument("-n", "--lengths", type=counts, default=[16, 128], help="(default 16,128)")
+    parser.add_argument("-r", "--rounds", type=int, default=5, help="(default 5)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
+    options = parser.parse_args()
+    shapes = [(batch, length) for batch in options.batches for length in options.lengths]
+    asked = contests(["minilm"], options.precisions, options.files)
+    files = {contest.file(side(engine)) for contest in asked for engine in options.engines}
+    series: list[Series] = []
+    with Bench(make_onnx_site(sorted(files)), prepare.ROOT) as bench:
+        for contest in asked:
+            series += measure(bench, contest, options.engines, shapes, options.rounds)
+    print(table(series))
+    if options.json:
+        options.json.write_text(json.dumps(pytest_json(series, "benches/onnx/browser", {})))
+
+
+if __name__ == "__main__":
+    main()

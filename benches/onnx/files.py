@@ -1,0 +1,143 @@
+"""The files of the benchmark: models in float32, and what each side's quantizer makes of them.
+
+All are made once in the folder of `benches.prepare`.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benches import prepare
+from onnxruntime import quantization
+from onnxruntime.quantization.shape_inference import quant_pre_process
+from tools.onnx_models import make, save
+
+import onnx
+
+IMAGES = ("mobilenet-v2", "resnet-34")
+MODELS = ("minilm", *IMAGES)
+PRECISIONS = ("fp32", "int8", "int4")
+CALIBRATION_IMAGES = 8
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What two engines run: files of one precision.
+
+    Attributes
+    ----------
+    whose
+        "own": each engine runs what its own quantizer writes; "halfbyte" or "onnxruntime": both
+        run the file that this one's quantizer writes; "" in float32.
+    """
+
+    model: str
+    precision: str
+    whose: str
+
+    @property
+    def name(self) -> str:
+        """As in the tables: "int8", "int8 by onnxruntime"."""
+        return f"{self.precision} by {self.whose}" if self.whose else self.precision
+
+    def file(self, engine: str) -> Path:
+        """What an engine runs; made at the first time."""
+        if self.precision == "fp32":
+            return float_file(self.model)
+        by = engine if self.whose == "own" else self.whose
+        path = prepare.folder() / f"{self.model}-{self.precision}-{by}.onnx"
+        if not path.exists():
+            prepare.say(f"{self.model}: {self.precision} by {by} ...")
+            partial = path.with_name(f"partial-{path.name}")
+            _QUANTIZERS[by](self.model, self.precision, partial)
+            partial.replace(path)
+        return path
+
+
+def contests(models: list[str], precisions: list[str], files: list[str]) -> list[Contest]:
+    """All that there are; convolutions have integer products in ONNX Runtime's files alone."""
+    found = []
+    for model in models:
+        for precision in precisions:
+            if precision == "fp32":
+                found.append(Contest(model, precision, ""))
+            elif model == "minilm":
+                found += [Contest(model, precision, whose) for whose in files]
+            elif precision == "int8":
+                found.append(Contest(model, precision, "onnxruntime"))
+    return found
+
+
+@cache
+def float_file(model: str) -> Path:
+    """In float32, as exporters write it."""
+    path = prepare.folder() / f"{model}.onnx"
+    if not path.exists():
+        prepare.say(f"{model}: float32 ...")
+        save(make(model), path)
+    return path
+
+
+def by_halfbyte(model: str, precision: str, target: Path) -> None:
+    """The command `quantize`."""
+    command = [str(Path(sys.executable).with_name("quantize")), str(float_file(model))]
+    done = subprocess.run(
+        [*command, f"--{precision}", "-o", str(target)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"quantize: {done.stderr.strip()}")
+
+
+def by_onnxruntime(model: str, precision: str, target: Path) -> None:
+    """Text: dynamic int8 by channel, or MatMulNBits in blocks of 32, symmetric, with int8
+    activations. Images: static int8 in QDQ, activations uint8, weights int8 by channel, calibrated
+    on random images."""
+    logging.disable(logging.WARNING)
+    source = float_file(model)
+    if precision == "int4":
+        from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer  # onnx_ir
+
+        quantizer = MatMulNBitsQuantizer(
+            onnx.load(source), bits=4, block_size=32, is_symmetric=True, accuracy_level=4
+        )
+        quantizer.process()
+        onnx.save(quantizer.model.model, target)
+        return
+    if model not in IMAGES:
+        quantization.quantize_dynamic(source, target, per_channel=True)
+        return
+    prepared = target.with_name(f"prepared-{target.name}")
+    quant_pre_process(source, prepared, skip_symbolic_shape=True)  # which would need SymPy
+    quantization.quantize_static(
+        prepared, target, _Images(), per_channel=True,
+        activation_type=quantization.QuantType.QUInt8,
+        weight_type=quantization.QuantType.QInt8,
+    )  # fmt: skip
+    prepared.unlink()
+
+
+_QUANTIZERS: dict[str, Callable[[str, str, Path], None]] = {
+    "halfbyte": by_halfbyte,
+    "onnxruntime": by_onnxruntime,
+}
+
+
+class _Images(quantization.CalibrationDataReader):  # type: ignore[misc]
+    """Random images for calibration."""
+
+    def __init__(self) -> None:
+        generator = np.random.default_rng(1)
+        shape = (CALIBRATION_IMAGES, 1, 3, 224, 224)
+        self._images = iter(generator.standard_normal(shape, np.float32))
+
+    def get_next(self) -> Any:
+        image = next(self._images, None)
+        return None if image is None else {"input": image}

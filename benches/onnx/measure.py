@@ -1,0 +1,197 @@
+"""Both engines on the same inputs, in one process, taking turns."""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+import tokenizers
+from benches.figures import Series
+from benches.onnx.files import IMAGES, Contest
+from benches.onnx.sentences import SENTENCES
+from benches.prepare import say
+from tools.get_minilm import get_minilm
+
+ENGINES = ("halfbyte", "onnxruntime")  # modules with an InferenceSession
+TURN = 0.2  # seconds that a turn takes at least, but for a run that takes longer
+MOST_RUNS = 100  # in a turn
+REST = 0.02  # seconds between turns: threads of the other engine may still be spinning
+Array = npt.NDArray[Any]
+Feeds = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured."""
+
+    rounds: int
+    threads: Sequence[int]
+    batches: Sequence[int]
+    lengths: Sequence[int]
+
+    def shapes(self, model: str) -> list[tuple[int, int]]:
+        """Batch and length in tokens; an image has none."""
+        if model in IMAGES:
+            return [(1, 0)]
+        return [(batch, length) for batch in self.batches for length in self.lengths]
+
+
+@dataclass
+class Results:
+    """A series for each engine and test, of runs and of loading."""
+
+    runs: list[Series] = field(default_factory=list)
+    loads: list[Series] = field(default_factory=list)
+
+
+class Engine(Protocol):
+    """A model that is loaded, natively or in a tab."""
+
+    def output(self, feeds: Feeds) -> Array:
+        """The first output."""
+
+    def seconds(self, feeds: Feeds, runs: int) -> list[float]:
+        """Of each of some runs in a row."""
+
+
+class Session:
+    """One engine with one file, in this process."""
+
+    def __init__(self, engine: str, contest: Contest, threads: int) -> None:
+        module = importlib.import_module(engine)
+        options = module.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3
+        self.engine, self.path = engine, contest.file(engine)
+        self._first = inputs(contest.model, 1, 16)
+        start = time.perf_counter()
+        self._session = module.InferenceSession(
+            str(self.path), options, providers=["CPUExecutionProvider"]
+        )
+        self.output(self._first)
+        self.load_seconds = time.perf_counter() - start
+
+    def output(self, feeds: Feeds) -> Array:
+        """The first output."""
+        return cast("Array", self._session.run(None, feeds)[0])
+
+    def seconds(self, feeds: Feeds, runs: int) -> list[float]:
+        """Of each of some runs in a row."""
+        taken = []
+        for _ in range(runs):
+            start = time.perf_counter()
+            self._session.run(None, feeds)
+            taken.append(time.perf_counter() - start)
+        return taken
+
+
+def turn(engine: Engine, feeds: Feeds, runs: int) -> float:
+    """Median seconds of some runs in a row."""
+    time.sleep(REST)
+    return statistics.median(engine.seconds(feeds, runs))
+
+
+def runs_of_a_turn(engine: Engine, feeds: Feeds) -> int:
+    """As many as take `TURN`; a first run plans and packs, and does not count."""
+    return max(1, min(MOST_RUNS, int(TURN / engine.seconds(feeds, 2)[1])))
+
+
+def measure(contest: Contest, plan: Plan) -> Results:
+    """All numbers of threads and all shapes."""
+    results = Results()
+    for threads in plan.threads:
+        sessions = [Session(engine, contest, threads) for engine in ENGINES]
+        cosines = [least_cosine(contest.model, session) for session in sessions]
+        for session in sessions:
+            more = {"file_bytes": session.path.stat().st_size}
+            results.loads.append(
+                Series(
+                    contest.model, session.engine, f"load {contest.name}", threads,
+                    [session.load_seconds], more,
+                )
+            )  # fmt: skip
+        for shape in plan.shapes(contest.model):
+            pair = _measure_shape(contest, shape, threads, sessions, plan.rounds)
+            for series, cosine in zip(pair, cosines, strict=True):
+                series.more["cosine"] = cosine
+            results.runs += pair
+    return results
+
+
+def _measure_shape(
+    contest: Contest, shape: tuple[int, int], threads: int, sessions: list[Session], rounds: int
+) -> list[Series]:
+    feeds = inputs(contest.model, *shape)
+    test = f"{contest.name} {test_name(*shape)}"
+    say(f"{contest.model}: {test}, {threads} threads")
+    found = [Series(contest.model, session.engine, test, threads) for session in sessions]
+    runs = [runs_of_a_turn(session, feeds) for session in sessions]
+    for _ in range(rounds):
+        for session, series, count in zip(sessions, found, runs, strict=True):
+            series.seconds.append(turn(session, feeds, count))
+    return found
+
+
+def test_name(batch: int, length: int) -> str:
+    """ "32 x 128", or "1 image"."""
+    return f"{batch} x {length}" if length else f"{batch} image"
+
+
+@cache
+def _tokenizer() -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer.from_file(str(get_minilm() / "tokenizer.json"))
+
+
+def _text(ids: Array, mask: Array) -> Feeds:
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+
+
+def inputs(model: str, batch: int, length: int) -> Feeds:
+    """Random images; or rows of `length` tokens, each somewhere out of the sentences."""
+    if model in IMAGES:
+        images = np.random.default_rng(2).standard_normal((batch, 3, 224, 224), np.float32)
+        return {"input": images}
+    found = _tokenizer().encode_batch(list(SENTENCES), add_special_tokens=False)
+    ids = np.concatenate([np.array(part.ids, np.int64) for part in found])
+    rows = np.stack([np.resize(np.roll(ids, -5 * row), length) for row in range(batch)])
+    return _text(rows, np.ones_like(rows))
+
+
+def sentences() -> Feeds:
+    """All sentences in one batch, padded to the longest."""
+    tokenizer = _tokenizer()
+    tokenizer.enable_padding()
+    found = tokenizer.encode_batch(list(SENTENCES))
+    tokenizer.no_padding()
+    ids, mask = (
+        np.array([getattr(part, name) for part in found], np.int64)
+        for name in ("ids", "attention_mask")
+    )
+    return _text(ids, mask)
+
+
+def _outputs(model: str, session: Engine) -> Array:
+    """Embeddings of the sentences, or logits of four images."""
+    if model in IMAGES:
+        return session.output(inputs(model, 4, 0))
+    return session.output(sentences())
+
+
+@cache
+def _reference(model: str) -> Array:
+    """In float32, by ONNX Runtime."""
+    return _outputs(model, Session("onnxruntime", Contest(model, "fp32", ""), 1))
+
+
+def least_cosine(model: str, session: Engine) -> float:
+    """Between outputs and those in float32; of the sentence, or image, that fares worst."""
+    found, wanted = (x.astype(np.float64) for x in (_outputs(model, session), _reference(model)))
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
+    return float(((found * wanted).sum(1) / lengths).min())

@@ -1,0 +1,38 @@
+"""Sentences whose embeddings are compared: short and long, plain and technical."""
+
+SENTENCES = (
+    "The weather is lovely today.",
+    "It's so sunny outside!",
+    "He drove to the stadium.",
+    "A cat sleeps on the warm stones of the yard.",
+    "Where did you put my glasses?",
+    "Prices rose by 3.2 % in the second quarter, less than most analysts had expected.",
+    "Water boils at a lower temperature on a mountain, because the pressure of the air is lower.",
+    "No.",
+    "The committee will meet again on Tuesday to decide whether the bridge can be repaired or has "
+    "to be replaced, and who is going to pay for it.",
+    "def add(a, b): return a + b",
+    "She has played the violin since she was six years old.",
+    "The patient was given 500 mg of the drug twice a day for two weeks.",
+    "Our flight was cancelled, so we took the night train to Vienna.",
+    "I would like to return these shoes; they are too small.",
+    "Photosynthesis turns light, water and carbon dioxide into sugar and oxygen.",
+    "The old lighthouse keeper wrote down the name of every ship that passed.",
+    "Mix the flour with two eggs and a pinch of salt, then let the dough rest for an hour.",
+    "Who won the world cup in 1998?",
+    "An index speeds up queries that filter on its columns, and slows down every insertion.",
+    "Snow closed the pass for three days.",
+    "The court found that the contract had never been valid.",
+    "My grandmother's house smelled of apples and floor polish.",
+    "Electric cars need less maintenance than those with combustion engines.",
+    "The violinist bowed, and the whole hall rose to its feet.",
+    "Please reset my password.",
+    "Sharks have no bones: their skeletons are made of cartilage.",
+    "Although the experiment failed, it taught us more than the ones that had worked.",
+    "Turn left at the church and follow the river for about two kilometres.",
+    "He said that he had not seen her since the summer in which the two of them, still students, "
+    "had walked along the coast from one end of the country to the other.",
+    "Interest rates stay where they are.",
+    "The moon was so bright that the trees threw shadows.",
+    "Can dogs see colours?",
+)
