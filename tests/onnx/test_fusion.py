@@ -327,6 +327,22 @@ def test_two_norms_of_one_sum() -> None:
     assert fused(g, third, second) >= {"SkipLayerNormalization", "LayerNormalization"}
 
 
+# ---- broadcasting --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_what_is_cast_is_repeated_after(used: bool) -> None:
+    """A mask is cast before it is repeated, unless somebody else reads it repeated."""
+    g = Net()
+    mask = g.given(np.array([[1, 1, 0], [1, 0, 0]], np.int64))
+    wide = g.node("Expand", g.node("Unsqueeze", mask, g.array([-1], np.int64)),
+                  g.array([2, 3, 4], np.int64))  # fmt: skip
+    proto = g.made(g.node("Cast", wide, to=1), *([wide] if used else []))
+    check(proto, g.feeds, 0)
+    order = list(kinds(proto))
+    assert (order.index("Expand") < order.index("Cast")) == used
+
+
 # ---- products ------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from halfbyte.errors import ProgramError
 from halfbyte.formats.onnx.model import Model
 from halfbyte.onnx.evaluate import UNFIT
 from halfbyte.onnx.fusion.attention import fuse_attention
+from halfbyte.onnx.fusion.broadcast import fuse_expanded
 from halfbyte.onnx.fusion.convolution import (
     fuse_activation,
     fuse_batch_norm,
@@ -23,7 +24,7 @@ from halfbyte.onnx.fusion.quantized import fuse_dynamic, fuse_quantized
 from halfbyte.onnx.fusion.rewriter import Rewriter, drop_unused
 
 PASSES = (
-    fuse_quantized, fuse_dynamic,
+    fuse_quantized, fuse_dynamic, fuse_expanded,
     fuse_batch_norm, fuse_bias, fuse_activations, fuse_normalizations, fuse_attention,
     fuse_linear, fuse_linear_activation, fuse_skips, fuse_sums, fuse_activation,
 )  # fmt: skip
