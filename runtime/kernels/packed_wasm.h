@@ -43,6 +43,20 @@ static inline pw pw_load_q4_0(const uint8_t* codes, int part) { return (pw){code
 #define pw_load_5 pw_load_q4_0
 #define pw_load_6 pw_load_q4_0
 
+typedef struct {
+  v128_t even, odd; /* 16-bit numbers */
+} pairs;
+static inline void dot_pairs(pi* sum, v128_t w, v128_t x) {
+  __asm__ volatile(
+      "local.get %1\n\tlocal.get %2\n\ti32x4.dot_i16x8_s\n\tlocal.get %0\n\t"
+      "i32x4.add\n\tlocal.set %0"
+      : "+r"(*sum)
+      : "r"(w), "r"(x));
+}
+static inline pairs pairs_of(v128_t four) {
+  return (pairs){wasm_i16x8_shr(wasm_i16x8_shl(four, 8), 8), wasm_i16x8_shr(four, 8)};
+}
+
 /* Codes of four columns of four rows, and four activations, four times */
 #ifdef HB_WASM_RELAXED
 typedef v128_t four_codes;
@@ -67,16 +81,8 @@ static inline four_codes with_high(four_codes low, v128_t bits, int left, int ma
 }
 static inline four_numbers numbers_of(v128_t four) { return four; }
 #else
-typedef struct {
-  v128_t even, odd; /* 16-bit numbers */
-} four_codes, four_numbers;
-static inline void dot_pairs(pi* sum, v128_t w, v128_t x) {
-  __asm__ volatile(
-      "local.get %1\n\tlocal.get %2\n\ti32x4.dot_i16x8_s\n\tlocal.get %0\n\t"
-      "i32x4.add\n\tlocal.set %0"
-      : "+r"(*sum)
-      : "r"(w), "r"(x));
-}
+typedef pairs four_codes;
+typedef pairs four_numbers;
 static inline void dot(pi* sum, four_codes w, four_numbers x) {
   dot_pairs(sum, w.even, x.even);
   dot_pairs(sum, w.odd, x.odd);
@@ -97,9 +103,7 @@ static inline four_codes with_high(four_codes low, v128_t bits, int left, int ma
   return (four_codes){wasm_v128_or(low.even, moved(bits, left, mask)),
                       wasm_v128_or(low.odd, moved(bits, left - 8, mask))};
 }
-static inline four_numbers numbers_of(v128_t four) {
-  return (four_numbers){wasm_i16x8_shr(wasm_i16x8_shl(four, 8), 8), wasm_i16x8_shr(four, 8)};
-}
+static inline four_numbers numbers_of(v128_t four) { return pairs_of(four); }
 #endif
 
 /* Codes of four columns of a part, of Q4_0 also of the same 16 columns on */
@@ -180,7 +184,37 @@ INLINE void pi_dots_half(pi* dots, const pw* w, int parts, int half, const i8* x
   }
 }
 #undef STEP
+/* Q8_0 by products of 16-bit numbers */
+INLINE void pair_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride,
+                           int columns, const pi* starts) {
+  UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
+#define STEP(place, offset)                                                                \
+  {                                                                                        \
+    pairs codes[PARTS];                                                                    \
+    UNROLL for (int p = 0; p < parts; p++) { codes[p] = pairs_of(CODES_AT(w[p], place)); } \
+    UNROLL for (int c = 0; c < columns; c++) {                                             \
+      pairs four = pairs_of(SPLAT(x + c * stride, offset));                                \
+      UNROLL for (int p = 0; p < parts; p++) {                                             \
+        dot_pairs(&dots[p * columns + c], codes[p].even, four.even);                       \
+        dot_pairs(&dots[p * columns + c], codes[p].odd, four.odd);                         \
+      }                                                                                    \
+    }                                                                                      \
+  }
+  STEPS
+#undef STEP
+}
 #ifdef HB_WASM_RELAXED
+/* Whether the processor lacks the product, and the engine makes it of PMADDUBSW, whose sums of two
+ * products are cut off at 16 bits: what needs two of them is then slower than 16-bit numbers. */
+static inline int is_composed(void) {
+  v128_t ones = kept(wasm_i8x16_splat(-1)), most = kept(wasm_i8x16_splat(127)), sum;
+  __asm__(
+      "local.get %1\n\tlocal.get %2\n\tv128.const 0, 0\n\t"
+      "i32x4.relaxed_dot_i8x16_i7x16_add_s\n\tlocal.set %0"
+      : "=r"(sum)
+      : "r"(most), "r"(ones));
+  return wasm_i32x4_extract_lane(sum, 0) == 2 * 32767;
+}
 /* A code is its low seven bits less 128 where it is negative: two products of seven bits. */
 static inline four_codes signs(v128_t codes) {
   return wasm_v128_and(wasm_u16x8_shr(codes, 7), kept(wasm_i8x16_splat(1)));
@@ -214,7 +248,10 @@ INLINE void row_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x) {
 }
 INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                          const pi* starts) {
-  (void)starts; /* zeros */
+  if (is_composed()) {
+    pair_dots_q8_0(dots, w, parts, x, stride, columns, starts); /* from zeros */
+    return;
+  }
   if (columns == 1) {
     row_dots_q8_0(dots, w, parts, x);
     return;
@@ -231,14 +268,7 @@ INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t 
 #undef STEP
 }
 #else
-static inline four_codes widened(v128_t codes) { return numbers_of(codes); }
-INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
-                         const pi* starts) {
-  UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
-#define STEP(place, offset) {ALL_CODES(widened, place) PRODUCTS(codes, offset)}
-  STEPS
-#undef STEP
-}
+#define pi_dots_q8_0 pair_dots_q8_0
 #endif
 #undef ALL_CODES
 #undef STEPS
