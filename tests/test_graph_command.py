@@ -120,7 +120,7 @@ def test_profile_dump_and_execution(tmp_path: Path, capsys: Capture) -> None:
 
 WRONG = {
     "prompt": (["Once"], "takes --input, not a prompt"),
-    "no such size": (["--size", "m=3"], r"--size m: expected one of ['n']"),
+    "no such size": (["--size", "m=3"], r"size 'm': expected one of ['n']"),
     "no such file": (["--input", "nowhere.npz"], "nowhere.npz"),
     "no such backend": (["--backend", "abacus"], "abacus"),
     "output in no folder": (["--output", "no/folder/out.npz"], "cannot be written"),

@@ -34,7 +34,7 @@ def add_graph_options(parser: argparse.ArgumentParser) -> None:
     add("--output", type=Path, metavar="FILE", help="write the outputs into this .npz")
     add(
         "--size", type=_size, action="append", default=[], metavar="NAME=N",
-        help="a symbolic size of random inputs (1); may be repeated",
+        help="an open size of random inputs, as in batch=32; may be repeated",
     )  # fmt: skip
     add("--runs", type=int, metavar="N", help="run N times more, and print the times")
     add("--dump", action="store_true", help="print the programs that ran")
@@ -107,22 +107,14 @@ def _time(
 
 
 def _feeds(session: InferenceSession, options: argparse.Namespace) -> dict[str, Any]:
-    inputs = session.get_inputs()
+    from halfbyte.evaluation.inputs import completed
+
     given: dict[str, Any] = {}
     if options.input is not None:
-        given = _read(options.input, inputs, options)
-    sizes = dict(options.size)
-    known = {d for i in inputs for d in i.shape if isinstance(d, str)}
-    for name in sizes:
-        if name not in known:
-            raise HalfbyteError(
-                f"{options.model}: --size {name}: expected one of {sorted(known) or 'no names'}"
-            )
-    random = np.random.default_rng(options.seed or 0)
-    for argument in inputs:
-        if argument.name not in given and not argument.type.startswith("optional"):
-            given[argument.name] = _random(argument, sizes, random, options.model)
-    return given
+        given = _read(options.input, session.get_inputs(), options)
+    return completed(
+        session.model, given, dict(options.size), options.seed or 0, str(options.input)
+    )
 
 
 def _read(path: Path, inputs: Sequence[NodeArg], options: argparse.Namespace) -> dict[str, Any]:
@@ -180,27 +172,6 @@ def _of_picture(
         values = values.transpose(2, 0, 1)
     made: Array = values.astype(dtype).reshape((1,) * (len(argument.shape) - 3) + values.shape)
     return made
-
-
-def _random(
-    argument: NodeArg, sizes: Mapping[str, int], random: np.random.Generator, model: Path
-) -> Any:
-    """Normal numbers, integers that are 0 or 1 (as ids, masks and types may be), empty strings."""
-    if not argument.type.startswith("tensor"):
-        raise HalfbyteError(
-            f"{model}: input {argument.name!r} is {argument.type}: give it with --input"
-        )
-    shape = [d if isinstance(d, int) else sizes.get(d or "", 1) for d in argument.shape]
-    dtype = _dtype(argument)
-    if dtype.kind == "O":
-        return np.full(shape, "", object)
-    if dtype.names:
-        from halfbyte.formats.onnx.dtypes import narrow
-
-        return narrow(random.standard_normal(shape).astype(np.float32), dtype)
-    if dtype.kind in "fc":
-        return random.standard_normal(shape).astype(dtype)
-    return random.integers(0, 2, shape).astype(dtype)
 
 
 def _dtype(argument: NodeArg) -> np.dtype[Any]:

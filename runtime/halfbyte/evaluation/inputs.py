@@ -67,19 +67,28 @@ def graph_feeds(
         A name is not the model's, an array has another type or shape, or an input is none that
         can be made at random.
     """
+    given = read_npz(path) if path is not None else {}
+    return completed(model, given, sizes, seed, str(path))
+
+
+def completed(
+    model: Model, given: Mapping[str, Array], sizes: Mapping[str, int], seed: int, source: str
+) -> dict[str, Any]:
+    """The same with arrays that are there already, read from a `source` that errors name."""
     graph = model.graph
     inputs = {v.name: v for v in graph.inputs if v.name not in graph.initializers}
-    given = read_npz(path) if path is not None else {}
     for name in given:
         if name not in inputs:
-            raise HalfbyteError(f"{path}: array {name!r}: expected one of {sorted(inputs)}")
+            raise HalfbyteError(f"{source}: array {name!r}: expected one of {sorted(inputs)}")
     _check_sizes(model, inputs, sizes)
     random = np.random.default_rng(seed)
-    feeds = {}
+    feeds: dict[str, Any] = {}
     for name, info in inputs.items():
+        if info.type is not None and info.type.kind == "optional" and name not in given:
+            continue
         shape, dtype = _type(model, info, sizes)
         if name in given:
-            feeds[name] = _checked(given[name], info, dtype, f"{path}: array {name!r}")
+            feeds[name] = _checked(given[name], info, dtype, f"{source}: array {name!r}")
         else:
             feeds[name] = np.asarray(_random(random, shape, dtype, _limit(graph, name), name))
     return feeds
