@@ -150,6 +150,8 @@ def test_known_branches_are_taken_at_capture() -> None:
         x = net.numbers(rows, 3)
         assert_close(outputs_of(run, {"x0": x}), [function(x)])
     assert operators(run) == [["unary"], ["unary"]]
+    origins = [i.origin for program in run.programs() for i in program.instructions]
+    assert origins == ["of Neg", "of Exp"]
     net = Net()
     first = net.node("Gather", net.x(2, 3), net.constant(0, np.int64))
     y = net.node(
@@ -329,9 +331,10 @@ def test_rows_are_rounded_once_for_all_that_read_them() -> None:
 def test_images_stay_channels_last_between_convolutions() -> None:
     """They are turned at both ends, and once for all that read them in order."""
     net = Net()
-    y = net.node("Conv", net.x(2, 3, 8, 8), net.w(4, 3, 3, 3))
+    x = net.node("Relu", net.x(2, 3, 8, 8))
+    y = net.node("Add", *(net.node("Conv", x, net.w(4, 3, 3, 3)) for _ in range(2)))
     y = net.node("MaxPool", net.node("Sigmoid", y), kernel_shape=[2, 2])
     y = net.node("Conv", y, net.w(5, 4, 1, 1))
     run = ran(net, net.node("Flatten", y), net.node("Reshape", y, net.ints(-1, 5)))
     (names,) = operators(run)
-    assert names == ["turn", "conv2d", "unary", "max_pool", "conv2d", "turn"]
+    assert names == ["unary", "turn", *["conv2d"] * 2, "unary", "max_pool", "conv2d", "turn"]
