@@ -23,7 +23,7 @@ def test_figures() -> None:
     c = compare(found, wanted, T)
     rms = math.sqrt(25 / 4)
     assert not c.passed
-    assert (c.differing, c.worst, c.max_abs) == (1, (3,), 0.5)
+    assert (c.differing, c.worst, c.max_abs, c.largest) == (1, (3,), 0.5, 4)
     assert c.max_rel == pytest.approx(0.5 / rms)
     assert c.cosine == pytest.approx(25 / (5 * math.sqrt(25.25)))
     assert c.snr_db == pytest.approx(10 * math.log10(25 / 0.25))

@@ -213,9 +213,10 @@ def test_a_wrong_weight_is_found(
     def fuse(model: Model) -> None:
         fusion.fuse(model)
         node = [n for n in model.graph.nodes if n.op_type == "FusedConv"][1]
-        weight = np.array(model.graph.initializers[node.inputs[1]])
-        weight[3] *= -1
-        model.graph.initializers[node.inputs[1]] = weight
+        (scaled,) = (n for n in model.graph.nodes if node.inputs[1] in n.outputs)
+        factor = np.array(model.graph.initializers[scaled.inputs[1]])
+        factor[3] *= -1
+        model.graph.initializers[scaled.inputs[1]] = factor
         spoiled.append(node.outputs[0])
 
     monkeypatch.setattr(prepare, "fuse", fuse)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from halfbyte.errors import HalfbyteError, UnsupportedError
+from halfbyte.backends import open_program
+from halfbyte.errors import HalfbyteError, ProgramError, UnsupportedError
 from halfbyte.formats.onnx.model import Graph, Model, Node, ValueInfo
 from halfbyte.onnx import dtypes
 from halfbyte.onnx.evaluate import Evaluator
+from halfbyte.onnx.prepare import prepare
+from halfbyte.onnx.stages import Runner
 
 Array = npt.NDArray[Any]
 HUGE = 1 << 40
@@ -255,3 +260,34 @@ def test_unpacking_ends_where_the_image_does() -> None:
 def test_unknown_formats_are_named() -> None:
     with pytest.raises(UnsupportedError, match="JPEG"):
         decoded(b"\xff\xd8\xff\xe0....")
+
+
+ATTRIBUTES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "float for int": ("Softmax", {"axis": 1.0}, "attribute 'axis': float, expected int"),
+    "text for int": ("Flatten", {"axis": "1"}, "attribute 'axis': str, expected int"),
+    "int for ints": ("Transpose", {"perm": 0}, "attribute 'perm': int, expected a list of int"),
+    "floats for ints": (
+        "Transpose", {"perm": [1.0, 0.0]}, "attribute 'perm': a list of float, expected a list of",
+    ),
+    "float that reads as true": ("ReduceSum", {"keepdims": 0.5}, "'keepdims': float, expected int"),
+    "list for float": ("LeakyRelu", {"alpha": [0.5]}, "'alpha': a list of float, expected float"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_attributes_of_another_type_are_refused(name: str) -> None:
+    """Where the model is evaluated and where it is lowered."""
+    operator, attributes, message = ATTRIBUTES[name]
+    with pytest.raises(ProgramError, match=re.escape(message)):
+        run(operator, 13, ones(2, 3), **attributes)
+    graph = Graph(
+        "", [Node(operator, ("x",), ("y",), attributes)], {}, [ValueInfo("x")], [ValueInfo("y")]
+    )
+    model = Model(Path("case.onnx"), graph, {"": 13})
+    with pytest.raises(ProgramError, match=re.escape(message)):
+        Runner(prepare(model), open_program).run({"x": ones(2, 3)}, ["y"])
+
+
+def test_whole_numbers_are_taken_for_floats() -> None:
+    """Some versions of an operator have an INT where others have a FLOAT."""
+    assert run("LeakyRelu", 6, -ones(2), alpha=2)[0].tolist() == [-2, -2]

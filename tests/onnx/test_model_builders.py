@@ -198,6 +198,31 @@ def test_command_writes(tmp_path: Path, repository: Path) -> None:
     assert onnx.load(path) == make("bert-small", opset=20, gelu="op")
 
 
+def test_command_compares(repository: Path) -> None:
+    """A row for each set of sizes, of the output that is furthest off; both engines agree."""
+    command = [sys.executable, "-m", "tools.onnx_models.compare"]
+    done = subprocess.run(
+        [*command, "bert-small", "gpt2-small"], capture_output=True, text=True, cwd=repository,
+        check=True,
+    )  # fmt: skip
+    heads, *rows = done.stdout.splitlines()
+    assert heads.split() == [
+        "model", "inputs", "furthest", "output", "outputs", "max", "abs", "largest", "of", "it"
+    ]  # fmt: skip
+    assert [row.split()[0] for row in rows] == ["bert-small", "gpt2-small", "gpt2-small"]
+    assert "past_sequence=100" in rows[2]
+    for row in rows:
+        *_, error, largest, share, verdict = row.split()
+        assert verdict == "pass"
+        assert 0 < float(share) < 1e-5
+        assert float(error) / float(largest) == pytest.approx(float(share), rel=0.1)
+    done = subprocess.run(
+        [*command, "bart"], capture_output=True, text=True, cwd=repository, check=False
+    )
+    assert done.returncode == 2
+    assert "found bart" in done.stderr
+
+
 def test_wrong_options_are_named() -> None:
     with pytest.raises(ValueError, match=r"expected options out of .*heads.*; found hands"):
         make("bert-small", hands=2)

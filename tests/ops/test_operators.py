@@ -12,6 +12,7 @@ from tests.ops.cases import Case, all_cases
 from halfbyte import ops
 from halfbyte.backends import library, memory, native, open_program
 from halfbyte.ops.operator import OPERATORS
+from halfbyte.ops.reduce import REDUCTIONS
 from halfbyte.passes import plan_memory
 from halfbyte.program import DTYPES, Buffer, Program, capture
 from halfbyte.weights import Tensor
@@ -130,6 +131,43 @@ def test_tables_agree_on_what_is_not_finite(compiled_backends: list[str]) -> Non
     for other in others:
         for want, got in zip(first, other, strict=True):
             np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
+def spoilt(*shape: int) -> npt.NDArray[np.float32]:
+    """Numbers, infinities among them, and in each row of the first dimension one that is none."""
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    x[::2, 1::5], x[1::2, 1::5] = np.inf, -np.inf
+    rows = x.reshape(len(x), shape[1], -1)
+    rows[np.arange(len(x)), np.arange(len(x)) % shape[1], 0] = np.nan
+    return x
+
+
+@pytest.mark.parametrize("function", REDUCTIONS)
+def test_reductions_keep_what_is_no_number(function: str, compiled_backends: list[str]) -> None:
+    """Wherever it stands, and no other result: along rows, at their ends, and across them."""
+    for shape in ((37, 37, 1), (3, 16, 1), (1, 1, 1), (5, 5, 37), (2, 3, 4)):
+        case = Case("spoilt", ops.reduce, {"x": spoilt(*shape)}, {"function": function})
+        (want,) = case.expected()
+        assert np.isnan(want[:, 0]).all()
+        for backend in compiled_backends:
+            (found,) = run(case, backend)
+            same = np.isfinite(want)
+            np.testing.assert_array_equal(found[~same], want[~same], f"{backend} {shape}")
+            np.testing.assert_allclose(found[same], want[same], rtol=1e-5, atol=1e-5)
+
+
+def test_pools_keep_what_is_no_number(compiled_backends: list[str]) -> None:
+    """In each window that it lies in."""
+    x = np.random.default_rng(1).standard_normal((1, 5, 6, 21)).astype(np.float32)
+    x[0, 2, 3, ::3] = np.nan
+    x[0, 0, 0, 0] = np.inf
+    window = dict.fromkeys(("p", "q", "kernel_h", "kernel_w", "stride_h", "stride_w"), 2)
+    window |= {"dilation_h": 1, "dilation_w": 1, "top": 0, "left": 0}
+    case = Case("spoilt", ops.max_pool, {"x": x}, window)
+    (want,) = case.expected()
+    assert np.isnan(want).sum() == 7
+    for backend in compiled_backends:
+        np.testing.assert_array_equal(run(case, backend)[0], want, backend)
 
 
 def test_a_value_spoils_no_earlier_row(compiled_backends: list[str]) -> None:

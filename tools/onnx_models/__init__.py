@@ -1,7 +1,8 @@
 """Writers of well-known models in ONNX, as exporters write them, for tests and benchmarks.
 
-`make(name)` gives a model; ``python -m tools.onnx_models NAME -o FILE`` writes one. MiniLM has its
-trained weights, all others seeded random ones.
+`make(name)` gives a model; ``python -m tools.onnx_models NAME -o FILE`` writes one; ``python -m
+tools.onnx_models.compare`` runs those of full size beside ONNX Runtime. MiniLM has its trained
+weights, all others seeded random ones.
 """
 
 from __future__ import annotations

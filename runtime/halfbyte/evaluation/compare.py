@@ -37,6 +37,8 @@ class Comparison:
         the same.
     max_rel : float
         Largest |x - w| / max(|w|, rms(w)).
+    largest : float
+        Largest |w| that is finite, which `max_abs` is to be seen beside.
     cosine : float
         Between all of x and all of w; 1 where both are zero.
     snr_db : float
@@ -58,13 +60,14 @@ class Comparison:
     snr_db: float = math.inf
     note: str = ""
     worst: tuple[int, ...] = ()
+    largest: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         """Plain data; infinities and NaN, which JSON lacks, are text."""
         t = self.tolerance
         numbers = {
             "max_abs_error": self.max_abs, "max_rel_error": self.max_rel, "cosine": self.cosine,
-            "snr_db": self.snr_db,
+            "snr_db": self.snr_db, "largest": self.largest,
         }  # fmt: skip
         limits = {"rtol": t.rtol, "atol": t.atol, "min_cosine": t.min_cosine}
         return {
@@ -152,6 +155,7 @@ def _compare_numbers(found: Array, wanted: Array, tolerance: Tolerance, kind: st
         not differing and not turned, tolerance, kind, wanted.size, differing,
         float(errors.max()), float(relative.max()), cosine, snr,
         worst=tuple(int(i) for i in np.unravel_index(int(beyond.argmax()), wanted.shape)),
+        largest=float(np.abs(w).max()),
     )  # fmt: skip
 
 

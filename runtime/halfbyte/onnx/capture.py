@@ -7,6 +7,7 @@ shapes depend on values ends the program: see `stages`.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from halfbyte.onnx.evaluate import UNFIT, bound, used_names
 from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_key, key_of
 from halfbyte.ops.operator import record_host
 from halfbyte.program import Buffer, Kind, Program
+from halfbyte.weights import Tensor
 
 MOST_FOLDED = 1 << 20  # bytes of a constant that is larger than what it was made of
 
@@ -30,20 +32,36 @@ class EndOfProgramError(Exception):
 
 
 class Weights:
-    """A model's initializers in the memory of its programs, each once for all of them."""
+    """Initializers, and what is made of them alone, in the memory of all programs, each once."""
 
     def __init__(self, graph: Graph) -> None:
         self._names = {id(array): name for name, array in graph.initializers.items()}
+        self._makers: dict[str, Node] = {}
         self._made: dict[tuple[str, str], Buffer] = {}
 
     def name(self, array: Array) -> str | None:
-        """An initializer's name; None for other constants."""
+        """The name of such an array; None for constants that depend on shapes."""
         return self._names.get(id(array))
 
-    def get(self, array: Array, layout: str, make: Callable[[], Buffer]) -> Buffer:
-        """The buffer of an initializer in a layout, made when it is first asked for.
+    def derive(self, node: Node, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        """Know results of a node, as long as they are there, if its inputs are known.
 
-        Other constants belong to one program: their buffer is made each time.
+        The next program computes them anew and finds their buffers. Branches of an If may have the
+        same names: the first node of a name has it.
+        """
+        if not inputs or not all(v is None or id(v) in self._names for v in inputs):
+            return
+        for name, array in zip(node.outputs, results, strict=False):
+            if not isinstance(array, np.ndarray) or id(array) in self._names:
+                continue
+            if self._makers.setdefault(name, node) is node:
+                self._names[id(array)] = name
+                weakref.finalize(array, self._names.pop, id(array)).atexit = False
+
+    def get(self, array: Array, layout: str, make: Callable[[], Buffer]) -> Buffer:
+        """The buffer of an array in a layout, made when it is first asked for.
+
+        Constants without a name belong to one program: their buffer is made each time.
         """
         name = self.name(array)
         if name is None:
@@ -147,6 +165,10 @@ class Capture:
 
         return self.weights.get(array, "plain", make)
 
+    def weight(self, tensor: Tensor) -> Buffer:
+        """A tensor's buffer of its own: one name may be there in several layouts."""
+        return Buffer(tensor.name, Kind.WEIGHT, tensor.format.name.lower(), tensor.shape, tensor)
+
     def mark(self) -> tuple[int, int]:
         """What `undo` goes back to."""
         return len(self.program.instructions), len(self._made)
@@ -244,10 +266,11 @@ class Capture:
 
     def _folded(self, call: Callable[..., Any], inputs: list[Any]) -> Sequence[Any]:
         """A node whose inputs are all known; a large result is not kept, but made at each run."""
-        given = sum(v.nbytes for v in inputs if isinstance(v, np.ndarray))
-        results = folded(call, inputs, max(2 * given, MOST_FOLDED))
+        most = max(2 * bytes_given(self.node, inputs), MOST_FOLDED)
+        results = folded(call, inputs, most)
         if results is None:
             raise EndOfProgramError
+        self.weights.derive(self.node, inputs, results)
         return results
 
     def _host(
@@ -309,6 +332,12 @@ class Capture:
 
 def _no_graph(graph: Graph) -> Any:
     raise EndOfProgramError
+
+
+def bytes_given(node: Node, inputs: Sequence[Any]) -> int:
+    """Bytes of the arrays that a node has, attributes among them."""
+    given = (*inputs, *node.attributes.values())
+    return sum(v.nbytes for v in given if isinstance(v, np.ndarray))
 
 
 def folded(

@@ -16,6 +16,7 @@ from halfbyte.formats.onnx import dtypes
 from halfbyte.formats.onnx.model import Function, Graph, Model, Node, Reference, SparseTensor
 from halfbyte.onnx.definitions import lookup
 from halfbyte.onnx.definitions.registry import Body, Definition
+from halfbyte.onnx.definitions.signatures import wrong_attribute
 
 # What code that expects a node of the standard raises where it is given another.
 UNFIT = (ValueError, TypeError, IndexError, KeyError, AttributeError, ArithmeticError)
@@ -199,12 +200,16 @@ def bound(
     ------
     UnsupportedError
         The node has an attribute that the operator's definition does not know.
+    ProgramError
+        An attribute is not of the type that the definition takes.
     """
     unknown = sorted(set(node.attributes) - definition.attributes - definition.given)
     if unknown:
         raise UnsupportedError(
             f"{where}: attribute {unknown[0]!r}: expected one of {sorted(definition.attributes)}"
         )
+    if problem := wrong_attribute(definition, node.attributes):
+        raise ProgramError(f"{where}: {problem}")
     keywords: dict[str, Any] = {
         name: bind(value) if isinstance(value, Graph) else value
         for name, value in node.attributes.items()

@@ -12,13 +12,15 @@ import numpy as np
 
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.formats.onnx.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
-from halfbyte.onnx.capture import MOST_FOLDED, folded
+from halfbyte.onnx.capture import MOST_FOLDED, bytes_given, folded
 from halfbyte.onnx.definitions import find
 from halfbyte.onnx.definitions.arrays import check_elements
 from halfbyte.onnx.evaluate import bound, resolved, subgraphs, used_names
 from halfbyte.onnx.fusion import fuse
+from halfbyte.onnx.fusion.convolution import SCALED_KERNEL
 from halfbyte.onnx.fusion.rewriter import drop_unused
 
+AT_CAPTURE = (SCALED_KERNEL,)  # large results are packed where they are needed, and not kept
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear")  # weights stay integers until after fusion
 DEPTH = 64  # functions that call functions
 
@@ -178,12 +180,12 @@ def _folded(model: Model, node: Node, fixed: Mapping[str, Any]) -> list[Any] | N
     if definition is None or not definition.pure:
         return None
     inputs = [fixed[name] if name else None for name in node.inputs]
-    given = sum(v.nbytes for v in inputs if isinstance(v, np.ndarray))
     where = f"{model.path}: {node}"
     try:
         opset = model.opsets.get("", 1) if node.domain else version
         call = bound(definition, node, opset, _no_body, where)
-        results = folded(call, inputs, max(given, MOST_FOLDED))
+        least = 0 if node.op_type in AT_CAPTURE else bytes_given(node, inputs)
+        results = folded(call, inputs, max(least, MOST_FOLDED))
     except HalfbyteError:
         return None  # it may never be reached; where it is, the run says what is wrong
     if results is None or not all(isinstance(r, np.ndarray) for r in results):

@@ -23,3 +23,9 @@ def linear(x: Array, w: Array, bias: Array, *, activation: str = "") -> Array:
     if activation:
         return gelu(y, approximate="tanh" if activation == "FastGelu" else "none")
     return y
+
+
+@define("ScaledKernel", domain=DOMAIN)
+def scaled_kernel(w: Array, factor: Array) -> Array:
+    """w' = w factor by output channel: w [m, ...], factor float64 [m]."""
+    return np.asarray(w * factor.reshape(-1, *[1] * (w.ndim - 1))).astype(w.dtype)

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from halfbyte.formats.onnx.model import Node
-from halfbyte.onnx.fusion.rewriter import MICROSOFT, Array, Rewriter, made
+from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Array, Rewriter, made
+
+SCALED_KERNEL = "ScaledKernel"  # of halfbyte's own; see definitions/own.py
 
 
 def fuse_batch_norm(r: Rewriter) -> None:
@@ -26,9 +28,13 @@ def fuse_batch_norm(r: Rewriter) -> None:
             continue
         if any(v is None or v.shape != weight.shape[:1] for v in vectors):
             continue  # statistics of each place, before opset 9
-        folded = _folded(constants, node.attributes.get("epsilon", 1e-5), len(conv.inputs) > 2)
-        inputs = [conv.inputs[0], *map(r.add_constant, folded)]
-        r.replace(node, _conv(conv, inputs, node))
+        factor, bias = _folded(vectors, node.attributes.get("epsilon", 1e-5))
+        scaled = made(
+            SCALED_KERNEL, [conv.inputs[1], r.add_constant(factor)], [r.fresh(conv.inputs[1])],
+            domain=OWN, version=1,
+        )  # fmt: skip
+        inputs = [conv.inputs[0], scaled.outputs[0], r.add_constant(bias)]
+        r.replace(node, scaled, _conv(conv, inputs, node))
 
 
 def _conv(conv: Node, inputs: list[str], node: Node) -> Node:
@@ -38,16 +44,12 @@ def _conv(conv: Node, inputs: list[str], node: Node) -> Node:
     )
 
 
-def _folded(constants: list[Any], epsilon: float, biased: bool) -> tuple[Array, Array]:
-    """w' = w s / sqrt(v + epsilon) by output channel; b' = (b - m) s / sqrt(v + epsilon) + bias."""
-    weight, scale, shift, mean, variance = (constants[0], *constants[-4:])
+def _folded(vectors: list[Any], epsilon: float) -> tuple[Array, Array]:
+    """The factor s / sqrt(v + epsilon) of weights, in float64; b' = (b - m) factor + shift."""
+    scale, shift, mean, variance = vectors[-4:]
     factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
-    before = constants[1].astype(np.float64) if biased else 0.0
-    spread = factor.reshape(-1, *[1] * (weight.ndim - 1))
-    return (
-        (weight * spread).astype(np.float32),
-        ((before - mean) * factor + shift).astype(np.float32),
-    )
+    before = vectors[0].astype(np.float64) if len(vectors) > 4 else 0.0
+    return factor, ((before - mean) * factor + shift).astype(np.float32)
 
 
 def fuse_bias(r: Rewriter) -> None:

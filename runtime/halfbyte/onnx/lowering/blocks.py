@@ -49,10 +49,13 @@ def block_weight(
         name = c.weights.name(codes) or "blocks"
         if packed and n >= _PACKED_ROWS:
             layout = LAYOUTS[f"{format_.name}_R16"]
-            return c.program.weight(Tensor(name, layout, shape, layout.pack(rows)))
-        return c.program.weight(Tensor(name, FORMATS[format_.name], shape, rows.reshape(-1)))
+            return c.weight(Tensor(name, layout, shape, layout.pack(rows)))
+        return c.weight(Tensor(name, FORMATS[format_.name], shape, rows.reshape(-1)))
 
-    return c.weights.get(codes, f"blocks {packed}", make)
+    with_ = [c.weights.name(v) for v in (scales, zeros) if v is not None]
+    if None in with_:
+        return make()
+    return c.weights.get(codes, f"blocks {packed} {bits} {block_size} {with_}", make)
 
 
 def _codes(codes: Array, n: int, k: int, bits: int) -> Array:

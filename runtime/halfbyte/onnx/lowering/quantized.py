@@ -121,13 +121,17 @@ def dequantize_linear(
 
 @dataclass(frozen=True)
 class _Product:
-    """Constants of a convolution or product of codes: weights [m, ...] and what they mean."""
+    """Constants of a convolution or product of codes: weights [m, ...] and what they mean.
+
+    `turned` says whether the constant that the weights were made of has m last.
+    """
 
     w: Array  # int8
     scale: Array  # float32 [m]
     bias: Array  # int32 [m]
     x: Meaning
     y: Meaning
+    turned: bool
 
     @property
     def attributes(self) -> dict[str, int]:
@@ -136,7 +140,7 @@ class _Product:
 
 def _product(
     x: Meaning | None, w: Operand, w_scale: Operand, w_zero: Operand, y: Meaning | None,
-    bias: Operand,
+    bias: Operand, turned: bool = False,
 ) -> _Product | None:  # fmt: skip
     """None where weights are not symmetric, or not constant."""
     if x is None or y is None or not isinstance(w, np.ndarray) or isinstance(bias, Value):
@@ -156,7 +160,7 @@ def _product(
     with np.errstate(all="ignore"):
         scale = (x.scale * np.broadcast_to(w_scale.reshape(-1), m)) / y.scale
     total = np.zeros(m, np.int32) if bias is None else bias.reshape(-1)
-    return _Product(codes, scale.astype(np.float32), total, x, y)
+    return _Product(codes, scale.astype(np.float32), total, x, y, turned)
 
 
 @lower("QLinearConv")
@@ -196,7 +200,7 @@ def _convolved(
     bias = c.program.constant("bias", found.bias)
     scale = c.program.constant("scale", found.scale)
     rows = found.w.reshape(m, -1)
-    sums = floats(c, w, "sums", lambda: rows.sum(axis=1, dtype=np.int32))
+    sums = floats(c, w, f"sums {found.turned}", lambda: rows.sum(axis=1, dtype=np.int32))
     if not groups:
         by_tap = floats(c, w, "by tap", lambda: np.ascontiguousarray(rows.T.astype(np.float32)))
         y: Buffer = ops.conv2d_depthwise_codes(x, by_tap, bias, sums, scale, **attributes)
@@ -204,7 +208,7 @@ def _convolved(
     kernels = found.w if found.w.ndim == 4 else found.w[:, :, None]  # a row
     joined = attributes["dilation_w"] == 1
     packed = floats(
-        c, w, f"packed {groups} {joined}",
+        c, w, f"packed {groups} {joined} {found.turned}",
         lambda: ops.pack_codes(kernels, groups, joined=joined),
     )  # fmt: skip
     y = ops.conv2d_codes(x, packed, bias, sums, scale, groups=groups, **attributes)
@@ -245,8 +249,9 @@ def qgemm(
     if not isinstance(a, Value) or len(a.shape) != 2 or transA or alpha != 1 or w is None:
         return None
     found = _product(
-        meaning(a_scale, a_zero), w, b_scale, b_zero, meaning(y_scale, y_zero, a.dtype), bias
-    )
+        meaning(a_scale, a_zero), w, b_scale, b_zero, meaning(y_scale, y_zero, a.dtype), bias,
+        turned=not transB,
+    )  # fmt: skip
     return _multiplied(c, a, b, found)
 
 
@@ -259,7 +264,8 @@ def qlinear_matmul(
     w = _as_kernels(b, transposed=False)
     if not isinstance(a, Value) or w is None:
         return None
-    found = _product(meaning(a_scale, a_zero), w, b_scale, b_zero, meaning(y_scale, y_zero), None)
+    to = meaning(y_scale, y_zero)
+    found = _product(meaning(a_scale, a_zero), w, b_scale, b_zero, to, None, turned=True)
     return _multiplied(c, a, b, found)
 
 

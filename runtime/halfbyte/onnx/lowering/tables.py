@@ -24,7 +24,7 @@ def embedded(c: Capture, table: Array, ids: Value) -> Value | None:
 
     def make() -> Buffer:
         data = np.require(table, requirements=["C", "A"]).reshape(-1).view(np.uint8)
-        return c.program.weight(Tensor(c.weights.name(table) or "table", F32, table.shape, data))
+        return c.weight(Tensor(c.weights.name(table) or "table", F32, table.shape, data))
 
     return _rows(c, c.weights.get(table, "table", make), ids, refuse=True)
 
