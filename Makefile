@@ -11,6 +11,8 @@ SITE   := build/lint/site
 
 # More for pytest: make test ARGS="tests/ops -k matmul"
 ARGS :=
+# Workers of pytest, each with files of its own: one for each core
+WORKERS := -n auto --maxprocesses 8
 
 .PHONY: help demo web wheels test test-browser judge peers bench-peers bench-onnx lint lint-python lint-types lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
@@ -46,7 +48,7 @@ wheels: $(VENV)/.installed-dev
 	@$(BIN)/python tools/build_wheels.py $(ARGS)
 
 test: $(WASM) lint
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 test-browser: $(WASM)
 	@$(BIN)/python -m pytest tests/browser $(ARGS)

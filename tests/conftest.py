@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from tests import wasm
 from tests.aarch64 import emulated
+from xdist.scheduler import LoadScopeScheduling
 
 from halfbyte.backends import FAMILIES, available
 
@@ -23,12 +24,29 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests marked ``data`` where there is none."""
-    if DATA:
-        return
-    without = [item for item in items if item.get_closest_marker("data")]
-    config.hook.pytest_deselected(items=without)
-    items[:] = [item for item in items if item not in without]
+    """Leave out the tests marked ``data`` where there is none; begin with what takes longest."""
+    if not DATA:
+        without = {item for item in items if item.get_closest_marker("data")}
+        config.hook.pytest_deselected(items=list(without))
+        items[:] = [item for item in items if item not in without]
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+# What takes minutes, so that no worker is left alone with it at the end
+LONGEST = ("tests/browser/", "tests/ops/", "tests/test_sanitizers.py", "tests/test_wheels.py")
+
+
+class ByFile(LoadScopeScheduling):
+    """Each file's tests on one worker, with its fixtures; so those of the one browser."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.split("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """With -n: who runs what."""
+    config.option.loadscopereorder = False  # in the order above
+    return ByFile(config, log)
 
 
 def lacking(need: str, reason: str) -> NoReturn:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -17,3 +21,11 @@ def load_tool(repository: Path, name: str) -> ModuleType:
     sys.modules[name] = module  # where its dataclasses look for it
     spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """For what is installed or built: a test run's other workers wait, and then find it done."""
+    with (Path(tempfile.gettempdir()) / "halfbyte-tests.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+        yield

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import wasmtime
+from tests.tools import one_at_a_time
 
 from halfbyte.backends.library import Library
 from halfbyte.backends.memory import ALIGNMENT, Memory
@@ -35,7 +36,8 @@ def folder() -> Path:
     repository = Path(__file__).resolve().parents[1]
     made = Path(tempfile.mkdtemp(prefix="halfbyte-wasm-"))
     command = [sys.executable, repository / "tools/build_wasm.py", "-o", made]
-    subprocess.run(command, check=True, capture_output=True)
+    with one_at_a_time():
+        subprocess.run(command, check=True, capture_output=True)
     return made
 
 

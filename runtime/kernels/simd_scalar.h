@@ -9,6 +9,11 @@
 
 #include "half.h"
 
+/* Sixteen lanes are loops here, and few of them are in registers at once: to unroll more would only
+ * take time to compile. */
+#undef UNROLL
+#define UNROLL
+
 typedef struct {
   float l[16];
 } vf;
@@ -204,14 +209,14 @@ enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 1, TILE
  * DEPTHWISE_PIXELS: neighbours whose sums are made together. CODES_: of integers as CONV_, depth in
  * bytes. */
 enum {
-  CONV_PIXELS = 4,
+  CONV_PIXELS = 2,
   CONV_BLOCKS = 1,
   CONV_DEPTH = 64,
-  DEPTHWISE_PIXELS = 4,
-  CODES_PIXELS = 4,
+  DEPTHWISE_PIXELS = 2,
+  CODES_PIXELS = 2,
   CODES_BLOCKS = 1,
   CODES_DEPTH = 512,
-  MANY_TILES = 1
+  MANY_TILES = 0
 };
 
 #endif

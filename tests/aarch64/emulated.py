@@ -6,6 +6,7 @@ run sends what is in use of it to the runner, and takes it back.
 
 from __future__ import annotations
 
+import os
 import platform
 import struct
 import subprocess
@@ -13,13 +14,14 @@ import sys
 import tempfile
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-from tests.tools import load_tool
+from tests.tools import load_tool, one_at_a_time
 
 from halfbyte.backends.library import Library
 from halfbyte.backends.memory import ALIGNMENT, Memory, aligned
@@ -70,12 +72,16 @@ def zig(*arguments: str | Path) -> None:
 
 @cache
 def executable() -> Path:
-    """The runner, built once per test run."""
+    """The runner, built once per test run: zig keeps what it compiled."""
     folder = Path(tempfile.mkdtemp(prefix="halfbyte-aarch64-"))
-    objects = []
-    for source, processor in SOURCES.items():
-        objects.append(folder / f"{source.stem}.o")
-        zig("cc", *FLAGS, f"-mcpu={processor}", "-c", source, "-o", objects[-1])
+
+    def compile_(source: Path) -> Path:
+        target = folder / f"{source.stem}.o"
+        zig("cc", *FLAGS, f"-mcpu={SOURCES[source]}", "-c", source, "-o", target)
+        return target
+
+    with one_at_a_time(), ThreadPoolExecutor(os.cpu_count()) as threads:
+        objects = list(threads.map(compile_, SOURCES))
     zig("ld.lld", "-static", *objects, "-o", folder / "runner")
     return folder / "runner"
 
@@ -84,7 +90,8 @@ def executable() -> Path:
 def emulator() -> str:
     """Path of QEMU; raises `UnsupportedError` where there is none."""
     try:
-        found: str = load_tool(REPOSITORY, "get_qemu").get_qemu()
+        with one_at_a_time():
+            found: str = load_tool(REPOSITORY, "get_qemu").get_qemu()
     except SystemExit as error:
         raise UnsupportedError(str(error)) from None
     return found

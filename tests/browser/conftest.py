@@ -15,7 +15,7 @@ from tests.browser.visitor import PROMPT, User
 from tests.http_server import Server as ModelServer
 from tests.http_server import answering, in_thread
 from tests.packages import CLICK, MAGIKA, fetch
-from tests.tools import load_tool
+from tests.tools import load_tool, one_at_a_time
 
 import halfbyte
 from halfbyte.web.pyodide import LOCK
@@ -32,7 +32,8 @@ HERE = Path(__file__).parent
 def tool(repository: Path, name: str) -> Path:
     """What a tool prints last: a path."""
     command = [sys.executable, repository / f"tools/{name}.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with one_at_a_time():
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.strip().splitlines()[-1])
 
