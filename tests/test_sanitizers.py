@@ -47,7 +47,8 @@ def kernels(
     """The kernels' library, built with both sanitizers."""
     build = tmp_path_factory.mktemp("sanitized")
     source = repository / "runtime/kernels"
-    run("cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_C_FLAGS={FLAGS}", CC="gcc")
+    options = ("-DCMAKE_BUILD_TYPE=Debug", f"-DCMAKE_C_FLAGS_DEBUG={FLAGS}")
+    run("cmake", "-G", "Ninja", "-S", source, "-B", build, *options, CC="gcc")
     run("cmake", "--build", build, "--parallel", "2")
     library = build / "_kernels.so"
     assert b"__asan_init" in library.read_bytes()
