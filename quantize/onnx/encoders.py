@@ -151,7 +151,7 @@ class Encoder:
         *,
         by_rows: bool,
         flat: bool = False,
-        factor: float = 1.0,
+        factor: float | F32Array = 1.0,
         importance: F32Array | None = None,
         note: str = "",
     ) -> Result:
@@ -167,13 +167,13 @@ class Encoder:
             N are the rows of the matrix as it is read, else its columns.
         flat : bool
             Codes as rows [N, bytes of K codes], without what fills the last block up.
-        factor : float
-            Multiplies every weight.
+        factor : float, or float32 [K]
+            Multiplies every weight, or each column's.
         importance : float32 [K], optional
             Weight of each column's squared error in the search; by default all count alike.
         """
         columns = by_rows == weight.transposed  # of the tensor, as it lies
-        key = (weight.name, bits, columns, flat, factor, weight.data_type)
+        key = (weight.name, bits, columns, flat, np.asarray(factor).tobytes(), weight.data_type)
         if key in self.results:
             return self.results[key]
         format_, numbers = blocks.FORMATS[bits], self.numbers(weight)
@@ -182,6 +182,7 @@ class Encoder:
         if not self.rtn:
             result.weighted = np.zeros(2)
         scales = np.zeros((n, blocks.block_count(k)), dtype_of(weight.data_type))
+        factors = np.asarray(factor, np.float32)
         x_importance = blocks.padded(
             np.ones((1, k), np.float32) if importance is None else importance[None]
         )[0]
@@ -190,7 +191,7 @@ class Encoder:
             take = numbers.take_columns if columns else numbers.take
             step = max(1, SLICE // max(k, 1))
             for first in range(0, n, step):
-                x = blocks.padded(take(first, step) * np.float32(factor))
+                x = blocks.padded(take(first, step) * factors)
                 if self.rtn:
                     encoded = self.codec.encode(format_, x)
                 else:

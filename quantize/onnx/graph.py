@@ -26,7 +26,8 @@ TYPES: dict[int, str] = {
 """Names of the types that weights have."""
 
 CHUNK = 1 << 24  # bytes copied at once
-_CHAIN = ("Identity", "Transpose", "Cast")  # nodes between a constant and what reads it
+CHAIN = ("Identity", "Transpose", "Cast")
+"""Nodes between a constant and what reads it."""
 
 
 class Scope:
@@ -183,7 +184,7 @@ class Editor:
                     return None
                 return Weight(tensor, transposed, read)
             node = scope.producer(name)
-            if node is None or node.op_type not in _CHAIN or node.domain not in ("", "ai.onnx"):
+            if node is None or node.op_type not in CHAIN or node.domain not in ("", "ai.onnx"):
                 return None
             if node.op_type == "Transpose":
                 if list(attribute(node, "perm", [1, 0])) != [1, 0]:
@@ -219,7 +220,7 @@ class Editor:
         for graph in reversed(bodies):
             kept = []
             for node in reversed(graph.node):
-                passes_on = node.op_type in ("Constant", *_CHAIN) and _is_standard(node)
+                passes_on = node.op_type in ("Constant", *CHAIN) and _is_standard(node)
                 if passes_on and not any(reads[name] for name in node.output):
                     reads.subtract(node.input)
                 else:

@@ -11,18 +11,17 @@ from halfbyte.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.onnx.brain import Brain
-from halfbyte.quantize.onnx.calibrate import Calibration
+from halfbyte.quantize.onnx.calibrate import Calibration, Channels
 from halfbyte.quantize.onnx.check import check_nodes
 from halfbyte.quantize.onnx.dynamic import Dynamic
 from halfbyte.quantize.onnx.encoders import Encoder
 from halfbyte.quantize.onnx.graph import TYPES, Editor, is_op
 from halfbyte.quantize.onnx.halves import Halves
-from halfbyte.quantize.onnx.importance import Importance
 from halfbyte.quantize.onnx.options import Options
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import Rewriter
 from halfbyte.quantize.onnx.running import compare_outputs
-from halfbyte.quantize.onnx.samples import Feeds, Inputs
+from halfbyte.quantize.onnx.samples import SEED, Feeds, Inputs
 from halfbyte.quantize.onnx.source import Source, element_bits, read_source
 from halfbyte.quantize.onnx.static import Static
 from halfbyte.quantize.onnx.weight_only import WeightOnly
@@ -33,6 +32,7 @@ from halfbyte.quantize.report import OutputRow, Report, Row
 Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)
 
 _MOST_RUN = 1 << 29  # bytes of a model that is run without being asked to
+_MADE_UP = 8  # inputs that say how large channels are, where no samples do
 # Operators that tell of weights in integers already
 _QUANTIZED = frozenset({
     "DequantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger",
@@ -122,9 +122,25 @@ def _work(encoder: Encoder, options: Options, calibration: Calibration, is_given
             except HalfbyteError as error:
                 editor.source.file.notes.append(f"{unknown}: {error}")
         return Halves(editor, encoder, keep, tops, io=options.fp16_io)
-    squares = calibration.squares(editor) if is_given and not options.rtn else {}
-    importance = Importance(editor, squares)
-    return WeightOnly(editor, encoder, keep, options.type, importance, pure=options.pure)
+
+    def measure(has_norms: bool) -> Channels:
+        if options.rtn or not (is_given or has_norms):
+            return Channels({}, {})
+        return calibration.channels(editor) if is_given else _made_up_channels(editor)
+
+    return WeightOnly(editor, encoder, keep, options.type, measure, pure=options.pure)
+
+
+def _made_up_channels(editor: Editor) -> Channels:
+    """Sizes of what products read without samples; a note where the model cannot be run here."""
+    unknown = "norms not smoothed"
+    if _is_run(editor.source, is_given=False, what=unknown):
+        inputs = Inputs(editor)
+        try:
+            return Calibration([inputs.random(SEED + i) for i in range(_MADE_UP)]).channels(editor)
+        except HalfbyteError as error:
+            editor.source.file.notes.append(f"{unknown}: {error}")
+    return Channels({}, {})
 
 
 def _is_static(editor: Editor, type: str) -> bool:

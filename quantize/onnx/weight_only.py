@@ -8,15 +8,19 @@ Conv, LSTM ...  int8 a channel and DequantizeLinear, which is folded or runs bef
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 from onnx import NodeProto, helper
 
 from halfbyte.quantize.onnx import blocks
-from halfbyte.quantize.onnx.encoders import Encoder, Result, dtype_of
+from halfbyte.quantize.onnx.calibrate import Channels
+from halfbyte.quantize.onnx.encoders import Encoder, F32Array, Result, dtype_of
 from halfbyte.quantize.onnx.graph import MICROSOFT, Editor, Scope, Weight, attribute, is_op
 from halfbyte.quantize.onnx.importance import Importance
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import BITS, CHANNELS, Product, Rewriter, find_product
+from halfbyte.quantize.onnx.smooth import MOST, find_groups, smooth
 
 ACCURACY = 4  # MatMulNBits' level: products of int8
 # What may lie between the last product and an output
@@ -54,8 +58,9 @@ class WeightOnly(Rewriter):
     kind : str
         "int8" or "int4"; with int4, tables of embeddings and the products that make an output
         take int8, unless `pure`.
-    importance : Importance
-        Weights of errors in the search of scales.
+    measure : callable
+        Gives sizes of what products read, as far as they are known, and takes whether norms could
+        be smoothed with their maxima. Squares are weights of errors in the search of scales.
     """
 
     def __init__(
@@ -64,17 +69,38 @@ class WeightOnly(Rewriter):
         encoder: Encoder,
         keep: Keep,
         kind: str,
-        importance: Importance,
+        measure: Callable[[bool], Channels],
         *,
         pure: bool = False,
     ) -> None:
         super().__init__(editor, encoder, keep)
-        self.kind, self.importance, self.pure = kind, importance, pure
+        self.kind, self.measure, self.pure = kind, measure, pure
+        self._columns: dict[str, F32Array] = {}  # factors of a product's columns, by its output
 
     def _prepare(self) -> None:
         self._tables = {w.name for _, _, w in self._table_reads()}
         self._shared = self._tables & {p.weight.name for p in self._products()}
         self._heads = tail_products(self.editor.main)
+        groups = list(find_groups(self.editor, self._smoothable()))
+        squares, tops = self.measure(bool(groups))
+        known = {p.node.output[0]: squares.get(p.node.input[0]) for p in self._products()}
+        self._columns = smooth(self.editor, groups, tops)
+        for product in self._products():
+            output = product.node.output[0]
+            before = known[output]
+            if before is not None and output in self._columns:
+                squares[product.node.input[0]] = before / np.square(self._columns[output])
+        self._importance = Importance(self.editor, squares)
+
+    def _smoothable(self) -> Iterator[Product]:
+        """Products of the main graph that become integers whose columns can be multiplied."""
+        for node in self.editor.main.graph.node:
+            product = find_product(self.editor, self.editor.main, node)
+            type_ = "" if product is None else self._type(product)
+            if product is not None and type_:
+                top = self.encoder.top(product.weight) * abs(product.factor)
+                if top * MOST < blocks.FORMATS[BITS[type_]].limit:
+                    yield product
 
     def _rewritten(self, scope: Scope, node: NodeProto) -> list[NodeProto]:
         product = find_product(self.editor, scope, node)
@@ -88,19 +114,29 @@ class WeightOnly(Rewriter):
         return [node]
 
     def _product(self, scope: Scope, product: Product) -> list[NodeProto]:
+        node, weight, type_ = product.node, product.weight, self._type(product)
+        if not type_:
+            return [node]
+        factor: float | F32Array = product.factor
+        if node.output[0] in self._columns:
+            factor = self._columns[node.output[0]] * np.float32(factor)
+        result = self.encoder.blocks(
+            weight, BITS[type_], by_rows=product.by_rows, factor=factor,
+            importance=self._importance.of(scope, node.input[0], product.k),
+            note=self.notes.get(weight.name, ""),
+        )  # fmt: skip
+        self.editor.import_microsoft()
+        return self._matmul_n_bits(scope, product, BITS[type_], result)
+
+    def _type(self, product: Product) -> str:
+        """The type of a product's blocks, "" where it stays as it is."""
         node, weight = product.node, product.weight
         is_head = node.output[0] in self._heads or weight.name in self._tables
         default = "int8" if is_head and not self.pure else self.kind
         type_ = self._choose(node, weight, default, product.factor)
         if not type_ or not self._pays(weight, BITS[type_], product.n, product.k):
-            return [node]
-        result = self.encoder.blocks(
-            weight, BITS[type_], by_rows=product.by_rows, factor=product.factor,
-            importance=self.importance.of(scope, node.input[0], product.k),
-            note=self.notes.get(weight.name, ""),
-        )  # fmt: skip
-        self.editor.import_microsoft()
-        return self._matmul_n_bits(scope, product, BITS[type_], result)
+            return ""
+        return type_
 
     def _pays(self, weight: Weight, bits: int, n: int, k: int) -> bool:
         """Whether blocks are smaller than what is there."""

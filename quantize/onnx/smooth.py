@@ -1,0 +1,174 @@
+"""Channels of like size where activations become integers, exactly.
+
+A transformer's norms make some channels far larger than the rest; where 32 activations share one
+int8 scale, such a channel takes the precision of its neighbours. Gain and bias of a norm may be
+divided by any s_c per channel if the columns of the matrices behind it are multiplied by it:
+
+    s_c = max |x_c|^(1/2) / max |W_c|^(1/2)
+
+both over their medians and at least 1/20, s_c between 1/16 and 16. Source: Xiao et al. 2023,
+SmoothQuant. What else reads the norm's value, such as a residual, reads its product with s, which
+has the old name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from onnx import NodeProto, helper
+
+from halfbyte.quantize.onnx.encoders import Numbers
+from halfbyte.quantize.onnx.graph import CHAIN, Editor, attribute, is_op, replace_nodes
+from halfbyte.quantize.onnx.norms import Norm, find_norm
+from halfbyte.quantize.onnx.rewriter import Product
+
+F32 = npt.NDArray[np.float32]
+
+MOST = 16.0  # of s and of 1 / s
+_LEAST = 0.05  # of a channel's size over the median
+_MOVES = ("Reshape", "Identity")  # between a norm and a product
+
+
+@dataclass(frozen=True)
+class Group:
+    """A norm and the products that read it.
+
+    Attributes
+    ----------
+    norm : Norm
+    products : list of Product
+    readers : list of NodeProto
+        What may take another value: products, moves on the way to them, and Shape.
+    is_alone : bool
+        Whether nothing else reads it.
+    """
+
+    norm: Norm
+    products: list[Product]
+    readers: list[NodeProto]
+    is_alone: bool
+
+
+def find_groups(editor: Editor, products: Iterable[Product]) -> Iterator[Group]:
+    """Norms of the main graph, and which of some products read them.
+
+    Matrices that something else reads too are left alone.
+    """
+    uses, readers = _uses(editor), editor.readers()
+    outputs = {value.name for value in editor.model.graph.output}
+    known = {p.node.output[0]: p for p in products if uses[p.weight.name] == 1}
+
+    def behind(node: NodeProto, value: str, size: int) -> list[Product]:
+        """The products to which a node takes a value; none if it goes elsewhere too."""
+        name = node.output[0]
+        if list(node.input).count(value) != 1 or node.input[0] != value:
+            return []
+        if name in known:
+            product = known[name]
+            turned = node.op_type == "Gemm" and attribute(node, "transA", 0)
+            return [] if turned or product.k != size else [product]
+        if not is_op(node, *_MOVES) or name in outputs:
+            return []
+        found = [behind(r, name, size) for r in readers.get(name, ()) if not is_op(r, "Shape")]
+        return [product for part in found for product in part] if all(found) else []
+
+    for node in editor.model.graph.node:
+        value = node.output[0]
+        norm = find_norm(editor, editor.main, value)
+        if norm is None or not norm.is_float:
+            continue
+        inner = {v.node.output[0] for v in norm.vectors} - {value}
+        if inner & outputs or any(len(readers[name]) > 1 for name in inner):
+            continue
+        ends = [(r, behind(r, value, norm.size)) for r in readers.get(value, ())]
+        behind_it = [product for _, found in ends for product in found]
+        taken = [reader for reader, found in ends if found or is_op(reader, "Shape")]
+        if behind_it:
+            is_alone = len(taken) == len(ends) and value not in outputs
+            yield Group(norm, behind_it, taken, is_alone)
+
+
+def smooth(editor: Editor, groups: Iterable[Group], tops: Mapping[str, F32]) -> dict[str, F32]:
+    """Divide norms by s.
+
+    Parameters
+    ----------
+    editor : Editor
+        Its main graph is changed.
+    groups : iterable of Group
+        Its norms and products.
+    tops : mapping
+        Largest magnitude of each channel of what products read.
+
+    Returns
+    -------
+    dict
+        Output of a product -> s, float32 [K], which its columns are still to be multiplied by.
+    """
+    graph = editor.model.graph
+    factors: dict[str, F32] = {}
+    restored: dict[str, NodeProto] = {}  # by the output of the node that they come after
+    for group in groups:
+        s = _scales(editor, group, tops)
+        if s is None:
+            continue
+        for vector in group.norm.vectors:
+            name = vector.node.input[vector.index]
+            vector.node.input[vector.index] = editor.add(f"{name}.smooth", vector.values / s)
+        node = group.norm.node
+        value, node.output[0] = node.output[0], editor.fresh(f"{node.output[0]}.smooth")
+        for reader in group.readers:
+            reader.input[0] = node.output[0]
+        if not group.is_alone:
+            inputs = [node.output[0], editor.add(f"{value}.scale", s)]
+            restored[node.output[0]] = helper.make_node("Mul", inputs, [value])
+        factors |= {product.node.output[0]: s for product in group.products}
+    nodes = ([node, restored.get(node.output[0])] for node in graph.node)
+    replace_nodes(graph, [node for pair in nodes for node in pair if node is not None])
+    editor.refresh()
+    return factors
+
+
+def _uses(editor: Editor) -> Counter[str]:
+    """How many nodes read a constant, perhaps transposed or cast."""
+    uses: Counter[str] = Counter()
+    for scope in editor.scopes:
+        for node in scope.graph.node:
+            if not is_op(node, *CHAIN):
+                weights = (editor.weight(scope, name) for name in node.input)
+                uses.update(weight.name for weight in weights if weight is not None)
+    return uses
+
+
+def _scales(editor: Editor, group: Group, tops: Mapping[str, F32]) -> F32 | None:
+    """s, or None where sizes say nothing."""
+    x = tops.get(group.products[0].node.input[0])
+    if x is None or x.shape != (group.norm.size,):
+        return None
+    w = np.max([_column_tops(editor, product) for product in group.products], axis=0)
+    sizes, columns = _over_median(x), _over_median(w)
+    if sizes is None or columns is None:
+        return None
+    s: F32 = np.clip(np.sqrt(sizes / columns), 1 / MOST, MOST).astype(np.float32)
+    return s
+
+
+def _over_median(tops: F32) -> F32 | None:
+    median = float(np.median(tops))
+    if not 0 < median < np.inf or not np.isfinite(tops).all():
+        return None
+    return np.maximum(tops / np.float32(median), np.float32(_LEAST))
+
+
+def _column_tops(editor: Editor, product: Product) -> F32:
+    """The largest magnitude of the K columns of a product's matrix."""
+    numbers = Numbers(editor.source, product.weight.tensor)
+    by_rows = product.by_rows == product.weight.transposed  # of the tensor, as it lies
+    if by_rows:
+        return np.concatenate([np.abs(part).max(axis=1) for _, part in numbers.slices()])
+    tops: F32 = np.max([np.abs(part).max(axis=0) for _, part in numbers.slices()], axis=0)
+    return tops
