@@ -67,12 +67,12 @@ def captured(case: Case) -> tuple[Program, dict[str, Buffer], list[Buffer]]:
 
 
 def kind(case: Case, name: str, value: npt.NDArray[Any]) -> tuple[str, tuple[int, ...]]:
-    """Type and shape of an operand's buffer; bytes are a cache in Q8_0, but for images."""
-    if value.dtype != np.uint8 or name in ("x", "z"):
+    """Type and shape of an operand's buffer; bytes of any type are a cache in Q8_0, but images."""
+    operand = next(o for o in case.operator.inputs if o.name == name)
+    if value.dtype != np.uint8 or operand.dtype != "*" or name in ("x", "z"):
         return next(k for k, d in DTYPES.items() if d == value.dtype), value.shape
     *outer, row_bytes = value.shape
-    dims = next(o.dims for o in case.operator.inputs if o.name == name)
-    together = tuple(map(int, dims[3:]))  # 16, of keys
+    together = tuple(map(int, operand.dims[3:]))  # 16, of keys
     return "q8_0", (*outer, row_bytes // 34 * 32 // int(np.prod(together)), *together)
 
 
