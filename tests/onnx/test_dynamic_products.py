@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
+from tests.onnx.convert import model_from
 from tests.onnx.graphs import (
     Array,
     Net,
@@ -26,6 +27,8 @@ from tests.onnx.test_fusion_quantized import dynamic
 from tests.onnx.test_model_builders import text
 from tools.onnx_models import make, save
 
+from halfbyte.onnx.fusion.ranks import ranks
+from halfbyte.onnx.prepare import prepare
 from halfbyte.quantize.onnx import Options, quantize_onnx
 
 SPECIAL = {"zeros": 0.0, "constant": -0.3, "nan": np.nan, "infinite": np.inf, "tiny": 1e-42}
@@ -90,6 +93,16 @@ def test_dynamic_product_with_what_follows(activation: str, residual: bool) -> N
     assert names.pop("matmul_codes") == 2
     alone = activation == "Relu" or (activation and residual)
     assert (not names) or alone, names
+
+
+def test_rank_of_a_dynamic_product() -> None:
+    """Fusions of what follows may ask for it."""
+    g = Net(17)
+    w = g.array(np.round(g.numbers(6, 7) * 40).astype(np.int8))
+    proto = g.made(dynamic(g, g.x(2, 5, 6), w, g.array(0.01, np.float32), ""))
+    graph = prepare(model_from(proto)).graph
+    assert [node.op_type for node in graph.nodes] == ["DynamicQuantizeMatMul"]
+    assert ranks(graph)[graph.outputs[0].name] == 3
 
 
 @pytest.mark.parametrize("scale_computed", [False, True])
