@@ -351,6 +351,14 @@ CODES(u8)
 CODES(i8)
 #undef CODES
 
+/* y[n, m] = activation(r[n, m] + (bias[m] + (x_scale scale[m]) total)), total = sum over k of (x -
+ * x_zero) (w - zeros[m]), an int32, multiplied, then added; w, sums as above, of a kernel of one
+ * pixel; x_sums[n] are those of x - x_zero; zeros and r may be NULL */
+KERNEL(matmul_codes, ((a->n + 55) / 56) * ((a->m + 63) / 64), 1, a->k * 16 * 56,
+       OUT(f32, y) IN(i8, w) IN(i32, sums) IN(f32, scale) IN(f32, bias) IN(i32, zeros) IN(u8, x)
+           IN(f32, x_scale) IN(u8, x_zero) IN(i32, x_sums) IN(f32, r) INT(n) INT(k) INT(m)
+               INT(activation))
+
 /* ---- depthwise.inc --------------------------------------------------------------------------- */
 
 /* y = min(max(bias + sum over the window of x w, lo), hi), each channel alone; may use FMA;
@@ -364,6 +372,14 @@ KERNEL(conv2d_depthwise, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w
  * are the bytes of int8 */
 KERNEL(quantize_linear, a->n, 64, 24,
        OUT(u8, y) IN(f32, x) INT(n) FLOAT(scale) INT(zero) INT(lo) INT(hi))
+
+/* range[spans, 2] = the least and the largest number, and 0, of each 4096 of x */
+KERNEL(tensor_range, a->spans, 1, 4096 * 4, OUT(f32, range) IN(f32, x) INT(n) INT(spans))
+/* y[n, k] = zero + round(x / scale) between 0 and 255, scale = (largest - least) / 255, or 1 where
+ * that is 0, zero = round(-least / scale), ties to even; sums of y - zero for each row */
+KERNEL(quantize_tensor, a->n, 1, a->k * 24,
+       OUT(u8, y) OUT(i32, sums) OUT(f32, scale) OUT(u8, zero) IN(f32, x) IN(f32, range) INT(n)
+           INT(k) INT(spans))
 
 /* dequantize_linear: y = (x - zero) scale; add_codes: y = y_zero + round(min(max((x - x_zero)
  * x_scale + (z - z_zero) z_scale, lo - y_zero), hi - y_zero)), ties to even */

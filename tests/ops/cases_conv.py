@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tests.ops.case import EPS, TINY, Case, activations
 
 from halfbyte import ops
+from halfbyte.ops.panels import Activation
 
 # images, rows, columns; channels in, out, groups; kernel, strides, dilations; pads: top, left,
 # bottom, right
@@ -174,6 +175,57 @@ def code_arithmetic() -> Iterator[Case]:
             yield Case(name, ops.add_codes, {"x": found, "z": other}, attributes)
 
 
+def code_products() -> Iterator[Case]:
+    """Ends of tiles, more columns than are kept, depths in parts; scales that are no numbers."""
+    for n, k, m in (
+        (1, 1, 1), (1, 64, 48), (5, 3, 17), (15, 66, 33), (29, 128, 70), (57, 30, 80),
+        (113, 2310, 20), (2, 100, 530),
+    ):  # fmt: skip
+        w = codes(m, k, 1, 1, key=1).view(np.int8)
+        w.reshape(m, -1)[-1] = -128
+        x, zero = codes(n, k), np.array([131 if n > 1 else 0], np.uint8)
+        scale = np.linspace(0.5, 2, m, dtype=np.float32) / np.float32(74 * 74 * k**0.5) * 60
+        scale[0] = np.nan if m > 50 else np.inf if n > 50 else scale[0]
+        operands: dict[str, Any] = {
+            "x": x, "w": ops.pack_codes(w), "sums": w.reshape(m, -1).sum(axis=1, dtype=np.int32),
+            "scale": scale, "bias": activations(1, m)[0],
+            "x_scale": np.array([0.37], np.float32), "x_zero": zero,
+        }  # fmt: skip
+        yield Case(f"{n}-{k}-{m}", ops.matmul_codes, operands)
+        zeros = np.arange(m, dtype=np.int32) % 256 - 128
+        sums = (x.astype(np.int32) - zero).sum(axis=1, dtype=np.int32)
+        operands = {**operands, "zeros": zeros, "x_sums": sums}
+        yield Case(f"{n}-{k}-{m}-zeros", ops.matmul_codes, operands)
+        operands["r"] = activations(n, m)
+        operands["scale"] = np.nan_to_num(scale, nan=1, posinf=1)
+        yield Case(f"{n}-{k}-{m}-sum", ops.matmul_codes, operands, {"activation": 1})
+    for activation in Activation:
+        operands["x_scale"] = np.array([0.01], np.float32)
+        operands["r"] = activations(n, m, spread=3)
+        case = Case(activation.name, ops.matmul_codes, operands, {"activation": int(activation)})
+        size = np.abs(case.expected()[0].astype(np.float64))
+        case.bound = None if activation < Activation.GELU else 12 * EPS * size + 1e-6
+        yield case
+
+
+def tensors() -> Iterator[Case]:
+    """Ends of spans and rows; zeros, one sign alone, ranges that vanish or overflow, NaN."""
+    for n, k in ((1, 1), (1, 15), (3, 16), (2, 2048), (5, 1641), (70, 61)):
+        x = activations(n * k, 1, spread=9).reshape(n, k)
+        special = {"": x, "zeros": 0 * x, "positive": np.abs(x), "negative": -np.abs(x)}
+        for value in (np.nan, np.inf, -np.inf, 3e38, 1e-42):
+            special[str(value)] = np.clip(x, -1e-43, 1e-43) if value == 1e-42 else x.copy()
+            special[str(value)][n // 2, k // 3 :: 7] = value
+            special[str(value)][-1, -1] = value if value != 3e38 else -value
+        for label, numbers in special.items():
+            flat = {"x": numbers.reshape(-1)}
+            spans = {"spans": -(-n * k // ops.RANGE)}
+            found = Case(f"{label}-{n}-{k}", ops.tensor_range, flat, spans)
+            yield found
+            operands = {"x": numbers, "range": found.expected()[0]}
+            yield Case(f"{label}-{n}-{k}", ops.quantize_tensor, operands)
+
+
 POOLS: tuple[Shape, ...] = (
     ((1, 1, 1), (1, 1, 1), (1, 1), (1, 1), (1, 1), (0, 0, 0, 0)),
     ((2, 7, 9), (20, 20, 1), (3, 3), (2, 2), (1, 1), (1, 1, 1, 1)),
@@ -228,4 +280,7 @@ def turned() -> Iterator[Case]:
         yield Case(f"bytes-{n}x{a}x{b}", ops.turn, {"x": x.astype(np.int8)})
 
 
-FAMILIES = (convolutions, depthwise, quantized, code_arithmetic, pools, resized, turned)
+FAMILIES = (
+    convolutions, depthwise, quantized, code_arithmetic, code_products, tensors, pools, resized,
+    turned,
+)  # fmt: skip

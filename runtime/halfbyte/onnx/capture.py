@@ -24,6 +24,8 @@ from halfbyte.ops.operator import record_host
 from halfbyte.program import Buffer, Kind, Program
 from halfbyte.weights import Tensor
 
+Rounding = Callable[[Buffer], tuple[Buffer, ...]]  # of a matrix to integers, and their scales
+
 MOST_FOLDED = 1 << 20  # bytes of a constant that is larger than what it was made of
 
 
@@ -99,8 +101,8 @@ class Capture:
         self.node = Node("", (), ())
         self.version = 0
         self._use_kernels = use_kernels
-        # by what was quantized: the number of the instruction, and its results
-        self._quantized: dict[Buffer, tuple[int, tuple[Buffer, Buffer, Buffer]]] = {}
+        # by what was quantized, and how: the number of the instruction, and its results
+        self._quantized: dict[tuple[Buffer, Rounding], tuple[int, tuple[Buffer, ...]]] = {}
         self._made: list[tuple[Value, str]] = []  # buffers made of others, in order
 
     # ---- for rules -------------------------------------------------------------------------------
@@ -146,13 +148,15 @@ class Capture:
         """A tensor's buffer seen as a matrix."""
         return self.plain(operand).view((rows, columns))
 
-    def quantized(self, value: Value, rows: int, columns: int) -> tuple[Buffer, Buffer, Buffer]:
-        """A value's rows rounded to int8 by `ops.dynamic_quantize`, once for all that read them."""
+    def quantized(
+        self, value: Value, rows: int, columns: int, rounding: Rounding = ops.dynamic_quantize
+    ) -> tuple[Buffer, ...]:
+        """A value's rows in integers, which come first, once for all that read them."""
         x = self.matrix(value, rows, columns)
-        known = self._quantized.get(x.root)
+        known = self._quantized.get((x.root, rounding))
         if known is None or known[1][0].shape != x.shape:
-            known = len(self.program.instructions), ops.dynamic_quantize(x)
-            self._quantized[x.root] = known
+            known = len(self.program.instructions), rounding(x)
+            self._quantized[x.root, rounding] = known
         return known[1]
 
     def constant(self, array: Array) -> Buffer:

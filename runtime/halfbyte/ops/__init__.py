@@ -9,13 +9,21 @@ from halfbyte.ops.attention import (
     group_query_attention,
     rotary_embedding,
 )
-from halfbyte.ops.codes import add_codes, dequantize_linear, quantize_linear
+from halfbyte.ops.codes import (
+    RANGE,
+    add_codes,
+    dequantize_linear,
+    quantize_linear,
+    quantize_tensor,
+    tensor_range,
+)
 from halfbyte.ops.conv import (
     MOST_TAPS,
     conv2d,
     conv2d_codes,
     conv2d_depthwise,
     conv2d_depthwise_codes,
+    matmul_codes,
     pack_codes,
     pack_kernels,
 )
@@ -49,6 +57,7 @@ __all__ = [
     "MOST_Q8_0_HEAD",
     "MOST_TAPS",
     "OPERATORS",
+    "RANGE",
     "Operand",
     "Operator",
     "add",
@@ -72,6 +81,7 @@ __all__ = [
     "layer_norm_quantize",
     "matmul",
     "matmul_batched",
+    "matmul_codes",
     "matmul_int8",
     "matmul_panels",
     "max_pool",
@@ -83,6 +93,7 @@ __all__ = [
     "pack_kernels",
     "place",
     "quantize_linear",
+    "quantize_tensor",
     "range_from",
     "reduce",
     "resize_linear",
@@ -96,6 +107,7 @@ __all__ = [
     "swiglu",
     "swiglu_quantize",
     "take_last",
+    "tensor_range",
     "turn",
     "unary",
 ]

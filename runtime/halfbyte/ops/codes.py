@@ -11,7 +11,10 @@ from halfbyte.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
+I32 = npt.NDArray[np.int32]
 Codes = npt.NDArray[Any]  # uint8 or int8
+
+RANGE = 4096  # numbers that have a least and a largest one of their own
 
 
 def rounded_codes(real: F32, zero: int, lo: int, hi: int, dtype: np.dtype[Any]) -> Codes:
@@ -34,6 +37,35 @@ def quantize_linear(x: F32, *, scale: float, zero: int, lo: int, hi: int) -> U8:
     with np.errstate(all="ignore"):
         real = x / np.float32(scale)
     return rounded_codes(real, zero, lo, hi, np.dtype(np.uint8))
+
+
+@operator("ReduceMin+ReduceMax", "x:f32[n] -> range:f32[spans,2]")
+def tensor_range(x: F32, *, spans: int) -> F32:
+    """The least and the largest number, and 0, of each `RANGE` of x; NaN where there is one."""
+    parts = [x[i * RANGE : (i + 1) * RANGE] for i in range(spans)]
+    return np.array([(p.min(initial=0), p.max(initial=0)) for p in parts], np.float32)
+
+
+@operator(
+    "DynamicQuantizeLinear",
+    "x:f32[n,k] range:f32[spans,2] -> y:u8[n,k] sums:i32[n] scale:f32[1] zero:u8[1]",
+)
+def quantize_tensor(x: F32, range: F32) -> tuple[U8, I32, F32, U8]:
+    """Codes of x from 0 to 255 by the range of all of it; sums of y - zero for each row.
+
+    scale = (largest - least) / 255, 1 where that is 0, and zero = round(-least / scale); codes are
+    those of :func:`quantize_linear`. `range` is what :func:`tensor_range` returns. Where there is
+    NaN in it, scale is NaN and codes are 0.
+
+    Source: ONNX DynamicQuantizeLinear (opset 11).
+    """
+    low, high = range[:, 0].min(), range[:, 1].max()
+    with np.errstate(all="ignore"):
+        scale = (high - low) / np.float32(255) or np.float32(1)
+        zero = int(np.rint(np.nan_to_num(np.clip(-low / scale, 0, 255))))
+        y = rounded_codes(x / scale, zero, 0, 255, np.dtype(np.uint8))
+    sums = (y.astype(np.int32) - zero).sum(axis=1, dtype=np.int32)
+    return y, sums, np.array([scale], np.float32), np.array([zero], np.uint8)
 
 
 @operator("DequantizeLinear", "x:*[n] -> y:f32[n]")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from halfbyte.ops.codes import Codes, rounded_codes
 from halfbyte.ops.operator import operator
+from halfbyte.ops.panels import Activation, activated
 
 F32 = npt.NDArray[np.float32]
 
@@ -197,6 +198,37 @@ def conv2d_codes(
     total = np.einsum("npqtgc,gmtc->npqgm", parts, kernels, optimize=True)
     total = total.reshape(len(x), p, q, m).astype(np.int64) + bias
     return rescaled(total, scale, y_zero, lo, hi, x.dtype)
+
+
+@operator(
+    "MatMulIntegerToFloat",
+    "x:u8[n,k] w:i8[b,fours,16,4] sums:i32[m] scale:f32[m] bias:f32[m] x_scale:f32[1] x_zero:u8[1] "
+    "zeros?:i32[m] x_sums?:i32[n] r?:f32[n,m] -> y:f32[n,m]",
+    operations=lambda d: 2 * d["n"] * d["m"] * d["k"],
+)
+def matmul_codes(
+    x: Codes, w: I8, sums: I32, scale: F32, bias: F32, x_scale: F32, x_zero: Codes,
+    zeros: I32 | None = None, x_sums: I32 | None = None, r: F32 | None = None, *,
+    activation: int = Activation.NONE,
+) -> F32:  # fmt: skip
+    """y = activation(r + (bias + (x_scale scale) total)), in float32, multiplied, then added.
+
+    total = sum over k of (x - x_zero) (w - zeros) is an exact int32. `w` [m, k, 1, 1] is packed by
+    :func:`pack_codes`, `sums` are those of each output's weights, `x_sums` those of x - x_zero by
+    row, which `zeros` need.
+
+    Source: ONNX Runtime's MatMulIntegerToFloat; its FusedConv for the order of residual and
+    activation.
+    """
+    k, m = x.shape[1], len(bias)
+    rows = w.swapaxes(2, 3).reshape(len(w), -1, TOGETHER)[:, :k]
+    kernels = unpack_kernels(rows, m, 1)[0].astype(np.int64)
+    if zeros is not None:
+        kernels = kernels - zeros[:, None]
+    total = ((x.astype(np.float64) - x_zero) @ kernels.T.astype(np.float64)).astype(np.int64)
+    with np.errstate(all="ignore"):
+        y = bias + total.astype(np.int32).astype(np.float32) * (x_scale * scale)
+        return activated(y if r is None else r + y, activation)
 
 
 @operator(

@@ -54,7 +54,8 @@ def _rows(w: F32, m: int) -> F32:
     return joined
 
 
-def _activated(y: F32, activation: int) -> F32:
+def activated(y: F32, activation: int) -> F32:
+    """A product as it is stored."""
     if activation == Activation.RELU:
         return np.maximum(y, 0)
     if activation in (Activation.GELU, Activation.GELU_TANH):
@@ -82,7 +83,7 @@ def matmul_panels(
     for the activation, its FusedConv for the order of residual and activation.
     """
     y: F32 = (x @ _rows(w, len(bias)).T + bias).astype(np.float32, copy=False)
-    return _activated(y if r is None else r + y, activation)
+    return activated(y if r is None else r + y, activation)
 
 
 def _batches(x: F32, shape: tuple[int, ...], strides: tuple[int, ...]) -> F32:

@@ -1,7 +1,7 @@
 """Fusions of graphs' programs, whose values are seen in several shapes.
 
 As `fuse`, but by the memory that instructions share: a norm or Gelu with the quantization of its
-result, and a product with what is added to it.
+result, and a product with what is added to it, or with its activation.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter
 
 from halfbyte import ops
+from halfbyte.ops.panels import Activation
 from halfbyte.program import Buffer, Instruction, Kind, Program, resume
 
-_PRODUCTS = (ops.matmul_panels, ops.matmul_int8)
+_PRODUCTS = (ops.matmul_panels, ops.matmul_int8, ops.matmul_codes)
 
 
 def fuse_views(program: Program) -> Program:
-    """Replace pairs by the operators of `ops.fused`, and sums by products with a residual."""
+    """Replace pairs by the operators of `ops.fused`, sums and Gelus by products that do them."""
     rewritten = program.rewritten([])
     found = _Pairs(program)
     with resume(rewritten):
@@ -32,7 +33,12 @@ def fuse_views(program: Program) -> Program:
                 x = gelu.inputs[0].view(_shape(instruction.inputs[0]))
                 ops.gelu_quantize(x, **gelu.attributes)
             elif instruction in found.sums:
-                outputs = _with_residual(instruction, *found.sums[instruction])
+                product, residual = found.sums[instruction]
+                outputs = _again(instruction, product, r=residual)
+            elif instruction in found.activated:
+                tanh = instruction.attributes["approximate"] == "tanh"
+                activation = Activation.GELU_TANH if tanh else Activation.GELU
+                outputs = _again(instruction, found.activated[instruction], activation=activation)
             else:
                 rewritten.append(instruction)
                 continue
@@ -48,6 +54,7 @@ class _Pairs:
         self.norms: dict[Instruction, Instruction] = {}  # norm -> quantization of its result
         self.gelus: dict[Instruction, Instruction] = {}  # quantization -> Gelu before it
         self.sums: dict[Instruction, tuple[Instruction, Buffer]] = {}  # -> product and residual
+        self.activated: dict[Instruction, Instruction] = {}  # Gelu -> product
         self.absorbed: set[Instruction] = set()
         self._uses = Counter(b.root for i in program.instructions for b in i.inputs)
         self._makers: dict[Buffer, Instruction] = {}
@@ -56,6 +63,8 @@ class _Pairs:
                 self._quantization(instruction)
             elif instruction.operator is ops.binary:
                 self._sum(instruction)
+            elif instruction.operator is ops.gelu:
+                self._gelu(instruction)
             self._makers.update({b.root: instruction for b in instruction.outputs})
 
     def _goes_nowhere_else(self, buffer: Buffer) -> bool:
@@ -63,7 +72,7 @@ class _Pairs:
 
     def _quantization(self, last: Instruction) -> None:
         maker = self._makers.get(last.inputs[0].root)
-        if maker is None or maker in self.norms:
+        if maker is None or maker in self.norms or maker in self.activated:
             return
         if maker.operator is ops.layer_norm and maker.outputs[0].shape == last.inputs[0].shape:
             self.norms[maker] = last
@@ -79,22 +88,38 @@ class _Pairs:
             return
         x, y, _ = last.inputs
         for product, residual in ((y, x), (x, y)):
-            maker = self._makers.get(product.root)
-            if maker is None or maker.operator not in _PRODUCTS or maker in self.absorbed:
-                continue
-            free = "r" not in maker.operands and not maker.attributes.get("activation")
-            if free and self._goes_nowhere_else(product) and residual.root is not product.root:
+            maker = self._product(product)
+            if maker is not None and residual.root is not product.root:
                 self.sums[last] = maker, residual
                 self.absorbed.add(maker)
                 return
 
+    def _product(self, result: Buffer) -> Instruction | None:
+        """The product that makes what goes nowhere else, if it does nothing behind it yet."""
+        maker = self._makers.get(result.root)
+        if maker is None or maker.operator not in _PRODUCTS or maker in self.absorbed:
+            return None
+        free = "r" not in maker.operands and not maker.attributes.get("activation")
+        return maker if free and self._goes_nowhere_else(result) else None
 
-def _with_residual(last: Instruction, product: Instruction, residual: Buffer) -> tuple[Buffer, ...]:
-    """Record the product with its residual; its output is the sum's memory."""
+    def _gelu(self, last: Instruction) -> None:
+        maker = self._product(last.inputs[0])
+        if maker is not None and "activation" in maker.attributes:
+            self.activated[last] = maker
+            self.absorbed.add(maker)
+
+
+def _again(
+    last: Instruction, product: Instruction, r: Buffer | None = None, activation: int | None = None
+) -> tuple[Buffer, ...]:
+    """Record the product with what `last` does to it, into the memory of its result."""
     shape = _shape(product.outputs[0])
     arguments = {o.name: b for o, b in zip(product.operator.inputs, product.arguments, strict=True)}
-    arguments["r"] = residual.view(shape)
-    product.operator(*arguments.values(), **product.attributes)
+    arguments["r"] = None if r is None else r.view(shape)
+    attributes = dict(product.attributes)
+    if activation is not None:
+        attributes["activation"] = int(activation)
+    product.operator(*arguments.values(), **attributes)
     return (last.outputs[0].view(shape),)
 
 

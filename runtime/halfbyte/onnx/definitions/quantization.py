@@ -119,14 +119,15 @@ def dequantize_linear(
 def dynamic_quantize_linear(x: Array) -> tuple[Array, Array, Array]:
     """X in uint8, its scale (max(X, 0) - min(X, 0)) / 255, its zero point round(-min / scale).
 
-    Where all of X is zero the scale is 1. ONNX DynamicQuantizeLinear-11.
+    Where that is 0 the scale is 1; where X has NaN it is NaN. ONNX DynamicQuantizeLinear-11.
     """
     high = np.float32(x.max(initial=0))
     low = np.float32(x.min(initial=0))
-    scale = np.float32((high - low) / np.float32(255)) if high > low else np.float32(1)
-    zero = np.rint(np.clip(-low / scale, 0, 255))
-    y = saturated(np.rint(x / scale) + zero, np.dtype(np.uint8))
-    return y, np.asarray(scale, np.float32), np.asarray(zero).astype(np.uint8)
+    scale = np.float32((high - low) / np.float32(255)) or np.float32(1)
+    byte = np.dtype(np.uint8)
+    zero = saturated(np.rint(-low / scale), byte)
+    y = saturated(np.rint(x / scale) + zero.astype(np.float32), byte)
+    return y, np.asarray(scale, np.float32), zero
 
 
 def _rows(v: Array, a: Array) -> Array:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from halfbyte.formats.onnx.model import Node
 from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Rewriter, made
 
+# products and the place of their bias among the inputs
+_BIASED = {"MatMulNBits": 5, "DynamicQuantizeMatMul": 4, "MatMulIntegerToFloat": 6}
+
 
 def fuse_linear(r: Rewriter) -> None:
     """MatMul with a constant matrix and Add of a constant vector become Linear."""
@@ -12,7 +15,7 @@ def fuse_linear(r: Rewriter) -> None:
         bias = r.split_constant(node)
         if bias is None or bias[1].ndim != 1 or not r.alone(bias[0]):
             continue
-        product = r.maker(bias[0], "MatMul") or r.maker(bias[0], "MatMulNBits", domain=MICROSOFT)
+        product = r.maker(bias[0], "MatMul") or r.maker(bias[0], *_BIASED, domain=MICROSOFT)
         if product is None:
             continue
         if product.domain:
@@ -26,10 +29,13 @@ def fuse_linear(r: Rewriter) -> None:
 
 
 def _with_bias(r: Rewriter, node: Node, product: Node, bias: str) -> None:
-    """MatMulNBits has an input for it."""
-    inputs = [*product.inputs, *[""] * (5 - len(product.inputs))]
-    width = r.constant(bias)
-    if len(inputs) != 5 or width is None or width.shape[0] != product.attributes["N"]:
+    """The product has an input for it."""
+    place = _BIASED[product.op_type]
+    inputs = [*product.inputs, *[""] * (place - len(product.inputs))]
+    width, weight = r.constant(bias), r.constant(product.inputs[1])
+    if len(inputs) != place or width is None or weight is None:
+        return
+    if width.shape[0] != product.attributes.get("N", weight.shape[-1]):
         return
     new = made(
         product.op_type, [*inputs, bias], node.outputs, domain=MICROSOFT, version=product.version,

@@ -21,6 +21,7 @@ _BROADCAST = {
     "Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Mod", "Where", "Equal", "Less", "Greater",
     "LessOrEqual", "GreaterOrEqual", "And", "Or", "Xor",
 }  # fmt: skip
+_PRODUCTS = {"MatMul", "Linear", "DynamicQuantizeMatMul"}
 _TWO = {"Gemm", "Flatten"}
 _REDUCTIONS = {f"Reduce{kind}" for kind in ("Mean", "Sum", "Max", "Min", "L2", "Prod")}
 
@@ -52,7 +53,9 @@ def _of(node: Node, graph: Graph, found: Ranks, makers: dict[str, Node]) -> int 
         return 2
     if kind == "Shape":
         return 1
-    if kind in _BROADCAST or (kind in ("MatMul", "Linear") and min(map(_least, given[:2])) >= 2):
+    product = kind in _PRODUCTS and min(map(_least, given[:2])) >= 2
+    if kind in _BROADCAST or product:
+        given = given[:2] if product else given
         known = [rank for rank in given if rank is not None]
         return max(known) if len(known) == len(given) else None
     if kind in ("Reshape", "Expand") and len(given) > 1:
@@ -76,11 +79,13 @@ def _changed(node: Node, given: list[int | None], graph: Graph) -> int | None:
         "Squeeze": lambda rank, axes: rank - axes,
     }
     change = changes.get(node.op_type)
+    if change is None:
+        return None
     axes = node.attributes.get("axes")
     if len(node.inputs) > 1:
         value = graph.initializers.get(node.inputs[1])
         axes = value.reshape(-1).tolist() if isinstance(value, np.ndarray) else None
-    return change(first, len(axes)) if change is not None and isinstance(axes, list) else None
+    return change(first, len(axes)) if isinstance(axes, list) else None
 
 
 def _length(

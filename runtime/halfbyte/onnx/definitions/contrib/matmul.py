@@ -11,6 +11,7 @@ from halfbyte.errors import ProgramError, UnsupportedError
 from halfbyte.formats.onnx.dtypes import widen
 from halfbyte.onnx.definitions._numbers import fitting, rounded, widened
 from halfbyte.onnx.definitions.contrib._common import along, contrib, unpacked
+from halfbyte.onnx.definitions.quantization import dynamic_quantize_linear
 
 Array = npt.NDArray[Any]
 
@@ -198,13 +199,8 @@ def dynamic_quantize_matmul(
     bias: Array | None = None,
 ) -> Array:
     """a, rounded to uint8 as by DynamicQuantizeLinear, times (b - zb) sb, plus bias."""
-    low, high = min(a.min(initial=0), 0), max(a.max(initial=0), 0)
-    scale = np.float32((high - low) / np.float32(255)) or np.float32(1)
-    zero = np.rint(np.clip(-low / scale, 0, 255))
-    codes = np.clip(np.rint(a / scale) + zero, 0, 255).astype(np.int32) - np.int32(zero)
-    product = _columns_product(codes, b, b_zero_point).astype(np.float32)
-    result = product * (scale * _columns(b_scale))
-    return result if bias is None else result + bias
+    codes, scale, zero = dynamic_quantize_linear(a)
+    return matmul_integer_to_float(codes, b, scale, b_scale, zero, b_zero_point, bias)
 
 
 def _columns(values: Array) -> Array:

@@ -1,0 +1,128 @@
+"""Products of codes whose scale and zero point are found as the program runs, to floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte import ops
+from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.lowering.conv import floats
+from halfbyte.onnx.lowering.linear import vector
+from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.values import Array, Operand, Value, key_of
+from halfbyte.program import Buffer
+
+
+def _quantized(x: Buffer) -> tuple[Buffer, ...]:
+    """A matrix in uint8, the sums of its rows, scale and zero point."""
+    n, k = (int(d) for d in x.shape)  # type: ignore[arg-type]
+    found = ops.tensor_range(x.view((n * k,)), spans=-(-n * k // ops.RANGE))
+    made: tuple[Buffer, ...] = ops.quantize_tensor(x, found)
+    return made
+
+
+def _rows(x: Value) -> tuple[int, int]:
+    k = x.shape[-1] if x.shape else 1
+    return x.size // k, k
+
+
+@lower("DynamicQuantizeLinear")
+def dynamic_quantize_linear(c: Capture, x: Value) -> tuple[Value, ...] | None:
+    """Of float32."""
+    if x.dtype != "f32" or not x.size:
+        return None
+    y, _, scale, zero = c.quantized(x, *_rows(x), _quantized)
+    return c.value(y, x.shape), c.value(scale, ()), c.value(zero, ())
+
+
+@lower("DynamicQuantizeMatMul", domain=MICROSOFT)
+def dynamic_quantize_matmul(
+    c: Capture, a: Value | Array, b: Operand, b_scale: Operand, b_zero: Operand = None,
+    bias: Operand = None,
+) -> Value | None:  # fmt: skip
+    """With a constant matrix; activations that several read are quantized once."""
+    if not isinstance(a, Value) or a.dtype != "f32" or not a.size or len(a.shape) < 2:
+        return None
+    y, sums, scale, zero = c.quantized(a, *_rows(a), _quantized)
+    return _product(c, a.shape, (y, scale, zero), sums, (b, b_scale, b_zero), bias)
+
+
+@lower("MatMulIntegerToFloat", domain=MICROSOFT)
+def matmul_integer_to_float(
+    c: Capture, a: Value | Array, b: Operand, a_scale: Value | Array, b_scale: Operand,
+    a_zero: Operand = None, b_zero: Operand = None, bias: Operand = None,
+) -> Value | None:  # fmt: skip
+    """Of uint8 with one scale, with a constant matrix."""
+    if not isinstance(a, Value) or a.dtype != "u8" or not a.size or len(a.shape) < 2:
+        return None
+    a_zero = np.zeros(1, np.uint8) if a_zero is None else a_zero
+    scale, zero = _single(c, a_scale, "f32"), _single(c, a_zero, "u8")
+    if scale is None or zero is None:
+        return None
+    x = c.matrix(a, *_rows(a)), scale, zero
+    return _product(c, a.shape, x, _sums(c, *x), (b, b_scale, b_zero), bias)
+
+
+def _single(c: Capture, operand: Value | Array, dtype: str) -> Buffer | None:
+    """The buffer of one number."""
+    if key_of(operand) != dtype or int(np.prod(operand.shape)) != 1:
+        return None
+    return c.plain(operand if isinstance(operand, Value) else operand.reshape(1)).view((1,))
+
+
+def _sums(c: Capture, codes: Buffer, scale: Buffer, zero: Buffer) -> Buffer | None:
+    """The sums of the rows of codes, where the program quantizes to them."""
+    for instruction in c.program.instructions:
+        if instruction.operator is ops.quantize_tensor:
+            y, sums, _, offset = instruction.outputs
+            if (y, offset) == (codes.root, zero.root) and y.shape == codes.shape:
+                return sums
+    return None
+
+
+def _product(
+    c: Capture, shape: tuple[int, ...], x: tuple[Buffer, Buffer, Buffer], x_sums: Buffer | None,
+    w: tuple[Operand, Operand, Operand], bias: Operand,
+) -> Value | None:  # fmt: skip
+    """x times a constant w [k, m]: codes, scale and zero point of each, of w also by column."""
+    b, scale, zero = w
+    if not isinstance(b, np.ndarray) or b.ndim != 2 or b.dtype not in (np.int8, np.uint8):
+        return None
+    k, m = b.shape
+    if shape[-1] != k or not m or not _by_column(scale, np.dtype(np.float32), m):
+        return None
+    if zero is not None and not _by_column(zero, b.dtype, m):
+        return None
+    if bias is not None and (bias.shape != (m,) or key_of(bias) != "f32"):
+        return None
+    flip = 0 if b.dtype == np.int8 else 128
+    zeros = _column(np.zeros(1) if zero is None else zero, np.int32, m) - np.int32(flip)
+    if zeros.any() and x_sums is None:
+        return None
+
+    def signed() -> Array:
+        return (b ^ np.uint8(flip)).view(np.int8) if flip else b
+
+    # under the names that they have for a convolution of one pixel
+    packed = floats(c, b, "packed 1 True", lambda: ops.pack_codes(signed().T[:, :, None, None]))
+    sums = floats(c, b, "sums", lambda: signed().sum(axis=0, dtype=np.int32))
+    codes, x_scale, x_zero = x
+    offsets = (c.constant(zeros), x_sums) if zeros.any() else (None, None)
+    y = ops.matmul_codes(
+        codes, packed, sums, c.constant(_column(scale, np.float32, m)), vector(c, bias, m),
+        x_scale, x_zero, *offsets,
+    )  # fmt: skip
+    return c.value(y, (*shape[:-1], m))
+
+
+def _by_column(operand: Operand, dtype: np.dtype[Any], m: int) -> bool:
+    """Whether these are constants, one for a matrix of m columns or one for each."""
+    known = isinstance(operand, np.ndarray) and operand.dtype == dtype
+    return known and operand is not None and operand.shape in ((), (1,), (m,))
+
+
+def _column(operand: Any, dtype: npt.DTypeLike, m: int) -> Array:
+    return np.ascontiguousarray(np.broadcast_to(operand.reshape(-1), m), dtype)
