@@ -161,7 +161,8 @@ def _over_median(tops: F32) -> F32 | None:
     median = float(np.median(tops))
     if not 0 < median < np.inf or not np.isfinite(tops).all():
         return None
-    return np.maximum(tops / np.float32(median), np.float32(_LEAST))
+    sizes: F32 = np.maximum(tops / np.float32(median), np.float32(_LEAST))
+    return sizes
 
 
 def _column_tops(editor: Editor, product: Product) -> F32:

@@ -89,7 +89,8 @@ class WeightOnly(Rewriter):
             output = product.node.output[0]
             before = known[output]
             if before is not None and output in self._columns:
-                squares[product.node.input[0]] = before / np.square(self._columns[output])
+                s = self._columns[output]
+                squares[product.node.input[0]] = before / (s * s)
         self._importance = Importance(self.editor, squares)
 
     def _smoothable(self) -> Iterator[Product]:
