@@ -200,7 +200,9 @@ def nbits(level: int, symmetric: bool) -> Callable[[str, Path, Path], None]:
 Quantizer = Callable[[str, Path, Path], object]
 TRANSFORMERS, CONVOLUTIONAL = ("bert-small", "gpt2-small"), ("mobilenet-v2-small", "resnet-small")
 EVERY = (*TRANSFORMERS, *CONVOLUTIONAL)
-EDGE = 5e-3  # one code of an activation that lay on the edge
+# Where both engines round at the same places, most inputs are within SAME. A code of an activation
+# that lies on the edge makes 2.5e-3 to 9.7e-3 of it (6 of 48 random inputs of gpt2-small).
+SAME, EDGE = 1e-5, 1.2e-2
 
 # Models, and how far apart: where both engines round at the same places, EDGE. In float16 they do
 # not, and differ by as much as each differs from float32. Scales of ONNX Runtime's blocks are
@@ -249,8 +251,13 @@ def test_quantized(way: str, name: str, sources: dict[str, Path], tmp_path: Path
     assert apart(wanted[0], plain) > 5e-4
     for backend in BACKENDS:
         run = runner(path, backend)
-        for feeds, theirs in zip(feeds_of(name), wanted, strict=True):
-            assert apart(outputs_of(run, feeds), theirs) < bounds[name], backend
+        distances = [
+            apart(outputs_of(run, feeds), theirs)
+            for feeds, theirs in zip(feeds_of(name), wanted, strict=True)
+        ]
+        assert max(distances) < bounds[name], backend
+        if bounds[name] == EDGE:
+            assert min(distances) < SAME, backend
 
 
 # ---- trained models ------------------------------------------------------------------------------
