@@ -18,6 +18,7 @@ from benches.onnx.files import IMAGES, Contest
 from benches.onnx.sentences import SENTENCES
 from benches.prepare import say
 from tools.get_minilm import get_minilm
+from tools.onnx_models import minilm
 
 ENGINES = ("halfbyte", "onnxruntime")  # modules with an InferenceSession
 TURN = 0.2  # seconds that a turn takes at least, but for a run that takes longer
@@ -149,10 +150,6 @@ def _tokenizer() -> tokenizers.Tokenizer:
     return tokenizers.Tokenizer.from_file(str(get_minilm() / "tokenizer.json"))
 
 
-def _text(ids: Array, mask: Array) -> Feeds:
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-
-
 def inputs(model: str, batch: int, length: int) -> Feeds:
     """Random images; or rows of `length` tokens, each somewhere out of the sentences."""
     if model in IMAGES:
@@ -161,20 +158,15 @@ def inputs(model: str, batch: int, length: int) -> Feeds:
     found = _tokenizer().encode_batch(list(SENTENCES), add_special_tokens=False)
     ids = np.concatenate([np.array(part.ids, np.int64) for part in found])
     rows = np.stack([np.resize(np.roll(ids, -5 * row), length) for row in range(batch)])
-    return _text(rows, np.ones_like(rows))
+    return {
+        "input_ids": rows, "attention_mask": np.ones_like(rows),
+        "token_type_ids": np.zeros_like(rows),
+    }  # fmt: skip
 
 
 def sentences() -> Feeds:
     """All sentences in one batch, padded to the longest."""
-    tokenizer = _tokenizer()
-    tokenizer.enable_padding()
-    found = tokenizer.encode_batch(list(SENTENCES))
-    tokenizer.no_padding()
-    ids, mask = (
-        np.array([getattr(part, name) for part in found], np.int64)
-        for name in ("ids", "attention_mask")
-    )
-    return _text(ids, mask)
+    return minilm.tokens(SENTENCES)
 
 
 def _outputs(model: str, session: Engine) -> Array:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 import pytest
-import tokenizers
 from tools.get_minilm import FILES, get_minilm
 from tools.onnx_models import convolution, make, minilm, save
 from tools.onnx_models.weights import Stored
@@ -241,17 +240,8 @@ def folder() -> Path:
     return get_minilm()
 
 
-def sentences(folder: Path, texts: tuple[str, ...]) -> dict[str, Array]:
-    """Tokens, padded to the longest."""
-    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.enable_padding()
-    found = tokenizer.encode_batch(list(texts))
-    parts = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-    return {n: np.array([getattr(e, a) for e in found], np.int64) for n, a in parts.items()}
-
-
 def test_minilm_embeds_as_documented(folder: Path) -> None:
-    (found,) = run(minilm.build(folder=folder), sentences(folder, SENTENCES))
+    (found,) = run(minilm.build(folder=folder), minilm.tokens(SENTENCES, folder))
     assert found.shape == (3, 384)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
     for (a, b), wanted in SIMILARITIES.items():

@@ -17,12 +17,10 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 import pytest
-import tokenizers
 from onnxruntime import quantization
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxruntime.quantization.shape_inference import quant_pre_process
 from tests import wasm
-from tools.get_minilm import get_minilm
 from tools.onnx_models import make, minilm, save
 
 from halfbyte.backends import Executable, open_program
@@ -278,11 +276,7 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tokens() -> Feeds:
-    tokenizer = tokenizers.Tokenizer.from_file(str(get_minilm() / "tokenizer.json"))
-    tokenizer.enable_padding()
-    found = tokenizer.encode_batch(list(SENTENCES))
-    parts = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-    return {name: np.array([getattr(e, part) for e in found]) for name, part in parts.items()}
+    return minilm.tokens(SENTENCES)
 
 
 # In six layers of trained weights codes on the edge set off others: ONNX Runtime with and without

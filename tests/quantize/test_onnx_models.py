@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tokenizers
 from tests.quantize.onnx_files import Array, cosine, run
-from tools.get_minilm import get_minilm
 from tools.onnx_models import make, minilm, save
 
 from halfbyte.quantize import Report
@@ -74,11 +72,7 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tokens() -> dict[str, Array]:
-    tokenizer = tokenizers.Tokenizer.from_file(str(get_minilm() / "tokenizer.json"))
-    tokenizer.enable_padding()
-    found = tokenizer.encode_batch(list(SENTENCES))
-    parts = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-    return {name: np.array([getattr(e, part) for e in found]) for name, part in parts.items()}
+    return minilm.tokens(SENTENCES)
 
 
 @pytest.mark.parametrize(

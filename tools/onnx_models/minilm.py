@@ -7,10 +7,14 @@ states, scaled to unit length.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import onnx
+import tokenizers
 from tools.get_minilm import get_minilm
 from tools.onnx_models import bert
 from tools.onnx_models.weights import F32Array, Stored
@@ -36,3 +40,13 @@ def build(config: bert.BertConfig = CONFIG, folder: Path | None = None) -> onnx.
 def hidden_states() -> onnx.ModelProto:
     """The same without pooling: its output is `last_hidden_state`."""
     return build(dataclasses.replace(CONFIG, pooled=False))
+
+
+def tokens(texts: Sequence[str], folder: Path | None = None) -> dict[str, npt.NDArray[Any]]:
+    """The model's inputs for texts, a row each, padded to the longest."""
+    path = (folder or get_minilm()) / "tokenizer.json"
+    tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    tokenizer.enable_padding()
+    found = tokenizer.encode_batch(list(texts))
+    parts = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+    return {n: np.array([getattr(e, part) for e in found], np.int64) for n, part in parts.items()}
