@@ -16,8 +16,8 @@ from tests.tools import load_tool
 import halfbyte
 from halfbyte.cli import main
 from halfbyte.errors import HalfbyteError
-from halfbyte.loading import capture_model
 from halfbyte.model import LanguageModel
+from halfbyte.planning import Settings, capture_model
 from halfbyte.program import Kind, maximum
 from halfbyte.quantize import quantize_file
 
@@ -97,8 +97,8 @@ def test_backends_agree(path: Path, backend: str) -> None:
 
 
 def test_a_plan_is_half_as_large(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    program = capture_model(halfbyte.formats.open_model(path), 128, cache="q8_0")
-    halves = capture_model(halfbyte.formats.open_model(path), 128, cache="f16")
+    program = capture_model(halfbyte.formats.open_model(path), Settings(128, cache="q8_0"))
+    halves = capture_model(halfbyte.formats.open_model(path), Settings(128, cache="f16"))
     planned, before = (p.bytes_by_kind()[Kind.STATE] for p in (program, halves))
     assert planned * 32 == before // 2 * 34
     assert main(["info", str(path), "--context", "128", "--cache", "q8_0", "--json"]) == 0
@@ -108,7 +108,7 @@ def test_a_plan_is_half_as_large(path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_attention_moves_what_it_reads(path: Path) -> None:
     """Whole groups of sixteen keys, the values that are seen, query and result."""
-    program = capture_model(halfbyte.formats.open_model(path), 128, cache="q8_0")
+    program = capture_model(halfbyte.formats.open_model(path), Settings(128, cache="q8_0"))
     step = next(i for i in program.instructions if i.operator is halfbyte.ops.group_query_attention)
     q, _, v = step.inputs
     c, row = maximum(q.shape[1]), maximum(v.shape[0]) * maximum(v.shape[2]) // 32 * 34

@@ -17,8 +17,9 @@ from halfbyte.backends.native import Kernels
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
 from halfbyte.layouts import LAYOUTS, Packed
-from halfbyte.loading import capture_model, load_bytes
+from halfbyte.loading import load_bytes
 from halfbyte.passes import optimize
+from halfbyte.planning import capture_model
 from halfbyte.quantize import quantize_file
 from halfbyte.weights import FORMATS
 
@@ -120,7 +121,7 @@ def test_threads_pack_as_one_does(name: str, native_backends: list[str]) -> None
 
 
 def test_results_are_the_same_to_the_bit(path: Path) -> None:
-    with halfbyte.load(path, pack="never") as mapped, halfbyte.load(path) as packed:
+    with halfbyte.load(path, weights="mapped") as mapped, halfbyte.load(path) as packed:
         np.testing.assert_array_equal(packed.logits(IDS), mapped.logits(IDS))
         names = {i.operator.kernel(i) for i in packed.program.instructions}
         products = [n for n in names if n.startswith("matmul")]
@@ -155,14 +156,15 @@ def test_the_plan_decides(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = optimize(capture_model(file))
     chosen = packing.to_pack(program)
     assert sum(b.nbytes for b in chosen) > 0.9 * sum(t.data.nbytes for t in file.tensors.values())
-    assert packing.to_pack(program, "never") == []
+    assert packing.to_pack(program, "mapped") == []
     needed = sum(program.bytes_by_kind().values())
     monkeypatch.setattr(packing, "machine_bytes", lambda: 2 * needed - 2)
     assert packing.to_pack(program) == []
     monkeypatch.setattr(packing, "machine_bytes", lambda: 2 * needed)
     assert packing.to_pack(program) == chosen
-    with pytest.raises(HalfbyteError, match="pack 'always': expected one of"):
-        packing.to_pack(program, "always")
+    assert packing.to_pack(program, "packed") == chosen
+    with pytest.raises(HalfbyteError, match="weights 'always': expected one of"):
+        halfbyte.load(path, weights="always")
 
 
 def test_formats_of_files_have_layouts() -> None:

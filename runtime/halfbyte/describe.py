@@ -10,12 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte import footprint, packing
 from halfbyte.formats import open_model
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.loading import capture_model
-from halfbyte.passes import optimize
-from halfbyte.program import maximum
+from halfbyte.planning import Settings, capture_model, plan
 
 
 def describe(
@@ -30,16 +27,15 @@ def describe(
     """Metadata, tensors, bits per weight and planned memory of a file, as text or JSON."""
     file = open_model(path, tokenizer)
     apart = replace(file, tensors=dict(file.tensors))  # an architecture may cut some tensors up
-    captured = capture_model(apart, context, cache=cache)
-    optimized = optimize(captured)
-    context = optimized.sizes["position"].maximum
-    vocabulary = maximum(optimized.outputs["logits"].shape[1])
-    memory = footprint.planned(optimized, vocabulary, packing.to_pack(optimized))
+    settings = Settings(context=context, cache=cache)
+    planned = plan(apart, settings)
+    memory, context = planned.memory, planned.settings.context or 0
     if as_json:
         return json.dumps(_data(file, context, memory), indent=1)
     parts = [_metadata(file), _tensors(file), _memory(context, memory)]
     if program:
-        parts += ["as captured:\n" + captured.dump(), "after passes:\n" + optimized.dump()]
+        captured = capture_model(apart, settings)
+        parts += [f"as captured:\n{captured.dump()}", f"after passes:\n{planned.program.dump()}"]
     return "\n\n".join(parts)
 
 

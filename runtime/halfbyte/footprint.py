@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from halfbyte.layouts import LAYOUTS
+from halfbyte.passes.stream_weights import window_bytes
 from halfbyte.program import Buffer, Kind, Program
 
 # A token of the vocabulary costs its string, dictionary entries and a score (CPython, 64 bits).
@@ -21,15 +22,17 @@ def planned(program: Program, tokens: int, to_pack: Iterable[Buffer] = ()) -> di
 
     Mapped weights count whole: their pages are resident once they have been read, and the system
     may drop them; packed ones it may not. `tokens` is the size of the vocabulary, `to_pack` are
-    weights that will be packed, beside those that are.
+    weights that will be packed, beside those that are. Of streamed weights two lots count.
     """
     by_kind, waiting = program.bytes_by_kind(), set(to_pack)
+    windows = window_bytes(program)
     packed = sum(b.nbytes for b in program.buffers if b in waiting or b.dtype.upper() in LAYOUTS)
     return {
         "weights (mapped)": by_kind[Kind.WEIGHT] - packed,
         "weights (packed)": packed,
+        "weights (streamed)": windows,
         "KV cache": by_kind[Kind.STATE],
-        "activations": by_kind[Kind.SCRATCH] + by_kind[Kind.INPUT] + by_kind[Kind.OUTPUT],
+        "activations": by_kind[Kind.SCRATCH] + by_kind[Kind.INPUT] + by_kind[Kind.OUTPUT] - windows,
         "constants": by_kind[Kind.CONSTANT],
         "tokenizer": tokens * TOKEN_BYTES,
         "interpreter": interpreter_bytes(),

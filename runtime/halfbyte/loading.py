@@ -5,37 +5,27 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from typing import TypedDict, Unpack
+from typing import Unpack
 
-from halfbyte import architectures, download, packing
+from halfbyte import download, packing
 from halfbyte.backends.cores import default_threads
 from halfbyte.download import Progress, Source
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
-from halfbyte.formats import metadata, open_bytes, open_model
+from halfbyte.formats import open_bytes, open_model
 from halfbyte.formats.mapped import Buffer
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.model import LanguageModel
-from halfbyte.passes import optimize
-from halfbyte.program import Program
+from halfbyte.planning import Given, plan, plan_within, settings_of
 from halfbyte.tokenizers import from_metadata
-from halfbyte.weights import F32
-
-DEFAULT_CONTEXT = 4096  # tokens, where the model allows more: the KV cache is planned at this size
-DEFAULT_BATCH = 128  # prompt tokens of one run
-CACHES = ("auto", "f16", "f32", "q8_0")
 
 
-class Options(TypedDict, total=False):
+class Options(Given, total=False):
     """How a model is opened; see :func:`load`."""
 
-    context: int | None
-    batch: int
     backend: str
     threads: int | None
-    passes: bool
-    activations: str
-    cache: str
-    pack: str
+    level: str | None
+    memory_budget: int | None
 
 
 def load(
@@ -65,18 +55,28 @@ def load(
         False runs the program as captured: float activations, no shared memory.
     activations : {"int8", "float"}
         What block-quantized weights are multiplied with.
-    cache : {"auto", "f16", "f32", "q8_0"}
+    cache : {"auto", "f16", "f32", "q8_0", "smallest"}
         Numbers of the KV cache: "auto" takes F32 for models in F32, F16 for all others; "q8_0"
-        takes 8.5 bits a number, where heads are whole blocks of 32.
-    pack : {"auto", "never"}
-        "auto" lays block-quantized weights out for fast products, in memory of their own, where
-        the model then takes at most half of the machine's; "never" leaves them mapped as they lie,
-        so that the system may drop their pages.
+        takes 8.5 bits a number, where heads are whole blocks of 32; "smallest" that, or "auto".
+    weights : {"auto", "packed", "mapped", "streamed"}
+        "packed" lays block-quantized weights out for fast products, in memory of their own;
+        "mapped" leaves them as they lie, so that the system may drop their pages; "streamed" reads
+        them from storage in every run, a few megabytes at a time. "auto" packs where the model
+        then takes at most half of the machine's memory.
+    level : {"baseline", "basic", "aggressive", "extreme"}, optional
+        Settings that need less and less memory, together: weights packed; mapped; mapped with the
+        smallest cache, batches of 32 and a context of at most 2048 tokens; streamed with batches
+        of 16 and at most 1024. What is given beside it counts.
+    memory_budget : int, optional
+        Bytes that the process may take, the interpreter's included. Weights "auto" are packed
+        where they fit, else streamed; where nothing fits, the model is refused.
 
     Raises
     ------
     HalfbyteError
         The file, the tokenizer or an argument cannot be used; the message says why.
+    MemoryBudgetError
+        It would need more than `memory_budget`, or than the machine has.
     """
     return load_file(open_model(path, tokenizer), **options)
 
@@ -154,60 +154,27 @@ async def load_url(
 
 def load_file(
     file: ModelFile,
-    context: int | None = None,
-    batch: int = DEFAULT_BATCH,
+    *,
     backend: str = "native",
     threads: int | None = None,
-    passes: bool = True,
-    activations: str = "int8",
-    cache: str = "auto",
-    pack: str = "auto",
+    level: str | None = None,
+    memory_budget: int | None = None,
+    **settings: Unpack[Given],
 ) -> LanguageModel:
     """A model from an opened file; for the arguments see :func:`load`."""
-    if activations not in ("int8", "float"):
-        raise HalfbyteError(f"activations '{activations}': expected 'int8' or 'float'")
+    chosen = settings_of(level, settings)
     words = from_metadata(file)
-    program = capture_model(file, context, batch, cache)
-    if passes:
-        program = optimize(program, int8_activations=activations == "int8")
-    threads = threads or default_threads()
-    chosen = packing.to_pack(program, pack)
-    if chosen and backend != "numpy":
-        packing.pack(chosen, file, threads)
-        packing.keep_vectors(program, file)
-    return LanguageModel(file, words, program, backend, threads)
-
-
-def capture_model(
-    file: ModelFile,
-    context: int | None = None,
-    batch: int = DEFAULT_BATCH,
-    cache: str = "auto",
-) -> Program:
-    """The program of a model file, as captured; for the arguments see :func:`load`."""
-    architecture = architectures.find(file)
-    config = architecture.read_config(file)
-    if context is None:
-        context = min(config.context, DEFAULT_CONTEXT)
-    if not 1 <= context <= config.context:
+    if memory_budget is None:
+        found = plan(file, chosen)
+    elif backend == "numpy":
         raise HalfbyteError(
-            f"{file.path}: context of {context} tokens: expected 1 to {config.context}"
+            "memory_budget: expected a native backend, which keeps to its plan; NumPy's makes "
+            "floats of weights"
         )
-    if batch < 1:
-        raise HalfbyteError(f"batch of {batch} tokens: expected 1 or more")
-    if cache not in CACHES:
-        raise HalfbyteError(f"cache '{cache}': expected one of {CACHES}")
-    if cache == "auto":
-        cache = "f32" if file.tensors["token_embd.weight"].format is F32 else "f16"
-    program = architecture.build(
-        file, config, context=context, batch=min(batch, context), cache=cache
-    )
-    used = {buffer.name for step in program.instructions for buffer in step.inputs}
-    for name in file.tensors:
-        if name not in used | architecture.TABLES:
-            raise UnsupportedError(
-                f"{file.path}: tensor {name!r}: architecture "
-                f"{metadata.text(file, 'general.architecture')!r} has no use for it here; without "
-                "it the model would be another"
-            )
-    return program
+    else:
+        found = plan_within(file, chosen, memory_budget)
+    threads = threads or default_threads()
+    if backend != "numpy" and (found.to_pack or found.reader):
+        packing.pack(found.to_pack, file, threads)
+        packing.keep_vectors(found.program, file)
+    return LanguageModel(file, words, found.program, backend, threads)

@@ -14,36 +14,34 @@ import numpy.typing as npt
 from halfbyte import ops
 from halfbyte.backends.memory import ALIGNMENT, aligned, machine_bytes
 from halfbyte.backends.native import Kernels
-from halfbyte.errors import HalfbyteError, ProgramError
+from halfbyte.errors import ProgramError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.layouts import LAYOUTS, Packed
 from halfbyte.program import Buffer, Kind, Program
 from halfbyte.weights import Tensor
 
-CHOICES = ("auto", "never")
 _SHARE = 0.5  # of the machine's memory that a model with packed weights may take
 _SLICE = 4 << 20  # bytes packed before the file's pages are given back
 
 
-def to_pack(program: Program, pack: str = "auto") -> list[Buffer]:
-    """Weights that will be packed: matrices that integer products alone read, if all fit.
+def to_pack(program: Program, weights: str = "auto") -> list[Buffer]:
+    """Weights that will be packed: matrices that integer products alone read.
 
     Parameters
     ----------
     program : Program
         After all passes.
-    pack : {"auto", "never"}
+    weights : {"auto", "packed", "mapped", "streamed"}
         "auto" packs where the whole plan takes at most half of this machine's memory.
     """
-    if pack not in CHOICES:
-        raise HalfbyteError(f"pack '{pack}': expected one of {CHOICES}")
     others: set[Buffer] = set()
     for instruction in program.instructions:
         if instruction.operator not in (ops.matmul_int8, ops.gather):
             others.update(instruction.inputs)
     multiplied = {i.operands["w"] for i in program.instructions if i.operator is ops.matmul_int8}
     found = [b for b in program.buffers if b in multiplied and b not in others and _packable(b)]
-    if pack == "never" or sum(program.bytes_by_kind().values()) > _SHARE * machine_bytes():
+    room = sum(program.bytes_by_kind().values()) <= _SHARE * machine_bytes()
+    if weights not in ("auto", "packed") or (weights == "auto" and not room):
         return []
     return found
 

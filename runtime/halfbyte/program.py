@@ -69,7 +69,10 @@ def at(dim: Dim, registers: Mapping[str, int]) -> int:
 
 
 class Kind(StrEnum):
-    """What a buffer is for. Only scratch memory is reused."""
+    """What a buffer is for. Only scratch memory and windows are reused.
+
+    A window holds a part of the weights while it is needed; it is read from the file in every run.
+    """
 
     WEIGHT = "weight"
     CONSTANT = "constant"
@@ -77,6 +80,10 @@ class Kind(StrEnum):
     INPUT = "input"
     OUTPUT = "output"
     SCRATCH = "scratch"
+    WINDOW = "window"
+
+
+SHARED = frozenset({Kind.SCRATCH, Kind.WINDOW})  # kinds with places in one arena
 
 
 @dataclass(eq=False)
@@ -98,7 +105,7 @@ class Buffer:
         """The buffer whose memory this is: itself, but for views."""
         return self if self.source is None else self.source.root
 
-    def view(self, shape: tuple[int, ...], dtype: str | None = None) -> Buffer:
+    def view(self, shape: tuple[Dim, ...], dtype: str | None = None) -> Buffer:
         """The same bytes in another shape, and perhaps as another of DTYPES."""
         dtype = dtype or self.dtype
         if (shape, dtype) == (self.shape, self.dtype):
@@ -194,6 +201,8 @@ class Instruction:
         """Arithmetic operations at given sizes (a multiply and an add are two)."""
         if self.operator.operations is not None:
             return self.operator.operations(self._dims(registers))
+        if not self.outputs or self.outputs[0].kind is Kind.WINDOW:
+            return 0
         shape = self.outputs[0].shape
         return int(np.prod([at(d, registers) for d in shape], dtype=np.int64))
 
@@ -202,7 +211,7 @@ class Instruction:
 class Program:
     """Instructions in order of execution, and every buffer they use.
 
-    `places` is what memory planning found: scratch buffer -> byte offset in one arena of
+    `places` is what memory planning found: scratch buffer or window -> byte offset in one arena of
     `arena_bytes`; empty before planning, when every buffer has memory of its own.
     """
 
@@ -289,7 +298,7 @@ class Program:
         """Planned memory by kind of buffer, at the maxima of all sizes."""
         totals = dict.fromkeys(Kind, 0)
         for buffer in self.buffers:
-            if buffer.source is None and not (self.places and buffer.kind is Kind.SCRATCH):
+            if buffer.source is None and not (self.places and buffer.kind in SHARED):
                 totals[buffer.kind] += buffer.nbytes
         totals[Kind.SCRATCH] += self.arena_bytes
         return totals

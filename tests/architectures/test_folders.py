@@ -42,6 +42,14 @@ def test_logits(name: str, file: str, tmp_path: Path) -> None:
     assert models.largest_difference(found, wanted) < 1e-4
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_streamed_tensors_are_made_anew(name: str, tmp_path: Path) -> None:
+    """Rows reordered (llama) and transposed (gpt2): these do not lie in a file as they are read."""
+    path, ids = write(tmp_path / "m", name, "model.safetensors"), models.ids(name)
+    with halfbyte.load(path) as model, halfbyte.load(path, weights="streamed") as streamed:
+        np.testing.assert_array_equal(streamed.logits(ids), model.logits(ids))
+
+
 @pytest.mark.parametrize("name", models.CONFIGS)
 def test_tensors_are_those_of_the_gguf_file(name: str, tmp_path: Path) -> None:
     """After `quantize` too, which takes a few rows at a time."""

@@ -22,7 +22,7 @@ def test_packing_changes_nothing(name: str, kind: str, tmp_path: Path) -> None:
     """Matrices taken out of a fused one are packed like others; in place too. NumPy is near."""
     ids, path = models.ids(name), tmp_path / "quantized.gguf"
     quantize_file(models.write(tmp_path / "model.gguf", name), kind, path)
-    with halfbyte.load(path) as packed, halfbyte.load(path, pack="never") as plain:
+    with halfbyte.load(path) as packed, halfbyte.load(path, weights="mapped") as plain:
         expected = packed.logits(ids)
         np.testing.assert_array_equal(plain.logits(ids), expected)
     own = np.fromfile(path, np.uint8)

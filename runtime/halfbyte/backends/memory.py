@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
-from halfbyte.program import Buffer, Kind, Program
+from halfbyte.program import SHARED, Buffer, Kind, Program
 from halfbyte.weights import Tensor
 
 U8 = npt.NDArray[np.uint8]
@@ -72,6 +73,14 @@ def allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]
     )
 
 
+def at_sizes(
+    array: npt.NDArray[Any], buffer: Buffer, registers: Mapping[str, int]
+) -> npt.NDArray[Any]:
+    """The part of a buffer's array that a run with these sizes uses."""
+    _, shape = buffer.held_as(registers)
+    return array[tuple(map(slice, shape))] if shape else array
+
+
 def _allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]:
     arena = memory.aligned(program.arena_bytes)
     arrays: dict[Buffer, npt.NDArray[Any]] = {}
@@ -86,7 +95,7 @@ def _allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]
         elif buffer.value is not None:
             arrays[buffer] = memory.reach(buffer.value)
         else:
-            place = program.places.get(buffer) if buffer.kind is Kind.SCRATCH else None
+            place = program.places.get(buffer) if buffer.kind in SHARED else None
             size = buffer.nbytes
             raw = memory.aligned(size) if place is None else arena[place : place + size]
             dtype, shape = buffer.held_as({})

@@ -22,7 +22,7 @@ from halfbyte.backends.library import (
     instruction_sets,
 )
 from halfbyte.backends.library import library as package_library
-from halfbyte.backends.memory import allocate
+from halfbyte.backends.memory import allocate, at_sizes
 from halfbyte.backends.threads import Pool
 from halfbyte.errors import ProgramError
 from halfbyte.program import Buffer, Instruction, Program, Size, maximum
@@ -161,18 +161,26 @@ class NativeExecutable:
         self._set(registers)
         for first, last in self._segments:
             if first == last:
-                self._run_host(first, profile)
+                self._run_host(first, registers, profile)
             else:
                 self._pool.wake()
                 self._run(*self._program, first, last, *self._arguments, profile)
 
-    def _run_host(self, number: int, profile: bool) -> None:
+    def _run_host(self, number: int, registers: Mapping[str, int], profile: bool) -> None:
         """An instruction without a kernel, in NumPy."""
         instruction, start = self.program.instructions[number], self._library.ticks()
+        inputs, outputs = (
+            [at_sizes(self._arrays[b], b, registers) for b in buffers]
+            for buffers in (instruction.inputs, instruction.outputs)
+        )
         with np.errstate(all="ignore"):
-            results = instruction.operator.meaning(*(self._arrays[b] for b in instruction.inputs))
-        for buffer, result in zip(instruction.outputs, results, strict=True):
-            self._arrays[buffer][...] = result
+            if instruction.operator.fills:
+                instruction.operator.meaning(*inputs, *outputs)
+            else:
+                for array, result in zip(
+                    outputs, instruction.operator.meaning(*inputs), strict=True
+                ):
+                    array[...] = result
         if profile:
             self._code[number]["ticks"] += self._library.ticks() - start
 
@@ -204,18 +212,18 @@ class NativeExecutable:
         self._set(registers)
         times = [time.perf_counter()]
         for number in range(len(self.program.instructions)):
-            self._step(number)
+            self._step(number, registers)
             times.append(time.perf_counter())
         return np.diff(times)
 
     def step(self, number: int, registers: Mapping[str, int]) -> None:
         """Execute one instruction alone, on what memory holds now."""
         self._set(registers)
-        self._step(number)
+        self._step(number, registers)
 
-    def _step(self, number: int) -> None:
+    def _step(self, number: int, registers: Mapping[str, int]) -> None:
         if self.program.instructions[number].operator.host:
-            self._run_host(number, profile=False)
+            self._run_host(number, registers, profile=False)
         else:
             self._pool.wake()
             self._run(*self._program, number, number + 1, *self._arguments, 0)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.memory import Memory, allocate
-from halfbyte.program import Buffer, Instruction, Program, Size, at
-from halfbyte.weights import Tensor
+from halfbyte.backends.memory import Memory, allocate, at_sizes
+from halfbyte.program import Buffer, Instruction, Kind, Program, Size, at
+from halfbyte.weights import FORMATS, Tensor
 
 
 class NumpyExecutable:
@@ -54,9 +54,12 @@ class NumpyExecutable:
             k: at(v, registers) if isinstance(v, Size) else v
             for k, v in instruction.attributes.items()
         }
-        results = instruction.operator.meaning(
-            *(b and operands[b] for b in instruction.arguments), **attributes
-        )
+        meaning, arguments = instruction.operator.meaning, instruction.arguments
+        if instruction.operator.fills:
+            outputs = (self._view(b, registers) for b in instruction.outputs)
+            meaning(*(operands[b] for b in instruction.inputs), *outputs)
+            return
+        results = meaning(*(b and operands[b] for b in arguments), **attributes)
         if len(instruction.outputs) == 1 and not instruction.operator.host:
             results = (results,)
         for buffer, result in zip(instruction.outputs, results, strict=True):
@@ -70,9 +73,11 @@ class NumpyExecutable:
         if isinstance(buffer.value, Tensor):
             # Vectors are operands like any other; only matrices are weights in a format.
             return buffer.value if len(buffer.shape) > 1 else buffer.value.decode()
+        if buffer.kind is Kind.WINDOW:
+            data = self._arrays[buffer].reshape(-1).view(np.uint8)
+            sizes = buffer.sizes_at(registers)
+            return Tensor(buffer.name, FORMATS[buffer.dtype.upper()], sizes, data)
         return self._view(buffer, registers)
 
     def _view(self, buffer: Buffer, registers: Mapping[str, int]) -> npt.NDArray[Any]:
-        _, shape = buffer.held_as(registers)
-        array = self._arrays[buffer]
-        return array[tuple(map(slice, shape))] if shape else array
+        return at_sizes(self._arrays[buffer], buffer, registers)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from halfbyte.cli.shared import Commands
 from halfbyte.errors import HalfbyteError
-from halfbyte.loading import CACHES
+from halfbyte.planning import CACHES
 
 if TYPE_CHECKING:
     from halfbyte.evaluation import Evaluation

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
-from halfbyte import packing
 from halfbyte.errors import HalfbyteError
 from halfbyte.generate import Options
-from halfbyte.loading import CACHES, load
+from halfbyte.loading import load
 from halfbyte.model import LanguageModel
+from halfbyte.planning import CACHES, LEVELS, WEIGHTS, Given
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
@@ -84,9 +86,18 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         help="what quantized weights are multiplied with",
     )  # fmt: skip
     parser.add_argument(
-        "--pack", choices=packing.CHOICES, default="auto",
-        help="auto lays weights out anew in memory for speed where there is room; never leaves "
-        "them mapped, as pages that the system may drop",
+        "--weights", choices=WEIGHTS, default="auto",
+        help="packed: laid out anew in memory, for speed; mapped: pages that the system may drop; "
+        "streamed: read from storage for every token (default: packed where there is room)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--level", choices=LEVELS,
+        help="settings that need less and less memory; see `halfbyte fit`",
+    )  # fmt: skip
+    parser.add_argument(
+        "--memory-budget", type=size, metavar="SIZE",
+        help="refuse to take more memory than this, such as 256MB; weights are streamed where "
+        "they do not fit",
     )  # fmt: skip
 
 
@@ -95,14 +106,32 @@ def load_model(options: argparse.Namespace) -> LanguageModel:
     return load(
         options.model,
         tokenizer=options.tokenizer,
-        context=options.context,
         backend=options.backend,
         threads=options.threads,
-        passes=options.passes == "on",
-        activations=options.activations,
-        cache=options.cache,
-        pack=options.pack,
+        level=options.level,
+        memory_budget=options.memory_budget,
+        **given_settings(options),
     )
+
+
+def given_settings(options: argparse.Namespace) -> Given:
+    """Settings that were given; those left out are the level's, or the default."""
+    given = {
+        "context": options.context, "cache": options.cache, "weights": options.weights,
+        "passes": options.passes == "on", "activations": options.activations,
+    }  # fmt: skip
+    return cast(Given, {key: value for key, value in given.items() if value not in (None, "auto")})
+
+
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def size(text: str) -> int:
+    """Bytes of a size such as 256MB, 1.5GB, 512MiB or 1000000."""
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", text)
+    if not match or match[2].upper() not in _UNITS:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a size such as 256MB or 1.5GiB")
+    return round(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def add_generation(parser: argparse.ArgumentParser) -> None:

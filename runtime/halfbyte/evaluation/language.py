@@ -54,9 +54,11 @@ def _programs(dump: Dump, e: Evaluation, model: LanguageModel) -> None:
     if not dump:
         return
     from halfbyte.formats import open_model
-    from halfbyte.loading import capture_model
+    from halfbyte.planning import Settings, capture_model
 
-    captured = capture_model(open_model(e.model, e.tokenizer), e.context, cache=e.cache)
+    captured = capture_model(
+        open_model(e.model, e.tokenizer), Settings(context=e.context, cache=e.cache)
+    )
     dump.text("program-before", captured.dump())
     dump.text("program-after", model.program.dump())
 

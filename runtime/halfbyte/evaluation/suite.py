@@ -30,7 +30,7 @@ from halfbyte.evaluation.report import table, verdict
 from halfbyte.evaluation.settings import REFERENCES, WORKLOADS, Evaluation, Result
 from halfbyte.evaluation.tolerances import Rule, read_rules, take_numbers
 from halfbyte.evaluation.toml_file import Section, read_toml
-from halfbyte.loading import CACHES
+from halfbyte.planning import CACHES
 
 FAILED, BAD_INPUT = 1, 2
 

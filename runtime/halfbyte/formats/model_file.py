@@ -43,6 +43,20 @@ class ModelFile:
             if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
                 pages.madvise(mmap.MADV_DONTNEED)
 
+    @property
+    def on_storage(self) -> bool:
+        """Whether its files are mapped, not bytes in memory."""
+        return bool(self.parts) and all(isinstance(p, mmap.mmap) for p in self.parts.values())
+
+    def locate(self, tensor: Tensor) -> tuple[Path, int] | None:
+        """The file that a tensor's bytes are a view of, and their offset in it."""
+        address = tensor.data.ctypes.data
+        for path, pages in self.parts.items():
+            offset = address - np.frombuffer(pages, np.uint8).ctypes.data
+            if 0 <= offset <= len(pages) - tensor.nbytes:
+                return path, offset
+        return None
+
     def check_values(self, tensor: Tensor, values: F32Array, first: int = 0) -> float:
         """The largest magnitude among rows of a tensor, the first of which is row `first`.
 

@@ -66,6 +66,9 @@ class Operator:
         Attributes -> suffix of the kernel's name.
     host : bool
         There is no kernel: every backend runs the meaning, in NumPy.
+    fills : bool
+        The meaning of a host operator takes the arrays of its outputs too and fills them, perhaps
+        later.
     """
 
     name: str
@@ -79,6 +82,7 @@ class Operator:
     operations: Count | None = None
     variant: Callable[[Mapping[str, Any]], str] | None = None
     host: bool = False
+    fills: bool = False
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
         if any(isinstance(operand, Buffer) for operand in operands):
@@ -167,16 +171,28 @@ def record_host(
 
     `results` are dtype and shape of each. Backends with kernels return to Python for it.
     """
+    program = current()
+    outputs = tuple(program.scratch(dtype, shape) for dtype, shape in results)
+    program.append(host_instruction(name, meaning, inputs, outputs))
+    return outputs
+
+
+def host_instruction(
+    name: str,
+    meaning: Callable[..., Any],
+    inputs: Sequence[Buffer],
+    outputs: Sequence[Buffer],
+    *,
+    fills: bool = False,
+) -> Instruction:
+    """An instruction without a kernel; see :class:`Operator` for `fills`."""
     made = Operator(
         name, name,
         tuple(Operand(f"x{i}", b.dtype, ()) for i, b in enumerate(inputs)),
-        tuple(Operand(f"y{i}", dtype, ()) for i, (dtype, _) in enumerate(results)),
-        (), meaning, host=True,
+        tuple(Operand(f"y{i}", b.dtype, ()) for i, b in enumerate(outputs)),
+        (), meaning, host=True, fills=fills,
     )  # fmt: skip
-    program = current()
-    outputs = tuple(program.scratch(dtype, shape) for dtype, shape in results)
-    program.append(Instruction(made, tuple(inputs), outputs, {}, {}))
-    return outputs
+    return Instruction(made, tuple(inputs), tuple(outputs), {}, {})
 
 
 def resolve(dim: str, dims: Mapping[str, Dim]) -> Dim:

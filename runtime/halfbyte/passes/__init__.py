@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from halfbyte.formats.reading import Reader
 from halfbyte.passes.fuse import fuse
 from halfbyte.passes.fuse_views import fuse_views
 from halfbyte.passes.plan_memory import plan_memory
 from halfbyte.passes.quantize_activations import quantize_activations
+from halfbyte.passes.stream_weights import stream_weights
 from halfbyte.program import Program
 
-__all__ = ["fuse", "fuse_views", "optimize", "plan_memory", "quantize_activations"]
+__all__ = [
+    "fuse", "fuse_views", "optimize", "plan_memory", "quantize_activations", "stream_weights",
+]  # fmt: skip
 
 
-def optimize(program: Program, *, int8_activations: bool = True) -> Program:
-    """All passes, in order; without `int8_activations` block formats meet float activations."""
+def optimize(
+    program: Program, *, int8_activations: bool = True, reader: Reader | None = None
+) -> Program:
+    """All passes, in order.
+
+    Without `int8_activations` block formats meet float activations; with a `reader`, weights are
+    read from the file in each run.
+    """
     if int8_activations:
         program = quantize_activations(program)
+    if reader is not None:
+        program = stream_weights(program, reader)
     return plan_memory(fuse(program))

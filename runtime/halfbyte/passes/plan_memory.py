@@ -1,4 +1,4 @@
-"""Scratch buffers whose lifetimes do not meet share memory in one arena.
+"""Scratch buffers and windows whose lifetimes do not meet share memory in one arena.
 
 Buffers are placed by size, the largest first, each at the lowest offset that is free during its
 whole life (greedy by size; Pisarchyk and Lee 2020, Efficient Memory Management for Deep Neural
@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from typing import NamedTuple
 
-from halfbyte.program import Buffer, Kind, Program
+from halfbyte.program import SHARED, Buffer, Program
 
 ALIGNMENT = 64
 
@@ -21,7 +21,7 @@ class _Life(NamedTuple):
 
 
 def plan_memory(program: Program) -> Program:
-    """Give every scratch buffer a place in the program's arena."""
+    """Give every scratch buffer and window a place in the program's arena."""
     planned = program.rewritten(program.instructions)
     placed: list[tuple[int, int, _Life]] = []  # offset, end, life; in this order
     lives = _lifetimes(program)
@@ -42,11 +42,11 @@ def plan_memory(program: Program) -> Program:
 
 
 def _lifetimes(program: Program) -> dict[Buffer, _Life]:
-    """First and last instruction that touches each scratch buffer."""
+    """First and last instruction that touches each of these buffers."""
     lives: dict[Buffer, _Life] = {}
     for number, instruction in enumerate(program.instructions):
         for buffer in (b.root for b in (*instruction.inputs, *instruction.outputs)):
-            if buffer.kind is Kind.SCRATCH:
+            if buffer.kind in SHARED:
                 first = lives[buffer].first if buffer in lives else number
                 lives[buffer] = _Life(first, number)
     return lives

@@ -1,0 +1,109 @@
+"""Rows of tensors read from their files as they are asked for, without mapping them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.errors import FormatError, UnsupportedError
+from halfbyte.formats.derived import DerivedTensor
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.weights import U8, Tensor
+
+_POSITIONED = hasattr(os, "preadv")  # reading at an offset, into memory that is given
+
+
+class Rows(NamedTuple):
+    """Rows [first, first + size) of a tensor."""
+
+    tensor: Tensor
+    first: int
+    size: int  # how many
+
+
+class Reader:
+    """Reads rows of a file's tensors into memory that is given, one lot ahead of its use.
+
+    Tensors that lie in the file as they are wanted are read at their offsets: nothing of the
+    mapping becomes resident. Others are made of mapped pages, which are given back.
+
+    Raises
+    ------
+    UnsupportedError
+        The file is in memory already.
+    """
+
+    def __init__(self, file: ModelFile) -> None:
+        self._file = file
+        self._descriptors: dict[Path, int] = {}
+        if not file.on_storage:
+            raise UnsupportedError(
+                f"{file.path}: expected a file on storage to read weights from; this one is in "
+                "memory as a whole"
+            )
+        self._thread = ThreadPoolExecutor(1, "halfbyte-reader")
+        self._pending: Future[None] | None = None
+
+    def begin(self, lot: Sequence[Rows], arrays: Sequence[npt.NDArray[Any]]) -> None:
+        """Begin to read a lot into these arrays; `wait` comes before they are used."""
+        with suppress(Exception):  # of a run that broke off
+            self.wait()
+        self._pending = self._thread.submit(self._fill, lot, arrays)
+
+    def wait(self) -> None:
+        """Until the lot that was begun is there; errors of reading are raised here."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def pick(self, tensor: Tensor, rows: npt.NDArray[np.integer[Any]]) -> U8:
+        """The bytes [len(rows), row_bytes] of these rows."""
+        found = np.empty((len(rows), tensor.format.row_bytes(tensor.columns)), np.uint8)
+        for place, row in zip(found, rows, strict=True):
+            self._read(Rows(tensor, int(row), 1), place)
+        return found
+
+    def _fill(self, lot: Sequence[Rows], arrays: Sequence[npt.NDArray[Any]]) -> None:
+        for rows, array in zip(lot, arrays, strict=True):
+            self._read(rows, array.reshape(-1).view(np.uint8))
+
+    def _read(self, rows: Rows, out: U8) -> None:
+        place = None if isinstance(rows.tensor, DerivedTensor) else self._file.locate(rows.tensor)
+        if place is None or not _POSITIONED:
+            out[...] = rows.tensor.take(rows.first, rows.size).reshape(-1)
+            self._file.forget()
+            return
+        path, offset = place
+        offset += rows.first * rows.tensor.format.row_bytes(rows.tensor.columns)
+        view, done = memoryview(out.data), 0
+        while done < len(view):
+            got = os.preadv(self._open(path), [view[done:]], offset + done)
+            if not got:
+                raise FormatError(
+                    f"{path}: tensor {rows.tensor.name!r}: expected bytes up to offset "
+                    f"{offset + len(view)}, found the file's end at {offset + done}: it was "
+                    "changed while it was in use"
+                )
+            done += got
+
+    def _open(self, path: Path) -> int:
+        if path not in self._descriptors:
+            self._descriptors[path] = os.open(path, os.O_RDONLY)
+        return self._descriptors[path]
+
+    def close(self) -> None:
+        """Stop reading and close the files; happens by itself when the reader is dropped."""
+        self._thread.shutdown()
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
+
+    def __del__(self) -> None:
+        if hasattr(self, "_thread"):
+            self.close()
