@@ -20,7 +20,9 @@ from halfbyte.errors import UnsupportedError
 
 KERNELS = ("kernels.wasm", "kernels-relaxed.wasm")
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
-BEYOND_TEXT = ("cli", "evaluation", "onnx", "formats/onnx", "quantize", "session", "web/graphs")
+BEYOND_TEXT = (
+    *("cli", "device", "evaluation", "onnx", "formats/onnx", "quantize", "session", "web/graphs"),
+)
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made
 _MODE = 0o100644  # a file that all may read
 

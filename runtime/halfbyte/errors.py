@@ -38,3 +38,7 @@ class MemoryBudgetError(HalfbyteError):
 
 class OutOfMemoryError(MemoryBudgetError):
     """It is allowed, but beside what is in memory now there is no room."""
+
+
+class ProfileError(HalfbyteError):
+    """The description of a device lacks something, or contradicts itself."""

@@ -1,0 +1,110 @@
+"""``halfbyte device``: which devices are known, and what is known of one."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from typing import Any
+
+from halfbyte.cli.shared import Commands
+from halfbyte.device.profile import Profile, load_profile, profile_names
+from halfbyte.device.quantity import Quantity, Steps
+from halfbyte.evaluation.report import table
+
+
+def add_device(commands: Commands[argparse.ArgumentParser]) -> None:
+    """The command `device`, with commands of its own."""
+    parser = commands.add_parser(
+        "device",
+        help="show the devices that models can be tried for without having them",
+        description="Show the devices that models can be tried for without having them.",
+        epilog="example: halfbyte device show pixel-6",
+    )
+    parts = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    listing = parts.add_parser("list", help="the devices that are known, one a line")
+    showing = parts.add_parser("show", help="all numbers of one, and where each comes from")
+    showing.add_argument("device", metavar="DEVICE", help="a name from the list, or a .toml file")
+    for part, command in ((listing, _list), (showing, _show)):
+        part.add_argument("--json", action="store_true", help="print JSON")
+        part.add_argument("--debug", action="store_true", help="show a traceback on errors")
+        part.set_defaults(command=command)
+
+
+def _list(options: argparse.Namespace) -> int:
+    profiles = [load_profile(name) for name in profile_names()]
+    if options.json:
+        print(json.dumps([_summary(profile) for profile in profiles], indent=1))
+        return 0
+    heads = ["device", "title", "cores", "int8 GOP/s", "GB/s", "RAM MB", "app MB", "sustained W"]
+    rows = [
+        [_rounded(value) for key, value in _summary(profile).items() if key != "kind"]
+        for profile in profiles
+    ]
+    print("\n".join(table(heads, rows, left=2)))
+    return 0
+
+
+def _summary(profile: Profile) -> dict[str, Any]:
+    """What compares devices."""
+    return {
+        "name": profile.name,
+        "title": profile.title,
+        "kind": profile.kind,
+        "cores": profile.cores,
+        "int8_gops": profile.int8_gops,
+        "bandwidth_gb_s": profile.memory.bandwidth_gb_s.value,
+        "ram_mb": profile.memory.ram_mb.value,
+        "app_mb": profile.memory.app_mb.value,
+        "sustainable_w": profile.thermal.allocator.sustainable_w.value,
+    }
+
+
+def _show(options: argparse.Namespace) -> int:
+    profile = load_profile(options.device)
+    if options.json:
+        made = {"int8_gops": profile.int8_gops, "float32_gops": profile.float32_gops}
+        print(json.dumps({**dataclasses.asdict(profile), "derived": made}, indent=1))
+        return 0
+    full = sum(cluster.full_w for cluster in profile.clusters)
+    print(f"{profile.title}: a {profile.kind} of {profile.year}")
+    print(
+        f"{profile.cores} cores, at most {profile.int8_gops:.0f} GOP/s on int8 and "
+        f"{profile.float32_gops:.0f} on float32, at which they take {full:.1f} W\n"
+    )
+    for cluster in profile.clusters:
+        print(f"{cluster.name} warms {cluster.node}")
+    for link in profile.thermal.links:
+        print(f"{link.between[0]} warms {link.between[1]}")
+    print()
+    numbers = list(profile.numbers())
+    rows = [[key, _value(number), _span(number)] for key, number in numbers]
+    lines = table(["", "value", "range"], rows)
+    origins = ["", *(_origin(number) for _, number in numbers)]
+    print(
+        "\n".join(f"{line}  {origin}".rstrip() for line, origin in zip(lines, origins, strict=True))
+    )
+    return 0
+
+
+def _value(number: Quantity | Steps) -> str:
+    if isinstance(number, Quantity):
+        return f"{number.value:g}"
+    return f"{number.values[0]:g} to {number.values[-1]:g}"
+
+
+def _span(number: Quantity | Steps) -> str:
+    if isinstance(number, Steps):
+        return f"{len(number.values)} steps"
+    return "-" if number.low == number.high else f"{number.low:g} to {number.high:g}"
+
+
+def _origin(number: Quantity | Steps) -> str:
+    return number.source or f"assumed: {number.assumed}"
+
+
+def _rounded(value: object) -> str:
+    """Three digits, or all before the point."""
+    if isinstance(value, float):
+        return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return str(value)

@@ -1,0 +1,265 @@
+"""What is known of a device: memory, processor, heat, power, each number with where it comes from.
+
+A profile is a TOML file: shipped ones in `profiles/`, the user's own in `user_folder()`. Units are
+in the keys. MB are 1e6 bytes, GB 1e9; temperatures are in degrees Celsius.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+from halfbyte.device import reading
+from halfbyte.device.cooling import Thermal, known
+from halfbyte.device.quantity import Quantity, Steps
+from halfbyte.device.reading import Where, Words, number, numbers
+from halfbyte.errors import ProfileError
+
+KINDS = ("phone", "tablet", "board", "laptop", "machine")
+MOST_BYTES = 1_000_000
+_SHIPPED = Path(__file__).parent / "profiles"
+
+_Megabytes = Annotated[Quantity, number(1, 1e8)]
+_Rate = Annotated[Quantity, number(1e-3, 1e5)]  # GB/s
+_Watts = Annotated[Quantity, number(0, 1e4)]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What there is of it, what one may have, and how fast it is read.
+
+    `app_mb` is for an app in front, `tab_mb` for a tab of a browser. `bandwidth_gb_s` is what all
+    cores read together, `core_bandwidth_gb_s` one alone; `cache_mb` is what all cores share.
+    """
+
+    ram_mb: _Megabytes
+    app_mb: _Megabytes
+    tab_mb: _Megabytes
+    bandwidth_gb_s: _Rate
+    core_bandwidth_gb_s: _Rate
+    storage_gb_s: _Rate
+    cache_mb: Annotated[Quantity, number(1e-2, 1e5)]
+
+    def check(self, where: Where) -> None:
+        """One app has no more than there is, and one core reads no faster than all."""
+        for key in ("app_mb", "tab_mb"):
+            _at_most(where, key, getattr(self, key).high, "ram_mb", self.ram_mb.value)
+        key, most = "core_bandwidth_gb_s", self.bandwidth_gb_s.value
+        _at_most(where, key, self.core_bandwidth_gb_s.value, "bandwidth_gb_s", most)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Cores that share a clock; a profile lists the fastest first.
+
+    A core at full load takes `dynamic_power_uw_per_mhz_v2` x MHz x V^2, as Linux's energy model
+    has it (`dynamic-power-coefficient` of a device tree), and the cluster `leakage_w` at 25 C and
+    the highest voltage, twice that each `leakage_doubling_k`. Operations are the most in a cycle
+    of one core; a multiplication and an addition are two.
+    """
+
+    name: Annotated[str, reading.name]
+    node: Annotated[str, reading.name]
+    cores: Annotated[Quantity, number(1, 1024, whole=True)]
+    frequencies_mhz: Annotated[Steps, numbers(1, 20_000)]
+    voltages_mv: Annotated[Steps, numbers(50, 5_000)]
+    dynamic_power_uw_per_mhz_v2: Annotated[Quantity, number(0.01, 1e6)]
+    int8_ops_per_cycle: Annotated[Quantity, number(0.1, 1e5)]
+    float32_ops_per_cycle: Annotated[Quantity, number(0.1, 1e5)]
+    leakage_w: _Watts
+    leakage_doubling_k: Annotated[Quantity, number(1, 1000)]
+
+    def check(self, where: Where) -> None:
+        """A voltage for each frequency, each frequency once."""
+        frequencies, voltages = self.frequencies_mhz.values, self.voltages_mv.values
+        if len(voltages) != len(frequencies):
+            expected = f"{len(frequencies)} numbers, as in frequencies_mhz"
+            raise where.at("voltages_mv").error(expected, Words(f"{len(voltages)}"))
+        for slower, faster in pairwise(frequencies):
+            if slower == faster:
+                raise where.at("frequencies_mhz").error("each once", Words(f"{faster:g} twice"))
+
+    def operations(self, per_cycle: Quantity) -> float:
+        """The most in a second that all its cores do, at the highest frequency."""
+        return self.cores.value * self.frequencies_mhz.values[-1] * 1e6 * per_cycle.value
+
+    @property
+    def full_w(self) -> float:
+        """What all its cores take at the highest frequency, without leakage."""
+        volts = self.voltages_mv.values[-1] / 1e3
+        each = self.dynamic_power_uw_per_mhz_v2.value * self.frequencies_mhz.values[-1] * volts**2
+        return self.cores.value * each / 1e6
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Time that computes nothing: of each instruction of a program, and of each call of one."""
+
+    launch_us: Annotated[Quantity, number(0, 1e6)]
+    call_us: Annotated[Quantity, number(0, 1e7)]
+
+
+@dataclass(frozen=True)
+class Power:
+    """What is not computing (screen, radio, idle processor), and what memory takes to be read.
+
+    Both warm `node`.
+    """
+
+    node: Annotated[str, reading.name]
+    idle_w: _Watts
+    memory_pj_per_byte: Annotated[Quantity, number(0, 1e6)]
+
+
+@dataclass(frozen=True)
+class Battery:
+    """What it holds, and its voltage when full."""
+
+    capacity_wh: Annotated[Quantity, number(0.01, 1e5)]
+    full_v: Annotated[Quantity | None, number(0.5, 1000)] = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A device; one without a battery is fed by the mains."""
+
+    name: Annotated[str, reading.name]
+    title: Annotated[str, reading.text]
+    kind: Annotated[str, reading.choice(*KINDS)]
+    year: Annotated[int, reading.integer(1970, 2100)]
+    memory: Memory
+    clusters: Annotated[tuple[Cluster, ...], reading.tables(Cluster, 1, 16)]
+    overhead: Overhead
+    thermal: Thermal
+    power: Power
+    battery: Battery | None = None
+
+    def check(self, where: Where) -> None:
+        """Each cluster has its own name, and all that takes power a node that it warms."""
+        names = [cluster.name for cluster in self.clusters]
+        for index, cluster in enumerate(self.clusters):
+            place = where.at("clusters").item(index)
+            if cluster.name in names[:index]:
+                raise place.at("name").error("a name of its own", cluster.name)
+            known(cluster.node, self.thermal.nodes, place.at("node"))
+        known(self.power.node, self.thermal.nodes, where.at("power").at("node"))
+
+    @property
+    def cores(self) -> int:
+        """Of all clusters."""
+        return sum(int(cluster.cores.value) for cluster in self.clusters)
+
+    @property
+    def int8_gops(self) -> float:
+        """1e9 operations in a second that all cores do at most, on int8."""
+        return sum(c.operations(c.int8_ops_per_cycle) for c in self.clusters) / 1e9
+
+    @property
+    def float32_gops(self) -> float:
+        """The same on float32."""
+        return sum(c.operations(c.float32_ops_per_cycle) for c in self.clusters) / 1e9
+
+    def numbers(self) -> Iterator[tuple[str, Quantity | Steps]]:
+        """Every number with its key, as in the file."""
+        yield from _numbers(self, "")
+
+
+# ---- of all fields ------------------------------------------------------------------------------
+
+
+def _at_most(where: Where, key: str, found: float, other: str, most: float) -> None:
+    if found > most:
+        raise where.at(key).error(f"at most {other}, {most:g}", Words(f"{found:g}"))
+
+
+def _numbers(found: Any, key: str) -> Iterator[tuple[str, Quantity | Steps]]:
+    match found:
+        case Quantity() | Steps():
+            yield key, found
+        case tuple():
+            for index, item in enumerate(found):
+                yield from _numbers(item, f"{key}[{index}]")
+        case Mapping():
+            for name, item in found.items():
+                yield from _numbers(item, f"{key}.{name}")
+        case _ if dataclasses.is_dataclass(found):
+            for field in dataclasses.fields(found):
+                name = f"{key}.{field.name}" if key else field.name
+                yield from _numbers(getattr(found, field.name), name)
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def user_folder() -> Path:
+    """Where the user's own profiles are: in what the system has for an application's data."""
+    if sys.platform == "win32":
+        given, default = os.environ.get("LOCALAPPDATA", ""), Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        given, default = "", Path.home() / "Library" / "Application Support"
+    else:
+        given, default = os.environ.get("XDG_DATA_HOME", ""), Path.home() / ".local" / "share"
+    home = Path(given) if given and Path(given).is_absolute() else default
+    return home / "halfbyte" / "devices"
+
+
+def profile_names() -> list[str]:
+    """The devices that have a profile, shipped or the user's own, sorted."""
+    found = [*_SHIPPED.glob("*.toml"), *user_folder().glob("*.toml")]
+    return sorted({path.stem for path in found})
+
+
+def load_profile(name_or_path: str | os.PathLike[str]) -> Profile:
+    """The profile of a device, by its name, or from a TOML file of any place.
+
+    A user's own profile goes before a shipped one of the same name.
+
+    Raises
+    ------
+    ProfileError
+        There is no such device, or the file is not as it should be.
+    OSError
+        The file cannot be read.
+    """
+    path = Path(name_or_path)
+    if path.suffix == ".toml":
+        return read_profile(path)
+    name = str(name_or_path)
+    if reading.NAME.fullmatch(name):
+        for folder in (user_folder(), _SHIPPED):
+            if (folder / f"{name}.toml").is_file():
+                return read_profile(folder / f"{name}.toml")
+    known = ", ".join(profile_names())
+    raise ProfileError(f"device {name!r}: expected one of {known} or a .toml file")
+
+
+def read_profile(path: Path) -> Profile:
+    """The profile in a file, whose name is the device's.
+
+    Raises
+    ------
+    ProfileError
+        The file is not as it should be.
+    OSError
+        It cannot be read.
+    """
+    where = Where(str(path))
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise where.error(f"a file of at most {MOST_BYTES} bytes", Words("more"))
+    try:
+        table = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise where.error("TOML", Words(" ".join(str(error).split())[:200])) from None
+    profile = reading.read_table(Profile, table, where)
+    if profile.name != path.stem:
+        raise where.at("name").error(f"the file's name, {path.stem!r}", profile.name)
+    return profile

@@ -1,0 +1,43 @@
+"""Numbers that know where they come from, and how far they may be wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of a profile, in the unit that its key names.
+
+    Either `source` says who measured or published it, or `assumed` why it is believed; the other
+    is empty. `low` and `high` are `value` where no range is given.
+    """
+
+    value: float
+    low: float
+    high: float
+    source: str = ""
+    assumed: str = ""
+
+    def draw(
+        self, random: np.random.Generator | None = None, count: int = 1
+    ) -> npt.NDArray[np.float64]:
+        """[count] values from a triangular distribution: none beyond the range, most at `value`.
+
+        Without `random`, and where there is no range, `value` again and again.
+        """
+        if random is None or self.low == self.high:
+            return np.full(count, self.value)
+        return random.triangular(self.low, self.value, self.high, count)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Numbers that belong together, such as the frequencies that a processor can run at."""
+
+    values: tuple[float, ...]
+    source: str = ""
+    assumed: str = ""
