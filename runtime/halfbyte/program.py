@@ -8,7 +8,7 @@ values come from a register block at every run.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -186,10 +186,17 @@ class Instruction:
         given = dict(zip(names, self.inputs, strict=False))
         return tuple(given.get(o.name) for o in self.operator.inputs)
 
-    def bytes_moved(self, registers: Mapping[str, int]) -> int:
-        """Bytes read and written at given sizes: every operand once, touched rows only."""
+    def bytes_moved(
+        self, registers: Mapping[str, int], kinds: Collection[Kind] = frozenset(Kind)
+    ) -> int:
+        """Bytes read and written at given sizes: every operand once, touched rows only.
+
+        `kinds` are those of the buffers that count.
+        """
         total, dims = 0, self._dims(registers)
         for name, buffer in self.operands.items():
+            if buffer.root.kind not in kinds:
+                continue
             touched = self.operator.reads.get(name)
             total += buffer.bytes_at(registers, None if touched is None else touched(dims))
         return total

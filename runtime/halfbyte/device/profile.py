@@ -9,21 +9,20 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 from halfbyte.device import reading
 from halfbyte.device.cooling import Thermal, known
+from halfbyte.device.kernels import Kernel
 from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.device.reading import Where, Words, number, numbers
 from halfbyte.errors import ProfileError
 
 KINDS = ("phone", "tablet", "board", "laptop", "machine")
-MOST_BYTES = 1_000_000
 _SHIPPED = Path(__file__).parent / "profiles"
 
 _Megabytes = Annotated[Quantity, number(1, 1e8)]
@@ -128,7 +127,10 @@ class Battery:
 
 @dataclass(frozen=True)
 class Profile:
-    """A device; one without a battery is fed by the mains."""
+    """A device; one without a battery is fed by the mains.
+
+    `kernels` are those measured on it, by kind; `halfbyte.device.kernels` has usual ones.
+    """
 
     name: Annotated[str, reading.name]
     title: Annotated[str, reading.text]
@@ -140,6 +142,9 @@ class Profile:
     thermal: Thermal
     power: Power
     battery: Battery | None = None
+    kernels: Annotated[Mapping[str, Kernel], reading.named(Kernel, 0, 256)] = field(
+        default_factory=dict
+    )
 
     def check(self, where: Where) -> None:
         """Each cluster has its own name, and all that takes power a node that it warms."""
@@ -250,16 +255,7 @@ def read_profile(path: Path) -> Profile:
     OSError
         It cannot be read.
     """
-    where = Where(str(path))
-    with path.open("rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise where.error(f"a file of at most {MOST_BYTES} bytes", Words("more"))
-    try:
-        table = tomllib.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise where.error("TOML", Words(" ".join(str(error).split())[:200])) from None
-    profile = reading.read_table(Profile, table, where)
+    profile, where = reading.read_file(Profile, path), Where(str(path))
     if profile.name != path.stem:
         raise where.at("name").error(f"the file's name, {path.stem!r}", profile.name)
     return profile

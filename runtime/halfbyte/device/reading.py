@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.errors import ProfileError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+MOST_BYTES = 1_000_000
 MOST_STEPS = 64
 MOST_TEXT = 2000
 _SHOWN = 60  # characters of what was found
@@ -186,6 +189,28 @@ def read_table(of: type[T], found: object, where: Where) -> T:
     return made
 
 
+def read_file(of: type[T], path: Path) -> T:
+    """The dataclass `of` from a TOML file.
+
+    Raises
+    ------
+    ProfileError
+        The file is not as it should be.
+    OSError
+        It cannot be read.
+    """
+    where = Where(str(path))
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise where.error(f"a file of at most {MOST_BYTES} bytes", Words("more"))
+    try:
+        table = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise where.error("TOML", Words(" ".join(str(error).split())[:200])) from None
+    return read_table(of, table, where)
+
+
 def _readers(of: type[Any]) -> Mapping[str, tuple[Reader, bool]]:
     """For each field what reads it, and whether it must be there."""
     hints = get_type_hints(of, include_extras=True)
@@ -196,7 +221,8 @@ def _readers(of: type[Any]) -> Mapping[str, tuple[Reader, bool]]:
         # a dataclass, which may be one of `Battery | None`
         inner = next((h for h in (hint, *get_args(hint)) if dataclasses.is_dataclass(h)), None)
         reader = annotated[0] if annotated else _table_of(inner)
-        found[field.name] = (reader, field.default is dataclasses.MISSING)
+        needed = field.default is field.default_factory is dataclasses.MISSING
+        found[field.name] = (reader, needed)
     return found
 
 

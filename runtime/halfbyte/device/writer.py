@@ -7,13 +7,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from halfbyte.device.kernels import Kernels
 from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Quantity, Steps
 
 
-def to_toml(profile: Profile) -> str:
-    """The text of a profile's file."""
-    return "\n".join(_table(profile, "")).lstrip("\n") + "\n"
+def to_toml(found: Profile | Kernels) -> str:
+    """The text of a file of it."""
+    return "\n".join(_table(found, "")).lstrip("\n") + "\n"
 
 
 def _table(found: Any, key: str) -> Iterator[str]:

@@ -1,0 +1,161 @@
+"""How long a program takes: its operations and bytes, against what a processor can do.
+
+A roofline for each kind of kernel: an instruction takes the time of its operations at a fraction of
+the arithmetic peak, or that of its bytes at a fraction of the memory's bandwidth, whichever is
+longer, and a launch. Source: Williams, Waterman and Patterson 2009, Roofline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte import ops
+from halfbyte.device.kernels import Kernel, kernel_of
+from halfbyte.program import Instruction, Kind, Program
+
+F64 = npt.NDArray[np.float64]
+
+_HELD = frozenset({Kind.WEIGHT, Kind.STATE, Kind.WINDOW})  # what a run does not make itself
+
+
+@dataclass
+class Work:
+    """What all instructions of one kind do in a run.
+
+    Attributes
+    ----------
+    calls : int
+        Instructions.
+    operations : int
+        A multiplication and an addition are two.
+    held : int
+        Bytes of weights and of the KV cache.
+    passing : int
+        Bytes of activations, which lie in caches.
+    """
+
+    calls: int = 0
+    operations: int = 0
+    held: int = 0
+    passing: int = 0
+
+
+def kind_of(instruction: Instruction) -> str:
+    """The kind of kernel: the operator, and for products and attention the type of what is held."""
+    operator, operands = instruction.operator, instruction.operands
+    if operator in (ops.matmul, ops.matmul_int8):
+        return f"{operator.name}_{operands['w'].dtype.removesuffix('_r16')}"
+    if operator is ops.group_query_attention:
+        return f"attention_{operands['k'].dtype}"
+    return operator.name
+
+
+def work_of(program: Program, registers: Mapping[str, int]) -> dict[str, Work]:
+    """The work of one run with these sizes, by kind."""
+    found: dict[str, Work] = {}
+    for instruction in program.instructions:
+        if instruction.operator.fills:  # reads from storage, beside the work
+            continue
+        row = found.setdefault(kind_of(instruction), Work())
+        row.calls += 1
+        row.operations += instruction.operations(registers)
+        held = instruction.bytes_moved(registers, _HELD)
+        row.held += held
+        row.passing += instruction.bytes_moved(registers) - held
+    return found
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a processor can do in a second, for each draw; of as many threads as are used.
+
+    Attributes
+    ----------
+    int8, float32 : float64 [draws]
+        Operations.
+    memory : float64 [draws]
+        Bytes of memory.
+    launch, call : float64 [draws]
+        Seconds of an instruction, and of a run, beside its work.
+    """
+
+    int8: F64
+    float32: F64
+    memory: F64
+    launch: F64
+    call: F64
+
+
+class Cost:
+    """The time of one run of a program, as a function of what a processor can do.
+
+    Parameters
+    ----------
+    program : Program
+        After all passes.
+    registers : mapping of str to int
+        Values of its named sizes: tokens at once and the position.
+    kernels : mapping of kind to Kernel
+        Measured on the device; see :func:`halfbyte.device.kernels.kernel_of`.
+    cached : bool
+        Weights and keys lie in a cache.
+    random : Generator, optional
+        Draws fractions from their ranges, `draws` times.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        registers: Mapping[str, int],
+        kernels: Mapping[str, Kernel],
+        *,
+        cached: bool = False,
+        random: np.random.Generator | None = None,
+        draws: int = 1,
+    ) -> None:
+        self.work = work_of(program, registers)
+        single = registers["n"] < _MANY
+        self._rows = []
+        for kind, work in self.work.items():
+            kernel = kernel_of(kind, kernels)
+            fraction = (kernel.token if single else kernel.prompt).draw(random, draws)
+            amount = work.operations if counts_operations(kind) else work.passing
+            held = np.zeros(draws) if cached else work.held / kernel.memory.draw(random, draws)
+            self._rows.append((kind, kernel.arithmetic, work.calls, amount / fraction, held))
+
+    def seconds(self, rates: Rates) -> F64:
+        """Seconds [draws] of one run."""
+        total: F64 = rates.call + np.sum([s for _, s in self.by_kind(rates)], axis=0)
+        return total
+
+    def by_kind(self, rates: Rates) -> list[tuple[str, F64]]:
+        """Seconds [draws] of all instructions of each kind."""
+        found = []
+        for kind, arithmetic, calls, amount, held in self._rows:
+            peak = rates.int8 if arithmetic == "int8" else rates.float32
+            found.append(
+                (kind, calls * rates.launch + np.maximum(amount / peak, held / rates.memory))
+            )
+        return found
+
+    @property
+    def bytes_read(self) -> int:
+        """Weights and keys that a run reads."""
+        return sum(work.held for work in self.work.values())
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of these, the matrices of products."""
+        return sum(work.held for kind, work in self.work.items() if kind.startswith("matmul_"))
+
+
+_MANY = 4  # tokens at once from which products are those of prompts
+
+
+def counts_operations(kind: str) -> bool:
+    """Whether a kind of kernel computes more than it moves: products and attention."""
+    return kind.startswith(("matmul_", "attention_"))

@@ -1,0 +1,65 @@
+"""How near to a processor's limits each kind of kernel comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from halfbyte.device import reading
+from halfbyte.device.quantity import Quantity
+from halfbyte.device.reading import named, number
+
+_MEASURED = Path(__file__).with_name("kernels.toml")
+
+_Fraction = Annotated[Quantity, number(1e-6, 100)]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Fractions of a processor's limits that a kind of kernel reaches.
+
+    `prompt` (many tokens at once) and `token` (one, with all that it reads in a cache) are of the
+    peak of `arithmetic`; `memory` is of the bandwidth, where weights and keys are read from memory.
+    Products and attention count operations; other kinds, which move more than they compute, count
+    bytes of activations for each operation of the peak.
+    """
+
+    arithmetic: Annotated[str, reading.choice("int8", "float32")]
+    prompt: _Fraction
+    token: _Fraction
+    memory: _Fraction
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """A file of them, by kind."""
+
+    kernels: Annotated[Mapping[str, Kernel], named(Kernel, 1, 256)]
+
+
+@cache
+def usual_kernels() -> Mapping[str, Kernel]:
+    """Those measured on a processor of servers, with ranges for others; by kind."""
+    return reading.read_file(Kernels, _MEASURED).kernels
+
+
+# A kind that was not measured is like one that was: its products decode as many bits.
+_LIKE = {
+    "matmul_int8_q4_1": "matmul_int8_q4_k", "matmul_int8_q5_0": "matmul_int8_q4_k",
+    "matmul_int8_q5_1": "matmul_int8_q4_k", "matmul_int8_q5_k": "matmul_int8_q4_k",
+    "matmul_bf16": "matmul_f16", "attention_f32": "attention_f16",
+    "layer_norm_quantize": "rms_norm_quantize", "layer_norm": "rms_norm",
+    "swiglu": "swiglu_quantize", "gelu": "swiglu_quantize", "gelu_quantize": "swiglu_quantize",
+    "silu": "swiglu_quantize",
+}  # fmt: skip
+_OTHER = "rms_norm_quantize"
+
+
+def kernel_of(kind: str, measured: Mapping[str, Kernel]) -> Kernel:
+    """What is known of a kind: measured on the device, else elsewhere, else of one like it."""
+    known = {**usual_kernels(), **measured}
+    like = _LIKE.get(kind, "matmul_f16" if kind.startswith("matmul_") else _OTHER)
+    return known.get(kind) or known.get(like) or known[_OTHER]

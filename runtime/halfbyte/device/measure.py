@@ -1,0 +1,246 @@
+"""``halfbyte device measure``: this machine's limits, and how near each kind of kernel comes."""
+
+from __future__ import annotations
+
+import platform
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from halfbyte import packing
+from halfbyte.backends.memory import machine_bytes
+from halfbyte.backends.native import NativeExecutable
+from halfbyte.bench import dot_peak, read_bandwidth
+from halfbyte.device.cost import Work, counts_operations, kind_of, work_of
+from halfbyte.device.kernels import Kernel
+from halfbyte.device.profile import Memory, Overhead, Profile, load_profile
+from halfbyte.device.quantity import Quantity, Steps
+from halfbyte.device.reference import Shape, reference_model
+from halfbyte.planning import Settings, plan
+
+# Weights of the first do not fit into caches, those of the second fit into a core's own.
+_LARGE = Shape(1536, 7, 12, 4, 4096, 32000)
+_SMALL = Shape(256, 1, 4, 2, 768, 512)
+TYPES = ("Q4_0", "Q8_0", "Q4_K", "Q6_K", "F16", "F32")
+_TOKEN = {"n": 1, "position": 256, "rows": 1}
+_PROMPT = {"n": 128, "position": 0, "rows": 1}
+_FLOAT_SHARE = 0.9  # of the peak that products of floats reach, by which the peak is found
+_REPETITIONS = 9
+
+
+@dataclass
+class Measured:
+    """A machine's limits, by threads where it says so.
+
+    Attributes
+    ----------
+    bandwidth : dict of int to float
+        Bytes/s of memory.
+    int8 : dict of int to float
+        Operations/s of the dot product.
+    float32 : float
+        Operations/s of one thread.
+    launch, call : float
+        Seconds of an instruction and of a run beside their work, on one thread.
+    kernels : dict of kind to tuple
+        Fractions (prompt, token, memory) as in :class:`halfbyte.device.kernels.Kernel`.
+    """
+
+    bandwidth: dict[int, float]
+    int8: dict[int, float]
+    float32: float = 0.0
+    launch: float = 0.0
+    call: float = 0.0
+    kernels: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+
+
+@dataclass
+class _Timed:
+    """One run: work and seconds by kind, and seconds of the whole from Python."""
+
+    work: dict[str, Work]
+    seconds: dict[str, float]
+    whole: float
+
+    def rate(self, kind: str) -> float:
+        """Operations/s of products and attention, bytes/s of activations of other kinds."""
+        work = self.work[kind]
+        amount = work.operations if counts_operations(kind) else work.passing
+        return amount / self.seconds[kind]
+
+
+def measure(threads: int, step: Callable[[str], None] = lambda _: None) -> Measured:
+    """Measure this machine, on one thread and on all; takes about a minute.
+
+    Parameters
+    ----------
+    threads : int
+        All that are to be used.
+    step : callable
+        Told what is being measured, for a progress bar: `len(TYPES)` + 1 times.
+    """
+    step("memory and dot product")
+    counts = sorted({1, threads})
+    found = Measured(
+        {n: read_bandwidth(n) * 1e9 for n in counts}, {n: dot_peak(n) * 1e9 for n in counts}
+    )
+    timed: dict[str, list[_Timed]] = {}
+    for kind in TYPES:
+        step(kind)
+        for n in counts:  # the best of all that other work on the machine leaves
+            found.bandwidth[n] = max(found.bandwidth[n], read_bandwidth(n) * 1e9)
+            found.int8[n] = max(found.int8[n], dot_peak(n) * 1e9)
+        timed[kind] = [
+            run for shape in (_LARGE, _SMALL) for run in _timed(shape, kind, (_TOKEN, _PROMPT))
+        ]
+    found.float32 = timed["F32"][3].rate("matmul_f32") / _FLOAT_SHARE
+    small = timed["Q4_0"][2]
+    calls = sum(work.calls for work in small.work.values())
+    found.call = max(small.whole - sum(small.seconds.values()), 0.0)
+    found.launch = float(np.median([s / small.work[k].calls for k, s in small.seconds.items()]))
+    found.launch = min(found.launch, sum(small.seconds.values()) / calls)
+    for runs in timed.values():
+        _add_fractions(found, *runs)
+    return found
+
+
+def _add_fractions(
+    found: Measured, token: _Timed, prompt: _Timed, small_token: _Timed, _: _Timed
+) -> None:
+    for kind in prompt.seconds:
+        if kind in found.kernels:
+            continue
+        peak = found.int8[1] if is_int8(kind) else found.float32
+        memory = 1.0
+        if kind.startswith("matmul_"):
+            memory = min(token.work[kind].held / token.seconds[kind] / found.bandwidth[1], 1.0)
+        found.kernels[kind] = (
+            prompt.rate(kind) / peak, small_token.rate(kind) / peak, memory
+        )  # fmt: skip
+
+
+def kernels_of(
+    measured: Measured, source: str, spread: tuple[float, float] = (1.0, 1.0)
+) -> dict[str, Kernel]:
+    """The fractions as a profile has them, within `spread` times what was measured."""
+
+    def quantity(value: float) -> Quantity:
+        low, value, high = (float(f"{value * f:.3g}") for f in (spread[0], 1.0, spread[1]))
+        return Quantity(value, low, high, source)
+
+    return {
+        kind: Kernel("int8" if is_int8(kind) else "float32", *map(quantity, fractions))
+        for kind, fractions in sorted(measured.kernels.items())
+    }
+
+
+def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
+    """What was measured as a profile; heat and power, which were not, are a thin laptop's."""
+    like, today = load_profile(_LIKE), datetime.now(tz=UTC).date()
+    source = f"halfbyte device measure, {today}"
+
+    def known(value: float, digits: int = 4) -> Quantity:
+        value = float(f"{value:.{digits}g}")
+        return Quantity(value, value, value, source)
+
+    threads = max(measured.int8)
+    hertz = _frequency()
+    cluster = replace(
+        like.clusters[0],
+        name="cores",
+        cores=known(threads),
+        frequencies_mhz=Steps((hertz / 1e6,), "what the system says, or 1000"),
+        voltages_mv=Steps((1000.0,), assumed="only what is taken at this frequency matters"),
+        dynamic_power_uw_per_mhz_v2=_assumed(_CORE_W / (hertz / 1e6) * 1e6, 3.0, "6 W a core"),
+        int8_ops_per_cycle=known(measured.int8[threads] / threads / hertz),
+        float32_ops_per_cycle=known(measured.float32 / hertz),
+    )
+    memory = Memory(
+        ram_mb=Quantity(ram := machine_bytes() / 1e6, ram, ram, source),
+        app_mb=_assumed(0.75 * ram, 1.2, "three quarters of the memory"),
+        tab_mb=_assumed(min(0.5 * ram, 4000.0), 2.0, "a tab of 32 bits has at most 4 GB"),
+        bandwidth_gb_s=known(max(measured.bandwidth.values()) / 1e9),
+        core_bandwidth_gb_s=known(measured.bandwidth[1] / 1e9),
+        storage_gb_s=_assumed(1.0, 4.0, "a solid-state disk; not measured"),
+        cache_mb=_cache(),
+    )
+    overhead = Overhead(known(measured.launch * 1e6), known(measured.call * 1e6))
+    return replace(
+        like, name=name, title=_processor(), kind="machine", year=today.year, memory=memory,
+        clusters=(cluster,), overhead=overhead, kernels=kernels_of(measured, source),
+    )  # fmt: skip
+
+
+_LIKE = "macbook-air-m1"
+_CORE_W = 6.0
+
+
+def _assumed(value: float, factor: float, why: str) -> Quantity:
+    return Quantity(value, value / factor, value * factor, assumed=why)
+
+
+def _system(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _processor() -> str:
+    """Its name, as Linux has it, or the machine's kind."""
+    match = re.search(r"^model name\s*:\s*(.+)$", _system("/proc/cpuinfo"), re.MULTILINE)
+    name = match[1].strip() if match else platform.processor() or platform.machine()
+    return name if name.isprintable() else "unknown"
+
+
+def _frequency() -> float:
+    """Hz at which it runs, as Linux has it; 1e9 where nobody knows, which changes no product."""
+    match = re.search(r"^cpu MHz\s*:\s*([\d.]+)$", _system("/proc/cpuinfo"), re.MULTILINE)
+    return round(float(match[1])) * 1e6 if match else 1e9
+
+
+def _cache() -> Quantity:
+    """The last cache of a core, as Linux has it."""
+    texts = (
+        _system(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size").strip()
+        for index in range(8)
+    )
+    sizes = [int(t[:-1]) * 1024 / 1e6 for t in texts if re.fullmatch(r"\d{1,9}K", t)]
+    if not sizes:
+        return _assumed(8.0, 4.0, "the system does not say")
+    return Quantity(max(sizes), max(sizes), max(sizes), "what the system says of the first core")
+
+
+def is_int8(kind: str) -> bool:
+    """Whether a kind of kernel is measured against the int8 dot product's peak."""
+    return kind.startswith("matmul_int8_")
+
+
+def _timed(shape: Shape, kind: str, runs: tuple[Mapping[str, int], ...]) -> list[_Timed]:
+    """Each of these runs of a made-up decoder; the least time of each instruction counts."""
+    file = reference_model(shape, kind)
+    planned = plan(file, Settings(weights="packed"))
+    packing.pack(planned.to_pack, file, 1)
+    program = planned.program
+    executable = NativeExecutable(program)
+    executable.array(program.inputs["ids"])[:] = np.arange(planned.settings.batch) % 100
+    found = []
+    for registers in runs:
+        whole, seconds = np.inf, np.full(len(program.instructions), np.inf)
+        for _ in range(_REPETITIONS):
+            start = time.perf_counter()
+            executable.run(dict(registers))
+            whole = min(whole, time.perf_counter() - start)
+            seconds = np.minimum(seconds, executable.profile(dict(registers)))
+        by_kind: dict[str, float] = {}
+        for instruction, spent in zip(program.instructions, seconds, strict=True):
+            name = kind_of(instruction)
+            by_kind[name] = by_kind.get(name, 0.0) + max(float(spent), 1e-9)
+        found.append(_Timed(work_of(program, registers), by_kind, whole))
+    executable.close()
+    return found
