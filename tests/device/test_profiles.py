@@ -149,6 +149,16 @@ def test_writing_keeps_every_digit_and_sign(tmp_path: Path) -> None:
     assert profile.power.idle_w == Quantity(1 / 3, 1e-7, 7e3, "x = 'y' # z")
 
 
+def test_writing_leaves_out_what_there_is_not(tmp_path: Path) -> None:
+    table = small()
+    del table["battery"], table["thermal"]["trips"]
+    profile = read_table(profiles.Profile, table, Where("small"))
+    path = tmp_path / "small.toml"
+    path.write_text(to_toml(profile), encoding="utf-8")
+    assert tomllib.loads(path.read_text()).keys() == table.keys()
+    assert load_profile(path) == profile
+
+
 # ---- finding -------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ def to_toml(found: Profile | Kernels) -> str:
 def _table(found: Any, key: str) -> Iterator[str]:
     """What is on a line of its own first: in TOML it would belong to the last table else."""
     fields = [(field.name, getattr(found, field.name)) for field in dataclasses.fields(found)]
-    present = [(name, value) for name, value in fields if value is not None and value != ()]
+    present = [(name, value) for name, value in fields if value is not None]
     lines = [(name, _inline(value)) for name, value in present]
     yield from (f"{name} = {line}" for name, line in lines if line)
     for (name, value), (_, line) in zip(present, lines, strict=True):
