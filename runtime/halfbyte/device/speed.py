@@ -12,7 +12,7 @@ from halfbyte.device.profile import Cluster, Profile
 from halfbyte.device.quantity import Quantity
 from halfbyte.planning import Plan
 
-_FAST = 0.5  # of the fastest core: slower ones hold the others back more than they help
+_FAST = 0.3  # of the fastest core: slower ones would hold the others back more than they help
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Cores:
 
 
 def fast_cores(profile: Profile) -> int:
-    """Cores at least half as fast as the fastest ones, as halfbyte takes by default."""
+    """Cores that are not much slower than the fastest ones, as halfbyte takes by default."""
     speeds = [c.frequencies_mhz.values[-1] * c.int8_ops_per_cycle.value for c in profile.clusters]
     pairs = zip(profile.clusters, speeds, strict=True)
     return sum(int(c.cores.value) for c, speed in pairs if speed >= _FAST * max(speeds))
