@@ -26,14 +26,19 @@ def planned(program: Program, tokens: int, to_pack: Iterable[Buffer] = ()) -> di
     """
     by_kind, waiting = program.bytes_by_kind(), set(to_pack)
     windows = window_bytes(program)
+    copied = 0
+    if waiting or windows:  # then vectors are copied out of the file: see packing.keep_vectors
+        copied = sum(
+            b.nbytes for b in program.buffers if b.kind is Kind.WEIGHT and len(b.shape) == 1
+        )
     packed = sum(b.nbytes for b in program.buffers if b in waiting or b.dtype.upper() in LAYOUTS)
     return {
-        "weights (mapped)": by_kind[Kind.WEIGHT] - packed,
+        "weights (mapped)": by_kind[Kind.WEIGHT] - packed - copied,
         "weights (packed)": packed,
         "weights (streamed)": windows,
         "KV cache": by_kind[Kind.STATE],
         "activations": by_kind[Kind.SCRATCH] + by_kind[Kind.INPUT] + by_kind[Kind.OUTPUT] - windows,
-        "constants": by_kind[Kind.CONSTANT],
+        "constants": by_kind[Kind.CONSTANT] + copied,
         "tokenizer": tokens * TOKEN_BYTES,
         "interpreter": interpreter_bytes(),
     }

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from halfbyte import __version__, demo
-from halfbyte.cli import chat, device, evaluate, inspect, pull, text, web
+from halfbyte.cli import chat, device, evaluate, fit, inspect, pull, text, web
 from halfbyte.cli.shared import Commands, guarded
 
 __all__ = ["guarded", "main"]
@@ -44,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     text.add_perplexity(commands)
     inspect.add_bench(commands)
     evaluate.add_eval(commands)
+    fit.add_fit(commands)
     device.add_device(commands)
     _add_demo(commands)
     web.add_web(commands)

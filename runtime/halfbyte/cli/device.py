@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from halfbyte.cli.shared import Commands
-from halfbyte.device.profile import Profile, load_profile, profile_names
-from halfbyte.device.quantity import Quantity, Steps
-from halfbyte.evaluation.report import table
+from halfbyte.backends.cores import default_threads
+from halfbyte.cli.shared import Commands, Progress
+from halfbyte.errors import HalfbyteError, OutputError
+from halfbyte.outputs import write_text
+from halfbyte.tables import table
+
+if TYPE_CHECKING:
+    from halfbyte.device.profile import Profile
 
 
 def add_device(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -25,13 +29,23 @@ def add_device(commands: Commands[argparse.ArgumentParser]) -> None:
     listing = parts.add_parser("list", help="the devices that are known, one a line")
     showing = parts.add_parser("show", help="all numbers of one, and where each comes from")
     showing.add_argument("device", metavar="DEVICE", help="a name from the list, or a .toml file")
-    for part, command in ((listing, _list), (showing, _show)):
+    measuring = parts.add_parser(
+        "measure",
+        help="measure this machine, about a minute; `this-machine` is a device from then on",
+    )
+    measuring.add_argument("--threads", "-t", type=int, help="cores (default: the fast ones)")
+    measuring.add_argument(
+        "--name", default="this-machine", help="what to call it (default: this-machine)"
+    )
+    for part, command in ((measuring, _measure), (listing, _list), (showing, _show)):
         part.add_argument("--json", action="store_true", help="print JSON")
         part.add_argument("--debug", action="store_true", help="show a traceback on errors")
         part.set_defaults(command=command)
 
 
 def _list(options: argparse.Namespace) -> int:
+    from halfbyte.device.profile import load_profile, profile_names
+
     profiles = [load_profile(name) for name in profile_names()]
     if options.json:
         print(json.dumps([_summary(profile) for profile in profiles], indent=1))
@@ -61,6 +75,8 @@ def _summary(profile: Profile) -> dict[str, Any]:
 
 
 def _show(options: argparse.Namespace) -> int:
+    from halfbyte.device.profile import load_profile
+
     profile = load_profile(options.device)
     if options.json:
         made = {"int8_gops": profile.int8_gops, "float32_gops": profile.float32_gops}
@@ -78,29 +94,47 @@ def _show(options: argparse.Namespace) -> int:
         print(f"{link.between[0]} warms {link.between[1]}")
     print()
     numbers = list(profile.numbers())
-    rows = [[key, _value(number), _span(number)] for key, number in numbers]
+    rows = [[key, number.shown, number.span] for key, number in numbers]
     lines = table(["", "value", "range"], rows)
-    origins = ["", *(_origin(number) for _, number in numbers)]
+    origins = ["", *(number.origin for _, number in numbers)]
     print(
         "\n".join(f"{line}  {origin}".rstrip() for line, origin in zip(lines, origins, strict=True))
     )
     return 0
 
 
-def _value(number: Quantity | Steps) -> str:
-    if isinstance(number, Quantity):
-        return f"{number.value:g}"
-    return f"{number.values[0]:g} to {number.values[-1]:g}"
+def _measure(options: argparse.Namespace) -> int:
+    from halfbyte.device.measure import machine_profile, measure
+    from halfbyte.device.profile import user_folder
+    from halfbyte.device.reading import NAME
+    from halfbyte.device.writer import to_toml
 
-
-def _span(number: Quantity | Steps) -> str:
-    if isinstance(number, Steps):
-        return f"{len(number.values)} steps"
-    return "-" if number.low == number.high else f"{number.low:g} to {number.high:g}"
-
-
-def _origin(number: Quantity | Steps) -> str:
-    return number.source or f"assumed: {number.assumed}"
+    if options.threads is not None and options.threads < 1:
+        raise HalfbyteError(f"{options.threads} threads: expected 1 or more")
+    path = user_folder() / f"{options.name}.toml"
+    if not NAME.fullmatch(options.name):
+        raise HalfbyteError(f"--name {options.name!r}: expected up to 64 of a-z, 0-9, - and _")
+    progress = Progress()
+    measured = measure(options.threads or default_threads(), lambda what: progress(f"{what} ..."))
+    progress.clear()
+    profile = machine_profile(measured, options.name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
+    write_text(path, to_toml(profile))
+    if options.json:
+        print(json.dumps(_summary(profile), indent=1))
+        return 0
+    print(f"{profile.title}, wrote {path}")
+    heads = ["threads", "GB/s", "int8 GOP/s"]
+    rows = [
+        [str(n), f"{measured.bandwidth[n] / 1e9:.1f}", f"{measured.int8[n] / 1e9:.0f}"]
+        for n in measured.int8
+    ]
+    print("\n".join(table(heads, rows)))
+    print(f"float32 {measured.float32 / 1e9:.0f} GFLOP/s a core")
+    return 0
 
 
 def _rounded(value: object) -> str:

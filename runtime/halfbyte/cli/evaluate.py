@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from halfbyte.cli.shared import Commands
+from halfbyte.cli.shared import Commands, Progress
 from halfbyte.errors import HalfbyteError
 from halfbyte.planning import CACHES
 
@@ -126,28 +126,9 @@ def _size(text: str) -> tuple[str, int]:
     return name, int(value)
 
 
-class Progress:
-    """What is done now, on a line that is written over; nothing where stderr is no terminal."""
-
-    def __init__(self) -> None:
-        self._wide = 0
-
-    def __call__(self, text: str) -> None:
-        if sys.stderr.isatty():
-            self.clear()
-            self._wide = len(text)
-            print(text, end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Remove the line, before something else is printed."""
-        if self._wide:
-            print(f"\r{'':{self._wide}}\r", end="", file=sys.stderr, flush=True)
-            self._wide = 0
-
-
 def _evaluate(options: argparse.Namespace) -> int:
     from halfbyte.evaluation import evaluate, suite
-    from halfbyte.evaluation.graphs import write_text
+    from halfbyte.outputs import write_text
 
     if (options.model is None) == (options.suite is None):
         raise HalfbyteError("eval: expected a model or --suite FILE, one of the two")

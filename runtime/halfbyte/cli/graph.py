@@ -15,6 +15,7 @@ import numpy.typing as npt
 from halfbyte.describe import shown
 from halfbyte.errors import FormatError, HalfbyteError, OutputError
 from halfbyte.formats import pictures
+from halfbyte.outputs import write_file
 
 if TYPE_CHECKING:
     from halfbyte.session import InferenceSession, NodeArg
@@ -228,14 +229,7 @@ def _write(path: Path, named: Mapping[str, Any]) -> None:
                 raise OutputError(f"{path}: output {key!r} is a {kind}, not an array")
             plain = _plain(part)
             arrays[key] = plain.astype(str) if plain.dtype.kind == "O" else plain
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    write_file(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
 def _size(text: str) -> tuple[str, int]:

@@ -116,10 +116,8 @@ def load_model(options: argparse.Namespace) -> LanguageModel:
 
 def given_settings(options: argparse.Namespace) -> Given:
     """Settings that were given; those left out are the level's, or the default."""
-    given = {
-        "context": options.context, "cache": options.cache, "weights": options.weights,
-        "passes": options.passes == "on", "activations": options.activations,
-    }  # fmt: skip
+    given = {key: getattr(options, key, None) for key in Given.__annotations__}
+    given["passes"] = False if getattr(options, "passes", "on") == "off" else None
     return cast(Given, {key: value for key, value in given.items() if value not in (None, "auto")})
 
 
@@ -196,3 +194,22 @@ def _bias(text: str) -> tuple[int, float]:
         raise argparse.ArgumentTypeError(
             f"{text!r}: expected a token's id, as in 17=-1.5"
         ) from None
+
+
+class Progress:
+    """What is done now, on a line that is written over; nothing where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self._wide = 0
+
+    def __call__(self, text: str) -> None:
+        if sys.stderr.isatty():
+            self.clear()
+            self._wide = len(text)
+            print(text, end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Remove the line, before something else is printed."""
+        if self._wide:
+            print(f"\r{'':{self._wide}}\r", end="", file=sys.stderr, flush=True)
+            self._wide = 0

@@ -7,15 +7,15 @@ longer, and a launch. Source: Williams, Waterman and Patterson 2009, Roofline.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte import ops
-from halfbyte.device.kernels import Kernel, kernel_of
-from halfbyte.program import Instruction, Kind, Program
+from halfbyte.device.kernels import ROWS, Kernel, kernel_of
+from halfbyte.program import Buffer, Instruction, Kind, Program
 
 F64 = npt.NDArray[np.float64]
 
@@ -44,23 +44,30 @@ class Work:
     passing: int = 0
 
 
-def kind_of(instruction: Instruction) -> str:
-    """The kind of kernel: the operator, and for products and attention the type of what is held."""
+def kind_of(instruction: Instruction, to_pack: Collection[Buffer] = ()) -> str:
+    """The kind of kernel: the operator, and for products and attention the type of what is held.
+
+    Integer products with weights in the order of the file, not packed, are a kind of their own.
+    """
     operator, operands = instruction.operator, instruction.operands
     if operator in (ops.matmul, ops.matmul_int8):
-        return f"{operator.name}_{operands['w'].dtype.removesuffix('_r16')}"
+        w = operands["w"]
+        packed = operator is ops.matmul or w in to_pack or w.dtype.endswith("_r16")
+        return f"{operator.name}_{w.dtype.removesuffix('_r16')}{'' if packed else ROWS}"
     if operator is ops.group_query_attention:
         return f"attention_{operands['k'].dtype}"
     return operator.name
 
 
-def work_of(program: Program, registers: Mapping[str, int]) -> dict[str, Work]:
+def work_of(
+    program: Program, registers: Mapping[str, int], to_pack: Collection[Buffer] = ()
+) -> dict[str, Work]:
     """The work of one run with these sizes, by kind."""
     found: dict[str, Work] = {}
     for instruction in program.instructions:
         if instruction.operator.fills:  # reads from storage, beside the work
             continue
-        row = found.setdefault(kind_of(instruction), Work())
+        row = found.setdefault(kind_of(instruction, to_pack), Work())
         row.calls += 1
         row.operations += instruction.operations(registers)
         held = instruction.bytes_moved(registers, _HELD)
@@ -101,6 +108,8 @@ class Cost:
         Values of its named sizes: tokens at once and the position.
     kernels : mapping of kind to Kernel
         Measured on the device; see :func:`halfbyte.device.kernels.kernel_of`.
+    to_pack : collection of Buffer
+        Weights that will be packed.
     cached : bool
         Weights and keys lie in a cache.
     random : Generator, optional
@@ -113,11 +122,12 @@ class Cost:
         registers: Mapping[str, int],
         kernels: Mapping[str, Kernel],
         *,
+        to_pack: Collection[Buffer] = (),
         cached: bool = False,
         random: np.random.Generator | None = None,
         draws: int = 1,
     ) -> None:
-        self.work = work_of(program, registers)
+        self.work = work_of(program, registers, set(to_pack))
         single = registers["n"] < _MANY
         self._rows = []
         for kind, work in self.work.items():

@@ -12,6 +12,8 @@ from halfbyte.device import reading
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.reading import named, number
 
+ROWS = "_rows"  # at the end of a kind: weights in the order of the file
+
 _MEASURED = Path(__file__).with_name("kernels.toml")
 
 _Fraction = Annotated[Quantity, number(1e-6, 100)]
@@ -61,5 +63,7 @@ _OTHER = "rms_norm_quantize"
 def kernel_of(kind: str, measured: Mapping[str, Kernel]) -> Kernel:
     """What is known of a kind: measured on the device, else elsewhere, else of one like it."""
     known = {**usual_kernels(), **measured}
-    like = _LIKE.get(kind, "matmul_f16" if kind.startswith("matmul_") else _OTHER)
-    return known.get(kind) or known.get(like) or known[_OTHER]
+    plain = kind.removesuffix(ROWS)
+    like = _LIKE.get(plain, "matmul_f16" if kind.startswith("matmul_") else _OTHER)
+    names = (kind, like + ROWS if kind != plain else like, plain, like, _OTHER)
+    return next(known[name] for name in names if name in known)

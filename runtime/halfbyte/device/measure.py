@@ -89,17 +89,20 @@ def measure(threads: int, step: Callable[[str], None] = lambda _: None) -> Measu
     found = Measured(
         {n: read_bandwidth(n) * 1e9 for n in counts}, {n: dot_peak(n) * 1e9 for n in counts}
     )
-    timed: dict[str, list[_Timed]] = {}
+    timed: dict[tuple[str, str], list[_Timed]] = {}
     for kind in TYPES:
         step(kind)
         for n in counts:  # the best of all that other work on the machine leaves
             found.bandwidth[n] = max(found.bandwidth[n], read_bandwidth(n) * 1e9)
             found.int8[n] = max(found.int8[n], dot_peak(n) * 1e9)
-        timed[kind] = [
-            run for shape in (_LARGE, _SMALL) for run in _timed(shape, kind, (_TOKEN, _PROMPT))
-        ]
-    found.float32 = timed["F32"][3].rate("matmul_f32") / _FLOAT_SHARE
-    small = timed["Q4_0"][2]
+        for weights in ("packed", "mapped") if kind.startswith("Q") else ("packed",):
+            timed[kind, weights] = [
+                run
+                for shape in (_LARGE, _SMALL)
+                for run in _timed(shape, kind, weights, (_TOKEN, _PROMPT))
+            ]
+    found.float32 = timed["F32", "packed"][3].rate("matmul_f32") / _FLOAT_SHARE
+    small = timed["Q4_0", "packed"][2]
     calls = sum(work.calls for work in small.work.values())
     found.call = max(small.whole - sum(small.seconds.values()), 0.0)
     found.launch = float(np.median([s / small.work[k].calls for k, s in small.seconds.items()]))
@@ -221,10 +224,12 @@ def is_int8(kind: str) -> bool:
     return kind.startswith("matmul_int8_")
 
 
-def _timed(shape: Shape, kind: str, runs: tuple[Mapping[str, int], ...]) -> list[_Timed]:
+def _timed(
+    shape: Shape, kind: str, weights: str, runs: tuple[Mapping[str, int], ...]
+) -> list[_Timed]:
     """Each of these runs of a made-up decoder; the least time of each instruction counts."""
     file = reference_model(shape, kind)
-    planned = plan(file, Settings(weights="packed"))
+    planned = plan(file, Settings(weights=weights))
     packing.pack(planned.to_pack, file, 1)
     program = planned.program
     executable = NativeExecutable(program)

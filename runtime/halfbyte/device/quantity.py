@@ -22,6 +22,21 @@ class Quantity:
     source: str = ""
     assumed: str = ""
 
+    @property
+    def shown(self) -> str:
+        """The value for people."""
+        return f"{self.value:g}"
+
+    @property
+    def span(self) -> str:
+        """The range for people."""
+        return "-" if self.low == self.high else f"{self.low:g} to {self.high:g}"
+
+    @property
+    def origin(self) -> str:
+        """Where the number comes from."""
+        return self.source or f"assumed: {self.assumed}"
+
     def draw(
         self, random: np.random.Generator | None = None, count: int = 1
     ) -> npt.NDArray[np.float64]:
@@ -41,3 +56,18 @@ class Steps:
     values: tuple[float, ...]
     source: str = ""
     assumed: str = ""
+
+    @property
+    def shown(self) -> str:
+        """First and last for people."""
+        return f"{self.values[0]:g} to {self.values[-1]:g}"
+
+    @property
+    def span(self) -> str:
+        """How many, for people."""
+        return f"{len(self.values)} steps"
+
+    @property
+    def origin(self) -> str:
+        """Where the numbers come from."""
+        return self.source or f"assumed: {self.assumed}"

@@ -105,12 +105,22 @@ class Speed:
         Tokens in the context while a token is decoded.
     prompt : int
         Tokens of a prompt, processed in as large batches as the plan allows.
+    from_storage : bool, optional
+        Weights are read in every run; by default those that are streamed.
     """
 
     def __init__(
-        self, plan: Plan, profile: Profile, draws: Draws, *, position: int = 256, prompt: int = 128
+        self,
+        plan: Plan,
+        profile: Profile,
+        draws: Draws,
+        *,
+        position: int = 256,
+        prompt: int = 128,
+        from_storage: bool | None = None,
     ) -> None:
         program, measured = plan.program, profile.kernels
+        from_storage = plan.reader is not None if from_storage is None else from_storage
         batch, context = program.sizes["n"].maximum, program.sizes["position"].maximum
         self.batch = min(prompt, batch, context)
         position = min(position, context - 1)
@@ -121,6 +131,7 @@ class Speed:
                 program,
                 {"n": n, "position": at, "rows": 1},
                 measured,
+                to_pack=plan.to_pack,
                 cached=bool(cached),
                 random=draws.random,
                 draws=draws.count,
@@ -128,7 +139,7 @@ class Speed:
             for n, at in ((1, position), (self.batch, 0))
         )
         self._storage = draws(profile.memory.storage_gb_s) * 1e9
-        self._streamed = self.token.weight_bytes if plan.reader is not None else 0
+        self._streamed = self.token.weight_bytes if from_storage else 0
 
     def token_seconds(self, rates: Rates) -> F64:
         """Seconds [draws] of one token; streamed weights are read while others are multiplied."""

@@ -6,14 +6,12 @@ import json
 import re
 import time
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.backends import Executable, open_program
-from halfbyte.errors import OutputError
 from halfbyte.evaluation import onnx_runtime
 from halfbyte.evaluation.compare import compare, json_number
 from halfbyte.evaluation.dump import Dump
@@ -25,6 +23,7 @@ from halfbyte.formats.onnx import open_onnx
 from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.stages import Opener, Runner
+from halfbyte.outputs import write_text
 from halfbyte.profile import Profile
 from halfbyte.program import Program
 from halfbyte.session.trace import Trace
@@ -164,20 +163,6 @@ def run_result(
     }  # fmt: skip
     data = {"backend": backend, "threads": threads, "outputs": summaries, "kernels": kernels}
     return Result(e, None, f"{seconds / e.repetitions * 1e3:.2f} ms a run", lines, data)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written.
-    """
-    try:
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def summary(value: Any) -> dict[str, Any]:

@@ -6,18 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from halfbyte.evaluation.compare import Comparison
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Columns: the first `left` ones are words, to the left; the others to the right."""
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    return [
-        "  ".join(
-            f"{cell:<{width}}" if index < left else f"{cell:>{width}}"
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in (heads, *rows)
-    ]
+from halfbyte.tables import table
 
 
 def verdict(passed: bool | None) -> str:

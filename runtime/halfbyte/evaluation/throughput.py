@@ -11,12 +11,12 @@ from typing import Any
 from halfbyte import bench
 from halfbyte.evaluation import onnx_runtime
 from halfbyte.evaluation.graphs import GraphUnderTest, default_reference
-from halfbyte.evaluation.report import table
 from halfbyte.evaluation.settings import Evaluation, Result
 from halfbyte.loading import load
 from halfbyte.model import LanguageModel
 from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.session import GraphOptimizationLevel, InferenceSession, SessionOptions
+from halfbyte.tables import table
 
 TURN = 0.05  # seconds that a turn of a graph takes at least
 MOST_RUNS = 100  # in a turn

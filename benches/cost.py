@@ -1,0 +1,137 @@
+"""The cost model against this machine: predicted and measured tokens/s of whole models.
+
+    python -m benches.cost [-r 5] [-t 1,2]
+
+First the machine is measured as by `halfbyte device measure`, on made-up decoders. Then models that
+had no part in it run in turns: random weights in four shapes and two types, a prompt of 128 tokens
+and 32 tokens decoded after it. Printed are medians of the rounds beside what was predicted. Let
+nothing else run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from benches.prepare import ROOT, folder
+
+import halfbyte
+from halfbyte.backends.cores import default_threads
+from halfbyte.device.measure import machine_profile, measure
+from halfbyte.device.profile import Profile
+from halfbyte.device.speed import Draws, Processor, Speed
+from halfbyte.formats import open_model
+from halfbyte.planning import Settings, plan
+
+CASES = [
+    (shape, kind)
+    for shape in ("smollm2-135m", "qwen2-0.5b", "gemma3-1b", "llama-1b")
+    for kind in ("Q4_0", "Q8_0")
+]
+PROMPT, DECODED, CONTEXT = 128, 32, 512
+BAR = 0.15
+
+
+@dataclass
+class Row:
+    """One model on so many threads: tokens/s, predicted and in each round."""
+
+    shape: str
+    kind: str
+    threads: int
+    predicted: dict[str, float]
+    measured: dict[str, list[float]] = field(default_factory=lambda: {"pp": [], "tg": []})
+
+    def error(self, test: str) -> float:
+        """(predicted - measured) / measured."""
+        return self.predicted[test] / statistics.median(self.measured[test]) - 1
+
+
+def model(shape: str, kind: str) -> Path:
+    """A file of this shape with random weights, made at the first time."""
+    path = folder() / f"{shape}-{kind}.gguf"
+    if not path.exists():
+        tool = [sys.executable, str(ROOT / "tools/make_model.py"), "--shape", shape]
+        subprocess.run([*tool, "--type", kind, "-o", str(path)], check=True)
+    return path
+
+
+def predict(path: Path, profile: Profile, threads: int) -> dict[str, float]:
+    """Tokens/s of a prompt (pp) and of decoding in the middle of the test (tg)."""
+    planned = plan(open_model(path), Settings(context=CONTEXT))
+    draws = Draws()
+    speed = Speed(
+        planned, profile, draws, position=PROMPT + DECODED // 2, prompt=PROMPT
+    )  # fmt: skip
+    rates = Processor(profile, threads, draws).rates()
+    return {
+        "pp": 1 / float(speed.prompt_seconds(rates)[0]),
+        "tg": 1 / float(speed.token_seconds(rates)[0]),
+    }
+
+
+def run(row: Row) -> None:
+    """One round: the model is loaded, warmed up and timed."""
+    with halfbyte.load(model(row.shape, row.kind), context=CONTEXT, threads=row.threads) as loaded:
+        ids = np.random.default_rng(0).integers(0, loaded.vocabulary, PROMPT)
+        for _ in range(2):  # the first run warms up
+            loaded.reset()
+            start = time.perf_counter()
+            loaded.feed(ids)
+            middle = time.perf_counter()
+            for token in ids[:DECODED]:
+                loaded.feed([token])
+            end = time.perf_counter()
+        row.measured["pp"].append(PROMPT / (middle - start))
+        row.measured["tg"].append(DECODED / (end - middle))
+
+
+def table(rows: list[Row]) -> str:
+    """Markdown."""
+    lines = [
+        "| shape | type | threads | decode: predicted | measured | error | prompt: predicted "
+        "| measured | error |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in rows:
+        cells = [row.shape, row.kind, str(row.threads)]
+        for test in ("tg", "pp"):
+            measured = statistics.median(row.measured[test])
+            cells += [f"{row.predicted[test]:.1f}", f"{measured:.1f}", f"{row.error(test):+.0%}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    errors = [abs(row.error(test)) for row in rows for test in ("tg", "pp")]
+    inside = sum(error <= BAR for error in errors)
+    lines += ["", f"{inside} of {len(errors)} within {BAR:.0%}; largest {max(errors):.0%}"]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, predict, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("-r", type=int, default=5, metavar="N", help="rounds")
+    parser.add_argument("-t", default=f"1,{default_threads()}", metavar="N,...", help="threads")
+    options = parser.parse_args()
+    threads = [int(part) for part in options.t.split(",")]
+    for shape, kind in CASES:
+        model(shape, kind)
+    profile = machine_profile(measure(max(threads), lambda what: print(what, file=sys.stderr)))
+    rows = [
+        Row(shape, kind, count, predict(model(shape, kind), profile, count))
+        for shape, kind in CASES
+        for count in threads
+    ]
+    for number in range(options.r):
+        for row in rows:
+            print(f"round {number + 1}: {row.shape} {row.kind} {row.threads}", file=sys.stderr)
+            run(row)
+    print(f"{profile.title}\n\n{table(rows)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Does a model fit a device: bytes at each level against what it gives, and what would fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from halfbyte.device.cost import F64
+from halfbyte.device.profile import Profile
+from halfbyte.device.quantity import Quantity
+from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
+from halfbyte.formats import metadata
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.planning import LEVELS, Given, Plan, Settings, plan, settings_of
+from halfbyte.weights import Tensor
+
+DRAWS = 200  # of the profile's uncertain numbers
+_STEP = 64  # tokens, of which the largest context is a multiple
+_WORTH = 0.95  # of its size, or quantizing once more is not worth its errors
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number's median, and what 10 and 90 % of draws are below."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: F64) -> Spread:
+        """Of draws."""
+        low, median, high = np.percentile(values, (10, 50, 90))
+        return cls(float(median), float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one choice of settings needs, and how fast it is.
+
+    Attributes
+    ----------
+    settings : str
+        In words, as of the command line.
+    memory : dict of str to int
+        Bytes by kind.
+    private : int
+        Of these, what the system cannot drop and read again: that is what must fit.
+    fits : bool
+        Whether it does at the middle of what the device gives.
+    sure : bool
+        Whether the verdict is the same all over the range.
+    from_storage : bool
+        Weights are read from storage for every token: on purpose, or because their pages are
+        dropped.
+    decode, prompt : Spread
+        Tokens/s while nothing is hot yet.
+    """
+
+    settings: str
+    context: int
+    memory: dict[str, int]
+    total: int
+    private: int
+    fits: bool
+    sure: bool
+    from_storage: bool
+    decode: Spread
+    prompt: Spread
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whether a model fits, with the numbers, and what would.
+
+    `asked` is what the verdict is about, `levels` are all levels by name, `would` changes of what
+    was asked, each enough by itself, where it does not fit.
+    """
+
+    model: str
+    device: str
+    place: str
+    limit_mb: Quantity
+    threads: int
+    asked: Need
+    levels: dict[str, Need]
+    would: list[Need]
+
+    @property
+    def fits(self) -> bool:
+        """The verdict."""
+        return self.asked.fits
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {"fits": self.fits, **asdict(self)}
+
+
+class Fitter:
+    """Tries settings of one model on one device.
+
+    Parameters
+    ----------
+    threads : int, optional
+        Cores that compute; by default the fast ones.
+    seed : int
+        Of the draws.
+    """
+
+    def __init__(
+        self, file: ModelFile, profile: Profile, threads: int | None = None, seed: int = 0
+    ) -> None:
+        self.file, self.profile = file, profile
+        self.limit = profile.memory.app_mb
+        self.threads, self._seed = threads or fast_cores(profile), seed
+
+    def fit(self, level: str, given: Given) -> Fit:
+        """The verdict for a level with these settings in place of its own."""
+        settings = settings_of(level, given)
+        asked = self.need(_words(level, given), plan(self.file, settings))
+        levels = {
+            name: self.need(f"--level {name}", plan(self.file, settings_of(name, given)))
+            for name in LEVELS
+        }
+        would = [] if asked.fits else list(self._would(settings))
+        return Fit(
+            str(self.file.path), self.profile.name, "app", self.limit, self.threads, asked,
+            levels, would,
+        )  # fmt: skip
+
+    def need(self, words: str, planned: Plan) -> Need:
+        """What a plan needs here."""
+        total, private = planned.total, _private(planned)
+        dropped = private < total and total > self.limit.value * 1e6
+        from_storage = planned.reader is not None or dropped
+        draws = Draws(np.random.default_rng(self._seed), DRAWS)
+        speed = Speed(planned, self.profile, draws, from_storage=from_storage)
+        rates = Processor(self.profile, self.threads, draws).rates()
+        return Need(
+            settings=words,
+            context=planned.program.sizes["position"].maximum,
+            memory=planned.memory,
+            total=total,
+            private=private,
+            fits=self._fits(planned),
+            sure=private <= self.limit.low * 1e6 or private > self.limit.high * 1e6,
+            from_storage=from_storage,
+            decode=Spread.of(1 / speed.token_seconds(rates)),
+            prompt=Spread.of(1 / speed.prompt_seconds(rates)),
+        )
+
+    def _fits(self, planned: Plan) -> bool:
+        return _private(planned) <= self.limit.value * 1e6
+
+    # ---- what would fit --------------------------------------------------------------------------
+
+    def _would(self, settings: Settings) -> Iterator[Need]:
+        """Single changes that make it fit, those first that cost least."""
+        changes = []
+        if context := self._largest_context(settings):
+            changes.append((f"--context {context}", replace(settings, context=context)))
+        changes.append(("--cache q8_0", replace(settings, cache="smallest")))
+        for words, changed in changes:
+            if self._fits(planned := plan(self.file, changed)):
+                yield self.need(words, planned)
+        for words, file in smaller_types(self.file):
+            if self._fits(planned := plan(file, settings)):
+                yield self.need(words, planned)
+        for weights in ("mapped", "streamed"):
+            if self._fits(planned := plan(self.file, replace(settings, weights=weights))):
+                yield self.need(f"--weights {weights}", planned)
+        if self._fits(planned := plan(self.file, LEVELS["extreme"])):
+            yield self.need("--level extreme", planned)
+
+    def _largest_context(self, settings: Settings) -> int:
+        """The largest context that fits, in steps; 0 where none does."""
+        most = plan(self.file, settings).program.sizes["position"].maximum
+        low, high = 0, (most - 1) // _STEP
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._fits(plan(self.file, replace(settings, context=_STEP * middle))):
+                low = middle
+            else:
+                high = middle - 1
+        return _STEP * low
+
+
+def smaller_types(file: ModelFile) -> Iterator[tuple[str, ModelFile]]:
+    """The model as `quantize` would make it smaller; sizes alone, nothing is quantized."""
+    now = sum(t.nbytes for t in file.tensors.values())
+    for option, kind in (("--int8", "Q8_0"), ("--type Q4_K_M", "Q4_K_M"), ("--int4", "Q4_0")):
+        made = _in_type(file, kind)
+        if sum(t.nbytes for t in made.tensors.values()) < _WORTH * now:
+            yield f"quantize {file.path.name} {option}", made
+
+
+def _in_type(file: ModelFile, kind: str) -> ModelFile:
+    from halfbyte.quantize.kinds import TYPES, WIDER
+
+    architecture = metadata.text(file, "general.architecture")
+    layers = metadata.integer(file, f"{architecture}.block_count", 0, 1 << 16) or 0
+    tied, tensors = "output.weight" not in file.tensors, dict(file.tensors)
+    for name, tensor in file.tensors.items():
+        if len(tensor.shape) == 2:
+            format_ = TYPES[kind].format_of(name, layers, tied=tied)
+            while tensor.columns % format_.block:
+                format_ = WIDER[format_]
+            size = tensor.row_count * format_.row_bytes(tensor.columns)
+            # zeros that nobody touches take no memory
+            tensors[name] = Tensor(name, format_, tensor.shape, np.zeros(size, np.uint8))
+    return replace(file, tensors=tensors)
+
+
+def _private(planned: Plan) -> int:
+    return planned.total - planned.memory["weights (mapped)"]
+
+
+def _words(level: str, given: Given) -> str:
+    return " ".join([f"--level {level}", *(f"--{key} {value}" for key, value in given.items())])
