@@ -163,6 +163,32 @@ def test_what_is_no_npz(tmp_path: Path, content: Arrays) -> None:
             read_recording(missing)
 
 
+def test_damaged_arrays(tmp_path: Path, content: Arrays) -> None:
+    """Headers and bytes of arrays in an archive that is in order: refused in a line, or read."""
+    rng, path, refused = np.random.default_rng(2), tmp_path / "b.npz", 0
+    content["predictions"] = content["predictions"][:70]
+    whole = {}
+    for name, values in content.items():
+        file = io.BytesIO()
+        np.save(file, values)
+        whole[f"{name}.npy"] = file.getvalue()
+    for _ in range(400):
+        damaged = {name: bytearray(values) for name, values in whole.items()}
+        chosen = damaged[list(damaged)[rng.integers(3)]]
+        for at in rng.integers(128 if rng.random() < 0.8 else len(chosen), size=2):
+            chosen[at] = rng.integers(32, 127)
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, values in damaged.items():
+                archive.writestr(name, bytes(values))
+        try:
+            read_recording(path)
+        except FormatError as error:
+            assert str(error).startswith(f"{path}: "), error  # noqa: PT017
+            assert "\n" not in str(error), error  # noqa: PT017
+            refused += 1
+    assert 200 < refused < 400
+
+
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("name", "ticks"), [("s25_20251126_112051", 1428), ("s25_stress_20251126_142908", 1025)]

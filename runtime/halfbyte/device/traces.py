@@ -122,7 +122,8 @@ def _names(path: Path, found: NDArray[np.generic], what: str) -> list[str]:
 
 def _whole_ticks(path: Path, rows: NDArray[np.generic], zones: list[str]) -> Floats:
     """[ticks, zones, COLUMNS], without a beginning and an end that lack zones."""
-    count, values = len(zones), rows.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # any bytes are floats
+        count, values = len(zones), rows.astype(np.float64)
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
         raise FormatError(
