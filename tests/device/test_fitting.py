@@ -1,0 +1,199 @@
+"""Couplings found again in recordings that they made, and real ones predicted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from tests.device import recordings
+from tests.tools import load_tool
+
+from halfbyte.device import fitting
+from halfbyte.device.traces import Recording, read_recording
+from halfbyte.errors import FormatError
+
+STRESS, EVERYDAY = "s25_stress_20251126_142908", "s25_20251126_112051"
+# Others than guessed, by up to a factor of two
+TRUE = fitting.GUESS * np.array([0.8, 1.9, 0.6, 1.5, 0.7, 1.4, 1.8, 0.6, 1.6, 1.3, 2.0])
+
+
+@pytest.fixture(scope="module")
+def tool(repository: Path) -> ModuleType:
+    return load_tool(repository, "fit_thermal")
+
+
+@pytest.fixture(scope="module")
+def phone() -> Recording:
+    return recordings.phone(np.random.default_rng(5), TRUE, 4000)
+
+
+def test_known_couplings_are_found_again(tool: ModuleType, phone: Recording) -> None:
+    found = tool.fit([phone], blocks=0).values
+    np.testing.assert_allclose(found, TRUE, rtol=0.05)
+
+
+def test_an_air_that_the_recorder_does_not_know_is_found(tool: ModuleType) -> None:
+    """Two phones' files at once; one recorder is 2 K off."""
+    rng = np.random.default_rng(6)
+    both = [recordings.phone(rng, TRUE, 3000, air) for air in (25.0, 23.0)]
+    both[1] = Recording(both[1].path, both[1].tick_s, both[1].zones, both[1].air_c + 2)
+    np.testing.assert_allclose(tool.fit(both, blocks=0).values, TRUE, rtol=0.08)
+
+
+def test_ranges_hold_what_is_true(tool: ModuleType, phone: Recording) -> None:
+    """Sensors that round to tenths, a battery that is read every 30 s."""
+    rng = np.random.default_rng(7)
+    zones = {name: np.round(zone + rng.normal(0, 0.05, len(zone)), 1)
+             for name, zone in phone.zones.items()}  # fmt: skip
+    zones["BATTERY"] = zones["BATTERY"][np.arange(4000) // 30 * 30]
+    found = tool.fit([Recording(phone.path, 1.0, zones, phone.air_c)])
+    assert np.all((found.low < found.values) & (found.values < found.high))
+    inside = (found.low < TRUE) & (found.high > TRUE)
+    assert inside.sum() >= 9, (found.low / TRUE, found.high / TRUE)  # of 11, at two deviations
+    assert np.all(found.high < 1.5 * found.low)
+    assert found.left_out.shape == (6, 2)
+    assert np.all(found.left_out < 0.3)
+
+
+def test_prediction_is_its_equations(phone: Recording) -> None:
+    """As the module states them, in words of SciPy's integrator."""
+    ticks, air = 150, 25.0
+    busiest = int((phone.zones["CPU_LITTLE"] - phone.zones["GPU"])[100:-100].argmax()) + 50
+    zones = {name: zone[busiest : busiest + ticks] for name, zone in phone.zones.items()}
+    short = Recording(phone.path, 0.5, zones, phone.air_c[:ticks])
+    found = fitting.predict(short, TRUE[None], air)[:, 0]
+    chips = np.stack([zones[name] for name in ("CPU_BIG", "CPU_LITTLE", "GPU", "MODEM")])
+    chassis_j_k, body_j_k, *from_chips = TRUE[:6]
+    to_battery, chassis_body, battery_body, to_air, load_w = TRUE[6:]
+
+    def slopes(t: float, now: Any) -> list[float]:
+        chassis, battery, body = now
+        warm = [float(np.interp(t / 0.5, range(ticks), chip)) for chip in chips]
+        begun = min(int(t / 0.5), ticks - 1)  # power holds over a tick
+        load = load_w * (max(zones["CPU_LITTLE"][begun] - zones["GPU"][begun], 0) / 50) ** 2
+        inwards = sum(g * (chip - chassis) for g, chip in zip(from_chips, warm, strict=True))
+        across = to_battery * (chassis - battery), chassis_body * (chassis - body)
+        third = battery_body * (battery - body)
+        return [
+            (inwards - across[0] - across[1]) / chassis_j_k,
+            (across[0] - third + load) / 75.0,
+            (across[1] + third + to_air * (air - body)) / body_j_k,
+        ]
+
+    at = 0.5 * np.arange(ticks)
+    solved = solve_ivp(slopes, (0, at[-1]), found[0], t_eval=at, max_step=0.1)
+    np.testing.assert_allclose(found, solved.y.T, atol=2e-3)
+    assert np.ptp(found[:, 1]) > 0.4
+
+
+def test_body_begins_where_the_battery_rests(phone: Recording) -> None:
+    course = fitting.predict(phone, TRUE[None], 25.0)[:, 0]
+    slope = np.abs(np.diff(course[:, 1]))
+    assert slope[0] < 0.01 * slope.max()
+    assert (course[0, 0], course[0, 1]) == (26.5, 26.2)
+
+
+def test_no_later_measurement_is_used(phone: Recording) -> None:
+    blind = {name: zone if name in fitting.CHIPS.values() else np.full_like(zone, zone[0])
+             for name, zone in phone.zones.items()}  # fmt: skip
+    air = np.full_like(phone.air_c, phone.air_c[0])
+    blind["AMBIENT"] = air
+    seen = fitting.predict(phone, TRUE[None], phone.air_c[0])
+    found = fitting.predict(Recording(phone.path, 1.0, blind, air), TRUE[None], air[0])
+    np.testing.assert_array_equal(found, seen)
+
+
+def test_stairs_of_a_sensor_are_taken_out() -> None:
+    ticks = np.arange(900)
+    slow = 20 + 5 * np.sin(ticks / 300)
+    slow[:300] = slow[300]  # at rest first: a long stair is none
+    air = np.full(900, 20.0)
+    stairs = Recording(Path("a"), 1.0, {"BATTERY": slow[ticks // 30 * 30]}, air)
+    found = fitting.between_readings(stairs)
+    assert np.abs(found - slow)[:870].max() < 0.05
+    assert np.abs(stairs.zones["BATTERY"] - slow).max() > 0.4
+
+
+def test_errors_beside_holding(phone: Recording) -> None:
+    found = fitting.errors(phone, TRUE)
+    for zone, (ours, holding) in found.items():
+        assert ours < 1e-9
+        assert holding == pytest.approx(np.abs(phone.zones[zone] - phone.zones[zone][0]).mean())
+    assert list(found) == ["CHASSIS", "BATTERY"]
+
+
+def test_a_recording_without_a_zone_is_refused(phone: Recording) -> None:
+    zones = {name: zone for name, zone in phone.zones.items() if name != "MODEM"}
+    with pytest.raises(FormatError, match=r"phone.npz: expected a zone MODEM, found CPU_BIG, "):
+        fitting.predict(Recording(phone.path, 1.0, zones, phone.air_c), TRUE[None], 25.0)
+
+
+def command(repository: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, str(repository / "tools/fit_thermal.py"), *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, check=False)
+
+
+def test_command(repository: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(9)
+    first, second = (
+        recordings.save(tmp_path / name, recordings.arrays(recordings.phone(rng, TRUE, 900)))
+        for name in ("first.npz", "second.npz")
+    )
+    part = tmp_path / "part.toml"
+    done = command(repository, first, "--evaluate", second, "-o", part)
+    assert done.returncode == 0, done.stderr
+    assert "second.npz" in done.stdout
+    assert "left out" in done.stdout
+    thermal = tomllib.loads(part.read_text())["thermal"]
+    assert thermal["nodes"]["battery"]["heat_capacity_j_k"]["value"] == fitting.BATTERY_J_K
+    assert "assumed" in thermal["nodes"]["battery"]["heat_capacity_j_k"]
+    assert [tuple(link["between"]) for link in thermal["links"]] == list(fitting.CONDUCTANCES)
+    for each in (*thermal["links"], thermal["nodes"]["chassis"], thermal["nodes"]["body"]):
+        number = each.get("resistance_k_w") or each["heat_capacity_j_k"]
+        assert number["range"][0] <= number["value"] <= number["range"][1]
+        assert "first.npz" in number["source"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "first.npz", "part.toml", "second.npz",
+    ]  # fmt: skip
+
+
+def test_command_refuses(repository: Path, tmp_path: Path) -> None:
+    good = recordings.save(
+        tmp_path / "a.npz",
+        recordings.arrays(recordings.phone(np.random.default_rng(1), TRUE, 100)),
+    )
+    bad = tmp_path / "bad.npz"
+    bad.write_bytes(b"no npz")
+    for arguments, sentence in (
+        ((bad,), "bad.npz: expected an npz of plain arrays"),
+        ((tmp_path / "none.npz",), "none.npz: cannot be read: No such file"),
+        ((good, "--evaluate", good), "errors would flatter"),
+        ((good, "-o", good), "is a recording; choose another output"),
+        ((good, "-o", tmp_path), "cannot be written: expected a file in a folder"),
+        ((good, "-o", tmp_path / "none/a.toml"), "cannot be written: expected a file in a folder"),
+    ):
+        done = command(repository, *arguments)
+        assert done.returncode == 2, done
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "bad.npz"]
+
+
+@pytest.mark.data
+def test_stress_predicts_another_day(tool: ModuleType, data: Path) -> None:
+    """Fitted on the stress recording alone; see docs/device.md for how the model was chosen."""
+    stress, everyday = (read_recording(data / f"thermal/{name}.npz") for name in (STRESS, EVERYDAY))
+    values = tool.fit([stress], blocks=0).values
+    found = fitting.errors(everyday, values)
+    assert found["CHASSIS"][0] <= 1.0
+    assert found["BATTERY"][0] <= 0.8
+    for ours, holding in found.values():
+        assert ours < holding
+    assert all(ours < holding / 10 for ours, holding in fitting.errors(stress, values).values())
