@@ -173,6 +173,10 @@ def load_file(
         )
     else:
         found = plan_within(file, chosen, memory_budget)
+    if found.reader is not None and not file.on_storage:
+        raise UnsupportedError(
+            f"{file.path}: weights 'streamed': expected a file on storage, found one in memory"
+        )
     threads = threads or default_threads()
     if backend != "numpy" and (found.to_pack or found.reader):
         packing.pack(found.to_pack, file, threads)

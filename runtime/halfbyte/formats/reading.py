@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.errors import FormatError, UnsupportedError
+from halfbyte.errors import FormatError
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.weights import U8, Tensor
@@ -33,21 +33,11 @@ class Reader:
 
     Tensors that lie in the file as they are wanted are read at their offsets: nothing of the
     mapping becomes resident. Others are made of mapped pages, which are given back.
-
-    Raises
-    ------
-    UnsupportedError
-        The file is in memory already.
     """
 
     def __init__(self, file: ModelFile) -> None:
         self._file = file
         self._descriptors: dict[Path, int] = {}
-        if not file.on_storage:
-            raise UnsupportedError(
-                f"{file.path}: expected a file on storage to read weights from; this one is in "
-                "memory as a whole"
-            )
         self._thread = ThreadPoolExecutor(1, "halfbyte-reader")
         self._pending: Future[None] | None = None
 

@@ -1,0 +1,171 @@
+"""The cost model: work from the program, time from the roofline, fractions from measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.shapes import zeros
+
+from halfbyte.cli import main
+from halfbyte.device import measure as measuring
+from halfbyte.device.cost import Cost, Rates, work_of
+from halfbyte.device.kernels import Kernel, kernel_of, usual_kernels
+from halfbyte.device.measure import Measured, kernels_of, machine_profile
+from halfbyte.device.profile import load_profile, profile_names
+from halfbyte.device.quantity import Quantity
+from halfbyte.device.reading import read_file
+from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
+from halfbyte.device.writer import to_toml
+from halfbyte.planning import LEVELS, Plan, Settings, plan
+
+TOKEN, PROMPT = {"n": 1, "position": 64, "rows": 1}, {"n": 128, "position": 0, "rows": 1}
+
+
+@pytest.fixture(scope="module")
+def planned(repository: Path) -> Plan:
+    return plan(zeros(repository, "smollm2-135m", "Q4_0"), Settings(512, weights="packed"))
+
+
+def rates(**changes: float) -> Rates:
+    values = {"int8": 1e12, "float32": 1e11, "memory": 1e10, "launch": 0.0, "call": 0.0}
+    return Rates(**{k: np.array([v]) for k, v in (values | changes).items()})
+
+
+def test_work_is_what_the_shape_asks_for(planned: Plan) -> None:
+    dim, hidden, kv, layers, vocabulary = 576, 1536, 192, 30, 49152
+    weights = layers * (2 * dim * dim + 2 * dim * kv + 3 * dim * hidden)
+    for registers in (TOKEN, PROMPT):
+        work = work_of(planned.program, registers, planned.to_pack)
+        products = work["matmul_int8_q4_0"]
+        assert products.calls == 7 * layers
+        assert products.operations == 2 * registers["n"] * weights
+        assert products.held == weights * 18 // 32
+        assert work["matmul_int8_q8_0"].operations == 2 * dim * vocabulary  # the head, one row
+        assert work["attention_f16"].calls == layers
+
+
+def test_roofline(planned: Plan) -> None:
+    """Twice the bandwidth halves what memory bounds, and nothing else; so does the peak."""
+    kernels = dict.fromkeys(
+        usual_kernels(), Kernel("int8", *[Quantity(1.0, 1.0, 1.0, "a test")] * 3)
+    )
+    token, prompt = (
+        Cost(planned.program, r, kernels, to_pack=planned.to_pack) for r in (TOKEN, PROMPT)
+    )
+    slow, fast = rates(memory=1e9), rates(memory=2e9)
+    assert token.seconds(slow)[0] == pytest.approx(2 * token.seconds(fast)[0], rel=0.02)
+    weak, strong = (rates(int8=x, memory=1e13) for x in (1e10, 2e10))
+    assert prompt.seconds(weak)[0] == pytest.approx(2 * prompt.seconds(strong)[0])
+    work = token.work.values()
+    calls, held = sum(w.calls for w in work), sum(w.held for w in work)
+    alone = token.seconds(rates(memory=1e15, int8=1e18, launch=1e-3, call=0.5))[0]
+    assert alone == pytest.approx(0.5 + 1e-3 * calls, rel=1e-3)
+    assert token.bytes_read == held
+    cached = Cost(planned.program, TOKEN, kernels, to_pack=planned.to_pack, cached=True)
+    assert cached.seconds(rates(int8=1e18))[0] < 1e-6
+
+
+def test_kinds_that_were_not_measured_are_like_others() -> None:
+    usual = usual_kernels()
+    assert kernel_of("matmul_int8_q5_k", {}) == usual["matmul_int8_q4_k"]
+    assert kernel_of("matmul_int8_q5_k_rows", {}) == usual["matmul_int8_q4_k_rows"]
+    assert kernel_of("gelu", {}) == usual["swiglu_quantize"]
+    assert kernel_of("something_new", {}) == usual["rms_norm_quantize"]
+    mine = replace(usual["matmul_f16"], arithmetic="int8")
+    assert kernel_of("matmul_f16", {"matmul_f16": mine}) == mine
+
+
+def test_cores_and_frequencies() -> None:
+    profile = load_profile("pixel-6")
+    assert fast_cores(profile) == 4  # two X1, two A76; four A55 are too slow
+    one, four = (Processor(profile, n, Draws()) for n in (1, 4))
+    fastest = profile.clusters[0]
+    peak = fastest.frequencies_mhz.values[-1] * 1e6 * fastest.int8_ops_per_cycle.value
+    assert one.rates().int8[0] == pytest.approx(peak)
+    assert one.rates().memory[0] == profile.memory.core_bandwidth_gb_s.value * 1e9
+    assert four.rates().memory[0] == profile.memory.bandwidth_gb_s.value * 1e9
+    half = [np.array([c.highest / 2]) for c in one.used]
+    assert one.rates(half).int8[0] == pytest.approx(peak / 2)
+    assert one.rates(half).launch[0] == pytest.approx(2 * one.rates().launch[0])
+
+
+def test_draws_are_within_their_ranges(planned: Plan) -> None:
+    profile = load_profile("pixel-6")
+    draws = Draws(np.random.default_rng(0), 100)
+    speed, cpu = Speed(planned, profile, draws), Processor(profile, 4, draws)
+    seconds = speed.token_seconds(cpu.rates())
+    assert seconds.shape == (100,)
+    assert len(set(seconds)) == 100
+    middle = Speed(planned, profile, Draws()).token_seconds(Processor(profile, 4, Draws()).rates())
+    assert seconds.min() < middle[0] < seconds.max()
+
+
+def test_storage_bounds_what_is_streamed(planned: Plan) -> None:
+    profile = load_profile("pixel-6")
+    storage = profile.memory.storage_gb_s.value * 1e9
+    cpu = Processor(profile, 4, Draws())
+    speed = Speed(planned, profile, Draws(), from_storage=True)
+    assert speed.token_seconds(cpu.rates())[0] == pytest.approx(speed.token.weight_bytes / storage)
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_device_has_a_plausible_speed(name: str, repository: Path) -> None:
+    """A 135M model in int4 decodes faster than a token in three seconds, slower than memory."""
+    profile = load_profile(name)
+    planned = plan(zeros(repository, "smollm2-135m", "Q4_0"), LEVELS["baseline"])
+    cpu = Processor(profile, fast_cores(profile), Draws())
+    speed = Speed(planned, profile, Draws())
+    per_second = 1 / speed.token_seconds(cpu.rates())[0]
+    assert 0.3 < per_second < profile.memory.bandwidth_gb_s.value * 1e9 / 76e6
+
+
+def test_measured_fractions_predict_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The made-up decoder's own time comes out again, kind by kind."""
+    monkeypatch.setattr(measuring, "TYPES", ("Q4_0", "F32"))
+    monkeypatch.setattr(measuring, "_LARGE", measuring._SMALL)
+    monkeypatch.setattr(measuring, "_REPETITIONS", 2)
+    steps: list[str] = []
+    found = measuring.measure(1, steps.append)
+    assert steps == ["memory and dot product", "Q4_0", "F32"]
+    timed = measuring._timed(measuring._SMALL, "Q4_0", "packed", (PROMPT,))[0]
+    mine = kernels_of(found, "a test")
+    assert {"matmul_int8_q4_0", "matmul_int8_q4_0_rows", "matmul_f32"} <= set(mine)
+    work, fraction = timed.work["matmul_int8_q4_0"], mine["matmul_int8_q4_0"].prompt.value
+    predicted = work.operations / (fraction * found.int8[1])
+    assert 0.25 < predicted / timed.seconds["matmul_int8_q4_0"] < 4  # whatever else runs
+
+
+def test_a_machine_s_profile_reads_back(tmp_path: Path) -> None:
+    measured = Measured(
+        {1: 2e10, 2: 3e10}, {1: 4e11, 2: 7e11}, 1e11, 1e-7, 3e-6,
+        {"matmul_int8_q4_0": (0.7, 0.3, 0.8), "rms_norm": (0.2, 0.1, 1.0)},
+    )  # fmt: skip
+    made = machine_profile(measured)
+    path = tmp_path / "this-machine.toml"
+    path.write_text(to_toml(made), encoding="utf-8")
+    assert read_file(type(made), path) == made
+    assert made.int8_gops == pytest.approx(700, rel=1e-3)
+    assert made.memory.bandwidth_gb_s.value == 30
+    assert made.kernels["matmul_int8_q4_0"].prompt.value == 0.7
+    assert made.kernels["rms_norm"].arithmetic == "float32"
+
+
+def test_measure_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    measured = Measured(
+        {1: 2e10}, {1: 4e11}, 1e11, 1e-7, 3e-6, {"matmul_int8_q4_0": (0.7, 0.3, 0.8)}
+    )
+    monkeypatch.setattr(measuring, "measure", lambda threads, step: measured)
+    assert main(["device", "measure"]) == 0
+    assert "this-machine.toml" in capsys.readouterr().out
+    assert main(["device", "show", "this-machine"]) == 0
+    assert "halfbyte device measure, 20" in capsys.readouterr().out
+    assert [p.name for p in (tmp_path / "halfbyte/devices").iterdir()] == ["this-machine.toml"]
+    for words in (["--name", "../evil"], ["--threads", "0"]):
+        assert main(["device", "measure", *words]) == 2
+        assert "expected" in capsys.readouterr().err

@@ -1,0 +1,123 @@
+"""Fits or does not: the numbers, the exit codes, what would fit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.onnx.graphs import Net
+from tests.shapes import zeros
+
+from halfbyte.cli import main
+from halfbyte.device.fit import Fit, Fitter, smaller_types
+from halfbyte.device.profile import Profile, load_profile
+from halfbyte.device.quantity import Quantity
+from halfbyte.planning import LEVELS, Given, plan
+
+
+def with_app(megabytes: float, low: float = 0.0, high: float = 0.0) -> Profile:
+    profile = load_profile("pixel-6")
+    limit = Quantity(megabytes, low or megabytes, high or megabytes, "a test")
+    return replace(profile, memory=replace(profile.memory, app_mb=limit))
+
+
+def fit(
+    repository: Path, megabytes: float, level: str = "baseline", kind: str = "Q8_0", **given: Any
+) -> Fit:
+    file = zeros(repository, "smollm2-135m", kind)
+    return Fitter(file, with_app(megabytes)).fit(level, Given(**given))
+
+
+def test_the_bytes_are_the_plan_s(repository: Path) -> None:
+    found = fit(repository, 1000)
+    planned = plan(zeros(repository, "smollm2-135m", "Q8_0"), LEVELS["baseline"])
+    assert found.asked.memory == planned.memory
+    assert found.asked.total == found.asked.private == planned.total
+    assert fit(repository, found.asked.total / 1e6 + 0.001).fits
+    assert not fit(repository, found.asked.total / 1e6 - 0.001).fits
+
+
+def test_pages_that_may_be_dropped_do_not_count(repository: Path) -> None:
+    found = fit(repository, 150, level="basic", context=512)
+    assert found.fits
+    assert found.asked.total > 150e6 > found.asked.private
+    assert found.asked.from_storage  # since what does not fit is read again and again
+    roomy = fit(repository, 1000, level="basic", context=512)
+    assert not roomy.asked.from_storage
+    assert roomy.asked.decode.median > 5 * found.asked.decode.median
+
+
+def test_each_suggestion_fits_by_itself(repository: Path) -> None:
+    found = fit(repository, 270)
+    assert not found.fits
+    assert all(need.fits for need in found.would)
+    words = [need.settings for need in found.would]
+    (context,) = [int(w.split()[1]) for w in words if w.startswith("--context")]
+    assert context % 64 == 0
+    assert fit(repository, 270, context=context).fits
+    assert not fit(repository, 270, context=context + 64).fits
+    assert any(w.startswith("quantize") and w.endswith("--int4") for w in words)
+    assert {"--weights mapped", "--level extreme"} <= set(words)
+
+
+def test_smaller_types_have_the_sizes_that_quantize_writes(repository: Path) -> None:
+    made = dict(smaller_types(zeros(repository, "smollm2-135m", "F16")))
+    for words, file in made.items():
+        kind = {"--int8": "Q8_0", "--int4": "Q4_0"}.get(words.split()[-1], "Q4_K_M")
+        real = zeros(repository, "smollm2-135m", kind)
+        assert {n: t.format for n, t in file.tensors.items()} == {
+            n: t.format for n, t in real.tensors.items()
+        }
+    assert len(made) == 3
+    assert not dict(smaller_types(zeros(repository, "smollm2-135m", "Q4_0")))
+
+
+def test_what_is_not_known_is_said(repository: Path) -> None:
+    file = zeros(repository, "smollm2-135m", "Q4_0")
+    total = plan(file, LEVELS["baseline"]).total / 1e6
+    for low, high, sure in ((total - 1, total + 9, False), (total + 1, total + 9, True)):
+        asked = Fitter(file, with_app(total + 5, low, high)).fit("baseline", Given()).asked
+        assert asked.fits
+        assert asked.sure == sure
+
+
+def test_a_model_that_nothing_makes_fit(repository: Path) -> None:
+    found = fit(repository, 30)
+    assert not found.fits
+    assert found.would == []
+
+
+def test_exit_codes_and_json(
+    storyteller: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["fit", str(storyteller), "--device"]
+    assert main([*command, "pixel-6"]) == 0
+    assert "fits: with" in capsys.readouterr().out
+    small = tmp_path / "watch.toml"
+    text = (Path(load_profile.__code__.co_filename).parent / "profiles/pixel-6.toml").read_text()
+    start = text.index("app_mb = ")
+    end = text.index("\n", start)
+    limit = 'app_mb = { value = 20, range = [18, 22], assumed = "a watch" }'
+    small.write_text(text[:start].replace('"pixel-6"', '"watch"') + limit + text[end:])
+    assert main([*command, str(small)]) == 1
+    out = capsys.readouterr().out
+    assert "DOES NOT FIT" in out
+    assert "an app may take 20 MB (18 to 22; assumed: a watch)" in out
+    assert main([*command, str(small), "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert data["fits"] is False
+    assert data["asked"]["total"] == sum(data["asked"]["memory"].values())
+    assert set(data["levels"]) == set(LEVELS)
+    assert main([*command, "nokia-3310"]) == 2
+    assert "expected one of android-go-2gb" in capsys.readouterr().err
+
+
+def test_a_graph_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "graph.onnx"
+    net = Net()
+    path.write_bytes(net.made(net.node("Relu", net.x(1, 2))).SerializeToString())
+    assert main(["fit", str(path), "--device", "pixel-6"]) == 2
+    assert "expected a language model, found an ONNX graph" in capsys.readouterr().err
