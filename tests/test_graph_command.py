@@ -120,6 +120,7 @@ def test_profile_dump_and_execution(tmp_path: Path, capsys: Capture) -> None:
 
 WRONG = {
     "prompt": (["Once"], "takes --input, not a prompt"),
+    "a budget": (["--memory-budget", "9MB"], "--memory-budget is for language models"),
     "no such size": (["--size", "m=3"], r"size 'm': expected one of ['n']"),
     "no such file": (["--input", "nowhere.npz"], "nowhere.npz"),
     "no such backend": (["--backend", "abacus"], "abacus"),

@@ -51,6 +51,9 @@ def add_graph_options(parser: argparse.ArgumentParser) -> None:
 GRAPH_OPTIONS = ("input", "output", "size", "runs", "dump", "scale", "mean", "std", "bgr")
 
 
+TEXT_OPTIONS = {"memory_budget": None, "level": None, "weights": "auto", "context": None}
+
+
 def refuse_graph_options(options: argparse.Namespace) -> None:
     """For a language model, which takes none of them."""
     for name in GRAPH_OPTIONS:
@@ -64,6 +67,12 @@ def run(options: argparse.Namespace) -> int:
 
     if options.prompt:
         raise HalfbyteError(f"{options.model}: an ONNX graph takes --input, not a prompt")
+    for name, default in TEXT_OPTIONS.items():
+        if getattr(options, name) != default:
+            said = name.replace("_", "-")
+            raise HalfbyteError(
+                f"{options.model}: --{said} is for language models; this is an ONNX graph"
+            )
     settings = SessionOptions()
     settings.intra_op_num_threads = options.threads or 0
     settings.backend = options.backend
