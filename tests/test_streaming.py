@@ -76,6 +76,19 @@ def test_a_run_that_broke_off_leaves_the_next_one_right(storyteller: Path, tmp_p
         np.testing.assert_array_equal(model.logits(IDS)[-1:], before)
 
 
+def test_a_file_that_takes_its_name_is_not_read(storyteller: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    quantize_file(storyteller, "int8", path)
+    with halfbyte.load(path, weights="streamed") as model:
+        before = model.feed(IDS).copy()
+        quantize_file(storyteller, "int4", path)
+        np.testing.assert_array_equal(model.logits(IDS)[-1:], before)
+    file = open_model(path)
+    path.write_bytes(path.read_bytes() + b"more")
+    with pytest.raises(FormatError, match=r"m.gguf: expected \d+ bytes as before, found \d+"):
+        plan(file, Settings(weights="streamed"))
+
+
 def test_bytes_in_memory_are_not_streamed(storyteller: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     quantize_file(storyteller, "int8", path)

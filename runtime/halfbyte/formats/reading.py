@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +40,9 @@ class Reader:
         self._descriptors: dict[Path, int] = {}
         self._thread = ThreadPoolExecutor(1, "halfbyte-reader")
         self._pending: Future[None] | None = None
+        if file.on_storage and _POSITIONED:
+            for path, pages in file.parts.items():
+                self._open(path, len(pages))
 
     def begin(self, lot: Sequence[Rows], arrays: Sequence[npt.NDArray[Any]]) -> None:
         """Begin to read a lot into these arrays; `wait` comes before they are used."""
@@ -49,8 +52,10 @@ class Reader:
 
     def wait(self) -> None:
         """Until the lot that was begun is there; errors of reading are raised here."""
-        pending, self._pending = self._pending, None
+        pending = self._pending
         if pending is not None:
+            wait([pending])  # where Ctrl-C breaks this off, the next lot still waits
+            self._pending = None
             pending.result()
 
     def pick(self, tensor: Tensor, rows: npt.NDArray[np.integer[Any]]) -> U8:
@@ -74,7 +79,7 @@ class Reader:
         offset += rows.first * rows.tensor.format.row_bytes(rows.tensor.columns)
         view, done = memoryview(out.data), 0
         while done < len(view):
-            got = os.preadv(self._open(path), [view[done:]], offset + done)
+            got = os.preadv(self._descriptors[path], [view[done:]], offset + done)
             if not got:
                 raise FormatError(
                     f"{path}: tensor {rows.tensor.name!r}: expected bytes up to offset "
@@ -83,10 +88,14 @@ class Reader:
                 )
             done += got
 
-    def _open(self, path: Path) -> int:
-        if path not in self._descriptors:
+    def _open(self, path: Path, size: int) -> None:
+        """Open a file at once: later there may be another of its name."""
+        try:
             self._descriptors[path] = os.open(path, os.O_RDONLY)
-        return self._descriptors[path]
+        except OSError as error:
+            raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from error
+        if (found := os.fstat(self._descriptors[path]).st_size) != size:
+            raise FormatError(f"{path}: expected {size} bytes as before, found {found}")
 
     def close(self) -> None:
         """Stop reading and close the files; happens by itself when the reader is dropped."""

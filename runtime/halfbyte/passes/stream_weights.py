@@ -116,7 +116,8 @@ def _with_reads(
         wanted = [windows[window] for window in following[lot]]
 
         def turn(*arrays: Any) -> None:
-            reader.wait()
+            if lot:
+                reader.wait()
             if wanted:
                 reader.begin(wanted, arrays[len(lot) :])
 
