@@ -21,10 +21,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import secrets
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +35,7 @@ from halfbyte.device import fitting
 from halfbyte.device.fitting import BATTERY_J_K, CAPACITIES, CONDUCTANCES, GUESS
 from halfbyte.device.traces import Recording, read_recording
 from halfbyte.errors import HalfbyteError, OutputError
+from halfbyte.outputs import write_text
 
 Floats = NDArray[np.float64]
 
@@ -161,19 +160,6 @@ def summary(found: Fit) -> str:
     return "\n".join(lines)
 
 
-def write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    partial = path.with_name(f".{secrets.token_hex(8)}.part")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
-
-
 def run(options: argparse.Namespace) -> None:
     """Everything that may fail with a sentence."""
     recordings = [read_recording(path) for path in options.files]
@@ -192,7 +178,7 @@ def run(options: argparse.Namespace) -> None:
         for zone, (ours, holding) in fitting.errors(recording, found.values).items():
             print(f"  {zone:40}{ours:8.2f}{holding:17.2f}")
     if options.output:
-        write(options.output, profile_part(found, recordings))
+        write_text(options.output, profile_part(found, recordings).rstrip())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
