@@ -24,6 +24,10 @@ class UnsupportedError(HalfbyteError):
     """A well-formed file asks for something that halfbyte does not implement."""
 
 
+class ThermalError(HalfbyteError):
+    """A thermal network, a trip point or a temperature that no device can have."""
+
+
 class OutputError(HalfbyteError):
     """An output could not be written; no partial file was left behind."""
 

@@ -1,0 +1,320 @@
+"""Lumped heat: nodes with heat capacities, joined by thermal resistances, in air.
+
+For each node, in kelvins, joules and watts: C dT/dt = P + sum of G (T_other - T) + g (T_air - T).
+Everything has a leading axis of draws, whose parameters differ. With x = sqrt(C) T the matrix is
+symmetric, so its eigenvalues are real and none is negative: each mode decays by itself, and a step
+of any length is exact while powers and the air are constant (zero-order hold), or while prescribed
+temperatures are linear (first-order hold). Nothing grows, whatever the step.
+
+Power that depends on temperature (leakage) is no part of the matrix. A caller evaluates it at the
+temperatures of a step's beginning and holds it over the step, a splitting of first order: its error
+is proportional to the step. Where leakage grows faster with temperature than the heat that flows
+off, there is no steady state; no step of this module can tell, so who calls must look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from halfbyte.errors import ThermalError
+
+Floats = NDArray[np.float64]
+AMBIENT = "ambient"  # the air's name as an end of a link
+
+
+@dataclass(frozen=True)
+class Network:
+    """Nodes, their `capacities` [draws, n] in J/K and how they are joined.
+
+    `conductances` [draws, n, n] in W/K is symmetric with a zero diagonal, `to_ambient` [draws, n].
+    Raises `ThermalError` for what no network can have: a capacity that is not positive, a negative
+    conductance (temperatures would run apart), anything that is not finite.
+    """
+
+    nodes: tuple[str, ...]
+    capacities: Floats
+    conductances: Floats
+    to_ambient: Floats
+
+    def __post_init__(self) -> None:
+        n, draws = len(self.nodes), len(self.capacities)
+        if not n or len(set(self.nodes) | {AMBIENT}) != n + 1:
+            raise ThermalError(f"nodes: expected different names, found {', '.join(self.nodes)}")
+        expected = {"capacities": (draws, n), "conductances": (draws, n, n)}
+        for name, shape in {**expected, "to_ambient": (draws, n)}.items():
+            values = np.asarray(getattr(self, name), np.float64)
+            if values.shape != shape:
+                raise ThermalError(f"{name}: expected shape {shape}, found {values.shape}")
+            object.__setattr__(self, name, values)
+        _refuse("heat capacity", ~(self.capacities > 0), self.capacities, self.nodes, "> 0 J/K")
+        across = self.conductances.reshape(draws, -1)
+        pairs = [f"{a}-{b}" for a in self.nodes for b in self.nodes]
+        _refuse("conductance", ~(across >= 0), across, pairs, ">= 0 W/K")
+        _refuse("conductance to the air", ~(self.to_ambient >= 0), self.to_ambient, self.nodes,
+                ">= 0 W/K")  # fmt: skip
+        transposed = self.conductances.swapaxes(1, 2)
+        if np.any(self.conductances != transposed) or np.any(self._diagonal(self.conductances)):
+            raise ThermalError("conductances: expected a symmetric matrix with a zero diagonal")
+
+    @classmethod
+    def from_resistances(
+        cls,
+        capacities: Mapping[str, ArrayLike],
+        links: Iterable[tuple[str, str, ArrayLike]],
+    ) -> Network:
+        """From J/K by node and (node, node, K/W), each a number or [draws].
+
+        One end may be "ambient"; links between the same ends add up, as pipes side by side do.
+        """
+        nodes, links = tuple(capacities), tuple(links)
+        each = [*capacities.values(), *(resistance for _, _, resistance in links)]
+        try:
+            draws = np.broadcast_shapes((1,), *(np.shape(one) for one in each))
+        except ValueError:
+            raise ThermalError("capacities and resistances differ in their draws") from None
+        if len(draws) != 1:
+            raise ThermalError(f"expected numbers or one axis of draws, found shape {draws}")
+        between, to_air = np.zeros((*draws, len(nodes), len(nodes))), np.zeros((*draws, len(nodes)))
+        for a, b, resistance in links:
+            ohms = np.broadcast_to(np.asarray(resistance, np.float64), draws)
+            _refuse("thermal resistance", ~(ohms > 0)[:, None], ohms[:, None], [f"{a}-{b}"],
+                    "> 0 K/W")  # fmt: skip
+            if a == b or not {a, b} <= {*nodes, AMBIENT}:
+                raise ThermalError(f"link {a}-{b}: expected two of {', '.join(nodes)}, {AMBIENT}")
+            if AMBIENT in (a, b):
+                to_air[:, nodes.index(a if b == AMBIENT else b)] += 1 / ohms
+                continue
+            for i, j in ((a, b), (b, a)):
+                between[:, nodes.index(i), nodes.index(j)] += 1 / ohms
+        stacked = [np.broadcast_to(np.asarray(one, np.float64), draws) for one in
+                   capacities.values()]  # fmt: skip
+        return cls(nodes, np.stack(stacked, axis=1), between, to_air)
+
+    @property
+    def laplacian(self) -> Floats:
+        """[draws, n, n] in W/K: what flows off the nodes is this times their kelvins above air."""
+        flow = -self.conductances
+        self._diagonal(flow)[:] = self.conductances.sum(axis=2) + self.to_ambient
+        return flow
+
+    @staticmethod
+    def _diagonal(matrices: Floats) -> Floats:
+        diagonal: Floats = np.einsum("dii->di", matrices)  # a view
+        return diagonal
+
+    def stored_heat(self, temperatures: ArrayLike) -> Floats:
+        """Joules [draws] above those at 0 degrees Celsius."""
+        heat: Floats = (self.capacities * _finite("temperatures", temperatures)).sum(axis=-1)
+        return heat
+
+    def steady(self, power: ArrayLike, ambient: ArrayLike) -> Floats:
+        """Temperatures [draws, n] at constant watts [draws, n] in air of `ambient` (a number or
+        [draws]); raises `ThermalError` where a node has no way to the air, as it warms forever."""
+        reached = self.to_ambient > 0
+        for _ in self.nodes:
+            reached = reached | np.any((self.conductances > 0) & reached[:, None, :], axis=2)
+        if not reached.all():
+            alone = [name for i, name in enumerate(self.nodes) if not reached[:, i].all()]
+            raise ThermalError(f"insulated: {', '.join(alone)} without a way to the air has no "
+                               "steady temperature")  # fmt: skip
+        watts = np.broadcast_to(_finite("power", power), self.capacities.shape)
+        above = np.linalg.solve(self.laplacian, watts[..., None])[..., 0]
+        return above + _column(ambient)
+
+    def stepper(self, dt: float) -> Stepper:
+        """What advances all draws by `dt` seconds at once."""
+        return Stepper(self, dt)
+
+    def driven(self, names: Sequence[str], dt: float) -> Driven:
+        """The rest of the network where the temperatures of `names` are prescribed."""
+        return Driven(self, tuple(names), dt)
+
+
+class Stepper:
+    """Steps of one length: exact while powers and the air stay what they are."""
+
+    def __init__(self, network: Network, dt: float) -> None:
+        self.network, self.dt = network, _positive(dt)
+        self._decay, self._gain, self._sum, self._ramp = _propagators(
+            network.capacities, network.laplacian, self.dt
+        )
+
+    def step(self, temperatures: ArrayLike, power: ArrayLike, ambient: ArrayLike) -> Floats:
+        """Temperatures [draws, n] after `dt` at `power` [draws, n] watts; `ambient` is a number or
+        [draws]. What is computed is the difference from the air, which keeps digits."""
+        above, watts, air = self._above(temperatures, power, ambient)
+        return air + _times(self._decay, above) + _times(self._gain, watts)
+
+    def heat_to_ambient(
+        self, temperatures: ArrayLike, power: ArrayLike, ambient: ArrayLike
+    ) -> Floats:
+        """Joules [draws] that the air takes in that step: the exact integral."""
+        above, watts, _ = self._above(temperatures, power, ambient)
+        kelvin_seconds = _times(self._sum, above) + _times(self._ramp, watts)
+        heat: Floats = (self.network.to_ambient * kelvin_seconds).sum(axis=-1)
+        return heat
+
+    def _above(
+        self, temperatures: ArrayLike, power: ArrayLike, ambient: ArrayLike
+    ) -> tuple[Floats, Floats, Floats]:
+        air = _column(ambient)
+        shape = self.network.capacities.shape
+        watts = np.broadcast_to(_finite("power", power), shape)
+        return np.broadcast_to(_finite("temperatures", temperatures), shape) - air, watts, air
+
+
+class Driven:
+    """Some nodes are prescribed, linear between samples; `free` are the names of the others."""
+
+    def __init__(self, network: Network, names: tuple[str, ...], dt: float) -> None:
+        if unknown := [name for name in names if name not in network.nodes]:
+            raise ThermalError(f"driven: no node {', '.join(unknown)} in the network")
+        if not (rest := [i for i, name in enumerate(network.nodes) if name not in names]):
+            raise ThermalError("driven: no node is left to compute")
+        given = [network.nodes.index(name) for name in names]
+        self.network, self.dt = network, _positive(dt)
+        self.free = tuple(network.nodes[i] for i in rest)
+        capacities, self._to_air = network.capacities[:, rest], network.to_ambient[:, rest]
+        self._inwards = network.conductances[:, rest][:, :, given]
+        flow = network.laplacian[:, rest][:, :, rest]
+        self._decay, self._gain, _, ramp = _propagators(capacities, flow, self.dt)
+        # A ramp over the step: the end's value counts with this, the beginning's with the rest
+        self._end = ramp / self.dt
+
+    def run(
+        self, start: ArrayLike, given: ArrayLike, ambient: ArrayLike, power: ArrayLike = 0.0
+    ) -> Floats:
+        """Temperatures [samples, draws, free] from `start` [draws, free] on.
+
+        `given` [samples, names] are the prescribed ones; `ambient`, a number, [draws] or [samples,
+        draws], and `power` [samples, draws, free] in watts hold from a sample to the next.
+        """
+        forced = _finite("prescribed temperatures", given)
+        if forced.ndim != 2 or forced.shape[1] != self._inwards.shape[2] or len(forced) < 1:
+            names = self._inwards.shape[2]
+            raise ThermalError(f"driven: expected [samples, {names}], found {forced.shape}")
+        samples, (draws, free) = len(forced), self._to_air.shape
+        air = np.broadcast_to(_finite("ambient", ambient), (samples, draws))
+        watts = np.broadcast_to(_finite("power", power), (samples, draws, free))
+        inwards = np.einsum("dfp,sp->sdf", self._inwards, forced)
+        held = inwards + watts + self._to_air * air[..., None]
+        push = np.einsum("dij,sdj->sdi", self._gain, held[:-1])
+        push += np.einsum("dij,sdj->sdi", self._end, np.diff(inwards, axis=0))
+        result = np.empty((samples, draws, free))
+        result[0] = _finite("temperatures", start)
+        for i in range(samples - 1):
+            result[i + 1] = _times(self._decay, result[i]) + push[i]
+        return result
+
+
+class Trip:
+    """A trip point: how much of the highest frequency a temperature leaves, for all draws at once.
+
+    Below `start_c` all of it (1), at `full_c` and above `floor`, linear between. Warming, the
+    factor follows the temperature T. Cooling, it first stays, until T has fallen by `hysteresis_k`
+    below the highest since; from there on it follows T + hysteresis_k. Warming again, it stays
+    until T is back where it would be without hysteresis. In short, with m as the temperature that
+    counts (the play of a gear): m = max(T, min(m before, T + hysteresis_k)), at first T.
+    """
+
+    def __init__(
+        self, start_c: ArrayLike, full_c: ArrayLike, floor: ArrayLike, hysteresis_k: ArrayLike
+    ) -> None:
+        self.start_c, self.full_c = _finite("start_c", start_c), _finite("full_c", full_c)
+        self.floor, self.hysteresis_k = _finite("floor", floor), _finite("hysteresis", hysteresis_k)
+        if np.any(self.full_c <= self.start_c):
+            raise ThermalError("trip: expected start_c below full_c")
+        if np.any((self.floor < 0) | (self.floor > 1) | (self.hysteresis_k < 0)):
+            raise ThermalError("trip: expected a floor from 0 to 1 and a hysteresis of >= 0 K")
+        self._counts: Floats = np.array(-np.inf)
+
+    def update(self, temperature: ArrayLike) -> Floats:
+        """The factor [draws] now that the node has `temperature` [draws] (Celsius)."""
+        now = _finite("temperature", temperature)
+        self._counts = np.maximum(now, np.minimum(self._counts, now + self.hysteresis_k))
+        way = np.clip((self._counts - self.start_c) / (self.full_c - self.start_c), 0, 1)
+        return np.asarray(1 - way * (1 - self.floor))
+
+
+def leakage(w_at_25: ArrayLike, doubling_k: ArrayLike, temperature: ArrayLike) -> Floats:
+    """Watts that leak at `temperature`: `w_at_25` at 25 C, twice that `doubling_k` above."""
+    doubling = _finite("doubling_k", doubling_k)
+    if np.any(doubling <= 0):
+        raise ThermalError(f"leakage: expected doubling_k > 0, found {doubling.min():g}")
+    exponent = (_finite("temperature", temperature) - 25.0) / doubling
+    return np.asarray(_finite("w_at_25", w_at_25) * np.exp2(exponent))
+
+
+def _propagators(
+    capacities: Floats, flow: Floats, dt: float
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of C dT/dt = P - flow T, all [draws, n, n], with temperatures T and watts P, after `dt`:
+    T from T, T from P (constant), the integral of T from T, and that from P."""
+    root = np.sqrt(capacities)
+    rates, modes = np.linalg.eigh(flow / root[:, :, None] / root[:, None, :])
+    decays = np.maximum(rates, 0) * dt  # rounding alone makes one negative
+    once, twice = _mean_of_decay(decays), _mean_of_ramp(decays)
+
+    def matrix(by_mode: Floats, left: Any, right: Any) -> Floats:
+        inner = np.einsum("dik,dk,djk->dij", modes, by_mode, modes)
+        return np.asarray(inner * left[:, :, None] * right[:, None, :])
+
+    decay, gain = matrix(np.exp(-decays), 1 / root, root), matrix(dt * once, 1 / root, 1 / root)
+    sums = matrix(dt * once, 1 / root, root), matrix(dt * dt * twice, 1 / root, 1 / root)
+    return decay, gain, *sums
+
+
+def _mean_of_decay(x: Floats) -> Floats:
+    """(1 - exp(-x)) / x, and 1 at 0: the mean of what decays by x."""
+    safe = np.where(x > 0, x, 1.0)
+    return np.where(x > 0, -np.expm1(-safe) / safe, 1.0)
+
+
+def _mean_of_ramp(x: Floats) -> Floats:
+    """(x - 1 + exp(-x)) / x^2, and 1/2 at 0; by its series where the difference loses digits."""
+    small = np.minimum(x, 0.1)
+    series, term = np.zeros_like(x), np.full_like(x, 0.5)
+    for k in range(3, 13):
+        series, term = series + term, term * (-small / k)
+    safe = np.where(x > 0.1, x, 1.0)
+    return np.where(x > 0.1, (1 - _mean_of_decay(safe)) / safe, series)
+
+
+def _times(matrices: Floats, vectors: Floats) -> Floats:
+    product: Floats = np.matmul(matrices, vectors[..., None])[..., 0]
+    return product
+
+
+def _column(ambient: ArrayLike) -> Floats:
+    """The air beside [draws, n]."""
+    return _finite("ambient", ambient)[..., None]
+
+
+def _finite(what: str, values: ArrayLike) -> Floats:
+    found = np.asarray(values, np.float64)
+    if not np.isfinite(found).all():
+        raise ThermalError(f"{what}: expected finite numbers, found NaN or infinity")
+    return found
+
+
+def _positive(dt: float) -> float:
+    if not (np.isfinite(dt) and dt > 0):
+        raise ThermalError(f"expected a step of > 0 s, found {dt}")
+    return float(dt)
+
+
+def _refuse(
+    what: str, bad: NDArray[np.bool_], values: Floats, names: Sequence[str], expected: str
+) -> None:
+    """Name the first value [draws, names] that is bad, or not finite."""
+    wrong = np.argwhere(bad | ~np.isfinite(values))
+    if len(wrong):
+        draw, i = wrong[0]
+        raise ThermalError(
+            f"{what} of {names[i]}: expected {expected}, found {values[draw, i]:g} (draw {draw})"
+        )
