@@ -50,7 +50,7 @@ def run(
     found, at = [], tops
     for now in temperatures:
         seen = Seen(
-            np.full((on.draws, 1), now), np.full(on.draws, busy), tops, at, np.zeros(on.draws)
+            np.full((on.draws, 1), now), *np.full((2, on.draws), busy), tops, at, np.zeros(on.draws)
         )
         found.append(governor.decide(seen))
         at = list(found[-1].steps)
@@ -134,13 +134,13 @@ def test_what_one_cannot_use_goes_to_the_others(planned: Plan) -> None:
     governor = PowerAllocator(on)
     slow, fast = np.zeros(1, np.intp), np.full(1, 15)
     orders = governor.decide(
-        Seen(np.full((1, 1), 40.0), np.ones(1), [fast, fast], [slow, fast], np.zeros(1))
+        Seen(np.full((1, 1), 40.0), np.ones(1), np.ones(1), [fast, fast], [slow, fast], np.zeros(1))
     )
     # 0.5 and 2 W ask for 2.4 W: 0.48 (below the slowest step) and 1.92 W
     assert [int(steps[0]) for steps in orders.steps] == [0, 14]
     on = board(planned, one_node([cluster(), cluster("two")], control=40, sustainable=3.5))
     orders = PowerAllocator(on).decide(
-        Seen(np.full((1, 1), 40.0), np.ones(1), [fast, fast], [slow, fast], np.zeros(1))
+        Seen(np.full((1, 1), 40.0), np.ones(1), np.ones(1), [fast, fast], [slow, fast], np.zeros(1))
     )
     # 0.7 and 2.8 W, of which 2 can be used: the rest makes the first 1.5 W
     assert [int(steps[0]) for steps in orders.steps] == [10, 15]

@@ -24,10 +24,9 @@ from tests.device.devices import (
 )
 
 from halfbyte.cli import main
-from halfbyte.device.governors import GOVERNORS
 from halfbyte.device.profile import load_profile
 from halfbyte.device.recording import Simulation
-from halfbyte.device.simulate import simulate
+from halfbyte.device.simulate import GOVERNORS, simulate
 from halfbyte.device.speed import Draws
 from halfbyte.device.summary import band, bands, quantities
 from halfbyte.device.workload import CHAT, CONTINUOUS, Turn, Workload
@@ -188,7 +187,7 @@ def test_governors_hold_the_control_temperature(governor: str, planned: Plan) ->
     soc = s.temperatures["soc"][late]
     assert soc.max() < 41.5
     assert soc.mean() > 36
-    assert (quantities(s)["throttle_s"] < 600).all()
+    assert governor == "pacing" or (quantities(s)["throttle_s"] < 600).all()
 
 
 def test_a_die_that_runs_away_switches_the_device_off(planned: Plan) -> None:

@@ -13,10 +13,9 @@ import numpy as np
 from halfbyte.cli.shared import Commands, command, given_settings
 from halfbyte.device import plot
 from halfbyte.device.electricity import SHUTDOWN_C
-from halfbyte.device.governors import GOVERNORS
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.recording import Simulation
-from halfbyte.device.simulate import MOST_DRAWS, MOST_MINUTES, simulate
+from halfbyte.device.simulate import GOVERNORS, MOST_DRAWS, MOST_MINUTES, simulate
 from halfbyte.device.summary import Band, band, bands
 from halfbyte.device.workload import load_workload
 from halfbyte.errors import MemoryBudgetError, UnsupportedError
@@ -36,6 +35,7 @@ and what a tenth and nine tenths of the devices do not exceed.
 governors:
   power-allocator  Linux's: watts by the distance to the control temperature (default)
   step-wise        Linux's: a step slower while too hot and warming
+  pacing           ours: each token takes as long as the last, at a pace that can be kept
   none             nothing slows it, not even the device's own trip points
 
 workloads:
@@ -48,7 +48,7 @@ _EXAMPLES = """\
 examples:
   halfbyte simulate model.gguf --device pixel-6
   halfbyte simulate model.gguf --device pixel-6 --ambient 35 --plot hot.svg
-  halfbyte simulate model.gguf --device galaxy-s25 --workload chat
+  halfbyte simulate model.gguf --device galaxy-s25 --workload chat --governor pacing
 """
 
 

@@ -7,7 +7,7 @@ gov_step_wise.c, gov_power_allocator.c and cpufreq_cooling.c.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,12 +50,17 @@ class Board:
 
 @dataclass(frozen=True)
 class Seen:
-    """What it sees: `temperatures` [draws, nodes], the share of the last period's time in which
-    cores computed, the fastest step that the device's own trips leave each cluster, and the steps
-    at which it ran; `token_s` is what the last token took to compute (0: there was none)."""
+    """What it sees, of the last period or at its end.
+
+    `temperatures` [draws, nodes]; the shares of the time in which cores were `busy`, and in which
+    a prompt or an answer was `working`; for each cluster the fastest step that the device's own
+    trips leave (`caps`), and the step that it ran at; `token_s`, what the last token took to
+    compute (0: there was none).
+    """
 
     temperatures: F64
     busy: F64
+    working: F64
     caps: Sequence[Indices]
     steps: Sequence[Indices]
     token_s: F64
@@ -131,6 +136,7 @@ class PowerAllocator:
     """
 
     SWITCH_ON_K = 7.0  # below the control temperature, as on Arm's Juno board, the rule's first
+    INTEGRAL = 0.2  # k_i of S/D
 
     def __init__(self, board: Board) -> None:
         self._board, self._orders = board, highest(board)
@@ -155,7 +161,7 @@ class PowerAllocator:
 
     def _budget(self, error: F64, cool: npt.NDArray[np.bool_]) -> F64:
         per_kelvin, most = self._board.sustainable_w / self.SWITCH_ON_K, self._most.sum(axis=0)
-        added = self._integral + per_kelvin / 5 * error
+        added = self._integral + self.INTEGRAL * per_kelvin * error
         integrates = (error < 0) & (np.abs(added) < most)
         self._integral = np.where(cool, 0, np.where(integrates, added, self._integral))
         proportional = np.where(error < 0, 1, 2) * per_kelvin * error
@@ -197,8 +203,3 @@ class Firmware:
             factors[slowed] = np.minimum(factors[slowed], trip.update(temperatures[:, node]))
         pairs = zip(self._supplies, factors, strict=True)
         return [supply.step_below(factor * supply.hertz[-1]) for supply, factor in pairs]
-
-
-GOVERNORS: dict[str, Callable[[Board], Governor]] = {
-    "none": Unlimited, "step-wise": StepWise, "power-allocator": PowerAllocator,
-}  # fmt: skip

@@ -12,7 +12,7 @@ the speed is that of its middle throughout.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -21,23 +21,31 @@ import numpy as np
 from halfbyte.device.cost import F64
 from halfbyte.device.electricity import SHUTDOWN_C, Indices, Supply, by_cluster
 from halfbyte.device.governors import (
-    GOVERNORS,
     PERIOD_S,
     SENSOR_K,
     Board,
     Firmware,
     Governor,
     Orders,
+    PowerAllocator,
     Seen,
+    StepWise,
+    Unlimited,
 )  # fmt: skip
+from halfbyte.device.pacing import Pacing
 from halfbyte.device.profile import Profile
 from halfbyte.device.recording import Recorder, Simulation
-from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
-from halfbyte.device.thermal import Network
+from halfbyte.device.settings import network_of
+from halfbyte.device.speed import Draws, Processor, Speed, fast_cores, middle
 from halfbyte.device.workload import CONTINUOUS, Progress, Workload
 from halfbyte.errors import HalfbyteError
 from halfbyte.planning import Plan
 
+Maker = Callable[[Board], Governor]
+GOVERNORS: dict[str, Maker] = {
+    "none": Unlimited, "step-wise": StepWise, "power-allocator": PowerAllocator,
+    "pacing": Pacing,
+}  # fmt: skip
 STEP_S = 0.5
 MOST_MINUTES, MOST_DRAWS = 600.0, 10_000
 AIR_C = (-30.0, 80.0)
@@ -47,7 +55,7 @@ def simulate(
     plan: Plan,
     profile: Profile,
     workload: Workload = CONTINUOUS,
-    governor: str = "power-allocator",
+    governor: str | Maker = "power-allocator",
     *,
     minutes: float = 10.0,
     ambient: float | None = None,
@@ -61,6 +69,8 @@ def simulate(
 
     Parameters
     ----------
+    governor : str or callable
+        A name of `GOVERNORS`, or what makes one of another kind.
     ambient : float, optional
         Temperature of the air in degrees Celsius; the profile's by default.
     threads : int, optional
@@ -83,20 +93,20 @@ def simulate(
     if isinstance(draws, int):
         draws = Draws(np.random.default_rng(seed), draws)
     device = _Device(plan, profile, workload, threads, draws, ambient, step)
-    made = GOVERNORS[governor](device.board)
-    recorder = _run(device, made, governor != "none", max(1, round(minutes * 60 / step)))
+    name, make = (governor, GOVERNORS[governor]) if isinstance(governor, str) else ("", governor)
+    recorder = _run(device, make(device.board), max(1, round(minutes * 60 / step)))
     return recorder.result(
-        model=model, governor=governor, workload=workload.name, ambient=ambient,
+        model=model, governor=name or "own", workload=workload.name, ambient=ambient,
         threads=threads, seed=seed, taken_j=device.taken_j, stored_j=device.stored_j,
         given_j=device.given_j, overheated=device.hot,
     )  # fmt: skip
 
 
 def _check(
-    governor: str, minutes: float, ambient: float, threads: int, cores: int,
+    governor: str | Maker, minutes: float, ambient: float, threads: int, cores: int,
     draws: int | Draws, step: float,
 ) -> None:  # fmt: skip
-    if governor not in GOVERNORS:
+    if isinstance(governor, str) and governor not in GOVERNORS:
         raise HalfbyteError(f"governor {governor!r}: expected one of {', '.join(GOVERNORS)}")
     periods = PERIOD_S / step if step > 0 else inf
     if not 1 <= periods < inf or abs(periods - round(periods)) > 1e-9:
@@ -132,12 +142,9 @@ class _Device:
         thermal, power = profile.thermal, profile.power
         self.profile, self.draws, self.ambient, self.step = profile, draws.count, ambient, step
         self._processor = Processor(profile, threads, draws)
-        self._speed = Speed(plan, profile, draws, position=plan_middle(plan))
+        self._speed = Speed(plan, profile, draws, position=middle(plan))
         self.supplies = [Supply(c.cluster, c.count, draws) for c in self._processor.used]
-        self.network = Network.from_resistances(
-            {name: draws(node.heat_capacity_j_k) for name, node in thermal.nodes.items()},
-            [(*link.between, draws(link.resistance_k_w)) for link in thermal.links],
-        )
+        self.network = network_of(profile, draws)
         self._stepper = self.network.stepper(step)
         self.firmware = Firmware(profile, self.supplies, draws)
         nodes = list(thermal.nodes)
@@ -182,7 +189,7 @@ class _Device:
     def advance(self, steps: Sequence[Indices], orders: Orders) -> tuple[_Run, F64]:
         """One step at these frequencies: what was done, and watts [draws]."""
         self.hot |= (self.temperatures[:, self._dies] >= SHUTDOWN_C).any(axis=1)
-        self.on &= ~self.hot
+        self.on = ~self.hot
         if (charge := self.charge) is not None:
             self.on &= charge > 0
         counts = by_cluster(orders.threads, self.supplies)
@@ -223,27 +230,24 @@ class _Device:
         return watts
 
 
-def plan_middle(plan: Plan) -> int:
-    """The middle of the context, whose speed stands for all of it."""
-    return plan.program.sizes["position"].maximum // 2
-
-
-def _run(device: _Device, governor: Governor, trips: bool, steps: int) -> Recorder:
+def _run(device: _Device, governor: Governor, steps: int) -> Recorder:
     """Step by step."""
     recorder = Recorder(device.profile, steps, device.step, device.draws, device.supplies)
     period, draws = round(PERIOD_S / device.step), device.draws
+    unlimited = isinstance(governor, Unlimited)
     tops = [np.full(draws, supply.highest) for supply in device.supplies]
-    at, busy, token_s = tops, np.zeros(draws), np.zeros(draws)
+    at, (busy, working, token_s) = tops, np.zeros((3, draws))
     for index in range(steps):
         seen = device.seen()
-        caps = device.firmware.caps(seen) if trips else tops
+        caps = tops if unlimited else device.firmware.caps(seen)
         if index % period == 0:
-            orders = governor.decide(Seen(seen, busy / PERIOD_S, caps, at, token_s))
-            busy = np.zeros(draws)
+            shares = busy / PERIOD_S, working / PERIOD_S
+            orders = governor.decide(Seen(seen, *shares, caps, at, token_s))
+            busy, working = np.zeros((2, draws))
         at = [np.minimum(wanted, cap) for wanted, cap in zip(orders.steps, caps, strict=True)]
         run, watts = device.advance(at, orders)
         token_s = np.where(run.tokens > 0, run.token_s, token_s)
-        busy = busy + run.computing
+        busy, working = busy + run.computing, working + run.working
         recorder.add(index, run.tokens, run.answering, watts)
         if recorder.due(index):
             counts = by_cluster(orders.threads, device.supplies)

@@ -50,6 +50,11 @@ def fast_cores(profile: Profile) -> int:
     return sum(int(c.cores.value) for c, speed in pairs if speed >= _FAST * max(speeds))
 
 
+def middle(plan: Plan) -> int:
+    """The middle of the context, whose speed stands for all of it."""
+    return plan.program.sizes["position"].maximum // 2
+
+
 class Processor:
     """What a device's cores can do at given frequencies.
 

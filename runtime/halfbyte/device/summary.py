@@ -102,5 +102,6 @@ def _spread(s: Simulation) -> F64:
         np.take_along_axis(each, np.argmax(counted >= q * counted[-1], axis=0)[None], axis=0)[0]
         for q in (0.1, 0.5, 0.9)
     )
+    came = counted[-1] > 0
     with np.errstate(invalid="ignore"):
-        return np.asarray((high - low) / median)
+        return np.where(came, (high - low) / median, np.inf)
