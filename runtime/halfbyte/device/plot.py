@@ -133,7 +133,7 @@ def _throttled(panels: Sequence[Axes], s: Simulation) -> None:
     for axes in panels:
         axes.axvline(at / 60, color=_GREY, linewidth=1, linestyle="--")
     panels[0].annotate(
-        f"throttled at {at / 60:.1f} min", (at / 60, 0.06), xycoords=("data", "axes fraction"),
+        f"5 % slower from {at / 60:.1f} min", (at / 60, 0.06), xycoords=("data", "axes fraction"),
         xytext=(4, 0), textcoords="offset points", fontsize=9, color=_GREY,
     )  # fmt: skip
 
