@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benches import compare
+from benches import compare, governors
 from benches.figures import Series, digits, markdown, pytest_json
 from benches.peers import table
 from benches.peers.limits import Limits, Work, work_of
@@ -18,6 +19,9 @@ from tests import wasm
 
 from halfbyte.backends.library import instruction_sets, library
 from halfbyte.backends.native import Kernels
+from halfbyte.device.simulate import GOVERNORS
+from halfbyte.formats import open_model
+from halfbyte.planning import LEVELS, plan
 
 LIMITS = Limits(read={1: 40.0, 2: 50.0}, dot={1: 500.0, 2: 1000.0})
 WORK = {"m": Work(file_bytes=100_000_000, block_products=100_000_000)}
@@ -179,3 +183,18 @@ def test_dot_peak_multiplies_all_that_it_says(native_backends: list[str]) -> Non
         kernels.call("dot_peak", s=sums, w=codes, x=four, n=2)
         kernels.close()
         assert sums.view(np.uint32).tolist() == [want] * 2, isa
+
+
+# ---- benches.governors ---------------------------------------------------------------------------
+
+
+def test_every_governor_has_a_row(storyteller: Path) -> None:
+    planned = plan(open_model(storyteller), LEVELS["baseline"])
+    options = argparse.Namespace(minutes=0.5, ambient=25.0, draws=3, seed=0)
+    rows = governors.compare(planned, "pixel-6", options)
+    assert [row[1] for row in rows] == [*GOVERNORS, "power-allocator, k_i = 0"]
+    assert not {*governors.PHONES} & {*governors.TUNED_ON}
+    assert all(len(row) == 7 for row in rows)
+    # cold, Linux's governors limit nothing; pacing waits from the beginning
+    speeds = {row[1]: row[2] for row in rows}
+    assert speeds["none"] == speeds["step-wise"] == speeds["power-allocator"] != speeds["pacing"]

@@ -163,6 +163,7 @@ def test_runtime_imports_numpy_and_the_standard_library_alone(repository: Path) 
                     continue
             foreign |= {(path.name, m) for m in modules if m.split(".")[0] not in allowed}
     optional = {
+        ("plot.py", "matplotlib"),  # where a picture is asked for
         ("sandbox.py", "jinja2"),  # where a chat template is opened
         ("backend.py", "onnx"),  # that package's own interface
         ("backend.py", "ml_dtypes"),

@@ -1,5 +1,5 @@
-"""The command line: ``halfbyte run | chat | info | perplexity | bench | eval | device | demo |
-web | pull | quantize``.
+"""The command line: ``halfbyte run | chat | info | perplexity | bench | eval | fit |
+device | simulate | demo | web | pull | quantize``.
 
 One file per group of commands; each adds its own to the parser.
 """
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from halfbyte import __version__, demo
-from halfbyte.cli import chat, device, evaluate, fit, inspect, pull, text, web
+from halfbyte.cli import chat, device, evaluate, fit, inspect, pull, simulate, text, web
 from halfbyte.cli.shared import Commands, guarded
 
 __all__ = ["guarded", "main"]
@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_eval(commands)
     fit.add_fit(commands)
     device.add_device(commands)
+    simulate.add_simulate(commands)
     _add_demo(commands)
     web.add_web(commands)
     pull.add_pull(commands)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from halfbyte.device.cost import F64, Cost, Rates
 from halfbyte.device.profile import Cluster, Profile
@@ -49,6 +50,11 @@ def fast_cores(profile: Profile) -> int:
     return sum(int(c.cores.value) for c, speed in pairs if speed >= _FAST * max(speeds))
 
 
+def middle(plan: Plan) -> int:
+    """The middle of the context, whose speed stands for all of it."""
+    return plan.program.sizes["position"].maximum // 2
+
+
 class Processor:
     """What a device's cores can do at given frequencies.
 
@@ -75,21 +81,28 @@ class Processor:
         self._launch = draws(profile.overhead.launch_us) * 1e-6
         self._call = draws(profile.overhead.call_us) * 1e-6
 
-    def rates(self, frequencies: Sequence[F64] | None = None) -> Rates:
+    def rates(
+        self,
+        frequencies: Sequence[F64] | None = None,
+        counts: Sequence[npt.NDArray[np.intp]] | None = None,
+    ) -> Rates:
         """What they do in a second at these frequencies (Hz [draws], for each of `used`).
 
-        Without them, at the highest. A core that runs slower also reads memory slower.
+        Without them, at the highest. A core that runs slower also reads memory slower. `counts`
+        [draws], for each of `used`, are cores that compute, where not all of them do.
         """
         if frequencies is None:
             frequencies = [np.full_like(self._call, cores.highest) for cores in self.used]
+        if counts is None:
+            counts = [np.full(self._call.shape, cores.count) for cores in self.used]
         int8, float32, memory = np.zeros((3, *self._call.shape))
         slowest = np.ones_like(self._call)
-        for cores, hertz in zip(self.used, frequencies, strict=True):
-            int8 += cores.count * cores.int8 * hertz
-            float32 += cores.count * cores.float32 * hertz
+        for cores, count, hertz in zip(self.used, counts, frequencies, strict=True):
+            int8 += count * cores.int8 * hertz
+            float32 += count * cores.float32 * hertz
             share = hertz / cores.highest
-            memory += cores.count * self._core_bandwidth * share
-            slowest = np.minimum(slowest, share)
+            memory += count * self._core_bandwidth * share
+            slowest = np.where(count > 0, np.minimum(slowest, share), slowest)
         return Rates(
             int8, float32, np.minimum(memory, self._bandwidth),
             self._launch / slowest, self._call / slowest,
@@ -125,14 +138,15 @@ class Speed:
         self.batch = min(prompt, batch, context)
         position = min(position, context - 1)
         held = plan.memory["weights (packed)"] + plan.memory["weights (mapped)"]
-        cached = held and held + plan.memory["KV cache"] <= profile.memory.cache_mb.value * 1e6
+        whole = held + plan.memory["KV cache"]
+        self.cached = held > 0 and whole <= profile.memory.cache_mb.value * 1e6
         self.token, self.prompt = (
             Cost(
                 program,
                 {"n": n, "position": at, "rows": 1},
                 measured,
                 to_pack=plan.to_pack,
-                cached=bool(cached),
+                cached=self.cached,
                 random=draws.random,
                 draws=draws.count,
             )
@@ -141,12 +155,18 @@ class Speed:
         self._storage = draws(profile.memory.storage_gb_s) * 1e9
         self._streamed = self.token.weight_bytes if from_storage else 0
 
+    @property
+    def storage_seconds(self) -> F64:
+        """Seconds [draws] in which a run's streamed weights are read, while others multiply."""
+        found: F64 = self._streamed / self._storage
+        return found
+
     def token_seconds(self, rates: Rates) -> F64:
-        """Seconds [draws] of one token; streamed weights are read while others are multiplied."""
-        return np.maximum(self.token.seconds(rates), self._streamed / self._storage)
+        """Seconds [draws] of one token."""
+        return np.maximum(self.token.seconds(rates), self.storage_seconds)
 
     def prompt_seconds(self, rates: Rates) -> F64:
         """Seconds [draws] of each token of a prompt."""
-        whole = np.maximum(self.prompt.seconds(rates), self._streamed / self._storage)
+        whole = np.maximum(self.prompt.seconds(rates), self.storage_seconds)
         found: F64 = whole / self.batch
         return found

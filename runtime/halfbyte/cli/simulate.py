@@ -1,0 +1,228 @@
+"""``halfbyte simulate``: how fast a model runs on a device that is not here, minute by minute."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from math import isfinite
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from halfbyte.cli.shared import Commands, command, given_settings
+from halfbyte.device import plot
+from halfbyte.device.electricity import SHUTDOWN_C
+from halfbyte.device.profile import Profile, load_profile
+from halfbyte.device.recording import Simulation
+from halfbyte.device.simulate import GOVERNORS, MOST_DRAWS, MOST_MINUTES, simulate
+from halfbyte.device.summary import Band, band, bands
+from halfbyte.device.workload import load_workload
+from halfbyte.errors import MemoryBudgetError, UnsupportedError
+from halfbyte.formats import open_model
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.onnx import is_onnx_file
+from halfbyte.planning import LEVELS, WEIGHTS, Given, Plan, plan, settings_of
+from halfbyte.tables import table
+
+_ABOUT = """\
+Predict how fast a model runs on a device that is not here, minute by minute, while the device warms
+up and slows down. Nothing is run: the program that `halfbyte run` would run is planned, its time
+and power follow from the device's profile (see `halfbyte device show`), its heat from the profile's
+thermal network. Where the profile has a range, 200 devices are drawn from it: results are medians,
+and what a tenth and nine tenths of the devices do not exceed.
+
+governors:
+  power-allocator  Linux's: watts by the distance to the control temperature (default)
+  step-wise        Linux's: a step slower while too hot and warming
+  pacing           ours: each token takes as long as the last, at a pace that can be kept
+  none             nothing slows it, not even the device's own trip points
+
+workloads:
+  continuous       one answer without an end (default)
+  chat             prompts of 200 tokens, answers of 150, 20 s to read each, again and again
+  FILE             turns.toml of [[turn]] prompt = 200, answer = 150, pause_s = 20,
+                   or turns.csv with the columns prompt,answer,pause_s
+"""
+_EXAMPLES = """\
+examples:
+  halfbyte simulate model.gguf --device pixel-6
+  halfbyte simulate model.gguf --device pixel-6 --ambient 35 --plot hot.svg
+  halfbyte simulate model.gguf --device galaxy-s25 --workload chat --governor pacing
+"""
+
+
+def add_simulate(commands: Commands[argparse.ArgumentParser]) -> None:
+    """The command `simulate`."""
+    parser = command(
+        commands, "simulate", _simulate, "predict a model's speed on a device as it warms up", ""
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description, parser.epilog = _ABOUT, _EXAMPLES
+    add = parser.add_argument
+    add("--device", required=True, help="a name from `halfbyte device list`, or a .toml file")
+    add("--minutes", type=float, default=10.0, help=f"most {MOST_MINUTES:g} (default: 10)")
+    add("--ambient", type=float, metavar="C", help="the air (default: the profile's, 25)")
+    add("--workload", default="continuous", help="chat, continuous or a file (see above)")
+    add("--governor", choices=tuple(GOVERNORS), default="power-allocator", help="see above")
+    add("--level", choices=LEVELS, help="settings that need less and less memory")
+    add("--weights", choices=WEIGHTS, default="auto", help="how weights lie in memory")
+    add("--threads", "-t", type=int, help="cores that may compute (default: the fast ones)")
+    add("--draws", type=int, default=200, help=f"devices, at most {MOST_DRAWS} (default: 200)")
+    add("--seed", type=int, default=0, metavar="N", help="the same seed, the same devices")
+    add("--plot", type=Path, metavar="FILE", help=f"also a picture: {', '.join(plot.SUFFIXES)}")
+    add("--json", action="store_true", help="print JSON, with the series over time")
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    if is_onnx_file(options.model):
+        raise UnsupportedError(
+            f"{options.model}: expected a language model (GGUF, Hugging Face), found an ONNX "
+            "graph, which is not simulated"
+        )
+    if options.plot is not None:
+        plot.check_path(options.plot)
+    profile, workload = load_profile(options.device), load_workload(options.workload)
+    file = open_model(options.model, tokenizer=options.tokenizer)
+    planned = plan(file, settings_of(options.level, _given(options)))
+    note = _fit(options, file, planned, profile)
+    result = simulate(
+        planned, profile, workload, options.governor, minutes=options.minutes,
+        ambient=options.ambient, threads=options.threads, draws=options.draws, seed=options.seed,
+        model=Path(options.model).name,
+    )  # fmt: skip
+    print(json.dumps(_as_json(result, note)) if options.json else "\n".join(_text(result, note)))
+    if options.plot is not None:
+        plot.write(result, options.plot)
+    return 0
+
+
+def _given(options: argparse.Namespace) -> Given:
+    """Settings that were given, with those that a simulation has no options for."""
+    return given_settings(argparse.Namespace(passes="on", activations="int8", **vars(options)))
+
+
+def _fit(options: argparse.Namespace, file: ModelFile, planned: Plan, profile: Profile) -> str:
+    """A sentence where the device has too little memory for it, or nothing.
+
+    Raises
+    ------
+    MemoryBudgetError
+        It has too little at every level.
+    """
+    room, needs = profile.memory.app_mb.value, planned.total / 1e6
+    if needs <= room:
+        return ""
+    given = {key: value for key, value in _given(options).items() if key != "weights"}
+    totals = {
+        level: plan(file, settings_of(level, cast(Given, given))).total / 1e6 for level in LEVELS
+    }
+    fitting = next((level for level in LEVELS if totals[level] <= room), None)
+    if fitting is None:
+        level, least = min(totals.items(), key=lambda item: item[1])
+        raise MemoryBudgetError(
+            f"{options.model}: expected to need at most {room:.0f} MB, which an app on "
+            f"{profile.name} may take, found {least:.0f} MB at level {level}, which needs least; "
+            "a smaller context needs less"
+        )
+    return (
+        f"warning: it needs {needs:.0f} MB, and an app on {profile.name} may take {room:.0f} MB: "
+        f"--level {fitting} needs {totals[fitting]:.0f} MB"
+    )
+
+
+# ---- for people ----------------------------------------------------------------------------------
+
+_ROWS = {
+    "first_minute_tokens_s": ("first minute", "tokens/s"),
+    "sustained_tokens_s": ("sustained (last fifth)", "tokens/s"),
+    "kept": ("of the first minute's speed", "%"),
+    "throttle_s": ("slower by 5 % after", "min"),
+    "token_spread": ("spread of tokens' times", "%"),
+    "joules_per_token": ("whole device, for a token", "J"),
+    "watts": ("whole device", "W"),
+    "tokens_per_percent": ("for 1 % of the battery", "tokens"),
+}
+_FACTORS = {"%": 100.0, "min": 1 / 60}
+
+
+def _text(s: Simulation, note: str) -> list[str]:
+    found = bands(s)
+    rows = []
+    for name, (words, unit) in _ROWS.items():
+        if name in found:
+            values = [found[name].median, found[name].low, found[name].high]
+            cells = [_shown(float(value) * _FACTORS.get(unit, 1.0), unit) for value in values]
+            rows.append([words, unit, *cells])
+    lines = [note] if note else []
+    lines += [
+        f"{s.model} on {s.profile.title}: {s.threads} threads, {s.governor}, {s.workload}, air of "
+        f"{s.ambient:g} C; {s.draws} draws",
+        "", *table(["", "", "median", "10 %", "90 %"], rows, left=2),
+    ]  # fmt: skip
+    if off := int(s.overheated.sum()):
+        lines += ["", f"{off} of {s.draws} draws switch off: a die reaches {SHUTDOWN_C:.0f} C"]
+    return [*lines, "", *_minutes(s)]
+
+
+def _shown(value: float, unit: str) -> str:
+    """Three digits, or a word for what never comes and for what there is none of."""
+    if not isfinite(value):
+        return "never" if unit == "min" else "-"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _minutes(s: Simulation) -> list[str]:
+    """Medians at the end of each minute, or of each of some twenty parts of a longer time."""
+    columns = _series(s)
+    heads = ["min", *(f"{name} {unit}" for name, (unit, _) in columns.items())]
+    medians = [band(values).median for _, values in columns.values()]
+    every = max(1.0, np.ceil(s.seconds[-1] / 60 / 20)) * 60
+    ends = [*np.arange(every, s.seconds[-1], every), s.seconds[-1]]
+    rows = []
+    for end in ends:
+        at = int(np.searchsorted(s.seconds, end - 1e-6))
+        cells = [_shown(float(values[at]), "") for values in medians]
+        rows.append([f"{s.seconds[at] / 60:.3g}", *cells])
+    return table(heads, rows, left=0)
+
+
+def _series(s: Simulation) -> dict[str, tuple[str, Any]]:
+    """By name its unit and values [samples, draws]."""
+    battery = {} if s.charge is None else {"battery": ("%", s.charge)}
+    return {
+        "speed": ("tokens/s", s.speed),
+        "power": ("W", s.watts),
+        **{name: ("C", values) for name, values in s.temperatures.items()},
+        **{name: ("MHz", values) for name, values in s.megahertz.items()},
+        **battery,
+    }
+
+
+# ---- for programs --------------------------------------------------------------------------------
+
+
+def _as_json(s: Simulation, note: str) -> dict[str, Any]:
+    """All of it; what never comes, or is of nothing, is null."""
+    series = {
+        name: {"unit": unit, **_band(band(values))} for name, (unit, values) in _series(s).items()
+    }
+    return {
+        "model": s.model, "device": s.profile.name, "governor": s.governor,
+        "workload": s.workload, "ambient_c": s.ambient, "threads": s.threads, "draws": s.draws,
+        "seed": s.seed, "warning": note or None,
+        "summary": {name: _band(found) for name, found in bands(s).items()},
+        "switched_off": float(np.mean(s.overheated)),
+        "seconds": s.seconds.tolist(), "series": series,
+    }  # fmt: skip
+
+
+def _band(found: Band) -> dict[str, Any]:
+    return {name: _plain(getattr(found, name)) for name in ("low", "median", "high")}
+
+
+def _plain(values: Any) -> Any:
+    """Six digits each, in lists."""
+    if np.ndim(values):
+        return [_plain(value) for value in values]
+    return float(f"{values:.6g}") if isfinite(values) else None

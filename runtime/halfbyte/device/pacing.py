@@ -1,0 +1,132 @@
+"""`pacing`: tokens that all take as long as the last, at a pace that a device can keep up.
+
+Linux's governors let a device run as fast as it can until it is hot, then slow it down step by
+step. This one asks at once what can be kept: a nominal model of the device (its profile without
+ranges) says by how much a pace would warm the controlled node in the end. What is not known of this
+very device is a line, T = rest + scale x rise: the sensor's temperature from the modelled rise. A
+Kalman filter learns both numbers, slowly, since a wrong heat capacity looks like a wrong resistance
+until a device has been warm for a while. The pace is that whose rise ends at the target.
+
+Of the settings that allow the pace, the one that warms least for a token is taken (`settings`), and
+each token waits until its time has come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from halfbyte.device.cost import F64
+from halfbyte.device.governors import PERIOD_S, Board, Orders, Seen
+from halfbyte.device.settings import network_of, worthwhile
+from halfbyte.device.speed import Draws
+
+_OVER = 2.0  # kelvins by which the target sinks for each that it is too hot
+_MEASURED_S = 10.0  # in which it learns how fast this device is,
+_ACTIVE_S = 120.0  # and what share of the time answers take
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was tried out, on devices other than those of the comparison."""
+
+    margin_k: float = 0.3  # the target is that much below the control temperature
+    horizon_s: float = 1200.0  # when it is to be reached
+    rest_k: float = 1.0  # how far rest may be from the first temperature seen,
+    scale: float = 0.15  # and the scale from 1
+    noise_k: float = 0.3  # what the sensor says beside the line: so much,
+    noise_share: float = 0.5  # and this share of the modelled rise,
+    together_s: float = 60.0  # the same for so long
+    drift_k: float = 1.0  # what rest and scale may drift by in an hour
+    drift_scale: float = 0.1
+    smooth_s: float = 60.0  # in which the pace follows
+    spare: float = 0.02  # how much faster than the pace a setting is
+    least: float = 0.05  # the slowest pace, of the fastest
+
+
+class Pacing:
+    """One pace for all tokens, which moves slowly."""
+
+    def __init__(self, board: Board, tuning: Tuning | None = None) -> None:
+        self._board, self._tuning = board, tuning or Tuning()
+        draws, node = board.draws, board.node
+        self._ways = worthwhile(
+            board.plan, board.profile, board.threads, node, self._tuning.horizon_s
+        )
+        network = network_of(board.profile, Draws(None, draws))
+        self._next, self._later = network.stepper(PERIOD_S), network.stepper(self._tuning.horizon_s)
+        self._modelled = np.zeros((draws, len(board.profile.thermal.nodes)))
+        self._line: Line | None = None
+        self._slower, self._active = np.ones((2, draws))
+        self._pace = np.ones(draws)
+        self._measured = np.zeros(draws, bool)
+        self._chosen = np.zeros(draws, np.intp)
+
+    def decide(self, seen: Seen) -> Orders:
+        """The pace that can be kept, and the setting for it."""
+        ways, tuning = self._ways, self._tuning
+        now = seen.temperatures[:, self._board.node]
+        begins = self._line is None
+        line = self._line = self._line or Line(now, tuning)
+        self._learn(seen, now, line)
+        token_s = ways.token_s * (1 + tuning.spare)
+        most = np.minimum(1 / token_s, self._kelvins(now, line)[:, None] / ways.kelvin_s)
+        wanted = np.maximum(most.max(axis=1), tuning.least / token_s[0])
+        if begins:
+            self._pace = wanted
+        self._pace *= (wanted / self._pace) ** (PERIOD_S / tuning.smooth_s)
+        late = token_s > (1 + 1e-6) / self._pace[:, None]
+        self._chosen = np.maximum((~late).sum(axis=1) - 1, 0)
+        waits = self._pace * token_s[0] < 1 - 1e-6  # else it is as fast as it can be
+        return Orders(
+            list(ways.steps[:, self._chosen]), ways.threads[self._chosen],
+            np.where(waits, self._slower / self._pace, 0.0),
+        )  # fmt: skip
+
+    def _kelvins(self, now: F64, line: Line) -> F64:
+        """By how much answers may still warm the node, as the model counts, up to the horizon."""
+        over = np.maximum(now - self._board.control_c, 0)
+        target = self._board.control_c - self._tuning.margin_k - _OVER * over
+        left = self._later.step(self._modelled, 0.0, 0.0)[:, self._board.node]
+        found: F64 = ((target - line.rest) / line.scale - left) / self._active
+        return found
+
+    def _learn(self, seen: Seen, now: F64, line: Line) -> None:
+        """What the last period was like."""
+        watts = self._ways.watts[self._chosen] * seen.busy[:, None]
+        self._modelled = self._next.step(self._modelled, watts, 0.0)
+        line.learn(self._modelled[:, self._board.node], now)
+        known = seen.token_s > 0
+        measured = np.where(known, seen.token_s, 1) / self._ways.token_s[self._chosen]
+        follow = np.where(known & self._measured, PERIOD_S / _MEASURED_S, known)
+        self._slower = self._slower + follow * (measured - self._slower)
+        self._measured |= known
+        working = np.maximum(seen.working, 0.1)
+        self._active = self._active + PERIOD_S / _ACTIVE_S * (working - self._active)
+
+
+class Line:
+    """T = rest + scale x rise, learnt by a Kalman filter."""
+
+    def __init__(self, first: F64, tuning: Tuning) -> None:
+        self.rest, self.scale, self._tuning = first, np.ones_like(first), tuning
+        self._a = np.full_like(first, tuning.rest_k**2)  # variances of both, and their covariance
+        self._b = np.zeros_like(first)
+        self._c = np.full_like(first, tuning.scale**2)
+
+    def learn(self, rise: F64, now: F64) -> None:
+        """Both numbers, now that a modelled rise and a temperature have been seen."""
+        tuning = self._tuning
+        self._a = self._a + tuning.drift_k**2 * PERIOD_S / 3600
+        self._c = self._c + tuning.drift_scale**2 * PERIOD_S / 3600
+        noise = (tuning.noise_k + tuning.noise_share * rise) ** 2 * tuning.together_s / PERIOD_S
+        with_rest, with_scale = self._a + self._b * rise, self._b + self._c * rise
+        whole = with_rest + with_scale * rise + noise
+        error = now - self.rest - self.scale * rise
+        self.rest = self.rest + with_rest / whole * error
+        self.scale = np.maximum(self.scale + with_scale / whole * error, 0.2)
+        self._a, self._b, self._c = (
+            self._a - with_rest**2 / whole, self._b - with_rest * with_scale / whole,
+            self._c - with_scale**2 / whole,
+        )  # fmt: skip

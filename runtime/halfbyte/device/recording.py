@@ -1,0 +1,139 @@
+"""What a simulation gave: series over time for each draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.device.cost import F64
+from halfbyte.device.electricity import Indices, Supply
+from halfbyte.device.profile import Profile
+
+MOST_SAMPLES = 1200
+
+F32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """All draws of a simulation.
+
+    Attributes
+    ----------
+    model : str
+        Its name, for people.
+    seconds : float64 [samples]
+        The end of each sample's time.
+    tokens, answering : float64 [samples, draws]
+        Tokens of answers in it, and seconds in which these came.
+    watts : float64 [samples, draws]
+        The mean of what the device took.
+    on : bool [samples, draws]
+        Whether it was on at the end.
+    temperatures : mapping of node to float32 [samples, draws]
+    megahertz : mapping of cluster to float32 [samples, draws]
+        0 where none of its cores computes.
+    charge : float64 [samples, draws], optional
+        Percent of the battery.
+    taken_j, stored_j, given_j : float64 [draws]
+        Energy that was taken, is stored as heat, and went to the air.
+    overheated : bool [draws]
+        Whether heat switched the device off.
+    """
+
+    profile: Profile
+    model: str
+    governor: str
+    workload: str
+    ambient: float
+    threads: int
+    seed: int
+    seconds: F64
+    tokens: F64
+    answering: F64
+    watts: F64
+    on: npt.NDArray[np.bool_]
+    temperatures: Mapping[str, F32]
+    megahertz: Mapping[str, F32]
+    charge: F64 | None
+    taken_j: F64
+    stored_j: F64
+    given_j: F64
+    overheated: npt.NDArray[np.bool_]
+
+    @property
+    def draws(self) -> int:
+        """How many devices."""
+        return len(self.taken_j)
+
+    @property
+    def speed(self) -> F64:
+        """[samples, draws] tokens/s of the time that answers; in pauses the last, off none."""
+        answers = self.answering > 0
+        found = np.divide(self.tokens, self.answering, out=np.zeros_like(self.tokens),
+                          where=answers)  # fmt: skip
+        rows = np.where(answers, np.arange(len(found))[:, None], -1)
+        last, first = np.maximum.accumulate(rows, axis=0), np.argmax(answers, axis=0)
+        found = np.take_along_axis(found, np.where(last < 0, first, last), axis=0)
+        return np.where(self.on, found, 0.0)
+
+
+class Recorder:
+    """Gathers samples of equal length, at most `MOST_SAMPLES`; the last may be shorter."""
+
+    def __init__(
+        self, profile: Profile, steps: int, step: float, draws: int, supplies: Sequence[Supply]
+    ) -> None:
+        self._profile, self._steps, self._step = profile, steps, step
+        self._every, self._supplies = ceil(steps / MOST_SAMPLES), supplies
+        samples = ceil(steps / self._every)
+        ends = np.minimum(np.arange(1, samples + 1) * self._every, steps)
+        self._seconds = ends * step
+        self._sums = np.zeros((3, samples, draws))  # tokens, answering, joules
+        self._temperatures = np.zeros((len(profile.thermal.nodes), samples, draws), np.float32)
+        self._megahertz = np.zeros((len(supplies), samples, draws), np.float32)
+        self._charge = np.zeros((samples, draws))
+        self._on = np.zeros((samples, draws), bool)
+
+    def add(self, index: int, tokens: F64, answering: F64, watts: F64) -> None:
+        """What step `index` did, each [draws]."""
+        sums = self._sums[:, index // self._every]
+        sums += tokens, answering, watts * self._step
+
+    def due(self, index: int) -> bool:
+        """Whether a sample ends with this step."""
+        return (index + 1) % self._every == 0 or index + 1 == self._steps
+
+    def record(
+        self, index: int, temperatures: F64, steps: Sequence[Indices], counts: Sequence[Indices],
+        charge: F64 | None, on: npt.NDArray[np.bool_],
+    ) -> None:  # fmt: skip
+        """The state at the end of step `index`."""
+        at = index // self._every
+        self._temperatures[:, at] = temperatures.T
+        for row, supply, step, count in zip(
+            self._megahertz, self._supplies, steps, counts, strict=True
+        ):
+            row[at] = np.where(on & (count > 0), supply.hertz[step] / 1e6, 0)
+        self._on[at] = on
+        if charge is not None:
+            self._charge[at] = 100 * charge
+
+    def result(self, **more: Any) -> Simulation:
+        """All of it, with what else a simulation has."""
+        tokens, answering, joules = self._sums
+        lengths = np.diff(self._seconds, prepend=0.0)
+        return Simulation(
+            profile=self._profile, seconds=self._seconds, tokens=tokens, answering=answering,
+            watts=joules / lengths[:, None], on=self._on,
+            temperatures=dict(zip(self._profile.thermal.nodes, self._temperatures, strict=True)),
+            megahertz={
+                s.cluster.name: row for s, row in zip(self._supplies, self._megahertz, strict=True)
+            },
+            charge=self._charge if self._profile.battery else None, **more,
+        )  # fmt: skip

@@ -1,0 +1,257 @@
+"""How fast a model runs on a device minute by minute, while the device warms up and slows down.
+
+For every draw of a profile's uncertain numbers at once, each `step`: the workload goes on as fast
+as the frequencies allow, what that takes warms the nodes, and once in a governor's period it is
+asked. A device begins as warm as its screen and radio keep it. Turned off by heat or an empty
+battery, it stays off.
+
+Energy closes: what is taken (`taken_j`) is what is stored and what the air got. Losses in the
+battery and in regulators are left out. A context that is full is taken to be emptied at no cost:
+the speed is that of its middle throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from halfbyte.device.cost import F64
+from halfbyte.device.electricity import SHUTDOWN_C, Indices, Supply, by_cluster
+from halfbyte.device.governors import (
+    PERIOD_S,
+    SENSOR_K,
+    Board,
+    Firmware,
+    Governor,
+    Orders,
+    PowerAllocator,
+    Seen,
+    StepWise,
+    Unlimited,
+)  # fmt: skip
+from halfbyte.device.pacing import Pacing
+from halfbyte.device.profile import Profile
+from halfbyte.device.recording import Recorder, Simulation
+from halfbyte.device.settings import network_of
+from halfbyte.device.speed import Draws, Processor, Speed, fast_cores, middle
+from halfbyte.device.workload import CONTINUOUS, Progress, Workload
+from halfbyte.errors import HalfbyteError
+from halfbyte.planning import Plan
+
+Maker = Callable[[Board], Governor]
+GOVERNORS: dict[str, Maker] = {
+    "none": Unlimited, "step-wise": StepWise, "power-allocator": PowerAllocator,
+    "pacing": Pacing,
+}  # fmt: skip
+STEP_S = 0.5
+MOST_MINUTES, MOST_DRAWS = 600.0, 10_000
+AIR_C = (-30.0, 80.0)
+
+
+def simulate(
+    plan: Plan,
+    profile: Profile,
+    workload: Workload = CONTINUOUS,
+    governor: str | Maker = "power-allocator",
+    *,
+    minutes: float = 10.0,
+    ambient: float | None = None,
+    threads: int | None = None,
+    draws: int | Draws = 200,
+    seed: int = 0,
+    step: float = STEP_S,
+    model: str = "",
+) -> Simulation:
+    """A model's speed on a device over time.
+
+    Parameters
+    ----------
+    governor : str or callable
+        A name of `GOVERNORS`, or what makes one of another kind.
+    ambient : float, optional
+        Temperature of the air in degrees Celsius; the profile's by default.
+    threads : int, optional
+        Cores that may compute; one per fast core by default.
+    draws : int or Draws
+        Devices whose numbers are drawn from the profile's ranges with `seed`.
+    step : float
+        Seconds in which nothing changes; a whole number of them is a governor's period.
+    model : str
+        What to call it.
+
+    Raises
+    ------
+    HalfbyteError
+        A number is out of its bounds, or there is no such governor.
+    """
+    ambient = profile.thermal.ambient_c.value if ambient is None else ambient
+    threads = fast_cores(profile) if threads is None else threads
+    _check(governor, minutes, ambient, threads, profile.cores, draws, step)
+    if isinstance(draws, int):
+        draws = Draws(np.random.default_rng(seed), draws)
+    device = _Device(plan, profile, workload, threads, draws, ambient, step)
+    name, make = (governor, GOVERNORS[governor]) if isinstance(governor, str) else ("", governor)
+    recorder = _run(device, make(device.board), max(1, round(minutes * 60 / step)))
+    return recorder.result(
+        model=model, governor=name or "own", workload=workload.name, ambient=ambient,
+        threads=threads, seed=seed, taken_j=device.taken_j, stored_j=device.stored_j,
+        given_j=device.given_j, overheated=device.hot,
+    )  # fmt: skip
+
+
+def _check(
+    governor: str | Maker, minutes: float, ambient: float, threads: int, cores: int,
+    draws: int | Draws, step: float,
+) -> None:  # fmt: skip
+    if isinstance(governor, str) and governor not in GOVERNORS:
+        raise HalfbyteError(f"governor {governor!r}: expected one of {', '.join(GOVERNORS)}")
+    periods = PERIOD_S / step if step > 0 else inf
+    if not 1 <= periods < inf or abs(periods - round(periods)) > 1e-9:
+        raise HalfbyteError(f"step of {step} s: expected {PERIOD_S:g} s or a whole part of it")
+    count = draws if isinstance(draws, int) else draws.count
+    for name, found, least, most in (
+        ("minutes", minutes, step / 60, MOST_MINUTES), ("ambient", ambient, *AIR_C),
+        ("threads", threads, 1, cores), ("draws", count, 1, MOST_DRAWS),
+    ):  # fmt: skip
+        if not least <= found <= most:
+            raise HalfbyteError(f"{name} {found:g}: expected {least:g} to {most:g}")
+
+
+@dataclass
+class _Run:
+    """What one step did, each [draws]."""
+
+    tokens: F64
+    answering: F64  # seconds
+    computing: F64  # seconds in which cores are busy
+    working: F64  # seconds of prompts and answers, in which clusters are powered
+    read: F64  # bytes
+    token_s: F64  # computing one token
+
+
+class _Device:
+    """As many devices as draws, of one profile."""
+
+    def __init__(
+        self, plan: Plan, profile: Profile, workload: Workload, threads: int, draws: Draws,
+        ambient: float, step: float,
+    ) -> None:  # fmt: skip
+        thermal, power = profile.thermal, profile.power
+        self.profile, self.draws, self.ambient, self.step = profile, draws.count, ambient, step
+        self._processor = Processor(profile, threads, draws)
+        self._speed = Speed(plan, profile, draws, position=middle(plan))
+        self.supplies = [Supply(c.cluster, c.count, draws) for c in self._processor.used]
+        self.network = network_of(profile, draws)
+        self._stepper = self.network.stepper(step)
+        self.firmware = Firmware(profile, self.supplies, draws)
+        nodes = list(thermal.nodes)
+        self._nodes = [nodes.index(s.cluster.node) for s in self.supplies]
+        self._dies = sorted({nodes.index(c.node) for c in profile.clusters})
+        self._rest = nodes.index(power.node)
+        self._idle = draws(power.idle_w)
+        self._per_byte = 0 if self._speed.cached else draws(power.memory_pj_per_byte) * 1e-12
+        control = draws(thermal.allocator.control_c), draws(thermal.allocator.sustainable_w)
+        nominal = [Supply(c.cluster, c.count, Draws()) for c in self._processor.used]
+        node = nodes.index(thermal.allocator.node)
+        self.board = Board(profile, plan, threads, nominal, node, *control)
+        self._capacity = draws(profile.battery.capacity_wh) * 3600 if profile.battery else None
+        self._progress, self._prompts = Progress(workload, self.draws), workload.prompts
+        self.temperatures = self.network.steady(self._watts_at_rest(), ambient)
+        self._start = self.network.stored_heat(self.temperatures)
+        self.on = np.ones(self.draws, bool)
+        self.hot = np.zeros(self.draws, bool)
+        self.taken_j, self.given_j = np.zeros((2, self.draws))
+
+    def _watts_at_rest(self) -> F64:
+        watts = np.zeros(self.network.capacities.shape)
+        watts[:, self._rest] = self._idle
+        return watts
+
+    @property
+    def stored_j(self) -> F64:
+        """Heat gained since the start."""
+        return self.network.stored_heat(self.temperatures) - self._start
+
+    @property
+    def charge(self) -> F64 | None:
+        """What is left in the battery, from 1 to 0."""
+        if self._capacity is None:
+            return None
+        return np.maximum(1 - self.taken_j / self._capacity, 0)
+
+    def seen(self) -> F64:
+        """Temperatures as sensors have them."""
+        return np.round(self.temperatures / SENSOR_K) * SENSOR_K
+
+    def advance(self, steps: Sequence[Indices], orders: Orders) -> tuple[_Run, F64]:
+        """One step at these frequencies: what was done, and watts [draws]."""
+        self.hot |= (self.temperatures[:, self._dies] >= SHUTDOWN_C).any(axis=1)
+        self.on = ~self.hot
+        if (charge := self.charge) is not None:
+            self.on &= charge > 0
+        counts = by_cluster(orders.threads, self.supplies)
+        run = self._work(steps, counts, orders.least_token_s)
+        watts = self._watts(run, steps, counts)
+        air = self._stepper.heat_to_ambient(self.temperatures, watts, self.ambient)
+        self.temperatures = self._stepper.step(self.temperatures, watts, self.ambient)
+        total: F64 = watts.sum(axis=1)
+        self.taken_j += total * self.step
+        self.given_j += air
+        return run, total
+
+    def _work(self, steps: Sequence[Indices], counts: Sequence[Indices], least: F64) -> _Run:
+        speed, pairs = self._speed, zip(self.supplies, steps, strict=True)
+        rates = self._processor.rates([supply.hertz[at] for supply, at in pairs], counts)
+        token_s = speed.token.seconds(rates)
+        each = np.maximum(np.maximum(token_s, speed.storage_seconds), least)
+        prompt_s, whole = np.ones((2, self.draws))
+        if self._prompts:
+            prompt_s = speed.prompt.seconds(rates) / speed.batch
+            whole = np.maximum(prompt_s, speed.storage_seconds / speed.batch)
+        (prompted, tokens), (prompting, answering) = self._progress.advance(
+            np.where(self.on, self.step, 0.0), whole, each
+        )
+        computing = prompted * prompt_s + tokens * token_s
+        read = prompted * speed.prompt.bytes_read / speed.batch + tokens * speed.token.bytes_read
+        return _Run(tokens, answering, computing, prompting + answering, read, token_s)
+
+    def _watts(self, run: _Run, steps: Sequence[Indices], counts: Sequence[Indices]) -> F64:
+        """[draws, nodes]; between tokens a cluster leaks on, in pauses it is switched off."""
+        watts = np.zeros(self.network.capacities.shape)
+        busy, powered = run.computing / self.step, run.working / self.step
+        for supply, node, at, count in zip(self.supplies, self._nodes, steps, counts, strict=True):
+            leaked = supply.leaked_watts(at, self.temperatures[:, node]) * (count > 0)
+            watts[:, node] += count * supply.core_watts(at) * busy + leaked * powered
+        memory = self._per_byte * run.read / self.step
+        watts[:, self._rest] += np.where(self.on, self._idle + memory, 0.0)
+        return watts
+
+
+def _run(device: _Device, governor: Governor, steps: int) -> Recorder:
+    """Step by step."""
+    recorder = Recorder(device.profile, steps, device.step, device.draws, device.supplies)
+    period, draws = round(PERIOD_S / device.step), device.draws
+    unlimited = isinstance(governor, Unlimited)
+    tops = [np.full(draws, supply.highest) for supply in device.supplies]
+    at, (busy, working, token_s) = tops, np.zeros((3, draws))
+    for index in range(steps):
+        seen = device.seen()
+        caps = tops if unlimited else device.firmware.caps(seen)
+        if index % period == 0:
+            shares = busy / PERIOD_S, working / PERIOD_S
+            orders = governor.decide(Seen(seen, *shares, caps, at, token_s))
+            busy, working = np.zeros((2, draws))
+        at = [np.minimum(wanted, cap) for wanted, cap in zip(orders.steps, caps, strict=True)]
+        run, watts = device.advance(at, orders)
+        token_s = np.where(run.tokens > 0, run.token_s, token_s)
+        busy, working = busy + run.computing, working + run.working
+        recorder.add(index, run.tokens, run.answering, watts)
+        if recorder.due(index):
+            counts = by_cluster(orders.threads, device.supplies)
+            recorder.record(
+                index, device.temperatures, at, counts, device.charge, device.on
+            )  # fmt: skip
+    return recorder

@@ -1,0 +1,128 @@
+"""What a device is asked to do: turns over time, and files of them that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from halfbyte.device.workload import (
+    CHAT,
+    CONTINUOUS,
+    Progress,
+    Turn,
+    Workload,
+    load_workload,
+)  # fmt: skip
+from halfbyte.errors import ProfileError
+
+TOML = "[[turn]]\nprompt = 200\nanswer = 150\npause_s = 20\n"
+
+
+def by_hand(turns: Sequence[Turn], seconds: float, prompt_s: float, token_s: float) -> list[float]:
+    """Tokens of prompts and answers, and seconds of both, event by event."""
+    found = [0.0, 0.0, 0.0, 0.0]
+    while True:
+        for turn in turns:
+            for part, (amount, each) in enumerate(
+                ((turn.prompt, prompt_s), (turn.answer, token_s), (turn.pause_s, 1.0))
+            ):
+                used = min(amount * each, seconds)
+                if part < 2:
+                    found[part] += used / each
+                    found[part + 2] += used
+                seconds -= used
+                if seconds <= 0:
+                    return found
+
+
+def test_turns_follow_each_other() -> None:
+    turns = (Turn(7, 3, 0.5), Turn(0, 11, 0.1), Turn(2, 0, 4.0))
+    prompt_s, token_s = np.array([0.01, 0.3, 1.7]), np.array([0.13, 0.02, 2.5])
+    progress = Progress(Workload("x", turns), 3)
+    done, spent = np.zeros((2, 2, 3))
+    for step in np.full(230, 0.5):
+        tokens, seconds = progress.advance(np.full(3, step), prompt_s, token_s)
+        done, spent = done + tokens, spent + seconds
+    for draw in range(3):
+        expected = by_hand(turns, 115.0, prompt_s[draw], token_s[draw])
+        np.testing.assert_allclose([*done[:, draw], *spent[:, draw]], expected, rtol=1e-9)
+
+
+def test_an_answer_without_an_end() -> None:
+    tokens, seconds = Progress(CONTINUOUS, 2).advance(
+        np.array([1.0, 0.0]), np.ones(2), np.full(2, 0.25)
+    )
+    np.testing.assert_array_equal(tokens, [[0, 0], [4, 0]])
+    np.testing.assert_array_equal(seconds, [[0, 0], [1, 0]])
+
+
+def test_names_and_files(tmp_path: Path) -> None:
+    assert load_workload("chat") is CHAT
+    assert load_workload("continuous").turns[0].answer == inf
+    (tmp_path / "a.toml").write_text(TOML * 2)
+    (tmp_path / "b.csv").write_bytes(
+        b"\xef\xbb\xbfpause_s, prompt,answer\r\n20,200,150\r\n20,200,150\r\n"
+    )
+    for name in ("a.toml", "b.csv"):
+        assert load_workload(str(tmp_path / name)) == Workload(name, CHAT.turns * 2)
+
+
+REFUSED = {
+    "x.toml": {
+        TOML.replace("20\n", "nan\n"): r"turn\[0\].pause_s: expected a number from 0.1 to 1e\+06, "
+        "found nan",
+        TOML.replace("20\n", "0\n"): r"turn\[0\].pause_s: .* found 0",
+        TOML.replace("150", "-1"): r"turn\[0\].answer: .* found -1",
+        TOML.replace("150", "true"): r"turn\[0\].answer: .* found True",
+        TOML.replace("150", "0"): "answer: expected a turn with an answer, found 0 in all",
+        TOML.replace("answer", "reply"): r"turn\[0\].reply: expected one of prompt, answer",
+        TOML.replace("answer = 150\n", ""): r"turn\[0\].answer: .* found nothing",
+        TOML.replace("turn", "move"): "move: expected one of turn",
+        "": "turn: expected an array of 1 to 1000000 tables, found nothing",
+        "[[turn": "expected TOML, found",
+        "#" * 1_000_001: "expected a file of at most 1000000 bytes, found more",
+    },
+    "x.csv": {
+        "": "line 1: expected the columns prompt,answer,pause_s, found ''",
+        "prompt,answer\n1,2\n": "line 1: expected the columns .* found 'prompt,answer'",
+        "prompt,answer,answer,pause_s\n1,2,3,4\n": "line 1: expected the columns",
+        "prompt,answer,pause_s\n": "line 2: expected a turn, found nothing",
+        "prompt,answer,pause_s\n1,2,nan\n": "line 2.pause_s: expected a number .* found nan",
+        "prompt,answer,pause_s\n1,2,3\n-1,2,3\n": "line 3.prompt: .* found -1",
+        "prompt,answer,pause_s\n1,inf,3\n": "line 2.answer: .* found inf",
+        "prompt,answer,pause_s\n1,many,3\n": "line 2.answer: .* found 'many'",
+        "prompt,answer,pause_s\n1,2\n": "line 2: expected 3 numbers, found 2",
+        "prompt,answer,pause_s\n1,0,3\n": "answer: expected a turn with an answer",
+        'prompt,answer,pause_s\n1,2,"3\n': "expected a table of text with commas, found",
+        "x" * 1_000_001: "expected a file of at most 1000000 bytes, found more",
+        "prompt,answer,pause_s\n" + "1" * 200_000: "expected a table of text with commas, found",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [(name, content) for name, cases in REFUSED.items() for content in cases]
+)
+def test_what_is_no_workload_is_refused_in_a_sentence(
+    name: str, content: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ProfileError, match=REFUSED[name][content]) as caught:
+        load_workload(str(tmp_path / name))
+    assert str(caught.value).startswith(str(tmp_path / name))
+    assert len(str(caught.value)) < 500 + len(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(bytes(range(256)))
+    with pytest.raises(ProfileError, match="expected a table of text with commas"):
+        load_workload(str(tmp_path / "x.csv"))
+    with pytest.raises(ProfileError, match=r"'x.json': expected continuous, chat, or a .toml or"):
+        load_workload("x.json")
+    with pytest.raises(FileNotFoundError):
+        load_workload(str(tmp_path / "none.csv"))
