@@ -396,8 +396,8 @@ def test_a_plot_that_breaks_off_leaves_what_was_there(
 ) -> None:
     from matplotlib.figure import Figure
 
-    def breaks(self: Figure, name: Path, **_: Any) -> None:
-        Path(name).write_bytes(b"part")
+    def breaks(self: Figure, file: BinaryIO, **_: Any) -> None:
+        file.write(b"part")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Figure, "savefig", breaks)
