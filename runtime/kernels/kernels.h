@@ -46,17 +46,18 @@ KERNEL(dynamic_quantize, a->n*(a->k / 32), 4, 32 * 4,
 
 /* y[n, m] = r[n, m] + (bias[m] + s), s = sum over blocks b in order of (w.d[m, b] * xd[n, b]) *
  * float(sum_32 w.q * xq), exact integers, multiply then add: bit-identical on every table. Q4_0
- * takes its offset of 8 out through xs. `bias` may be NULL like r. */
+ * takes its offset of 8 out through xs. `bias` may be NULL like r. A unit of packed rows is
+ * UNIT_ROWS of them with TURN_COLUMNS of x. */
 KERNEL(matmul_int8_q8_0, a->m, 16, a->n * a->k,
        OUT(f32, y) IN(q8_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) INT(n)
            INT(k) INT(m))
 KERNEL(matmul_int8_q4_0, a->m, 16, a->n * a->k,
        OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) INT(n)
            INT(k) INT(m))
-KERNEL(matmul_int8_q8_0_r16, a->m, 16, a->n * a->k,
+KERNEL(matmul_int8_q8_0_r16, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,
        OUT(f32, y) IN(q8_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
            INT(n) INT(k) INT(m))
-KERNEL(matmul_int8_q4_0_r16, a->m, 16, a->n * a->k,
+KERNEL(matmul_int8_q4_0_r16, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,
        OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
            INT(n) INT(k) INT(m))
 
