@@ -240,6 +240,15 @@ KERNEL(attention, a->batch * a->heads * ((a->s + 15) / 16), 2, 16 * a->t * (a->d
                    INT(v_row) INT(bias_batch) INT(bias_head) INT(bias_row) INT(reach) FLOAT(scale)
                        FLOAT(softcap))
 
+/* The same in int8, without a limit of reach: queries, keys and values are codes by the maximum of
+ * each row, and so are, for every 128 keys, a query's weights exp(score - highest so far) times the
+ * scales of values: bytes without a sign. d and e are multiples of 16 up to 64. */
+KERNEL(attention_int8, a->batch * a->heads * ((a->s + 127) / 128), 1, 32 * a->t * (a->d + a->e),
+       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) IN(f32, bias) INT(batch) INT(heads)
+           INT(kv_heads) INT(s) INT(t) INT(d) INT(e) INT(q_at) INT(q_batch) INT(q_head) INT(q_row)
+               INT(k_at) INT(k_batch) INT(k_head) INT(k_row) INT(v_at) INT(v_batch) INT(v_head)
+                   INT(v_row) INT(bias_batch) INT(bias_head) FLOAT(scale))
+
 /* ---- activation.inc -------------------------------------------------------------------------- */
 
 /* y = softmax(x) per row, maximum subtracted */

@@ -6,9 +6,17 @@ from halfbyte.passes.fuse import fuse
 from halfbyte.passes.fuse_views import fuse_views
 from halfbyte.passes.plan_memory import plan_memory
 from halfbyte.passes.quantize_activations import quantize_activations
+from halfbyte.passes.quantize_attention import quantize_attention
 from halfbyte.program import Program
 
-__all__ = ["fuse", "fuse_views", "optimize", "plan_memory", "quantize_activations"]
+__all__ = [
+    "fuse",
+    "fuse_views",
+    "optimize",
+    "plan_memory",
+    "quantize_activations",
+    "quantize_attention",
+]
 
 
 def optimize(program: Program, *, int8_activations: bool = True) -> Program:
