@@ -46,17 +46,18 @@ KERNEL(dynamic_quantize, a->n*(a->k / 32), 4, 32 * 4,
 
 /* y[n, m] = r[n, m] + (bias[m] + s), s = sum over blocks b in order of (w.d[m, b] * xd[n, b]) *
  * float(sum_32 w.q * xq), exact integers, multiply then add: bit-identical on every table. Q4_0
- * takes its offset of 8 out through xs. `bias` may be NULL like r. */
+ * takes its offset of 8 out through xs. `bias` may be NULL like r. A unit of packed rows is
+ * UNIT_ROWS of them with TURN_COLUMNS of x. */
 KERNEL(matmul_int8_q8_0, a->m, 16, a->n * a->k,
        OUT(f32, y) IN(q8_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) INT(n)
            INT(k) INT(m))
 KERNEL(matmul_int8_q4_0, a->m, 16, a->n * a->k,
        OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) INT(n)
            INT(k) INT(m))
-KERNEL(matmul_int8_q8_0_r16, a->m, 16, a->n * a->k,
+KERNEL(matmul_int8_q8_0_r16, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,
        OUT(f32, y) IN(q8_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
            INT(n) INT(k) INT(m))
-KERNEL(matmul_int8_q4_0_r16, a->m, 16, a->n * a->k,
+KERNEL(matmul_int8_q4_0_r16, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,
        OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
            INT(n) INT(k) INT(m))
 
@@ -238,6 +239,15 @@ KERNEL(attention, a->batch * a->heads * ((a->s + 15) / 16), 2, 16 * a->t * (a->d
                INT(k_at) INT(k_batch) INT(k_head) INT(k_row) INT(v_at) INT(v_batch) INT(v_head)
                    INT(v_row) INT(bias_batch) INT(bias_head) INT(bias_row) INT(reach) FLOAT(scale)
                        FLOAT(softcap))
+
+/* The same in int8, without a limit of reach: queries, keys and values are codes by the maximum of
+ * each row, and so are, for every 128 keys, a query's weights exp(score - highest so far) times the
+ * scales of values: bytes without a sign. d and e are multiples of 16 up to 64. */
+KERNEL(attention_int8, a->batch * a->heads * ((a->s + 127) / 128), 1, 32 * a->t * (a->d + a->e),
+       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) IN(f32, bias) INT(batch) INT(heads)
+           INT(kv_heads) INT(s) INT(t) INT(d) INT(e) INT(q_at) INT(q_batch) INT(q_head) INT(q_row)
+               INT(k_at) INT(k_batch) INT(k_head) INT(k_row) INT(v_at) INT(v_batch) INT(v_head)
+                   INT(v_row) INT(bias_batch) INT(bias_head) FLOAT(scale))
 
 /* ---- activation.inc -------------------------------------------------------------------------- */
 

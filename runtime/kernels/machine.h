@@ -165,6 +165,12 @@ SAME_SIZE(q5_k);
 SAME_SIZE(q6_k);
 #undef SAME_SIZE
 
+/* A unit of a product with packed rows: so many of them, two panels of sixteen, with as many rows
+ * of activations as stay in a cache with them. */
+enum { UNIT_ROWS = 32, TURN_COLUMNS = 192 };
+#define PACKED_UNITS(a) \
+  ((((a)->m + UNIT_ROWS - 1) / UNIT_ROWS) * (((a)->n + TURN_COLUMNS - 1) / TURN_COLUMNS))
+
 /* Every field of an instruction takes one 8-byte slot, on 32-bit machines too, so that Python fills
  * in instructions for each in the same way. */
 #define HB_SLOTS 30

@@ -79,6 +79,13 @@ static inline __m512i wide_q8_0(const uint8_t* codes, int i) {
 /* where their activations are */
 static inline int place_q4_0(int i) { return i % 2 * 16 + i / 2 * 4; }
 static inline int place_q8_0(int i) { return 4 * i; }
+/* What sums of STARTS blocks begin with: made together, they are broadcast by a load. */
+enum { STARTS = 16 };
+static inline void wide_starts(i32* starts, const i16* xs, int64_t blocks, int offset) {
+  __m512i both = _mm512_maskz_loadu_epi32(mask_of(blocks), xs);
+  _mm512_storeu_si512(starts, _mm512_madd_epi16(both, _mm512_set1_epi16((i16)-offset)));
+}
+static inline pi wide_start(i32 start) { return _mm512_set1_epi32(start); }
 static inline __m512i four_of(const i8* x) {
   i32 four;
   __builtin_memcpy(&four, x, 4);

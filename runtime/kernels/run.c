@@ -37,20 +37,24 @@ typedef struct {
   int64_t units, grain, cost;
 } work;
 
-#define KERNEL(name, units_, grain_, cost_, fields)      \
-  static work work_##name(const void* arguments) {       \
-    const name##_args* a = arguments;                    \
-    (void)a;                                             \
-    return (work){(units_), (grain_), (int64_t)(cost_)}; \
+static work work_of(const hb_instruction* code) {
+  const void* arguments = code->slot;
+  work found = {0, 1, 0};
+  switch (code->kernel) {
+#define KERNEL(name, units_, grain_, cost_, fields) \
+  case HB_##name: {                                 \
+    const name##_args* a = arguments;               \
+    (void)a;                                        \
+    found.units = (units_);                         \
+    found.grain = (grain_);                         \
+    found.cost = (int64_t)(cost_);                  \
+    break;                                          \
   }
 #include "kernels.h"
 #undef KERNEL
-
-static work (*const work_of[HB_KERNELS])(const void*) = {
-#define KERNEL(name, units, grain, cost, fields) [HB_##name] = work_##name,
-#include "kernels.h"
-#undef KERNEL
-};
+  }
+  return found;
+}
 
 /* Less than this many bytes or operations is not worth another thread: a claim costs about as much
  * as moving a few hundred bytes, and a cache line must travel. */
@@ -95,7 +99,7 @@ static inline void pause_briefly(void) {
 }
 
 static void run_chunk(const hb_table* table, const hb_instruction* code, int64_t chunk) {
-  int64_t units = work_of[code->kernel](code->slot).units;
+  int64_t units = work_of(code).units;
   int64_t begin = chunk * code->chunk, end = begin + code->chunk;
   table->run[code->kernel](code->slot, begin, end < units ? end : units);
 }
@@ -177,7 +181,7 @@ static void run_shared(hb_pool* pool, int64_t instruction, int64_t chunks) {
 static void run_instruction(const hb_table* table, hb_instruction* program, int64_t index,
                             hb_pool* pool) {
   hb_instruction* code = &program[index];
-  work w = work_of[code->kernel](code->slot);
+  work w = work_of(code);
   if (pool) {
     int64_t size = chunk_size(w), chunks = (w.units + size - 1) / size;
     if (chunks > 1) {

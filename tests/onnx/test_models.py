@@ -23,11 +23,13 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 from tests import wasm
 from tools.onnx_models import make, minilm, save
 
+from halfbyte import ops
 from halfbyte.backends import Executable, open_program
 from halfbyte.formats.onnx import open_onnx
 from halfbyte.formats.pictures import read_picture
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.stages import Runner
+from halfbyte.ops import Operator
 from halfbyte.program import Program
 from halfbyte.quantize.onnx import Options, quantize_onnx
 
@@ -46,8 +48,19 @@ def opener(backend: str) -> Callable[[Program], Executable]:
     return lambda program: open_program(program, backend, 1)
 
 
-def runner(path: Path, backend: str) -> Runner:
-    return Runner(prepare(open_onnx(path)), opener(backend))
+def runner(path: Path, backend: str, *, int8_attention: bool = False) -> Runner:
+    return Runner(prepare(open_onnx(path)), opener(backend), int8_attention=int8_attention)
+
+
+def operators(run: Runner) -> list[Operator]:
+    """Of all instructions so far."""
+    return [i.operator for program in run.programs() for i in program.instructions]
+
+
+def cosines(found: Array, wanted: Array) -> Array:
+    """Of each row with the other's."""
+    lengths = np.linalg.norm(found, axis=-1) * np.linalg.norm(wanted, axis=-1)
+    return np.asarray((found * wanted).sum(-1) / lengths)
 
 
 def outputs_of(run: Runner, feeds: Feeds) -> list[Array]:
@@ -300,6 +313,38 @@ def test_sentence_embeddings(way: str, embedder: Path, tokens: Feeds, tmp_path: 
     wanted = by_onnxruntime(path, tokens)
     for backend in BACKENDS:
         assert apart(outputs_of(runner(path, backend), tokens), wanted) < bound, backend
+
+
+@pytest.mark.usefixtures("quiet")
+def test_int8_attention(embedder: Path, tokens: Feeds, tmp_path: Path) -> None:
+    """It is as close to float32 as the file without it, and the same on every machine."""
+    path = tmp_path / "model.onnx"
+    ours("int8")("minilm", embedder, path)
+    (wanted,) = by_onnxruntime(embedder, tokens)
+    found = {}
+    for backend in BACKENDS:
+        run = runner(path, backend, int8_attention=True)
+        (found[backend],) = outputs_of(run, tokens)
+        assert operators(run).count(ops.attention_int8) == 6
+        assert ops.attention not in operators(run)
+        assert cosines(found[backend], wanted).min() > 0.999, backend
+    np.testing.assert_array_equal(found["native"], found["wasm-simd128"])
+    (plain,) = outputs_of(runner(path, "native"), tokens)
+    assert cosines(found["native"], wanted).min() > cosines(plain, wanted).min() - 1e-4
+
+
+@pytest.mark.parametrize(("name", "quantized"), [("bert-small", False), ("gpt2-small", True)])
+def test_attention_stays_in_floats(
+    name: str, quantized: bool, sources: dict[str, Path], tmp_path: Path
+) -> None:
+    """Where its operands are floats' products, and where queries do not see all keys."""
+    path = sources[name]
+    if quantized:
+        path = tmp_path / "model.onnx"
+        ours("int8")(name, sources[name], path)
+    run = runner(path, "native", int8_attention=True)
+    outputs_of(run, feeds_of(name)[0])
+    assert ops.attention_int8 not in operators(run)
 
 
 @pytest.mark.data

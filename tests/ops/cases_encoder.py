@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,40 +76,69 @@ ATTENTION = (
     (1, 2, 2, 33, 260, 64, 48, "keys", 227, 0), (1, 1, 1, 18, 20, 200, 130, "rows", 2, 0),
     (3, 2, 1, 16, 129, 5, 3, "full", 40, 30.0), (1, 2, 2, 70, 70, 32, 32, "rows", 0, 5.0),
 )  # fmt: skip
-BIASES = {"keys": (1, 0, 0), "rows": (0, 0, 1), "full": (1, 1, 1)}  # of batch, head, row
+BIASES = {
+    "keys": (1, 0, 0),
+    "heads": (1, 1, 0),
+    "rows": (0, 0, 1),
+    "full": (1, 1, 1),
+}  # of batch, head, row
 
 
 def _attention() -> Iterator[Case]:
+    yield from map(_attention_case, ATTENTION)
+
+
+def _attention_case(sizes: tuple[Any, ...]) -> Case:
     """Queries, keys and values in one matrix, heads side by side."""
-    for batch, heads, kv_heads, s, t, d, e, kind, reach, softcap in ATTENTION:
-        rows, wide = max(s, t), heads * d + kv_heads * (d + e)
-        x = activations(batch * rows, wide)
-        strides = {
-            f"{name}_{axis}": size
-            for name, one in (("q", d), ("k", d), ("v", e))
-            for axis, size in (("batch", rows * wide), ("head", one), ("row", wide))
-        }
-        attributes = {
-            "batch": batch, "heads": heads, "kv_heads": kv_heads, "s": s, "t": t, "d": d, "e": e,
-            **strides, "scale": d**-0.5, "k_at": heads * d, "v_at": (heads + kv_heads) * d,
-            "reach": t if reach is None else reach, "softcap": float(softcap),
-        }  # fmt: skip
-        operands = dict.fromkeys("qkv", x.reshape(-1))
-        if kind:
-            own = BIASES[kind]
-            shape = [n if used else 1 for n, used in zip((batch, heads, s), own, strict=True)]
-            bias = activations(shape[0] * shape[1] * shape[2] + 3, t)[3:].copy()
-            bias[np.abs(bias) > 2] = -3e38
-            bias[-1] = -np.inf  # nothing is seen
-            operands["bias"] = bias.reshape(-1)
-            steps = (shape[1] * shape[2] * t, shape[2] * t, t)
-            for axis, used, step in zip(("batch", "head", "row"), own, steps, strict=True):
-                attributes[f"bias_{axis}"] = step * used
-        case = Case(f"{batch}-{heads}-{s}-{t}-{d}-{kind}", ops.attention, operands, attributes)
-        largest = np.abs(x.astype(np.float64)).max()
-        score = (d + 8) * EPS * largest**2 * d**0.5 + 4 * EPS
-        size = np.full((batch, s, heads, e), largest)
-        case.bound = (2 * score + (2 * t + 32) * EPS) * size + TINY
+    batch, heads, kv_heads, s, t, d, e, kind, reach, softcap = sizes
+    rows, wide = max(s, t), heads * d + kv_heads * (d + e)
+    x = activations(batch * rows, wide)
+    strides = {
+        f"{name}_{axis}": size
+        for name, one in (("q", d), ("k", d), ("v", e))
+        for axis, size in (("batch", rows * wide), ("head", one), ("row", wide))
+    }
+    attributes = {
+        "batch": batch, "heads": heads, "kv_heads": kv_heads, "s": s, "t": t, "d": d, "e": e,
+        **strides, "scale": d**-0.5, "k_at": heads * d, "v_at": (heads + kv_heads) * d,
+        "reach": t if reach is None else reach, "softcap": float(softcap),
+    }  # fmt: skip
+    operands = dict.fromkeys("qkv", x.reshape(-1))
+    if kind:
+        own = BIASES[kind]
+        shape = [n if used else 1 for n, used in zip((batch, heads, s), own, strict=True)]
+        bias = activations(shape[0] * shape[1] * shape[2] + 3, t)[3:].copy()
+        bias[np.abs(bias) > 2] = -3e38
+        bias[-1] = -np.inf  # nothing is seen
+        operands["bias"] = bias.reshape(-1)
+        steps = (shape[1] * shape[2] * t, shape[2] * t, t)
+        for axis, used, step in zip(("batch", "head", "row"), own, steps, strict=True):
+            attributes[f"bias_{axis}"] = step * used
+    case = Case(f"{batch}-{heads}-{s}-{t}-{d}-{kind}", ops.attention, operands, attributes)
+    largest = np.abs(x.astype(np.float64)).max()
+    score = (d + 8) * EPS * largest**2 * d**0.5 + 4 * EPS
+    size = np.full((batch, s, heads, e), largest)
+    case.bound = (2 * score + (2 * t + 32) * EPS) * size + TINY
+    return case
+
+
+# As above; more than a step of keys, than a unit of queries, and parts of sixteens.
+ATTENTION_INT8 = (
+    (1, 1, 1, 1, 1, 16, 16, ""), (2, 3, 3, 7, 7, 16, 16, "keys"), (2, 4, 2, 17, 33, 32, 32, ""),
+    (1, 2, 1, 150, 300, 64, 48, "keys"), (2, 2, 2, 16, 131, 32, 64, "heads"),
+)  # fmt: skip
+
+
+def _attention_int8() -> Iterator[Case]:
+    """Codes of weights may round the other way: bytes of a weight of at most 1."""
+    for batch, heads, kv_heads, s, t, d, e, kind in ATTENTION_INT8:
+        case = _attention_case((batch, heads, kv_heads, s, t, d, e, kind, None, 0))
+        case.operator = ops.attention_int8
+        for name in ("reach", "softcap", "bias_row"):
+            case.attributes.pop(name, None)
+        largest = np.abs(case.operands["v"]).max()
+        assert isinstance(case.bound, np.ndarray)
+        case.bound = case.bound + 2 / 255 * largest
         yield case
 
 
@@ -143,4 +173,4 @@ def _batched() -> Iterator[Case]:
         yield Case(label, ops.matmul_batched, operands, attributes, bound, fused=True)
 
 
-FAMILIES = (_batched, _attention, _matmul_panels, _quantized)
+FAMILIES = (_batched, _attention, _attention_int8, _matmul_panels, _quantized)

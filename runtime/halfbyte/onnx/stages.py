@@ -27,7 +27,7 @@ from halfbyte.onnx.capture import (
 )
 from halfbyte.onnx.evaluate import Evaluator, Values, go_on
 from halfbyte.onnx.values import Unknown, Value, dtype_key
-from halfbyte.passes import fuse_views, plan_memory
+from halfbyte.passes import fuse_views, plan_memory, quantize_attention
 from halfbyte.program import Buffer, Program, capture
 
 KEPT = 8  # programs of other input shapes that are kept
@@ -95,6 +95,8 @@ class Runner:
         Binds a program to a backend.
     use_kernels : bool
         False runs every node by its definition.
+    int8_attention : bool
+        Attention between products in int8 is in int8 too.
     kept : int
         Programs from one node on, of different shapes, that are kept; the one used longest ago
         makes room.
@@ -108,11 +110,13 @@ class Runner:
         open_program: Opener,
         *,
         use_kernels: bool = True,
+        int8_attention: bool = False,
         kept: int = KEPT,
         keep: Collection[str] = (),
     ) -> None:
         self.model = model
         self._open, self._use_kernels, self._kept = open_program, use_kernels, kept
+        self._int8_attention = int8_attention
         self._evaluator = Evaluator(model)
         self._weights = Weights(model.graph)
         self._stages: dict[int, OrderedDict[Path, Stage]] = {}  # by their first node
@@ -203,7 +207,10 @@ class Runner:
             last = self._record(captured, nodes, at)
             results, constants = finish(captured, self._live[last] - values.keys())
         constants = {k: v for k, v in constants.items() if k not in known and v is not None}
-        program = fuse_views(dead_code_removed(program))
+        program = dead_code_removed(program)
+        if self._int8_attention:
+            program = quantize_attention(program)
+        program = fuse_views(program)
         used = {b.root for instruction in program.instructions for b in instruction.inputs}
         used |= {b.root for b in results.values()}
         feeds = {name: buffer for name, buffer in feeds.items() if buffer in used}

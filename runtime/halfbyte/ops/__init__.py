@@ -28,7 +28,7 @@ from halfbyte.ops.conv import (
     pack_kernels,
 )
 from halfbyte.ops.elementwise import binary, unary
-from halfbyte.ops.full_attention import attention
+from halfbyte.ops.full_attention import attention, attention_int8
 from halfbyte.ops.fused import (
     gelu_quantize,
     layer_norm_quantize,
@@ -63,6 +63,7 @@ __all__ = [
     "add",
     "add_codes",
     "attention",
+    "attention_int8",
     "average_pool",
     "binary",
     "cache_write",

@@ -7,12 +7,19 @@ from halfbyte.passes.fuse import fuse
 from halfbyte.passes.fuse_views import fuse_views
 from halfbyte.passes.plan_memory import plan_memory
 from halfbyte.passes.quantize_activations import quantize_activations
+from halfbyte.passes.quantize_attention import quantize_attention
 from halfbyte.passes.stream_weights import stream_weights
 from halfbyte.program import Program
 
 __all__ = [
-    "fuse", "fuse_views", "optimize", "plan_memory", "quantize_activations", "stream_weights",
-]  # fmt: skip
+    "fuse",
+    "fuse_views",
+    "optimize",
+    "plan_memory",
+    "quantize_activations",
+    "quantize_attention",
+    "stream_weights",
+]
 
 
 def optimize(

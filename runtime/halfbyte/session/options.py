@@ -74,6 +74,10 @@ class SessionOptions(_Checked):
         Refused: programs are not ONNX.
     backend : str
         halfbyte's own: "native", "native-avx2", ..., "numpy".
+    int8_attention : bool
+        halfbyte's own: attention whose queries, keys and values are made by int8 products is in
+        int8 too. The file does not say so, so that ONNX Runtime's results are no longer those of
+        this runtime to the last digits.
     """
 
     intra_op_num_threads: int = 0
@@ -93,6 +97,7 @@ class SessionOptions(_Checked):
     use_per_session_threads: bool = True
     optimized_model_filepath: str = ""
     backend: str = "native"
+    int8_attention: bool = False
     _config: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _initializers: dict[str, OrtValue] = field(default_factory=dict, init=False, repr=False)
     _files: dict[str, Buffer] = field(default_factory=dict, init=False, repr=False)

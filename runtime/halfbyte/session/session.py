@@ -210,7 +210,10 @@ class InferenceSession(Described):
         """What runs the model where these initializers are inputs."""
         if replaced not in self._runners:
             prepared = prepare(self._model, optimize=self._optimize, given=replaced)
-            self._runners[replaced] = Runner(prepared, self._open, use_kernels=self._optimize)
+            self._runners[replaced] = Runner(
+                prepared, self._open,
+                use_kernels=self._optimize, int8_attention=self._options.int8_attention,
+            )  # fmt: skip
         return self._runners[replaced]
 
     def _open(self, program: Program) -> Executable:

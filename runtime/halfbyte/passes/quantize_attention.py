@@ -1,0 +1,41 @@
+"""Attention of queries, keys and values that int8 products made goes on in int8.
+
+What is rounded then is as precise as what those products multiplied, and is averaged over a head's
+numbers and over keys: docs/performance.md has the figures.
+"""
+
+from __future__ import annotations
+
+from halfbyte import ops
+from halfbyte.ops.full_attention import MOST_CODED_HEAD
+from halfbyte.program import Buffer, Instruction, Program, resume
+
+_DROPPED = ("reach", "softcap", "bias_row")
+
+
+def quantize_attention(program: Program) -> Program:
+    """Replace attention where its kernel in integers has all that it does."""
+    rewritten = program.rewritten([])
+    makers: dict[Buffer, Instruction] = {}
+    with resume(rewritten):
+        for instruction in program.instructions:
+            makers.update({b.root: instruction for b in instruction.outputs})
+            if instruction.operator is not ops.attention or not _applies(instruction, makers):
+                rewritten.append(instruction)
+                continue
+            attributes = {k: v for k, v in instruction.attributes.items() if k not in _DROPPED}
+            ops.attention_int8(*instruction.inputs, **attributes)
+            made = rewritten.instructions[-1]
+            made.outputs, made.origin = instruction.outputs, instruction.origin
+    return rewritten
+
+
+def _applies(instruction: Instruction, makers: dict[Buffer, Instruction]) -> bool:
+    a = instruction.attributes
+    sizes = a["d"], a["e"]
+    if max(sizes) > MOST_CODED_HEAD or any(size % 16 for size in sizes):
+        return False
+    if a["reach"] < a["t"] - 1 or a["softcap"] or a["bias_row"]:
+        return False
+    made = [makers.get(buffer.root) for buffer in instruction.inputs[:3]]
+    return all(i is not None and i.operator is ops.matmul_int8 for i in made)
