@@ -25,7 +25,7 @@ from pathlib import Path
 from benches import compare
 from benches.figures import pytest_json
 from benches.onnx import table
-from benches.onnx.files import MODELS, PRECISIONS, contests
+from benches.onnx.files import MODELS, PRECISIONS, Contest, contests
 from benches.onnx.measure import Plan, Results, measure
 
 WHOSE = ("own", "onnxruntime", "halfbyte")
@@ -69,6 +69,10 @@ def parse() -> argparse.Namespace:
         "-f", "--files", type=Some(WHOSE), default=["own", "onnxruntime"],
         help=f"whose files MiniLM runs from, of {', '.join(WHOSE)} (default: the first two)",
     )  # fmt: skip
+    parser.add_argument(
+        "--int8-attention", action="store_true",
+        help="halfbyte takes attention between int8 products in int8 too",
+    )  # fmt: skip
     parser.add_argument("-t", "--threads", type=counts, default=[1, 2], help="(default 1,2)")
     parser.add_argument("-b", "--batches", type=counts, default=[1, 32], help="(default 1,32)")
     parser.add_argument("-n", "--lengths", type=counts, default=[16, 128], help="(default 16,128)")
@@ -81,13 +85,19 @@ def parse() -> argparse.Namespace:
     return options
 
 
+def _contests(options: argparse.Namespace) -> list[Contest]:
+    return contests(
+        options.models, options.precisions, options.files, int8_attention=options.int8_attention
+    )
+
+
 def main() -> None:
     """Measure, print, write."""
     options = parse()
     old = compare.read(options.compare) if options.compare else None
     plan = Plan(options.rounds, options.threads, options.batches, options.lengths)
     results = Results()
-    for contest in contests(options.models, options.precisions, options.files):
+    for contest in _contests(options):
         found = measure(contest, plan)
         results.runs += found.runs
         results.loads += found.loads

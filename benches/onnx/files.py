@@ -37,16 +37,20 @@ class Contest:
     whose
         "own": each engine runs what its own quantizer writes; "halfbyte" or "onnxruntime": both
         run the file that this one's quantizer writes; "" in float32.
+    int8_attention
+        halfbyte takes attention in int8 too, which is an option of its sessions.
     """
 
     model: str
     precision: str
     whose: str
+    int8_attention: bool = False
 
     @property
     def name(self) -> str:
         """As in the tables: "int8", "int8 by onnxruntime"."""
-        return f"{self.precision} by {self.whose}" if self.whose else self.precision
+        name = f"{self.precision} by {self.whose}" if self.whose else self.precision
+        return f"{name}, attention in int8" if self.int8_attention else name
 
     def file(self, engine: str) -> Path:
         """What an engine runs; made at the first time."""
@@ -62,7 +66,9 @@ class Contest:
         return path
 
 
-def contests(models: list[str], precisions: list[str], files: list[str]) -> list[Contest]:
+def contests(
+    models: list[str], precisions: list[str], files: list[str], *, int8_attention: bool = False
+) -> list[Contest]:
     """All that there are; convolutions have integer products in ONNX Runtime's files alone."""
     found = []
     for model in models:
@@ -70,7 +76,7 @@ def contests(models: list[str], precisions: list[str], files: list[str]) -> list
             if precision == "fp32":
                 found.append(Contest(model, precision, ""))
             elif model == "minilm":
-                found += [Contest(model, precision, whose) for whose in files]
+                found += [Contest(model, precision, whose, int8_attention) for whose in files]
             elif precision == "int8":
                 found.append(Contest(model, precision, "onnxruntime"))
     return found

@@ -70,6 +70,8 @@ class Session:
         options = module.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
+        if engine == "halfbyte":
+            options.int8_attention = contest.int8_attention
         self.engine, self.path = engine, contest.file(engine)
         self._first = inputs(contest.model, 1, 16)
         start = time.perf_counter()
