@@ -1,7 +1,7 @@
 """What decides on frequencies: Linux's governors of heat, and the device's own trip points.
 
 All are asked once in `PERIOD_S` with what a device's sensors say, and answer for all draws at once.
-`none` lets cores run as fast as they can. `step-wise` and `power-allocator` follow Linux 6.12:
+`none` lets cores run as fast as they can. `step-wise` and `power-allocator` follow Linux:
 gov_step_wise.c, gov_power_allocator.c and cpufreq_cooling.c.
 """
 
