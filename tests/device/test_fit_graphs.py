@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +102,39 @@ def test_nodes_between_programs_count(tmp_path: Path) -> None:
     assert planned.calls == 2
     names = [i.operator.name for i in planned.program.instructions]
     assert "NonZero" in names
-    profile, cpu = load_profile("pixel-6"), Processor(load_profile("pixel-6"), 1, Draws())
-    rates = cpu.rates()
-    both = GraphSpeed(planned, profile, Draws(), 1).run_seconds(rates)
+    profile = load_profile("pixel-6")
+    rates = Processor(profile, 1, Draws()).rates()
+    both, one = (
+        GraphSpeed(p, profile, Draws(), 1).run_seconds(rates)[0]
+        for p in (planned, replace(planned, calls=1))
+    )
+    assert both - one > rates.call[0]
     hosts = work_of(planned.program, {})["numpy"].calls
-    assert both[0] > (hosts + 2) * rates.call[0]
+    assert one > (hosts + 1) * rates.call[0]
+
+
+def test_numpy_reads_rows_of_a_table_alone(tmp_path: Path) -> None:
+    net = Net()
+    ids = net.input("ids", onnx.TensorProto.INT64, [3])
+    y = net.node("Gather", net.array(np.ones((1000, 8)), np.float64), ids)
+    path = saved(tmp_path, net.made(net.node("Cast", y, to=FLOAT)))
+    planned = GraphPlanner(open_onnx(path)).plan({})
+    assert planned.memory["weights (mapped)"] + planned.memory["constants"] >= 1000 * 8 * 8
+    assert 3 * 8 * 8 < work_of(planned.program, {})["numpy"].passing < 1000
+
+
+def test_dropped_pages_are_read_from_storage(tmp_path: Path) -> None:
+    net = Net()
+    x = net.input("x", onnx.TensorProto.FLOAT16, [1, 2048])
+    y = net.node("MatMul", x, net.array(np.ones((2048, 4096)), np.float16))
+    model = open_onnx(saved(tmp_path, net.made(y)))
+    roomy = fit(model, 4000, {}).asked
+    tight = fit(model, roomy.private / 1e6 + 1, {}).asked
+    assert roomy.fits
+    assert tight.fits
+    assert (roomy.from_storage, tight.from_storage) == (False, True)
+    storage = load_profile("pixel-6").memory.storage_gb_s
+    assert tight.runs.high < storage.high * 1e9 / (2 * 2048 * 4096)
 
 
 def test_a_size_changes_the_bytes_and_the_time(model: Model) -> None:
