@@ -171,5 +171,7 @@ def _mb(size: float) -> str:
     return f"{size / 1e6:,.1f}" if size < 1e8 else f"{size / 1e6:,.0f}"
 
 
-def _speed(spread: Spread) -> str:
+def _speed(spread: Spread | None) -> str:
+    if spread is None:
+        return "much slower, by NumPy"
     return f"{spread.median:.3g} ({spread.low:.3g} to {spread.high:.3g})"

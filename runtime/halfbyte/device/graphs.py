@@ -7,7 +7,7 @@ are made up as by `halfbyte run`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from halfbyte.backends import available, open_program
 from halfbyte.device.cost import F64, Cost, Rates, held_by_host, work_of
 from halfbyte.device.fit import Fit, Room, Spread, Verdict
 from halfbyte.device.profile import Profile
-from halfbyte.device.smaller import smaller_graphs
+from halfbyte.device.smaller import halved, smaller_graphs
 from halfbyte.device.speed import Draws
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation.inputs import completed, open_sizes
@@ -182,12 +182,12 @@ class GraphNeed(Verdict):
     ----------
     inputs : dict of str to tuple of int
         Shapes.
-    runs : Spread
-        Runs/s while nothing is hot yet.
+    runs : Spread or None
+        Runs/s while nothing is hot yet; None where the programs are not known.
     """
 
     inputs: dict[str, tuple[int, ...]]
-    runs: Spread
+    runs: Spread | None
 
 
 class GraphFitter:
@@ -204,7 +204,7 @@ class GraphFitter:
         room = self.room
         sizes = open_sizes(self.model, sizes)
         asked = self.need(_words(sizes), self._planner.plan(sizes))
-        would = [] if asked.fits else list(self._would(sizes))
+        would = [] if asked.fits else list(self._would(sizes, asked))
         return Fit(
             str(self.model.path), room.profile.name, "app", room.limit, room.threads, asked,
             {}, would,
@@ -212,7 +212,7 @@ class GraphFitter:
 
     def need(self, words: str, planned: GraphPlan) -> GraphNeed:
         """What a plan needs here."""
-        verdict = self.room.verdict(words, planned.memory)
+        verdict = self._verdict(words, planned.memory)
         draws, rates = self.room.draws()
         speed = GraphSpeed(
             planned, self.room.profile, draws, self.room.threads,
@@ -221,13 +221,18 @@ class GraphFitter:
         runs = Spread.of(1 / speed.run_seconds(rates))
         return GraphNeed(**vars(verdict), inputs=planned.inputs, runs=runs)
 
+    def _verdict(self, words: str, memory: dict[str, int]) -> Verdict:
+        """The verdict on these bytes; what does not fit runs from nowhere."""
+        found = self.room.verdict(words, memory)
+        return replace(found, from_storage=found.fits and found.from_storage)
+
     def close(self) -> None:
         """Stop the threads of programs that had to run."""
         self._planner.close()
 
     # ---- what would fit --------------------------------------------------------------------------
 
-    def _would(self, sizes: Mapping[str, int]) -> Iterator[GraphNeed]:
+    def _would(self, sizes: Mapping[str, int], asked: GraphNeed) -> Iterator[GraphNeed]:
         """Single changes that make it fit: of one size, or of the types of weights."""
         for name in sizes:
             if size := self._largest(sizes, name):
@@ -239,6 +244,10 @@ class GraphFitter:
             if self.room.fits(planned.memory):
                 yield self.need(words, planned)
             planner.close()
+        half = halved(self.model, asked.memory)
+        if half != asked.memory and self.room.fits(half):
+            words = f"quantize {self.model.path.name} --fp16"
+            yield GraphNeed(**vars(self._verdict(words, half)), inputs=asked.inputs, runs=None)
 
     def _largest(self, sizes: Mapping[str, int], name: str) -> int:
         """The largest smaller size of this name that fits; 0 where none does."""
