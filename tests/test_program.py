@@ -112,3 +112,12 @@ def test_bytes_moved_counts_touched_rows_only() -> None:
         program.output("y", ops.gather(program.weight(matrix(1000, 64)), ids))
     (instruction,) = program.instructions
     assert instruction.bytes_moved({"n": 2}) == 2 * (4 + 36 + 256)
+
+
+def test_a_strided_copy_reads_each_number_once_or_repeats_them() -> None:
+    with capture("copies") as program:
+        x, plan = program.input("x", "i32", (12,)), program.input("plan", "i32", (8,))
+        for n in (12, 36):
+            ops.move(x, plan, n=n, d=4, step=1, offset=0)
+    moved = [instruction.bytes_moved({}) for instruction in program.instructions]
+    assert moved == [4 * (12 + 12), 4 * (36 + 36)]

@@ -6,10 +6,16 @@ import sys
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.formats.mapped import is_mapped
 from halfbyte.layouts import LAYOUTS
 from halfbyte.passes.stream_weights import window_bytes
 from halfbyte.program import Buffer, Kind, Program
+from halfbyte.weights import Tensor
 
 # A token of the vocabulary costs its string, dictionary entries and a score (CPython, 64 bits).
 TOKEN_BYTES = 250
@@ -42,6 +48,51 @@ def planned(program: Program, tokens: int, to_pack: Iterable[Buffer] = ()) -> di
         "tokenizer": tokens * TOKEN_BYTES,
         "interpreter": interpreter_bytes(),
     }
+
+
+def planned_graph(
+    programs: Iterable[Program], prepared: Iterable[npt.NDArray[Any]] = ()
+) -> dict[str, int]:
+    """Bytes by kind of a graph's programs for one call, which share weights, and the interpreter.
+
+    Mapped are numbers that lie where the file has them; packed are those that products multiply
+    with. `prepared` are initializers of the prepared graph: what was computed then and is no longer
+    in the file counts as constants, as do the other constants of programs.
+    """
+    found = dict.fromkeys(
+        ("weights (mapped)", "weights (packed)", "activations", "constants", "interpreter"), 0
+    )
+    multiplied: set[Buffer] = set()
+    buffers: dict[Buffer, None] = {}
+    host: list[npt.NDArray[Any]] = []
+    for program in programs:
+        host += [array for i in program.instructions for array in i.operator.holds]
+        multiplied.update(i.operands["w"].root for i in program.instructions if "w" in i.operands)
+        buffers |= dict.fromkeys(b for b in program.buffers if b.source is None)
+        found["activations"] += sum(
+            size for kind, size in program.bytes_by_kind().items() if kind in _PASSING
+        )
+    seen = set()
+    for buffer in buffers:
+        array = buffer.value.data if isinstance(buffer.value, Tensor) else buffer.value
+        if isinstance(array, np.ndarray):
+            weight = buffer.kind is Kind.WEIGHT or buffer in multiplied
+            found[_where(array, "weights (packed)" if weight else "constants")] += buffer.nbytes
+            seen.add(array.ctypes.data)
+    own = [array for array in prepared if not is_mapped(array)]
+    for array in (*host, *own):
+        if array.nbytes and array.ctypes.data not in seen:
+            found[_where(array, "constants")] += array.nbytes
+            seen.add(array.ctypes.data)
+    found["interpreter"] = interpreter_bytes()
+    return found
+
+
+_PASSING = frozenset({Kind.SCRATCH, Kind.INPUT, Kind.OUTPUT})
+
+
+def _where(array: npt.NDArray[Any], own: str) -> str:
+    return "weights (mapped)" if is_mapped(array) else own
 
 
 def interpreter_bytes() -> int:

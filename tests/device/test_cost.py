@@ -72,7 +72,7 @@ def test_kinds_that_were_not_measured_are_like_others() -> None:
     usual = usual_kernels()
     assert kernel_of("matmul_int8_q5_k", {}) == usual["matmul_int8_q4_k"]
     assert kernel_of("matmul_int8_q5_k_rows", {}) == usual["matmul_int8_q4_k_rows"]
-    assert kernel_of("gelu", {}) == usual["swiglu_quantize"]
+    assert kernel_of("silu", {}) == usual["swiglu_quantize"]
     assert kernel_of("something_new", {}) == usual["rms_norm_quantize"]
     mine = replace(usual["matmul_f16"], arithmetic="int8")
     assert kernel_of("matmul_f16", {"matmul_f16": mine}) == mine
@@ -126,13 +126,16 @@ def test_measured_fractions_predict_what_was_measured(monkeypatch: pytest.Monkey
     """The made-up decoder's own time comes out again, kind by kind."""
     monkeypatch.setattr(measuring, "TYPES", ("Q4_0", "F32"))
     monkeypatch.setattr(measuring, "_LARGE", measuring._SMALL)
+    monkeypatch.setattr(measuring, "_IN_MEMORY", measuring._IN_CACHE)
     monkeypatch.setattr(measuring, "_REPETITIONS", 2)
     steps: list[str] = []
     found = measuring.measure(1, steps.append)
-    assert steps == ["memory and dot product", "Q4_0", "F32"]
+    assert steps == ["memory and dot product", "Q4_0", "F32", "graphs"]
     timed = measuring._timed(measuring._SMALL, "Q4_0", "packed", (PROMPT,))[0]
     mine = kernels_of(found, "a test")
     assert {"matmul_int8_q4_0", "matmul_int8_q4_0_rows", "matmul_f32"} <= set(mine)
+    assert {"matmul_panels", "matmul_codes", "attention", "conv2d", "move", "numpy"} <= set(mine)
+    assert set(mine) <= set(usual_kernels())  # which the shipped file has too
     work, fraction = timed.work["matmul_int8_q4_0"], mine["matmul_int8_q4_0"].prompt.value
     predicted = work.operations / (fraction * found.int8[1])
     assert 0.25 < predicted / timed.seconds["matmul_int8_q4_0"] < 4  # whatever else runs

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.onnx.graphs import Net
 from tests.shapes import zeros
 
 from halfbyte.cli import main
-from halfbyte.device.fit import Fit, Fitter, smaller_types
+from halfbyte.device.fit import Fit, Fitter, Need, smaller_types
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Quantity
 from halfbyte.planning import LEVELS, Given, plan
@@ -24,9 +23,21 @@ def with_app(megabytes: float, low: float = 0.0, high: float = 0.0) -> Profile:
     return replace(profile, memory=replace(profile.memory, app_mb=limit))
 
 
+def watch(folder: Path, megabytes: int) -> Path:
+    """A profile's file, of a device that gives an app so much."""
+    path = folder / "watch.toml"
+    text = (Path(load_profile.__code__.co_filename).parent / "profiles/pixel-6.toml").read_text()
+    start = text.index("app_mb = ")
+    end = text.index("\n", start)
+    span = f"[{0.9 * megabytes}, {1.1 * megabytes}]"
+    limit = f'app_mb = {{ value = {megabytes}, range = {span}, assumed = "a watch" }}'
+    path.write_text(text[:start].replace('"pixel-6"', '"watch"') + limit + text[end:])
+    return path
+
+
 def fit(
     repository: Path, megabytes: float, level: str = "baseline", kind: str = "Q8_0", **given: Any
-) -> Fit:
+) -> Fit[Need]:
     file = zeros(repository, "smollm2-135m", kind)
     return Fitter(file, with_app(megabytes)).fit(level, Given(**given))
 
@@ -96,12 +107,7 @@ def test_exit_codes_and_json(
     command = ["fit", str(storyteller), "--device"]
     assert main([*command, "pixel-6"]) == 0
     assert "fits: with" in capsys.readouterr().out
-    small = tmp_path / "watch.toml"
-    text = (Path(load_profile.__code__.co_filename).parent / "profiles/pixel-6.toml").read_text()
-    start = text.index("app_mb = ")
-    end = text.index("\n", start)
-    limit = 'app_mb = { value = 20, range = [18, 22], assumed = "a watch" }'
-    small.write_text(text[:start].replace('"pixel-6"', '"watch"') + limit + text[end:])
+    small = watch(tmp_path, 20)
     assert main([*command, str(small)]) == 1
     out = capsys.readouterr().out
     assert "DOES NOT FIT" in out
@@ -113,11 +119,3 @@ def test_exit_codes_and_json(
     assert set(data["levels"]) == set(LEVELS)
     assert main([*command, "nokia-3310"]) == 2
     assert "expected one of android-go-2gb" in capsys.readouterr().err
-
-
-def test_a_graph_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "graph.onnx"
-    net = Net()
-    path.write_bytes(net.made(net.node("Relu", net.x(1, 2))).SerializeToString())
-    assert main(["fit", str(path), "--device", "pixel-6"]) == 2
-    assert "expected a language model, found an ONNX graph" in capsys.readouterr().err

@@ -5,17 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from halfbyte.cli.graph import add_sizes
 from halfbyte.cli.shared import Commands, command, given_settings
-from halfbyte.errors import UnsupportedError
+from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
 from halfbyte.formats.onnx import is_onnx_file
 from halfbyte.planning import LEVELS, WEIGHTS
 from halfbyte.tables import table
 
 if TYPE_CHECKING:
-    from halfbyte.device.fit import Fit, Need, Spread
+    from halfbyte.device.fit import Fit, Need, Spread, Verdict
+    from halfbyte.device.graphs import GraphNeed
+    from halfbyte.device.profile import Profile
+
+    N = TypeVar("N", bound=Verdict)
 
 NO = 1  # the exit code where it does not fit
 
@@ -33,44 +38,67 @@ def add_fit(commands: Commands[argparse.ArgumentParser]) -> None:
         help="a name from `halfbyte device list`, or a .toml file",
     )  # fmt: skip
     parser.add_argument(
-        "--level", choices=LEVELS, default="baseline",
-        help="baseline: weights packed for speed; basic: mapped, so that the system may drop "
-        "their pages; aggressive: and the smallest cache, 2048 tokens, small batches; extreme: "
-        "weights streamed from storage, 1024 tokens (default: baseline)",
+        "--level", choices=LEVELS,
+        help="of language models; baseline: weights packed for speed; basic: mapped, so that the "
+        "system may drop their pages; aggressive: and the smallest cache, 2048 tokens, small "
+        "batches; extreme: weights streamed from storage, 1024 tokens (default: baseline)",
     )  # fmt: skip
     parser.add_argument(
         "--weights", choices=WEIGHTS, default="auto", help="in place of the level's"
     )
     parser.add_argument("--batch", type=int, help="prompt tokens at once, in place of the level's")
+    add_sizes(parser, "an open size of a graph's inputs, as in batch=32; may be repeated")
     parser.add_argument("--threads", "-t", type=int, help="cores (default: the fast ones)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _fit(options: argparse.Namespace) -> int:
-    from halfbyte.device.fit import Fitter
     from halfbyte.device.profile import load_profile
 
-    if is_onnx_file(options.model):
-        raise UnsupportedError(
-            f"{options.model}: expected a language model, found an ONNX graph, whose memory "
-            "depends on its inputs"
-        )
     profile = load_profile(options.device)
-    file = open_model(options.model, options.tokenizer)
-    found = Fitter(file, profile, options.threads).fit(options.level, given_settings(options))
-    if options.json:
-        print(json.dumps(found.as_json(), indent=1))
+    found: Fit[Need] | Fit[GraphNeed]
+    if is_onnx_file(options.model):
+        found = _of_graph(options, profile)
+        lines = _graph_lines(found, profile.title)
     else:
-        print("\n".join(_lines(found, profile.title)))
+        found = _of_language_model(options, profile)
+        lines = _lines(found, profile.title)
+    print(json.dumps(found.as_json(), indent=1) if options.json else "\n".join(lines))
     return 0 if found.fits else NO
 
 
-def _lines(found: Fit, title: str) -> Iterator[str]:
-    limit, asked = found.limit_mb, found.asked
-    yield f"{found.model} on {title}"
-    yield f"an app may take {limit.shown} MB ({limit.span}; {limit.origin})"
-    yield ""
-    yield from _memory(asked)
+def _of_language_model(options: argparse.Namespace, profile: Profile) -> Fit[Need]:
+    from halfbyte.device.fit import Fitter
+
+    if options.size:
+        raise HalfbyteError(f"{options.model}: --size is for ONNX graphs; this is none")
+    file = open_model(options.model, options.tokenizer)
+    level = options.level or "baseline"
+    return Fitter(file, profile, options.threads).fit(level, given_settings(options))
+
+
+def _of_graph(options: argparse.Namespace, profile: Profile) -> Fit[GraphNeed]:
+    from halfbyte.device.graphs import GraphFitter
+    from halfbyte.session.opening import open_model as open_graph
+    from halfbyte.session.options import SessionOptions
+
+    for name in ("level", "tokenizer", *given_settings(options)):
+        if getattr(options, name):
+            raise HalfbyteError(
+                f"{options.model}: --{name} is for language models; this is an ONNX graph"
+            )
+    model = open_graph(options.model, SessionOptions())
+    fitter = GraphFitter(model, profile, options.threads)
+    try:
+        return fitter.fit(dict(options.size))
+    finally:
+        fitter.close()
+
+
+def _lines(found: Fit[Need], title: str) -> Iterator[str]:
+    asked = found.asked
+    yield from _head(found, title)
+    yield from _memory(asked, f"with {asked.settings}, at a context of {asked.context} tokens")
     yield ""
     heads = ["level", "context", "own MB", "with mapped", "fits", "decode tokens/s", "prompt"]
     rows = [
@@ -81,26 +109,48 @@ def _lines(found: Fit, title: str) -> Iterator[str]:
         for name, need in found.levels.items()
     ]  # fmt: skip
     yield from table(heads, rows)
+    yield from _tail(found, "decode tokens/s", [_speed(need.decode) for need in found.would])
+
+
+def _graph_lines(found: Fit[GraphNeed], title: str) -> Iterator[str]:
+    asked = found.asked
+    yield from _head(found, title)
+    inputs = [f"{name} {list(shape)}" for name, shape in asked.inputs.items()]
+    yield from _memory(asked, f"of a run with {', '.join(inputs) or 'no inputs'}")
+    yield ""
+    yield f"runs/s: {_speed(asked.runs)}"
+    yield from _tail(found, "runs/s", [_speed(need.runs) for need in found.would])
+
+
+def _head(found: Fit[N], title: str) -> Iterator[str]:
+    limit = found.limit_mb
+    yield f"{found.model} on {title}"
+    yield f"an app may take {limit.shown} MB ({limit.span}; {limit.origin})"
+    yield ""
+
+
+def _tail(found: Fit[N], unit: str, speeds: list[str]) -> Iterator[str]:
     yield f"on {found.threads} cores, nothing hot yet: median and 10 to 90 % of what is not known"
     yield ""
     yield _verdict(found)
     if found.would:
         yield "What would fit:"
-        rows = [[n.settings, _mb(n.private), _speed(n.decode), _storage(n)] for n in found.would]
-        yield from table(["", "own MB", "decode tokens/s", ""], rows)
+        pairs = zip(found.would, speeds, strict=True)
+        rows = [[n.settings, _mb(n.private), speed, _storage(n)] for n, speed in pairs]
+        yield from table(["", "own MB", unit, ""], rows)
     elif not found.fits:
         yield "Nothing that halfbyte can do makes it fit."
 
 
-def _memory(need: Need) -> Iterator[str]:
-    yield f"memory with {need.settings}, at a context of {need.context} tokens"
+def _memory(need: Verdict, what: str) -> Iterator[str]:
+    yield f"memory {what}"
     for kind, size in need.memory.items():
         if size:
             yield f"  {kind:<20}{_mb(size):>10} MB"
     yield f"  {'total':<20}{_mb(need.total):>10} MB"
 
 
-def _verdict(found: Fit) -> str:
+def _verdict(found: Fit[N]) -> str:
     need, limit = found.asked, found.limit_mb
     margin = limit.value * 1e6 - need.private
     words = f"with {_mb(margin)} MB to spare" if need.fits else f"{_mb(-margin)} MB too much"
@@ -109,11 +159,11 @@ def _verdict(found: Fit) -> str:
     return f"{text}; {_storage(need)}" if need.from_storage else text
 
 
-def _storage(need: Need) -> str:
-    return "weights are read from storage for every token" if need.from_storage else ""
+def _storage(need: Verdict) -> str:
+    return "weights are read from storage in every run" if need.from_storage else ""
 
 
-def _word(need: Need) -> str:
+def _word(need: Verdict) -> str:
     return ("yes" if need.fits else "no") + ("" if need.sure else "?")
 
 
@@ -121,5 +171,7 @@ def _mb(size: float) -> str:
     return f"{size / 1e6:,.1f}" if size < 1e8 else f"{size / 1e6:,.0f}"
 
 
-def _speed(spread: Spread) -> str:
+def _speed(spread: Spread | None) -> str:
+    if spread is None:
+        return "much slower, by NumPy"
     return f"{spread.median:.3g} ({spread.low:.3g} to {spread.high:.3g})"

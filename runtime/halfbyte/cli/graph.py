@@ -33,10 +33,7 @@ def add_graph_options(parser: argparse.ArgumentParser) -> None:
         help=".npz with an array an input, .npy, or a picture; without it, random numbers",
     )  # fmt: skip
     add("--output", type=Path, metavar="FILE", help="write the outputs into this .npz")
-    add(
-        "--size", type=_size, action="append", default=[], metavar="NAME=N",
-        help="an open size of random inputs, as in batch=32; may be repeated",
-    )  # fmt: skip
+    add_sizes(group, "an open size of random inputs, as in batch=32; may be repeated")
     add("--runs", type=int, metavar="N", help="run N times more, and print the times")
     add("--dump", action="store_true", help="print the programs that ran")
     add(
@@ -46,6 +43,13 @@ def add_graph_options(parser: argparse.ArgumentParser) -> None:
     add("--mean", type=_numbers, metavar="X,...", help="what is taken from them then, per channel")
     add("--std", type=_numbers, metavar="X,...", help="what they are divided by at last")
     add("--bgr", action="store_true", help="blue first")
+
+
+def add_sizes(parser: argparse._ActionsContainer, text: str) -> None:
+    """The option `--size`, which makes a list of names and sizes."""
+    parser.add_argument(
+        "--size", type=_size, action="append", default=[], metavar="NAME=N", help=text
+    )
 
 
 GRAPH_OPTIONS = ("input", "output", "size", "runs", "dump", "scale", "mean", "std", "bgr")

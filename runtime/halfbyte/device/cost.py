@@ -7,19 +7,22 @@ longer, and a launch. Source: Williams, Waterman and Patterson 2009, Roofline.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte import ops
-from halfbyte.device.kernels import ROWS, Kernel, kernel_of
-from halfbyte.program import Buffer, Instruction, Kind, Program
+from halfbyte.device.kernels import HOST, POINTS, ROWS, Kernel, kernel_of
+from halfbyte.device.quantity import Quantity
+from halfbyte.program import Buffer, Instruction, Kind, Program, maximum
 
 F64 = npt.NDArray[np.float64]
 
 _HELD = frozenset({Kind.WEIGHT, Kind.STATE, Kind.WINDOW})  # what a run does not make itself
+_MULTIPLIED = _HELD | {Kind.CONSTANT}  # a graph's packed weights are constants
 
 
 @dataclass
@@ -33,7 +36,7 @@ class Work:
     operations : int
         A multiplication and an addition are two.
     held : int
-        Bytes of weights and of the KV cache.
+        Bytes of weights, of the KV cache, and of constants that products read.
     passing : int
         Bytes of activations, which lie in caches.
     """
@@ -47,15 +50,20 @@ class Work:
 def kind_of(instruction: Instruction, to_pack: Collection[Buffer] = ()) -> str:
     """The kind of kernel: the operator, and for products and attention the type of what is held.
 
-    Integer products with weights in the order of the file, not packed, are a kind of their own.
+    Integer products with weights in the order of the file, not packed, are a kind of their own, as
+    are convolutions of codes with windows of one pixel. What NumPy does is one kind.
     """
     operator, operands = instruction.operator, instruction.operands
+    if operator.host:
+        return HOST
     if operator in (ops.matmul, ops.matmul_int8):
         w = operands["w"]
         packed = operator is ops.matmul or w in to_pack or w.dtype.endswith("_r16")
         return f"{operator.name}_{w.dtype.removesuffix('_r16')}{'' if packed else ROWS}"
     if operator is ops.group_query_attention:
         return f"attention_{operands['k'].dtype}"
+    if operator is ops.conv2d_codes and instruction.dims["kernel_h"] == 1:
+        return f"{operator.name}{POINTS}"
     return operator.name
 
 
@@ -63,17 +71,45 @@ def work_of(
     program: Program, registers: Mapping[str, int], to_pack: Collection[Buffer] = ()
 ) -> dict[str, Work]:
     """The work of one run with these sizes, by kind."""
+    return _work(program.instructions, registers, to_pack)
+
+
+def _work(
+    instructions: Iterable[Instruction], registers: Mapping[str, int], to_pack: Collection[Buffer]
+) -> dict[str, Work]:
     found: dict[str, Work] = {}
-    for instruction in program.instructions:
+    for instruction in instructions:
         if instruction.operator.fills:  # reads from storage, beside the work
             continue
-        row = found.setdefault(kind_of(instruction, to_pack), Work())
+        kind = kind_of(instruction, to_pack)
+        row = found.setdefault(kind, Work())
         row.calls += 1
         row.operations += instruction.operations(registers)
-        held = instruction.bytes_moved(registers, _HELD)
+        kinds = _MULTIPLIED if counts_operations(kind) else _HELD
+        held = instruction.bytes_moved(registers, kinds)
         row.held += held
         row.passing += instruction.bytes_moved(registers) - held
+        row.passing += sum(held_by_host(instruction))
     return found
+
+
+def held_by_host(instruction: Instruction) -> list[int]:
+    """Bytes that NumPy reads of each of a host operator's constants."""
+    operator = instruction.operator
+    made = sum(buffer.nbytes for buffer in instruction.outputs)
+    most = made if operator.onnx.startswith("Gather") else math.inf  # rows of a table alone
+    return [int(min(array.nbytes, most)) for array in operator.holds]
+
+
+def _is_single(instruction: Instruction, registers: Mapping[str, int]) -> bool:
+    """Whether a product is one of few rows, as of a single token.
+
+    Graphs have no named sizes: there, rows are what the instruction says, pixels for convolutions.
+    """
+    if "n" in registers:
+        return registers["n"] < _MANY
+    rows = (maximum(instruction.dims[name]) for name in "npqs" if name in instruction.dims)
+    return counts_operations(kind_of(instruction)) and math.prod(rows) < _MANY
 
 
 @dataclass(frozen=True)
@@ -112,6 +148,8 @@ class Cost:
         Weights that will be packed.
     cached : bool
         Weights and keys lie in a cache.
+    cores : int
+        That compute; NumPy uses one.
     random : Generator, optional
         Draws fractions from their ranges, `draws` times.
     """
@@ -124,22 +162,28 @@ class Cost:
         *,
         to_pack: Collection[Buffer] = (),
         cached: bool = False,
+        cores: int = 1,
         random: np.random.Generator | None = None,
         draws: int = 1,
     ) -> None:
         self.work = work_of(program, registers, set(to_pack))
-        single = registers["n"] < _MANY
-        self._rows = []
-        for kind, work in self.work.items():
-            kernel = kernel_of(kind, kernels)
-            fraction = (kernel.token if single else kernel.prompt).draw(random, draws)
-            amount = work.operations if counts_operations(kind) else work.passing
-            held = np.zeros(draws) if cached else work.held / kernel.memory.draw(random, draws)
-            self._rows.append((kind, kernel.arithmetic, work.calls, amount / fraction, held))
+        self.python_calls = _PYTHON_CALLS.draw(random, draws)
+        self._rows: list[tuple[str, str, int, F64, F64]] = []
+        for single in (False, True):
+            alike = [i for i in program.instructions if _is_single(i, registers) is single]
+            for kind, work in _work(alike, registers, set(to_pack)).items():
+                kernel = kernel_of(kind, kernels)
+                fraction = (kernel.token if single else kernel.prompt).draw(random, draws)
+                amount = work.operations if counts_operations(kind) else work.passing
+                amount *= cores if kind == HOST else 1
+                held = np.zeros(draws) if cached else work.held / kernel.memory.draw(random, draws)
+                self._rows.append((kind, kernel.arithmetic, work.calls, amount / fraction, held))
 
     def seconds(self, rates: Rates) -> F64:
-        """Seconds [draws] of one run."""
-        total: F64 = rates.call + np.sum([s for _, s in self.by_kind(rates)], axis=0)
+        """Seconds [draws] of one run; what NumPy does is called anew each time."""
+        host = self.work[HOST].calls if HOST in self.work else 0
+        spent = [s for _, s in self.by_kind(rates)]
+        total: F64 = (1 + host * self.python_calls) * rates.call + np.sum(spent, axis=0)
         return total
 
     def by_kind(self, rates: Rates) -> list[tuple[str, F64]]:
@@ -163,9 +207,11 @@ class Cost:
         return sum(work.held for kind, work in self.work.items() if kind.startswith("matmul_"))
 
 
+# What Python and NumPy take to run one operator, in calls of a program
+_PYTHON_CALLS = Quantity(2.0, 1.0, 5.0, "measured on x86_64: 9 to 45 us, a call being 6")
 _MANY = 4  # tokens at once from which products are those of prompts
 
 
 def counts_operations(kind: str) -> bool:
     """Whether a kind of kernel computes more than it moves: products and attention."""
-    return kind.startswith(("matmul_", "attention_"))
+    return kind.startswith(("matmul_", "attention", "conv2d"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from halfbyte.device.cost import F64
+from halfbyte.device.cost import F64, Rates
 from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
@@ -38,8 +38,8 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Need:
-    """What one choice of settings needs, and how fast it is.
+class Verdict:
+    """Whether one choice of settings fits, and why.
 
     Attributes
     ----------
@@ -54,30 +54,44 @@ class Need:
     sure : bool
         Whether the verdict is the same all over the range.
     from_storage : bool
-        Weights are read from storage for every token: on purpose, or because their pages are
-        dropped.
-    decode, prompt : Spread
-        Tokens/s while nothing is hot yet.
+        Weights are read from storage in every run: on purpose, or because their pages are dropped.
     """
 
     settings: str
-    context: int
     memory: dict[str, int]
     total: int
     private: int
     fits: bool
     sure: bool
     from_storage: bool
+
+
+@dataclass(frozen=True)
+class Need(Verdict):
+    """What a language model needs, and how fast it is.
+
+    Attributes
+    ----------
+    context : int
+        Tokens.
+    decode, prompt : Spread
+        Tokens/s while nothing is hot yet.
+    """
+
+    context: int
     decode: Spread
     prompt: Spread
 
 
+N = TypeVar("N", bound=Verdict)
+
+
 @dataclass(frozen=True)
-class Fit:
+class Fit(Generic[N]):
     """Whether a model fits, with the numbers, and what would.
 
-    `asked` is what the verdict is about, `levels` are all levels by name, `would` changes of what
-    was asked, each enough by itself, where it does not fit.
+    `asked` is what the verdict is about, `levels` are all levels by name, of which graphs have
+    none, `would` changes of what was asked, each enough by itself, where it does not fit.
     """
 
     model: str
@@ -85,9 +99,9 @@ class Fit:
     place: str
     limit_mb: Quantity
     threads: int
-    asked: Need
-    levels: dict[str, Need]
-    would: list[Need]
+    asked: N
+    levels: dict[str, N]
+    would: list[N]
 
     @property
     def fits(self) -> bool:
@@ -99,8 +113,8 @@ class Fit:
         return {"fits": self.fits, **asdict(self)}
 
 
-class Fitter:
-    """Tries settings of one model on one device.
+class Room:
+    """What a device gives an app.
 
     Parameters
     ----------
@@ -110,14 +124,41 @@ class Fitter:
         Of the draws.
     """
 
-    def __init__(
-        self, file: ModelFile, profile: Profile, threads: int | None = None, seed: int = 0
-    ) -> None:
-        self.file, self.profile = file, profile
+    def __init__(self, profile: Profile, threads: int | None, seed: int) -> None:
+        self.profile = profile
         self.limit = profile.memory.app_mb
         self.threads, self._seed = threads or fast_cores(profile), seed
 
-    def fit(self, level: str, given: Given) -> Fit:
+    def fits(self, memory: dict[str, int]) -> bool:
+        """Whether these bytes by kind do."""
+        return _private(memory) <= self.limit.value * 1e6
+
+    def verdict(self, words: str, memory: dict[str, int], *, streamed: bool = False) -> Verdict:
+        """The verdict on these bytes; weights may be streamed."""
+        total, private = sum(memory.values()), _private(memory)
+        dropped = private < total and total > self.limit.value * 1e6
+        return Verdict(
+            words, memory, total, private,
+            fits=self.fits(memory),
+            sure=private <= self.limit.low * 1e6 or private > self.limit.high * 1e6,
+            from_storage=streamed or dropped,
+        )  # fmt: skip
+
+    def draws(self) -> tuple[Draws, Rates]:
+        """Draws of what is not known, and what the cores do then; the same ones each time."""
+        draws = Draws(np.random.default_rng(self._seed), DRAWS)
+        return draws, Processor(self.profile, self.threads, draws).rates()
+
+
+class Fitter:
+    """Tries settings of one model on one device; see :class:`Room`."""
+
+    def __init__(
+        self, file: ModelFile, profile: Profile, threads: int | None = None, seed: int = 0
+    ) -> None:
+        self.file, self.room = file, Room(profile, threads, seed)
+
+    def fit(self, level: str, given: Given) -> Fit[Need]:
         """The verdict for a level with these settings in place of its own."""
         settings = settings_of(level, given)
         asked = self.need(_words(level, given), plan(self.file, settings))
@@ -126,34 +167,26 @@ class Fitter:
             for name in LEVELS
         }
         would = [] if asked.fits else list(self._would(settings))
+        room = self.room
         return Fit(
-            str(self.file.path), self.profile.name, "app", self.limit, self.threads, asked,
+            str(self.file.path), room.profile.name, "app", room.limit, room.threads, asked,
             levels, would,
         )  # fmt: skip
 
     def need(self, words: str, planned: Plan) -> Need:
         """What a plan needs here."""
-        total, private = planned.total, _private(planned)
-        dropped = private < total and total > self.limit.value * 1e6
-        from_storage = planned.reader is not None or dropped
-        draws = Draws(np.random.default_rng(self._seed), DRAWS)
-        speed = Speed(planned, self.profile, draws, from_storage=from_storage)
-        rates = Processor(self.profile, self.threads, draws).rates()
+        verdict = self.room.verdict(words, planned.memory, streamed=planned.reader is not None)
+        draws, rates = self.room.draws()
+        speed = Speed(planned, self.room.profile, draws, from_storage=verdict.from_storage)
         return Need(
-            settings=words,
+            **vars(verdict),
             context=planned.program.sizes["position"].maximum,
-            memory=planned.memory,
-            total=total,
-            private=private,
-            fits=self._fits(planned),
-            sure=private <= self.limit.low * 1e6 or private > self.limit.high * 1e6,
-            from_storage=from_storage,
             decode=Spread.of(1 / speed.token_seconds(rates)),
             prompt=Spread.of(1 / speed.prompt_seconds(rates)),
         )
 
     def _fits(self, planned: Plan) -> bool:
-        return _private(planned) <= self.limit.value * 1e6
+        return self.room.fits(planned.memory)
 
     # ---- what would fit --------------------------------------------------------------------------
 
@@ -214,8 +247,8 @@ def _in_type(file: ModelFile, kind: str) -> ModelFile:
     return replace(file, tensors=tensors)
 
 
-def _private(planned: Plan) -> int:
-    return planned.total - planned.memory["weights (mapped)"]
+def _private(memory: dict[str, int]) -> int:
+    return sum(memory.values()) - memory["weights (mapped)"]
 
 
 def _words(level: str, given: Given) -> str:

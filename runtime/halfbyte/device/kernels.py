@@ -12,6 +12,8 @@ from halfbyte.device import reading
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.reading import named, number
 
+HOST = "numpy"  # the kind of all that NumPy does
+POINTS = "_1x1"  # at the end of a kind: convolutions with windows of one pixel
 ROWS = "_rows"  # at the end of a kind: weights in the order of the file
 
 _MEASURED = Path(__file__).with_name("kernels.toml")
@@ -53,9 +55,7 @@ _LIKE = {
     "matmul_int8_q4_1": "matmul_int8_q4_k", "matmul_int8_q5_0": "matmul_int8_q4_k",
     "matmul_int8_q5_1": "matmul_int8_q4_k", "matmul_int8_q5_k": "matmul_int8_q4_k",
     "matmul_bf16": "matmul_f16", "attention_f32": "attention_f16",
-    "layer_norm_quantize": "rms_norm_quantize", "layer_norm": "rms_norm",
-    "swiglu": "swiglu_quantize", "gelu": "swiglu_quantize", "gelu_quantize": "swiglu_quantize",
-    "silu": "swiglu_quantize",
+    "swiglu": "swiglu_quantize", "silu": "swiglu_quantize", "add": "binary", "mul": "binary",
 }  # fmt: skip
 _OTHER = "rms_norm_quantize"
 

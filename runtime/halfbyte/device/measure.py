@@ -17,10 +17,13 @@ from halfbyte.backends.memory import machine_bytes
 from halfbyte.backends.native import NativeExecutable
 from halfbyte.bench import dot_peak, read_bandwidth
 from halfbyte.device.cost import Work, counts_operations, kind_of, work_of
-from halfbyte.device.kernels import Kernel
+from halfbyte.device.kernels import HOST, Kernel
 from halfbyte.device.profile import Memory, Overhead, Profile, load_profile
 from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.device.reference import Shape, reference_model
+from halfbyte.device.reference_graphs import Made, of_many_rows, of_one_row
+from halfbyte.onnx.prepare import prepare
+from halfbyte.onnx.stages import Runner
 from halfbyte.planning import Settings, plan
 
 # Weights of the first do not fit into caches, those of the second fit into a core's own.
@@ -29,6 +32,10 @@ _SMALL = Shape(256, 1, 4, 2, 768, 512)
 TYPES = ("Q4_0", "Q8_0", "Q4_K", "Q6_K", "F16", "F32")
 _TOKEN = {"n": 1, "position": 256, "rows": 1}
 _PROMPT = {"n": 128, "position": 0, "rows": 1}
+_IN_CACHE, _IN_MEMORY = 512, 5120  # columns of square matrices
+_CODES = ("matmul_codes", "conv2d_codes")
+_HOST_SPREAD = (0.1, 4.0)
+_HOST_WHY = "NumPy's operators 10 to 400 %, since few of them stand for all"
 _FLOAT_SHARE = 0.9  # of the peak that products of floats reach, by which the peak is found
 _REPETITIONS = 9
 
@@ -82,7 +89,7 @@ def measure(threads: int, step: Callable[[str], None] = lambda _: None) -> Measu
     threads : int
         All that are to be used.
     step : callable
-        Told what is being measured, for a progress bar: `len(TYPES)` + 1 times.
+        Told what is being measured, for a progress bar: `len(TYPES)` + 2 times.
     """
     step("memory and dot product")
     counts = sorted({1, threads})
@@ -109,6 +116,10 @@ def measure(threads: int, step: Callable[[str], None] = lambda _: None) -> Measu
     found.launch = min(found.launch, sum(small.seconds.values()) / calls)
     for runs in timed.values():
         _add_fractions(found, *runs)
+    step("graphs")
+    _add_graph_fractions(
+        found, *map(_timed_graph, (of_many_rows(), of_one_row(_IN_CACHE), of_one_row(_IN_MEMORY)))
+    )
     return found
 
 
@@ -127,17 +138,36 @@ def _add_fractions(
         )  # fmt: skip
 
 
+def _add_graph_fractions(found: Measured, many: _Timed, cached: _Timed, one: _Timed) -> None:
+    """Those of a graph of many rows; products also by one row, of small and of large matrices."""
+    for kind in many.seconds.keys() - found.kernels.keys():
+        peak = found.int8[1] if is_int8(kind) else found.float32
+        prompt = token = many.rate(kind) / peak
+        memory = 1.0
+        if kind in one.seconds:
+            token = cached.rate(kind) / peak
+        if kind in one.seconds and one.work[kind].held:
+            memory = min(one.work[kind].held / one.seconds[kind] / found.bandwidth[1], 1.0)
+        found.kernels[kind] = prompt, token, memory
+
+
 def kernels_of(
     measured: Measured, source: str, spread: tuple[float, float] = (1.0, 1.0)
 ) -> dict[str, Kernel]:
-    """The fractions as a profile has them, within `spread` times what was measured."""
+    """The fractions as a profile has them, within `spread` times what was measured.
 
-    def quantity(value: float) -> Quantity:
-        low, value, high = (float(f"{value * f:.3g}") for f in (spread[0], 1.0, spread[1]))
-        return Quantity(value, low, high, source)
+    What NumPy does is many things, some measured ones among them: its range is wide anywhere.
+    """
+
+    def quantity(value: float, kind: str) -> Quantity:
+        least, most = _HOST_SPREAD if kind == HOST else spread
+        low, value, high = (float(f"{value * f:.3g}") for f in (least, 1.0, most))
+        return Quantity(value, low, high, f"{source}; {_HOST_WHY}" if kind == HOST else source)
 
     return {
-        kind: Kernel("int8" if is_int8(kind) else "float32", *map(quantity, fractions))
+        kind: Kernel(
+            "int8" if is_int8(kind) else "float32", *(quantity(f, kind) for f in fractions)
+        )
         for kind, fractions in sorted(measured.kernels.items())
     }
 
@@ -221,7 +251,7 @@ def _cache() -> Quantity:
 
 def is_int8(kind: str) -> bool:
     """Whether a kind of kernel is measured against the int8 dot product's peak."""
-    return kind.startswith("matmul_int8_")
+    return kind.startswith("matmul_int8_") or kind.startswith(_CODES)
 
 
 def _timed(
@@ -234,18 +264,33 @@ def _timed(
     program = planned.program
     executable = NativeExecutable(program)
     executable.array(program.inputs["ids"])[:] = np.arange(planned.settings.batch) % 100
-    found = []
-    for registers in runs:
-        whole, seconds = np.inf, np.full(len(program.instructions), np.inf)
-        for _ in range(_REPETITIONS):
-            start = time.perf_counter()
-            executable.run(dict(registers))
-            whole = min(whole, time.perf_counter() - start)
-            seconds = np.minimum(seconds, executable.profile(dict(registers)))
-        by_kind: dict[str, float] = {}
-        for instruction, spent in zip(program.instructions, seconds, strict=True):
-            name = kind_of(instruction)
-            by_kind[name] = by_kind.get(name, 0.0) + max(float(spent), 1e-9)
-        found.append(_Timed(work_of(program, registers), by_kind, whole))
+    found = [_timed_run(executable, registers) for registers in runs]
     executable.close()
     return found
+
+
+def _timed_graph(made: Made) -> _Timed:
+    """The same for a made-up graph."""
+    (program,) = Runner(prepare(made.model()), NativeExecutable).plan(made.feeds)
+    executable = NativeExecutable(program)
+    for name, buffer in program.inputs.items():
+        executable.array(buffer)[...] = made.feeds[name]
+    found = _timed_run(executable, {})
+    executable.close()
+    return found
+
+
+def _timed_run(executable: NativeExecutable, registers: Mapping[str, int]) -> _Timed:
+    """One of several runs, in which each instruction took the least time."""
+    program = executable.program
+    whole, seconds = np.inf, np.full(len(program.instructions), np.inf)
+    for _ in range(_REPETITIONS):
+        start = time.perf_counter()
+        executable.run(dict(registers))
+        whole = min(whole, time.perf_counter() - start)
+        seconds = np.minimum(seconds, executable.profile(dict(registers)))
+    by_kind: dict[str, float] = {}
+    for instruction, spent in zip(program.instructions, seconds, strict=True):
+        name = kind_of(instruction)
+        by_kind[name] = by_kind.get(name, 0.0) + max(float(spent), 1e-9)
+    return _Timed(work_of(program, registers), by_kind, whole)

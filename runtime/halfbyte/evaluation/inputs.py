@@ -75,8 +75,7 @@ def completed(
     model: Model, given: Mapping[str, Array], sizes: Mapping[str, int], seed: int, source: str
 ) -> dict[str, Any]:
     """The same with arrays that are there already, read from a `source` that errors name."""
-    graph = model.graph
-    inputs = {v.name: v for v in graph.inputs if v.name not in graph.initializers}
+    inputs = _inputs(model)
     for name in given:
         if name not in inputs:
             raise HalfbyteError(f"{source}: array {name!r}: expected one of {sorted(inputs)}")
@@ -90,22 +89,45 @@ def completed(
         if name in given:
             feeds[name] = _checked(given[name], info, dtype, f"{source}: array {name!r}")
         else:
-            feeds[name] = np.asarray(_random(random, shape, dtype, _limit(graph, name), name))
+            limit = _limit(model.graph, name)
+            feeds[name] = np.asarray(_random(random, shape, dtype, limit, name))
     return feeds
 
 
-def _dimension_names(info: ValueInfo) -> list[str]:
-    """What the open dimensions of an input are called."""
+def open_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes that made-up inputs have where the model leaves them open, by name.
+
+    Raises
+    ------
+    HalfbyteError
+        One of `sizes` is none of the model's, or negative.
+    """
+    inputs = _inputs(model)
+    _check_sizes(model, inputs, sizes)
+    return {
+        name: _size(name, axis, sizes)
+        for info in inputs.values()
+        for axis, name in _open_dimensions(info)
+    }
+
+
+def _inputs(model: Model) -> dict[str, ValueInfo]:
+    """What a caller has to feed."""
+    return {v.name: v for v in model.graph.inputs if v.name not in model.graph.initializers}
+
+
+def _open_dimensions(info: ValueInfo) -> list[tuple[int, str]]:
+    """The axes that an input leaves open, and what they are called."""
     shape = info.type.shape if info.type is not None else None
     return [
-        dim or f"{info.name}.{axis}"
+        (axis, dim or f"{info.name}.{axis}")
         for axis, dim in enumerate(shape or ())
         if not isinstance(dim, int)
     ]
 
 
 def _check_sizes(model: Model, inputs: Mapping[str, ValueInfo], sizes: Mapping[str, int]) -> None:
-    known = sorted({name for info in inputs.values() for name in _dimension_names(info)})
+    known = sorted({name for info in inputs.values() for _, name in _open_dimensions(info)})
     for name, size in sizes.items():
         if name not in known:
             raise HalfbyteError(f"{model.path}: size {name!r}: expected one of {known}")
@@ -123,10 +145,9 @@ def _type(
     if kind is None or kind.kind != "tensor" or kind.shape is None or dtype is None:
         found = "nothing said" if kind is None else f"{kind.kind} {kind.dtype} {kind.shape}"
         raise HalfbyteError(f"{where}: expected a tensor of known type and rank, found {found}")
-    names = iter(_dimension_names(info))
+    opened = {axis: _size(name, axis, sizes) for axis, name in _open_dimensions(info)}
     shape = tuple(
-        dim if isinstance(dim, int) else _size(next(names), axis, sizes)
-        for axis, dim in enumerate(kind.shape)
+        dim if isinstance(dim, int) else opened[axis] for axis, dim in enumerate(kind.shape)
     )
     count = 1
     for dim in shape:

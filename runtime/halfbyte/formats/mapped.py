@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,14 @@ def map_file(path: Path) -> mmap.mmap:
         raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from error
     except ValueError as error:  # a null character in the path; a file emptied meanwhile
         raise FormatError(f"{str(path)!r}: cannot be read: {error}") from error
+
+
+def is_mapped(array: npt.NDArray[Any]) -> bool:
+    """Whether an array's numbers lie in a file's pages."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray | memoryview):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    return isinstance(owner, mmap.mmap)
 
 
 def refuse_overlaps(path: Path, spans: list[tuple[int, int, str]], what: str = "tensor") -> None:

@@ -296,7 +296,9 @@ class Capture:
                 raise ProgramError(f"{where}: shapes {shapes}, which depend on values")
             return results
 
-        buffers = record_host(self.node.op_type, meaning, [self.plain(v) for v in given], specs)
+        holds = [v for v in inputs if isinstance(v, np.ndarray)]
+        given_buffers = [self.plain(v) for v in given]
+        buffers = record_host(self.node.op_type, meaning, given_buffers, specs, holds)
         return [self.value(buffer) for buffer in buffers]
 
     def _inferred(

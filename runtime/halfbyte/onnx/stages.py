@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections import ChainMap, OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,37 +52,43 @@ class Observer(Protocol):
 
 @dataclass(eq=False)
 class Stage:
-    """Nodes [first, last) as a program, for one set of shapes.
+    """Nodes [first, last) as a program, for one set of shapes; memory is taken at its first run.
 
     `feeds` are copied into the program, `results` read from it, `known` was computed at capture.
     """
 
     first: int
     last: int
-    executable: Executable | None
+    program: Program | None
+    opener: Opener
     feeds: dict[str, Buffer]
     results: dict[str, Buffer]
     known: dict[str, Any]
 
+    @cached_property
+    def _executable(self) -> Executable | None:
+        return None if self.program is None else self.opener(self.program)
+
     def run(self, values: dict[str, Any], observer: Observer | None) -> None:
         """Run it; its results are put into `values`, as views of its memory."""
-        if self.executable is None:
+        executable = self._executable
+        if executable is None:
             return
         for name, buffer in self.feeds.items():
-            self.executable.array(buffer)[...] = values[name]
+            executable.array(buffer)[...] = values[name]
         if observer is None:
-            self.executable.run({})
+            executable.run({})
         else:
             start = time.perf_counter()
-            observer.program(self.executable.program, start, self.executable.profile({}))
+            observer.program(executable.program, start, executable.profile({}))
         for name, buffer in self.results.items():
             dtype, shape = buffer.held_as({})
-            values[name] = self.executable.array(buffer.root).reshape(-1).view(dtype).reshape(shape)
+            values[name] = executable.array(buffer.root).reshape(-1).view(dtype).reshape(shape)
 
     def close(self) -> None:
         """Stop its threads."""
-        if self.executable is not None:
-            self.executable.close()
+        if (executable := self.__dict__.get("_executable")) is not None:
+            executable.close()
 
 
 class Runner:
@@ -135,23 +142,48 @@ class Runner:
         `check` is called between programs, and before each node there, in loops too.
         """
         self._evaluator.check = check or go_on
-        nodes = self.model.graph.nodes
         values: dict[str, Any] = dict(feeds)
         known: dict[str, Any] = dict(self.model.graph.initializers)
+        for stage in self._through(values, known, observer):
+            stage.run(values, observer)
+        return {name: _own(values.get(name, known.get(name))) for name in names}
+
+    def plan(self, feeds: Mapping[str, Any], observer: Observer | None = None) -> list[Program]:
+        """The programs that such a call runs, in their order.
+
+        Those that others follow are run, since what they compute may decide about shapes; the last
+        one takes no memory. `observer` is told of the nodes between programs.
+        """
+        self._evaluator.check = go_on
+        values: dict[str, Any] = dict(feeds)
+        found = []
+        for stage in self._through(values, dict(self.model.graph.initializers), observer):
+            found += [stage.program] if stage.program is not None else []
+            if stage.last < len(self.model.graph.nodes):
+                stage.run(values, None)
+        return found
+
+    def _through(
+        self, values: dict[str, Any], known: dict[str, Any], observer: Observer | None
+    ) -> Iterator[Stage]:
+        """The stages of a call, each to be run before the next one is asked for.
+
+        The nodes between them are run here.
+        """
+        nodes = self.model.graph.nodes
         path: Path = ()
         at, given = 0, values.keys() - {""}
         while True:
             self._evaluator.check()
             path = (*path, _signature(values, given))
             stage = self._stage(at, path, values, known)
-            stage.run(values, observer)
+            yield stage
             known |= stage.known
             if stage.last == len(nodes):
-                break
+                return
             node = nodes[stage.last]
             self._between(node, ChainMap(values, known, {"": None}), observer)
             at, given = stage.last + 1, set(node.outputs) - {""}
-        return {name: _own(values.get(name, known.get(name))) for name in names}
 
     def _between(self, node: Node, scope: Values, observer: Observer | None) -> None:
         """Run a node that is in no program."""
@@ -170,8 +202,8 @@ class Runner:
         ordered = sorted(
             stages, key=lambda path: [place.get(path[: n + 1], -1) for n in range(len(path))]
         )
-        found = [stages[path].executable for path in ordered]
-        return [executable.program for executable in found if executable is not None]
+        found = [stages[path].program for path in ordered]
+        return [program for program in found if program is not None]
 
     def close(self) -> None:
         """Stop all threads."""
@@ -215,8 +247,8 @@ class Runner:
         used |= {b.root for b in results.values()}
         feeds = {name: buffer for name, buffer in feeds.items() if buffer in used}
         program.inputs = dict(feeds)
-        executable = self._open(plan_memory(program)) if program.instructions or results else None
-        return Stage(at, last, executable, feeds, results, constants)
+        made = plan_memory(program) if program.instructions or results else None
+        return Stage(at, last, made, self._open, feeds, results, constants)
 
     def _record(self, captured: Capture, nodes: Sequence[Node], at: int) -> int:
         """Record nodes until one ends the program; its index."""

@@ -14,7 +14,7 @@ I32 = npt.NDArray[np.int32]
 @operator(
     "Transpose",
     "x:i32[m] plan:i32[8] -> y:i32[n]",
-    reads={"plan": lambda d: 0, "x": lambda d: d["n"]},
+    reads={"plan": lambda d: 0, "x": lambda d: -(-d["n"] // d["m"])},
 )
 def move(x: I32, plan: I32, *, n: int, d: int, step: int, offset: int) -> I32:
     """y = elements of x by strides: dimensions in another order, parts, repetitions.

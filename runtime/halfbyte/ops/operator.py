@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy.typing as npt
+
 from halfbyte.errors import ProgramError
 from halfbyte.program import Buffer, Dim, Instruction, Size, current, maximum
 
@@ -69,6 +71,8 @@ class Operator:
     fills : bool
         The meaning of a host operator takes the arrays of its outputs too and fills them, perhaps
         later.
+    holds : tuple of array
+        Constants that the meaning of a host operator reads beside its inputs.
     """
 
     name: str
@@ -83,6 +87,7 @@ class Operator:
     variant: Callable[[Mapping[str, Any]], str] | None = None
     host: bool = False
     fills: bool = False
+    holds: tuple[npt.NDArray[Any], ...] = ()
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
         if any(isinstance(operand, Buffer) for operand in operands):
@@ -166,14 +171,16 @@ def record_host(
     meaning: Callable[..., tuple[Any, ...]],
     inputs: Sequence[Buffer],
     results: Sequence[tuple[str, tuple[int, ...]]],
+    holds: Sequence[npt.NDArray[Any]] = (),
 ) -> tuple[Buffer, ...]:
     """Record an operator without a kernel: `meaning` takes arrays and returns a tuple of them.
 
-    `results` are dtype and shape of each. Backends with kernels return to Python for it.
+    `results` are dtype and shape of each, `holds` constants that it reads beside its inputs.
+    Backends with kernels return to Python for it.
     """
     program = current()
     outputs = tuple(program.scratch(dtype, shape) for dtype, shape in results)
-    program.append(host_instruction(name, meaning, inputs, outputs))
+    program.append(host_instruction(name, meaning, inputs, outputs, holds=tuple(holds)))
     return outputs
 
 
@@ -184,13 +191,14 @@ def host_instruction(
     outputs: Sequence[Buffer],
     *,
     fills: bool = False,
+    holds: tuple[npt.NDArray[Any], ...] = (),
 ) -> Instruction:
-    """An instruction without a kernel; see :class:`Operator` for `fills`."""
+    """An instruction without a kernel; see :class:`Operator` for `fills` and `holds`."""
     made = Operator(
         name, name,
         tuple(Operand(f"x{i}", b.dtype, ()) for i, b in enumerate(inputs)),
         tuple(Operand(f"y{i}", b.dtype, ()) for i, b in enumerate(outputs)),
-        (), meaning, host=True, fills=fills,
+        (), meaning, host=True, fills=fills, holds=holds,
     )  # fmt: skip
     return Instruction(made, tuple(inputs), tuple(outputs), {}, {})
 

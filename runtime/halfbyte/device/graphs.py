@@ -1,0 +1,271 @@
+"""Does a graph fit a device: the bytes and the time of one call, and what would fit.
+
+Memory and time of a graph are those of the programs made for the shapes of a call, whose inputs
+are made up as by `halfbyte run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from halfbyte import footprint
+from halfbyte.backends import available, open_program
+from halfbyte.device.cost import F64, Cost, Rates, held_by_host, work_of
+from halfbyte.device.fit import Fit, Room, Spread, Verdict
+from halfbyte.device.profile import Profile
+from halfbyte.device.smaller import halved, smaller_graphs
+from halfbyte.device.speed import Draws
+from halfbyte.errors import HalfbyteError
+from halfbyte.evaluation.inputs import completed, open_sizes
+from halfbyte.formats.mapped import is_mapped
+from halfbyte.formats.onnx.model import Model, Node
+from halfbyte.onnx.prepare import prepare
+from halfbyte.onnx.stages import Runner
+from halfbyte.onnx.values import dtype_key
+from halfbyte.ops.operator import host_instruction
+from halfbyte.program import Buffer, Instruction, Kind, Program
+from halfbyte.weights import Tensor
+
+
+@dataclass(frozen=True)
+class GraphPlan:
+    """What one call of a graph runs and needs.
+
+    Attributes
+    ----------
+    program : Program
+        The instructions of all programs that run one after the other, and those nodes between
+        them that take and give tensors.
+    calls : int
+        How many programs they are.
+    inputs : dict of str to tuple of int
+        Shapes.
+    memory : dict of str to int
+        Bytes by kind; see :func:`halfbyte.footprint.planned_graph`.
+    """
+
+    program: Program
+    calls: int
+    inputs: dict[str, tuple[int, ...]]
+    memory: dict[str, int]
+
+
+class GraphPlanner:
+    """Plans calls of one graph; weights are packed once for all of them.
+
+    Parameters
+    ----------
+    model : Model
+        As it was read; its nodes are looked at first.
+    """
+
+    def __init__(self, model: Model) -> None:
+        from halfbyte.session.checking import check_nodes
+
+        check_nodes(model)
+        self.model = model
+        backend = "numpy" if available()[0] == "numpy" else "native"
+        self._runner = Runner(prepare(model), partial(open_program, backend=backend))
+
+    def plan(self, sizes: Mapping[str, int]) -> GraphPlan:
+        """The plan of a call with these sizes where the model leaves them open.
+
+        Raises
+        ------
+        HalfbyteError
+            A size is none of the model's, or a node cannot do what it is asked for.
+        """
+        feeds = completed(self.model, {}, sizes, 0, str(self.model.path))
+        between = _Between()
+        programs = self._runner.plan(feeds, between)
+        instructions = [i for program in programs for i in program.instructions]
+        initializers = self._runner.model.graph.initializers.values()
+        prepared = [a for a in initializers if isinstance(a, np.ndarray)]
+        return GraphPlan(
+            Program(self.model.path.name, [*instructions, *between.instructions]),
+            len(programs),
+            {name: np.shape(value) for name, value in feeds.items()},
+            footprint.planned_graph(programs, prepared),
+        )
+
+    def close(self) -> None:
+        """Stop the threads of programs that had to run."""
+        self._runner.close()
+
+
+class _Between:
+    """Observes nodes between programs, as instructions that NumPy runs."""
+
+    def __init__(self) -> None:
+        self.instructions: list[Instruction] = []
+
+    def program(self, program: Program, start: float, seconds: np.ndarray[Any, Any]) -> None:
+        """Programs are known without it."""
+
+    def node(
+        self, node: Node, start: float, seconds: float, inputs: list[Any], outputs: list[Any]
+    ) -> None:
+        """A node that ran."""
+        made = [[b for v in values for b in _buffers(v)] for values in (inputs, outputs)]
+        self.instructions.append(host_instruction(node.op_type, _ran, *made))
+
+
+def _ran(*arrays: Any) -> Any:
+    raise HalfbyteError("a node between programs is planned, not run")
+
+
+def _buffers(value: Any) -> Iterator[Buffer]:
+    key = dtype_key(value.dtype) if isinstance(value, np.ndarray) else None
+    if key is not None:
+        yield Buffer("", Kind.SCRATCH, key, value.shape)
+
+
+class GraphSpeed:
+    """Seconds of a graph's runs on a device.
+
+    Parameters
+    ----------
+    threads : int
+        Cores that compute.
+    from_storage : bool
+        Weights that are mapped are read in every run.
+    """
+
+    def __init__(
+        self,
+        plan: GraphPlan,
+        profile: Profile,
+        draws: Draws,
+        threads: int,
+        *,
+        from_storage: bool = False,
+    ) -> None:
+        held = sum(work.held for work in work_of(plan.program, {}).values())
+        self.cost = Cost(
+            plan.program, {}, profile.kernels,
+            cached=held <= profile.memory.cache_mb.value * 1e6, cores=threads,
+            random=draws.random, draws=draws.count,
+        )  # fmt: skip
+        # a session checks what it is given and copies what it gives, beside the programs' calls
+        self._calls = plan.calls * self.cost.python_calls
+        self._storage = draws(profile.memory.storage_gb_s) * 1e9
+        self._streamed = _mapped_reads(plan.program) if from_storage else 0
+
+    def run_seconds(self, rates: Rates) -> F64:
+        """Seconds [draws] of one run."""
+        seconds = self.cost.seconds(rates) + self._calls * rates.call
+        return np.maximum(seconds, self._streamed / self._storage)
+
+
+def _mapped_reads(program: Program) -> int:
+    """Bytes of mapped weights that a run reads."""
+    total = 0
+    for instruction in program.instructions:
+        held = zip(instruction.operator.holds, held_by_host(instruction), strict=True)
+        total += sum(size for array, size in held if is_mapped(array))
+        values = (buffer.root.value for buffer in instruction.inputs)
+        if any(isinstance(value, Tensor) and is_mapped(value.data) for value in values):
+            total += instruction.bytes_moved({}, {Kind.WEIGHT})
+    return total
+
+
+@dataclass(frozen=True)
+class GraphNeed(Verdict):
+    """What one call of a graph needs, and how fast it is.
+
+    Attributes
+    ----------
+    inputs : dict of str to tuple of int
+        Shapes.
+    runs : Spread or None
+        Runs/s while nothing is hot yet; None where the programs are not known.
+    """
+
+    inputs: dict[str, tuple[int, ...]]
+    runs: Spread | None
+
+
+class GraphFitter:
+    """Tries sizes of one graph's inputs on one device; see :class:`~halfbyte.device.fit.Room`."""
+
+    def __init__(
+        self, model: Model, profile: Profile, threads: int | None = None, seed: int = 0
+    ) -> None:
+        self.model, self.room = model, Room(profile, threads, seed)
+        self._planner = GraphPlanner(model)
+
+    def fit(self, sizes: Mapping[str, int]) -> Fit[GraphNeed]:
+        """The verdict for a call with these sizes where the model leaves them open."""
+        room = self.room
+        sizes = open_sizes(self.model, sizes)
+        asked = self.need(_words(sizes), self._planner.plan(sizes))
+        would = [] if asked.fits else list(self._would(sizes, asked))
+        return Fit(
+            str(self.model.path), room.profile.name, "app", room.limit, room.threads, asked,
+            {}, would,
+        )  # fmt: skip
+
+    def need(self, words: str, planned: GraphPlan) -> GraphNeed:
+        """What a plan needs here."""
+        verdict = self._verdict(words, planned.memory)
+        draws, rates = self.room.draws()
+        speed = GraphSpeed(
+            planned, self.room.profile, draws, self.room.threads,
+            from_storage=verdict.from_storage,
+        )  # fmt: skip
+        runs = Spread.of(1 / speed.run_seconds(rates))
+        return GraphNeed(**vars(verdict), inputs=planned.inputs, runs=runs)
+
+    def _verdict(self, words: str, memory: dict[str, int]) -> Verdict:
+        """The verdict on these bytes; what does not fit runs from nowhere."""
+        found = self.room.verdict(words, memory)
+        return replace(found, from_storage=found.fits and found.from_storage)
+
+    def close(self) -> None:
+        """Stop the threads of programs that had to run."""
+        self._planner.close()
+
+    # ---- what would fit --------------------------------------------------------------------------
+
+    def _would(self, sizes: Mapping[str, int], asked: GraphNeed) -> Iterator[GraphNeed]:
+        """Single changes that make it fit: of one size, or of the types of weights."""
+        for name in sizes:
+            if size := self._largest(sizes, name):
+                made = {**sizes, name: size}
+                yield self.need(f"--size {name}={size}", self._planner.plan(made))
+        for words, model in smaller_graphs(self.model):
+            planner = GraphPlanner(model)
+            planned = planner.plan(sizes)
+            if self.room.fits(planned.memory):
+                yield self.need(words, planned)
+            planner.close()
+        half = halved(self.model, asked.memory)
+        if half != asked.memory and self.room.fits(half):
+            words = f"quantize {self.model.path.name} --fp16"
+            yield GraphNeed(**vars(self._verdict(words, half)), inputs=asked.inputs, runs=None)
+
+    def _largest(self, sizes: Mapping[str, int], name: str) -> int:
+        """The largest smaller size of this name that fits; 0 where none does."""
+        low, high = 0, sizes[name] - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._fits({**sizes, name: middle}):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _fits(self, sizes: Mapping[str, int]) -> bool:
+        try:
+            return self.room.fits(self._planner.plan(sizes).memory)
+        except HalfbyteError:  # not every size suits a graph
+            return False
+
+
+def _words(sizes: Mapping[str, int]) -> str:
+    return " ".join(f"--size {name}={size}" for name, size in sizes.items())
