@@ -20,8 +20,10 @@ from halfbyte.errors import UnsupportedError
 
 KERNELS = ("kernels.wasm", "kernels-relaxed.wasm")
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
-BEYOND_TEXT = (
-    *("cli", "device", "evaluation", "onnx", "formats/onnx", "quantize", "session", "web/graphs"),
+BEYOND_TEXT = (  # graphs, commands, and what serves the page
+    *("cli/", "device/", "evaluation/", "onnx/", "formats/onnx/", "quantize/", "session/"),
+    *("bench.py", "demo.py", "describe.py", "describe_graph.py", "outputs.py", "tables.py"),
+    *("web/graphs/", "web/pyodide.py", "web/server.py", "web/site.py", "web/wheel.py"),
 )
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made
 _MODE = 0o100644  # a file that all may read
@@ -40,7 +42,7 @@ def make_wheel(*, graphs: bool = True) -> bytes:
     UnsupportedError
         The kernels for WebAssembly were not built.
     """
-    left_out = () if graphs else tuple(f"halfbyte/{name}/" for name in BEYOND_TEXT)
+    left_out = () if graphs else tuple(f"halfbyte/{name}" for name in BEYOND_TEXT)
     files = {
         name: path.read_bytes() for name, path in sorted(_files()) if not name.startswith(left_out)
     }

@@ -111,8 +111,11 @@ def _by_pillow(path: Path) -> U8:
         raise UnsupportedError(
             f"{path}: {path.suffix} needs `pip install Pillow`; BMP and PNM are read without"
         ) from None
-    with Image.open(path) as picture:
-        pixels: U8 = np.asarray(picture.convert("RGB"))
+    try:
+        with Image.open(path) as picture:
+            pixels: U8 = np.asarray(picture.convert("RGB"))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise FormatError(f"{path}: not a picture that can be read: {error}") from None
     return pixels
 
 
