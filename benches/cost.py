@@ -4,8 +4,9 @@
 
 First the machine is measured as by `halfbyte device measure`, on made-up decoders. Then models that
 had no part in it run in turns: random weights in four shapes and two types, a prompt of 128 tokens
-and 32 tokens decoded after it. Printed are medians of the rounds beside what was predicted. Let
-nothing else run meanwhile.
+and 32 tokens decoded after it. A shared machine's peak and bandwidth change from minute to minute,
+so both are measured again before each run. Printed are medians of the rounds beside the medians of
+what was predicted. Let nothing else run meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from benches.prepare import ROOT, folder
 
 import halfbyte
 from halfbyte.backends.cores import default_threads
+from halfbyte.bench import dot_peak, read_bandwidth
 from halfbyte.device.measure import machine_profile, measure
 from halfbyte.device.profile import Profile
 from halfbyte.device.speed import Draws, Processor, Speed
@@ -36,6 +38,7 @@ CASES = [
 ]
 PROMPT, DECODED, CONTEXT = 128, 32, 512
 BAR = 0.15
+LEAST_S = 1.5  # of a round: short runs are noisy
 
 
 @dataclass
@@ -45,12 +48,13 @@ class Row:
     shape: str
     kind: str
     threads: int
-    predicted: dict[str, float]
+    predicted: dict[str, list[float]] = field(default_factory=lambda: {"pp": [], "tg": []})
     measured: dict[str, list[float]] = field(default_factory=lambda: {"pp": [], "tg": []})
 
     def error(self, test: str) -> float:
         """(predicted - measured) / measured."""
-        return self.predicted[test] / statistics.median(self.measured[test]) - 1
+        predicted, measured = (statistics.median(x[test]) for x in (self.predicted, self.measured))
+        return predicted / measured - 1
 
 
 def model(shape: str, kind: str) -> Path:
@@ -62,34 +66,41 @@ def model(shape: str, kind: str) -> Path:
     return path
 
 
-def predict(path: Path, profile: Profile, threads: int) -> dict[str, float]:
-    """Tokens/s of a prompt (pp) and of decoding in the middle of the test (tg)."""
-    planned = plan(open_model(path), Settings(context=CONTEXT))
+def predict(row: Row, profile: Profile) -> None:
+    """Tokens/s of a prompt (pp) and of decoding (tg), by the machine's peaks of this moment."""
+    planned = plan(open_model(model(row.shape, row.kind)), Settings(context=CONTEXT))
     draws = Draws()
-    speed = Speed(
-        planned, profile, draws, position=PROMPT + DECODED // 2, prompt=PROMPT
-    )  # fmt: skip
-    rates = Processor(profile, threads, draws).rates()
-    return {
-        "pp": 1 / float(speed.prompt_seconds(rates)[0]),
-        "tg": 1 / float(speed.token_seconds(rates)[0]),
-    }
+    middle = PROMPT + DECODED // 2
+    speed = Speed(planned, profile, draws, position=middle, prompt=PROMPT)
+    rates = Processor(profile, row.threads, draws).rates()
+    peak, memory = dot_peak(row.threads) * 1e9, read_bandwidth(row.threads) * 1e9
+    rates = replace(
+        rates,
+        float32=rates.float32 * peak / rates.int8,
+        int8=np.array([peak]),
+        memory=np.array([memory]),
+    )
+    row.predicted["pp"].append(1 / float(speed.prompt_seconds(rates)[0]))
+    row.predicted["tg"].append(1 / float(speed.token_seconds(rates)[0]))
 
 
 def run(row: Row) -> None:
-    """One round: the model is loaded, warmed up and timed."""
+    """One round: the model is loaded, warmed up by one pass, and timed for a second or more."""
+    passes: list[tuple[float, float]] = []
     with halfbyte.load(model(row.shape, row.kind), context=CONTEXT, threads=row.threads) as loaded:
         ids = np.random.default_rng(0).integers(0, loaded.vocabulary, PROMPT)
-        for _ in range(2):  # the first run warms up
+        begin = time.perf_counter()
+        while len(passes) < 2 or time.perf_counter() - begin < LEAST_S:
             loaded.reset()
             start = time.perf_counter()
             loaded.feed(ids)
             middle = time.perf_counter()
             for token in ids[:DECODED]:
                 loaded.feed([token])
-            end = time.perf_counter()
-        row.measured["pp"].append(PROMPT / (middle - start))
-        row.measured["tg"].append(DECODED / (end - middle))
+            passes.append((middle - start, time.perf_counter() - middle))
+    prompts, decodes = zip(*passes[1:], strict=True)
+    row.measured["pp"].append(PROMPT / statistics.median(prompts))
+    row.measured["tg"].append(DECODED / statistics.median(decodes))
 
 
 def table(rows: list[Row]) -> str:
@@ -103,7 +114,8 @@ def table(rows: list[Row]) -> str:
         cells = [row.shape, row.kind, str(row.threads)]
         for test in ("tg", "pp"):
             measured = statistics.median(row.measured[test])
-            cells += [f"{row.predicted[test]:.1f}", f"{measured:.1f}", f"{row.error(test):+.0%}"]
+            predicted = statistics.median(row.predicted[test])
+            cells += [f"{predicted:.1f}", f"{measured:.1f}", f"{row.error(test):+.0%}"]
         lines.append(f"| {' | '.join(cells)} |")
     errors = [abs(row.error(test)) for row in rows for test in ("tg", "pp")]
     inside = sum(error <= BAR for error in errors)
@@ -121,14 +133,11 @@ def main() -> None:
     for shape, kind in CASES:
         model(shape, kind)
     profile = machine_profile(measure(max(threads), lambda what: print(what, file=sys.stderr)))
-    rows = [
-        Row(shape, kind, count, predict(model(shape, kind), profile, count))
-        for shape, kind in CASES
-        for count in threads
-    ]
+    rows = [Row(shape, kind, count) for shape, kind in CASES for count in threads]
     for number in range(options.r):
         for row in rows:
             print(f"round {number + 1}: {row.shape} {row.kind} {row.threads}", file=sys.stderr)
+            predict(row, profile)
             run(row)
     print(f"{profile.title}\n\n{table(rows)}")
 
