@@ -1,8 +1,8 @@
 """Measure how near each kind of kernel comes to this machine's limits, for devices in general.
 
-    python tools/measure_kernels.py
+    python tools/measure_kernels.py [PASSES]
 
-writes runtime/halfbyte/device/kernels.toml: what profiles without measurements of their own count
+writes runtime/halfbyte/device/kernels.toml, medians of some passes: what profiles without measurements of their own count
 on. Other processors have other latencies, caches and compilers, so each number gets a range. Let
 nothing else run meanwhile.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import platform
+import statistics
 import sys
 from pathlib import Path
 
@@ -19,15 +20,25 @@ from halfbyte.device.measure import kernels_of, measure
 from halfbyte.device.writer import to_toml
 
 TARGET = Path(__file__).parents[1] / "runtime/halfbyte/device/kernels.toml"
+PASSES = 4  # a shared machine changes from minute to minute
 SPREAD = (0.7, 1.15)  # how much of it other processors may reach
 
 
 def main() -> None:
-    """Measure, and replace the file."""
-    measured = measure(1, lambda what: print(what, file=sys.stderr))
+    """Measure some times, and replace the file by medians."""
+    passes = int(sys.argv[1]) if len(sys.argv) > 1 else PASSES
+    found = [measure(1, lambda what: print(what, file=sys.stderr)) for _ in range(passes)]
+    middle = found[-1]
+    for kind in middle.kernels:
+        columns = zip(*(one.kernels[kind] for one in found), strict=True)
+        prompt, token, memory = map(statistics.median, columns)
+        middle.kernels[kind] = prompt, token, memory
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    why = f"measured on {platform.machine()}, {today}; others reach 70 to 115 % of it"
-    TARGET.write_text(to_toml(Kernels(kernels_of(measured, why, SPREAD))), encoding="utf-8")
+    why = (
+        f"measured on {platform.machine()}, {today}, median of {passes} passes; others reach 70 to "
+        "115 % of it"
+    )
+    TARGET.write_text(to_toml(Kernels(kernels_of(middle, why, SPREAD))), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -97,48 +98,62 @@ def measure(threads: int, step: Callable[[str], None] = lambda _: None) -> Measu
         {n: read_bandwidth(n) * 1e9 for n in counts}, {n: dot_peak(n) * 1e9 for n in counts}
     )
     timed: dict[tuple[str, str], list[_Timed]] = {}
+    beside: dict[tuple[str, str], float] = {}  # bandwidth, which changes from minute to minute
     for kind in TYPES:
         step(kind)
         for n in counts:  # the best of all that other work on the machine leaves
             found.bandwidth[n] = max(found.bandwidth[n], read_bandwidth(n) * 1e9)
             found.int8[n] = max(found.int8[n], dot_peak(n) * 1e9)
         for weights in ("packed", "mapped") if kind.startswith("Q") else ("packed",):
+            memory = [read_bandwidth(1)]
             timed[kind, weights] = [
                 run
                 for shape in (_LARGE, _SMALL)
                 for run in _timed(shape, kind, weights, (_TOKEN, _PROMPT))
             ]
+            memory.append(read_bandwidth(1))
+            beside[kind, weights] = statistics.fmean(memory) * 1e9
     found.float32 = timed["F32", "packed"][3].rate("matmul_f32") / _FLOAT_SHARE
     small = timed["Q4_0", "packed"][2]
     calls = sum(work.calls for work in small.work.values())
     found.call = max(small.whole - sum(small.seconds.values()), 0.0)
     found.launch = float(np.median([s / small.work[k].calls for k, s in small.seconds.items()]))
     found.launch = min(found.launch, sum(small.seconds.values()) / calls)
-    for runs in timed.values():
-        _add_fractions(found, *runs)
+    for key, runs in timed.items():
+        _add_fractions(found, beside[key], *runs)
     step("graphs")
     _add_graph_fractions(
-        found, *map(_timed_graph, (of_many_rows(), of_one_row(_IN_CACHE), of_one_row(_IN_MEMORY)))
+        found,
+        read_bandwidth(1) * 1e9,
+        *map(_timed_graph, (of_many_rows(), of_one_row(_IN_CACHE), of_one_row(_IN_MEMORY))),
     )
     return found
 
 
 def _add_fractions(
-    found: Measured, token: _Timed, prompt: _Timed, small_token: _Timed, _: _Timed
+    found: Measured,
+    bandwidth: float,
+    token: _Timed,
+    prompt: _Timed,
+    small_token: _Timed,
+    _: _Timed,
 ) -> None:
+    """Those of a decoder's kinds; `bandwidth` was measured beside them."""
     for kind in prompt.seconds:
         if kind in found.kernels:
             continue
         peak = found.int8[1] if is_int8(kind) else found.float32
         memory = 1.0
         if kind.startswith("matmul_"):
-            memory = min(token.work[kind].held / token.seconds[kind] / found.bandwidth[1], 1.0)
+            memory = min(token.work[kind].held / token.seconds[kind] / bandwidth, 1.0)
         found.kernels[kind] = (
             prompt.rate(kind) / peak, small_token.rate(kind) / peak, memory
         )  # fmt: skip
 
 
-def _add_graph_fractions(found: Measured, many: _Timed, cached: _Timed, one: _Timed) -> None:
+def _add_graph_fractions(
+    found: Measured, bandwidth: float, many: _Timed, cached: _Timed, one: _Timed
+) -> None:
     """Those of a graph of many rows; products also by one row, of small and of large matrices."""
     for kind in many.seconds.keys() - found.kernels.keys():
         peak = found.int8[1] if is_int8(kind) else found.float32
@@ -147,7 +162,7 @@ def _add_graph_fractions(found: Measured, many: _Timed, cached: _Timed, one: _Ti
         if kind in one.seconds:
             token = cached.rate(kind) / peak
         if kind in one.seconds and one.work[kind].held:
-            memory = min(one.work[kind].held / one.seconds[kind] / found.bandwidth[1], 1.0)
+            memory = min(one.work[kind].held / one.seconds[kind] / bandwidth, 1.0)
         found.kernels[kind] = prompt, token, memory
 
 
