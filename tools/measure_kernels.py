@@ -2,9 +2,9 @@
 
     python tools/measure_kernels.py [PASSES]
 
-writes runtime/halfbyte/device/kernels.toml, medians of some passes: what profiles without measurements of their own count
-on. Other processors have other latencies, caches and compilers, so each number gets a range. Let
-nothing else run meanwhile.
+writes runtime/halfbyte/device/kernels.toml, medians of some passes: what profiles without
+measurements of their own count on. Other processors have other latencies, caches and compilers, so
+each number gets a range. Let nothing else run meanwhile.
 """
 
 from __future__ import annotations
