@@ -31,7 +31,7 @@ def add_device(commands: Commands[argparse.ArgumentParser]) -> None:
     showing.add_argument("device", metavar="DEVICE", help="a name from the list, or a .toml file")
     measuring = parts.add_parser(
         "measure",
-        help="measure this machine, about a minute; `this-machine` is a device from then on",
+        help="measure this machine, about three minutes; `this-machine` is a device from then on",
     )
     measuring.add_argument("--threads", "-t", type=int, help="cores (default: the fast ones)")
     measuring.add_argument(

@@ -83,7 +83,7 @@ class _Timed:
 
 
 def measure(threads: int, step: Callable[[str], None] = lambda _: None) -> Measured:
-    """Measure this machine, on one thread and on all; takes about a minute.
+    """Measure this machine, on one thread and on all; takes about three minutes.
 
     Parameters
     ----------
