@@ -19,6 +19,8 @@ from halfbyte.weights import Tensor
 
 # A token of the vocabulary costs its string, dictionary entries and a score (CPython, 64 bits).
 TOKEN_BYTES = 250
+# What loading and running leave behind beside the plan: threads, modules, fragments of the heap.
+REST_BYTES = 3_000_000
 # Text of the interpreter, NumPy and its libraries, when they are not measured.
 INTERPRETER_BYTES = 35_000_000
 
@@ -46,7 +48,7 @@ def planned(program: Program, tokens: int, to_pack: Iterable[Buffer] = ()) -> di
         "activations": by_kind[Kind.SCRATCH] + by_kind[Kind.INPUT] + by_kind[Kind.OUTPUT] - windows,
         "constants": by_kind[Kind.CONSTANT] + copied,
         "tokenizer": tokens * TOKEN_BYTES,
-        "interpreter": interpreter_bytes(),
+        "interpreter": interpreter_bytes() + REST_BYTES,
     }
 
 
