@@ -592,5 +592,5 @@ def test_a_wrong_device_is_one_line(capsys: Capture) -> None:
 
 def test_a_page_for_text_does_without() -> None:
     names = zipfile.ZipFile(BytesIO(make_wheel(graphs=False))).namelist()
-    assert "halfbyte/bench.py" in names
+    assert "halfbyte/loading.py" in names
     assert not [name for name in names if name.startswith("halfbyte/device/")]
