@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from halfbyte.device.cost import F64, Rates
 from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Quantity
+from halfbyte.device.smaller import WORTH
 from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
@@ -19,7 +20,6 @@ from halfbyte.weights import Tensor
 
 DRAWS = 200  # of the profile's uncertain numbers
 _STEP = 64  # tokens, of which the largest context is a multiple
-_WORTH = 0.95  # of its size, or quantizing once more is not worth its errors
 
 
 @dataclass(frozen=True)
@@ -210,15 +210,24 @@ class Fitter:
 
     def _largest_context(self, settings: Settings) -> int:
         """The largest context that fits, in steps; 0 where none does."""
+
+        def fits(steps: int) -> bool:
+            return self._fits(plan(self.file, replace(settings, context=_STEP * steps)))
+
         most = plan(self.file, settings).program.sizes["position"].maximum
-        low, high = 0, (most - 1) // _STEP
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._fits(plan(self.file, replace(settings, context=_STEP * middle))):
-                low = middle
-            else:
-                high = middle - 1
-        return _STEP * low
+        return _STEP * largest(fits, (most - 1) // _STEP)
+
+
+def largest(fits: Callable[[int], bool], most: int) -> int:
+    """The largest number from 1 to `most` that fits, where all smaller ones do; 0 for none."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def smaller_types(file: ModelFile) -> Iterator[tuple[str, ModelFile]]:
@@ -226,7 +235,7 @@ def smaller_types(file: ModelFile) -> Iterator[tuple[str, ModelFile]]:
     now = sum(t.nbytes for t in file.tensors.values())
     for option, kind in (("--int8", "Q8_0"), ("--type Q4_K_M", "Q4_K_M"), ("--int4", "Q4_0")):
         made = _in_type(file, kind)
-        if sum(t.nbytes for t in made.tensors.values()) < _WORTH * now:
+        if sum(t.nbytes for t in made.tensors.values()) < WORTH * now:
             yield f"quantize {file.path.name} {option}", made
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from halfbyte import footprint
 from halfbyte.backends import available, open_program
 from halfbyte.device.cost import F64, Cost, Rates, held_by_host, work_of
-from halfbyte.device.fit import Fit, Room, Spread, Verdict
+from halfbyte.device.fit import Fit, Room, Spread, Verdict, largest
 from halfbyte.device.profile import Profile
 from halfbyte.device.smaller import halved, smaller_graphs
 from halfbyte.device.speed import Draws
@@ -251,14 +251,7 @@ class GraphFitter:
 
     def _largest(self, sizes: Mapping[str, int], name: str) -> int:
         """The largest smaller size of this name that fits; 0 where none does."""
-        low, high = 0, sizes[name] - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._fits({**sizes, name: middle}):
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return largest(lambda size: self._fits({**sizes, name: size}), sizes[name] - 1)
 
     def _fits(self, sizes: Mapping[str, int]) -> bool:
         try:

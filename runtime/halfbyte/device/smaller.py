@@ -15,7 +15,7 @@ from halfbyte.formats.onnx.model import Graph, Model, Node
 
 _BLOCK = 32
 _MICROSOFT = "com.microsoft"
-_WORTH = 0.95  # of its weights, or quantizing once more is not worth its errors
+WORTH = 0.95  # of its weights, or quantizing once more is not worth its errors
 
 
 def smaller_graphs(model: Model) -> Iterator[tuple[str, Model]]:
@@ -28,7 +28,7 @@ def smaller_graphs(model: Model) -> Iterator[tuple[str, Model]]:
     now = _nbytes(model.graph)
     for option, bits in (("--int8", 8), ("--int4", 4)):
         graph = _Rewritten(model.graph, bits).graph()
-        if _nbytes(graph) < _WORTH * now:
+        if _nbytes(graph) < WORTH * now:
             opsets = {_MICROSOFT: 1, **model.opsets}
             yield f"quantize {model.path.name} {option}", replace(model, graph=graph, opsets=opsets)
 
