@@ -90,7 +90,8 @@ SHARED = frozenset({Kind.SCRATCH, Kind.WINDOW})  # kinds with places in one aren
 class Buffer:
     """A place for numbers; `value` holds them, or makes them, for weights and constants alone.
 
-    A buffer with a `source` is that one's memory in another shape.
+    A buffer with a `source` is that one's memory in another shape, or a part of it, from the byte
+    `offset` on.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Buffer:
     shape: tuple[Dim, ...]
     value: Tensor | npt.NDArray[Any] | Callable[[], npt.NDArray[Any]] | None = None
     source: Buffer | None = None
+    offset: int = 0
 
     @property
     def root(self) -> Buffer:
@@ -110,12 +112,20 @@ class Buffer:
         dtype = dtype or self.dtype
         if (shape, dtype) == (self.shape, self.dtype):
             return self
-        if self.source is not None:
-            return self.source.view(shape, dtype)
-        name = f"{self.name}:{'x'.join(map(str, shape))}"
-        made = Buffer(name, self.kind, dtype, shape, source=self)
+        made = self.part(0, shape, dtype)
         if made.nbytes != self.nbytes:
             raise ProgramError(f"{self}: cannot be viewed as {made}")
+        whole = self.root
+        return whole if (shape, dtype, made.offset) == (whole.shape, whole.dtype, 0) else made
+
+    def part(self, offset: int, shape: tuple[Dim, ...], dtype: str | None = None) -> Buffer:
+        """Its bytes from `offset` on, in this shape."""
+        root, first = self.root, self.offset + offset
+        where = f"+{first}" if first else ""
+        name = f"{root.name}{where}:{'x'.join(map(str, shape))}"
+        made = Buffer(name, self.kind, dtype or self.dtype, shape, source=root, offset=first)
+        if offset + made.nbytes > self.nbytes:
+            raise ProgramError(f"{self}: has no part {made}")
         return made
 
     @property

@@ -87,7 +87,9 @@ def _allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]
     for buffer in program.buffers:
         if buffer.source is not None:
             dtype, shape = buffer.held_as({})
-            arrays[buffer] = arrays[buffer.root].reshape(-1).view(dtype).reshape(shape)
+            whole = arrays[buffer.root].reshape(-1).view(np.uint8)
+            part = whole[buffer.offset : buffer.offset + buffer.nbytes]
+            arrays[buffer] = part.view(dtype).reshape(shape)
         elif isinstance(buffer.value, Tensor):
             arrays[buffer] = memory.reach(buffer.value.data)
         elif callable(buffer.value):

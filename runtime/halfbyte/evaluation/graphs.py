@@ -71,7 +71,7 @@ class GraphUnderTest:
             self.backend = executable.backend
             return executable
 
-        return Runner(self.prepared, opener or opened, keep=keep)
+        return Runner(self.prepared, opener or opened, cores=threads, keep=keep)
 
     def shapes(self) -> str:
         """The feeds' shapes, in a line."""

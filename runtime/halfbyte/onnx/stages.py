@@ -28,7 +28,7 @@ from halfbyte.onnx.capture import (
 )
 from halfbyte.onnx.evaluate import Evaluator, Values, go_on
 from halfbyte.onnx.values import Unknown, Value, dtype_key
-from halfbyte.passes import fuse_views, plan_memory, quantize_attention
+from halfbyte.passes import fuse_views, plan_memory, quantize_attention, slice_rows
 from halfbyte.program import Buffer, Program, capture
 
 KEPT = 8  # programs of other input shapes that are kept
@@ -104,6 +104,8 @@ class Runner:
         False runs every node by its definition.
     int8_attention : bool
         Attention between products in int8 is in int8 too.
+    cores : int
+        Batches go through programs in slices that fit the caches of so many.
     kept : int
         Programs from one node on, of different shapes, that are kept; the one used longest ago
         makes room.
@@ -118,12 +120,13 @@ class Runner:
         *,
         use_kernels: bool = True,
         int8_attention: bool = False,
+        cores: int = 1,
         kept: int = KEPT,
         keep: Collection[str] = (),
     ) -> None:
         self.model = model
         self._open, self._use_kernels, self._kept = open_program, use_kernels, kept
-        self._int8_attention = int8_attention
+        self._int8_attention, self._cores = int8_attention, cores
         self._evaluator = Evaluator(model)
         self._weights = Weights(model.graph)
         self._stages: dict[int, OrderedDict[Path, Stage]] = {}  # by their first node
@@ -242,7 +245,7 @@ class Runner:
         program = dead_code_removed(program)
         if self._int8_attention:
             program = quantize_attention(program)
-        program = fuse_views(program)
+        program = slice_rows(fuse_views(program), self._cores)
         used = {b.root for instruction in program.instructions for b in instruction.inputs}
         used |= {b.root for b in results.values()}
         feeds = {name: buffer for name, buffer in feeds.items() if buffer in used}

@@ -8,6 +8,7 @@ from halfbyte.passes.fuse_views import fuse_views
 from halfbyte.passes.plan_memory import plan_memory
 from halfbyte.passes.quantize_activations import quantize_activations
 from halfbyte.passes.quantize_attention import quantize_attention
+from halfbyte.passes.slice_rows import slice_rows
 from halfbyte.passes.stream_weights import stream_weights
 from halfbyte.program import Program
 
@@ -18,6 +19,7 @@ __all__ = [
     "plan_memory",
     "quantize_activations",
     "quantize_attention",
+    "slice_rows",
     "stream_weights",
 ]
 

@@ -8,14 +8,17 @@ Net Inference).
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from halfbyte.program import SHARED, Buffer, Program
+from halfbyte.program import SHARED, Buffer, Instruction, Program
 
 ALIGNMENT = 64
 
 
-class _Life(NamedTuple):
+class Life(NamedTuple):
+    """Numbers of instructions."""
+
     first: int
     last: int
 
@@ -23,30 +26,39 @@ class _Life(NamedTuple):
 def plan_memory(program: Program) -> Program:
     """Give every scratch buffer and window a place in the program's arena."""
     planned = program.rewritten(program.instructions)
-    placed: list[tuple[int, int, _Life]] = []  # offset, end, life; in this order
-    lives = _lifetimes(program)
-    for buffer in sorted(lives, key=lambda b: -b.nbytes):
+    lives = lifetimes(program.instructions)
+    planned.places, planned.arena_bytes = placed({b: b.nbytes for b in lives}, lives)
+    return planned
+
+
+def placed(
+    sizes: Mapping[Buffer, int], lives: Mapping[Buffer, Life]
+) -> tuple[dict[Buffer, int], int]:
+    """Offsets of buffers of so many bytes in one arena, and the bytes of the arena."""
+    taken: list[tuple[int, int, Life]] = []  # offset, end, life; in this order
+    places, arena_bytes = {}, 0
+    for buffer in sorted(sizes, key=lambda b: -sizes[b]):
         life = lives[buffer]
-        size = -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
+        size = -(-sizes[buffer] // ALIGNMENT) * ALIGNMENT
         offset = 0
-        for start, end, other in placed:
+        for start, end, other in taken:
             if other.last < life.first or life.last < other.first:
                 continue
             if start - offset >= size:
                 break
             offset = max(offset, end)
-        insort(placed, (offset, offset + size, life))
-        planned.places[buffer] = offset
-        planned.arena_bytes = max(planned.arena_bytes, offset + size)
-    return planned
+        insort(taken, (offset, offset + size, life))
+        places[buffer] = offset
+        arena_bytes = max(arena_bytes, offset + size)
+    return places, arena_bytes
 
 
-def _lifetimes(program: Program) -> dict[Buffer, _Life]:
-    """First and last instruction that touches each of these buffers."""
-    lives: dict[Buffer, _Life] = {}
-    for number, instruction in enumerate(program.instructions):
+def lifetimes(instructions: Sequence[Instruction]) -> dict[Buffer, Life]:
+    """First and last instruction that touches each scratch buffer and window."""
+    lives: dict[Buffer, Life] = {}
+    for number, instruction in enumerate(instructions):
         for buffer in (b.root for b in (*instruction.inputs, *instruction.outputs)):
             if buffer.kind in SHARED:
                 first = lives[buffer].first if buffer in lives else number
-                lives[buffer] = _Life(first, number)
+                lives[buffer] = Life(first, number)
     return lives

@@ -213,6 +213,7 @@ class InferenceSession(Described):
             self._runners[replaced] = Runner(
                 prepared, self._open,
                 use_kernels=self._optimize, int8_attention=self._options.int8_attention,
+                cores=self._threads,
             )  # fmt: skip
         return self._runners[replaced]
 
