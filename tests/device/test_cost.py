@@ -13,7 +13,8 @@ from halfbyte.cli import main
 from halfbyte.device import measure as measuring
 from halfbyte.device.cost import Cost, Rates, work_of
 from halfbyte.device.kernels import Kernel, kernel_of, usual_kernels
-from halfbyte.device.measure import Measured, kernels_of, machine_profile
+from halfbyte.device.machine import machine_profile
+from halfbyte.device.measure import Measured, kernels_of
 from halfbyte.device.profile import load_profile, profile_names
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.reading import read_file

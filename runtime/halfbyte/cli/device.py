@@ -104,7 +104,8 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace) -> int:
-    from halfbyte.device.measure import machine_profile, measure
+    from halfbyte.device.machine import machine_profile
+    from halfbyte.device.measure import measure
     from halfbyte.device.profile import user_folder
     from halfbyte.device.reading import NAME
     from halfbyte.device.writer import to_toml

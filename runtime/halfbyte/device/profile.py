@@ -235,26 +235,18 @@ def load_profile(name_or_path: str | os.PathLike[str]) -> Profile:
     """
     path = Path(name_or_path)
     if path.suffix == ".toml":
-        return read_profile(path)
+        return _read(path)
     name = str(name_or_path)
     if reading.NAME.fullmatch(name):
         for folder in (user_folder(), _SHIPPED):
             if (folder / f"{name}.toml").is_file():
-                return read_profile(folder / f"{name}.toml")
+                return _read(folder / f"{name}.toml")
     known = ", ".join(profile_names())
     raise ProfileError(f"device {name!r}: expected one of {known} or a .toml file")
 
 
-def read_profile(path: Path) -> Profile:
-    """The profile in a file, whose name is the device's.
-
-    Raises
-    ------
-    ProfileError
-        The file is not as it should be.
-    OSError
-        It cannot be read.
-    """
+def _read(path: Path) -> Profile:
+    """The profile in a file, whose name is the device's."""
     profile, where = reading.read_file(Profile, path), Where(str(path))
     if profile.name != path.stem:
         raise where.at("name").error(f"the file's name, {path.stem!r}", profile.name)

@@ -8,8 +8,20 @@ import numpy as np
 import numpy.typing as npt
 
 
+class Sourced:
+    """What says where it comes from: who measured or published it, or why it is assumed."""
+
+    source: str
+    assumed: str
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from."""
+        return self.source or f"assumed: {self.assumed}"
+
+
 @dataclass(frozen=True)
-class Quantity:
+class Quantity(Sourced):
     """A number of a profile, in the unit that its key names.
 
     Either `source` says who measured or published it, or `assumed` why it is believed; the other
@@ -32,11 +44,6 @@ class Quantity:
         """The range for people."""
         return "-" if self.low == self.high else f"{self.low:g} to {self.high:g}"
 
-    @property
-    def origin(self) -> str:
-        """Where the number comes from."""
-        return self.source or f"assumed: {self.assumed}"
-
     def draw(
         self, random: np.random.Generator | None = None, count: int = 1
     ) -> npt.NDArray[np.float64]:
@@ -50,7 +57,7 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Steps:
+class Steps(Sourced):
     """Numbers that belong together, such as the frequencies that a processor can run at."""
 
     values: tuple[float, ...]
@@ -66,8 +73,3 @@ class Steps:
     def span(self) -> str:
         """How many, for people."""
         return f"{len(self.values)} steps"
-
-    @property
-    def origin(self) -> str:
-        """Where the numbers come from."""
-        return self.source or f"assumed: {self.assumed}"

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from halfbyte.device.propagators import Floats, propagators, times
 from halfbyte.errors import ThermalError
 
-Floats = NDArray[np.float64]
 AMBIENT = "ambient"  # the air's name as an end of a link
 
 
@@ -140,7 +139,7 @@ class Stepper:
 
     def __init__(self, network: Network, dt: float) -> None:
         self.network, self.dt = network, _positive(dt)
-        self._decay, self._gain, self._sum, self._ramp = _propagators(
+        self._decay, self._gain, self._sum, self._ramp = propagators(
             network.capacities, network.laplacian, self.dt
         )
 
@@ -148,14 +147,14 @@ class Stepper:
         """Temperatures [draws, n] after `dt` at `power` [draws, n] watts; `ambient` is a number or
         [draws]. What is computed is the difference from the air, which keeps digits."""
         above, watts, air = self._above(temperatures, power, ambient)
-        return air + _times(self._decay, above) + _times(self._gain, watts)
+        return air + times(self._decay, above) + times(self._gain, watts)
 
     def heat_to_ambient(
         self, temperatures: ArrayLike, power: ArrayLike, ambient: ArrayLike
     ) -> Floats:
         """Joules [draws] that the air takes in that step: the exact integral."""
         above, watts, _ = self._above(temperatures, power, ambient)
-        kelvin_seconds = _times(self._sum, above) + _times(self._ramp, watts)
+        kelvin_seconds = times(self._sum, above) + times(self._ramp, watts)
         heat: Floats = (self.network.to_ambient * kelvin_seconds).sum(axis=-1)
         return heat
 
@@ -182,7 +181,7 @@ class Driven:
         capacities, self._to_air = network.capacities[:, rest], network.to_ambient[:, rest]
         self._inwards = network.conductances[:, rest][:, :, given]
         flow = network.laplacian[:, rest][:, :, rest]
-        self._decay, self._gain, _, ramp = _propagators(capacities, flow, self.dt)
+        self._decay, self._gain, _, ramp = propagators(capacities, flow, self.dt)
         # A ramp over the step: the end's value counts with this, the beginning's with the rest
         self._end = ramp / self.dt
 
@@ -208,7 +207,7 @@ class Driven:
         result = np.empty((samples, draws, free))
         result[0] = _finite("temperatures", start)
         for i in range(samples - 1):
-            result[i + 1] = _times(self._decay, result[i]) + push[i]
+            result[i + 1] = times(self._decay, result[i]) + push[i]
         return result
 
 
@@ -248,46 +247,6 @@ def leakage(w_at_25: ArrayLike, doubling_k: ArrayLike, temperature: ArrayLike) -
         raise ThermalError(f"leakage: expected doubling_k > 0, found {doubling.min():g}")
     exponent = (_finite("temperature", temperature) - 25.0) / doubling
     return np.asarray(_finite("w_at_25", w_at_25) * np.exp2(exponent))
-
-
-def _propagators(
-    capacities: Floats, flow: Floats, dt: float
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Of C dT/dt = P - flow T, all [draws, n, n], with temperatures T and watts P, after `dt`:
-    T from T, T from P (constant), the integral of T from T, and that from P."""
-    root = np.sqrt(capacities)
-    rates, modes = np.linalg.eigh(flow / root[:, :, None] / root[:, None, :])
-    decays = np.maximum(rates, 0) * dt  # rounding alone makes one negative
-    once, twice = _mean_of_decay(decays), _mean_of_ramp(decays)
-
-    def matrix(by_mode: Floats, left: Any, right: Any) -> Floats:
-        inner = np.einsum("dik,dk,djk->dij", modes, by_mode, modes)
-        return np.asarray(inner * left[:, :, None] * right[:, None, :])
-
-    decay, gain = matrix(np.exp(-decays), 1 / root, root), matrix(dt * once, 1 / root, 1 / root)
-    sums = matrix(dt * once, 1 / root, root), matrix(dt * dt * twice, 1 / root, 1 / root)
-    return decay, gain, *sums
-
-
-def _mean_of_decay(x: Floats) -> Floats:
-    """(1 - exp(-x)) / x, and 1 at 0: the mean of what decays by x."""
-    safe = np.where(x > 0, x, 1.0)
-    return np.where(x > 0, -np.expm1(-safe) / safe, 1.0)
-
-
-def _mean_of_ramp(x: Floats) -> Floats:
-    """(x - 1 + exp(-x)) / x^2, and 1/2 at 0; by its series where the difference loses digits."""
-    small = np.minimum(x, 0.1)
-    series, term = np.zeros_like(x), np.full_like(x, 0.5)
-    for k in range(3, 13):
-        series, term = series + term, term * (-small / k)
-    safe = np.where(x > 0.1, x, 1.0)
-    return np.where(x > 0.1, (1 - _mean_of_decay(safe)) / safe, series)
-
-
-def _times(matrices: Floats, vectors: Floats) -> Floats:
-    product: Floats = np.matmul(matrices, vectors[..., None])[..., 0]
-    return product
 
 
 def _column(ambient: ArrayLike) -> Floats:

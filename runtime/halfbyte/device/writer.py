@@ -1,4 +1,4 @@
-"""Profiles as TOML, which `profile.read_profile` reads back as they were."""
+"""Profiles as TOML, which `profile.load_profile` reads back as they were."""
 
 from __future__ import annotations
 

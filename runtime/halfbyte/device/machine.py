@@ -1,0 +1,90 @@
+"""This machine as a profile: what was measured, and what the system says of itself."""
+
+from __future__ import annotations
+
+import platform
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from halfbyte.backends.memory import machine_bytes
+from halfbyte.device.measure import Measured, kernels_of
+from halfbyte.device.profile import Memory, Overhead, Profile, load_profile
+from halfbyte.device.quantity import Quantity, Steps
+
+_LIKE = "macbook-air-m1"
+_CORE_W = 6.0
+
+
+def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
+    """What was measured as a profile; heat and power, which were not, are a thin laptop's."""
+    like, today = load_profile(_LIKE), datetime.now(tz=UTC).date()
+    source = f"halfbyte device measure, {today}"
+
+    def known(value: float, digits: int = 4) -> Quantity:
+        value = float(f"{value:.{digits}g}")
+        return Quantity(value, value, value, source)
+
+    threads = max(measured.int8)
+    hertz = _frequency()
+    cluster = replace(
+        like.clusters[0],
+        name="cores",
+        cores=known(threads),
+        frequencies_mhz=Steps((hertz / 1e6,), "what the system says, or 1000"),
+        voltages_mv=Steps((1000.0,), assumed="only what is taken at this frequency matters"),
+        dynamic_power_uw_per_mhz_v2=_assumed(_CORE_W / (hertz / 1e6) * 1e6, 3.0, "6 W a core"),
+        int8_ops_per_cycle=known(measured.int8[threads] / threads / hertz),
+        float32_ops_per_cycle=known(measured.float32 / hertz),
+    )
+    memory = Memory(
+        ram_mb=Quantity(ram := machine_bytes() / 1e6, ram, ram, source),
+        app_mb=_assumed(0.75 * ram, 1.2, "three quarters of the memory"),
+        tab_mb=_assumed(min(0.5 * ram, 4000.0), 2.0, "a tab of 32 bits has at most 4 GB"),
+        bandwidth_gb_s=known(max(measured.bandwidth.values()) / 1e9),
+        core_bandwidth_gb_s=known(measured.bandwidth[1] / 1e9),
+        storage_gb_s=_assumed(1.0, 4.0, "a solid-state disk; not measured"),
+        cache_mb=_cache(),
+    )
+    overhead = Overhead(known(measured.launch * 1e6), known(measured.call * 1e6))
+    return replace(
+        like, name=name, title=_processor(), kind="machine", year=today.year, memory=memory,
+        clusters=(cluster,), overhead=overhead, kernels=kernels_of(measured, source),
+    )  # fmt: skip
+
+
+def _assumed(value: float, factor: float, why: str) -> Quantity:
+    return Quantity(value, value / factor, value * factor, assumed=why)
+
+
+def _system(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _processor() -> str:
+    """Its name, as Linux has it, or the machine's kind."""
+    match = re.search(r"^model name\s*:\s*(.+)$", _system("/proc/cpuinfo"), re.MULTILINE)
+    name = match[1].strip() if match else platform.processor() or platform.machine()
+    return name if name.isprintable() else "unknown"
+
+
+def _frequency() -> float:
+    """Hz at which it runs, as Linux has it; 1e9 where nobody knows, which changes no product."""
+    match = re.search(r"^cpu MHz\s*:\s*([\d.]+)$", _system("/proc/cpuinfo"), re.MULTILINE)
+    return round(float(match[1])) * 1e6 if match else 1e9
+
+
+def _cache() -> Quantity:
+    """The last cache of a core, as Linux has it."""
+    texts = (
+        _system(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size").strip()
+        for index in range(8)
+    )
+    sizes = [int(t[:-1]) * 1024 / 1e6 for t in texts if re.fullmatch(r"\d{1,9}K", t)]
+    if not sizes:
+        return _assumed(8.0, 4.0, "the system does not say")
+    return Quantity(max(sizes), max(sizes), max(sizes), "what the system says of the first core")
