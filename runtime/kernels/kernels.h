@@ -124,10 +124,10 @@ KERNEL(rms_norm_quantize, a->n, 1, a->d * 8,
        OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, weight) IN(f32, x) INT(n) INT(d)
            FLOAT(epsilon))
 
-/* y = layer_norm(x), and dynamic_quantize of it */
+/* y = layer_norm(x) gain, where there is one, and dynamic_quantize of layer_norm(x) */
 KERNEL(layer_norm_quantize, a->n, 1, a->d * 8,
-       OUT(f32, y) OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, weight) IN(f32, bias) IN(f32, x)
-           INT(n) INT(d) FLOAT(epsilon))
+       OUT(f32, y) OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, weight) IN(f32, bias) IN(f32, gain)
+           IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
 
 /* dynamic_quantize(gelu(x)) */
 KERNEL(gelu_quantize_erf, a->n*(a->d / 32), 4, 32 * 16,
@@ -285,6 +285,9 @@ KERNEL(binary_mul, a->n, 16, 12,
        OUT(f32, z) IN(f32, x) IN(f32, y) IN(i32, plan) INT(n) INT(d) INT(x_step) INT(y_step))
 KERNEL(binary_div, a->n, 16, 12,
        OUT(f32, z) IN(f32, x) IN(f32, y) IN(i32, plan) INT(n) INT(d) INT(x_step) INT(y_step))
+
+/* y = x, the nearest float */
+KERNEL(cast, a->n, 64, 12, OUT(f32, y) IN(i64, x) INT(n))
 
 /* y = f(x); ops/elementwise.py has the formulas with alpha and beta */
 KERNEL(unary_relu, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))

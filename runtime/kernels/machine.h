@@ -32,6 +32,7 @@ typedef int8_t i8;
 typedef uint8_t u8;
 typedef int16_t i16;
 typedef int32_t i32;
+typedef int64_t i64;
 typedef uint16_t f16;  /* IEEE binary16, as bits */
 typedef uint16_t bf16; /* upper half of an IEEE binary32 */
 

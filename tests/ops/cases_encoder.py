@@ -62,6 +62,12 @@ def _quantized() -> Iterator[Case]:
             f"{n}x{d}", ops.layer_norm_quantize, {"x": x, "weight": gain, "bias": bias},
             {"epsilon": epsilon}, bound=(off, *quantized_bound(y, off)),
         )  # fmt: skip
+        scale = np.abs(activations(1, d)[0]) + 1
+        yield Case(
+            f"{n}x{d}-gain", ops.layer_norm_quantize,
+            {"x": x, "weight": gain, "bias": bias, "gain": scale},
+            {"epsilon": epsilon}, bound=(off * scale + TINY, *quantized_bound(y, off)),
+        )  # fmt: skip
         for approximate in ("none", "tanh"):
             y = ops.gelu.meaning(x, approximate=approximate).astype(np.float64)
             bound = quantized_bound(y, 16 * EPS * np.abs(wide) + TINY)

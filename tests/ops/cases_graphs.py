@@ -69,6 +69,16 @@ def unary() -> Iterator[Case]:
             yield _unary_case(f"{function}-edges", EDGES, attributes)
 
 
+def casts() -> Iterator[Case]:
+    """Integers that float32 does not have, ties among them, and the limits of their types."""
+    near = [(1 << 24) + i for i in range(-2, 7)]
+    edges = [*near, *(-i for i in near), 0, -1, (1 << 31) - 1, -(1 << 31)]
+    wide = [(1 << 60) + i for i in (0, 1 << 36, (1 << 36) + 1, 3 << 36)]
+    wide += [(1 << 63) - 1, -(1 << 63), (1 << 53) + 1]
+    for n in (1, 16, 37):
+        yield Case(f"{n}", ops.cast, {"x": np.resize(np.array(wide + edges, np.int64), n)})
+
+
 def _unary_case(label: str, x: npt.NDArray[np.float32], attributes: dict[str, Any]) -> Case:
     exact = ("relu", "clip", "neg", "abs", "sqrt", "reciprocal")
     case = Case(label, ops.unary, {"x": x}, attributes)
@@ -112,4 +122,4 @@ def reductions() -> Iterator[Case]:
             yield Case(f"{function}-{a}x{b}x{c}", ops.reduce, {"x": x}, attributes, bound=bound)
 
 
-FAMILIES = (binary, unary, moves, reductions)
+FAMILIES = (binary, casts, unary, moves, reductions)

@@ -30,7 +30,7 @@ from halfbyte.program import Buffer, Instruction, Program, Size, maximum
 __all__ = ["Kernels", "NativeExecutable", "instruction_sets"]
 
 
-OPTIONAL = {"r", "bias"}  # operands that kernels take NULL for
+OPTIONAL = {"r", "bias", "gain"}  # operands that kernels take NULL for
 
 
 _WORD = (1 << 64) - 1  # negative integers are stored in two's complement

@@ -27,7 +27,7 @@ from halfbyte.ops.conv import (
     pack_codes,
     pack_kernels,
 )
-from halfbyte.ops.elementwise import binary, unary
+from halfbyte.ops.elementwise import binary, cast, unary
 from halfbyte.ops.full_attention import attention, attention_int8
 from halfbyte.ops.fused import (
     gelu_quantize,
@@ -68,6 +68,7 @@ __all__ = [
     "binary",
     "cache_write",
     "cache_write_keys",
+    "cast",
     "conv2d",
     "conv2d_codes",
     "conv2d_depthwise",

@@ -78,6 +78,12 @@ UNARY: dict[str, Callable[[Any, float, float], Any]] = {
 }
 
 
+@operator("Cast", "x:i64[n] -> y:f32[n]")
+def cast(x: npt.NDArray[np.int64]) -> F32:
+    """y = x as the nearest float32. Source: ONNX Cast (opset 13)."""
+    return x.astype(np.float32)
+
+
 @operator("Unary", "x:f32[n] -> y:f32[n]", variant=lambda attributes: str(attributes["function"]))
 def unary(x: F32, *, function: str, alpha: float = 0.0, beta: float = 0.0) -> F32:
     """y = f(x): ONNX's functions of one number under their names in snake case.

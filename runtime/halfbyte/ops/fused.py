@@ -29,14 +29,14 @@ def rms_norm_quantize(x: F32, weight: F32, *, epsilon: float) -> Quantized:
 
 @operator(
     "LayerNormalization+DynamicQuantizeLinear",
-    f"x:f32[n,d] weight:f32[d] bias:f32[d] -> y:f32[n,d] {_QUANTIZED}",
+    f"x:f32[n,d] weight:f32[d] bias:f32[d] gain?:f32[d] -> y:f32[n,d] {_QUANTIZED}",
 )
 def layer_norm_quantize(
-    x: F32, weight: F32, bias: F32, *, epsilon: float
+    x: F32, weight: F32, bias: F32, gain: F32 | None = None, *, epsilon: float
 ) -> tuple[F32, npt.NDArray[np.int8], F32, npt.NDArray[np.int16]]:
-    """layer_norm(x), which a residual needs, and dynamic_quantize of it."""
+    """layer_norm(x) gain, which a residual needs, and dynamic_quantize of layer_norm(x)."""
     y = layer_norm(x, weight, bias, epsilon=epsilon)
-    return (y, *dynamic_quantize(y))
+    return (y if gain is None else y * gain, *dynamic_quantize(y))
 
 
 @operator("Gelu+DynamicQuantizeLinear", f"x:f32[n,d] -> {_QUANTIZED}", variant=gelu.variant)

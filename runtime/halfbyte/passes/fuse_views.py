@@ -25,9 +25,11 @@ def fuse_views(program: Program) -> Program:
                 continue
             outputs = instruction.outputs
             if instruction in found.norms:
-                quantize = found.norms[instruction]
-                ops.layer_norm_quantize(*instruction.inputs, **instruction.attributes)
-                outputs = (outputs[0], *quantize.outputs)
+                quantize, product = found.norms[instruction], found.gains.get(instruction)
+                gain = product.operands["y"] if product else None
+                ops.layer_norm_quantize(*instruction.inputs, gain, **instruction.attributes)
+                result = product.outputs[0].view(outputs[0].shape) if product else outputs[0]
+                outputs = (result, *quantize.outputs)
             elif instruction in found.gelus:
                 gelu = found.gelus[instruction]
                 x = gelu.inputs[0].view(_shape(instruction.inputs[0]))
@@ -52,6 +54,7 @@ class _Pairs:
 
     def __init__(self, program: Program) -> None:
         self.norms: dict[Instruction, Instruction] = {}  # norm -> quantization of its result
+        self.gains: dict[Instruction, Instruction] = {}  # norm -> product of its result and a row
         self.gelus: dict[Instruction, Instruction] = {}  # quantization -> Gelu before it
         self.sums: dict[Instruction, tuple[Instruction, Buffer]] = {}  # -> product and residual
         self.activated: dict[Instruction, Instruction] = {}  # Gelu -> product
@@ -66,6 +69,9 @@ class _Pairs:
             elif instruction.operator is ops.gelu:
                 self._gelu(instruction)
             self._makers.update({b.root: instruction for b in instruction.outputs})
+        for instruction in program.instructions:
+            if instruction.operator is ops.binary and instruction.attributes["function"] == "mul":
+                self._gain(instruction)
 
     def _goes_nowhere_else(self, buffer: Buffer) -> bool:
         return buffer.root.kind is Kind.SCRATCH and self._uses[buffer.root] == 1
@@ -93,6 +99,18 @@ class _Pairs:
                 self.sums[last] = maker, residual
                 self.absorbed.add(maker)
                 return
+
+    def _gain(self, last: Instruction) -> None:
+        """A product by channels is all that is made of a norm's result in floats."""
+        x, gain, _plan = last.inputs
+        norm = self._makers.get(x.root)
+        if norm not in self.norms or x.root.kind is not Kind.SCRATCH or self._uses[x.root] != 2:
+            return
+        d = norm.dims["d"]
+        whole = x.shape == (last.attributes["n"],) and last.attributes["d"] == d
+        if whole and gain.shape == (d,) and last.attributes["y_step"] == 1:
+            self.gains[norm] = last
+            self.absorbed.add(last)
 
     def _product(self, result: Buffer) -> Instruction | None:
         """The product that makes what goes nowhere else, if it does nothing behind it yet."""

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from halfbyte import ops
+from halfbyte.formats.onnx.dtypes import DTYPES
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
 from halfbyte.onnx.lowering.strides import broadcast, planned
 from halfbyte.onnx.values import Array, Operand, Value, key_of
 from halfbyte.program import Buffer
 
+_BYTES = {"bool": "u8", "u8": "u8", "i8": "i8"}
 _PAIRS = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
 _FUNCTIONS = {
     "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Erf": "erf", "Exp": "exp",
@@ -119,6 +121,22 @@ def apply(
         return None
     buffer = c.last(x) if lies_last(x) else c.plain(x)
     flat = ops.unary(buffer.view((x.size,)), function=function, alpha=alpha, beta=beta)
+    made = flat.view(buffer.shape)
+    return c.value_last(made) if lies_last(x) else c.value(made)
+
+
+@lower("Cast")
+def cast(c: Capture, x: Value, *, to: int, **attributes: Any) -> Value | None:
+    """Integers of 64 and 8 bits, and truth values, in float32."""
+    if DTYPES.get(to) != np.float32 or not x.size:
+        return None
+    buffer = c.last(x) if lies_last(x) else c.plain(x)
+    if x.dtype == "i64":
+        flat = ops.cast(buffer.view((x.size,)))
+    elif x.dtype in _BYTES:
+        flat = ops.dequantize_linear(buffer.view((x.size,), _BYTES[x.dtype]), scale=1.0, zero=0)
+    else:
+        return None
     made = flat.view(buffer.shape)
     return c.value_last(made) if lies_last(x) else c.value(made)
 
