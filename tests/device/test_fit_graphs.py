@@ -19,7 +19,7 @@ from tools.onnx_models.graph import FLOAT
 from halfbyte.cli import main
 from halfbyte.device.cost import work_of
 from halfbyte.device.fit import Fit
-from halfbyte.device.graphs import GraphFitter, GraphNeed, GraphPlanner, GraphSpeed
+from halfbyte.device.graphs import GraphFitter, GraphNeed, GraphPlanner, Runs
 from halfbyte.device.profile import load_profile, profile_names
 from halfbyte.device.smaller import halved, smaller_graphs
 from halfbyte.device.speed import Draws, Processor, fast_cores
@@ -105,7 +105,7 @@ def test_nodes_between_programs_count(tmp_path: Path) -> None:
     profile = load_profile("pixel-6")
     rates = Processor(profile, 1, Draws()).rates()
     both, one = (
-        GraphSpeed(p, profile, Draws(), 1).run_seconds(rates)[0]
+        Runs(p).passes(profile, Draws())[0].seconds(rates)[0]
         for p in (planned, replace(planned, calls=1))
     )
     assert both - one > rates.call[0]
@@ -235,7 +235,7 @@ def test_every_device_has_a_plausible_speed(name: str, model: Model) -> None:
     threads = fast_cores(profile)
     planned = GraphPlanner(model).plan({"batch": 64})
     cpu = Processor(profile, threads, Draws())
-    seconds = GraphSpeed(planned, profile, Draws(), threads).run_seconds(cpu.rates())[0]
+    seconds = Runs(planned).passes(profile, Draws())[0].seconds(cpu.rates())[0]
     operations = 2 * 64 * 2 * WIDE * DEEP
     assert operations / cpu.rates().float32[0] / 1.1 < seconds < 0.1
 

@@ -16,6 +16,7 @@ from halfbyte.device.electricity import SHUTDOWN_C
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.recording import Simulation
 from halfbyte.device.simulate import GOVERNORS, MOST_DRAWS, MOST_MINUTES, simulate
+from halfbyte.device.speed import Tokens
 from halfbyte.device.summary import Band, band, bands
 from halfbyte.device.workload import load_workload
 from halfbyte.errors import MemoryBudgetError, UnsupportedError
@@ -87,7 +88,7 @@ def _simulate(options: argparse.Namespace) -> int:
     planned = plan(file, settings_of(options.level, _given(options)))
     note = _fit(options, file, planned, profile)
     result = simulate(
-        planned, profile, workload, options.governor, minutes=options.minutes,
+        Tokens(planned), profile, workload, options.governor, minutes=options.minutes,
         ambient=options.ambient, threads=options.threads, draws=options.draws, seed=options.seed,
         model=Path(options.model).name,
     )  # fmt: skip
@@ -133,23 +134,13 @@ def _fit(options: argparse.Namespace, file: ModelFile, planned: Plan, profile: P
 
 # ---- for people ----------------------------------------------------------------------------------
 
-_ROWS = {
-    "first_minute_tokens_s": ("first minute", "tokens/s"),
-    "sustained_tokens_s": ("sustained (last fifth)", "tokens/s"),
-    "kept": ("of the first minute's speed", "%"),
-    "throttle_s": ("slower by 5 % after", "min"),
-    "token_spread": ("spread of tokens' times", "%"),
-    "joules_per_token": ("whole device, for a token", "J"),
-    "watts": ("whole device", "W"),
-    "tokens_per_percent": ("for 1 % of the battery", "tokens"),
-}
 _FACTORS = {"%": 100.0, "min": 1 / 60}
 
 
 def _text(s: Simulation, note: str) -> list[str]:
     found = bands(s)
     rows = []
-    for name, (words, unit) in _ROWS.items():
+    for name, (words, unit) in _rows(s.unit).items():
         if name in found:
             values = [found[name].median, found[name].low, found[name].high]
             cells = [_shown(float(value) * _FACTORS.get(unit, 1.0), unit) for value in values]
@@ -163,6 +154,20 @@ def _text(s: Simulation, note: str) -> list[str]:
     if off := int(s.overheated.sum()):
         lines += ["", f"{off} of {s.draws} draws switch off: a die reaches {SHUTDOWN_C:.0f} C"]
     return [*lines, "", *_minutes(s)]
+
+
+def _rows(unit: str) -> dict[str, tuple[str, str]]:
+    """By name of a quantity what it is in words, and its unit."""
+    return {
+        f"first_minute_{unit}s_s": ("first minute", f"{unit}s/s"),
+        f"sustained_{unit}s_s": ("sustained (last fifth)", f"{unit}s/s"),
+        "kept": ("of the first minute's speed", "%"),
+        "throttle_s": ("slower by 5 % after", "min"),
+        f"{unit}_spread": (f"spread of {unit}s' times", "%"),
+        f"joules_per_{unit}": (f"whole device, for a {unit}", "J"),
+        "watts": ("whole device", "W"),
+        f"{unit}s_per_percent": ("for 1 % of the battery", f"{unit}s"),
+    }
 
 
 def _shown(value: float, unit: str) -> str:
@@ -191,7 +196,7 @@ def _series(s: Simulation) -> dict[str, tuple[str, Any]]:
     """By name its unit and values [samples, draws]."""
     battery = {} if s.charge is None else {"battery": ("%", s.charge)}
     return {
-        "speed": ("tokens/s", s.speed),
+        "speed": (f"{s.unit}s/s", s.speed),
         "power": ("W", s.watts),
         **{name: ("C", values) for name, values in s.temperatures.items()},
         **{name: ("MHz", values) for name, values in s.megahertz.items()},
@@ -210,7 +215,7 @@ def _as_json(s: Simulation, note: str) -> dict[str, Any]:
     return {
         "model": s.model, "device": s.profile.name, "governor": s.governor,
         "workload": s.workload, "ambient_c": s.ambient, "threads": s.threads, "draws": s.draws,
-        "seed": s.seed, "warning": note or None,
+        "seed": s.seed, "warning": note or None, "unit": s.unit,
         "summary": {name: _band(found) for name, found in bands(s).items()},
         "switched_off": float(np.mean(s.overheated)),
         "seconds": s.seconds.tolist(), "series": series,
