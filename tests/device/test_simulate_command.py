@@ -162,6 +162,9 @@ def test_a_model_that_fits_at_another_level(
 
 def test_other_bad_input(run: Run) -> None:
     assert "expected one of android-go-2gb" in run("--device", "pixel-60")[2]
-    assert "expected continuous, chat, or a" in run("--device", "pixel-6", "--workload", "x")[2]
+    assert (
+        "expected continuous, chat, a rate such as 30/s, or a"
+        in run("--device", "pixel-6", "--workload", "x")[2]
+    )
     assert "ambient nan: expected" in run("--device", "pixel-6", "--ambient", "nan")[2]
     assert run("--device", "pixel-6", "--minutes", "1e9")[0] == 2

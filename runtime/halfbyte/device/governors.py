@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -30,7 +31,8 @@ class Board:
 
     Numbers of the profile without their ranges; `supplies` (clusters that compute, all of whose
     `cores` are as many as the threads allow) have the vendor's power of each step. `control_c` and
-    `sustainable_w` [draws] are what the vendor set, of node number `node`.
+    `sustainable_w` [draws] are what the vendor set, of node number `node`. Of tokens or runs at
+    most `per_s` are asked for in a second.
     """
 
     profile: Profile
@@ -40,6 +42,7 @@ class Board:
     node: int
     control_c: F64
     sustainable_w: F64
+    per_s: float = inf
 
     @property
     def draws(self) -> int:

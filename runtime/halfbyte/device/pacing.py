@@ -8,7 +8,8 @@ Kalman filter learns both numbers, slowly, since a wrong heat capacity looks lik
 until a device has been warm for a while. The pace is that whose rise ends at the target.
 
 Of the settings that allow the pace, the one that warms least for a token or run is taken
-(`settings`), and each waits until its time has come.
+(`settings`), and each waits until its time has come. Where less is asked for than the pace, a
+setting for that is enough.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class Pacing:
         if begins:
             self._pace = wanted
         self._pace *= (wanted / self._pace) ** (PERIOD_S / tuning.smooth_s)
-        late = unit_s > (1 + 1e-6) / self._pace[:, None]
+        asked = np.minimum(self._pace, self._board.per_s * self._slower)
+        late = unit_s > (1 + 1e-6) / asked[:, None]
         self._chosen = np.maximum((~late).sum(axis=1) - 1, 0)
         waits = self._pace * unit_s[0] < 1 - 1e-6  # else it is as fast as it can be
         return Orders(

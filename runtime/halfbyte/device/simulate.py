@@ -163,7 +163,9 @@ class _Device:
         control = draws(thermal.allocator.control_c), draws(thermal.allocator.sustainable_w)
         nominal = [Supply(c.cluster, c.count, Draws()) for c in self._processor.used]
         node = nodes.index(thermal.allocator.node)
-        self.board = Board(profile, task, threads, nominal, node, *control)
+        self.board = Board(
+            profile, task, threads, nominal, node, *control, per_s=workload.per_s
+        )  # fmt: skip
         self._capacity = draws(profile.battery.capacity_wh) * 3600 if profile.battery else None
         self._progress = Progress(workload, self.draws)
         self.temperatures = self.network.steady(self._watts_at_rest(), ambient)
