@@ -23,6 +23,7 @@ from halfbyte.device.graphs import GraphFitter, GraphNeed, GraphPlanner, Runs
 from halfbyte.device.profile import load_profile, profile_names
 from halfbyte.device.smaller import halved, smaller_graphs
 from halfbyte.device.speed import Draws, Processor, fast_cores
+from halfbyte.errors import HalfbyteError
 from halfbyte.footprint import interpreter_bytes
 from halfbyte.formats.onnx import open_onnx
 from halfbyte.formats.onnx.model import Model
@@ -214,6 +215,15 @@ def test_smaller_types_of_gemm_and_of_a_shared_table(tmp_path: Path) -> None:
     assert set(kinds) == {"GatherBlockQuantized", "MatMulNBits", "Gemm"}
     planned = GraphPlanner(made).plan({})
     assert planned.memory["weights (packed)"] >= 2 * 64 * 34  # in rows, and packed for products
+
+
+def test_a_size_that_cannot_be_planned_here(tmp_path: Path) -> None:
+    net = Net()
+    x, y = net.input("x", FLOAT, ["n", 1]), net.input("y", FLOAT, [1, "n"])
+    wide = net.node("Cast", net.node("MatMul", x, y), to=onnx.TensorProto.DOUBLE)
+    model = open_onnx(saved(tmp_path, net.made(wide)))
+    with pytest.raises(HalfbyteError, match=r"graph.onnx: no memory to plan a run of this size"):
+        GraphPlanner(model).plan({"n": 10_000_000})
 
 
 @pytest.mark.parametrize("option", ["--int8", "--int4"])

@@ -78,11 +78,17 @@ class GraphPlanner:
         Raises
         ------
         HalfbyteError
-            A size is none of the model's, or a node cannot do what it is asked for.
+            A size is none of the model's, a node cannot do what it is asked for, or what has to
+            run for that does not fit into this machine's memory.
         """
         feeds = completed(self.model, {}, sizes, 0, str(self.model.path))
         between = _Between()
-        programs = self._runner.plan(feeds, between)
+        try:
+            programs = self._runner.plan(feeds, between)
+        except MemoryError:
+            raise HalfbyteError(
+                f"{self.model.path}: no memory to plan a run of this size"
+            ) from None
         instructions = [i for program in programs for i in program.instructions]
         initializers = self._runner.model.graph.initializers.values()
         prepared = [a for a in initializers if isinstance(a, np.ndarray)]
