@@ -80,8 +80,8 @@ def predict(row: Row, profile: Profile) -> None:
         int8=np.array([peak]),
         memory=np.array([memory]),
     )
-    row.predicted["pp"].append(1 / float(speed.prompt_seconds(rates)[0]))
-    row.predicted["tg"].append(1 / float(speed.token_seconds(rates)[0]))
+    row.predicted["pp"].append(1 / float(speed.prompt.seconds(rates)[0]))
+    row.predicted["tg"].append(1 / float(speed.token.seconds(rates)[0]))
 
 
 def run(row: Row) -> None:

@@ -22,6 +22,7 @@ from halfbyte.device.governors import Board, Governor, PowerAllocator
 from halfbyte.device.pacing import Pacing, Tuning
 from halfbyte.device.profile import load_profile
 from halfbyte.device.simulate import GOVERNORS, simulate
+from halfbyte.device.speed import Tokens
 from halfbyte.device.summary import band, quantities
 from halfbyte.formats import open_model
 from halfbyte.planning import LEVELS, Plan, plan
@@ -67,8 +68,8 @@ def compare(planned: Plan, name: str, options: argparse.Namespace) -> list[list[
     node = profile.thermal.allocator.node
     for governor, make in COMPARED.items():
         s = simulate(
-            planned, profile, governor=make, minutes=options.minutes, ambient=options.ambient,
-            draws=options.draws, seed=options.seed,
+            Tokens(planned), profile, governor=make, minutes=options.minutes,
+            ambient=options.ambient, draws=options.draws, seed=options.seed,
         )  # fmt: skip
         found = quantities(s)
         rows.append(

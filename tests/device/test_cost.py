@@ -31,7 +31,14 @@ def planned(repository: Path) -> Plan:
 
 
 def rates(**changes: float) -> Rates:
-    values = {"int8": 1e12, "float32": 1e11, "memory": 1e10, "launch": 0.0, "call": 0.0}
+    values = {
+        "int8": 1e12,
+        "float32": 1e11,
+        "memory": 1e10,
+        "cores": 1.0,
+        "launch": 0.0,
+        "call": 0.0,
+    }
     return Rates(**{k: np.array([v]) for k, v in (values | changes).items()})
 
 
@@ -97,10 +104,10 @@ def test_draws_are_within_their_ranges(planned: Plan) -> None:
     profile = load_profile("pixel-6")
     draws = Draws(np.random.default_rng(0), 100)
     speed, cpu = Speed(planned, profile, draws), Processor(profile, 4, draws)
-    seconds = speed.token_seconds(cpu.rates())
+    seconds = speed.token.seconds(cpu.rates())
     assert seconds.shape == (100,)
     assert len(set(seconds)) == 100
-    middle = Speed(planned, profile, Draws()).token_seconds(Processor(profile, 4, Draws()).rates())
+    middle = Speed(planned, profile, Draws()).token.seconds(Processor(profile, 4, Draws()).rates())
     assert seconds.min() < middle[0] < seconds.max()
 
 
@@ -109,7 +116,9 @@ def test_storage_bounds_what_is_streamed(planned: Plan) -> None:
     storage = profile.memory.storage_gb_s.value * 1e9
     cpu = Processor(profile, 4, Draws())
     speed = Speed(planned, profile, Draws(), from_storage=True)
-    assert speed.token_seconds(cpu.rates())[0] == pytest.approx(speed.token.weight_bytes / storage)
+    assert speed.token.seconds(cpu.rates())[0] == pytest.approx(
+        speed.token.cost.weight_bytes / storage
+    )
 
 
 @pytest.mark.parametrize("name", profile_names())
@@ -119,7 +128,7 @@ def test_every_device_has_a_plausible_speed(name: str, repository: Path) -> None
     planned = plan(zeros(repository, "smollm2-135m", "Q4_0"), LEVELS["baseline"])
     cpu = Processor(profile, fast_cores(profile), Draws())
     speed = Speed(planned, profile, Draws())
-    per_second = 1 / speed.token_seconds(cpu.rates())[0]
+    per_second = 1 / speed.token.seconds(cpu.rates())[0]
     assert 0.3 < per_second < profile.memory.bandwidth_gb_s.value * 1e9 / 76e6
 
 

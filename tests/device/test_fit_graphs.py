@@ -19,10 +19,11 @@ from tools.onnx_models.graph import FLOAT
 from halfbyte.cli import main
 from halfbyte.device.cost import work_of
 from halfbyte.device.fit import Fit
-from halfbyte.device.graphs import GraphFitter, GraphNeed, GraphPlanner, GraphSpeed
+from halfbyte.device.graphs import GraphFitter, GraphNeed, GraphPlanner, Runs
 from halfbyte.device.profile import load_profile, profile_names
 from halfbyte.device.smaller import halved, smaller_graphs
 from halfbyte.device.speed import Draws, Processor, fast_cores
+from halfbyte.errors import HalfbyteError
 from halfbyte.footprint import interpreter_bytes
 from halfbyte.formats.onnx import open_onnx
 from halfbyte.formats.onnx.model import Model
@@ -105,7 +106,7 @@ def test_nodes_between_programs_count(tmp_path: Path) -> None:
     profile = load_profile("pixel-6")
     rates = Processor(profile, 1, Draws()).rates()
     both, one = (
-        GraphSpeed(p, profile, Draws(), 1).run_seconds(rates)[0]
+        Runs(p).passes(profile, Draws())[0].seconds(rates)[0]
         for p in (planned, replace(planned, calls=1))
     )
     assert both - one > rates.call[0]
@@ -216,6 +217,15 @@ def test_smaller_types_of_gemm_and_of_a_shared_table(tmp_path: Path) -> None:
     assert planned.memory["weights (packed)"] >= 2 * 64 * 34  # in rows, and packed for products
 
 
+def test_a_size_that_cannot_be_planned_here(tmp_path: Path) -> None:
+    net = Net()
+    x, y = net.input("x", FLOAT, ["n", 1]), net.input("y", FLOAT, [1, "n"])
+    wide = net.node("Cast", net.node("MatMul", x, y), to=onnx.TensorProto.DOUBLE)
+    model = open_onnx(saved(tmp_path, net.made(wide)))
+    with pytest.raises(HalfbyteError, match=r"graph.onnx: no memory to plan a run of this size"):
+        GraphPlanner(model).plan({"n": 10_000_000})
+
+
 @pytest.mark.parametrize("option", ["--int8", "--int4"])
 def test_quantize_writes_what_was_planned(model: Model, tmp_path: Path, option: str) -> None:
     """The file that `quantize` makes has the plan's weights, but for a head that stays int8."""
@@ -235,7 +245,7 @@ def test_every_device_has_a_plausible_speed(name: str, model: Model) -> None:
     threads = fast_cores(profile)
     planned = GraphPlanner(model).plan({"batch": 64})
     cpu = Processor(profile, threads, Draws())
-    seconds = GraphSpeed(planned, profile, Draws(), threads).run_seconds(cpu.rates())[0]
+    seconds = Runs(planned).passes(profile, Draws())[0].seconds(cpu.rates())[0]
     operations = 2 * 64 * 2 * WIDE * DEEP
     assert operations / cpu.rates().float32[0] / 1.1 < seconds < 0.1
 

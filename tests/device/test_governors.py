@@ -23,20 +23,19 @@ from halfbyte.device.governors import (
     Unlimited,
 )  # fmt: skip
 from halfbyte.device.profile import Profile, load_profile
-from halfbyte.device.speed import Draws
-from halfbyte.planning import Plan
+from halfbyte.device.speed import Draws, Task, Tokens
 
 
 @pytest.fixture(scope="module")
-def planned(storyteller: Path) -> Plan:
-    return small_plan(storyteller)
+def task(storyteller: Path) -> Task:
+    return Tokens(small_plan(storyteller))
 
 
-def board(planned: Plan, profile: Profile, draws: int = 1, threads: int | None = None) -> Board:
+def board(task: Task, profile: Profile, draws: int = 1, threads: int | None = None) -> Board:
     supplies = [Supply(c, int(c.cores.value), Draws()) for c in profile.clusters]
     allocator = profile.thermal.allocator
     return Board(
-        profile, planned, threads or profile.cores, supplies,
+        profile, task, threads or profile.cores, supplies,
         list(profile.thermal.nodes).index(allocator.node),
         np.full(draws, allocator.control_c.value), np.full(draws, allocator.sustainable_w.value),
     )  # fmt: skip
@@ -64,13 +63,13 @@ def first(orders: Sequence[Orders], of: int = 0) -> list[int]:
 # ---- none, step-wise -----------------------------------------------------------------------------
 
 
-def test_none_is_as_fast_as_it_can_be(planned: Plan) -> None:
-    on = board(planned, one_node())
+def test_none_is_as_fast_as_it_can_be(task: Task) -> None:
+    on = board(task, one_node())
     assert first(run(Unlimited(on), on, [30, 50, 90])) == [15, 15, 15]
 
 
-def test_step_wise_goes_a_step_at_a_time(planned: Plan) -> None:
-    on = board(planned, one_node(control=40))
+def test_step_wise_goes_a_step_at_a_time(task: Task) -> None:
+    on = board(task, one_node(control=40))
     temperatures = [39, 40, 41, 41, 42, 41, 39, 39, 38, 39.5, 38]
     #  warming to and above 40: slower; level or cooling above it: as before; cooling below: faster
     assert first(run(StepWise(on), on, temperatures)) == [
@@ -78,8 +77,8 @@ def test_step_wise_goes_a_step_at_a_time(planned: Plan) -> None:
     ]  # fmt: skip
 
 
-def test_step_wise_stops_at_both_ends(planned: Plan) -> None:
-    on = board(planned, one_node(control=40))
+def test_step_wise_stops_at_both_ends(task: Task) -> None:
+    on = board(task, one_node(control=40))
     there, back = np.arange(40, 60, 0.5), np.arange(40, 20, -0.5)
     found = first(run(StepWise(on), on, [*there, *back]))
     assert found[len(there) - 1] == 0
@@ -91,23 +90,23 @@ def test_step_wise_stops_at_both_ends(planned: Plan) -> None:
 # ---- the power allocator -------------------------------------------------------------------------
 
 
-def test_the_allocator_limits_nothing_below_its_switch_on_temperature(planned: Plan) -> None:
-    on = board(planned, one_node(control=40, sustainable=0.6))
+def test_the_allocator_limits_nothing_below_its_switch_on_temperature(task: Task) -> None:
+    on = board(task, one_node(control=40, sustainable=0.6))
     assert first(run(PowerAllocator(on), on, [32.9])) == [15]
     assert first(run(PowerAllocator(on), on, [39.0])) != [15]
 
 
 @pytest.mark.parametrize("below", [0.0, 0.5, 2.0, 5.0])
-def test_its_budget_rises_with_the_distance(below: float, planned: Plan) -> None:
+def test_its_budget_rises_with_the_distance(below: float, task: Task) -> None:
     """One core takes 1 mW a megahertz: the step is the budget, S (1 + 2 e / 7), in 100 MHz."""
-    on = board(planned, one_node(control=40, sustainable=0.61))
+    on = board(task, one_node(control=40, sustainable=0.61))
     budget = 0.61 * (1 + 2 * below / 7)
     expected = min(int(budget * 10 + 1e-6) - 5, 15)
     assert first(run(PowerAllocator(on), on, [40 - below])) == [expected]
 
 
-def test_it_sums_what_is_too_hot_and_forgets_it_below_the_switch(planned: Plan) -> None:
-    on = board(planned, one_node(control=40, sustainable=1.9))
+def test_it_sums_what_is_too_hot_and_forgets_it_below_the_switch(task: Task) -> None:
+    on = board(task, one_node(control=40, sustainable=1.9))
     # at 41: S - S/7 - n S/35, which is 1.9 - 0.27 - 0.054 n
     budgets = [1.9 - 1.9 / 7 - n * 1.9 / 35 for n in range(1, 6)]
     expected = [int(10 * budget + 1e-6) - 5 for budget in budgets]
@@ -118,10 +117,10 @@ def test_it_sums_what_is_too_hot_and_forgets_it_below_the_switch(planned: Plan) 
     assert first(run(governor, on, [30, 40])) == [15, int(19 + 1e-6) - 5]
 
 
-def test_it_grants_by_what_clusters_ask_for(planned: Plan) -> None:
+def test_it_grants_by_what_clusters_ask_for(task: Task) -> None:
     """Both at 2 GHz ask for 2 and 6 W: a quarter and the rest of the budget of 4 W."""
     three = cluster("more", cores=exactly(3))
-    on = board(planned, one_node([cluster(), three], control=40, sustainable=4.0))
+    on = board(task, one_node([cluster(), three], control=40, sustainable=4.0))
     orders = run(PowerAllocator(on), on, [40.0])
     assert first(orders, 0) == [5]  # 1 W: 1000 MHz
     assert first(orders, 1) == [5]  # 3 W for three cores
@@ -129,8 +128,8 @@ def test_it_grants_by_what_clusters_ask_for(planned: Plan) -> None:
     assert first(idle, 0) == [15]
 
 
-def test_what_one_cannot_use_goes_to_the_others(planned: Plan) -> None:
-    on = board(planned, one_node([cluster(), cluster("two")], control=40, sustainable=2.4))
+def test_what_one_cannot_use_goes_to_the_others(task: Task) -> None:
+    on = board(task, one_node([cluster(), cluster("two")], control=40, sustainable=2.4))
     governor = PowerAllocator(on)
     slow, fast = np.zeros(1, np.intp), np.full(1, 15)
     orders = governor.decide(
@@ -138,7 +137,7 @@ def test_what_one_cannot_use_goes_to_the_others(planned: Plan) -> None:
     )
     # 0.5 and 2 W ask for 2.4 W: 0.48 (below the slowest step) and 1.92 W
     assert [int(steps[0]) for steps in orders.steps] == [0, 14]
-    on = board(planned, one_node([cluster(), cluster("two")], control=40, sustainable=3.5))
+    on = board(task, one_node([cluster(), cluster("two")], control=40, sustainable=3.5))
     orders = PowerAllocator(on).decide(
         Seen(np.full((1, 1), 40.0), np.ones(1), np.ones(1), [fast, fast], [slow, fast], np.zeros(1))
     )
@@ -190,8 +189,8 @@ def test_cores_of_the_first_clusters_compute_first() -> None:
     np.testing.assert_array_equal(counts[2], [0, 0, 0, 0, 1, 2, 3, 4])
 
 
-def test_draws_do_not_know_of_each_other(planned: Plan) -> None:
-    on = board(planned, one_node(control=40), 2)
+def test_draws_do_not_know_of_each_other(task: Task) -> None:
+    on = board(task, one_node(control=40), 2)
     on = replace(on, control_c=np.array([40.0, 60.0]))
     for made in (StepWise(on), PowerAllocator(on)):
         steps = run(made, on, [45.0, 46.0])[-1].steps[0]

@@ -15,17 +15,16 @@ from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.device.settings import worthwhile
 from halfbyte.device.simulate import simulate
-from halfbyte.device.speed import Draws, Processor, Speed, middle
+from halfbyte.device.speed import Draws, Processor, Task, Tokens
 from halfbyte.device.summary import quantities
 from halfbyte.device.workload import CHAT
-from halfbyte.planning import Plan
 
 CONTROL = 37.0  # at which one_node's core may take 0.7 W
 
 
 @pytest.fixture(scope="module")
-def planned(storyteller: Path) -> Plan:
-    return small_plan(storyteller)
+def task(storyteller: Path) -> Task:
+    return Tokens(small_plan(storyteller))
 
 
 def phone(low: float = RESISTANCE, high: float = RESISTANCE) -> Profile:
@@ -41,27 +40,25 @@ def phone(low: float = RESISTANCE, high: float = RESISTANCE) -> Profile:
 
 
 @pytest.mark.parametrize("name", ["pixel-6", "oneplus-12", "raspberry-pi-5"])
-def test_ways_warm_less_the_slower_they_are(name: str, planned: Plan) -> None:
+def test_ways_warm_less_the_slower_they_are(name: str, task: Task) -> None:
     profile = load_profile(name)
     node = list(profile.thermal.nodes).index(profile.thermal.allocator.node)
-    ways = worthwhile(planned, profile, 4, node, 1200.0)
-    assert (np.diff(ways.token_s) > 0).all()
+    ways = worthwhile(task, profile, 4, node, 1200.0)
+    assert (np.diff(ways.unit_s) > 0).all()
     assert (np.diff(ways.kelvin_s) < 0).all()
-    assert 5 < len(ways.token_s) < 500
+    assert 5 < len(ways.unit_s) < 500
     assert ways.threads.max() <= 4
-    speed = Speed(planned, profile, Draws(), position=middle(planned))
-    every = [
-        speed.token_seconds(Processor(profile, threads, Draws()).rates()) for threads in range(1, 5)
-    ]
-    assert ways.token_s[0] == pytest.approx(min(float(seconds[0]) for seconds in every))
+    each, _ = task.passes(profile, Draws())
+    every = [each.seconds(Processor(profile, threads, Draws()).rates()) for threads in range(1, 5)]
+    assert ways.unit_s[0] == pytest.approx(min(float(seconds[0]) for seconds in every))
 
 
-def test_kelvins_are_those_of_the_horizon(planned: Plan) -> None:
+def test_kelvins_are_those_of_the_horizon(task: Task) -> None:
     """Of one node: R W (1 - exp(-t / RC)), for a token as long as it takes."""
-    ways = worthwhile(planned, phone(), 1, 0, 100.0)
+    ways = worthwhile(task, phone(), 1, 0, 100.0)
     watts = ways.watts[:, 0]
     share = RESISTANCE * (1 - np.exp(-100 / 200))
-    np.testing.assert_allclose(ways.kelvin_s, share * watts * ways.token_s, rtol=1e-9)
+    np.testing.assert_allclose(ways.kelvin_s, share * watts * ways.unit_s, rtol=1e-9)
     assert watts[0] == pytest.approx(2 * 1.2**2)  # at 2 GHz and 1.2 V
 
 
@@ -89,8 +86,8 @@ def test_a_line_hardly_moves_in_a_minute() -> None:
 # ---- what it promises ----------------------------------------------------------------------------
 
 
-def test_a_known_device_is_paced_from_its_first_token(planned: Plan) -> None:
-    s = simulate(planned, phone(), governor="pacing", minutes=60, draws=4)
+def test_a_known_device_is_paced_from_its_first_token(task: Task) -> None:
+    s = simulate(task, phone(), governor="pacing", minutes=60, draws=4)
     soc = s.temperatures["soc"]
     assert soc.max() < CONTROL
     assert soc[-1].min() > CONTROL - 1
@@ -101,13 +98,13 @@ def test_a_known_device_is_paced_from_its_first_token(planned: Plan) -> None:
     assert steps[1:].max() < 0.02  # in the first seconds it learns how fast the device is
     found = quantities(s)
     assert found["token_spread"].max() < 0.15
-    limited = simulate(planned, phone(), governor="power-allocator", minutes=60, draws=4)
+    limited = simulate(task, phone(), governor="power-allocator", minutes=60, draws=4)
     assert (found["sustained_tokens_s"] > 0.97 * quantities(limited)["sustained_tokens_s"]).all()
 
 
-def test_an_unknown_device_is_learnt(planned: Plan) -> None:
+def test_an_unknown_device_is_learnt(task: Task) -> None:
     """Its way to the air is up to twice as bad as the profile has it."""
-    s = simulate(planned, phone(6.0, 20.0), governor="pacing", minutes=180, draws=40)
+    s = simulate(task, phone(6.0, 20.0), governor="pacing", minutes=180, draws=40)
     soc = s.temperatures["soc"]
     late = soc[s.seconds > 7200]
     assert late.max() < CONTROL + 0.5
@@ -116,27 +113,27 @@ def test_an_unknown_device_is_learnt(planned: Plan) -> None:
     assert steps.max() < 0.2
 
 
-def test_hot_air_stops_nothing_altogether(planned: Plan) -> None:
-    s = simulate(planned, phone(), governor="pacing", minutes=10, ambient=50, draws=2)
-    full = simulate(planned, phone(), governor="none", minutes=10, ambient=50, draws=2)
-    share = s.tokens.sum(axis=0) / full.tokens.sum(axis=0)
+def test_hot_air_stops_nothing_altogether(task: Task) -> None:
+    s = simulate(task, phone(), governor="pacing", minutes=10, ambient=50, draws=2)
+    full = simulate(task, phone(), governor="none", minutes=10, ambient=50, draws=2)
+    share = s.units.sum(axis=0) / full.units.sum(axis=0)
     assert (share > 0.02).all()
     assert (share < 0.1).all()
 
 
-def test_reading_pauses_make_answers_faster(planned: Plan) -> None:
+def test_reading_pauses_make_answers_faster(task: Task) -> None:
     hot = phone()
     found = [
-        quantities(simulate(planned, hot, workload, "pacing", minutes=30, draws=2))
+        quantities(simulate(task, hot, workload, "pacing", minutes=30, draws=2))
         for workload in (CHAT, replace(CHAT, turns=(replace(CHAT.turns[0], answer=1e6),)))
     ]
     paused, without = (one["sustained_tokens_s"] for one in found)
     assert (paused > 1.2 * without).all()
 
 
-def test_waiting_tokens_take_what_they_were_ordered(planned: Plan) -> None:
+def test_waiting_tokens_take_what_they_were_ordered(task: Task) -> None:
     """The governor sees how long tokens take to compute, and asks for a time, not for a rate."""
-    s = simulate(planned, load_profile("pixel-6"), governor="pacing", minutes=5, draws=30)
-    each = s.answering[20:] / s.tokens[20:]
+    s = simulate(task, load_profile("pixel-6"), governor="pacing", minutes=5, draws=30)
+    each = s.spent[20:] / s.units[20:]
     changes = np.abs(np.diff(each, axis=0)) / each[1:]
     assert np.quantile(changes, 0.99) < 0.01

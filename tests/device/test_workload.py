@@ -22,11 +22,12 @@ from halfbyte.errors import ProfileError
 TOML = "[[turn]]\nprompt = 200\nanswer = 150\npause_s = 20\n"
 
 
-def by_hand(turns: Sequence[Turn], seconds: float, prompt_s: float, token_s: float) -> list[float]:
+def by_hand(turns: Sequence[Turn], seconds: float, prompt_s: float, unit_s: float) -> list[float]:
     """Tokens of prompts and answers, and seconds of both, event by event."""
     found = [0.0, 0.0, 0.0, 0.0]
     while True:
         for turn in turns:
+            token_s = max(unit_s, 1 / turn.per_s)
             for part, (amount, each) in enumerate(
                 ((turn.prompt, prompt_s), (turn.answer, token_s), (turn.pause_s, 1.0))
             ):
@@ -40,7 +41,7 @@ def by_hand(turns: Sequence[Turn], seconds: float, prompt_s: float, token_s: flo
 
 
 def test_turns_follow_each_other() -> None:
-    turns = (Turn(7, 3, 0.5), Turn(0, 11, 0.1), Turn(2, 0, 4.0))
+    turns = (Turn(7, 3, 0.5), Turn(0, 11, 0.1, per_s=10), Turn(2, 0, 4.0), Turn(1, 2, 0.2, 0.5))
     prompt_s, token_s = np.array([0.01, 0.3, 1.7]), np.array([0.13, 0.02, 2.5])
     progress = Progress(Workload("x", turns), 3)
     done, spent = np.zeros((2, 2, 3))
@@ -71,6 +72,64 @@ def test_names_and_files(tmp_path: Path) -> None:
         assert load_workload(str(tmp_path / name)) == Workload(name, CHAT.turns * 2)
 
 
+def test_what_a_graph_is_asked_for(tmp_path: Path) -> None:
+    assert load_workload("continuous", "run") is CONTINUOUS
+    bursts = Workload("a.toml", (Turn(0, 300, 10, 30), Turn(0, 5, 0.5)))
+    (tmp_path / "a.toml").write_text(
+        "[[burst]]\nruns = 300\nper_s = 30\npause_s = 10\n[[burst]]\nruns = 5\npause_s = 0.5\n"
+    )
+    assert load_workload(str(tmp_path / "a.toml"), "run") == bursts
+    assert bursts.per_s == inf
+    (tmp_path / "b.csv").write_text("per_s,runs,pause_s\n30,300,10\n")
+    made = load_workload(str(tmp_path / "b.csv"), "run")
+    assert made == Workload("b.csv", bursts.turns[:1])
+    assert made.per_s == 30
+    (tmp_path / "c.csv").write_text("runs,pause_s\n5,0.5\n")
+    assert load_workload(str(tmp_path / "c.csv"), "run").turns == bursts.turns[1:]
+
+
+@pytest.mark.parametrize("unit", ["token", "run"])
+def test_a_rate(unit: str) -> None:
+    camera = load_workload("29.97/s", unit)
+    assert camera == Workload("29.97/s", (Turn(0, inf, 0, 29.97),))
+    runs, seconds = Progress(camera, 2).advance(np.full(2, 3.0), np.ones(2), np.array([1e-4, 0.1]))
+    np.testing.assert_allclose(runs[1], [3 * 29.97, 30])
+    np.testing.assert_allclose(seconds[1], 3)  # waiting too
+    for name in ("0/s", "nan/s", "inf/s", "-3/s"):
+        with pytest.raises(ProfileError, match=f"workload '{name}': expected a number from 0.001"):
+            load_workload(name, unit)
+    with pytest.raises(ProfileError, match="workload 'many/s': expected continuous, "):
+        load_workload("many/s", unit)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.toml", TOML, "turn: expected one of burst, found 'turn'"),
+        ("x.toml", "[[burst]]\nruns = 0\npause_s = 1\n", "runs: expected a burst with runs"),
+        ("x.toml", "[[burst]]\nruns = 9\npause_s = 0\n", r"burst\[0\].pause_s: .* found 0"),
+        (
+            "x.csv",
+            "prompt,answer,pause_s\n1,2,3\n",
+            "line 1: expected the columns runs,pause_s and",
+        ),
+        ("x.csv", "runs,pause_s,per_s\n1,2,0\n", "line 2.per_s: expected a number from 0.001"),
+    ],
+)
+def test_what_is_no_workload_of_a_graph(
+    name: str, content: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ProfileError, match=message):
+        load_workload(str(tmp_path / name), "run")
+
+
+def test_a_graph_does_not_chat() -> None:
+    words = "'chat': expected continuous, a rate .*; graphs have no prompts and answers"
+    with pytest.raises(ProfileError, match=words):
+        load_workload("chat", "run")
+
+
 REFUSED = {
     "x.toml": {
         TOML.replace("20\n", "nan\n"): r"turn\[0\].pause_s: expected a number from 0.1 to 1e\+06, "
@@ -87,10 +146,10 @@ REFUSED = {
         "#" * 1_000_001: "expected a file of at most 1000000 bytes, found more",
     },
     "x.csv": {
-        "": "line 1: expected the columns prompt,answer,pause_s, found ''",
+        "": "line 1: expected the columns prompt,answer,pause_s and, .* per_s, found ''",
         "prompt,answer\n1,2\n": "line 1: expected the columns .* found 'prompt,answer'",
         "prompt,answer,answer,pause_s\n1,2,3,4\n": "line 1: expected the columns",
-        "prompt,answer,pause_s\n": "line 2: expected a turn, found nothing",
+        "prompt,answer,pause_s\n": "line 2: expected a line of numbers, found nothing",
         "prompt,answer,pause_s\n1,2,nan\n": "line 2.pause_s: expected a number .* found nan",
         "prompt,answer,pause_s\n1,2,3\n-1,2,3\n": "line 3.prompt: .* found -1",
         "prompt,answer,pause_s\n1,inf,3\n": "line 2.answer: .* found inf",
@@ -122,7 +181,9 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(bytes(range(256)))
     with pytest.raises(ProfileError, match="expected a table of text with commas"):
         load_workload(str(tmp_path / "x.csv"))
-    with pytest.raises(ProfileError, match=r"'x.json': expected continuous, chat, or a .toml or"):
+    with pytest.raises(
+        ProfileError, match=r"'x.json': expected continuous, chat, a rate .* or a .toml or"
+    ):
         load_workload("x.json")
     with pytest.raises(FileNotFoundError):
         load_workload(str(tmp_path / "none.csv"))

@@ -7,9 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from halfbyte.cli.graph import add_sizes
+from halfbyte.cli.graph import add_sizes, refuse_graph_options, refuse_text_options
 from halfbyte.cli.shared import Commands, command, given_settings
-from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
 from halfbyte.formats.onnx import is_onnx_file
 from halfbyte.planning import LEVELS, WEIGHTS
@@ -70,8 +69,7 @@ def _fit(options: argparse.Namespace) -> int:
 def _of_language_model(options: argparse.Namespace, profile: Profile) -> Fit[Need]:
     from halfbyte.device.fit import Fitter
 
-    if options.size:
-        raise HalfbyteError(f"{options.model}: --size is for ONNX graphs; this is none")
+    refuse_graph_options(options)
     file = open_model(options.model, options.tokenizer)
     level = options.level or "baseline"
     return Fitter(file, profile, options.threads).fit(level, given_settings(options))
@@ -82,11 +80,7 @@ def _of_graph(options: argparse.Namespace, profile: Profile) -> Fit[GraphNeed]:
     from halfbyte.session.opening import open_model as open_graph
     from halfbyte.session.options import SessionOptions
 
-    for name in ("level", "tokenizer", *given_settings(options)):
-        if getattr(options, name):
-            raise HalfbyteError(
-                f"{options.model}: --{name} is for language models; this is an ONNX graph"
-            )
+    refuse_text_options(options)
     model = open_graph(options.model, SessionOptions())
     fitter = GraphFitter(model, profile, options.threads)
     try:

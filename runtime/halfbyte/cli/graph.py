@@ -55,14 +55,27 @@ def add_sizes(parser: argparse._ActionsContainer, text: str) -> None:
 GRAPH_OPTIONS = ("input", "output", "size", "runs", "dump", "scale", "mean", "std", "bgr")
 
 
-TEXT_OPTIONS = {"memory_budget": None, "level": None, "weights": "auto", "context": None}
+TEXT_OPTIONS = {
+    "memory_budget": None, "level": None, "weights": "auto", "context": None, "cache": "auto",
+    "tokenizer": None, "batch": None,
+}  # fmt: skip
 
 
 def refuse_graph_options(options: argparse.Namespace) -> None:
     """For a language model, which takes none of them."""
     for name in GRAPH_OPTIONS:
-        if getattr(options, name):
+        if getattr(options, name, None):
             raise HalfbyteError(f"{options.model}: --{name} is for ONNX graphs; this is none")
+
+
+def refuse_text_options(options: argparse.Namespace) -> None:
+    """For a graph, which takes none of them."""
+    for name, default in TEXT_OPTIONS.items():
+        if getattr(options, name, default) != default:
+            said = name.replace("_", "-")
+            raise HalfbyteError(
+                f"{options.model}: --{said} is for language models; this is an ONNX graph"
+            )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -71,12 +84,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.prompt:
         raise HalfbyteError(f"{options.model}: an ONNX graph takes --input, not a prompt")
-    for name, default in TEXT_OPTIONS.items():
-        if getattr(options, name) != default:
-            said = name.replace("_", "-")
-            raise HalfbyteError(
-                f"{options.model}: --{said} is for language models; this is an ONNX graph"
-            )
+    refuse_text_options(options)
     settings = SessionOptions()
     settings.intra_op_num_threads = options.threads or 0
     settings.backend = options.backend

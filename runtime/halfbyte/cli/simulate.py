@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from halfbyte.cli.graph import add_sizes, refuse_graph_options, refuse_text_options
 from halfbyte.cli.shared import Commands, command, given_settings
 from halfbyte.device import plot
 from halfbyte.device.electricity import SHUTDOWN_C
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.recording import Simulation
 from halfbyte.device.simulate import GOVERNORS, MOST_DRAWS, MOST_MINUTES, simulate
+from halfbyte.device.speed import Task, Tokens
 from halfbyte.device.summary import Band, band, bands
 from halfbyte.device.workload import load_workload
-from halfbyte.errors import MemoryBudgetError, UnsupportedError
+from halfbyte.errors import MemoryBudgetError
 from halfbyte.formats import open_model
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.onnx import is_onnx_file
@@ -27,28 +31,34 @@ from halfbyte.tables import table
 
 _ABOUT = """\
 Predict how fast a model runs on a device that is not here, minute by minute, while the device warms
-up and slows down. Nothing is run: the program that `halfbyte run` would run is planned, its time
-and power follow from the device's profile (see `halfbyte device show`), its heat from the profile's
-thermal network. Where the profile has a range, 200 devices are drawn from it: results are medians,
-and what a tenth and nine tenths of the devices do not exceed.
+up and slows down: tokens of a language model, or runs of an ONNX graph, one after the other.
+Nothing is run: the program that `halfbyte run` would run is planned, its time and power follow from
+the device's profile (see `halfbyte device show`), its heat from the profile's thermal network.
+Where the profile has a range, 200 devices are drawn from it: results are medians, and what a tenth
+and nine tenths of the devices do not exceed.
 
 governors:
   power-allocator  Linux's: watts by the distance to the control temperature (default)
   step-wise        Linux's: a step slower while too hot and warming
-  pacing           ours: each token takes as long as the last, at a pace that can be kept
+  pacing           ours: each token or run takes as long as the last, at a pace that can be kept
   none             nothing slows it, not even the device's own trip points
 
 workloads:
-  continuous       one answer without an end (default)
-  chat             prompts of 200 tokens, answers of 150, 20 s to read each, again and again
+  continuous       one answer without an end, or run after run (default)
+  30/s             the same, at most 30 tokens or runs in a second, as of a camera
+  chat             prompts of 200 tokens, answers of 150, 20 s to read each, again and again;
+                   not of a graph
   FILE             turns.toml of [[turn]] prompt = 200, answer = 150, pause_s = 20,
-                   or turns.csv with the columns prompt,answer,pause_s
+                   or turns.csv with the columns prompt,answer,pause_s; of a graph
+                   bursts.toml of [[burst]] runs = 300, pause_s = 10, or a .csv of both;
+                   per_s = 30 beside them, where it is wanted, is the most in a second
 """
 _EXAMPLES = """\
 examples:
   halfbyte simulate model.gguf --device pixel-6
   halfbyte simulate model.gguf --device pixel-6 --ambient 35 --plot hot.svg
   halfbyte simulate model.gguf --device galaxy-s25 --workload chat --governor pacing
+  halfbyte simulate classifier.onnx --device pixel-6 --size batch=1 --workload 30/s
 """
 
 
@@ -63,10 +73,11 @@ def add_simulate(commands: Commands[argparse.ArgumentParser]) -> None:
     add("--device", required=True, help="a name from `halfbyte device list`, or a .toml file")
     add("--minutes", type=float, default=10.0, help=f"most {MOST_MINUTES:g} (default: 10)")
     add("--ambient", type=float, metavar="C", help="the air (default: the profile's, 25)")
-    add("--workload", default="continuous", help="chat, continuous or a file (see above)")
+    add("--workload", default="continuous", help="continuous, a rate, chat or a file (see above)")
     add("--governor", choices=tuple(GOVERNORS), default="power-allocator", help="see above")
     add("--level", choices=LEVELS, help="settings that need less and less memory")
     add("--weights", choices=WEIGHTS, default="auto", help="how weights lie in memory")
+    add_sizes(parser, "an open size of a graph's inputs, as in batch=32; may be repeated")
     add("--threads", "-t", type=int, help="cores that may compute (default: the fast ones)")
     add("--draws", type=int, default=200, help=f"devices, at most {MOST_DRAWS} (default: 200)")
     add("--seed", type=int, default=0, metavar="N", help="the same seed, the same devices")
@@ -74,27 +85,75 @@ def add_simulate(commands: Commands[argparse.ArgumentParser]) -> None:
     add("--json", action="store_true", help="print JSON, with the series over time")
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What is simulated: its task, a sentence of warning or nothing, and a graph's shapes."""
+
+    task: Task
+    note: str = ""
+    inputs: Mapping[str, tuple[int, ...]] | None = None
+
+
 def _simulate(options: argparse.Namespace) -> int:
-    if is_onnx_file(options.model):
-        raise UnsupportedError(
-            f"{options.model}: expected a language model (GGUF, Hugging Face), found an ONNX "
-            "graph, which is not simulated"
-        )
     if options.plot is not None:
         plot.check_path(options.plot)
-    profile, workload = load_profile(options.device), load_workload(options.workload)
-    file = open_model(options.model, tokenizer=options.tokenizer)
-    planned = plan(file, settings_of(options.level, _given(options)))
-    note = _fit(options, file, planned, profile)
+    profile, is_graph = load_profile(options.device), is_onnx_file(options.model)
+    workload = load_workload(options.workload, "run" if is_graph else "token")
+    asked = (_graph if is_graph else _language_model)(options, profile)
     result = simulate(
-        planned, profile, workload, options.governor, minutes=options.minutes,
+        asked.task, profile, workload, options.governor, minutes=options.minutes,
         ambient=options.ambient, threads=options.threads, draws=options.draws, seed=options.seed,
         model=Path(options.model).name,
     )  # fmt: skip
-    print(json.dumps(_as_json(result, note)) if options.json else "\n".join(_text(result, note)))
+    print(json.dumps(_as_json(result, asked)) if options.json else "\n".join(_text(result, asked)))
     if options.plot is not None:
         plot.write(result, options.plot)
     return 0
+
+
+def _graph(options: argparse.Namespace, profile: Profile) -> _Asked:
+    """Runs of a graph.
+
+    Raises
+    ------
+    MemoryBudgetError
+        The device has too little memory for one.
+    """
+    from halfbyte.device.fit import Room
+    from halfbyte.device.graphs import GraphPlanner, Runs
+    from halfbyte.evaluation.inputs import open_sizes
+    from halfbyte.session.opening import open_model as open_graph
+    from halfbyte.session.options import SessionOptions
+
+    refuse_text_options(options)
+    model = open_graph(options.model, SessionOptions())
+    planner = GraphPlanner(model)
+    try:
+        planned = planner.plan(open_sizes(model, dict(options.size)))
+    finally:
+        planner.close()
+    verdict = Room(profile, options.threads, options.seed).verdict("", planned.memory)
+    room, needs = profile.memory.app_mb.value, verdict.total / 1e6
+    if not verdict.fits:
+        raise MemoryBudgetError(
+            f"{options.model}: expected to need at most {room:.0f} MB, which an app on "
+            f"{profile.name} may take, found {verdict.private / 1e6:.0f} MB; `halfbyte fit` says "
+            "what would fit"
+        )
+    note = ""
+    if verdict.from_storage:
+        note = (
+            f"warning: it needs {needs:.0f} MB, and an app on {profile.name} may take {room:.0f} "
+            "MB: weights are read from storage in every run"
+        )
+    return _Asked(Runs(planned, verdict.from_storage), note, planned.inputs)
+
+
+def _language_model(options: argparse.Namespace, profile: Profile) -> _Asked:
+    refuse_graph_options(options)
+    file = open_model(options.model, tokenizer=options.tokenizer)
+    planned = plan(file, settings_of(options.level, _given(options)))
+    return _Asked(Tokens(planned), _fit(options, file, planned, profile))
 
 
 def _given(options: argparse.Namespace) -> Given:
@@ -133,36 +192,45 @@ def _fit(options: argparse.Namespace, file: ModelFile, planned: Plan, profile: P
 
 # ---- for people ----------------------------------------------------------------------------------
 
-_ROWS = {
-    "first_minute_tokens_s": ("first minute", "tokens/s"),
-    "sustained_tokens_s": ("sustained (last fifth)", "tokens/s"),
-    "kept": ("of the first minute's speed", "%"),
-    "throttle_s": ("slower by 5 % after", "min"),
-    "token_spread": ("spread of tokens' times", "%"),
-    "joules_per_token": ("whole device, for a token", "J"),
-    "watts": ("whole device", "W"),
-    "tokens_per_percent": ("for 1 % of the battery", "tokens"),
-}
 _FACTORS = {"%": 100.0, "min": 1 / 60}
 
 
-def _text(s: Simulation, note: str) -> list[str]:
+def _text(s: Simulation, asked: _Asked) -> list[str]:
     found = bands(s)
     rows = []
-    for name, (words, unit) in _ROWS.items():
+    for name, (words, unit) in _rows(s.unit).items():
         if name in found:
             values = [found[name].median, found[name].low, found[name].high]
             cells = [_shown(float(value) * _FACTORS.get(unit, 1.0), unit) for value in values]
             rows.append([words, unit, *cells])
-    lines = [note] if note else []
+    lines = [asked.note] if asked.note else []
     lines += [
         f"{s.model} on {s.profile.title}: {s.threads} threads, {s.governor}, {s.workload}, air of "
         f"{s.ambient:g} C; {s.draws} draws",
+        *([f"a run: {_shapes(asked.inputs)}"] if asked.inputs else []),
         "", *table(["", "", "median", "10 %", "90 %"], rows, left=2),
     ]  # fmt: skip
     if off := int(s.overheated.sum()):
         lines += ["", f"{off} of {s.draws} draws switch off: a die reaches {SHUTDOWN_C:.0f} C"]
     return [*lines, "", *_minutes(s)]
+
+
+def _rows(unit: str) -> dict[str, tuple[str, str]]:
+    """By name of a quantity what it is in words, and its unit."""
+    return {
+        f"first_minute_{unit}s_s": ("first minute", f"{unit}s/s"),
+        f"sustained_{unit}s_s": ("sustained (last fifth)", f"{unit}s/s"),
+        "kept": ("of the first minute's speed", "%"),
+        "throttle_s": ("slower by 5 % after", "min"),
+        f"{unit}_spread": (f"spread of {unit}s' times", "%"),
+        f"joules_per_{unit}": (f"whole device, for a {unit}", "J"),
+        "watts": ("whole device", "W"),
+        f"{unit}s_per_percent": ("for 1 % of the battery", f"{unit}s"),
+    }
+
+
+def _shapes(inputs: Mapping[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{name} {list(shape)}" for name, shape in inputs.items())
 
 
 def _shown(value: float, unit: str) -> str:
@@ -191,7 +259,7 @@ def _series(s: Simulation) -> dict[str, tuple[str, Any]]:
     """By name its unit and values [samples, draws]."""
     battery = {} if s.charge is None else {"battery": ("%", s.charge)}
     return {
-        "speed": ("tokens/s", s.speed),
+        "speed": (f"{s.unit}s/s", s.speed),
         "power": ("W", s.watts),
         **{name: ("C", values) for name, values in s.temperatures.items()},
         **{name: ("MHz", values) for name, values in s.megahertz.items()},
@@ -202,7 +270,7 @@ def _series(s: Simulation) -> dict[str, tuple[str, Any]]:
 # ---- for programs --------------------------------------------------------------------------------
 
 
-def _as_json(s: Simulation, note: str) -> dict[str, Any]:
+def _as_json(s: Simulation, asked: _Asked) -> dict[str, Any]:
     """All of it; what never comes, or is of nothing, is null."""
     series = {
         name: {"unit": unit, **_band(band(values))} for name, (unit, values) in _series(s).items()
@@ -210,7 +278,7 @@ def _as_json(s: Simulation, note: str) -> dict[str, Any]:
     return {
         "model": s.model, "device": s.profile.name, "governor": s.governor,
         "workload": s.workload, "ambient_c": s.ambient, "threads": s.threads, "draws": s.draws,
-        "seed": s.seed, "warning": note or None,
+        "seed": s.seed, "warning": asked.note or None, "unit": s.unit, "inputs": asked.inputs,
         "summary": {name: _band(found) for name, found in bands(s).items()},
         "switched_off": float(np.mean(s.overheated)),
         "seconds": s.seconds.tolist(), "series": series,

@@ -122,6 +122,8 @@ class Rates:
         Operations.
     memory : float64 [draws]
         Bytes of memory.
+    cores : float64 [draws]
+        That compute, whose operations these are; NumPy uses one.
     launch, call : float64 [draws]
         Seconds of an instruction, and of a run, beside its work.
     """
@@ -129,6 +131,7 @@ class Rates:
     int8: F64
     float32: F64
     memory: F64
+    cores: F64
     launch: F64
     call: F64
 
@@ -148,8 +151,8 @@ class Cost:
         Weights that will be packed.
     cached : bool
         Weights and keys lie in a cache.
-    cores : int
-        That compute; NumPy uses one.
+    python : int
+        What Python does beside the program, as long as if it were so many of NumPy's operators.
     random : Generator, optional
         Draws fractions from their ranges, `draws` times.
     """
@@ -162,12 +165,14 @@ class Cost:
         *,
         to_pack: Collection[Buffer] = (),
         cached: bool = False,
-        cores: int = 1,
+        python: int = 0,
         random: np.random.Generator | None = None,
         draws: int = 1,
     ) -> None:
         self.work = work_of(program, registers, set(to_pack))
-        self.python_calls = _PYTHON_CALLS.draw(random, draws)
+        self._cached = cached
+        host = self.work[HOST].calls if HOST in self.work else 0
+        self._calls = 1 + (host + python) * _PYTHON_CALLS.draw(random, draws)
         self._rows: list[tuple[str, str, int, F64, F64]] = []
         for single in (False, True):
             alike = [i for i in program.instructions if _is_single(i, registers) is single]
@@ -175,15 +180,13 @@ class Cost:
                 kernel = kernel_of(kind, kernels)
                 fraction = (kernel.token if single else kernel.prompt).draw(random, draws)
                 amount = work.operations if counts_operations(kind) else work.passing
-                amount *= cores if kind == HOST else 1
                 held = np.zeros(draws) if cached else work.held / kernel.memory.draw(random, draws)
                 self._rows.append((kind, kernel.arithmetic, work.calls, amount / fraction, held))
 
     def seconds(self, rates: Rates) -> F64:
         """Seconds [draws] of one run; what NumPy does is called anew each time."""
-        host = self.work[HOST].calls if HOST in self.work else 0
         spent = [s for _, s in self.by_kind(rates)]
-        total: F64 = (1 + host * self.python_calls) * rates.call + np.sum(spent, axis=0)
+        total: F64 = self._calls * rates.call + np.sum(spent, axis=0)
         return total
 
     def by_kind(self, rates: Rates) -> list[tuple[str, F64]]:
@@ -191,6 +194,7 @@ class Cost:
         found = []
         for kind, arithmetic, calls, amount, held in self._rows:
             peak = rates.int8 if arithmetic == "int8" else rates.float32
+            peak = peak / rates.cores if kind == HOST else peak
             found.append(
                 (kind, calls * rates.launch + np.maximum(amount / peak, held / rates.memory))
             )
@@ -198,8 +202,8 @@ class Cost:
 
     @property
     def bytes_read(self) -> int:
-        """Weights and keys that a run reads."""
-        return sum(work.held for work in self.work.values())
+        """Weights and keys that a run reads from memory."""
+        return 0 if self._cached else sum(work.held for work in self.work.values())
 
     @property
     def weight_bytes(self) -> int:

@@ -181,8 +181,8 @@ class Fitter:
         return Need(
             **vars(verdict),
             context=planned.program.sizes["position"].maximum,
-            decode=Spread.of(1 / speed.token_seconds(rates)),
-            prompt=Spread.of(1 / speed.prompt_seconds(rates)),
+            decode=Spread.of(1 / speed.token.seconds(rates)),
+            prompt=Spread.of(1 / speed.prompt.seconds(rates)),
         )
 
     def _fits(self, planned: Plan) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -17,9 +18,8 @@ import numpy.typing as npt
 from halfbyte.device.cost import F64
 from halfbyte.device.electricity import Indices, Supply
 from halfbyte.device.profile import Profile
-from halfbyte.device.speed import Draws
+from halfbyte.device.speed import Draws, Task
 from halfbyte.device.thermal import Trip
-from halfbyte.planning import Plan
 
 PERIOD_S = 1.0  # Linux polls a cool zone each second; a skin's temperature takes minutes
 SENSOR_K = 0.1  # governors see temperatures in steps of it
@@ -31,16 +31,18 @@ class Board:
 
     Numbers of the profile without their ranges; `supplies` (clusters that compute, all of whose
     `cores` are as many as the threads allow) have the vendor's power of each step. `control_c` and
-    `sustainable_w` [draws] are what the vendor set, of node number `node`.
+    `sustainable_w` [draws] are what the vendor set, of node number `node`. Of tokens or runs at
+    most `per_s` are asked for in a second.
     """
 
     profile: Profile
-    plan: Plan
+    task: Task
     threads: int
     supplies: Sequence[Supply]
     node: int
     control_c: F64
     sustainable_w: F64
+    per_s: float = inf
 
     @property
     def draws(self) -> int:
@@ -53,9 +55,9 @@ class Seen:
     """What it sees, of the last period or at its end.
 
     `temperatures` [draws, nodes]; the shares of the time in which cores were `busy`, and in which
-    a prompt or an answer was `working`; for each cluster the fastest step that the device's own
-    trips leave (`caps`), and the step that it ran at; `token_s`, what the last token took to
-    compute (0: there was none).
+    something was asked for (`working`); for each cluster the fastest step that the device's own
+    trips leave (`caps`), and the step that it ran at; `unit_s`, what the last token or
+    run took to compute (0: there was none).
     """
 
     temperatures: F64
@@ -63,17 +65,17 @@ class Seen:
     working: F64
     caps: Sequence[Indices]
     steps: Sequence[Indices]
-    token_s: F64
+    unit_s: F64
 
 
 @dataclass(frozen=True)
 class Orders:
     """For each cluster the step of frequency [draws]; cores that compute, and the least time that
-    a token takes: one that was computed before waits."""
+    a token or run takes: one that was computed before waits."""
 
     steps: Sequence[Indices]
     threads: Indices
-    least_token_s: F64
+    least_s: F64
 
 
 class Governor(Protocol):
@@ -122,7 +124,7 @@ class StepWise:
         most = max(supply.highest for supply in board.supplies)
         self._state = np.clip(self._state, 0, most)
         steps = [np.maximum(supply.highest - self._state, 0) for supply in board.supplies]
-        return Orders(steps, self._orders.threads, self._orders.least_token_s)
+        return Orders(steps, self._orders.threads, self._orders.least_s)
 
 
 class PowerAllocator:
@@ -157,7 +159,7 @@ class PowerAllocator:
             each = watts / (busy * supply.cores) * (1 + 1e-8)  # a step's own power is that step
             found = np.searchsorted(table, each, side="right") - 1
             steps.append(np.where(cool, top, np.maximum(found, 0)))
-        return Orders(steps, self._orders.threads, self._orders.least_token_s)
+        return Orders(steps, self._orders.threads, self._orders.least_s)
 
     def _budget(self, error: F64, cool: npt.NDArray[np.bool_]) -> F64:
         per_kelvin, most = self._board.sustainable_w / self.SWITCH_ON_K, self._most.sum(axis=0)

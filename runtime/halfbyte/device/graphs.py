@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from halfbyte import footprint
 from halfbyte.backends import available, open_program
-from halfbyte.device.cost import F64, Cost, Rates, held_by_host, work_of
+from halfbyte.device.cost import Cost, held_by_host, work_of
 from halfbyte.device.fit import Fit, Room, Spread, Verdict, largest
 from halfbyte.device.profile import Profile
 from halfbyte.device.smaller import halved, smaller_graphs
-from halfbyte.device.speed import Draws
+from halfbyte.device.speed import Draws, Pass
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation.inputs import completed, open_sizes
 from halfbyte.formats.mapped import is_mapped
@@ -78,11 +78,17 @@ class GraphPlanner:
         Raises
         ------
         HalfbyteError
-            A size is none of the model's, or a node cannot do what it is asked for.
+            A size is none of the model's, a node cannot do what it is asked for, or what has to
+            run for that does not fit into this machine's memory.
         """
         feeds = completed(self.model, {}, sizes, 0, str(self.model.path))
         between = _Between()
-        programs = self._runner.plan(feeds, between)
+        try:
+            programs = self._runner.plan(feeds, between)
+        except MemoryError:
+            raise HalfbyteError(
+                f"{self.model.path}: no memory to plan a run of this size"
+            ) from None
         instructions = [i for program in programs for i in program.instructions]
         initializers = self._runner.model.graph.initializers.values()
         prepared = [a for a in initializers if isinstance(a, np.ndarray)]
@@ -125,41 +131,27 @@ def _buffers(value: Any) -> Iterator[Buffer]:
         yield Buffer("", Kind.SCRATCH, key, value.shape)
 
 
-class GraphSpeed:
-    """Seconds of a graph's runs on a device.
+@dataclass(frozen=True)
+class Runs:
+    """Runs of a graph; weights that are mapped may be read from storage in each."""
 
-    Parameters
-    ----------
-    threads : int
-        Cores that compute.
-    from_storage : bool
-        Weights that are mapped are read in every run.
-    """
+    plan: GraphPlan
+    from_storage: bool = False
+    unit: ClassVar[str] = "run"
 
-    def __init__(
-        self,
-        plan: GraphPlan,
-        profile: Profile,
-        draws: Draws,
-        threads: int,
-        *,
-        from_storage: bool = False,
-    ) -> None:
-        held = sum(work.held for work in work_of(plan.program, {}).values())
-        self.cost = Cost(
-            plan.program, {}, profile.kernels,
-            cached=held <= profile.memory.cache_mb.value * 1e6, cores=threads,
+    def passes(self, profile: Profile, draws: Draws) -> tuple[Pass, None]:
+        """That of a run."""
+        program = self.plan.program
+        held = sum(work.held for work in work_of(program, {}).values())
+        cost = Cost(
+            program, {}, profile.kernels,
+            cached=held <= profile.memory.cache_mb.value * 1e6,
+            # a session checks what it is given and copies what it gives, beside the programs' calls
+            python=self.plan.calls,
             random=draws.random, draws=draws.count,
         )  # fmt: skip
-        # a session checks what it is given and copies what it gives, beside the programs' calls
-        self._calls = plan.calls * self.cost.python_calls
-        self._storage = draws(profile.memory.storage_gb_s) * 1e9
-        self._streamed = _mapped_reads(plan.program) if from_storage else 0
-
-    def run_seconds(self, rates: Rates) -> F64:
-        """Seconds [draws] of one run."""
-        seconds = self.cost.seconds(rates) + self._calls * rates.call
-        return np.maximum(seconds, self._streamed / self._storage)
+        streamed = _mapped_reads(program) if self.from_storage else 0
+        return Pass(cost, streamed / (draws(profile.memory.storage_gb_s) * 1e9)), None
 
 
 def _mapped_reads(program: Program) -> int:
@@ -214,11 +206,8 @@ class GraphFitter:
         """What a plan needs here."""
         verdict = self._verdict(words, planned.memory)
         draws, rates = self.room.draws()
-        speed = GraphSpeed(
-            planned, self.room.profile, draws, self.room.threads,
-            from_storage=verdict.from_storage,
-        )  # fmt: skip
-        runs = Spread.of(1 / speed.run_seconds(rates))
+        run, _ = Runs(planned, verdict.from_storage).passes(self.room.profile, draws)
+        runs = Spread.of(1 / run.seconds(rates))
         return GraphNeed(**vars(verdict), inputs=planned.inputs, runs=runs)
 
     def _verdict(self, words: str, memory: dict[str, int]) -> Verdict:

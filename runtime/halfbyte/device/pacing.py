@@ -1,4 +1,4 @@
-"""`pacing`: tokens that all take as long as the last, at a pace that a device can keep up.
+"""`pacing`: tokens or runs that all take as long as the last, at a pace that can be kept up.
 
 Linux's governors let a device run as fast as it can until it is hot, then slow it down step by
 step. This one asks at once what can be kept: a nominal model of the device (its profile without
@@ -7,8 +7,9 @@ very device is a line, T = rest + scale x rise: the sensor's temperature from th
 Kalman filter learns both numbers, slowly, since a wrong heat capacity looks like a wrong resistance
 until a device has been warm for a while. The pace is that whose rise ends at the target.
 
-Of the settings that allow the pace, the one that warms least for a token is taken (`settings`), and
-each token waits until its time has come.
+Of the settings that allow the pace, the one that warms least for a token or run is taken
+(`settings`), and each waits until its time has come. Where less is asked for than the pace, a
+setting for that is enough.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from halfbyte.device.speed import Draws
 
 _OVER = 2.0  # kelvins by which the target sinks for each that it is too hot
 _MEASURED_S = 10.0  # in which it learns how fast this device is,
-_ACTIVE_S = 120.0  # and what share of the time answers take
+_ACTIVE_S = 120.0  # and what share of the time it works
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,13 @@ class Tuning:
 
 
 class Pacing:
-    """One pace for all tokens, which moves slowly."""
+    """One pace for all tokens or runs, which moves slowly."""
 
     def __init__(self, board: Board, tuning: Tuning | None = None) -> None:
         self._board, self._tuning = board, tuning or Tuning()
         draws, node = board.draws, board.node
         self._ways = worthwhile(
-            board.plan, board.profile, board.threads, node, self._tuning.horizon_s
+            board.task, board.profile, board.threads, node, self._tuning.horizon_s
         )
         network = network_of(board.profile, Draws(None, draws))
         self._next, self._later = network.stepper(PERIOD_S), network.stepper(self._tuning.horizon_s)
@@ -70,22 +71,23 @@ class Pacing:
         begins = self._line is None
         line = self._line = self._line or Line(now, tuning)
         self._learn(seen, now, line)
-        token_s = ways.token_s * (1 + tuning.spare)
-        most = np.minimum(1 / token_s, self._kelvins(now, line)[:, None] / ways.kelvin_s)
-        wanted = np.maximum(most.max(axis=1), tuning.least / token_s[0])
+        unit_s = ways.unit_s * (1 + tuning.spare)
+        most = np.minimum(1 / unit_s, self._kelvins(now, line)[:, None] / ways.kelvin_s)
+        wanted = np.maximum(most.max(axis=1), tuning.least / unit_s[0])
         if begins:
             self._pace = wanted
         self._pace *= (wanted / self._pace) ** (PERIOD_S / tuning.smooth_s)
-        late = token_s > (1 + 1e-6) / self._pace[:, None]
+        asked = np.minimum(self._pace, self._board.per_s * self._slower)
+        late = unit_s > (1 + 1e-6) / asked[:, None]
         self._chosen = np.maximum((~late).sum(axis=1) - 1, 0)
-        waits = self._pace * token_s[0] < 1 - 1e-6  # else it is as fast as it can be
+        waits = self._pace * unit_s[0] < 1 - 1e-6  # else it is as fast as it can be
         return Orders(
             list(ways.steps[:, self._chosen]), ways.threads[self._chosen],
             np.where(waits, self._slower / self._pace, 0.0),
         )  # fmt: skip
 
     def _kelvins(self, now: F64, line: Line) -> F64:
-        """By how much answers may still warm the node, as the model counts, up to the horizon."""
+        """By how much work may still warm the node, as the model counts, up to the horizon."""
         over = np.maximum(now - self._board.control_c, 0)
         target = self._board.control_c - self._tuning.margin_k - _OVER * over
         left = self._later.step(self._modelled, 0.0, 0.0)[:, self._board.node]
@@ -97,8 +99,8 @@ class Pacing:
         watts = self._ways.watts[self._chosen] * seen.busy[:, None]
         self._modelled = self._next.step(self._modelled, watts, 0.0)
         line.learn(self._modelled[:, self._board.node], now)
-        known = seen.token_s > 0
-        measured = np.where(known, seen.token_s, 1) / self._ways.token_s[self._chosen]
+        known = seen.unit_s > 0
+        measured = np.where(known, seen.unit_s, 1) / self._ways.unit_s[self._chosen]
         follow = np.where(known & self._measured, PERIOD_S / _MEASURED_S, known)
         self._slower = self._slower + follow * (measured - self._slower)
         self._measured |= known

@@ -64,7 +64,7 @@ def write(simulation: Simulation, path: Path) -> None:
 
 
 def draw(simulation: Simulation) -> Figure:
-    """Panels: tokens/s, temperatures, frequencies, power and, where there is one, the battery."""
+    """Panels: the speed, temperatures, frequencies, power and, where there is one, the battery."""
     from matplotlib.figure import Figure
 
     s, minutes = simulation, simulation.seconds / 60
@@ -80,7 +80,7 @@ def draw(simulation: Simulation) -> Figure:
         f"{s.threads} threads; lines: median of {s.draws} draws, bands: 10 to 90 %",
         fontsize=12, color=_INK,
     )  # fmt: skip
-    _lines(panels[0], minutes, {"tokens/s": s.speed}, "tokens/s")
+    _lines(panels[0], minutes, {"speed": s.speed}, f"{s.unit}s/s")
     _throttled(panels, s)
     _lines(panels[1], minutes, s.temperatures, "°C")
     _limits(panels[1], s)

@@ -29,8 +29,10 @@ class Simulation:
         Its name, for people.
     seconds : float64 [samples]
         The end of each sample's time.
-    tokens, answering : float64 [samples, draws]
-        Tokens of answers in it, and seconds in which these came.
+    units, spent : float64 [samples, draws]
+        Tokens of answers, or runs, in it, and the seconds that these took.
+    unit : str
+        What was counted: "token" or "run".
     watts : float64 [samples, draws]
         The mean of what the device took.
     on : bool [samples, draws]
@@ -48,14 +50,15 @@ class Simulation:
 
     profile: Profile
     model: str
+    unit: str
     governor: str
     workload: str
     ambient: float
     threads: int
     seed: int
     seconds: F64
-    tokens: F64
-    answering: F64
+    units: F64
+    spent: F64
     watts: F64
     on: npt.NDArray[np.bool_]
     temperatures: Mapping[str, F32]
@@ -73,12 +76,11 @@ class Simulation:
 
     @property
     def speed(self) -> F64:
-        """[samples, draws] tokens/s of the time that answers; in pauses the last, off none."""
-        answers = self.answering > 0
-        found = np.divide(self.tokens, self.answering, out=np.zeros_like(self.tokens),
-                          where=answers)  # fmt: skip
-        rows = np.where(answers, np.arange(len(found))[:, None], -1)
-        last, first = np.maximum.accumulate(rows, axis=0), np.argmax(answers, axis=0)
+        """[samples, draws] units/s of the time spent on them; in pauses the last, off none."""
+        works = self.spent > 0
+        found = np.divide(self.units, self.spent, out=np.zeros_like(self.units), where=works)
+        rows = np.where(works, np.arange(len(found))[:, None], -1)
+        last, first = np.maximum.accumulate(rows, axis=0), np.argmax(works, axis=0)
         found = np.take_along_axis(found, np.where(last < 0, first, last), axis=0)
         return np.where(self.on, found, 0.0)
 
@@ -94,16 +96,16 @@ class Recorder:
         samples = ceil(steps / self._every)
         ends = np.minimum(np.arange(1, samples + 1) * self._every, steps)
         self._seconds = ends * step
-        self._sums = np.zeros((3, samples, draws))  # tokens, answering, joules
+        self._sums = np.zeros((3, samples, draws))  # units, spent, joules
         self._temperatures = np.zeros((len(profile.thermal.nodes), samples, draws), np.float32)
         self._megahertz = np.zeros((len(supplies), samples, draws), np.float32)
         self._charge = np.zeros((samples, draws))
         self._on = np.zeros((samples, draws), bool)
 
-    def add(self, index: int, tokens: F64, answering: F64, watts: F64) -> None:
+    def add(self, index: int, units: F64, spent: F64, watts: F64) -> None:
         """What step `index` did, each [draws]."""
         sums = self._sums[:, index // self._every]
-        sums += tokens, answering, watts * self._step
+        sums += units, spent, watts * self._step
 
     def due(self, index: int) -> bool:
         """Whether a sample ends with this step."""
@@ -126,10 +128,10 @@ class Recorder:
 
     def result(self, **more: Any) -> Simulation:
         """All of it, with what else a simulation has."""
-        tokens, answering, joules = self._sums
+        units, spent, joules = self._sums
         lengths = np.diff(self._seconds, prepend=0.0)
         return Simulation(
-            profile=self._profile, seconds=self._seconds, tokens=tokens, answering=answering,
+            profile=self._profile, seconds=self._seconds, units=units, spent=spent,
             watts=joules / lengths[:, None], on=self._on,
             temperatures=dict(zip(self._profile.thermal.nodes, self._temperatures, strict=True)),
             megahertz={

@@ -6,8 +6,9 @@ asked. A device begins as warm as its screen and radio keep it. Turned off by he
 battery, it stays off.
 
 Energy closes: what is taken (`taken_j`) is what is stored and what the air got. Losses in the
-battery and in regulators are left out. A context that is full is taken to be emptied at no cost:
-the speed is that of its middle throughout.
+battery and in regulators are left out. What is counted are units of work, a language model's tokens
+or a graph's runs. A context that is full is taken to be emptied at no cost: the speed is that of
+its middle throughout.
 """
 
 from __future__ import annotations
@@ -36,10 +37,9 @@ from halfbyte.device.pacing import Pacing
 from halfbyte.device.profile import Profile
 from halfbyte.device.recording import Recorder, Simulation
 from halfbyte.device.settings import network_of
-from halfbyte.device.speed import Draws, Processor, Speed, fast_cores, middle
+from halfbyte.device.speed import Draws, Processor, Task, fast_cores
 from halfbyte.device.workload import CONTINUOUS, Progress, Workload
 from halfbyte.errors import HalfbyteError
-from halfbyte.planning import Plan
 
 Maker = Callable[[Board], Governor]
 GOVERNORS: dict[str, Maker] = {
@@ -52,7 +52,7 @@ AIR_C = (-30.0, 80.0)
 
 
 def simulate(
-    plan: Plan,
+    task: Task,
     profile: Profile,
     workload: Workload = CONTINUOUS,
     governor: str | Maker = "power-allocator",
@@ -69,6 +69,9 @@ def simulate(
 
     Parameters
     ----------
+    task : Task
+        What is asked for: :class:`~halfbyte.device.speed.Tokens` of a plan, or
+        :class:`~halfbyte.device.graphs.Runs`.
     governor : str or callable
         A name of `GOVERNORS`, or what makes one of another kind.
     ambient : float, optional
@@ -85,20 +88,21 @@ def simulate(
     Raises
     ------
     HalfbyteError
-        A number is out of its bounds, or there is no such governor.
+        A number is out of its bounds, there is no such governor, or a workload with prompts is
+        asked of what takes none.
     """
     ambient = profile.thermal.ambient_c.value if ambient is None else ambient
     threads = fast_cores(profile) if threads is None else threads
     _check(governor, minutes, ambient, threads, profile.cores, draws, step)
     if isinstance(draws, int):
         draws = Draws(np.random.default_rng(seed), draws)
-    device = _Device(plan, profile, workload, threads, draws, ambient, step)
+    device = _Device(task, profile, workload, threads, draws, ambient, step)
     name, make = (governor, GOVERNORS[governor]) if isinstance(governor, str) else ("", governor)
     recorder = _run(device, make(device.board), max(1, round(minutes * 60 / step)))
     return recorder.result(
-        model=model, governor=name or "own", workload=workload.name, ambient=ambient,
-        threads=threads, seed=seed, taken_j=device.taken_j, stored_j=device.stored_j,
-        given_j=device.given_j, overheated=device.hot,
+        model=model, unit=task.unit, governor=name or "own", workload=workload.name,
+        ambient=ambient, threads=threads, seed=seed, taken_j=device.taken_j,
+        stored_j=device.stored_j, given_j=device.given_j, overheated=device.hot,
     )  # fmt: skip
 
 
@@ -121,28 +125,31 @@ def _check(
 
 
 @dataclass
-class _Run:
+class _Done:
     """What one step did, each [draws]."""
 
-    tokens: F64
-    answering: F64  # seconds
+    units: F64
+    spent: F64  # seconds on them
     computing: F64  # seconds in which cores are busy
-    working: F64  # seconds of prompts and answers, in which clusters are powered
+    working: F64  # seconds on units and on prompts, in which clusters are powered
     read: F64  # bytes
-    token_s: F64  # computing one token
+    unit_s: F64  # computing one
 
 
 class _Device:
     """As many devices as draws, of one profile."""
 
     def __init__(
-        self, plan: Plan, profile: Profile, workload: Workload, threads: int, draws: Draws,
+        self, task: Task, profile: Profile, workload: Workload, threads: int, draws: Draws,
         ambient: float, step: float,
     ) -> None:  # fmt: skip
         thermal, power = profile.thermal, profile.power
         self.profile, self.draws, self.ambient, self.step = profile, draws.count, ambient, step
         self._processor = Processor(profile, threads, draws)
-        self._speed = Speed(plan, profile, draws, position=middle(plan))
+        self._each, prompt = task.passes(profile, draws)
+        if workload.prompts and prompt is None:
+            raise HalfbyteError(f"workload {workload.name}: {task.unit}s have no prompts")
+        self._prompt = prompt if workload.prompts else None
         self.supplies = [Supply(c.cluster, c.count, draws) for c in self._processor.used]
         self.network = network_of(profile, draws)
         self._stepper = self.network.stepper(step)
@@ -152,13 +159,15 @@ class _Device:
         self._dies = sorted({nodes.index(c.node) for c in profile.clusters})
         self._rest = nodes.index(power.node)
         self._idle = draws(power.idle_w)
-        self._per_byte = 0 if self._speed.cached else draws(power.memory_pj_per_byte) * 1e-12
+        self._per_byte = draws(power.memory_pj_per_byte) * 1e-12
         control = draws(thermal.allocator.control_c), draws(thermal.allocator.sustainable_w)
         nominal = [Supply(c.cluster, c.count, Draws()) for c in self._processor.used]
         node = nodes.index(thermal.allocator.node)
-        self.board = Board(profile, plan, threads, nominal, node, *control)
+        self.board = Board(
+            profile, task, threads, nominal, node, *control, per_s=workload.per_s
+        )  # fmt: skip
         self._capacity = draws(profile.battery.capacity_wh) * 3600 if profile.battery else None
-        self._progress, self._prompts = Progress(workload, self.draws), workload.prompts
+        self._progress = Progress(workload, self.draws)
         self.temperatures = self.network.steady(self._watts_at_rest(), ambient)
         self._start = self.network.stored_heat(self.temperatures)
         self.on = np.ones(self.draws, bool)
@@ -186,46 +195,45 @@ class _Device:
         """Temperatures as sensors have them."""
         return np.round(self.temperatures / SENSOR_K) * SENSOR_K
 
-    def advance(self, steps: Sequence[Indices], orders: Orders) -> tuple[_Run, F64]:
+    def advance(self, steps: Sequence[Indices], orders: Orders) -> tuple[_Done, F64]:
         """One step at these frequencies: what was done, and watts [draws]."""
         self.hot |= (self.temperatures[:, self._dies] >= SHUTDOWN_C).any(axis=1)
         self.on = ~self.hot
         if (charge := self.charge) is not None:
             self.on &= charge > 0
         counts = by_cluster(orders.threads, self.supplies)
-        run = self._work(steps, counts, orders.least_token_s)
-        watts = self._watts(run, steps, counts)
+        done = self._work(steps, counts, orders.least_s)
+        watts = self._watts(done, steps, counts)
         air = self._stepper.heat_to_ambient(self.temperatures, watts, self.ambient)
         self.temperatures = self._stepper.step(self.temperatures, watts, self.ambient)
         total: F64 = watts.sum(axis=1)
         self.taken_j += total * self.step
         self.given_j += air
-        return run, total
+        return done, total
 
-    def _work(self, steps: Sequence[Indices], counts: Sequence[Indices], least: F64) -> _Run:
-        speed, pairs = self._speed, zip(self.supplies, steps, strict=True)
+    def _work(self, steps: Sequence[Indices], counts: Sequence[Indices], least: F64) -> _Done:
+        pairs = zip(self.supplies, steps, strict=True)
         rates = self._processor.rates([supply.hertz[at] for supply, at in pairs], counts)
-        token_s = speed.token.seconds(rates)
-        each = np.maximum(np.maximum(token_s, speed.storage_seconds), least)
-        prompt_s, whole = np.ones((2, self.draws))
-        if self._prompts:
-            prompt_s = speed.prompt.seconds(rates) / speed.batch
-            whole = np.maximum(prompt_s, speed.storage_seconds / speed.batch)
-        (prompted, tokens), (prompting, answering) = self._progress.advance(
-            np.where(self.on, self.step, 0.0), whole, each
+        each, prompt = self._each, self._prompt
+        unit_s = each.computing(rates)
+        prompt_s = prompt.computing(rates) if prompt else np.ones(self.draws)
+        (prompted, units), (prompting, spent) = self._progress.advance(
+            np.where(self.on, self.step, 0.0),
+            np.maximum(prompt_s, prompt.storage_s) if prompt else prompt_s,
+            np.maximum(np.maximum(unit_s, each.storage_s), least),
         )
-        computing = prompted * prompt_s + tokens * token_s
-        read = prompted * speed.prompt.bytes_read / speed.batch + tokens * speed.token.bytes_read
-        return _Run(tokens, answering, computing, prompting + answering, read, token_s)
+        computing = prompted * prompt_s + units * unit_s
+        read = units * each.bytes_read + (prompted * prompt.bytes_read if prompt else 0)
+        return _Done(units, spent, computing, prompting + spent, read, unit_s)
 
-    def _watts(self, run: _Run, steps: Sequence[Indices], counts: Sequence[Indices]) -> F64:
-        """[draws, nodes]; between tokens a cluster leaks on, in pauses it is switched off."""
+    def _watts(self, done: _Done, steps: Sequence[Indices], counts: Sequence[Indices]) -> F64:
+        """[draws, nodes]; between units a cluster leaks on, in pauses it is switched off."""
         watts = np.zeros(self.network.capacities.shape)
-        busy, powered = run.computing / self.step, run.working / self.step
+        busy, powered = done.computing / self.step, done.working / self.step
         for supply, node, at, count in zip(self.supplies, self._nodes, steps, counts, strict=True):
             leaked = supply.leaked_watts(at, self.temperatures[:, node]) * (count > 0)
             watts[:, node] += count * supply.core_watts(at) * busy + leaked * powered
-        memory = self._per_byte * run.read / self.step
+        memory = self._per_byte * done.read / self.step
         watts[:, self._rest] += np.where(self.on, self._idle + memory, 0.0)
         return watts
 
@@ -236,19 +244,19 @@ def _run(device: _Device, governor: Governor, steps: int) -> Recorder:
     period, draws = round(PERIOD_S / device.step), device.draws
     unlimited = isinstance(governor, Unlimited)
     tops = [np.full(draws, supply.highest) for supply in device.supplies]
-    at, (busy, working, token_s) = tops, np.zeros((3, draws))
+    at, (busy, working, unit_s) = tops, np.zeros((3, draws))
     for index in range(steps):
         seen = device.seen()
         caps = tops if unlimited else device.firmware.caps(seen)
         if index % period == 0:
             shares = busy / PERIOD_S, working / PERIOD_S
-            orders = governor.decide(Seen(seen, *shares, caps, at, token_s))
+            orders = governor.decide(Seen(seen, *shares, caps, at, unit_s))
             busy, working = np.zeros((2, draws))
         at = [np.minimum(wanted, cap) for wanted, cap in zip(orders.steps, caps, strict=True)]
-        run, watts = device.advance(at, orders)
-        token_s = np.where(run.tokens > 0, run.token_s, token_s)
-        busy, working = busy + run.computing, working + run.working
-        recorder.add(index, run.tokens, run.answering, watts)
+        done, watts = device.advance(at, orders)
+        unit_s = np.where(done.units > 0, done.unit_s, unit_s)
+        busy, working = busy + done.computing, working + done.working
+        recorder.add(index, done.units, done.spent, watts)
         if recorder.due(index):
             counts = by_cluster(orders.threads, device.supplies)
             recorder.record(

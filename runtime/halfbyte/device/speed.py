@@ -1,9 +1,10 @@
-"""Tokens per second of a planned model on a device."""
+"""How long a token of a language model, or whatever else is asked for, takes on a device."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -50,11 +51,6 @@ def fast_cores(profile: Profile) -> int:
     return sum(int(c.cores.value) for c, speed in pairs if speed >= _FAST * max(speeds))
 
 
-def middle(plan: Plan) -> int:
-    """The middle of the context, whose speed stands for all of it."""
-    return plan.program.sizes["position"].maximum // 2
-
-
 class Processor:
     """What a device's cores can do at given frequencies.
 
@@ -95,22 +91,67 @@ class Processor:
             frequencies = [np.full_like(self._call, cores.highest) for cores in self.used]
         if counts is None:
             counts = [np.full(self._call.shape, cores.count) for cores in self.used]
-        int8, float32, memory = np.zeros((3, *self._call.shape))
+        int8, float32, memory, computing = np.zeros((4, *self._call.shape))
         slowest = np.ones_like(self._call)
         for cores, count, hertz in zip(self.used, counts, frequencies, strict=True):
             int8 += count * cores.int8 * hertz
             float32 += count * cores.float32 * hertz
             share = hertz / cores.highest
             memory += count * self._core_bandwidth * share
+            computing += count
             slowest = np.where(count > 0, np.minimum(slowest, share), slowest)
         return Rates(
-            int8, float32, np.minimum(memory, self._bandwidth),
+            int8, float32, np.minimum(memory, self._bandwidth), computing,
             self._launch / slowest, self._call / slowest,
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Pass:
+    """What computing a unit of work takes: a token of an answer or a prompt, or a graph's run.
+
+    Attributes
+    ----------
+    cost : Cost
+        Of a pass through the program.
+    storage_s : float64 [draws]
+        Seconds in which weights are read from storage for a unit, while others are multiplied.
+    units : int
+        That a pass computes at once.
+    """
+
+    cost: Cost
+    storage_s: F64
+    units: int = 1
+
+    def computing(self, rates: Rates) -> F64:
+        """Seconds [draws] in which cores are busy for a unit."""
+        found: F64 = self.cost.seconds(rates) / self.units
+        return found
+
+    def seconds(self, rates: Rates) -> F64:
+        """Seconds [draws] of a unit."""
+        return np.maximum(self.computing(rates), self.storage_s)
+
+    @property
+    def bytes_read(self) -> float:
+        """From memory, for a unit."""
+        return self.cost.bytes_read / self.units
+
+
+class Task(Protocol):
+    """What a device is asked for again and again."""
+
+    @property
+    def unit(self) -> str:
+        """What is counted: "token" or "run"."""
+
+    def passes(self, profile: Profile, draws: Draws) -> tuple[Pass, Pass | None]:
+        """What a unit takes there, and what a token of a prompt does where there are any."""
+
+
 class Speed:
-    """Seconds of a model's runs on a device.
+    """What a language model's passes take on a device: one of a `token`, one of a `prompt`.
 
     Parameters
     ----------
@@ -135,38 +176,37 @@ class Speed:
         program, measured = plan.program, profile.kernels
         from_storage = plan.reader is not None if from_storage is None else from_storage
         batch, context = program.sizes["n"].maximum, program.sizes["position"].maximum
-        self.batch = min(prompt, batch, context)
+        batch = min(prompt, batch, context)
         position = min(position, context - 1)
         held = plan.memory["weights (packed)"] + plan.memory["weights (mapped)"]
         whole = held + plan.memory["KV cache"]
-        self.cached = held > 0 and whole <= profile.memory.cache_mb.value * 1e6
-        self.token, self.prompt = (
+        cached = held > 0 and whole <= profile.memory.cache_mb.value * 1e6
+        token, prefill = (
             Cost(
                 program,
                 {"n": n, "position": at, "rows": 1},
                 measured,
                 to_pack=plan.to_pack,
-                cached=self.cached,
+                cached=cached,
                 random=draws.random,
                 draws=draws.count,
             )
-            for n, at in ((1, position), (self.batch, 0))
+            for n, at in ((1, position), (batch, 0))
         )
-        self._storage = draws(profile.memory.storage_gb_s) * 1e9
-        self._streamed = self.token.weight_bytes if from_storage else 0
+        storage = draws(profile.memory.storage_gb_s) * 1e9
+        storage_s = (token.weight_bytes if from_storage else 0) / storage
+        self.token, self.prompt = Pass(token, storage_s), Pass(prefill, storage_s / batch, batch)
 
-    @property
-    def storage_seconds(self) -> F64:
-        """Seconds [draws] in which a run's streamed weights are read, while others multiply."""
-        found: F64 = self._streamed / self._storage
-        return found
 
-    def token_seconds(self, rates: Rates) -> F64:
-        """Seconds [draws] of one token."""
-        return np.maximum(self.token.seconds(rates), self.storage_seconds)
+@dataclass(frozen=True)
+class Tokens:
+    """A language model's answers, at the middle of its context."""
 
-    def prompt_seconds(self, rates: Rates) -> F64:
-        """Seconds [draws] of each token of a prompt."""
-        whole = np.maximum(self.prompt.seconds(rates), self.storage_seconds)
-        found: F64 = whole / self.batch
-        return found
+    plan: Plan
+    unit: ClassVar[str] = "token"
+
+    def passes(self, profile: Profile, draws: Draws) -> tuple[Pass, Pass]:
+        """Those of a token of an answer and of a prompt."""
+        middle = self.plan.program.sizes["position"].maximum // 2
+        speed = Speed(self.plan, profile, draws, position=middle)
+        return speed.token, speed.prompt

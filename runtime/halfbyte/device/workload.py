@@ -1,18 +1,19 @@
-"""What a model is asked to do over time: turns of a prompt, an answer, and time to read it.
+"""What a model is asked to do over time: tokens of prompts and answers, or runs, and pauses.
 
-A file of turns is TOML (`[[turn]]`) or CSV (a header and a line a turn), both with the columns
-`prompt` and `answer` in tokens and `pause_s` in seconds. It may come from anywhere.
+A file for a language model has turns, one for a graph bursts. It is TOML (`[[turn]]`, `[[burst]]`)
+or CSV (a header and a line for each), with the columns `prompt` and `answer` in tokens, or `runs`,
+then `pause_s` in seconds and, where it is wanted, `per_s`. It may come from anywhere.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,10 @@ from halfbyte.errors import ProfileError
 F64 = npt.NDArray[np.float64]
 
 MOST_TURNS = 1_000_000
-COLUMNS = ("prompt", "answer", "pause_s")
-_BOUNDS = {"prompt": (0, 1e6), "answer": (0, 1e6), "pause_s": (0.1, 1e6)}
+_BOUNDS = {
+    "prompt": (0, 1e6), "answer": (0, 1e6), "runs": (0, 1e9), "pause_s": (0.1, 1e6),
+    "per_s": (1e-3, 1e6),
+}  # fmt: skip
 
 
 def _bare(key: str) -> Reader:
@@ -39,16 +42,34 @@ def _bare(key: str) -> Reader:
 
 @dataclass(frozen=True)
 class Turn:
-    """Tokens of a prompt and of its answer, then seconds in which nothing is computed."""
+    """Tokens of a prompt and of its answer, or runs in place of an answer, then seconds in which
+    nothing is computed.
+
+    Of an answer's tokens, or of runs, at most `per_s` are asked for in a second: what somebody
+    reads, or a camera sees.
+    """
 
     prompt: Annotated[float, _bare("prompt")]
     answer: Annotated[float, _bare("answer")]
     pause_s: Annotated[float, _bare("pause_s")]
+    per_s: Annotated[float, _bare("per_s")] = inf
 
 
 @dataclass(frozen=True)
-class _File:
+class _Burst:
+    runs: Annotated[float, _bare("runs")]
+    pause_s: Annotated[float, _bare("pause_s")]
+    per_s: Annotated[float, _bare("per_s")] = inf
+
+
+@dataclass(frozen=True)
+class _Turns:
     turn: Annotated[tuple[Turn, ...], reading.tables(Turn, 1, MOST_TURNS)]
+
+
+@dataclass(frozen=True)
+class _Bursts:
+    burst: Annotated[tuple[_Burst, ...], reading.tables(_Burst, 1, MOST_TURNS)]
 
 
 @dataclass(frozen=True)
@@ -63,13 +84,22 @@ class Workload:
         """Whether there is any prompt."""
         return any(turn.prompt for turn in self.turns)
 
+    @property
+    def per_s(self) -> float:
+        """The most of an answer's tokens, or of runs, that are asked for in a second."""
+        return max(turn.per_s for turn in self.turns)
+
+
+R = TypeVar("R", Turn, _Burst)
 
 CONTINUOUS = Workload("continuous", (Turn(0.0, inf, 0.0),))
 CHAT = Workload("chat", (Turn(200.0, 150.0, 20.0),))
 
 
-def load_workload(name: str) -> Workload:
-    """`continuous` (an answer without an end), `chat`, or a file of turns.
+def load_workload(name: str, unit: str = "token") -> Workload:
+    """`continuous` (without an end), a rate as in `30/s` (at most so many), or a file.
+
+    Of tokens, a file has turns, and `chat` is known too; of runs, it has bursts.
 
     Raises
     ------
@@ -78,21 +108,40 @@ def load_workload(name: str) -> Workload:
     OSError
         It cannot be read.
     """
-    known = {workload.name: workload for workload in (CONTINUOUS, CHAT)}
+    known = {workload.name: workload for workload in (CONTINUOUS, CHAT)[: 1 + (unit == "token")]}
     if name in known:
         return known[name]
+    if name.endswith("/s") and isinstance(rate := _number(name[:-2]), float):
+        place = Where(f"workload {name!r}")
+        return Workload(name, (Turn(0.0, inf, 0.0, _bounded("per_s", rate, place)),))
     path = Path(name)
     if path.suffix not in (".toml", ".csv"):
-        words = ", ".join(known)
-        raise ProfileError(f"workload {name!r}: expected {words}, or a .toml or .csv file")
-    toml = path.suffix == ".toml"
-    turns = reading.read_file(_File, path).turn if toml else tuple(_read_csv(path))
+        hint = "; graphs have no prompts and answers" if name == CHAT.name else ""
+        raise ProfileError(
+            f"workload {name!r}: expected {', '.join(known)}, a rate such as 30/s, or a .toml or "
+            f".csv file{hint}"
+        )
+    turns = tuple(_turn(row) for row in _rows(path, unit))
     if not any(turn.answer for turn in turns):
-        raise Where(str(path), "answer").error("a turn with an answer", Words("0 in all"))
+        key = "runs" if unit == "run" else "answer"
+        what = "a burst with runs" if unit == "run" else "a turn with an answer"
+        raise Where(str(path), key).error(what, Words("0 in all"))
     return Workload(path.name, turns)
 
 
-def _read_csv(path: Path) -> Iterator[Turn]:
+def _rows(path: Path, unit: str) -> Iterable[Turn | _Burst]:
+    toml = path.suffix == ".toml"
+    if unit == "run":
+        return reading.read_file(_Bursts, path).burst if toml else _read_csv(path, _Burst)
+    return reading.read_file(_Turns, path).turn if toml else _read_csv(path, Turn)
+
+
+def _turn(row: Turn | _Burst) -> Turn:
+    return row if isinstance(row, Turn) else Turn(0.0, row.runs, row.pause_s, row.per_s)
+
+
+def _read_csv(path: Path, of: type[R]) -> Iterator[R]:
+    """Rows with the fields of a class as columns, in any order."""
     where = Where(str(path))
     with path.open("rb") as file:
         data = file.read(reading.MOST_BYTES + 1)
@@ -103,16 +152,18 @@ def _read_csv(path: Path) -> Iterator[Turn]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise where.error("a table of text with commas", Words(str(error)[:200])) from None
     head = [cell.strip() for cell in rows[0]] if rows else []
-    if sorted(head) != sorted(COLUMNS):
-        raise Where(str(path), "line 1").error(f"the columns {','.join(COLUMNS)}", ",".join(head))
+    *needed, wanted = (field.name for field in fields(of))
+    if sorted(head) not in (sorted(needed), sorted([*needed, wanted])):
+        expected = f"the columns {','.join(needed)} and, where it is wanted, {wanted}"
+        raise Where(str(path), "line 1").error(expected, ",".join(head))
     if len(rows) < 2:
-        raise Where(str(path), "line 2").error("a turn", None)
+        raise Where(str(path), "line 2").error("a line of numbers", None)
     for line, row in enumerate(rows[1:], 2):
         place = Where(str(path), f"line {line}")
         if len(row) != len(head):
             raise place.error(f"{len(head)} numbers", Words(f"{len(row)}"))
         cells = zip(head, row, strict=True)
-        yield Turn(**{key: _bounded(key, _number(cell), place.at(key)) for key, cell in cells})
+        yield of(**{key: _bounded(key, _number(cell), place.at(key)) for key, cell in cells})
 
 
 def _number(cell: str) -> object:
@@ -136,20 +187,22 @@ class Progress:
 
     def __init__(self, workload: Workload, draws: int) -> None:
         self._amounts = np.array([(t.prompt, t.answer, t.pause_s) for t in workload.turns])
+        self._least = np.array([(0.0, 1 / t.per_s, 0.0) for t in workload.turns])
         self._turn, self._part = np.zeros((2, draws), np.intp)
         self._left = np.full(draws, self._amounts[0, 0])
 
-    def advance(self, seconds: F64, prompt_s: F64, token_s: F64) -> tuple[F64, F64]:
-        """Go on for `seconds` [draws], where a token of a prompt and of an answer take so long.
+    def advance(self, seconds: F64, prompt_s: F64, unit_s: F64) -> tuple[F64, F64]:
+        """Go on for `seconds` [draws], where a token of a prompt, and one of an answer or a run,
+        take so long.
 
-        Returns tokens of prompts and answers, and seconds of both, each [2, draws].
+        Returns tokens of prompts, and of answers or runs, and seconds of both, each [2, draws].
         """
         draws = np.arange(len(seconds))
-        each = np.stack([prompt_s, token_s, np.ones_like(token_s)])
+        each = np.stack([prompt_s, unit_s, np.ones_like(unit_s)])
         done, spent = np.zeros((2, *each.shape))
         left = seconds.copy()
         while (busy := left > 0).any():
-            per = each[self._part, draws]
+            per = np.maximum(each[self._part, draws], self._least[self._turn, self._part])
             need = self._left * per
             used = np.minimum(left, need)
             done[self._part, draws] += np.where(busy, used / per, 0)

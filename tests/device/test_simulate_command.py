@@ -1,0 +1,170 @@
+"""``halfbyte simulate``: text, JSON, pictures, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from tests.device.devices import exactly, small_plan
+
+from halfbyte.cli import main
+from halfbyte.device.profile import load_profile
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(storyteller: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command on the storyteller: exit code, stdout, stderr."""
+
+    def command(*words: str, model: Path = storyteller) -> tuple[int, str, str]:
+        short = ("--minutes", "1", "--draws", "5")
+        code = main(["simulate", str(model), *short, *words])
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return command
+
+
+def test_the_command_for_people(run: Run) -> None:
+    code, out, _ = run("--device", "pixel-6", "--ambient", "30", "--minutes", "2")
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0].startswith("storyteller.bin on Google Pixel 6 (Tensor gs101): 4 threads, power")
+    assert "air of 30 C; 5 draws" in lines[0]
+    assert any(line.startswith("sustained (last fifth)") for line in lines)
+    assert [line.split()[0] for line in lines[-3:]] == ["min", "1", "2"]
+    assert "warning" not in out
+
+
+def test_the_command_for_programs(run: Run) -> None:
+    code, out, _ = run("--device", "galaxy-s25", "--workload", "chat", "--json", "--seed", "4")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["device"], found["governor"], found["seed"]) == (
+        "galaxy-s25", "power-allocator", 4,
+    )  # fmt: skip
+    assert found["ambient_c"] == 25
+    assert found["summary"]["throttle_s"]["high"] is None
+    assert found["summary"]["sustained_tokens_s"]["median"] > 0
+    series = found["series"]
+    assert {"speed", "power", "battery", "chassis", "oryon-prime"} <= set(series)
+    assert len(series["speed"]["median"]) == len(found["seconds"]) == 120
+    assert series["chassis"]["unit"] == "C"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "begin"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".PDF", b"%PDF")]
+)
+def test_a_plot(suffix: str, begin: bytes, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / f"picture{suffix}"
+    path.write_bytes(b"before")
+    assert run("--device", "raspberry-pi-4", "--plot", str(path))[0] == 0
+    assert path.read_bytes().startswith(begin)
+    assert path.stat().st_size > 10_000
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_plot_that_cannot_be_is_refused_before_anything_runs(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: Any, **__: Any) -> Any:
+        raise AssertionError("it ran")
+
+    monkeypatch.setattr("halfbyte.cli.simulate.simulate", none)
+    code, _, error = run("--device", "pixel-6", "--plot", str(tmp_path / "a.jpeg"))
+    assert (code, error) == (
+        2, f"error: {tmp_path}/a.jpeg: expected a name in .svg, .png, .pdf, found .jpeg\n",
+    )  # fmt: skip
+    assert "found no suffix" in run("--device", "pixel-6", "--plot", str(tmp_path / "a"))[2]
+    code, _, error = run("--device", "pixel-6", "--plot", str(tmp_path / "no" / "a.svg"))
+    assert (code, error) == (
+        2, f"error: {tmp_path}/no/a.svg: cannot be written: no folder {tmp_path}/no\n",
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, error = run("--device", "pixel-6", "--plot", str(tmp_path / "a.svg"))
+    assert code == 2
+    assert error == "error: a plot needs matplotlib: pip install 'halfbyte[plot]'\n"
+
+
+def test_a_plot_that_breaks_off_leaves_what_was_there(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.figure import Figure
+
+    def breaks(self: Figure, file: BinaryIO, **_: Any) -> None:
+        file.write(b"part")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Figure, "savefig", breaks)
+    path = tmp_path / "a.svg"
+    path.write_bytes(b"before")
+    code, _, error = run("--device", "pixel-6", "--plot", str(path))
+    assert (code, error) == (2, f"error: {path}: cannot be written: No space left on device\n")
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nothing_of_matplotlib_is_imported_without_a_plot(storyteller: Path) -> None:
+    import subprocess
+
+    code = (
+        "import sys; from halfbyte.cli import main; main(['simulate', sys.argv[1], '--device', "
+        "'pixel-6', '--minutes', '0.1', '--draws', '2']); assert 'matplotlib' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, str(storyteller)], check=True, timeout=120)
+
+
+def write_phone(folder: Path, app_mb: float) -> Path:
+    """The Pixel 6 with so much memory for an app."""
+    from halfbyte.device.writer import to_toml
+
+    phone = load_profile("pixel-6")
+    memory = replace(phone.memory, app_mb=exactly(float(app_mb)))
+    path = folder / "phone.toml"
+    path.write_text(to_toml(replace(phone, name="phone", memory=memory)))
+    return path
+
+
+def test_a_model_that_does_not_fit(run: Run, storyteller: Path, tmp_path: Path) -> None:
+    code, out, error = run("--device", str(write_phone(tmp_path, 1)))
+    assert code == 2
+    assert out == ""
+    assert f"error: {storyteller}: expected to need at most 1 MB, which an app on phone" in error
+    assert "MB at level extreme" in error
+    needs = small_plan(storyteller).total / 1e6
+    options = ("--context", "256", "--cache", "f32")
+    code, out, _ = run("--device", str(write_phone(tmp_path, needs + 100)), *options)
+    assert (code, "warning" in out) == (0, False)
+
+
+def test_a_model_that_fits_at_another_level(
+    run: Run, storyteller: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from halfbyte.formats import open_model
+    from halfbyte.planning import LEVELS, plan
+
+    file = open_model(storyteller)
+    totals = {name: plan(file, LEVELS[name]).total / 1e6 for name in LEVELS}
+    room = (totals["extreme"] + min(totals[n] for n in LEVELS if n != "extreme")) / 2
+    code, out, _ = run("--device", str(write_phone(tmp_path, room)))
+    assert code == 0
+    assert f"warning: it needs {totals['baseline']:.0f} MB, and an app on phone may take" in out
+    assert "--level extreme needs" in out.splitlines()[0]
+    found = json.loads(run("--device", str(write_phone(tmp_path, room)), "--json")[1])
+    assert found["warning"].startswith("warning")
+
+
+def test_other_bad_input(run: Run) -> None:
+    assert "expected one of android-go-2gb" in run("--device", "pixel-60")[2]
+    assert (
+        "expected continuous, chat, a rate such as 30/s, or a"
+        in run("--device", "pixel-6", "--workload", "x")[2]
+    )
+    assert "ambient nan: expected" in run("--device", "pixel-6", "--ambient", "nan")[2]
+    assert run("--device", "pixel-6", "--minutes", "1e9")[0] == 2
