@@ -93,6 +93,18 @@ def _work(
     return found
 
 
+def multiplied_bytes(program: Program) -> int:
+    """Bytes of all that products and attention hold, each counted once."""
+    found = {
+        buffer.root: buffer.root.nbytes
+        for instruction in program.instructions
+        if counts_operations(kind_of(instruction))
+        for buffer in instruction.inputs
+        if buffer.root.kind in _MULTIPLIED
+    }
+    return sum(found.values())
+
+
 def held_by_host(instruction: Instruction) -> list[int]:
     """Bytes that NumPy reads of each of a host operator's constants."""
     operator = instruction.operator

@@ -15,7 +15,7 @@ import numpy as np
 
 from halfbyte import footprint
 from halfbyte.backends import available, open_program
-from halfbyte.device.cost import Cost, held_by_host, work_of
+from halfbyte.device.cost import Cost, held_by_host, multiplied_bytes
 from halfbyte.device.fit import Fit, Room, Spread, Verdict, largest
 from halfbyte.device.profile import Profile
 from halfbyte.device.smaller import halved, smaller_graphs
@@ -142,7 +142,7 @@ class Runs:
     def passes(self, profile: Profile, draws: Draws) -> tuple[Pass, None]:
         """That of a run."""
         program = self.plan.program
-        held = sum(work.held for work in work_of(program, {}).values())
+        held = multiplied_bytes(program)
         cost = Cost(
             program, {}, profile.kernels,
             cached=held <= profile.memory.cache_mb.value * 1e6,
