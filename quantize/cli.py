@@ -150,6 +150,11 @@ def _add_onnx(made: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--external", action="store_true", help="tensors in a second file, OUT.data")
     group.add_argument(
+        "--attention", choices=("auto", "int8", "floats"), default="auto",
+        help="with --int8 and --int4: what halfbyte takes attention in; auto is int8 where that "
+        "alone leaves outputs at 40 dB (default: %(default)s)",
+    )  # fmt: skip
+    group.add_argument(
         "--no-compare", action="store_true", help="do not run both models to compare their outputs"
     )
 
@@ -223,6 +228,7 @@ def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
         requantize=options.requantize,
         fp16_io=options.fp16_io,
         external=options.external,
+        attention=options.attention,
         compare=not options.no_compare,
     )
     return quantize_onnx(

@@ -70,8 +70,8 @@ def parse() -> argparse.Namespace:
         help=f"whose files MiniLM runs from, of {', '.join(WHOSE)} (default: the first two)",
     )  # fmt: skip
     parser.add_argument(
-        "--int8-attention", action="store_true",
-        help="halfbyte takes attention between int8 products in int8 too",
+        "--attention", choices=("int8", "floats"),
+        help="what halfbyte takes attention between int8 products in (default: as the file says)",
     )  # fmt: skip
     parser.add_argument("-t", "--threads", type=counts, default=[1, 2], help="(default 1,2)")
     parser.add_argument("-b", "--batches", type=counts, default=[1, 32], help="(default 1,32)")
@@ -86,9 +86,8 @@ def parse() -> argparse.Namespace:
 
 
 def _contests(options: argparse.Namespace) -> list[Contest]:
-    return contests(
-        options.models, options.precisions, options.files, int8_attention=options.int8_attention
-    )
+    coded = None if options.attention is None else options.attention == "int8"
+    return contests(options.models, options.precisions, options.files, int8_attention=coded)
 
 
 def main() -> None:

@@ -38,19 +38,21 @@ class Contest:
         "own": each engine runs what its own quantizer writes; "halfbyte" or "onnxruntime": both
         run the file that this one's quantizer writes; "" in float32.
     int8_attention
-        halfbyte takes attention in int8 too, which is an option of its sessions.
+        Whether halfbyte takes attention in int8; None: as the file says.
     """
 
     model: str
     precision: str
     whose: str
-    int8_attention: bool = False
+    int8_attention: bool | None = None
 
     @property
     def name(self) -> str:
         """As in the tables: "int8", "int8 by onnxruntime"."""
         name = f"{self.precision} by {self.whose}" if self.whose else self.precision
-        return f"{name}, attention in int8" if self.int8_attention else name
+        if self.int8_attention is None:
+            return name
+        return f"{name}, attention in {'int8' if self.int8_attention else 'floats'}"
 
     def file(self, engine: str) -> Path:
         """What an engine runs; made at the first time."""
@@ -67,7 +69,11 @@ class Contest:
 
 
 def contests(
-    models: list[str], precisions: list[str], files: list[str], *, int8_attention: bool = False
+    models: list[str],
+    precisions: list[str],
+    files: list[str],
+    *,
+    int8_attention: bool | None = None,
 ) -> list[Contest]:
     """All that there are; convolutions have integer products in ONNX Runtime's files alone."""
     found = []

@@ -9,6 +9,7 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.quantize.onnx.pictures import Normalization
 from halfbyte.quantize.onnx.recipe import KINDS
 
+ATTENTION = ("auto", "int8", "floats")
 METHODS = ("auto", "weights", "dynamic", "static")
 
 
@@ -45,6 +46,10 @@ class Options:
         With fp16: inputs and outputs are float16 too.
     external : bool
         Put tensors into a second file, ``<output>.data``; without, where 2 GB are exceeded.
+    attention : str
+        Of int8 and int4: whether halfbyte takes attention in "int8" too, which it reads from the
+        model's metadata, or in "floats"; "auto" is int8 where `compare` finds that this alone
+        leaves outputs within 40 dB.
     compare : bool
         Run both models, and report how near their outputs are.
     """
@@ -61,6 +66,7 @@ class Options:
     requantize: bool = False
     fp16_io: bool = False
     external: bool = False
+    attention: str = "auto"
     compare: bool = True
 
     def check(self) -> None:
@@ -73,5 +79,7 @@ class Options:
             raise HalfbyteError(f"method '{self.method}': expected type 'int8', not '{self.type}'")
         if self.activations not in ("uint8", "int8"):
             raise HalfbyteError(f"activations '{self.activations}': expected 'uint8' or 'int8'")
+        if self.attention not in ATTENTION:
+            raise HalfbyteError(f"attention '{self.attention}': expected one of {list(ATTENTION)}")
         if self.fp16_io and self.type != "fp16":
             raise HalfbyteError(f"fp16 inputs and outputs: expected type 'fp16', not '{self.type}'")

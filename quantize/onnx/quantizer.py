@@ -18,21 +18,20 @@ from halfbyte.quantize.onnx.encoders import Encoder
 from halfbyte.quantize.onnx.graph import TYPES, Editor, is_op
 from halfbyte.quantize.onnx.halves import Halves
 from halfbyte.quantize.onnx.options import Options
+from halfbyte.quantize.onnx.outputs import Outputs, is_run
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import Rewriter
-from halfbyte.quantize.onnx.running import compare_outputs
-from halfbyte.quantize.onnx.samples import SEED, Feeds, Inputs
+from halfbyte.quantize.onnx.samples import SEED, Inputs
 from halfbyte.quantize.onnx.source import Source, element_bits, read_source
 from halfbyte.quantize.onnx.static import Static
 from halfbyte.quantize.onnx.weight_only import WeightOnly
 from halfbyte.quantize.onnx.writer import write_model
 from halfbyte.quantize.quantizer import default_output, refuse_to_replace
-from halfbyte.quantize.report import OutputRow, Report, Row
+from halfbyte.quantize.report import Report, Row
 
 Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)
 
-_MOST_RUN = 1 << 29  # bytes of a model that is run without being asked to
-_MADE_UP = 8  # inputs that say how large channels are, where no samples do
+_MADE_UP = 64  # inputs that say how large channels are, where no samples do
 # Operators that tell of weights in integers already
 _QUANTIZED = frozenset({
     "DequantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger",
@@ -64,6 +63,8 @@ def quantize(
         _refuse_quantized(editor)
     inputs = Inputs(editor)
     given = inputs.read(samples, options.normalization) if samples else []
+    runs = options.compare and is_run(source, is_given=bool(given), what="outputs not compared")
+    outputs = Outputs(source, (given or [inputs.random()]) if runs else [])
     codec = Codec(default_threads() if threads is None else threads)
     try:
         encoder = Encoder(editor, codec, options.rtn, _Meter(source, progress).advance)
@@ -75,15 +76,15 @@ def quantize(
         )
         work.run()
         _refuse_unchanged(editor, encoder)
+        if isinstance(work, WeightOnly):
+            work.remarks += filter(None, [outputs.choose_attention(editor, options.attention)])
         editor.finish()
         payloads, kept = editor.write_payloads(), _kept_rows(editor, work.notes)
         files = write_model(target, editor.model, payloads, external=options.external)
     finally:
         codec.close()
     rows = [*(result.row() for result in encoder.results.values()), *kept]
-    outputs: list[OutputRow] = []
-    if options.compare and _is_run(source, is_given=bool(given), what="outputs not compared"):
-        outputs = _compared(source, target, given or [inputs.random()])
+    compared = outputs.compared(target)
     return Report(
         source=source.path.name,
         source_format=source.file.kind,
@@ -95,7 +96,7 @@ def quantize(
         seconds=time.perf_counter() - start,
         rows=tuple(rows),
         notes=(*source.file.notes, *work.remarks),
-        outputs=tuple(outputs),
+        outputs=tuple(compared),
         samples=f"{len(given)} samples" if given else "made-up inputs",
     )
 
@@ -116,7 +117,7 @@ def _work(encoder: Encoder, options: Options, calibration: Calibration, is_given
     if options.type == "fp16":
         tops: dict[str, float] = {}
         unknown = "ranges of values are not known"
-        if _is_run(editor.source, is_given=is_given, what=unknown):
+        if is_run(editor.source, is_given=is_given, what=unknown):
             try:
                 tops = calibration.tops(editor)
             except HalfbyteError as error:
@@ -134,7 +135,7 @@ def _work(encoder: Encoder, options: Options, calibration: Calibration, is_given
 def _made_up_channels(editor: Editor) -> Channels:
     """Sizes of what products read without samples; a note where the model cannot be run here."""
     unknown = "norms not smoothed"
-    if _is_run(editor.source, is_given=False, what=unknown):
+    if is_run(editor.source, is_given=False, what=unknown):
         inputs = Inputs(editor)
         try:
             return Calibration([inputs.random(SEED + i) for i in range(_MADE_UP)]).channels(editor)
@@ -146,24 +147,6 @@ def _made_up_channels(editor: Editor) -> Channels:
 def _is_static(editor: Editor, type: str) -> bool:
     """Whether fixed scales are what samples are for."""
     return type == "int8" and any(is_op(node, "Conv") for node in editor.model.graph.node)
-
-
-def _is_run(source: Source, *, is_given: bool, what: str) -> bool:
-    """Whether a model is small enough to be run here; a note where it is not."""
-    if is_given or source.file.size <= _MOST_RUN:
-        return True
-    size = source.file.size / 1e6
-    source.file.notes.append(f"{what}: a model of {size:.0f} MB is run with --calibrate alone")
-    return False
-
-
-def _compared(source: Source, target: Path, samples: list[Feeds]) -> list[OutputRow]:
-    """Outputs beside the original's; a note where one of the models cannot be run here."""
-    try:
-        return compare_outputs(source.path, target, samples)
-    except HalfbyteError as error:
-        source.file.notes.append(f"outputs not compared: {error}")
-        return []
 
 
 class _Meter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,14 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 
+from halfbyte import ops
 from halfbyte.backends import Executable, available, open_program
 from halfbyte.backends.cores import default_threads
 from halfbyte.formats.onnx import Model, ValueInfo, open_onnx
 from halfbyte.formats.onnx.dtypes import special_name, widen
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner
+from halfbyte.onnx.stages import Runner, attention_products
+from halfbyte.ops import Operator
 from halfbyte.program import Program
 from halfbyte.quantize.onnx.graph import Editor
 from halfbyte.quantize.onnx.samples import Feeds
@@ -34,9 +36,16 @@ class Running:
     model : Model
     names : sequence of str
         Values of the main graph; by default its outputs.
+    int8_attention : collection of Operator, optional
+        Products whose results attention takes in int8; by default as the model says.
     """
 
-    def __init__(self, model: Model, names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        names: Sequence[str] | None = None,
+        int8_attention: Collection[Operator] | None = None,
+    ) -> None:
         self.names = [v.name for v in model.graph.outputs] if names is None else list(names)
         graph = replace(model.graph, outputs=[ValueInfo(name) for name in self.names])
         backend = "native" if available()[0] != "numpy" else "numpy"
@@ -45,11 +54,20 @@ class Running:
         def opened(program: Program) -> Executable:
             return open_program(program, backend, threads)
 
-        self._runner = Runner(prepare(replace(model, graph=graph)), opened)
+        if int8_attention is None:
+            int8_attention = attention_products(model)
+        self._runner = Runner(
+            prepare(replace(model, graph=graph)), opened, int8_attention=int8_attention
+        )
 
     def __call__(self, feeds: Feeds) -> dict[str, Any]:
         """The values."""
         return self._runner.run(feeds, self.names)
+
+    def has(self, operator: Operator) -> bool:
+        """Whether what ran has such an instruction."""
+        programs = self._runner.programs()
+        return any(i.operator is operator for program in programs for i in program.instructions)
 
     def close(self) -> None:
         """Stop its threads."""
@@ -79,7 +97,24 @@ def compare_outputs(before: Path, after: Path, samples: Iterable[Feeds]) -> list
     HalfbyteError
         One of them cannot be run.
     """
-    first, second = Running(open_onnx(before)), Running(open_onnx(after))
+    return _compared(Running(open_onnx(before)), Running(open_onnx(after)), samples)
+
+
+def attention_noise(path: Path, samples: Iterable[Feeds]) -> list[OutputRow]:
+    """How near outputs stay where attention alone is in int8; nothing where there is none.
+
+    Raises
+    ------
+    HalfbyteError
+        The model cannot be run.
+    """
+    model = open_onnx(path)
+    coded = Running(model, int8_attention=(ops.matmul_panels, ops.matmul_int8))
+    rows = _compared(Running(model), coded, samples)
+    return rows if coded.has(ops.attention_int8) else []
+
+
+def _compared(first: Running, second: Running, samples: Iterable[Feeds]) -> list[OutputRow]:
     try:
         sums = {name: np.zeros(4) for name in first.names}
         for feeds in samples:

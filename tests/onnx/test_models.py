@@ -28,7 +28,7 @@ from halfbyte.backends import Executable, open_program
 from halfbyte.formats.onnx import open_onnx
 from halfbyte.formats.pictures import read_picture
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner
+from halfbyte.onnx.stages import Runner, attention_products
 from halfbyte.ops import Operator
 from halfbyte.program import Program
 from halfbyte.quantize.onnx import Options, quantize_onnx
@@ -49,7 +49,9 @@ def opener(backend: str) -> Callable[[Program], Executable]:
 
 
 def runner(path: Path, backend: str, *, int8_attention: bool = False) -> Runner:
-    return Runner(prepare(open_onnx(path)), opener(backend), int8_attention=int8_attention)
+    model = open_onnx(path)
+    products = attention_products(model, wanted=int8_attention)
+    return Runner(prepare(model), opener(backend), int8_attention=products)
 
 
 def operators(run: Runner) -> list[Operator]:
@@ -123,7 +125,10 @@ def feeds_of(name: str) -> list[Feeds]:
     """Inputs of other shapes for one model after the other."""
     if name.startswith("gpt2"):
         return [text(name), text(name, past=5)]
-    return [text(name)] if name.startswith("bert") else [images(2), images(1)]
+    if name.startswith("bert"):
+        first = text(name)
+        return [{**first, "input_ids": (first["input_ids"] + i) % 1000} for i in range(3)]
+    return [images(2), images(1)]
 
 
 SPELLINGS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -17,7 +17,7 @@ from halfbyte.backends import open_program
 from halfbyte.formats.onnx import open_onnx
 from halfbyte.formats.onnx.model import Model
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner
+from halfbyte.onnx.stages import Runner, attention_products
 from halfbyte.ops import Operator
 from halfbyte.quantize.onnx import Options, quantize_onnx
 
@@ -70,7 +70,8 @@ def test_slices_are_the_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     feeds, model = feeds_of(*size), models[precision]
-    options = {"int8_attention": precision == "int8" and size[0] == 16}
+    coded = precision == "int8" and size[0] == 16
+    options = {"int8_attention": attention_products(model, coded)}
     monkeypatch.setattr(PASS, "CACHE", WHOLE)
     wanted, whole, most = run(model, feeds, backend, **options)
     monkeypatch.setattr(PASS, "CACHE", 1)
@@ -85,7 +86,7 @@ def test_slices_are_the_whole(
     pieces = size[0] * size[1] // 12
     assert whole[product] >= 6 * LAYERS
     assert cut[product] == pieces * whole[product]
-    attention = ops.attention_int8 if options["int8_attention"] else ops.attention
+    attention = ops.attention_int8 if coded else ops.attention
     together = size[0] < pieces  # a sentence cannot be cut
     assert cut[attention] == (1 if together else pieces) * LAYERS
     assert together or less < most

@@ -25,7 +25,7 @@ from halfbyte.evaluation.inputs import completed, open_sizes
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.formats.onnx.model import Model, Node
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner
+from halfbyte.onnx.stages import Runner, attention_products
 from halfbyte.onnx.values import dtype_key
 from halfbyte.ops.operator import host_instruction
 from halfbyte.program import Buffer, Instruction, Kind, Program
@@ -70,7 +70,10 @@ class GraphPlanner:
         check_nodes(model)
         self.model = model
         backend = "numpy" if available()[0] == "numpy" else "native"
-        self._runner = Runner(prepare(model), partial(open_program, backend=backend))
+        self._runner = Runner(
+            prepare(model), partial(open_program, backend=backend),
+            int8_attention=attention_products(model),
+        )  # fmt: skip
 
     def plan(self, sizes: Mapping[str, int]) -> GraphPlan:
         """The plan of a call with these sizes where the model leaves them open.

@@ -22,7 +22,7 @@ from halfbyte.evaluation.tolerances import OUTPUT, OUTPUT_INT8
 from halfbyte.formats.onnx import open_onnx
 from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Opener, Runner
+from halfbyte.onnx.stages import Opener, Runner, attention_products
 from halfbyte.outputs import write_text
 from halfbyte.profile import Profile
 from halfbyte.program import Program
@@ -59,7 +59,15 @@ class GraphUnderTest:
     def output_kind(self) -> str:
         """What stands for the operator of its outputs in tolerances' rules."""
         quantized = any(_INTEGER.search(node.op_type) for node in self.model.graph.nodes)
-        return OUTPUT_INT8 if quantized else OUTPUT
+        return OUTPUT_INT8 if quantized or self.rounds_activations else OUTPUT
+
+    @property
+    def rounds_activations(self) -> bool:
+        """Whether products take activations in int8 that the graph has in floats."""
+        return any(
+            node.op_type == "MatMulNBits" and node.attributes.get("accuracy_level") == 4
+            for node in self.model.graph.nodes
+        )
 
     def runner(
         self, threads: int, keep: Collection[str] = (), opener: Opener | None = None
@@ -71,7 +79,10 @@ class GraphUnderTest:
             self.backend = executable.backend
             return executable
 
-        return Runner(self.prepared, opener or opened, cores=threads, keep=keep)
+        return Runner(
+            self.prepared, opener or opened,
+            int8_attention=attention_products(self.model), cores=threads, keep=keep,
+        )  # fmt: skip
 
     def shapes(self) -> str:
         """The feeds' shapes, in a line."""

@@ -36,6 +36,7 @@ BUILT_IN = Path(__file__).with_name("tolerances.toml")
 # What stands for the operator where a model's outputs are compared, to which its errors add up: of
 # any model, of one whose KV cache is float16, of one that rounds activations to integers.
 OUTPUT, OUTPUT_F16, OUTPUT_INT8 = "output", "output-f16", "output-int8"
+INNER_INT8 = "inner-int8"  # a value between products that round what they take
 
 _KEYS = ("model", "operator", "backend", "type")
 _WILD = frozenset("*?[")

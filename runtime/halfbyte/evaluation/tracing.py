@@ -16,6 +16,7 @@ from halfbyte.evaluation.graphs import GraphUnderTest
 from halfbyte.evaluation.lockstep import Lockstep
 from halfbyte.evaluation.report import difference_rows
 from halfbyte.evaluation.settings import Evaluation, Result
+from halfbyte.evaluation.tolerances import INNER_INT8
 from halfbyte.formats.onnx.model import Node
 from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.program import Buffer, Instruction, Program
@@ -149,7 +150,8 @@ def trace(e: Evaluation) -> Result:
             trace.removed.append(f"{name} ({node.op_type})")
             return
         graph.dump.value("values", name, known[name])
-        tolerance = e.tolerance(node.op_type, graph.backend, wanted)
+        rule = INNER_INT8 if graph.rounds_activations else node.op_type
+        tolerance = e.tolerance(rule, graph.backend, wanted)
         by = _described(made[name], node) if name in made else "a constant, folded"
         comparison = compare(known[name], wanted, tolerance)
         trace.add(Difference(name, node.op_type, node.name, comparison, by))

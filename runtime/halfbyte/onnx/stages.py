@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from halfbyte import ops
 from halfbyte.backends import Executable
 from halfbyte.formats.onnx.model import Model, Node
 from halfbyte.onnx.capture import (
@@ -28,9 +29,11 @@ from halfbyte.onnx.capture import (
 )
 from halfbyte.onnx.evaluate import Evaluator, Values, go_on
 from halfbyte.onnx.values import Unknown, Value, dtype_key
+from halfbyte.ops import Operator
 from halfbyte.passes import fuse_views, plan_memory, quantize_attention, slice_rows
 from halfbyte.program import Buffer, Program, capture
 
+INT8_ATTENTION = "halfbyte.int8_attention"  # "1" in a model's metadata: may be in int8
 KEPT = 8  # programs of other input shapes that are kept
 
 Signature = tuple[tuple[str, str, tuple[int, ...]], ...]
@@ -102,8 +105,8 @@ class Runner:
         Binds a program to a backend.
     use_kernels : bool
         False runs every node by its definition.
-    int8_attention : bool
-        Attention between products in int8 is in int8 too.
+    int8_attention : collection of Operator
+        Products whose results attention takes in int8; see :func:`attention_products`.
     cores : int
         Batches go through programs in slices that fit the caches of so many.
     kept : int
@@ -119,7 +122,7 @@ class Runner:
         open_program: Opener,
         *,
         use_kernels: bool = True,
-        int8_attention: bool = False,
+        int8_attention: Collection[Operator] = (),
         cores: int = 1,
         kept: int = KEPT,
         keep: Collection[str] = (),
@@ -244,7 +247,7 @@ class Runner:
         constants = {k: v for k, v in constants.items() if k not in known and v is not None}
         program = dead_code_removed(program)
         if self._int8_attention:
-            program = quantize_attention(program)
+            program = quantize_attention(program, self._int8_attention)
         program = slice_rows(fuse_views(program), self._cores)
         used = {b.root for instruction in program.instructions for b in instruction.inputs}
         used |= {b.root for b in results.values()}
@@ -263,6 +266,12 @@ class Runner:
                 captured.undo(mark)
                 return index
         return len(nodes)
+
+
+def attention_products(model: Model, wanted: bool | None = None) -> Collection[Operator]:
+    """Products between which attention is in int8: where wanted, or else as the model says."""
+    says = model.metadata.get(INT8_ATTENTION) == "1"
+    return (ops.matmul_int8,) if (says if wanted is None else wanted) else ()
 
 
 def _signature(values: Mapping[str, Any], names: Collection[str]) -> Signature:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from types import UnionType
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,10 @@ class ExecutionOrder(IntEnum):
 
 
 class _Checked:
-    """Attributes take values of the type that their defaults have, and there are no others."""
+    """Attributes take values of the type that their defaults have, and there are no others.
+
+    Those whose default is None are a choice: True, False, or None for another's.
+    """
 
     __slots__ = ()
 
@@ -74,10 +78,10 @@ class SessionOptions(_Checked):
         Refused: programs are not ONNX.
     backend : str
         halfbyte's own: "native", "native-avx2", ..., "numpy".
-    int8_attention : bool
+    int8_attention : bool or None
         halfbyte's own: attention whose queries, keys and values are made by int8 products is in
-        int8 too. The file does not say so, so that ONNX Runtime's results are no longer those of
-        this runtime to the last digits.
+        int8 too. None: as the model's metadata says, where `quantize` writes whether its outputs
+        bear it. ONNX Runtime knows nothing of it, so its results differ in what int8 rounds off.
     """
 
     intra_op_num_threads: int = 0
@@ -97,7 +101,7 @@ class SessionOptions(_Checked):
     use_per_session_threads: bool = True
     optimized_model_filepath: str = ""
     backend: str = "native"
-    int8_attention: bool = False
+    int8_attention: bool | None = None
     _config: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _initializers: dict[str, OrtValue] = field(default_factory=dict, init=False, repr=False)
     _files: dict[str, Buffer] = field(default_factory=dict, init=False, repr=False)
@@ -181,7 +185,7 @@ def _entry(config: dict[str, str], key: str, where: str) -> str:
     return config[key]
 
 
-def _as(kind: type, name: str, value: Any) -> Any:
+def _as(kind: type | UnionType, name: str, value: Any) -> Any:
     """The value, if it may be given for one of this type."""
     if kind is str and isinstance(value, os.PathLike):
         value = os.fspath(value)
@@ -191,14 +195,15 @@ def _as(kind: type, name: str, value: Any) -> Any:
         except TypeError:
             pass
     if not isinstance(value, kind):
+        expected = kind.__name__ if isinstance(kind, type) else str(kind)
         raise TypeProblem(
-            f"{name}: expected {kind.__name__}, found {type(value).__name__} {value!r}"
+            f"{name}: expected {expected}, found {type(value).__name__} {value!r}"
         )
     return value
 
 
-_KINDS: dict[tuple[str, str], type] = {
-    (options.__name__, f.name): type(f.default)
+_KINDS: dict[tuple[str, str], type | UnionType] = {
+    (options.__name__, f.name): bool | None if f.default is None else type(f.default)
     for options in (SessionOptions, RunOptions)
     for f in fields(options)
     if f.init

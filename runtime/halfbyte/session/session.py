@@ -13,7 +13,7 @@ from halfbyte.backends import Executable, available, open_program
 from halfbyte.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner
+from halfbyte.onnx.stages import Runner, attention_products
 from halfbyte.profile import Profile
 from halfbyte.program import Program
 from halfbyte.session import errors
@@ -212,8 +212,8 @@ class InferenceSession(Described):
             prepared = prepare(self._model, optimize=self._optimize, given=replaced)
             self._runners[replaced] = Runner(
                 prepared, self._open,
-                use_kernels=self._optimize, int8_attention=self._options.int8_attention,
-                cores=self._threads,
+                use_kernels=self._optimize, cores=self._threads,
+                int8_attention=attention_products(self._model, self._options.int8_attention),
             )  # fmt: skip
         return self._runners[replaced]
 
