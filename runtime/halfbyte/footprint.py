@@ -48,7 +48,7 @@ def planned(program: Program, tokens: int, to_pack: Iterable[Buffer] = ()) -> di
         "activations": by_kind[Kind.SCRATCH] + by_kind[Kind.INPUT] + by_kind[Kind.OUTPUT] - windows,
         "constants": by_kind[Kind.CONSTANT] + copied,
         "tokenizer": tokens * TOKEN_BYTES,
-        "interpreter": interpreter_bytes() + REST_BYTES,
+        "interpreter": beside_bytes(),
     }
 
 
@@ -86,7 +86,7 @@ def planned_graph(
         if array.nbytes and array.ctypes.data not in seen:
             found[_where(array, "constants")] += array.nbytes
             seen.add(array.ctypes.data)
-    found["interpreter"] = interpreter_bytes()
+    found["interpreter"] = beside_bytes()
     return found
 
 
@@ -95,6 +95,11 @@ _PASSING = frozenset({Kind.SCRATCH, Kind.INPUT, Kind.OUTPUT})
 
 def _where(array: npt.NDArray[Any], own: str) -> str:
     return "weights (mapped)" if is_mapped(array) else own
+
+
+def beside_bytes() -> int:
+    """What a process holds beside a model: the interpreter, and what loading leaves behind."""
+    return interpreter_bytes() + REST_BYTES
 
 
 def interpreter_bytes() -> int:
