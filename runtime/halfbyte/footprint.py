@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,10 @@ from halfbyte.weights import Tensor
 
 # A token of the vocabulary costs its string, dictionary entries and a score (CPython, 64 bits).
 TOKEN_BYTES = 250
+# The same in WebAssembly, whose pointers have 32 bits.
+TAB_TOKEN_BYTES = 150
+# What Pyodide, NumPy and halfbyte have taken of a tab's heap before a model is there.
+TAB_BYTES = 41_600_000
 # What loading and running leave behind beside the plan: threads, modules, fragments of the heap.
 REST_BYTES = 3_000_000
 # Text of the interpreter, NumPy and its libraries, when they are not measured.
@@ -48,7 +52,7 @@ def planned(program: Program, tokens: int, to_pack: Iterable[Buffer] = ()) -> di
         "activations": by_kind[Kind.SCRATCH] + by_kind[Kind.INPUT] + by_kind[Kind.OUTPUT] - windows,
         "constants": by_kind[Kind.CONSTANT] + copied,
         "tokenizer": tokens * TOKEN_BYTES,
-        "interpreter": interpreter_bytes() + REST_BYTES,
+        "interpreter": beside_bytes(),
     }
 
 
@@ -86,7 +90,7 @@ def planned_graph(
         if array.nbytes and array.ctypes.data not in seen:
             found[_where(array, "constants")] += array.nbytes
             seen.add(array.ctypes.data)
-    found["interpreter"] = interpreter_bytes()
+    found["interpreter"] = beside_bytes()
     return found
 
 
@@ -95,6 +99,22 @@ _PASSING = frozenset({Kind.SCRATCH, Kind.INPUT, Kind.OUTPUT})
 
 def _where(array: npt.NDArray[Any], own: str) -> str:
     return "weights (mapped)" if is_mapped(array) else own
+
+
+def in_tab(memory: Mapping[str, int], file: int) -> dict[str, int]:
+    """The same of a tab of a browser, whose heap has the model's file, of so many bytes, whole.
+
+    `memory` has no weights that are packed where the file has them.
+    """
+    own = {k: v for k, v in memory.items() if k not in ("weights (mapped)", "weights (streamed)")}
+    if "tokenizer" in own:
+        own["tokenizer"] = own["tokenizer"] * TAB_TOKEN_BYTES // TOKEN_BYTES
+    return {"model's file": file, **own, "interpreter": TAB_BYTES + REST_BYTES}
+
+
+def beside_bytes() -> int:
+    """What a process holds beside a model: the interpreter, and what loading leaves behind."""
+    return interpreter_bytes() + REST_BYTES
 
 
 def interpreter_bytes() -> int:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from tests.shapes import zeros
 
+from halfbyte.backends.native import NativeExecutable
 from halfbyte.cli import main
 from halfbyte.device import measure as measuring
+from halfbyte.device import timing
 from halfbyte.device.cost import Cost, Rates, work_of
 from halfbyte.device.kernels import Kernel, kernel_of, usual_kernels
 from halfbyte.device.machine import machine_profile
@@ -135,13 +137,13 @@ def test_every_device_has_a_plausible_speed(name: str, repository: Path) -> None
 def test_measured_fractions_predict_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """The made-up decoder's own time comes out again, kind by kind."""
     monkeypatch.setattr(measuring, "TYPES", ("Q4_0", "F32"))
-    monkeypatch.setattr(measuring, "_LARGE", measuring._SMALL)
-    monkeypatch.setattr(measuring, "_IN_MEMORY", measuring._IN_CACHE)
-    monkeypatch.setattr(measuring, "_REPETITIONS", 2)
+    monkeypatch.setattr(timing, "_LARGE", timing._SMALL)
+    monkeypatch.setattr(timing, "_IN_MEMORY", timing._IN_CACHE)
+    monkeypatch.setattr(timing, "_PASSES", 3)
     steps: list[str] = []
     found = measuring.measure(1, steps.append)
     assert steps == ["memory and dot product", "Q4_0", "F32", "graphs"]
-    timed = measuring._timed(measuring._SMALL, "Q4_0", "packed", (PROMPT,))[0]
+    timed = timing._timed(timing._SMALL, "Q4_0", "packed", (PROMPT,))[0]
     mine = kernels_of(found, "a test")
     assert {"matmul_int8_q4_0", "matmul_int8_q4_0_rows", "matmul_f32"} <= set(mine)
     assert {"matmul_panels", "matmul_codes", "attention", "conv2d", "move", "numpy"} <= set(mine)
@@ -149,6 +151,17 @@ def test_measured_fractions_predict_what_was_measured(monkeypatch: pytest.Monkey
     work, fraction = timed.work["matmul_int8_q4_0"], mine["matmul_int8_q4_0"].prompt.value
     predicted = work.operations / (fraction * found.int8[1])
     assert 0.25 < predicted / timed.seconds["matmul_int8_q4_0"] < 4  # whatever else runs
+
+
+def test_times_without_a_clock_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a tab: what Python takes to call single instructions does not count."""
+    token = {"n": 1, "position": 256, "rows": 1}
+    (clocked,) = timing._timed(timing._SMALL, "Q4_0", "packed", (token,))
+    monkeypatch.setattr(NativeExecutable, "has_clock", False)
+    (found,) = timing._timed(timing._SMALL, "Q4_0", "packed", (token,))
+    assert found.work == clocked.work
+    ratio = sum(found.seconds.values()) / sum(clocked.seconds.values())
+    assert 0.5 < ratio < 1.6  # with it, 2 and more
 
 
 def test_a_machine_s_profile_reads_back(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from halfbyte.device.profile import load_profile, profile_names
 from halfbyte.device.smaller import halved, smaller_graphs
 from halfbyte.device.speed import Draws, Processor, fast_cores
 from halfbyte.errors import HalfbyteError
-from halfbyte.footprint import interpreter_bytes
+from halfbyte.footprint import beside_bytes
 from halfbyte.formats.onnx import open_onnx
 from halfbyte.formats.onnx.model import Model
 from halfbyte.program import Kind
@@ -32,7 +32,7 @@ from halfbyte.quantize.onnx import Options, quantize_onnx
 from halfbyte.session import InferenceSession
 
 WIDE, DEEP = 512, 256
-INTERPRETER = interpreter_bytes() / 1e6
+INTERPRETER = beside_bytes() / 1e6
 
 
 def perceptron(batch: int | str = "batch") -> onnx.ModelProto:
@@ -72,7 +72,7 @@ def test_the_bytes_are_the_programs(model: Model, tmp_path: Path) -> None:
     assert weights + memory["constants"] == kinds[Kind.WEIGHT] + kinds[Kind.CONSTANT]
     assert weights == 4 * (2 * WIDE * DEEP + 1000 * DEEP)
     assert memory["weights (packed)"] >= 4 * 2 * WIDE * DEEP
-    assert memory["interpreter"] == interpreter_bytes()
+    assert memory["interpreter"] == beside_bytes()
 
 
 def test_numbers_where_the_file_has_them(tmp_path: Path) -> None:

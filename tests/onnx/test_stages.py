@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -245,3 +246,18 @@ def test_without_kernels_every_node_is_its_definition() -> None:
     run = Runner(prepare(model_from(proto), optimize=False), Opener(), use_kernels=False)
     same(proto, run, net.feeds)
     assert seen(run, net.feeds) == ["Relu Gemm Transpose"]
+
+
+def test_folded_constants_go_when_nobody_needs_them() -> None:
+    """While a program is captured one of them is there beside what was packed, not all."""
+    net, count, size = Net(), 8, 64 * 64 * 9 * 4
+    y = net.x(1, 64, 4, 4)
+    for _ in range(count):
+        y = net.node("Conv", y, net.node("Neg", net.w(64, 64, 3, 3)), pads=[1, 1, 1, 1])
+    run = Runner(prepare(model_from(net.made(y)), optimize=False), Opener())
+    tracemalloc.start()
+    run.plan(net.feeds)
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept >= count * size
+    assert peak - kept < count / 2 * size

@@ -198,7 +198,7 @@ class NativeExecutable:
         instructions, which adds some microseconds to each.
         """
         ticks = self._library.ticks
-        if not ticks():
+        if not self.has_clock:
             return self._profile_singly(registers)
         self._code["ticks"] = 0
         start, first = time.perf_counter(), ticks()
@@ -208,11 +208,22 @@ class NativeExecutable:
         seconds: npt.NDArray[np.float64] = self._code["ticks"] / per_second
         return seconds
 
-    def _profile_singly(self, registers: Mapping[str, int]) -> npt.NDArray[np.float64]:
+    @property
+    def has_clock(self) -> bool:
+        """Whether C has one."""
+        return bool(self._library.ticks())
+
+    def profile_calls(self, registers: Mapping[str, int]) -> npt.NDArray[np.float64]:
+        """What `profile` adds to each instruction's seconds where C has no clock."""
+        return self._profile_singly(registers, 0)
+
+    def _profile_singly(
+        self, registers: Mapping[str, int], count: int = 1
+    ) -> npt.NDArray[np.float64]:
         self._set(registers)
         times = [time.perf_counter()]
         for number in range(len(self.program.instructions)):
-            self._step(number, registers)
+            self._step(number, registers, count)
             times.append(time.perf_counter())
         return np.diff(times)
 
@@ -221,12 +232,13 @@ class NativeExecutable:
         self._set(registers)
         self._step(number, registers)
 
-    def _step(self, number: int, registers: Mapping[str, int]) -> None:
-        if self.program.instructions[number].operator.host:
-            self._run_host(number, registers, profile=False)
-        else:
+    def _step(self, number: int, registers: Mapping[str, int], count: int = 1) -> None:
+        """Execute one instruction alone, or, with a count of 0, none in the same way."""
+        if not self.program.instructions[number].operator.host:
             self._pool.wake()
-            self._run(*self._program, number, number + 1, *self._arguments, 0)
+            self._run(*self._program, number, number + count, *self._arguments, 0)
+        elif count:
+            self._run_host(number, registers, profile=False)
 
     def close(self) -> None:
         """Stop threads; the executable must not run afterwards."""

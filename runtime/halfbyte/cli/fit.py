@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from halfbyte.cli.graph import add_sizes, refuse_graph_options, refuse_text_options
 from halfbyte.cli.shared import Commands, command, given_settings
+from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
 from halfbyte.formats.onnx import is_onnx_file
 from halfbyte.planning import LEVELS, WEIGHTS
@@ -30,7 +31,7 @@ def add_fit(commands: Commands[argparse.ArgumentParser]) -> None:
         commands, "fit", _fit,
         "whether a model fits into the memory of a device, how fast it starts out, and what would "
         "fit; the exit code is 1 where it does not",
-        "halfbyte fit model.gguf --device android-go-2gb --context 2048",
+        "halfbyte fit model.gguf --device android-go-2gb --context 2048; in its browser: --tab",
     )  # fmt: skip
     parser.add_argument(
         "--device", required=True, metavar="NAME",
@@ -46,6 +47,12 @@ def add_fit(commands: Commands[argparse.ArgumentParser]) -> None:
         "--weights", choices=WEIGHTS, default="auto", help="in place of the level's"
     )
     parser.add_argument("--batch", type=int, help="prompt tokens at once, in place of the level's")
+    parser.add_argument(
+        "--tab", action="store_true",
+        help="in a tab of the device's browser, not in an app: WebAssembly on one thread; weights "
+        "lie packed in the tab's heap, so only --context, --cache, --batch and smaller types need "
+        "less",
+    )  # fmt: skip
     add_sizes(parser, "an open size of a graph's inputs, as in batch=32; may be repeated")
     parser.add_argument("--threads", "-t", type=int, help="cores (default: the fast ones)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -55,6 +62,8 @@ def _fit(options: argparse.Namespace) -> int:
     from halfbyte.device.profile import load_profile
 
     profile = load_profile(options.device)
+    if options.tab and options.threads not in (None, 1):
+        raise HalfbyteError(f"--threads {options.threads}: a tab computes on one thread")
     found: Fit[Need] | Fit[GraphNeed]
     if is_onnx_file(options.model):
         found = _of_graph(options, profile)
@@ -72,7 +81,8 @@ def _of_language_model(options: argparse.Namespace, profile: Profile) -> Fit[Nee
     refuse_graph_options(options)
     file = open_model(options.model, options.tokenizer)
     level = options.level or "baseline"
-    return Fitter(file, profile, options.threads).fit(level, given_settings(options))
+    fitter = Fitter(file, profile, options.threads, tab=options.tab)
+    return fitter.fit(level, given_settings(options))
 
 
 def _of_graph(options: argparse.Namespace, profile: Profile) -> Fit[GraphNeed]:
@@ -82,7 +92,7 @@ def _of_graph(options: argparse.Namespace, profile: Profile) -> Fit[GraphNeed]:
 
     refuse_text_options(options)
     model = open_graph(options.model, SessionOptions())
-    fitter = GraphFitter(model, profile, options.threads)
+    fitter = GraphFitter(model, profile, options.threads, tab=options.tab)
     try:
         return fitter.fit(dict(options.size))
     finally:
@@ -119,12 +129,14 @@ def _graph_lines(found: Fit[GraphNeed], title: str) -> Iterator[str]:
 def _head(found: Fit[N], title: str) -> Iterator[str]:
     limit = found.limit_mb
     yield f"{found.model} on {title}"
-    yield f"an app may take {limit.shown} MB ({limit.span}; {limit.origin})"
+    who = "a tab" if found.place == "tab" else "an app"
+    yield f"{who} may take {limit.shown} MB ({limit.span}; {limit.origin})"
     yield ""
 
 
 def _tail(found: Fit[N], unit: str, speeds: list[str]) -> Iterator[str]:
-    yield f"on {found.threads} cores, nothing hot yet: median and 10 to 90 % of what is not known"
+    cores = "one core" if found.threads == 1 else f"{found.threads} cores"
+    yield f"on {cores}, nothing hot yet: median and 10 to 90 % of what is not known"
     yield ""
     yield _verdict(found)
     if found.would:

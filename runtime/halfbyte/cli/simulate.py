@@ -127,23 +127,24 @@ def _graph(options: argparse.Namespace, profile: Profile) -> _Asked:
 
     refuse_text_options(options)
     model = open_graph(options.model, SessionOptions())
-    planner = GraphPlanner(model)
+    room = Room(profile, options.threads, options.seed, tab=False)
+    planner = GraphPlanner(model, room.threads)
     try:
         planned = planner.plan(open_sizes(model, dict(options.size)))
     finally:
         planner.close()
-    verdict = Room(profile, options.threads, options.seed).verdict("", planned.memory)
-    room, needs = profile.memory.app_mb.value, verdict.total / 1e6
+    verdict = room.verdict("", planned.memory)
+    most, needs = room.limit.value, verdict.total / 1e6
     if not verdict.fits:
         raise MemoryBudgetError(
-            f"{options.model}: expected to need at most {room:.0f} MB, which an app on "
+            f"{options.model}: expected to need at most {most:.0f} MB, which an app on "
             f"{profile.name} may take, found {verdict.private / 1e6:.0f} MB; `halfbyte fit` says "
             "what would fit"
         )
     note = ""
     if verdict.from_storage:
         note = (
-            f"warning: it needs {needs:.0f} MB, and an app on {profile.name} may take {room:.0f} "
+            f"warning: it needs {needs:.0f} MB, and an app on {profile.name} may take {most:.0f} "
             "MB: weights are read from storage in every run"
         )
     return _Asked(Runs(planned, verdict.from_storage), note, planned.inputs)

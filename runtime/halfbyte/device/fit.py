@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from halfbyte import footprint
 from halfbyte.device.cost import F64, Rates
 from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.smaller import WORTH
 from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
+from halfbyte.device.tab import in_tab
+from halfbyte.errors import HalfbyteError
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.planning import LEVELS, Given, Plan, Settings, plan, settings_of
+from halfbyte.program import Kind
 from halfbyte.weights import Tensor
 
 DRAWS = 200  # of the profile's uncertain numbers
 _STEP = 64  # tokens, of which the largest context is a multiple
+_HEADER_BYTES = 40  # of a token in a GGUF file: its text, type and merges
 
 
 @dataclass(frozen=True)
@@ -114,20 +120,21 @@ class Fit(Generic[N]):
 
 
 class Room:
-    """What a device gives an app.
+    """What a device gives an app, or a tab of its browser.
 
     Parameters
     ----------
     threads : int, optional
-        Cores that compute; by default the fast ones.
+        Cores that compute; by default the fast ones. A tab has one.
     seed : int
         Of the draws.
     """
 
-    def __init__(self, profile: Profile, threads: int | None, seed: int) -> None:
-        self.profile = profile
-        self.limit = profile.memory.app_mb
-        self.threads, self._seed = threads or fast_cores(profile), seed
+    def __init__(self, profile: Profile, threads: int | None, seed: int, *, tab: bool) -> None:
+        self.profile, self.tab, self._seed = in_tab(profile) if tab else profile, tab, seed
+        self.place = "tab" if tab else "app"
+        self.limit = self.profile.memory.tab_mb if tab else self.profile.memory.app_mb
+        self.threads = 1 if tab else threads or fast_cores(profile)
 
     def fits(self, memory: dict[str, int]) -> bool:
         """Whether these bytes by kind do."""
@@ -154,28 +161,48 @@ class Fitter:
     """Tries settings of one model on one device; see :class:`Room`."""
 
     def __init__(
-        self, file: ModelFile, profile: Profile, threads: int | None = None, seed: int = 0
+        self,
+        file: ModelFile,
+        profile: Profile,
+        threads: int | None = None,
+        seed: int = 0,
+        *,
+        tab: bool = False,
     ) -> None:
-        self.file, self.room = file, Room(profile, threads, seed)
+        self.file, self.room = file, Room(profile, threads, seed, tab=tab)
 
     def fit(self, level: str, given: Given) -> Fit[Need]:
-        """The verdict for a level with these settings in place of its own."""
+        """The verdict for a level with these settings in place of its own.
+
+        Raises
+        ------
+        HalfbyteError
+            A tab has no such weights.
+        """
         settings = settings_of(level, given)
+        if self.room.tab and settings.weights != "packed":
+            raise HalfbyteError(
+                f"{self.file.path}: weights {settings.weights!r} in a tab: expected 'packed', as "
+                "of level baseline: all weights lie in its heap, nothing is mapped or streamed; "
+                "--context, --cache and --batch need less there"
+            )
         asked = self.need(_words(level, given), plan(self.file, settings))
         levels = {
             name: self.need(f"--level {name}", plan(self.file, settings_of(name, given)))
-            for name in LEVELS
+            for name in (LEVELS if not self.room.tab else (level,))
         }
         would = [] if asked.fits else list(self._would(settings))
         room = self.room
         return Fit(
-            str(self.file.path), room.profile.name, "app", room.limit, room.threads, asked,
+            str(self.file.path), room.profile.name, room.place, room.limit, room.threads, asked,
             levels, would,
         )  # fmt: skip
 
     def need(self, words: str, planned: Plan) -> Need:
         """What a plan needs here."""
-        verdict = self.room.verdict(words, planned.memory, streamed=planned.reader is not None)
+        verdict = self.room.verdict(
+            words, self._memory(planned), streamed=planned.reader is not None
+        )
         draws, rates = self.room.draws()
         speed = Speed(planned, self.room.profile, draws, from_storage=verdict.from_storage)
         return Need(
@@ -186,7 +213,22 @@ class Fitter:
         )
 
     def _fits(self, planned: Plan) -> bool:
-        return self.room.fits(planned.memory)
+        return self.room.fits(self._memory(planned))
+
+    def _memory(self, planned: Plan) -> dict[str, int]:
+        """Bytes by kind: in a tab weights are packed where its heap has the file."""
+        if not self.room.tab:
+            return planned.memory
+        weights = planned.program.bytes_by_kind()[Kind.WEIGHT]
+        beside = {k: v for k, v in planned.memory.items() if k != "weights (packed)"}
+        return footprint.in_tab(beside, weights + self._header)
+
+    @cached_property
+    def _header(self) -> int:
+        """Bytes of the file beside its tensors, or of the GGUF file that a tab would be given."""
+        if self.file.kind.startswith("GGUF") and self.file.parts:
+            return self.file.size - sum(t.nbytes for t in self.file.tensors.values())
+        return _HEADER_BYTES * self.file.tensors["token_embd.weight"].shape[0]
 
     # ---- what would fit --------------------------------------------------------------------------
 
@@ -202,6 +244,12 @@ class Fitter:
         for words, file in smaller_types(self.file):
             if self._fits(planned := plan(file, settings)):
                 yield self.need(words, planned)
+        if self.room.tab:
+            changed = replace(settings, cache="smallest", batch=16, context=None, most_context=1024)
+            if self._fits(planned := plan(self.file, changed)):
+                words = f"--context {planned.settings.context} --cache smallest --batch 16"
+                yield self.need(words, planned)
+            return
         for weights in ("mapped", "streamed"):
             if self._fits(planned := plan(self.file, replace(settings, weights=weights))):
                 yield self.need(f"--weights {weights}", planned)
@@ -257,7 +305,7 @@ def _in_type(file: ModelFile, kind: str) -> ModelFile:
 
 
 def _private(memory: dict[str, int]) -> int:
-    return sum(memory.values()) - memory["weights (mapped)"]
+    return sum(memory.values()) - memory.get("weights (mapped)", 0)
 
 
 def _words(level: str, given: Given) -> str:

@@ -18,7 +18,7 @@ from halfbyte.backends import available, open_program
 from halfbyte.device.cost import Cost, held_by_host, multiplied_bytes
 from halfbyte.device.fit import Fit, Room, Spread, Verdict, largest
 from halfbyte.device.profile import Profile
-from halfbyte.device.smaller import halved, smaller_graphs
+from halfbyte.device.smaller import file_bytes, halved, smaller_graphs
 from halfbyte.device.speed import Draws, Pass
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation.inputs import completed, open_sizes
@@ -47,12 +47,15 @@ class GraphPlan:
         Shapes.
     memory : dict of str to int
         Bytes by kind; see :func:`halfbyte.footprint.planned_graph`.
+    file : int
+        Bytes of the model's file, with what lies outside of it.
     """
 
     program: Program
     calls: int
     inputs: dict[str, tuple[int, ...]]
     memory: dict[str, int]
+    file: int
 
 
 class GraphPlanner:
@@ -62,9 +65,11 @@ class GraphPlanner:
     ----------
     model : Model
         As it was read; its nodes are looked at first.
+    cores : int
+        That compute: a batch goes through in slices for their caches.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, cores: int = 1) -> None:
         from halfbyte.session.checking import check_nodes
 
         check_nodes(model)
@@ -72,7 +77,7 @@ class GraphPlanner:
         backend = "numpy" if available()[0] == "numpy" else "native"
         self._runner = Runner(
             prepare(model), partial(open_program, backend=backend),
-            int8_attention=attention_products(model),
+            cores=cores, int8_attention=attention_products(model),
         )  # fmt: skip
 
     def plan(self, sizes: Mapping[str, int]) -> GraphPlan:
@@ -100,6 +105,7 @@ class GraphPlanner:
             len(programs),
             {name: np.shape(value) for name, value in feeds.items()},
             footprint.planned_graph(programs, prepared),
+            file_bytes(self.model),
         )
 
     def close(self) -> None:
@@ -189,10 +195,16 @@ class GraphFitter:
     """Tries sizes of one graph's inputs on one device; see :class:`~halfbyte.device.fit.Room`."""
 
     def __init__(
-        self, model: Model, profile: Profile, threads: int | None = None, seed: int = 0
+        self,
+        model: Model,
+        profile: Profile,
+        threads: int | None = None,
+        seed: int = 0,
+        *,
+        tab: bool = False,
     ) -> None:
-        self.model, self.room = model, Room(profile, threads, seed)
-        self._planner = GraphPlanner(model)
+        self.model, self.room = model, Room(profile, threads, seed, tab=tab)
+        self._planner = GraphPlanner(model, self.room.threads)
 
     def fit(self, sizes: Mapping[str, int]) -> Fit[GraphNeed]:
         """The verdict for a call with these sizes where the model leaves them open."""
@@ -201,13 +213,13 @@ class GraphFitter:
         asked = self.need(_words(sizes), self._planner.plan(sizes))
         would = [] if asked.fits else list(self._would(sizes, asked))
         return Fit(
-            str(self.model.path), room.profile.name, "app", room.limit, room.threads, asked,
+            str(self.model.path), room.profile.name, room.place, room.limit, room.threads, asked,
             {}, would,
         )  # fmt: skip
 
     def need(self, words: str, planned: GraphPlan) -> GraphNeed:
         """What a plan needs here."""
-        verdict = self._verdict(words, planned.memory)
+        verdict = self._verdict(words, self._memory(planned.memory, planned.file))
         draws, rates = self.room.draws()
         run, _ = Runs(planned, verdict.from_storage).passes(self.room.profile, draws)
         runs = Spread.of(1 / run.seconds(rates))
@@ -217,6 +229,10 @@ class GraphFitter:
         """The verdict on these bytes; what does not fit runs from nowhere."""
         found = self.room.verdict(words, memory)
         return replace(found, from_storage=found.fits and found.from_storage)
+
+    def _memory(self, memory: dict[str, int], file: int) -> dict[str, int]:
+        """Bytes by kind; a tab has the file beside what is packed."""
+        return footprint.in_tab(memory, file) if self.room.tab else memory
 
     def close(self) -> None:
         """Stop the threads of programs that had to run."""
@@ -231,25 +247,32 @@ class GraphFitter:
                 made = {**sizes, name: size}
                 yield self.need(f"--size {name}={size}", self._planner.plan(made))
         for words, model in smaller_graphs(self.model):
-            planner = GraphPlanner(model)
+            planner = GraphPlanner(model, self.room.threads)
             planned = planner.plan(sizes)
-            if self.room.fits(planned.memory):
+            if self._fits(planned):
                 yield self.need(words, planned)
             planner.close()
-        half = halved(self.model, asked.memory)
+        now = self._planner.plan(sizes)
+        half = halved(self.model, now.memory)
+        saved = half["weights (mapped)"] - now.memory["weights (mapped)"]  # of the file, too
+        half = self._memory(half, now.file - saved)
         if half != asked.memory and self.room.fits(half):
             words = f"quantize {self.model.path.name} --fp16"
             yield GraphNeed(**vars(self._verdict(words, half)), inputs=asked.inputs, runs=None)
 
     def _largest(self, sizes: Mapping[str, int], name: str) -> int:
         """The largest smaller size of this name that fits; 0 where none does."""
-        return largest(lambda size: self._fits({**sizes, name: size}), sizes[name] - 1)
 
-    def _fits(self, sizes: Mapping[str, int]) -> bool:
-        try:
-            return self.room.fits(self._planner.plan(sizes).memory)
-        except HalfbyteError:  # not every size suits a graph
-            return False
+        def fits(size: int) -> bool:
+            try:
+                return self._fits(self._planner.plan({**sizes, name: size}))
+            except HalfbyteError:  # not every size suits a graph
+                return False
+
+        return largest(fits, sizes[name] - 1)
+
+    def _fits(self, planned: GraphPlan) -> bool:
+        return self.room.fits(self._memory(planned.memory, planned.file))
 
 
 def _words(sizes: Mapping[str, int]) -> str:

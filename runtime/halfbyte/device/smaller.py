@@ -14,6 +14,7 @@ import numpy.typing as npt
 from halfbyte.formats.onnx.model import Graph, Model, Node
 
 _BLOCK = 32
+_NODE_BYTES = 300  # of a node in a file: its names, inputs, outputs and attributes
 _MICROSOFT = "com.microsoft"
 WORTH = 0.95  # of its weights, or quantizing once more is not worth its errors
 
@@ -43,6 +44,11 @@ def halved(model: Model, memory: Mapping[str, int]) -> dict[str, int]:
     packed = max(memory["weights (packed)"] - size, 0)
     mapped = memory["weights (mapped)"] + size // 2
     return {**memory, "weights (packed)": packed, "weights (mapped)": mapped}
+
+
+def file_bytes(model: Model) -> int:
+    """About the bytes of a model's file, also one that is not made yet, with what lies outside."""
+    return _nbytes(model.graph) + _NODE_BYTES * len(model.graph.nodes)
 
 
 def _matrix(graph: Graph, node: Node) -> tuple[str, npt.NDArray[Any]] | None:

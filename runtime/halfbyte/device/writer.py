@@ -10,9 +10,10 @@ from typing import Any
 from halfbyte.device.kernels import Kernels
 from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Quantity, Steps
+from halfbyte.device.tab import Tab
 
 
-def to_toml(found: Profile | Kernels) -> str:
+def to_toml(found: Profile | Kernels | Tab) -> str:
     """The text of a file of it."""
     return "\n".join(_table(found, "")).lstrip("\n") + "\n"
 

@@ -265,6 +265,10 @@ class Runner:
             except EndOfProgramError:
                 captured.undo(mark)
                 return index
+            for name in nodes[index].inputs:  # what was folded goes as soon as nobody needs it
+                constant = isinstance(captured.values.get(name), np.ndarray)
+                if constant and name not in self._live[index + 1]:
+                    del captured.values[name]
         return len(nodes)
 
 

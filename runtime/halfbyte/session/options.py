@@ -196,9 +196,7 @@ def _as(kind: type | UnionType, name: str, value: Any) -> Any:
             pass
     if not isinstance(value, kind):
         expected = kind.__name__ if isinstance(kind, type) else str(kind)
-        raise TypeProblem(
-            f"{name}: expected {expected}, found {type(value).__name__} {value!r}"
-        )
+        raise TypeProblem(f"{name}: expected {expected}, found {type(value).__name__} {value!r}")
     return value
 
 

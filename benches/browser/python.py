@@ -1,0 +1,24 @@
+"""Tabs in which Python runs what it is given: Pyodide with all of halfbyte, in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from benches.browser.measure import Bench
+from benches.prepare import ROOT
+from tests.browser.conftest import Python
+
+from halfbyte.web.site import Site, make_site
+
+PAGE = ROOT / "tests" / "browser" / "page"
+
+
+@contextmanager
+def python_tabs(models: Mapping[str, Path]) -> Iterator[Callable[[], Python]]:
+    """What opens a fresh tab, in one browser; models lie at `/models/` under their names."""
+    files = {**make_site().files, **{f"page/{path.name}": path for path in PAGE.iterdir()}}
+    files |= {f"models/{name}": path for name, path in models.items()}
+    with Bench(Site(files), ROOT) as bench, bench.browser() as browser:
+        yield lambda: Python(browser.new_page(), bench.address, "", "worker")

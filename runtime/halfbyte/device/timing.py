@@ -1,0 +1,122 @@
+"""Reference models timed where this runs: seconds and work by kind of kernel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from halfbyte import packing
+from halfbyte.backends.native import NativeExecutable
+from halfbyte.device.cost import F64, Work, counts_operations, kind_of, work_of
+from halfbyte.device.reference import Shape, reference_model
+from halfbyte.device.reference_graphs import Made, of_many_rows, of_one_row
+from halfbyte.onnx.prepare import prepare
+from halfbyte.onnx.stages import Runner
+from halfbyte.planning import Settings, plan
+
+# Weights of the first do not fit into caches, those of the second fit into a core's own.
+_LARGE = Shape(1536, 7, 12, 4, 4096, 32000)
+_SMALL = Shape(256, 1, 4, 2, 768, 512)
+_TOKEN = {"n": 1, "position": 256, "rows": 1}
+_PROMPT = {"n": 128, "position": 0, "rows": 1}
+_IN_CACHE, _IN_MEMORY = 512, 5120  # columns of square matrices
+_PASSES, _PASSES_WITHOUT_CLOCK, _ENOUGH_S = 9, 400, 5.0  # of a run: at least three passes
+
+
+@dataclass
+class Timed:
+    """One run: work and seconds by kind, and seconds of the whole from Python."""
+
+    work: dict[str, Work]
+    seconds: dict[str, float]
+    whole: float
+
+    def rate(self, kind: str) -> float:
+        """Operations/s of products and attention, bytes/s of activations of other kinds."""
+        work = self.work[kind]
+        amount = work.operations if counts_operations(kind) else work.passing
+        return amount / self.seconds[kind]
+
+
+def decoders(kind: str, weights: str) -> list[Timed]:
+    """A token and a prompt of a large decoder in a type, and of a small one."""
+    return [
+        run for shape in (_LARGE, _SMALL) for run in _timed(shape, kind, weights, (_TOKEN, _PROMPT))
+    ]
+
+
+def float_rate() -> float:
+    """Operations/s of products of floats, of a small decoder's prompt."""
+    return _timed(_SMALL, "F32", "packed", (_PROMPT,))[0].rate("matmul_f32")
+
+
+def graphs() -> list[Timed]:
+    """A graph of many rows, and of one row with matrices in a cache and in memory."""
+    return list(map(_timed_graph, (of_many_rows(), of_one_row(_IN_CACHE), of_one_row(_IN_MEMORY))))
+
+
+def _timed(
+    shape: Shape, kind: str, weights: str, runs: tuple[Mapping[str, int], ...]
+) -> list[Timed]:
+    """Each of these runs of a made-up decoder; the least time of each instruction counts."""
+    file = reference_model(shape, kind)
+    planned = plan(file, Settings(weights=weights))
+    packing.pack(planned.to_pack, file, 1)
+    program = planned.program
+    executable = NativeExecutable(program)
+    executable.array(program.inputs["ids"])[:] = np.arange(planned.settings.batch) % 100
+    found = [_timed_run(executable, registers) for registers in runs]
+    executable.close()
+    return found
+
+
+def _timed_graph(made: Made) -> Timed:
+    """The same for a made-up graph."""
+    (program,) = Runner(prepare(made.model()), NativeExecutable).plan(made.feeds)
+    executable = NativeExecutable(program)
+    for name, buffer in program.inputs.items():
+        executable.array(buffer)[...] = made.feeds[name]
+    found = _timed_run(executable, {})
+    executable.close()
+    return found
+
+
+def _timed_run(executable: NativeExecutable, registers: Mapping[str, int]) -> Timed:
+    """One of several runs, in which each instruction took the least time.
+
+    Where C has no clock (WebAssembly) what a call takes is subtracted. A browser's clock goes in
+    steps of microseconds: times of short runs are means of their faster half, which smooth that.
+    """
+    program, clock = executable.program, executable.has_clock
+    whole: list[float] = []
+    passes: list[F64] = []
+    calls: list[F64] = []
+    start = time.perf_counter()
+    most = _PASSES if clock else _PASSES_WITHOUT_CLOCK
+    while len(passes) < 3 or (len(passes) < most and time.perf_counter() - start < _ENOUGH_S):
+        began = time.perf_counter()
+        executable.run(dict(registers))
+        whole.append(time.perf_counter() - began)
+        passes.append(executable.profile(dict(registers)))
+        if not clock:
+            calls.append(executable.profile_calls(dict(registers)))
+    if len(passes) <= _PASSES:
+        seconds, least = np.min(passes, axis=0), min(whole)
+    else:
+        seconds, least = _faster(passes), float(_faster(whole))
+    if not clock:
+        seconds = seconds - _faster(calls)
+    by_kind: dict[str, float] = {}
+    for instruction, spent in zip(program.instructions, seconds, strict=True):
+        name = kind_of(instruction)
+        by_kind[name] = by_kind.get(name, 0.0) + float(spent)
+    by_kind = {name: max(spent, 1e-9) for name, spent in by_kind.items()}
+    return Timed(work_of(program, registers), by_kind, least)
+
+
+def _faster(passes: Sequence[F64] | Sequence[float]) -> F64:
+    """The mean of the faster half."""
+    return np.asarray(np.mean(sorted(passes, key=np.sum)[: (len(passes) + 1) // 2], axis=0))

@@ -1,0 +1,27 @@
+"""What `halfbyte fit --tab` plans against what a tab's heap has taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benches.browser.cost import LOAD
+from benches.browser.python import python_tabs
+from tests.tools import load_tool
+
+from halfbyte.device.fit import Fitter
+from halfbyte.device.profile import load_profile
+from halfbyte.formats import open_model
+from halfbyte.planning import Given
+
+
+def test_the_heap_is_what_fit_says(repository: Path, wheel: Path, tmp_path: Path) -> None:
+    assert wheel.exists()  # and so do the kernels
+    path = tmp_path / "model.gguf"
+    load_tool(repository, "make_model").make_model(path, "smollm2-135m", "Q4_0")
+    fitter = Fitter(open_model(path), load_profile("pixel-6"), tab=True)
+    planned = fitter.fit("baseline", Given(context=512)).asked.total
+    with python_tabs({path.name: path}) as open_tab:
+        code = LOAD.format(name=path.name, context=512, prompt=128)
+        taken, heap = open_tab().run(code)
+    assert 0.96 < taken / planned < 1  # a plan leaves room
+    assert heap < 1.2 * planned  # it grows by a fifth
