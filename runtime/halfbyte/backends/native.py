@@ -150,6 +150,7 @@ class NativeExecutable:
             self._pool.address,
         )  # fmt: skip
         self._segments = _segments(program)
+        self._fixed: dict[int, tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]] = {}
         self._run = self._library.run
 
     def array(self, buffer: Buffer) -> npt.NDArray[Any]:
@@ -169,10 +170,7 @@ class NativeExecutable:
     def _run_host(self, number: int, registers: Mapping[str, int], profile: bool) -> None:
         """An instruction without a kernel, in NumPy."""
         instruction, start = self.program.instructions[number], self._library.ticks()
-        inputs, outputs = (
-            [at_sizes(self._arrays[b], b, registers) for b in buffers]
-            for buffers in (instruction.inputs, instruction.outputs)
-        )
+        inputs, outputs = self._host_arrays(number, registers)
         with np.errstate(all="ignore"):
             if instruction.operator.fills:
                 instruction.operator.meaning(*inputs, *outputs)
@@ -183,6 +181,21 @@ class NativeExecutable:
                     array[...] = result
         if profile:
             self._code[number]["ticks"] += self._library.ticks() - start
+
+    def _host_arrays(
+        self, number: int, registers: Mapping[str, int]
+    ) -> tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]:
+        """Inputs and outputs of an instruction; where no sizes are named, made once."""
+        if (known := self._fixed.get(number)) is not None:
+            return known
+        instruction = self.program.instructions[number]
+        inputs, outputs = (
+            [at_sizes(self._arrays[b], b, registers) for b in buffers]
+            for buffers in (instruction.inputs, instruction.outputs)
+        )
+        if not self.program.sizes:
+            self._fixed[number] = inputs, outputs
+        return inputs, outputs
 
     def _set(self, registers: Mapping[str, int]) -> None:
         for index, (name, limit) in enumerate(zip(self.program.sizes, self._limits, strict=True)):

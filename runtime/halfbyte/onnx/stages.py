@@ -36,7 +36,7 @@ from halfbyte.program import Buffer, Program, capture
 INT8_ATTENTION = "halfbyte.int8_attention"  # "1" in a model's metadata: may be in int8
 KEPT = 8  # programs of other input shapes that are kept
 
-Signature = tuple[tuple[str, str, tuple[int, ...]], ...]
+Signature = tuple[tuple[str, np.dtype[Any] | str, tuple[int, ...]], ...]
 Path = tuple[Signature, ...]  # of the feeds, then of what each node between programs made
 Opener = Callable[[Program], Executable]
 
@@ -282,9 +282,9 @@ def _signature(values: Mapping[str, Any], names: Collection[str]) -> Signature:
     return tuple((name, *_kind(values[name])) for name in sorted(names) if name in values)
 
 
-def _kind(value: Any) -> tuple[str, tuple[int, ...]]:
+def _kind(value: Any) -> tuple[np.dtype[Any] | str, tuple[int, ...]]:
     if isinstance(value, np.ndarray):
-        return str(value.dtype), value.shape
+        return value.dtype, value.shape
     return type(value).__name__, ()
 
 

@@ -26,6 +26,7 @@ _ML_DTYPES: dict[str, np.dtype[Any]] = {
     "float6_e3m2fn": dtypes.FLOAT6E3M2, "int4": dtypes.INT4, "uint4": dtypes.UINT4,
     "int2": dtypes.INT2, "uint2": dtypes.UINT2,
 }  # fmt: skip
+_TAKEN = frozenset(dtype for dtype in dtypes.PLAIN.values() if dtype.kind != "O")  # as they are
 _NAMES = {dtype: name for name, dtype in _ML_DTYPES.items()}
 
 
@@ -34,6 +35,8 @@ def taken(array: Array) -> Array:
 
     Strings become str objects: bytes are UTF-8, other objects what `str` makes of them.
     """
+    if array.dtype in _TAKEN:
+        return array
     special = _ML_DTYPES.get(array.dtype.name)
     if special is not None and special != array.dtype:
         name = dtypes.special_name(special) or ""
