@@ -366,8 +366,7 @@ CODES(i8)
 /* y[n, m] = activation(r[n, m] + (bias[m] + (x_scale scale[m]) total)), total = sum over k of (x -
  * x_zero) (w - zeros[m]), an int32, multiplied, then added; w, sums as above, of a kernel of one
  * pixel; x_sums[n] are those of x - x_zero; zeros and r may be NULL */
-KERNEL(matmul_codes, SPANS_OF(a->n) * PARTS_OF(a->m), CONV_GRAIN(SPANS_OF(a->n) * PARTS_OF(a->m)),
-       a->k*(UNIT_CHANNELS / 4) * STRIP_PIXELS,
+KERNEL(matmul_codes, SPANS_OF(a->n) * PARTS_OF(a->m), 2, a->k*(UNIT_CHANNELS / 4) * STRIP_PIXELS,
        OUT(f32, y) IN(i8, w) IN(i32, sums) IN(f32, scale) IN(f32, bias) IN(i32, zeros) IN(u8, x)
            IN(f32, x_scale) IN(u8, x_zero) IN(i32, x_sums) IN(f32, r) INT(n) INT(k) INT(m)
                INT(activation))
