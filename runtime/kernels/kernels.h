@@ -337,9 +337,9 @@ KERNEL(reduce_min, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b
 
 /* y = min(max(bias + sum over the window and a group's channels of x w + r, lo), hi); may use FMA.
  * w[b, k, 16] has sixteen channels of y together, groups begin with a new sixteen, k = (row of the
- * kernel, column, channel). Units are 64 channels of 56 pixels. */
-KERNEL(conv2d, a->n * a->groups * ((a->p * a->q + 55) / 56) * ((a->m / a->groups + 63) / 64), 1,
-       a->kernel_h * a->kernel_w * (a->c / a->groups) * 64 * 56,
+ * kernel, column, channel). */
+KERNEL(conv2d, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),
+       a->kernel_h * a->kernel_w * (a->c / a->groups) * UNIT_CHANNELS * STRIP_PIXELS,
        OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) IN(f32, r) INT(m) INT(groups)
            WINDOWS FLOAT(lo) FLOAT(hi))
 
@@ -351,9 +351,8 @@ KERNEL(conv2d, a->n * a->groups * ((a->p * a->q + 55) / 56) * ((a->m / a->groups
  * up each run of numbers that lie together in x: a row of the kernel, or, with groups or
  * dilation_w > 1, a pixel. sums are those of each channel's weights. */
 #define CODES(type)                                                                              \
-  KERNEL(conv2d_codes_##type,                                                                    \
-         a->n * a->groups * ((a->p * a->q + 55) / 56) * ((a->m / a->groups + 63) / 64), 1,       \
-         a->kernel_h * a->kernel_w * (a->c / a->groups) * 16 * 56,                               \
+  KERNEL(conv2d_codes_##type, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),                          \
+         a->kernel_h * a->kernel_w * (a->c / a->groups) * (UNIT_CHANNELS / 4) * STRIP_PIXELS,    \
          OUT(type, y) IN(i8, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) INT(m)    \
              INT(groups) WINDOWS INT(x_zero) INT(y_zero) INT(lo) INT(hi))                        \
   /* the same, each channel alone; codes w[kernel_h kernel_w, c] as floats, at most 512 taps */  \
@@ -367,7 +366,7 @@ CODES(i8)
 /* y[n, m] = activation(r[n, m] + (bias[m] + (x_scale scale[m]) total)), total = sum over k of (x -
  * x_zero) (w - zeros[m]), an int32, multiplied, then added; w, sums as above, of a kernel of one
  * pixel; x_sums[n] are those of x - x_zero; zeros and r may be NULL */
-KERNEL(matmul_codes, ((a->n + 55) / 56) * ((a->m + 63) / 64), 1, a->k * 16 * 56,
+KERNEL(matmul_codes, SPANS_OF(a->n) * PARTS_OF(a->m), 2, a->k*(UNIT_CHANNELS / 4) * STRIP_PIXELS,
        OUT(f32, y) IN(i8, w) IN(i32, sums) IN(f32, scale) IN(f32, bias) IN(i32, zeros) IN(u8, x)
            IN(f32, x_scale) IN(u8, x_zero) IN(i32, x_sums) IN(f32, r) INT(n) INT(k) INT(m)
                INT(activation))

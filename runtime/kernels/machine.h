@@ -172,6 +172,15 @@ enum { UNIT_ROWS = 32, TURN_COLUMNS = 192 };
 #define PACKED_UNITS(a) \
   ((((a)->m + UNIT_ROWS - 1) / UNIT_ROWS) * (((a)->n + TURN_COLUMNS - 1) / TURN_COLUMNS))
 
+/* A unit of a convolution: so many pixels, whose windows are put together once, and channels. */
+enum { STRIP_PIXELS = 56, UNIT_CHANNELS = 32 };
+#define SPANS_OF(pixels) (((pixels) + STRIP_PIXELS - 1) / STRIP_PIXELS)
+#define PARTS_OF(channels) (((channels) + UNIT_CHANNELS - 1) / UNIT_CHANNELS)
+#define CONV_UNITS(a) \
+  ((a)->n * (a)->groups * SPANS_OF((a)->p * (a)->q) * PARTS_OF((a)->m / (a)->groups))
+/* Each chunk gathers its windows anew, so it is several units, where that leaves eight chunks. */
+#define CONV_GRAIN(units) ((units) < 16 ? 1 : (units) < 32 ? 2 : 4)
+
 /* Every field of an instruction takes one 8-byte slot, on 32-bit machines too, so that Python fills
  * in instructions for each in the same way. */
 #define HB_SLOTS 30

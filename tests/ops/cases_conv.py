@@ -22,6 +22,7 @@ Shape = tuple[
 CONVOLUTIONS: tuple[Shape, ...] = (
     ((1, 1, 1), (1, 1, 1), (1, 1), (1, 1), (1, 1), (0, 0, 0, 0)),
     ((2, 3, 5), (5, 17, 1), (1, 1), (1, 1), (1, 1), (0, 0, 0, 0)),
+    ((1, 7, 7), (20, 40, 1), (1, 1), (1, 1), (1, 1), (0, 0, 0, 0)),
     ((1, 9, 13), (16, 33, 1), (1, 1), (2, 2), (1, 1), (0, 0, 0, 0)),
     ((1, 12, 40), (3, 16, 1), (3, 3), (2, 2), (1, 1), (1, 1, 1, 1)),
     ((2, 8, 9), (32, 70, 1), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
@@ -32,6 +33,7 @@ CONVOLUTIONS: tuple[Shape, ...] = (
     ((1, 6, 17), (12, 40, 2), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
     ((2, 1, 50), (6, 9, 3), (1, 4), (1, 3), (1, 2), (0, 5, 0, 0)),
 )
+LARGE: Shape = ((1, 4, 5), (270, 530, 1), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
 
 
 def window(shape: Shape) -> dict[str, int]:
@@ -57,7 +59,7 @@ def images(n: int, h: int, v: int, c: int, key: int = 0) -> npt.NDArray[np.float
 
 def convolutions() -> Iterator[Case]:
     """With limits as of ReLU6, then without but with something added."""
-    for shape in CONVOLUTIONS:
+    for shape in (*CONVOLUTIONS, LARGE):
         (n, h, v), (c, m, groups), kernel, *_ = shape
         at = window(shape)
         x = images(n, h, v, c)
@@ -87,7 +89,9 @@ DEPTHWISE: tuple[Shape, ...] = (
     ((1, 2, 2), (20, 20, 20), (3, 3), (1, 1), (1, 1), (2, 3, 2, 3)),
     ((1, 7, 19), (40, 40, 40), (5, 5), (1, 1), (1, 1), (2, 2, 2, 2)),
     ((1, 8, 31), (17, 17, 17), (5, 5), (2, 2), (1, 1), (0, 1, 3, 4)),
+    ((1, 3, 9), (520, 520, 520), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
     ((1, 9, 9), (8, 8, 8), (3, 3), (1, 1), (2, 3), (4, 3, 1, 2)),
+    ((1, 4, 4), (37, 37, 37), (3, 3), (1, 1), (1, 2), (1, 1, 1, 1)),
     ((2, 1, 40), (5, 5, 5), (1, 7), (1, 3), (1, 1), (0, 4, 0, 2)),
 )
 
@@ -138,9 +142,6 @@ def _quantized(shape: Shape, dtype: type[np.generic], depthwise: bool) -> Case:
         return Case(name, ops.conv2d_depthwise_codes, operands, attributes)
     operands["w"] = ops.pack_codes(w, groups, joined=attributes["dilation_w"] == 1)
     return Case(name, ops.conv2d_codes, operands, {**attributes, "groups": groups})
-
-
-LARGE: Shape = ((1, 4, 5), (270, 530, 1), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
 
 
 def quantized() -> Iterator[Case]:
