@@ -168,3 +168,5 @@ def test_other_bad_input(run: Run) -> None:
     )
     assert "ambient nan: expected" in run("--device", "pixel-6", "--ambient", "nan")[2]
     assert run("--device", "pixel-6", "--minutes", "1e9")[0] == 2
+    code, _, error = run("--device", "pixel-6", "--seed", "-1")
+    assert (code, error) == (2, "error: seed -1: expected 0 or more\n")
