@@ -253,19 +253,18 @@ class Fitter:
                 yield self.need(words, planned)
         if self.room.tab:
             changed = replace(settings, cache="smallest", batch=16, context=None, most_context=1024)
-            if planned := self._shortened(changed):
-                words = f"--context {planned.settings.context} --cache smallest --batch 16"
-                yield self.need(words, planned)
+            if shorter := self._shortened(changed):
+                words = f"--context {shorter.settings.context} --cache smallest --batch 16"
+                yield self.need(words, shorter)
             return
         for weights in ("mapped", "streamed"):
             if self._fits(planned := plan(self.file, replace(settings, weights=weights))):
                 yield self.need(f"--weights {weights}", planned)
         for level in ("aggressive", "extreme"):
-            if planned := self._shortened(LEVELS[level]):
-                whole = plan(self.file, LEVELS[level]).settings.context
-                context = planned.settings.context
-                words = f"--level {level}" + ("" if context == whole else f" --context {context}")
-                yield self.need(words, planned)
+            if shorter := self._shortened(LEVELS[level]):
+                least, whole = shorter.settings.context, plan(self.file, LEVELS[level]).settings
+                words = "" if least == whole.context else f" --context {least}"
+                yield self.need(f"--level {level}{words}", shorter)
 
     def _shortened(self, settings: Settings) -> Plan | None:
         """What fits with these settings, with as much less context as it needs for that."""
