@@ -25,7 +25,8 @@ from benches.prepare import ROOT, folder
 import halfbyte
 from halfbyte.backends.cores import default_threads
 from halfbyte.bench import dot_peak, read_bandwidth
-from halfbyte.device.measure import machine_profile, measure
+from halfbyte.device.machine import machine_profile
+from halfbyte.device.measure import measure
 from halfbyte.device.profile import Profile
 from halfbyte.device.speed import Draws, Processor, Speed
 from halfbyte.formats import open_model

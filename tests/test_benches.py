@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,12 @@ def series(engine: str, test: str, seconds: list[float], threads: int = 1) -> Se
 def cells(text: str, row: int) -> list[str]:
     """Of the row-th line under a table's header."""
     return [cell.strip() for cell in text.splitlines()[2 + row].strip("|").split("|")]
+
+
+@pytest.mark.parametrize("name", ["cost", "governors", "browser.cost"])
+def test_benches_of_devices_find_what_they_run(name: str) -> None:
+    """What they are made of has been moved before."""
+    assert import_module(f"benches.{name}").main
 
 
 def test_ratio_is_the_median_of_the_rounds() -> None:

@@ -148,7 +148,7 @@ def test_a_helper_may_collect_its_own_pool() -> None:
 
 
 def test_number_is_checked() -> None:
-    with pytest.raises(HalfbyteError, match="0 threads: expected 1 or more"):
+    with pytest.raises(HalfbyteError, match="0 threads: expected 1 to 4096"):
         Pool(library(), 0)
 
 

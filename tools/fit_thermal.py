@@ -96,8 +96,17 @@ def find(recordings: Sequence[Recording], counts: NDArray[np.bool_], start: Floa
 
 
 def fit(recordings: Sequence[Recording], blocks: int = BLOCKS) -> Fit:
-    """Values, and with 2 blocks or more their ranges."""
+    """Values, and with 2 blocks or more their ranges.
+
+    Raises
+    ------
+    HalfbyteError
+        There are fewer ticks than values are sought.
+    """
     ticks = sum(len(recording.air_c) for recording in recordings)
+    if ticks < len(GUESS):
+        names = ", ".join(str(recording.path) for recording in recordings)
+        raise HalfbyteError(f"{names}: expected {len(GUESS)} ticks or more, found {ticks}")
     guess = np.concatenate([np.log(GUESS), np.zeros(len(recordings))])
     best = find(recordings, np.ones(ticks, bool), guess)
     values = np.exp(best[: len(GUESS)])

@@ -20,7 +20,8 @@ from benches.cost import model
 from tests.browser.conftest import Python
 
 from halfbyte.device.fit import Fitter
-from halfbyte.device.measure import limits, machine_profile, overheads
+from halfbyte.device.machine import machine_profile
+from halfbyte.device.measure import limits, overheads
 from halfbyte.device.profile import Profile
 from halfbyte.device.speed import Draws, Processor, Speed
 from halfbyte.device.tab import in_tab

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -73,3 +74,9 @@ def test_a_page_for_text_does_without() -> None:
     names = zipfile.ZipFile(BytesIO(make_wheel(graphs=False))).namelist()
     assert "halfbyte/loading.py" in names
     assert not [name for name in names if name.startswith("halfbyte/device/")]
+
+
+@pytest.mark.parametrize("threads", ["0", "-1", "100000000"])
+def test_threads_that_a_machine_has_not(threads: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["device", "measure", "-t", threads]) == 2
+    assert f"error: {threads} threads: expected 1 to {os.cpu_count()}" in capsys.readouterr().err

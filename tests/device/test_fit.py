@@ -14,6 +14,7 @@ from halfbyte.cli import main
 from halfbyte.device.fit import Fit, Fitter, Need, smaller_types
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Quantity
+from halfbyte.errors import HalfbyteError
 from halfbyte.planning import LEVELS, Given, plan
 
 
@@ -99,6 +100,25 @@ def test_a_model_that_nothing_makes_fit(repository: Path) -> None:
     found = fit(repository, 30)
     assert not found.fits
     assert found.would == []
+
+
+def test_a_shorter_context_is_tried_with_smaller_levels(repository: Path) -> None:
+    """Where no level fits as it is."""
+    least = min(need.private for need in fit(repository, 1000).levels.values()) / 1e6
+    found = fit(repository, least - 2)
+    assert not any(need.fits for need in found.levels.values())
+    last = found.would[-1].settings.split()
+    assert (last[0], last[2]) == ("--level", "--context")
+    again = fit(repository, least - 2, level=last[1], context=int(last[3]))
+    assert again.fits
+    assert again.asked.memory == found.would[-1].memory
+
+
+@pytest.mark.parametrize("threads", [0, -1, 9])
+def test_cores_that_a_device_has_not(threads: int, repository: Path) -> None:
+    file = zeros(repository, "smollm2-135m", "Q4_0")
+    with pytest.raises(HalfbyteError, match=f"threads {threads}: expected 1 to 8"):
+        Fitter(file, load_profile("pixel-6"), threads)
 
 
 def test_exit_codes_and_json(

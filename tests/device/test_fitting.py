@@ -17,7 +17,7 @@ from tests.tools import load_tool
 
 from halfbyte.device import fitting
 from halfbyte.device.traces import Recording, read_recording
-from halfbyte.errors import FormatError
+from halfbyte.errors import FormatError, HalfbyteError
 
 STRESS, EVERYDAY = "s25_stress_20251126_142908", "s25_20251126_112051"
 # Others than guessed, by up to a factor of two
@@ -37,6 +37,12 @@ def phone() -> Recording:
 def test_known_couplings_are_found_again(tool: ModuleType, phone: Recording) -> None:
     found = tool.fit([phone], blocks=0).values
     np.testing.assert_allclose(found, TRUE, rtol=0.05)
+
+
+def test_a_recording_that_says_too_little(tool: ModuleType) -> None:
+    short = recordings.phone(np.random.default_rng(5), TRUE, 10)
+    with pytest.raises(HalfbyteError, match=r"phone\.npz: expected 11 ticks or more, found 10"):
+        tool.fit([short])
 
 
 def test_an_air_that_the_recorder_does_not_know_is_found(tool: ModuleType) -> None:

@@ -136,28 +136,46 @@ def test_a_model_that_does_not_fit(run: Run, storyteller: Path, tmp_path: Path) 
     assert code == 2
     assert out == ""
     assert f"error: {storyteller}: expected to need at most 1 MB, which an app on phone" in error
-    assert "MB at level extreme" in error
+    assert "MB at level aggressive" in error
     needs = small_plan(storyteller).total / 1e6
     options = ("--context", "256", "--cache", "f32")
     code, out, _ = run("--device", str(write_phone(tmp_path, needs + 100)), *options)
     assert (code, "warning" in out) == (0, False)
 
 
-def test_a_model_that_fits_at_another_level(
-    run: Run, storyteller: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_model_that_fits_at_another_level(run: Run, storyteller: Path, tmp_path: Path) -> None:
+    from halfbyte.formats import open_model
+    from halfbyte.planning import LEVELS, plan
+
+    plans = {name: plan(open_model(storyteller), LEVELS[name]) for name in LEVELS}
+    own = {name: (p.total - p.memory["weights (mapped)"]) / 1e6 for name, p in plans.items()}
+    assert own["aggressive"] < own["basic"] == own["baseline"]
+    phone = write_phone(tmp_path, (own["aggressive"] + own["baseline"]) / 2)
+    code, out, _ = run("--device", str(phone))
+    assert code == 0
+    assert f"warning: it needs {own['baseline']:.0f} MB, and an app on phone may take" in out
+    assert "--level aggressive needs" in out.splitlines()[0]
+    found = json.loads(run("--device", str(phone), "--json")[1])
+    assert found["warning"].startswith("warning")
+
+
+def test_pages_that_are_dropped_are_read_again_as_fit_has_it(
+    run: Run, storyteller: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from halfbyte.formats import open_model
     from halfbyte.planning import LEVELS, plan
 
-    file = open_model(storyteller)
-    totals = {name: plan(file, LEVELS[name]).total / 1e6 for name in LEVELS}
-    room = (totals["extreme"] + min(totals[n] for n in LEVELS if n != "extreme")) / 2
-    code, out, _ = run("--device", str(write_phone(tmp_path, room)))
-    assert code == 0
-    assert f"warning: it needs {totals['baseline']:.0f} MB, and an app on phone may take" in out
-    assert "--level extreme needs" in out.splitlines()[0]
-    found = json.loads(run("--device", str(write_phone(tmp_path, room)), "--json")[1])
-    assert found["warning"].startswith("warning")
+    planned = plan(open_model(storyteller), LEVELS["basic"])
+    phone = write_phone(tmp_path, (planned.total - planned.memory["weights (mapped)"] / 2) / 1e6)
+    main(["fit", str(storyteller), "--device", str(phone), "--level", "basic", "--json"])
+    fits = json.loads(capsys.readouterr().out)["asked"]
+    assert (fits["fits"], fits["from_storage"]) == (True, True)
+    words = ("--device", str(phone), "--level", "basic", "--draws", "200", "--json")
+    found = json.loads(run(*words)[1])
+    assert found["warning"].endswith("weights are read from storage in every run")
+    assert found["context"] == planned.settings.context
+    speed = found["summary"]["first_minute_tokens_s"]["median"]
+    assert speed == pytest.approx(fits["decode"]["median"], rel=0.1)
 
 
 def test_other_bad_input(run: Run) -> None:
@@ -168,3 +186,5 @@ def test_other_bad_input(run: Run) -> None:
     )
     assert "ambient nan: expected" in run("--device", "pixel-6", "--ambient", "nan")[2]
     assert run("--device", "pixel-6", "--minutes", "1e9")[0] == 2
+    code, _, error = run("--device", "pixel-6", "--seed", "-1")
+    assert (code, error) == (2, "error: seed -1: expected 0 or more\n")

@@ -187,7 +187,7 @@ def test_bad_keep(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "expected PATTERN=TYPE" in line(capsys)
     for threads in ("-1", "0"):
         assert run(model, "--int4", "--threads", threads) == 2
-        assert f"{threads} threads: expected 1 or more" in line(capsys)
+        assert f"{threads} threads: expected 1 to 4096" in line(capsys)
 
 
 def test_unwritable_report(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from halfbyte.backends.cores import default_threads
@@ -110,8 +111,9 @@ def _measure(options: argparse.Namespace) -> int:
     from halfbyte.device.reading import NAME
     from halfbyte.device.writer import to_toml
 
-    if options.threads is not None and options.threads < 1:
-        raise HalfbyteError(f"{options.threads} threads: expected 1 or more")
+    most = os.cpu_count() or 1
+    if options.threads is not None and not 1 <= options.threads <= most:
+        raise HalfbyteError(f"{options.threads} threads: expected 1 to {most}")
     path = user_folder() / f"{options.name}.toml"
     if not NAME.fullmatch(options.name):
         raise HalfbyteError(f"--name {options.name!r}: expected up to 64 of a-z, 0-9, - and _")

@@ -100,6 +100,8 @@ def _of_graph(options: argparse.Namespace, profile: Profile) -> Fit[GraphNeed]:
 
 
 def _lines(found: Fit[Need], title: str) -> Iterator[str]:
+    from halfbyte.device.speed import HELD, PROMPT
+
     asked = found.asked
     yield from _head(found, title)
     yield from _memory(asked, f"with {asked.settings}, at a context of {asked.context} tokens")
@@ -113,6 +115,10 @@ def _lines(found: Fit[Need], title: str) -> Iterator[str]:
         for name, need in found.levels.items()
     ]  # fmt: skip
     yield from table(heads, rows)
+    yield (
+        f"tokens/s of decoding with {min(HELD, asked.context - 1)} tokens in the context, and of a "
+        f"prompt of {min(PROMPT, asked.context)}"
+    )
     yield from _tail(found, "decode tokens/s", [_speed(need.decode) for need in found.would])
 
 

@@ -16,6 +16,7 @@ from halfbyte.cli.graph import add_sizes, refuse_graph_options, refuse_text_opti
 from halfbyte.cli.shared import Commands, command, given_settings
 from halfbyte.device import plot
 from halfbyte.device.electricity import SHUTDOWN_C
+from halfbyte.device.fit import Room, Verdict
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.recording import Simulation
 from halfbyte.device.simulate import GOVERNORS, MOST_DRAWS, MOST_MINUTES, simulate
@@ -26,7 +27,7 @@ from halfbyte.errors import MemoryBudgetError
 from halfbyte.formats import open_model
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.onnx import is_onnx_file
-from halfbyte.planning import LEVELS, WEIGHTS, Given, Plan, plan, settings_of
+from halfbyte.planning import LEVELS, WEIGHTS, Given, plan, settings_of
 from halfbyte.tables import table
 
 _ABOUT = """\
@@ -87,10 +88,12 @@ def add_simulate(commands: Commands[argparse.ArgumentParser]) -> None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is simulated: its task, a sentence of warning or nothing, and a graph's shapes."""
+    """What is simulated: its task, a sentence of warning or nothing, and a language model's context
+    or a graph's shapes."""
 
     task: Task
     note: str = ""
+    context: int | None = None
     inputs: Mapping[str, tuple[int, ...]] | None = None
 
 
@@ -119,7 +122,6 @@ def _graph(options: argparse.Namespace, profile: Profile) -> _Asked:
     MemoryBudgetError
         The device has too little memory for one.
     """
-    from halfbyte.device.fit import Room
     from halfbyte.device.graphs import GraphPlanner, Runs
     from halfbyte.evaluation.inputs import open_sizes
     from halfbyte.session.opening import open_model as open_graph
@@ -134,27 +136,28 @@ def _graph(options: argparse.Namespace, profile: Profile) -> _Asked:
     finally:
         planner.close()
     verdict = room.verdict("", planned.memory)
-    most, needs = room.limit.value, verdict.total / 1e6
     if not verdict.fits:
         raise MemoryBudgetError(
-            f"{options.model}: expected to need at most {most:.0f} MB, which an app on "
+            f"{options.model}: expected to need at most {room.limit.value:.0f} MB, which an app on "
             f"{profile.name} may take, found {verdict.private / 1e6:.0f} MB; `halfbyte fit` says "
             "what would fit"
         )
-    note = ""
-    if verdict.from_storage:
-        note = (
-            f"warning: it needs {needs:.0f} MB, and an app on {profile.name} may take {most:.0f} "
-            "MB: weights are read from storage in every run"
-        )
-    return _Asked(Runs(planned, verdict.from_storage), note, planned.inputs)
+    note = _dropped(verdict, profile, room)
+    return _Asked(Runs(planned, verdict.from_storage), note, inputs=planned.inputs)
 
 
 def _language_model(options: argparse.Namespace, profile: Profile) -> _Asked:
     refuse_graph_options(options)
     file = open_model(options.model, tokenizer=options.tokenizer)
     planned = plan(file, settings_of(options.level, _given(options)))
-    return _Asked(Tokens(planned), _fit(options, file, planned, profile))
+    room = Room(profile, options.threads, options.seed, tab=False)
+    verdict = room.verdict("", planned.memory)
+    if verdict.fits:
+        note = _dropped(verdict, profile, room)
+    else:
+        note = _other_level(options, file, verdict.private / 1e6, profile, room)
+    streamed = planned.reader is not None or verdict.from_storage
+    return _Asked(Tokens(planned, streamed), note, context=planned.settings.context)
 
 
 def _given(options: argparse.Namespace) -> Given:
@@ -162,32 +165,42 @@ def _given(options: argparse.Namespace) -> Given:
     return given_settings(argparse.Namespace(passes="on", activations="int8", **vars(options)))
 
 
-def _fit(options: argparse.Namespace, file: ModelFile, planned: Plan, profile: Profile) -> str:
-    """A sentence where the device has too little memory for it, or nothing.
+def _other_level(
+    options: argparse.Namespace, file: ModelFile, needs: float, profile: Profile, room: Room
+) -> str:
+    """A sentence for what does not fit at this level: the first that does.
 
     Raises
     ------
     MemoryBudgetError
-        It has too little at every level.
+        None does.
     """
-    room, needs = profile.memory.app_mb.value, planned.total / 1e6
-    if needs <= room:
-        return ""
     given = {key: value for key, value in _given(options).items() if key != "weights"}
-    totals = {
-        level: plan(file, settings_of(level, cast(Given, given))).total / 1e6 for level in LEVELS
-    }
-    fitting = next((level for level in LEVELS if totals[level] <= room), None)
+    plans = {level: plan(file, settings_of(level, cast(Given, given))) for level in LEVELS}
+    verdicts = {level: room.verdict("", planned.memory) for level, planned in plans.items()}
+    fitting = next((level for level in LEVELS if verdicts[level].fits), None)
+    most = room.limit.value
     if fitting is None:
-        level, least = min(totals.items(), key=lambda item: item[1])
+        level, least = min(verdicts.items(), key=lambda item: item[1].private)
         raise MemoryBudgetError(
-            f"{options.model}: expected to need at most {room:.0f} MB, which an app on "
-            f"{profile.name} may take, found {least:.0f} MB at level {level}, which needs least; "
-            "a smaller context needs less"
+            f"{options.model}: expected to need at most {most:.0f} MB, which an app on "
+            f"{profile.name} may take, found {least.private / 1e6:.0f} MB at level {level}, which "
+            "needs least; a smaller context needs less"
         )
     return (
-        f"warning: it needs {needs:.0f} MB, and an app on {profile.name} may take {room:.0f} MB: "
-        f"--level {fitting} needs {totals[fitting]:.0f} MB"
+        f"warning: it needs {needs:.0f} MB, and an app on {profile.name} may take {most:.0f} MB: "
+        f"--level {fitting} needs {verdicts[fitting].private / 1e6:.0f} MB; these are speeds of a "
+        "device that had room"
+    )
+
+
+def _dropped(verdict: Verdict, profile: Profile, room: Room) -> str:
+    """A sentence for weights whose pages the system drops, or nothing."""
+    if not verdict.from_storage:
+        return ""
+    return (
+        f"warning: it needs {verdict.total / 1e6:.0f} MB, and an app on {profile.name} may take "
+        f"{room.limit.value:.0f} MB: weights are read from storage in every run"
     )
 
 
@@ -208,6 +221,7 @@ def _text(s: Simulation, asked: _Asked) -> list[str]:
     lines += [
         f"{s.model} on {s.profile.title}: {s.threads} threads, {s.governor}, {s.workload}, air of "
         f"{s.ambient:g} C; {s.draws} draws",
+        *([f"a token: at the middle of a context of {asked.context}"] if asked.context else []),
         *([f"a run: {_shapes(asked.inputs)}"] if asked.inputs else []),
         "", *table(["", "", "median", "10 %", "90 %"], rows, left=2),
     ]  # fmt: skip
@@ -279,7 +293,8 @@ def _as_json(s: Simulation, asked: _Asked) -> dict[str, Any]:
     return {
         "model": s.model, "device": s.profile.name, "governor": s.governor,
         "workload": s.workload, "ambient_c": s.ambient, "threads": s.threads, "draws": s.draws,
-        "seed": s.seed, "warning": asked.note or None, "unit": s.unit, "inputs": asked.inputs,
+        "seed": s.seed, "warning": asked.note or None, "unit": s.unit,
+        "context": asked.context, "inputs": asked.inputs,
         "summary": {name: _band(found) for name, found in bands(s).items()},
         "switched_off": float(np.mean(s.overheated)),
         "seconds": s.seconds.tolist(), "series": series,

@@ -128,13 +128,20 @@ class Room:
         Cores that compute; by default the fast ones. A tab has one.
     seed : int
         Of the draws.
+
+    Raises
+    ------
+    HalfbyteError
+        The device has not so many cores.
     """
 
     def __init__(self, profile: Profile, threads: int | None, seed: int, *, tab: bool) -> None:
         self.profile, self.tab, self._seed = in_tab(profile) if tab else profile, tab, seed
         self.place = "tab" if tab else "app"
         self.limit = self.profile.memory.tab_mb if tab else self.profile.memory.app_mb
-        self.threads = 1 if tab else threads or fast_cores(profile)
+        self.threads = 1 if tab else fast_cores(profile) if threads is None else threads
+        if not 1 <= self.threads <= profile.cores:
+            raise HalfbyteError(f"threads {self.threads}: expected 1 to {profile.cores}")
 
     def fits(self, memory: dict[str, int]) -> bool:
         """Whether these bytes by kind do."""
@@ -246,15 +253,25 @@ class Fitter:
                 yield self.need(words, planned)
         if self.room.tab:
             changed = replace(settings, cache="smallest", batch=16, context=None, most_context=1024)
-            if self._fits(planned := plan(self.file, changed)):
-                words = f"--context {planned.settings.context} --cache smallest --batch 16"
-                yield self.need(words, planned)
+            if shorter := self._shortened(changed):
+                words = f"--context {shorter.settings.context} --cache smallest --batch 16"
+                yield self.need(words, shorter)
             return
         for weights in ("mapped", "streamed"):
             if self._fits(planned := plan(self.file, replace(settings, weights=weights))):
                 yield self.need(f"--weights {weights}", planned)
-        if self._fits(planned := plan(self.file, LEVELS["extreme"])):
-            yield self.need("--level extreme", planned)
+        for level in ("aggressive", "extreme"):
+            if shorter := self._shortened(LEVELS[level]):
+                least, whole = shorter.settings.context, plan(self.file, LEVELS[level]).settings
+                words = "" if least == whole.context else f" --context {least}"
+                yield self.need(f"--level {level}{words}", shorter)
+
+    def _shortened(self, settings: Settings) -> Plan | None:
+        """What fits with these settings, with as much less context as it needs for that."""
+        if self._fits(planned := plan(self.file, settings)):
+            return planned
+        context = self._largest_context(settings)
+        return plan(self.file, replace(settings, context=context)) if context else None
 
     def _largest_context(self, settings: Settings) -> int:
         """The largest context that fits, in steps; 0 where none does."""

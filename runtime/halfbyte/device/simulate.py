@@ -93,7 +93,7 @@ def simulate(
     """
     ambient = profile.thermal.ambient_c.value if ambient is None else ambient
     threads = fast_cores(profile) if threads is None else threads
-    _check(governor, minutes, ambient, threads, profile.cores, draws, step)
+    _check(governor, minutes, ambient, threads, profile.cores, draws, seed, step)
     if isinstance(draws, int):
         draws = Draws(np.random.default_rng(seed), draws)
     device = _Device(task, profile, workload, threads, draws, ambient, step)
@@ -108,7 +108,7 @@ def simulate(
 
 def _check(
     governor: str | Maker, minutes: float, ambient: float, threads: int, cores: int,
-    draws: int | Draws, step: float,
+    draws: int | Draws, seed: int, step: float,
 ) -> None:  # fmt: skip
     if isinstance(governor, str) and governor not in GOVERNORS:
         raise HalfbyteError(f"governor {governor!r}: expected one of {', '.join(GOVERNORS)}")
@@ -122,6 +122,8 @@ def _check(
     ):  # fmt: skip
         if not least <= found <= most:
             raise HalfbyteError(f"{name} {found:g}: expected {least:g} to {most:g}")
+    if seed < 0:
+        raise HalfbyteError(f"seed {seed}: expected 0 or more")
 
 
 @dataclass

@@ -14,6 +14,7 @@ from halfbyte.device.profile import Cluster, Profile
 from halfbyte.device.quantity import Quantity
 from halfbyte.planning import Plan
 
+HELD, PROMPT = 256, 128  # tokens that a speed is of: in the context, and of a prompt
 _FAST = 0.3  # of the fastest core: slower ones would hold the others back more than they help
 
 
@@ -169,8 +170,8 @@ class Speed:
         profile: Profile,
         draws: Draws,
         *,
-        position: int = 256,
-        prompt: int = 128,
+        position: int = HELD,
+        prompt: int = PROMPT,
         from_storage: bool | None = None,
     ) -> None:
         program, measured = plan.program, profile.kernels
@@ -200,13 +201,19 @@ class Speed:
 
 @dataclass(frozen=True)
 class Tokens:
-    """A language model's answers, at the middle of its context."""
+    """A language model's answers, at the middle of its context.
+
+    Weights are read from storage for each where they are streamed, or dropped by the system.
+    """
 
     plan: Plan
+    from_storage: bool | None = None
     unit: ClassVar[str] = "token"
 
     def passes(self, profile: Profile, draws: Draws) -> tuple[Pass, Pass]:
         """Those of a token of an answer and of a prompt."""
         middle = self.plan.program.sizes["position"].maximum // 2
-        speed = Speed(self.plan, profile, draws, position=middle)
+        speed = Speed(
+            self.plan, profile, draws, position=middle, from_storage=self.from_storage
+        )  # fmt: skip
         return speed.token, speed.prompt
