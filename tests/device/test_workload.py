@@ -80,7 +80,7 @@ def test_what_a_graph_is_asked_for(tmp_path: Path) -> None:
     )
     assert load_workload(str(tmp_path / "a.toml"), "run") == bursts
     assert bursts.per_s == inf
-    (tmp_path / "b.csv").write_text("per_s,runs,pause_s\n30,300,10\n")
+    (tmp_path / "b.csv").write_text("per_s,runs,pause_s\n30,300,10\n\n")
     made = load_workload(str(tmp_path / "b.csv"), "run")
     assert made == Workload("b.csv", bursts.turns[:1])
     assert made.per_s == 30

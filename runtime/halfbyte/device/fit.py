@@ -13,15 +13,13 @@ from halfbyte import footprint
 from halfbyte.device.cost import F64, Rates
 from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Quantity
-from halfbyte.device.smaller import WORTH
+from halfbyte.device.smaller import smaller_types
 from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
 from halfbyte.device.tab import in_tab
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.planning import LEVELS, Given, Plan, Settings, plan, settings_of
 from halfbyte.program import Kind
-from halfbyte.weights import Tensor
 
 DRAWS = 200  # of the profile's uncertain numbers
 _STEP = 64  # tokens, of which the largest context is a multiple
@@ -293,32 +291,6 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
         else:
             high = middle - 1
     return low
-
-
-def smaller_types(file: ModelFile) -> Iterator[tuple[str, ModelFile]]:
-    """The model as `quantize` would make it smaller; sizes alone, nothing is quantized."""
-    now = sum(t.nbytes for t in file.tensors.values())
-    for option, kind in (("--int8", "Q8_0"), ("--type Q4_K_M", "Q4_K_M"), ("--int4", "Q4_0")):
-        made = _in_type(file, kind)
-        if sum(t.nbytes for t in made.tensors.values()) < WORTH * now:
-            yield f"quantize {file.path.name} {option}", made
-
-
-def _in_type(file: ModelFile, kind: str) -> ModelFile:
-    from halfbyte.quantize.kinds import TYPES, WIDER
-
-    architecture = metadata.text(file, "general.architecture")
-    layers = metadata.integer(file, f"{architecture}.block_count", 0, 1 << 16) or 0
-    tied, tensors = "output.weight" not in file.tensors, dict(file.tensors)
-    for name, tensor in file.tensors.items():
-        if len(tensor.shape) == 2:
-            format_ = TYPES[kind].format_of(name, layers, tied=tied)
-            while tensor.columns % format_.block:
-                format_ = WIDER[format_]
-            size = tensor.row_count * format_.row_bytes(tensor.columns)
-            # zeros that nobody touches take no memory
-            tensors[name] = Tensor(name, format_, tensor.shape, np.zeros(size, np.uint8))
-    return replace(file, tensors=tensors)
 
 
 def _private(memory: dict[str, int]) -> int:

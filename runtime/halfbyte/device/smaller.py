@@ -1,4 +1,4 @@
-"""Graphs as `quantize` would make them smaller; shapes and types alone, no number is computed."""
+"""Models as `quantize` would make them smaller; shapes and types alone, no number is computed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.formats import metadata
+from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.onnx.model import Graph, Model, Node
+from halfbyte.weights import Tensor
 
 _BLOCK = 32
 _NODE_BYTES = 300  # of a node in a file: its names, inputs, outputs and attributes
 _MICROSOFT = "com.microsoft"
 WORTH = 0.95  # of its weights, or quantizing once more is not worth its errors
+
+
+def smaller_types(file: ModelFile) -> Iterator[tuple[str, ModelFile]]:
+    """The model as `quantize` would make it smaller; sizes alone, nothing is quantized."""
+    now = sum(t.nbytes for t in file.tensors.values())
+    for option, kind in (("--int8", "Q8_0"), ("--type Q4_K_M", "Q4_K_M"), ("--int4", "Q4_0")):
+        made = _in_type(file, kind)
+        if sum(t.nbytes for t in made.tensors.values()) < WORTH * now:
+            yield f"quantize {file.path.name} {option}", made
+
+
+def _in_type(file: ModelFile, kind: str) -> ModelFile:
+    from halfbyte.quantize.kinds import TYPES, WIDER
+
+    architecture = metadata.text(file, "general.architecture")
+    layers = metadata.integer(file, f"{architecture}.block_count", 0, 1 << 16) or 0
+    tied, tensors = "output.weight" not in file.tensors, dict(file.tensors)
+    for name, tensor in file.tensors.items():
+        if len(tensor.shape) == 2:
+            format_ = TYPES[kind].format_of(name, layers, tied=tied)
+            while tensor.columns % format_.block:
+                format_ = WIDER[format_]
+            size = tensor.row_count * format_.row_bytes(tensor.columns)
+            # zeros that nobody touches take no memory
+            tensors[name] = Tensor(name, format_, tensor.shape, np.zeros(size, np.uint8))
+    return replace(file, tensors=tensors)
 
 
 def smaller_graphs(model: Model) -> Iterator[tuple[str, Model]]:

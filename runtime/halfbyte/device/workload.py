@@ -156,9 +156,10 @@ def _read_csv(path: Path, of: type[R]) -> Iterator[R]:
     if sorted(head) not in (sorted(needed), sorted([*needed, wanted])):
         expected = f"the columns {','.join(needed)} and, where it is wanted, {wanted}"
         raise Where(str(path), "line 1").error(expected, ",".join(head))
-    if len(rows) < 2:
+    numbered = [(line, row) for line, row in enumerate(rows[1:], 2) if row]
+    if not numbered:
         raise Where(str(path), "line 2").error("a line of numbers", None)
-    for line, row in enumerate(rows[1:], 2):
+    for line, row in numbered:
         place = Where(str(path), f"line {line}")
         if len(row) != len(head):
             raise place.error(f"{len(head)} numbers", Words(f"{len(row)}"))
