@@ -15,10 +15,14 @@ from halfbyte.web.site import Site, make_site
 PAGE = ROOT / "tests" / "browser" / "page"
 
 
+def python_site(models: Mapping[str, Path]) -> Site:
+    """The site, with a bare page; models lie at `/models/` under their names."""
+    files = {**make_site().files, **{f"page/{path.name}": path for path in PAGE.iterdir()}}
+    return Site({**files, **{f"models/{name}": path for name, path in models.items()}})
+
+
 @contextmanager
 def python_tabs(models: Mapping[str, Path]) -> Iterator[Callable[[], Python]]:
-    """What opens a fresh tab, in one browser; models lie at `/models/` under their names."""
-    files = {**make_site().files, **{f"page/{path.name}": path for path in PAGE.iterdir()}}
-    files |= {f"models/{name}": path for name, path in models.items()}
-    with Bench(Site(files), ROOT) as bench, bench.browser() as browser:
+    """What opens a fresh tab, in one browser of its own."""
+    with Bench(python_site(models), ROOT) as bench, bench.browser() as browser:
         yield lambda: Python(browser.new_page(), bench.address, "", "worker")

@@ -5,23 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 from benches.browser.cost import LOAD
-from benches.browser.python import python_tabs
+from benches.browser.python import python_site
+from playwright.sync_api import Browser
+from tests.browser.conftest import Python
+from tests.http_server import in_thread
 from tests.tools import load_tool
 
 from halfbyte.device.fit import Fitter
 from halfbyte.device.profile import load_profile
 from halfbyte.formats import open_model
 from halfbyte.planning import Given
+from halfbyte.web.server import Server
 
 
-def test_the_heap_is_what_fit_says(repository: Path, wheel: Path, tmp_path: Path) -> None:
+def test_the_heap_is_what_fit_says(
+    repository: Path, wheel: Path, browser: Browser, tmp_path: Path
+) -> None:
     assert wheel.exists()  # and so do the kernels
     path = tmp_path / "model.gguf"
     load_tool(repository, "make_model").make_model(path, "smollm2-135m", "Q4_0")
     fitter = Fitter(open_model(path), load_profile("pixel-6"), tab=True)
     planned = fitter.fit("baseline", Given(context=512)).asked.total
-    with python_tabs({path.name: path}) as open_tab:
-        code = LOAD.format(name=path.name, context=512, prompt=128)
-        taken, heap = open_tab().run(code)
+    context = browser.new_context()
+    with in_thread(Server(python_site({path.name: path}))) as server:
+        tab = Python(context.new_page(), server.address, "", "worker")
+        taken, heap = tab.run(LOAD.format(name=path.name, context=512, prompt=128))
+    context.close()
     assert 0.96 < taken / planned < 1  # a plan leaves room
     assert heap < 1.2 * planned  # it grows by a fifth

@@ -10,7 +10,8 @@ from tests.ops.cases import activations
 
 from halfbyte import ops
 from halfbyte.backends import open_program
-from halfbyte.passes import fuse_views, plan_memory
+from halfbyte.passes import plan_memory
+from halfbyte.passes.graphs import fuse_views
 from halfbyte.program import Buffer, Program, capture
 
 N, D = 5, 64

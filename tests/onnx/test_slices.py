@@ -21,7 +21,7 @@ from halfbyte.onnx.stages import Runner, attention_products
 from halfbyte.ops import Operator
 from halfbyte.quantize.onnx import Options, quantize_onnx
 
-PASS = importlib.import_module("halfbyte.passes.slice_rows")
+PASS = importlib.import_module("halfbyte.passes.graphs.slice_rows")
 WHOLE = 1 << 40  # of a cache: nothing is cut
 LAYERS = 2
 

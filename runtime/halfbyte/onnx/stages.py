@@ -30,7 +30,7 @@ from halfbyte.onnx.capture import (
 from halfbyte.onnx.evaluate import Evaluator, Values, go_on
 from halfbyte.onnx.values import Unknown, Value, dtype_key
 from halfbyte.ops import Operator
-from halfbyte.passes import fuse_views, plan_memory, quantize_attention, slice_rows
+from halfbyte.passes.graphs import optimize_graph
 from halfbyte.program import Buffer, Program, capture
 
 INT8_ATTENTION = "halfbyte.int8_attention"  # "1" in a model's metadata: may be in int8
@@ -245,15 +245,14 @@ class Runner:
             last = self._record(captured, nodes, at)
             results, constants = finish(captured, self._live[last] - values.keys())
         constants = {k: v for k, v in constants.items() if k not in known and v is not None}
-        program = dead_code_removed(program)
-        if self._int8_attention:
-            program = quantize_attention(program, self._int8_attention)
-        program = slice_rows(fuse_views(program), self._cores)
+        program = optimize_graph(
+            dead_code_removed(program), int8_attention=self._int8_attention, cores=self._cores
+        )
         used = {b.root for instruction in program.instructions for b in instruction.inputs}
         used |= {b.root for b in results.values()}
         feeds = {name: buffer for name, buffer in feeds.items() if buffer in used}
         program.inputs = dict(feeds)
-        made = plan_memory(program) if program.instructions or results else None
+        made = program if program.instructions or results else None
         return Stage(at, last, made, self._open, feeds, results, constants)
 
     def _record(self, captured: Capture, nodes: Sequence[Node], at: int) -> int:

@@ -1,25 +1,22 @@
-"""Rewriting programs: each pass is a function Program -> Program; `optimize` is their order."""
+"""Rewriting programs: each pass is a function Program -> Program; `optimize` is their order.
+
+Those of graphs, which text never needs, are in `graphs`.
+"""
 
 from __future__ import annotations
 
 from halfbyte.formats.reading import Reader
 from halfbyte.passes.fuse import fuse
-from halfbyte.passes.fuse_views import fuse_views
 from halfbyte.passes.plan_memory import plan_memory
 from halfbyte.passes.quantize_activations import quantize_activations
-from halfbyte.passes.quantize_attention import quantize_attention
-from halfbyte.passes.slice_rows import slice_rows
 from halfbyte.passes.stream_weights import stream_weights
 from halfbyte.program import Program
 
 __all__ = [
     "fuse",
-    "fuse_views",
     "optimize",
     "plan_memory",
     "quantize_activations",
-    "quantize_attention",
-    "slice_rows",
     "stream_weights",
 ]
 
