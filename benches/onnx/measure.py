@@ -23,7 +23,7 @@ from tools.onnx_models import minilm
 ENGINES = ("halfbyte", "onnxruntime")  # modules with an InferenceSession
 TURN = 0.2  # seconds that a turn takes at least, but for a run that takes longer
 MOST_RUNS = 100  # in a turn
-REST = 0.02  # seconds between turns: threads of the other engine may still be spinning
+REST = 0.3  # seconds between turns: threads of the other engine may still be spinning
 Array = npt.NDArray[Any]
 Feeds = dict[str, Array]
 
