@@ -150,9 +150,9 @@ def _add_onnx(made: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--external", action="store_true", help="tensors in a second file, OUT.data")
     group.add_argument(
-        "--attention", choices=("auto", "int8", "floats"), default="auto",
-        help="with --int8 and --int4: what halfbyte takes attention in; auto is int8 where that "
-        "alone leaves outputs at 40 dB (default: %(default)s)",
+        "--attention", choices=("auto", "int8", "floats"),
+        help="with --int8 and --int4: what halfbyte takes attention in; auto, the default, is "
+        "int8 where that alone leaves outputs at 40 dB or more",
     )  # fmt: skip
     group.add_argument(
         "--no-compare", action="store_true", help="do not run both models to compare their outputs"
@@ -193,7 +193,17 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
-    for option in ("method", "calibrate", "mean", "std", "per_channel", "fp16_io", "external"):
+    given = (
+        "method",
+        "calibrate",
+        "mean",
+        "std",
+        "per_channel",
+        "fp16_io",
+        "external",
+        "attention",
+    )
+    for option in given:
         if getattr(options, option):
             shown = "dynamic or --static" if option == "method" else option.replace("_", "-")
             raise HalfbyteError(f"{options.model}: --{shown} is for ONNX models")
@@ -228,7 +238,7 @@ def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
         requantize=options.requantize,
         fp16_io=options.fp16_io,
         external=options.external,
-        attention=options.attention,
+        attention=options.attention or "auto",
         compare=not options.no_compare,
     )
     return quantize_onnx(

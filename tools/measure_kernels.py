@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import datetime
 import platform
-import statistics
 import sys
 from pathlib import Path
 
 from halfbyte.device.kernels import Kernels
-from halfbyte.device.measure import kernels_of, measure
+from halfbyte.device.measure import kernels_of, measure, medians
 from halfbyte.device.writer import to_toml
 
 TARGET = Path(__file__).parents[1] / "runtime/halfbyte/device/kernels.toml"
@@ -28,17 +27,12 @@ def main() -> None:
     """Measure some times, and replace the file by medians."""
     passes = int(sys.argv[1]) if len(sys.argv) > 1 else PASSES
     found = [measure(1, lambda what: print(what, file=sys.stderr)) for _ in range(passes)]
-    middle = found[-1]
-    for kind in middle.kernels:
-        columns = zip(*(one.kernels[kind] for one in found), strict=True)
-        prompt, token, memory = map(statistics.median, columns)
-        middle.kernels[kind] = prompt, token, memory
     today = datetime.datetime.now(tz=datetime.UTC).date()
     why = (
         f"measured on {platform.machine()}, {today}, median of {passes} passes; others reach 70 to "
         "115 % of it"
     )
-    TARGET.write_text(to_toml(Kernels(kernels_of(middle, why, SPREAD))), encoding="utf-8")
+    TARGET.write_text(to_toml(Kernels(kernels_of(medians(found), why, SPREAD))), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,15 @@ from benches.browser.python import python_tabs
 from tests.browser.conftest import Python
 
 from halfbyte.device.cost import Work
-from halfbyte.device.measure import HERE, Measured, Place, kernels_of, measure, overheads
+from halfbyte.device.measure import (
+    HERE,
+    Measured,
+    Place,
+    kernels_of,
+    measure,
+    medians,
+    overheads,
+)
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.tab import Tab
 from halfbyte.device.timing import Timed
@@ -73,11 +81,7 @@ def _timed(work: dict[str, Any], seconds: dict[str, float], whole: float) -> Tim
 
 def tab_of(found: Sequence[Pass]) -> Tab:
     """Medians of passes, with ranges."""
-    middle = found[-1][0]
-    for kind in middle.kernels:
-        columns = zip(*(one.kernels[kind] for one, _, _ in found), strict=True)
-        prompt, token, memory = map(statistics.median, columns)
-        middle.kernels[kind] = prompt, token, memory
+    middle = medians([measured for measured, _, _ in found])
     today = datetime.datetime.now(tz=datetime.UTC).date()
     why = (
         f"measured in Chromium on {platform.machine()}, {today}, median of {len(found)} passes; "

@@ -49,7 +49,7 @@ class Options:
     attention : str
         Of int8 and int4: whether halfbyte takes attention in "int8" too, which it reads from the
         model's metadata, or in "floats"; "auto" is int8 where `compare` finds that this alone
-        leaves outputs within 40 dB.
+        leaves outputs at 40 dB or more.
     compare : bool
         Run both models, and report how near their outputs are.
     """
@@ -81,5 +81,11 @@ class Options:
             raise HalfbyteError(f"activations '{self.activations}': expected 'uint8' or 'int8'")
         if self.attention not in ATTENTION:
             raise HalfbyteError(f"attention '{self.attention}': expected one of {list(ATTENTION)}")
+        in_blocks = self.type in ("int8", "int4") and self.method not in ("dynamic", "static")
+        if self.attention != "auto" and not in_blocks:
+            raise HalfbyteError(
+                f"attention '{self.attention}': expected type 'int8' or 'int4' with weights in "
+                f"blocks, not type '{self.type}', method '{self.method}'"
+            )
         if self.fp16_io and self.type != "fp16":
             raise HalfbyteError(f"fp16 inputs and outputs: expected type 'fp16', not '{self.type}'")

@@ -195,3 +195,15 @@ def test_measure_on_the_command_line(
     for words in (["--name", "../evil"], ["--threads", "0"]):
         assert main(["device", "measure", *words]) == 2
         assert "expected" in capsys.readouterr().err
+
+
+def test_medians_of_passes() -> None:
+    """Each fraction's own; of kinds and limits the last pass's."""
+    fractions = [(0.3, 0.5, 0.9), (0.1, 0.6, 0.7), (0.2, 0.4, 0.8)]
+    passes = [
+        Measured({1: float(number)}, {1: 1.0}, kernels={"matmul_f32": one})
+        for number, one in enumerate(fractions)
+    ]
+    made = measuring.medians(passes)
+    assert made.kernels == {"matmul_f32": (0.2, 0.5, 0.8)}
+    assert made.bandwidth == {1: 2.0}

@@ -13,6 +13,7 @@ from halfbyte import ops
 from halfbyte.cli import main
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.stages import INT8_ATTENTION
+from halfbyte.quantize.cli import main as quantize_main
 from halfbyte.quantize.onnx import Options, outputs, quantize_onnx
 from halfbyte.session import InferenceSession, SessionOptions
 
@@ -69,6 +70,27 @@ def test_attention_as_it_is_asked_for(source: Path, tmp_path: Path) -> None:
     assert says(second) == []
     with pytest.raises(HalfbyteError, match="attention 'often': expected one of"):
         quantize_onnx(source, tmp_path / "no.onnx", Options(attention="often"))
+
+
+@pytest.mark.parametrize("words", [["--fp16"], ["--int8", "--dynamic"]])
+def test_attention_is_refused_where_nothing_heeds_it(
+    source: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "q.onnx"
+    found = quantize_main([str(source), *words, "--attention", "int8", "-o", str(target)])
+    assert found == 2
+    assert "attention 'int8': expected type 'int8' or 'int4'" in capsys.readouterr().err
+    assert not target.exists()
+
+
+def test_attention_is_of_graphs(
+    storyteller: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "q.gguf"
+    words = ["--int4", "--attention", "int8", "-o", str(target)]
+    assert quantize_main([str(storyteller), *words]) == 2
+    assert "--attention is for ONNX models" in capsys.readouterr().err
+    assert not target.exists()
 
 
 @pytest.mark.parametrize("attention", ["int8", "floats"])

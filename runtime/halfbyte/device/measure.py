@@ -46,6 +46,16 @@ class Measured:
     kernels: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
 
+def medians(passes: Sequence[Measured]) -> Measured:
+    """The last of several passes, with each kind's fractions the medians of all."""
+    made = passes[-1]
+    for kind in made.kernels:
+        columns = zip(*(one.kernels[kind] for one in passes), strict=True)
+        prompt, token, memory = map(statistics.median, columns)
+        made.kernels[kind] = prompt, token, memory
+    return made
+
+
 @dataclass(frozen=True)
 class Place:
     """Where kernels run that are measured against this machine's limits: in this process, or not.
