@@ -22,7 +22,7 @@ PACKAGE = ROOT / "runtime/halfbyte"
 ALLOWED_IMPORTS = frozenset(
     ("memory", "__indirect_function_table", "__memory_base", "__table_base", "__stack_pointer")
 )
-MOST_BYTES = 240_000  # a third of it on the way, compressed
+MOST_BYTES = 242_000  # a third of it on the way, compressed
 
 # No libc: what would be a call of memcpy becomes an instruction. Unwind tables and names stay out.
 FLAGS = (

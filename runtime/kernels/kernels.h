@@ -61,6 +61,17 @@ KERNEL(matmul_int8_q4_0_r16, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,
        OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
            INT(n) INT(k) INT(m))
 
+/* The same of what hadamard_quantize makes: s = sum over blocks of 128 columns, in order, of xd
+ * times the sum over the four blocks in it, in order, of w.d * float(sum w.q * xq). m is a multiple
+ * of 16.
+ */
+KERNEL(matmul_rotated_q8_0_r16, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,
+       OUT(f32, y) IN(q8_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
+           INT(n) INT(k) INT(m))
+KERNEL(matmul_rotated_q4_0_r16, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,
+       OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
+           INT(n) INT(k) INT(m))
+
 /* y[m, k] = w in the packed layout; y may be w where `scratch` has room for sixteen rows, which
  * one thread may use at a time */
 KERNEL(pack_q8_0, a->m, 16, a->k, OUT(q8_0_r16, y) OUT(q8_0, scratch) IN(q8_0, w) INT(k) INT(m))
@@ -124,15 +135,29 @@ KERNEL(rms_norm_quantize, a->n, 1, a->d * 8,
        OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, weight) IN(f32, x) INT(n) INT(d)
            FLOAT(epsilon))
 
+/* Each 32 numbers times the Hadamard matrix over 8; and that in int8 with a scale for 128 */
+KERNEL(hadamard, a->n*(a->k / 32), 4, 32 * 8, OUT(f32, y) IN(f32, x) INT(n) INT(k))
+KERNEL(hadamard_quantize, a->n*(a->k / 128), 4, 128 * 8,
+       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(k))
+
 /* y = layer_norm(x) gain, where there is one, and dynamic_quantize of layer_norm(x) */
 KERNEL(layer_norm_quantize, a->n, 1, a->d * 8,
        OUT(f32, y) OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, weight) IN(f32, bias) IN(f32, gain)
            IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
 
-/* dynamic_quantize(gelu(x)) */
+KERNEL(layer_norm_hadamard_quantize, a->n, 1, a->d * 8,
+       OUT(f32, y) OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, weight) IN(f32, bias) IN(f32, gain)
+           IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
+
+/* dynamic_quantize(gelu(x)), hadamard_quantize(gelu(x)) */
 KERNEL(gelu_quantize_erf, a->n*(a->d / 32), 4, 32 * 16,
        OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(d))
 KERNEL(gelu_quantize_tanh, a->n*(a->d / 32), 4, 32 * 16,
+       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(d))
+
+KERNEL(gelu_hadamard_quantize_erf, a->n*(a->d / 128), 4, 128 * 16,
+       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(d))
+KERNEL(gelu_hadamard_quantize_tanh, a->n*(a->d / 128), 4, 128 * 16,
        OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(d))
 
 /* dynamic_quantize(silu(gate) * up) */

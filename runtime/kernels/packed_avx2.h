@@ -117,6 +117,9 @@ static inline pf pf_load(const float* p) { return _mm256_loadu_ps(p); }
 static inline pf pf_add_scaled(pf sum, pf v, float by) {
   return _mm256_add_ps(sum, _mm256_mul_ps(v, _mm256_set1_ps(by)));
 }
+static inline pf pf_scaled(pf scale, pi dots) {
+  return _mm256_mul_ps(scale, _mm256_cvtepi32_ps(dots));
+}
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   __m256 scaled = _mm256_mul_ps(scale, _mm256_set1_ps(by));
   return _mm256_add_ps(sum, _mm256_mul_ps(scaled, _mm256_cvtepi32_ps(dots)));

@@ -79,11 +79,21 @@ static inline __m512i wide_q8_0(const uint8_t* codes, int i) {
 /* where their activations are */
 static inline int place_q4_0(int i) { return i % 2 * 16 + i / 2 * 4; }
 static inline int place_q8_0(int i) { return 4 * i; }
-/* What sums of STARTS blocks begin with: made together, they are broadcast by a load. */
-enum { STARTS = 16 };
-static inline void wide_starts(i32* starts, const i16* xs, int64_t blocks, int offset) {
-  __m512i both = _mm512_maskz_loadu_epi32(mask_of(blocks), xs);
-  _mm512_storeu_si512(starts, _mm512_madd_epi16(both, _mm512_set1_epi16((i16)-offset)));
+/* What the sums of up to STARTS blocks begin with, for some rows of activations with `stride`
+ * blocks each: made once for all weights, they are broadcast by a load. Where sums go on for four
+ * blocks, each is that of all four. */
+enum { STARTS = 256 };
+static inline void wide_fill(i32* starts, const i16* xs, int64_t stride, int64_t blocks,
+                             int columns, int offset) {
+  for (int c = 0; c < columns; c++, starts += STARTS, xs += 2 * stride) {
+    int64_t count = blocks < STARTS ? blocks : STARTS;
+    for (int64_t b = 0; b < count; b += 16) {
+      __mmask16 some = count - b < 16 ? mask_of(count - b) : 0xffff;
+      __m512i both = _mm512_maskz_loadu_epi32(some, xs + 2 * b);
+      __m512i sums = _mm512_madd_epi16(both, _mm512_set1_epi16((i16)-offset));
+      _mm512_storeu_si512(starts + b, sums);
+    }
+  }
 }
 static inline pi wide_start(i32 start) { return _mm512_set1_epi32(start); }
 static inline __m512i four_of(const i8* x) {

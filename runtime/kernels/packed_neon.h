@@ -170,6 +170,7 @@ static inline pf pf_load(const float* p) { return vld1q_f32(p); }
 static inline pf pf_add_scaled(pf sum, pf v, float by) {
   return vaddq_f32(sum, vmulq_n_f32(v, by));
 }
+static inline pf pf_scaled(pf scale, pi dots) { return vmulq_f32(scale, vcvtq_f32_s32(dots)); }
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   return vaddq_f32(sum, vmulq_f32(vmulq_n_f32(scale, by), vcvtq_f32_s32(dots)));
 }

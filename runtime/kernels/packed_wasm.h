@@ -57,6 +57,67 @@ static inline pairs pairs_of(v128_t four) {
   return (pairs){wasm_i16x8_shr(wasm_i16x8_shl(four, 8), 8), wasm_i16x8_shr(four, 8)};
 }
 
+/* Products of 16-bit numbers where there is nothing better: weights and activations are widened
+ * beforehand, so that a tile has loads, products and sums alone, in fifteen registers. A span of
+ * PAIR_SPAN columns has each row of activations in one piece; of weights it has, for every four
+ * columns, those of PAIR_PARTS parts one after the other. */
+#define HB_PAIRS
+enum { PAIR_SPAN = 128, PAIR_PARTS = 16 };
+/* Sixteen codes of four rows, as pairs of two columns */
+static inline void widen_codes(i16* to, v128_t codes) {
+  v128_t low = wasm_i16x8_extend_low_i8x16(codes), high = wasm_i16x8_extend_high_i8x16(codes);
+  wasm_v128_store(to, wasm_i32x4_shuffle(low, high, 0, 2, 4, 6));
+  wasm_v128_store(to + 8, wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
+}
+/* Codes of a block of 32 columns of sixteen rows */
+static inline void widen_block(i16* to, const uint8_t* codes, int q4) {
+  v128_t less = wasm_i8x16_splat(8), mask = wasm_i8x16_splat(15);
+  for (int i = 0; i < (q4 ? 4 : 8); i++, to += 16 * PAIR_PARTS - 64) {
+    for (int p = 0; p < 4; p++, to += 16, codes += 16) {
+      v128_t both = wasm_v128_load(codes), low = both;
+      if (q4) {
+        low = wasm_i8x16_sub(wasm_v128_and(both, mask), less);
+        widen_codes(to + 64 * PAIR_PARTS, wasm_i8x16_sub(wasm_u8x16_shr(both, 4), less));
+      }
+      widen_codes(to, low);
+    }
+  }
+}
+/* A row of activations; columns are a multiple of 32. */
+static inline void widen_row(i16* to, const i8* x, int columns) {
+  for (int i = 0; i < columns; i += 32) {
+    UNROLL for (int e = i; e < i + 32; e += 8) {
+      wasm_v128_store(to + e, wasm_i16x8_load8x8(x + e));
+    }
+  }
+}
+/* sums[4 p + c] += products of eight columns of part p with row c. Offsets are bytes: rows of
+ * activations are 256 apart, four columns of all parts 512. */
+_Static_assert(2 * PAIR_SPAN == 256 && 32 * PAIR_PARTS == 512, "offsets below");
+#define PAIR_COLUMN(c, place)             \
+  {                                       \
+    v128_t two = SPLAT(x, place);         \
+    dot_pairs(&sums[c], first, two);      \
+    dot_pairs(&sums[4 + c], second, two); \
+  }
+#define PAIR_STEP(w_first, w_second, x0, x1, x2, x3)  \
+  {                                                   \
+    v128_t first = LOADED("v128.load", w, w_first);   \
+    v128_t second = LOADED("v128.load", w, w_second); \
+    PAIR_COLUMN(0, x0)                                \
+    PAIR_COLUMN(1, x1)                                \
+    PAIR_COLUMN(2, x2)                                \
+    PAIR_COLUMN(3, x3)                                \
+  }
+INLINE void pair_eight(pi* sums, const i16* w, const i16* x) {
+  PAIR_STEP(0, 32, 0, 256, 512, 768)
+  PAIR_STEP(16, 48, 4, 260, 516, 772)
+  PAIR_STEP(512, 544, 8, 264, 520, 776)
+  PAIR_STEP(528, 560, 12, 268, 524, 780)
+}
+#undef PAIR_STEP
+#undef PAIR_COLUMN
+
 /* Codes of four columns of four rows, and four activations, four times */
 #ifdef HB_WASM_RELAXED
 typedef v128_t four_codes;
@@ -246,10 +307,13 @@ INLINE void row_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x) {
 #undef STEP
   UNROLL for (int p = 0; p < parts; p++) { dots[p] = wasm_i32x4_sub(dots[p], negative[p]); }
 }
+/* Products with a q4_0's codes are fast enough where they are composed. */
+#define BY_PAIRS(type) (sizeof(type) > sizeof(q4_0) && is_composed())
+enum { PAIRS_ALONE = 0 };
 INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                          const pi* starts) {
-  if (is_composed()) {
-    pair_dots_q8_0(dots, w, parts, x, stride, columns, starts); /* from zeros */
+  if (columns == 1 && is_composed()) { /* several columns: linear_pairs.inc */
+    pair_dots_q8_0(dots, w, parts, x, stride, columns, starts);
     return;
   }
   if (columns == 1) {
@@ -269,6 +333,8 @@ INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t 
 }
 #else
 #define pi_dots_q8_0 pair_dots_q8_0
+#define BY_PAIRS(type) 1
+enum { PAIRS_ALONE = 1 };
 #endif
 #undef ALL_CODES
 #undef STEPS
@@ -291,6 +357,9 @@ static inline pf pf_scales(const f16* d, int part) {
 static inline pf pf_load(const float* p) { return wasm_v128_load(p); }
 static inline pf pf_add_scaled(pf sum, pf v, float by) {
   return wasm_f32x4_add(sum, wasm_f32x4_mul(v, wasm_f32x4_splat(by)));
+}
+static inline pf pf_scaled(pf scale, pi dots) {
+  return wasm_f32x4_mul(scale, wasm_f32x4_convert_i32x4(dots));
 }
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   v128_t scaled = wasm_f32x4_mul(scale, wasm_f32x4_splat(by));

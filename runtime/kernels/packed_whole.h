@@ -11,6 +11,7 @@ static inline pf pf_load(const float* p) { return vf_load(p); }
 static inline pf pf_add_scaled(pf sum, pf v, float by) {
   return vf_add(sum, vf_mul(v, vf_set(by)));
 }
+static inline pf pf_scaled(pf scale, pi dots) { return vf_mul(scale, vf_convert(dots)); }
 static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
   return vf_add(sum, vf_mul(vf_mul(scale, vf_set(by)), vf_convert(dots)));
 }

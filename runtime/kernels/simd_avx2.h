@@ -102,6 +102,19 @@ static inline vf vf_at_least(vf x, vf y) {
               _mm256_and_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ), one)};
 }
 
+/* The other lane of each pair, plus this one or, where `minus` is set, less it */
+static inline __m256 paired(__m256 v, __m256 other, __m256i minus) {
+  return _mm256_add_ps(other, _mm256_xor_ps(v, _mm256_castsi256_ps(_mm256_slli_epi32(minus, 31))));
+}
+static inline __m256 hadamard_8(__m256 v) {
+  v = paired(v, _mm256_permute2f128_ps(v, v, 1), _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+  v = paired(v, _mm256_permute_ps(v, 0x4E), _mm256_setr_epi32(0, 0, 1, 1, 0, 0, 1, 1));
+  return paired(v, _mm256_permute_ps(v, 0xB1), _mm256_setr_epi32(0, 1, 0, 1, 0, 1, 0, 1));
+}
+static inline vf vf_hadamard(vf v) {
+  return (vf){hadamard_8(_mm256_add_ps(v.a, v.b)), hadamard_8(_mm256_sub_ps(v.a, v.b))};
+}
+
 #define FOLD(name, add8, add4)                                                          \
   static inline float name(vf v) {                                                      \
     __m256 eight = add8(v.a, v.b);                                                      \

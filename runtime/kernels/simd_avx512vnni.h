@@ -63,6 +63,19 @@ static inline vf vf_at_least(vf x, vf y) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, y, _CMP_GE_OQ), _mm512_set1_ps(1.0f));
 }
 
+/* The other lane of each pair, plus this one or, where `minus` has a bit, less it */
+#define PAIRED(v, other, minus) \
+  _mm512_add_ps(                \
+      other,                    \
+      _mm512_xor_ps(v, _mm512_castsi512_ps(_mm512_maskz_set1_epi32(minus, (int)0x80000000))))
+static inline vf vf_hadamard(vf v) {
+  v = PAIRED(v, _mm512_shuffle_f32x4(v, v, 0x4E), 0xFF00);
+  v = PAIRED(v, _mm512_shuffle_f32x4(v, v, 0xB1), 0xF0F0);
+  v = PAIRED(v, _mm512_permute_ps(v, 0x4E), 0xCCCC);
+  return PAIRED(v, _mm512_permute_ps(v, 0xB1), 0xAAAA);
+}
+#undef PAIRED
+
 static inline __m256 upper(vf v) {
   return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
 }

@@ -125,6 +125,25 @@ static inline vf vf_at_least(vf a, vf b) {
   QUADS(vf, vbslq_f32(vcgeq_f32(a.q[i], b.q[i]), vdupq_n_f32(1), vdupq_n_f32(0)));
 }
 
+/* Registers of four lanes */
+static inline vf hadamard_registers(vf v) {
+  vf w = {{vaddq_f32(v.q[0], v.q[2]), vaddq_f32(v.q[1], v.q[3]), vsubq_f32(v.q[0], v.q[2]),
+           vsubq_f32(v.q[1], v.q[3])}};
+  return (vf){{vaddq_f32(w.q[0], w.q[1]), vsubq_f32(w.q[0], w.q[1]), vaddq_f32(w.q[2], w.q[3]),
+               vsubq_f32(w.q[2], w.q[3])}};
+}
+/* Pairs of lanes: first sums, then differences, each in both */
+static inline float32x4_t hadamard_4(float32x4_t v) {
+  float32x4_t turned = vextq_f32(v, v, 2); /* lanes two apart */
+  v = vcombine_f32(vget_low_f32(vaddq_f32(v, turned)), vget_high_f32(vsubq_f32(turned, v)));
+  turned = vrev64q_f32(v);
+  return vtrn1q_f32(vaddq_f32(v, turned), vsubq_f32(v, turned));
+}
+static inline vf vf_hadamard(vf v) {
+  v = hadamard_registers(v);
+  QUADS(vf, hadamard_4(v.q[i]));
+}
+
 #define FOLD(name, op)                                             \
   static inline float name(vf v) {                                 \
     float32x4_t four = op(op(v.q[0], v.q[2]), op(v.q[1], v.q[3])); \

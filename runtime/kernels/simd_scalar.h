@@ -83,6 +83,21 @@ static inline vf vf_copysign(vf a, vf sign) {
 /* 1 where a >= b, else 0 */
 static inline vf vf_at_least(vf a, vf b) { EACH(vf, a.l[i] >= b.l[i] ? 1.0f : 0.0f); }
 
+/* Sums and differences of lanes 8 apart, of these 4 apart, and so on: the sixteen lanes times the
+ * Hadamard matrix of sixteen rows */
+static inline vf vf_hadamard(vf v) {
+  for (int apart = 8; apart; apart /= 2) {
+    for (int i = 0; i < 16; i++) {
+      if (!(i & apart)) {
+        float sum = v.l[i] + v.l[i + apart];
+        v.l[i + apart] = v.l[i] - v.l[i + apart];
+        v.l[i] = sum;
+      }
+    }
+  }
+  return v;
+}
+
 /* in the fixed order of all tables: 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half */
 static inline float vf_sum(vf v) {
   for (int half = 8; half; half /= 2) {

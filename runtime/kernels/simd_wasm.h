@@ -147,6 +147,20 @@ static inline vf vf_at_least(vf a, vf b) {
   QUADS(vf, wasm_v128_and(wasm_f32x4_ge(a.q[i], b.q[i]), wasm_f32x4_splat(1)));
 }
 
+static inline v128_t hadamard_4(v128_t v) {
+  v128_t turned = wasm_i32x4_shuffle(v, v, 2, 3, 0, 1); /* lanes two apart */
+  v = wasm_i32x4_shuffle(wasm_f32x4_add(v, turned), wasm_f32x4_sub(v, turned), 0, 1, 4, 5);
+  turned = wasm_i32x4_shuffle(v, v, 1, 0, 3, 2);
+  return wasm_i32x4_shuffle(wasm_f32x4_add(v, turned), wasm_f32x4_sub(v, turned), 0, 4, 2, 6);
+}
+static inline vf vf_hadamard(vf v) {
+  vf w = {{wasm_f32x4_add(v.q[0], v.q[2]), wasm_f32x4_add(v.q[1], v.q[3]),
+           wasm_f32x4_sub(v.q[0], v.q[2]), wasm_f32x4_sub(v.q[1], v.q[3])}};
+  v = (vf){{wasm_f32x4_add(w.q[0], w.q[1]), wasm_f32x4_sub(w.q[0], w.q[1]),
+            wasm_f32x4_add(w.q[2], w.q[3]), wasm_f32x4_sub(w.q[2], w.q[3])}};
+  QUADS(vf, hadamard_4(v.q[i]));
+}
+
 #define FOLD(name, op)                                                 \
   static inline float name(vf v) {                                     \
     v128_t four = op(op(v.q[0], v.q[2]), op(v.q[1], v.q[3]));          \

@@ -118,10 +118,10 @@ def _quantize() -> Iterator[Case]:
 
 
 def quantized_bound(
-    y: npt.NDArray[np.float64], off: npt.NDArray[np.float64]
+    y: npt.NDArray[np.float64], off: npt.NDArray[np.float64], size: int = 32
 ) -> tuple[npt.NDArray[np.float64], ...]:
-    """For dynamic_quantize of a result that is off by `off`: codes differ near halves alone."""
-    blocks, off = (v.reshape(len(y), -1, 32) for v in (y, off))
+    """For int8 in blocks of a result that is off by `off`: codes differ near halves alone."""
+    blocks, off = (v.reshape(len(y), -1, size) for v in (y, off))
     top = np.abs(blocks).max(2, keepdims=True)
     scale = np.divide(127, top, out=np.zeros_like(top), where=top > 0)
     reach = (off + np.abs(blocks) * (off / np.maximum(top, TINY)).max(2, keepdims=True)) * scale
@@ -346,12 +346,12 @@ def _elementwise() -> Iterator[Case]:
 
 def all_cases() -> list[Case]:
     """Every case of every operator."""
-    from tests.ops import cases_encoder  # which takes from here
+    from tests.ops import cases_encoder, cases_rotated  # which take from here
 
     families = (
         _matmul, _matmul_int8, _tables, _quantize, _norms, _rotary, _attention, _attention_q8_0,
         _elementwise, _fused, *cases_graphs.FAMILIES,
         *cases_conv.FAMILIES,
-        *cases_encoder.FAMILIES,
+        *cases_encoder.FAMILIES, *cases_rotated.FAMILIES,
     )  # fmt: skip
     return [case for family in families for case in family()]

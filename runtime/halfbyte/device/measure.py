@@ -184,4 +184,4 @@ def kernels_of(
 
 def is_int8(kind: str) -> bool:
     """Whether a kind of kernel is measured against the int8 dot product's peak."""
-    return kind.startswith("matmul_int8_") or kind.startswith(_CODES)
+    return kind.startswith(("matmul_int8_", "matmul_rotated_")) or kind.startswith(_CODES)

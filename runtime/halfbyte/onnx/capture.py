@@ -104,6 +104,7 @@ class Capture:
         # by what was quantized, and how: the number of the instruction, and its results
         self._quantized: dict[tuple[Buffer, Rounding], tuple[int, tuple[Buffer, ...]]] = {}
         self._made: list[tuple[Value, str]] = []  # buffers made of others, in order
+        self._turned: dict[Buffer, Buffer] = {}  # by what Hadamard made: what it was made of
 
     # ---- for rules -------------------------------------------------------------------------------
 
@@ -158,6 +159,19 @@ class Capture:
             known = len(self.program.instructions), rounding(x)
             self._quantized[x.root, rounding] = known
         return known[1]
+
+    def turned(self, value: Value) -> Value:
+        """The rows of 32 numbers of a value, times the Hadamard matrix of `ops.hadamard`."""
+        x = self.matrix(value, value.size // value.shape[-1], value.shape[-1])
+        y = ops.hadamard(x)
+        self._turned[y.root] = x
+        return self.value(y, value.shape)
+
+    def before_turning(self, value: Value, rows: int, columns: int) -> Value | None:
+        """What `turned` made a value of, with these rows; None where it did not."""
+        if value.plain is None or value.plain.root not in self._turned:
+            return None
+        return self.value(self._turned[value.plain.root].view((rows, columns)))
 
     def constant(self, array: Array) -> Buffer:
         """A constant in a program's memory, aligned and contiguous."""

@@ -274,7 +274,7 @@ class Runner:
 def attention_products(model: Model, wanted: bool | None = None) -> Collection[Operator]:
     """Products between which attention is in int8: where wanted, or else as the model says."""
     says = model.metadata.get(INT8_ATTENTION) == "1"
-    return (ops.matmul_int8,) if (says if wanted is None else wanted) else ()
+    return (ops.matmul_int8, ops.matmul_rotated) if (says if wanted is None else wanted) else ()
 
 
 def _signature(values: Mapping[str, Any], names: Collection[str]) -> Signature:

@@ -51,6 +51,13 @@ from halfbyte.ops.operator import OPERATORS, Operand, Operator, operator
 from halfbyte.ops.panels import matmul_batched, matmul_panels, pack_batched
 from halfbyte.ops.pool import average_pool, max_pool, resize_linear, resize_nearest, turn
 from halfbyte.ops.reduce import reduce
+from halfbyte.ops.rotated import (
+    gelu_hadamard_quantize,
+    hadamard,
+    hadamard_quantize,
+    layer_norm_hadamard_quantize,
+    matmul_rotated,
+)
 
 __all__ = [
     "KEY_BLOCK",
@@ -77,15 +84,20 @@ __all__ = [
     "dynamic_quantize",
     "gather",
     "gelu",
+    "gelu_hadamard_quantize",
     "gelu_quantize",
     "group_query_attention",
+    "hadamard",
+    "hadamard_quantize",
     "layer_norm",
+    "layer_norm_hadamard_quantize",
     "layer_norm_quantize",
     "matmul",
     "matmul_batched",
     "matmul_codes",
     "matmul_int8",
     "matmul_panels",
+    "matmul_rotated",
     "max_pool",
     "move",
     "mul",

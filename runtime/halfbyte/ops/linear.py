@@ -22,7 +22,8 @@ BLOCK = 32  # activations that share one scale; the block of Q8_0 and Q4_0
 HALF = BLOCK // 2  # activations that share one sum
 
 
-def _products(d: Any) -> int:
+def products(d: Any) -> int:
+    """Operations of a product of n rows with m of a matrix [m, k]."""
     return 2 * int(d["n"]) * int(d["m"]) * int(d["k"])
 
 
@@ -38,7 +39,7 @@ def gather(w: Tensor, ids: I32) -> F32:
     return y
 
 
-@operator("MatMul", "x:f32[n,k] w:*[m,k] r?:f32[n,m] -> y:f32[n,m]", operations=_products)
+@operator("MatMul", "x:f32[n,k] w:*[m,k] r?:f32[n,m] -> y:f32[n,m]", operations=products)
 def matmul(x: F32, w: Tensor, r: F32 | None = None) -> F32:
     """y[i, j] = r[i, j] + sum_k x[i, k] w[j, k] with float activations.
 
@@ -59,8 +60,13 @@ def dynamic_quantize(x: F32) -> tuple[I8, F32, I16]:
 
     Source: ONNX DynamicQuantizeLinear, made symmetric and per block.
     """
+    return quantize_blocks(x, BLOCK)
+
+
+def quantize_blocks(x: F32, size: int) -> tuple[I8, F32, I16]:
+    """The same in blocks of so many."""
     n, k = x.shape
-    blocks = x.reshape(n, k // BLOCK, BLOCK)
+    blocks = x.reshape(n, k // size, size)
     top = np.abs(blocks).max(axis=2, initial=0)
     with np.errstate(divide="ignore", over="ignore"):
         inverse = np.float32(127) / top
@@ -73,7 +79,7 @@ def dynamic_quantize(x: F32) -> tuple[I8, F32, I16]:
 @operator(
     "MatMulNBits",
     "xq:i8[n,k] xd:f32[n,k/32] xs:i16[n,k/16] w:*[m,k] r?:f32[n,m] bias?:f32[m] -> y:f32[n,m]",
-    operations=_products,
+    operations=products,
 )
 def matmul_int8(
     xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None, bias: F32 | None = None

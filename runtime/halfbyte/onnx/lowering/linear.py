@@ -9,12 +9,13 @@ import numpy as np
 
 from halfbyte import ops
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.lowering.blocks import block_weight
+from halfbyte.onnx.lowering.blocks import block_weight, is_turned
 from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
 from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, row_major
 from halfbyte.onnx.values import Array, Operand, Value, key_of
 from halfbyte.ops.panels import PANEL, Activation, pack_panels
 from halfbyte.ops.panels import panels as count
+from halfbyte.ops.rotated import matrix as hadamard_matrix
 from halfbyte.program import Buffer
 
 _ACTIVATIONS = {
@@ -69,8 +70,14 @@ def linear(
 def matmul(c: Capture, x: Value | Array, w: Value | Array) -> Value | None:
     """Products with a constant matrix, and of two stacks of matrices."""
     if isinstance(x, Value) and isinstance(w, np.ndarray) and w.ndim == 2 and x.shape:
+        if _is_hadamard(x, w):
+            return c.turned(x)
         return product(c, x, w, None)
     return _stacked(c, x, w)
+
+
+def _is_hadamard(x: Value, w: Array) -> bool:
+    return x.dtype == "f32" and bool(x.size) and np.array_equal(w, hadamard_matrix())
 
 
 def flat(buffer: Buffer) -> Buffer:
@@ -189,15 +196,17 @@ def matmul_nbits(
         return None
     if not x.size or x.shape[-1] != K or K % 32:
         return None
-    integers = accuracy_level == 4
+    rows, integers = x.size // K, accuracy_level == 4
     w = block_weight(c, codes, scales, zeros, (N, K), block_size, bits, packed=integers)
     if w is None:
         return None
-    rows = x.size // K
-    if integers:
-        quantized = c.quantized(x, rows, K)
-        added = None if bias is None else vector(c, bias, N)
-        y = ops.matmul_int8(*quantized, w, None, added)
+    added = None if bias is None else vector(c, bias, N)
+    turned = integers and is_turned((N, K), bits, zeros)
+    before = c.before_turning(x, rows, K) if turned else None
+    if before is not None:
+        y = ops.matmul_rotated(*c.quantized(before, rows, K, ops.hadamard_quantize), w, None, added)
+    elif integers:
+        y = ops.matmul_int8(*c.quantized(x, rows, K), w, None, added)
     else:
         y = ops.matmul(c.matrix(x, rows, K), w)
         y = y if bias is None else ops.add(y, c.plain(bias).view((1, N)))

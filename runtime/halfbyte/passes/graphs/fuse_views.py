@@ -12,7 +12,12 @@ from halfbyte import ops
 from halfbyte.ops.panels import Activation
 from halfbyte.program import Buffer, Instruction, Kind, Program, resume
 
-_PRODUCTS = (ops.matmul_panels, ops.matmul_int8, ops.matmul_codes)
+_PRODUCTS = (ops.matmul_panels, ops.matmul_int8, ops.matmul_codes, ops.matmul_rotated)
+# quantizations: with the norm before them, and with Gelu
+_QUANTIZATIONS = {
+    ops.dynamic_quantize: (ops.layer_norm_quantize, ops.gelu_quantize),
+    ops.hadamard_quantize: (ops.layer_norm_hadamard_quantize, ops.gelu_hadamard_quantize),
+}
 
 
 def fuse_views(program: Program) -> Program:
@@ -27,13 +32,15 @@ def fuse_views(program: Program) -> Program:
             if instruction in found.norms:
                 quantize, product = found.norms[instruction], found.gains.get(instruction)
                 gain = product.operands["y"] if product else None
-                ops.layer_norm_quantize(*instruction.inputs, gain, **instruction.attributes)
+                with_norm, _ = _QUANTIZATIONS[quantize.operator]
+                with_norm(*instruction.inputs, gain, **instruction.attributes)
                 result = product.outputs[0].view(outputs[0].shape) if product else outputs[0]
                 outputs = (result, *quantize.outputs)
             elif instruction in found.gelus:
                 gelu = found.gelus[instruction]
                 x = gelu.inputs[0].view(_shape(instruction.inputs[0]))
-                ops.gelu_quantize(x, **gelu.attributes)
+                _, with_gelu = _QUANTIZATIONS[instruction.operator]
+                with_gelu(x, **gelu.attributes)
             elif instruction in found.sums:
                 product, residual = found.sums[instruction]
                 outputs = _again(instruction, product, r=residual)
@@ -62,7 +69,7 @@ class _Pairs:
         self._uses = Counter(b.root for i in program.instructions for b in i.inputs)
         self._makers: dict[Buffer, Instruction] = {}
         for instruction in program.instructions:
-            if instruction.operator is ops.dynamic_quantize:
+            if instruction.operator in _QUANTIZATIONS:
                 self._quantization(instruction)
             elif instruction.operator is ops.binary:
                 self._sum(instruction)
