@@ -11,6 +11,7 @@ import numpy.typing as npt
 from halfbyte.backends import available
 from halfbyte.backends.native import Kernels
 from halfbyte.formats import ModelFile
+from halfbyte.ops import hadamard
 from halfbyte.quantize import search, search_blocks
 from halfbyte.weights import F32, Tensor, WeightFormat
 
@@ -48,6 +49,15 @@ class Codec:
         self._kernels.call(
             f"gather_{format_.name.lower()}", y=y, w=rows, ids=ids, n=n, v=n, d=columns
         )
+        return y
+
+    def hadamard(self, x: F32Array) -> F32Array:
+        """Each 32 numbers of a row turned, float32 [n, k]; see `halfbyte.ops.rotated`."""
+        if self._kernels is None:
+            return hadamard.meaning(x)  # type: ignore[no-any-return]
+        n, k = x.shape
+        y = np.empty_like(x)
+        self._kernels.call("hadamard", y=y, x=x, n=n, k=k)
         return y
 
     def encode(self, format_: type[WeightFormat], x: F32Array) -> U8:

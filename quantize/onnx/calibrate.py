@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,21 +16,6 @@ from halfbyte.quantize.onnx.running import running_editor
 from halfbyte.quantize.onnx.samples import Feeds
 
 F32 = npt.NDArray[np.float32]
-
-
-class Channels(NamedTuple):
-    """Sizes of the channels of values by name.
-
-    Attributes
-    ----------
-    squares : dict
-        Sums of squares.
-    tops : dict
-        Largest magnitudes.
-    """
-
-    squares: dict[str, F32]
-    tops: dict[str, F32]
 
 
 class Calibration:
@@ -62,26 +46,23 @@ class Calibration:
             run.close()
         return {name: METHODS[self.method](histogram) for name, histogram in histograms.items()}
 
-    def channels(self, editor: Editor) -> Channels:
-        """Sizes of the channels, the last axis, of what products read."""
+    def squares(self, editor: Editor) -> dict[str, F32]:
+        """Sums of squares of the channels, the last axis, of what products read."""
         main = editor.main
         found = (find_product(editor, main, node) for node in main.graph.node)
         names = sorted(
             {p.node.input[0] for p in found if p and main.constant(p.node.input[0]) is None}
         )
         sums: dict[str, npt.NDArray[np.float64]] = {}
-        tops: dict[str, F32] = {}
         run = running_editor(editor, names)
         try:
             for feeds in self.samples:
                 for name, value in run(feeds).items():
                     flat = value.astype(np.float64).reshape(-1, value.shape[-1])
                     sums[name] = sums.get(name, np.zeros(1)) + np.square(flat).sum(axis=0)
-                    top = np.abs(flat).max(axis=0, initial=0).astype(np.float32)
-                    tops[name] = np.maximum(tops.get(name, np.float32(0)), top)
         finally:
             run.close()
-        return Channels({name: total.astype(np.float32) for name, total in sums.items()}, tops)
+        return {name: total.astype(np.float32) for name, total in sums.items()}
 
     def tops(self, editor: Editor) -> dict[str, float]:
         """The largest finite magnitude of every float32 value of the main graph."""

@@ -151,6 +151,7 @@ class Encoder:
         *,
         by_rows: bool,
         flat: bool = False,
+        turned: bool = False,
         factor: float | F32Array = 1.0,
         importance: F32Array | None = None,
         note: str = "",
@@ -167,13 +168,17 @@ class Encoder:
             N are the rows of the matrix as it is read, else its columns.
         flat : bool
             Codes as rows [N, bytes of K codes], without what fills the last block up.
+        turned : bool
+            Each 32 weights of a row come times the Hadamard matrix over 4, which undoes that of
+            activations over 8. K is then a multiple of 32.
         factor : float, or float32 [K]
-            Multiplies every weight, or each column's.
+            Multiplies every weight, or each column's, before that.
         importance : float32 [K], optional
             Weight of each column's squared error in the search; by default all count alike.
         """
         columns = by_rows == weight.transposed  # of the tensor, as it lies
-        key = (weight.name, bits, columns, flat, np.asarray(factor).tobytes(), weight.data_type)
+        scaled = np.asarray(factor).tobytes()
+        key = (weight.name, bits, columns, flat, turned, scaled, weight.data_type)
         if key in self.results:
             return self.results[key]
         format_, numbers = blocks.FORMATS[bits], self.numbers(weight)
@@ -192,6 +197,7 @@ class Encoder:
             step = max(1, SLICE // max(k, 1))
             for first in range(0, n, step):
                 x = blocks.padded(take(first, step) * factors)
+                x = self.codec.hadamard(x) * np.float32(2) if turned else x
                 if self.rtn:
                     encoded = self.codec.encode(format_, x)
                 else:

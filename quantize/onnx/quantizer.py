@@ -11,10 +11,10 @@ from halfbyte.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.onnx.brain import Brain
-from halfbyte.quantize.onnx.calibrate import Calibration, Channels
+from halfbyte.quantize.onnx.calibrate import Calibration
 from halfbyte.quantize.onnx.check import check_nodes
 from halfbyte.quantize.onnx.dynamic import Dynamic
-from halfbyte.quantize.onnx.encoders import Encoder
+from halfbyte.quantize.onnx.encoders import Encoder, F32Array
 from halfbyte.quantize.onnx.graph import TYPES, Editor, is_op
 from halfbyte.quantize.onnx.halves import Halves
 from halfbyte.quantize.onnx.options import Options
@@ -124,24 +124,24 @@ def _work(encoder: Encoder, options: Options, calibration: Calibration, is_given
                 editor.source.file.notes.append(f"{unknown}: {error}")
         return Halves(editor, encoder, keep, tops, io=options.fp16_io)
 
-    def measure(has_norms: bool) -> Channels:
+    def measure(has_norms: bool) -> dict[str, F32Array]:
         if options.rtn or not (is_given or has_norms):
-            return Channels({}, {})
-        return calibration.channels(editor) if is_given else _made_up_channels(editor)
+            return {}
+        return calibration.squares(editor) if is_given else _made_up_squares(editor)
 
     return WeightOnly(editor, encoder, keep, options.type, measure, pure=options.pure)
 
 
-def _made_up_channels(editor: Editor) -> Channels:
-    """Sizes of what products read without samples; a note where the model cannot be run here."""
+def _made_up_squares(editor: Editor) -> dict[str, F32Array]:
+    """Squares of what products read without samples; a note where the model cannot be run here."""
     unknown = "norms not smoothed"
     if is_run(editor.source, is_given=False, what=unknown):
         inputs = Inputs(editor)
         try:
-            return Calibration([inputs.random(SEED + i) for i in range(_MADE_UP)]).channels(editor)
+            return Calibration([inputs.random(SEED + i) for i in range(_MADE_UP)]).squares(editor)
         except HalfbyteError as error:
             editor.source.file.notes.append(f"{unknown}: {error}")
-    return Channels({}, {})
+    return {}
 
 
 def _is_static(editor: Editor, type: str) -> bool:

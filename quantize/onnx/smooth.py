@@ -1,14 +1,15 @@
 """Channels of like size where activations become integers, exactly.
 
-A transformer's norms make some channels far larger than the rest; where 32 activations share one
-int8 scale, such a channel takes the precision of its neighbours. Gain and bias of a norm may be
-divided by any s_c per channel if the columns of the matrices behind it are multiplied by it:
+A transformer's norms make some channels far larger than the rest; where activations share one int8
+scale, such a channel takes the precision of its neighbours. Gain and bias of a norm may be divided
+by any s_c per channel if the columns of the matrices behind it are multiplied by it:
 
-    s_c = max |x_c|^(1/2) / max |W_c|^(1/2)
+    s_c^2 = rms x_c / rms W_c
 
-both over their medians and at least 1/20, s_c between 1/16 and 16. Source: Xiao et al. 2023,
-SmoothQuant. What else reads the norm's value, such as a residual, reads its product with s, which
-has the old name.
+both over their medians and at least 1/20, s_c between 1/16 and 16: where an error of one side is
+evenly spread over the channels, the products' error has its minimum there (Cauchy-Schwarz). Source:
+Xiao et al. 2023, SmoothQuant, with maxima. What else reads the norm's value, such as a residual,
+reads its product with s, which has the old name.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def find_groups(editor: Editor, products: Iterable[Product]) -> Iterator[Group]:
             yield Group(norm, behind_it, taken, is_alone)
 
 
-def smooth(editor: Editor, groups: Iterable[Group], tops: Mapping[str, F32]) -> dict[str, F32]:
+def smooth(editor: Editor, groups: Iterable[Group], squares: Mapping[str, F32]) -> dict[str, F32]:
     """Divide norms by s.
 
     Parameters
@@ -101,8 +102,8 @@ def smooth(editor: Editor, groups: Iterable[Group], tops: Mapping[str, F32]) -> 
         Its main graph is changed.
     groups : iterable of Group
         Its norms and products.
-    tops : mapping
-        Largest magnitude of each channel of what products read.
+    squares : mapping
+        Sums of squares of each channel of what products read.
 
     Returns
     -------
@@ -113,7 +114,7 @@ def smooth(editor: Editor, groups: Iterable[Group], tops: Mapping[str, F32]) -> 
     factors: dict[str, F32] = {}
     restored: dict[str, NodeProto] = {}  # by the output of the node that they come after
     for group in groups:
-        s = _scales(editor, group, tops)
+        s = _scales(editor, group, squares)
         if s is None:
             continue
         for vector in group.norm.vectors:
@@ -144,32 +145,32 @@ def _uses(editor: Editor) -> Counter[str]:
     return uses
 
 
-def _scales(editor: Editor, group: Group, tops: Mapping[str, F32]) -> F32 | None:
+def _scales(editor: Editor, group: Group, squares: Mapping[str, F32]) -> F32 | None:
     """s, or None where sizes say nothing."""
-    x = tops.get(group.products[0].node.input[0])
+    x = squares.get(group.products[0].node.input[0])
     if x is None or x.shape != (group.norm.size,):
         return None
-    w = np.max([_column_tops(editor, product) for product in group.products], axis=0)
-    sizes, columns = _over_median(x), _over_median(w)
+    w = np.sum([_column_squares(editor, product) for product in group.products], axis=0)
+    sizes, columns = _over_median(np.sqrt(x)), _over_median(np.sqrt(w))
     if sizes is None or columns is None:
         return None
     s: F32 = np.clip(np.sqrt(sizes / columns), 1 / MOST, MOST).astype(np.float32)
     return s
 
 
-def _over_median(tops: F32) -> F32 | None:
-    median = float(np.median(tops))
-    if not 0 < median < np.inf or not np.isfinite(tops).all():
+def _over_median(sizes: F32) -> F32 | None:
+    median = float(np.median(sizes))
+    if not 0 < median < np.inf or not np.isfinite(sizes).all():
         return None
-    sizes: F32 = np.maximum(tops / np.float32(median), np.float32(_LEAST))
-    return sizes
+    found: F32 = np.maximum(sizes / np.float32(median), np.float32(_LEAST))
+    return found
 
 
-def _column_tops(editor: Editor, product: Product) -> F32:
-    """The largest magnitude of the K columns of a product's matrix."""
+def _column_squares(editor: Editor, product: Product) -> F32:
+    """Sums of squares of the K columns of a product's matrix."""
     numbers = Numbers(editor.source, product.weight.tensor)
     by_rows = product.by_rows == product.weight.transposed  # of the tensor, as it lies
     if by_rows:
-        return np.concatenate([np.abs(part).max(axis=1) for _, part in numbers.slices()])
-    tops: F32 = np.max([np.abs(part).max(axis=0) for _, part in numbers.slices()], axis=0)
-    return tops
+        return np.concatenate([np.square(part).sum(axis=1) for _, part in numbers.slices()])
+    total: F32 = np.sum([np.square(part).sum(axis=0) for _, part in numbers.slices()], axis=0)
+    return total

@@ -1,7 +1,8 @@
 """Integer weights under float activations: what ONNX Runtime's own operators multiply with.
 
 MatMul, Gemm    com.microsoft.MatMulNBits: blocks of 32 of 8 or 4 bits, integer products with
-                activations that are quantized to 8 bits as they come (accuracy_level 4)
+                activations that are quantized to 8 bits as they come (accuracy_level 4); a Hadamard
+                matrix before them and in the weights (see `halfbyte.ops.rotated`)
 Gather          com.microsoft.GatherBlockQuantized: the same blocks
 Conv, LSTM ...  int8 a channel and DequantizeLinear, which is folded or runs before the node
 """
@@ -9,12 +10,13 @@ Conv, LSTM ...  int8 a channel and DequantizeLinear, which is folded or runs bef
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
-from onnx import NodeProto, helper
+from onnx import NodeProto, TensorProto, helper
 
+from halfbyte.ops.rotated import LONG, ROWS, SIZE, matrix
 from halfbyte.quantize.onnx import blocks
-from halfbyte.quantize.onnx.calibrate import Channels
 from halfbyte.quantize.onnx.encoders import Encoder, F32Array, Result, dtype_of
 from halfbyte.quantize.onnx.graph import MICROSOFT, Editor, Scope, Weight, attribute, is_op
 from halfbyte.quantize.onnx.importance import Importance
@@ -59,8 +61,8 @@ class WeightOnly(Rewriter):
         "int8" or "int4"; with int4, tables of embeddings and the products that make an output
         take int8, unless `pure`.
     measure : callable
-        Gives sizes of what products read, as far as they are known, and takes whether norms could
-        be smoothed with their maxima. Squares are weights of errors in the search of scales.
+        Gives squares of what products read, as far as they are known, and takes whether norms
+        could be smoothed with them. They are weights of errors in the search of scales too.
     """
 
     def __init__(
@@ -69,22 +71,24 @@ class WeightOnly(Rewriter):
         encoder: Encoder,
         keep: Keep,
         kind: str,
-        measure: Callable[[bool], Channels],
+        measure: Callable[[bool], dict[str, F32Array]],
         *,
         pure: bool = False,
     ) -> None:
         super().__init__(editor, encoder, keep)
         self.kind, self.measure, self.pure = kind, measure, pure
         self._columns: dict[str, F32Array] = {}  # factors of a product's columns, by its output
+        self._turned: dict[tuple[int, str], str] = {}  # by scope and value
+        self._hadamard: tuple[str, ...] = ()  # its constants: the shape of rows, and the matrix
 
     def _prepare(self) -> None:
         self._tables = {w.name for _, _, w in self._table_reads()}
         self._shared = self._tables & {p.weight.name for p in self._products()}
         self._heads = tail_products(self.editor.main)
         groups = list(find_groups(self.editor, self._smoothable()))
-        squares, tops = self.measure(bool(groups))
+        squares = self.measure(bool(groups))
         known = {p.node.output[0]: squares.get(p.node.input[0]) for p in self._products()}
-        self._columns = smooth(self.editor, groups, tops)
+        self._columns = smooth(self.editor, groups, squares)
         for product in self._products():
             output = product.node.output[0]
             before = known[output]
@@ -121,13 +125,52 @@ class WeightOnly(Rewriter):
         factor: float | F32Array = product.factor
         if node.output[0] in self._columns:
             factor = self._columns[node.output[0]] * np.float32(factor)
+        turns = self._is_turned(product, type_)
         result = self.encoder.blocks(
-            weight, BITS[type_], by_rows=product.by_rows, factor=factor,
-            importance=self._importance.of(scope, node.input[0], product.k),
+            weight, BITS[type_], by_rows=product.by_rows, turned=turns, factor=factor,
+            importance=None if turns else self._importance.of(scope, node.input[0], product.k),
             note=self.notes.get(weight.name, ""),
         )  # fmt: skip
         self.editor.import_microsoft()
-        return self._matmul_n_bits(scope, product, BITS[type_], result)
+        nodes = self._turn(scope, node) if turns else []
+        return [*nodes, *self._matmul_n_bits(scope, product, BITS[type_], result)]
+
+    def _is_turned(self, product: Product, type_: str) -> bool:
+        """Whether a Hadamard matrix comes between activations and weights, and again.
+
+        Numbers then are of like size: codes are more precise, and a scale serves 128 activations.
+        Kernels multiply so where both sides of the matrix fill them.
+        """
+        node, weight, limit = product.node, product.weight, blocks.FORMATS[BITS[type_]].limit
+        if self.encoder.rtn or weight.name in self._tables or weight.data_type != TensorProto.FLOAT:
+            return False
+        top = self.encoder.top(weight) * abs(product.factor) * MOST * SIZE
+        fits = product.k % LONG == 0 and product.n % ROWS == 0 and top < limit
+        return fits and not (node.op_type == "Gemm" and attribute(node, "transA", 0))
+
+    def _turn(self, scope: Scope, node: NodeProto) -> list[NodeProto]:
+        """Let a node read its first input turned; the nodes that do so, if none are there yet."""
+        value = node.input[0]
+        known = (id(scope), value)
+        nodes = []
+        if known not in self._turned:
+            shape, rows, product, turned = (
+                self.editor.fresh(f"{value}.{part}")
+                for part in ("shape", "rows", "product", "turned")
+            )
+            if not self._hadamard:
+                columns = self.editor.add("hadamard.shape", np.array([-1, SIZE], np.int64))
+                self._hadamard = columns, self.editor.add("hadamard", matrix())
+            as_is: dict[str, Any] = {"allowzero": 1} if self.editor.opset() >= 14 else {}
+            nodes = [
+                helper.make_node("Shape", [value], [shape]),
+                helper.make_node("Reshape", [value, self._hadamard[0]], [rows]),
+                helper.make_node("MatMul", [rows, self._hadamard[1]], [product]),
+                helper.make_node("Reshape", [product, shape], [turned], **as_is),
+            ]
+            self._turned[known] = turned
+        node.input[0] = self._turned[known]
+        return nodes
 
     def _type(self, product: Product) -> str:
         """The type of a product's blocks, "" where it stays as it is."""

@@ -54,8 +54,8 @@ def smoothed(path: Path, output: Path) -> list[Array]:
     inputs, main = Inputs(editor), editor.main
     found = (find_product(editor, main, one) for one in editor.model.graph.node)
     products = [product for product in found if product is not None]
-    channels = Calibration([inputs.random(seed) for seed in range(3)]).channels(editor)
-    factors = smooth(editor, find_groups(editor, products), channels.tops)
+    squares = Calibration([inputs.random(seed) for seed in range(3)]).squares(editor)
+    factors = smooth(editor, find_groups(editor, products), squares)
     weights = {t.name: numpy_helper.to_array(t) for t in source.graph.initializer}
     for product in products:
         s = factors.get(product.node.output[0])

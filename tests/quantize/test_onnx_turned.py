@@ -1,0 +1,117 @@
+"""Hadamard matrices between activations and weights: where they come, and what they bring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+from tests.quantize.onnx_files import Array, load, node, normal, operators, run, tensors_of, write
+
+from halfbyte.onnx.definitions.contrib.matmul import matmul_nbits
+from halfbyte.ops import hadamard
+from halfbyte.ops.rotated import matrix
+from halfbyte.quantize.onnx import Options, quantize_onnx
+from halfbyte.session import InferenceSession
+
+FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
+
+
+def products(path: Path, k: int = 128, n: int = 32, dtype: type = np.float32) -> Path:
+    """Three products of one value, one of them a Gemm of a matrix that lies transposed."""
+    kind = FLOAT if dtype is np.float32 else HALF
+    nodes = [
+        node("MatMul", ["x", "a"], ["first"], name="first"),
+        node("MatMul", ["x", "b"], ["second"], name="second"),
+        node("Reshape", ["x", "rows"], ["flat"]),
+        node("Gemm", ["flat", "c", "bias"], ["third"], name="third", transB=1),
+    ]
+    tensors: dict[str, Array] = {
+        "a": normal(k, n, seed=1), "b": normal(k, n, seed=2), "c": normal(n, k, seed=3),
+        "bias": normal(n, seed=4),
+    }  # fmt: skip
+    made = {name: value.astype(dtype) for name, value in tensors.items()}
+    made["rows"] = np.array([-1, k])
+    outputs = {name: (kind, [*rows, n]) for name, rows in
+               (("first", ("b", "t")), ("second", ("b", "t")), ("third", ("m",)))}  # fmt: skip
+    return write(path, nodes, {"x": (kind, ["b", "t", k])}, outputs, made)
+
+
+def quantized(path: Path, **options: Any) -> Path:
+    output = path.with_name("o.onnx")
+    quantize_onnx(path, output, Options(**{"type": "int8", "compare": False, **options}))
+    return output
+
+
+def spiky(*shape: int) -> Array:
+    """Numbers of which every 64th is forty times as large."""
+    x = normal(*shape, seed=5)
+    x[..., ::64] *= 40
+    return x
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_products_share_what_was_turned(kind: str, tmp_path: Path) -> None:
+    output = quantized(products(tmp_path / "m.onnx"), type=kind)
+    turned = [one for one in load(output).graph.node if "hadamard" in one.input]
+    assert [one.op_type for one in turned] == ["MatMul", "MatMul"]  # of x, and of it as rows
+    np.testing.assert_array_equal(tensors_of(output)["hadamard"], matrix())
+    nodes = {one.name: one for one in load(output).graph.node}
+    assert nodes["first"].input[0] == nodes["second"].input[0] != nodes["third"].input[0]
+
+
+def test_weights_come_back(tmp_path: Path) -> None:
+    """What is stored, times the matrix, is the original, as near as its codes allow."""
+    path = products(tmp_path / "m.onnx")
+    tensors = tensors_of(quantized(path))
+    unit = np.eye(128, dtype=np.float32)
+    codes, scales = tensors["a.q8"], tensors["a.q8_scale"]
+    turned = hadamard.meaning(unit)
+    found = matmul_nbits(turned, codes, scales, K=128, N=32, block_size=32, bits=8)
+    wanted = tensors_of(path)["a"]
+    assert 1e-4 < np.abs(found - wanted).max() < np.abs(wanted).max() / 100
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options"),
+    [({"k": 96}, {}), ({"n": 24}, {}), ({}, {"rtn": True}), ({"dtype": np.float16}, {})],
+)
+def test_what_stays(sizes: dict[str, Any], options: dict[str, Any], tmp_path: Path) -> None:
+    """Sizes that kernels do not take, plain rounding, float16."""
+    path = products(tmp_path / "m.onnx", **sizes)
+    assert "hadamard" not in tensors_of(quantized(path, **options))
+
+
+def test_floats_read_what_they_did(tmp_path: Path) -> None:
+    path = products(tmp_path / "m.onnx")
+    nodes = {one.name: one for one in load(quantized(path, keep=[("first", "fp32")])).graph.node}
+    assert (nodes["first"].op_type, nodes["first"].input[0]) == ("MatMul", "x")
+    assert nodes["second"].input[0] != "x"
+
+
+def test_it_pays(tmp_path: Path) -> None:
+    """Large channels no longer take the precision of their neighbours, in both engines."""
+    path, feeds = products(tmp_path / "m.onnx"), {"x": spiky(2, 5, 128)}
+    wanted = run(path, feeds)[0]
+    errors = {}
+    for rtn in (True, False):
+        output = quantized(path, rtn=rtn)
+        for engine in (run, lambda file, feeds: InferenceSession(file).run(None, feeds)):
+            errors[rtn, engine is run] = float(np.square(engine(output, feeds)[0] - wanted).mean())
+    assert errors[False, True] < 0.5 * errors[True, True]
+    assert errors[False, False] < 0.5 * errors[True, False]
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 128), (2, 0, 128), (1, 1, 128)])
+def test_few_rows(shape: tuple[int, int, int], tmp_path: Path) -> None:
+    """Nothing comes of no rows, in the shapes that the original has."""
+    path = products(tmp_path / "m.onnx")
+    feeds = {"x": normal(*shape, seed=6)}
+    output = quantized(path)
+    assert operators(output).count("Shape") == 2
+    for wanted, found in zip(run(path, feeds), run(output, feeds), strict=True):
+        assert found.shape == wanted.shape
+    mine = InferenceSession(output).run(None, feeds)
+    assert [y.shape for y in mine] == [y.shape for y in run(path, feeds)]
