@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 from tests.quantize.onnx_files import Array, load, node, normal, operators, run, tensors_of, write
 
 from halfbyte.onnx.definitions.contrib.matmul import matmul_nbits
@@ -115,3 +116,34 @@ def test_few_rows(shape: tuple[int, int, int], tmp_path: Path) -> None:
         assert found.shape == wanted.shape
     mine = InferenceSession(output).run(None, feeds)
     assert [y.shape for y in mine] == [y.shape for y in run(path, feeds)]
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (1, 3), (0, 3)])
+def test_a_part_of_what_was_turned(first: int, last: int, tmp_path: Path) -> None:
+    """A product may read some of the rows: of all of them others do."""
+    model = load(quantized(products(tmp_path / "m.onnx")))
+    for name, value in (("begin", [first]), ("end", [last]), ("axes", [1])):
+        model.graph.initializer.append(numpy_helper.from_array(np.array(value), name))
+    at = next(i for i, one in enumerate(model.graph.node) if one.name == "first")
+    turned = model.graph.node[at].input[0]
+    model.graph.node[at].input[0] = "part"
+    model.graph.node.insert(at, node("Slice", [turned, "begin", "end", "axes"], ["part"]))
+    onnx.save(model, tmp_path / "sliced.onnx")
+    feeds = {"x": normal(1, 3, 128, seed=6)}
+    wanted = run(tmp_path / "sliced.onnx", feeds)
+    found = InferenceSession(tmp_path / "sliced.onnx").run(None, feeds)
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine.shape == theirs.shape
+        assert np.abs(mine - theirs).max() < 0.02 * np.abs(theirs).max()
+
+
+def test_what_the_matrix_does_not_fit_is_refused(tmp_path: Path) -> None:
+    nodes = [node("MatMul", ["x", "h"], ["y"], name="product")]
+    path = tmp_path / "m.onnx"
+    write(path, nodes, {"x": (FLOAT, ["n", "k"])}, {"y": (FLOAT, ["n", 32])}, {"h": matrix()})
+    x = normal(3, 32, seed=1)
+    np.testing.assert_allclose(
+        InferenceSession(path).run(None, {"x": x})[0], x @ matrix(), rtol=1e-5, atol=1e-5
+    )
+    with pytest.raises(Exception, match="64"):
+        InferenceSession(path).run(None, {"x": normal(3, 64, seed=2)})

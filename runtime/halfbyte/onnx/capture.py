@@ -168,10 +168,11 @@ class Capture:
         return self.value(y, value.shape)
 
     def before_turning(self, value: Value, rows: int, columns: int) -> Value | None:
-        """What `turned` made a value of, with these rows; None where it did not."""
-        if value.plain is None or value.plain.root not in self._turned:
+        """What `turned` made all of a value of, with these rows; None where it did not."""
+        found = None if value.plain is None else self._turned.get(value.plain.root)
+        if found is None or value.plain is None or value.plain.nbytes != found.nbytes:
             return None
-        return self.value(self._turned[value.plain.root].view((rows, columns)))
+        return self.value(found.view((rows, columns)))
 
     def constant(self, array: Array) -> Buffer:
         """A constant in a program's memory, aligned and contiguous."""

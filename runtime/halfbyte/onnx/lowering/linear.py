@@ -77,7 +77,8 @@ def matmul(c: Capture, x: Value | Array, w: Value | Array) -> Value | None:
 
 
 def _is_hadamard(x: Value, w: Array) -> bool:
-    return x.dtype == "f32" and bool(x.size) and np.array_equal(w, hadamard_matrix())
+    fits = x.dtype == "f32" and bool(x.size) and x.shape[-1] == len(w)
+    return fits and np.array_equal(w, hadamard_matrix())
 
 
 def flat(buffer: Buffer) -> Buffer:
