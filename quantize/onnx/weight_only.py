@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
-from halfbyte.ops.rotated import LONG, ROWS, SIZE, matrix
+from halfbyte.ops.rotated import SIZE, fits, matrix
 from halfbyte.quantize.onnx import blocks
 from halfbyte.quantize.onnx.encoders import Encoder, F32Array, Result, dtype_of
 from halfbyte.quantize.onnx.graph import MICROSOFT, Editor, Scope, Weight, attribute, is_op
@@ -145,8 +145,8 @@ class WeightOnly(Rewriter):
         if self.encoder.rtn or weight.name in self._tables or weight.data_type != TensorProto.FLOAT:
             return False
         top = self.encoder.top(weight) * abs(product.factor) * MOST * SIZE
-        fits = product.k % LONG == 0 and product.n % ROWS == 0 and top < limit
-        return fits and not (node.op_type == "Gemm" and attribute(node, "transA", 0))
+        whole = fits(product.n, product.k) and top < limit
+        return whole and not (node.op_type == "Gemm" and attribute(node, "transA", 0))
 
     def _turn(self, scope: Scope, node: NodeProto) -> list[NodeProto]:
         """Let a node read its first input turned; the nodes that do so, if none are there yet."""

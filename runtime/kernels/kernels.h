@@ -54,23 +54,20 @@ KERNEL(matmul_int8_q8_0, a->m, 16, a->n * a->k,
 KERNEL(matmul_int8_q4_0, a->m, 16, a->n * a->k,
        OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) INT(n)
            INT(k) INT(m))
-KERNEL(matmul_int8_q8_0_r16, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,
-       OUT(f32, y) IN(q8_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
-           INT(n) INT(k) INT(m))
-KERNEL(matmul_int8_q4_0_r16, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,
-       OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
-           INT(n) INT(k) INT(m))
+#define PACKED_PRODUCT(name, type)                                                           \
+  KERNEL(name, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,                                  \
+         OUT(f32, y) IN(type, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) \
+             INT(n) INT(k) INT(m))
+PACKED_PRODUCT(matmul_int8_q8_0_r16, q8_0_r16)
+PACKED_PRODUCT(matmul_int8_q4_0_r16, q4_0_r16)
 
 /* The same of what hadamard_quantize makes: s = sum over blocks of 128 columns, in order, of xd
  * times the sum over the four blocks in it, in order, of w.d * float(sum w.q * xq). m is a multiple
  * of 16.
  */
-KERNEL(matmul_rotated_q8_0_r16, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,
-       OUT(f32, y) IN(q8_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
-           INT(n) INT(k) INT(m))
-KERNEL(matmul_rotated_q4_0_r16, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,
-       OUT(f32, y) IN(q4_0_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)
-           INT(n) INT(k) INT(m))
+PACKED_PRODUCT(matmul_rotated_q8_0_r16, q8_0_r16)
+PACKED_PRODUCT(matmul_rotated_q4_0_r16, q4_0_r16)
+#undef PACKED_PRODUCT
 
 /* y[m, k] = w in the packed layout; y may be w where `scratch` has room for sixteen rows, which
  * one thread may use at a time */

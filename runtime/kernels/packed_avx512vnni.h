@@ -80,8 +80,7 @@ static inline __m512i wide_q8_0(const uint8_t* codes, int i) {
 static inline int place_q4_0(int i) { return i % 2 * 16 + i / 2 * 4; }
 static inline int place_q8_0(int i) { return 4 * i; }
 /* What the sums of up to STARTS blocks begin with, for some rows of activations with `stride`
- * blocks each: made once for all weights, they are broadcast by a load. Where sums go on for four
- * blocks, each is that of all four. */
+ * blocks each: made once for all weights, they are broadcast by a load. */
 enum { STARTS = 256 };
 static inline void wide_fill(i32* starts, const i16* xs, int64_t stride, int64_t blocks,
                              int columns, int offset) {

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 from tests.quantize.onnx_files import Array, load, node, normal, operators, run, tensors_of, write
 
+from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.definitions.contrib.matmul import matmul_nbits
 from halfbyte.ops import hadamard
 from halfbyte.ops.rotated import matrix
@@ -145,5 +146,5 @@ def test_what_the_matrix_does_not_fit_is_refused(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         InferenceSession(path).run(None, {"x": x})[0], x @ matrix(), rtol=1e-5, atol=1e-5
     )
-    with pytest.raises(Exception, match="64"):
+    with pytest.raises(HalfbyteError, match="64"):
         InferenceSession(path).run(None, {"x": normal(3, 64, seed=2)})

@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.layouts import Packed
 from halfbyte.ops.activation import gelu
 from halfbyte.ops.linear import products, quantize_blocks
 from halfbyte.ops.norm import layer_norm
@@ -25,8 +26,12 @@ Quantized = tuple[I8, F32, I16]
 
 LONG = 128  # activations that share one scale
 SIZE = 32  # of the matrix
-ROWS = 16  # weights of so many outputs lie together
 _QUANTIZED = "xq:i8[n,d] xd:f32[n,d/128] xs:i16[n,d/16]"
+
+
+def fits(m: int, k: int) -> bool:
+    """Whether :func:`matmul_rotated` takes a matrix [m, k]."""
+    return m % Packed.GROUP == 0 and k % LONG == 0
 
 
 @cache

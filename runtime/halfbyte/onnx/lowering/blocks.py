@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.layouts import LAYOUTS
+from halfbyte.layouts import LAYOUTS, Packed
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.values import Array
-from halfbyte.ops.rotated import LONG, ROWS
 from halfbyte.program import Buffer
 from halfbyte.weights import FORMATS, Q4_0, Q4_1, Q8_0, BlockFormat, Tensor
 
@@ -47,7 +46,7 @@ def block_weight(
         format_ = Q8_0 if bits == 8 else Q4_0 if minima is None else Q4_1
         rows = _rows(format_, _codes(codes, n, k, bits), d, minima)
         name = c.weights.name(codes) or "blocks"
-        if packed and n >= ROWS:  # fewer lie as in a file
+        if packed and n >= Packed.GROUP:  # fewer lie as in a file
             layout = LAYOUTS[f"{format_.name}_R16"]
             return c.weight(Tensor(name, layout, shape, layout.pack(rows)))
         return c.weight(Tensor(name, FORMATS[format_.name], shape, rows.reshape(-1)))
@@ -56,12 +55,6 @@ def block_weight(
     if None in with_:
         return make()
     return c.weights.get(codes, f"blocks {packed} {bits} {block_size} {with_}", make)
-
-
-def is_turned(shape: tuple[int, int], bits: int, zeros: Array | None) -> bool:
-    """Whether kernels multiply such a matrix [n, k] with activations that were turned."""
-    n, k = shape
-    return n % ROWS == 0 and k % LONG == 0 and (bits == 8 or (bits == 4 and zeros is None))
 
 
 def _codes(codes: Array, n: int, k: int, bits: int) -> Array:

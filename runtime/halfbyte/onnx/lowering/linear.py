@@ -9,12 +9,13 @@ import numpy as np
 
 from halfbyte import ops
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.lowering.blocks import block_weight, is_turned
+from halfbyte.onnx.lowering.blocks import block_weight
 from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
 from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, row_major
 from halfbyte.onnx.values import Array, Operand, Value, key_of
 from halfbyte.ops.panels import PANEL, Activation, pack_panels
 from halfbyte.ops.panels import panels as count
+from halfbyte.ops.rotated import fits
 from halfbyte.ops.rotated import matrix as hadamard_matrix
 from halfbyte.program import Buffer
 
@@ -77,8 +78,8 @@ def matmul(c: Capture, x: Value | Array, w: Value | Array) -> Value | None:
 
 
 def _is_hadamard(x: Value, w: Array) -> bool:
-    fits = x.dtype == "f32" and bool(x.size) and x.shape[-1] == len(w)
-    return fits and np.array_equal(w, hadamard_matrix())
+    multiplies = x.dtype == "f32" and bool(x.size) and x.shape[-1] == len(w)
+    return multiplies and np.array_equal(w, hadamard_matrix())
 
 
 def flat(buffer: Buffer) -> Buffer:
@@ -202,8 +203,8 @@ def matmul_nbits(
     if w is None:
         return None
     added = None if bias is None else vector(c, bias, N)
-    turned = integers and is_turned((N, K), bits, zeros)
-    before = c.before_turning(x, rows, K) if turned else None
+    symmetric = bits == 8 or zeros is None
+    before = c.before_turning(x, rows, K) if integers and symmetric and fits(N, K) else None
     if before is not None:
         y = ops.matmul_rotated(*c.quantized(before, rows, K, ops.hadamard_quantize), w, None, added)
     elif integers:
