@@ -107,6 +107,82 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
   }
   return sum;
 }
+
+/* Several rows of activations (linear_opened.inc). Codes of eight bits become numbers of sixteen,
+ * even and odd columns apart; of four bits, bytes, whose products fit 16 bits up to the end of a
+ * block. */
+#define HB_OPENED
+#define BY_OPENED(type) 1
+#define OPENED_BYTES(q4) ((q4) ? 1 : 2)
+enum { OPENED_SPAN = 512, OPENED_ALONE = 1 };
+static inline __m256i even_of(__m256i codes) {
+  return _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8);
+}
+static inline __m256i odd_of(__m256i codes) { return _mm256_srai_epi16(codes, 8); }
+static inline void keep_32(void* p, __m256i v) { _mm256_storeu_si256((__m256i*)p, v); }
+/* Codes of a block of sixteen rows, four columns after four */
+static inline void open_codes(uint8_t* to, const uint8_t* codes, int q4) {
+  __m256i mask = _mm256_set1_epi8(15);
+  for (int i = 0; i < 8; i++, codes += 32) {
+    __m256i both = load_32(codes);
+    if (q4) {
+      keep_32(to + 32 * i, _mm256_and_si256(both, mask));
+      keep_32(to + 32 * i + 256, _mm256_and_si256(_mm256_srli_epi16(both, 4), mask));
+    }
+  }
+  for (int i = 0; i < 16 && !q4; i++) {
+    __m256i both = load_32(codes + 32 * i - 256);
+    keep_32(to + 64 * i, even_of(both));
+    keep_32(to + 64 * i + 32, odd_of(both));
+  }
+}
+static inline void open_row(i16* to, const i8* x, int columns, int q4) {
+  for (int i = 0; i < columns; i += 32) {
+    __m256i codes = load_32(x + i);
+    if (q4) {
+      keep_32((i8*)to + i, codes);
+    } else {
+      keep_32(to + i, even_of(codes));
+      keep_32(to + i + 16, odd_of(codes));
+    }
+  }
+}
+/* dots[4 p + c] += products of part p with row c. Written out, compilers make all products before
+ * the first sum; of two and two the processor makes more than of one and one. */
+#define ADD_PRODUCTS(c, multiply, add)                                 \
+  {                                                                    \
+    __m256i one = multiply(first, row), other = multiply(second, row); \
+    __asm__("" : "+x"(one), "+x"(other));                              \
+    dots[c] = add(dots[c], one);                                       \
+    dots[4 + (c)] = add(dots[4 + (c)], other);                         \
+    __asm__("" : "+x"(dots[c]), "+x"(dots[4 + (c)]));                  \
+  }
+INLINE void dot_opened_16(pi* dots, const uint8_t* w, const i16* x) {
+  UNROLL for (int i = 0; i < 8; i++) { dots[i] = _mm256_setzero_si256(); }
+  UNROLL for (int i = 0; i < 8; i++, w += 128, x += 2) {
+    UNROLL for (int odd = 0; odd < 2; odd++) {
+      __m256i first = load_32(w + 32 * odd), second = load_32(w + 64 + 32 * odd);
+      UNROLL for (int c = 0; c < 4; c++) {
+        __m256i row = four_of((const i8*)(x + c * OPENED_SPAN + 16 * odd));
+        ADD_PRODUCTS(c, _mm256_madd_epi16, _mm256_add_epi32)
+      }
+    }
+  }
+}
+INLINE void dot_opened_4(pi* dots, const uint8_t* w, const i8* x, const i32* starts) {
+  UNROLL for (int i = 0; i < 8; i++) {
+    dots[i] = _mm256_set1_epi32(starts[i % 4 * (OPENED_SPAN / 32)]);
+  }
+  UNROLL for (int i = 0; i < 8; i++, w += 64, x += 4) {
+    __m256i first = load_32(w), second = load_32(w + 32);
+    UNROLL for (int c = 0; c < 4; c++) {
+      __m256i row = four_of(x + 2 * c * OPENED_SPAN);
+      ADD_PRODUCTS(c, _mm256_maddubs_epi16, _mm256_add_epi16)
+    }
+  }
+  UNROLL for (int i = 0; i < 8; i++) { dots[i] = _mm256_madd_epi16(dots[i], _mm256_set1_epi16(1)); }
+}
+#undef ADD_PRODUCTS
 #endif
 #define CODES_OF(w, i) w.q[i]
 static inline pf pf_zero(void) { return _mm256_setzero_ps(); }

@@ -57,66 +57,107 @@ static inline pairs pairs_of(v128_t four) {
   return (pairs){wasm_i16x8_shr(wasm_i16x8_shl(four, 8), 8), wasm_i16x8_shr(four, 8)};
 }
 
-/* Products of 16-bit numbers where there is nothing better: weights and activations are widened
- * beforehand, so that a tile has loads, products and sums alone, in fifteen registers. A span of
- * PAIR_SPAN columns has each row of activations in one piece; of weights it has, for every four
- * columns, those of PAIR_PARTS parts one after the other. */
-#define HB_PAIRS
-enum { PAIR_SPAN = 128, PAIR_PARTS = 16 };
-/* Sixteen codes of four rows, as pairs of two columns */
-static inline void widen_codes(i16* to, v128_t codes) {
+/* Products of codes that are opened beforehand (linear_opened.inc), so that a tile has loads,
+ * products and sums alone, in fifteen registers: as 16-bit numbers, pairs of two columns, or, where
+ * products of bytes are fast, codes of four bits as bytes. */
+#define HB_OPENED
+enum { OPENED_SPAN = 512 };
+#ifdef HB_WASM_RELAXED
+#define OPENED_BYTES(q4) ((q4) ? 1 : 2)
+#else
+#define OPENED_BYTES(q4) ((void)(q4), 2)
+#endif
+/* Sixteen codes of four rows */
+static inline void open_sixteen(uint8_t* to, v128_t codes, int bytes) {
+  if (bytes == 1) {
+    wasm_v128_store(to, codes);
+    return;
+  }
   v128_t low = wasm_i16x8_extend_low_i8x16(codes), high = wasm_i16x8_extend_high_i8x16(codes);
   wasm_v128_store(to, wasm_i32x4_shuffle(low, high, 0, 2, 4, 6));
-  wasm_v128_store(to + 8, wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
+  wasm_v128_store(to + 16, wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
 }
-/* Codes of a block of 32 columns of sixteen rows */
-static inline void widen_block(i16* to, const uint8_t* codes, int q4) {
-  v128_t less = wasm_i8x16_splat(8), mask = wasm_i8x16_splat(15);
-  for (int i = 0; i < (q4 ? 4 : 8); i++, to += 16 * PAIR_PARTS - 64) {
-    for (int p = 0; p < 4; p++, to += 16, codes += 16) {
-      v128_t both = wasm_v128_load(codes), low = both;
-      if (q4) {
-        low = wasm_i8x16_sub(wasm_v128_and(both, mask), less);
-        widen_codes(to + 64 * PAIR_PARTS, wasm_i8x16_sub(wasm_u8x16_shr(both, 4), less));
-      }
-      widen_codes(to, low);
+/* Codes of a block of 32 columns of sixteen rows; numbers are less 8 in Q4_0. */
+static inline void open_codes(uint8_t* to, const uint8_t* codes, int q4) {
+  int bytes = OPENED_BYTES(q4);
+  v128_t less = wasm_i8x16_splat(bytes == 1 ? 0 : 8), mask = wasm_i8x16_splat(15);
+  for (int i = 0; i < (q4 ? 16 : 32); i++, to += 16 * bytes, codes += 16) {
+    v128_t both = wasm_v128_load(codes), low = both;
+    if (q4) {
+      low = wasm_i8x16_sub(wasm_v128_and(both, mask), less);
+      open_sixteen(to + 256 * bytes, wasm_i8x16_sub(wasm_u8x16_shr(both, 4), less), bytes);
     }
+    open_sixteen(to, low, bytes);
   }
 }
 /* A row of activations; columns are a multiple of 32. */
-static inline void widen_row(i16* to, const i8* x, int columns) {
-  for (int i = 0; i < columns; i += 32) {
-    UNROLL for (int e = i; e < i + 32; e += 8) {
-      wasm_v128_store(to + e, wasm_i16x8_load8x8(x + e));
+static inline void open_row(i16* to, const i8* x, int columns, int q4) {
+  for (int i = 0; i < columns; i += 16) {
+    v128_t codes = wasm_v128_load(x + i);
+    if (OPENED_BYTES(q4) == 1) {
+      wasm_v128_store((i8*)to + i, codes);
+    } else {
+      wasm_v128_store(to + i, wasm_i16x8_extend_low_i8x16(codes));
+      wasm_v128_store(to + i + 8, wasm_i16x8_extend_high_i8x16(codes));
     }
   }
 }
-/* sums[4 p + c] += products of eight columns of part p with row c. Offsets are bytes: rows of
- * activations are 256 apart, four columns of all parts 512. */
-_Static_assert(2 * PAIR_SPAN == 256 && 32 * PAIR_PARTS == 512, "offsets below");
-#define PAIR_COLUMN(c, place)             \
-  {                                       \
-    v128_t two = SPLAT(x, place);         \
-    dot_pairs(&sums[c], first, two);      \
-    dot_pairs(&sums[4 + c], second, two); \
+/* dots[4 p + c] = products of a block of part p with row c. Offsets are bytes: rows of activations
+ * are 1,024 apart. */
+_Static_assert(2 * OPENED_SPAN == 1024, "offsets below");
+#define OPENED_COLUMN(multiply, c, place)  \
+  {                                        \
+    v128_t row = SPLAT(x, place);          \
+    multiply(&dots[c], first, row);        \
+    multiply(&dots[4 + (c)], second, row); \
   }
-#define PAIR_STEP(w_first, w_second, x0, x1, x2, x3)  \
-  {                                                   \
-    v128_t first = LOADED("v128.load", w, w_first);   \
-    v128_t second = LOADED("v128.load", w, w_second); \
-    PAIR_COLUMN(0, x0)                                \
-    PAIR_COLUMN(1, x1)                                \
-    PAIR_COLUMN(2, x2)                                \
-    PAIR_COLUMN(3, x3)                                \
+#define OPENED_STEP(multiply, w_first, w_second, x0, x1, x2, x3) \
+  {                                                              \
+    v128_t first = LOADED("v128.load", w, w_first);              \
+    v128_t second = LOADED("v128.load", w, w_second);            \
+    OPENED_COLUMN(multiply, 0, x0)                               \
+    OPENED_COLUMN(multiply, 1, x1)                               \
+    OPENED_COLUMN(multiply, 2, x2)                               \
+    OPENED_COLUMN(multiply, 3, x3)                               \
   }
-INLINE void pair_eight(pi* sums, const i16* w, const i16* x) {
-  PAIR_STEP(0, 32, 0, 256, 512, 768)
-  PAIR_STEP(16, 48, 4, 260, 516, 772)
-  PAIR_STEP(512, 544, 8, 264, 520, 776)
-  PAIR_STEP(528, 560, 12, 268, 524, 780)
+INLINE void dot_opened_16(pi* dots, const uint8_t* w, const i16* x) {
+  UNROLL for (int i = 0; i < 8; i++) { dots[i] = wasm_i32x4_splat(0); }
+  const i16* end = x + 32;
+  do {
+    OPENED_STEP(dot_pairs, 0, 32, 0, 1024, 2048, 3072)
+    OPENED_STEP(dot_pairs, 16, 48, 4, 1028, 2052, 3076)
+    OPENED_STEP(dot_pairs, 128, 160, 8, 1032, 2056, 3080)
+    OPENED_STEP(dot_pairs, 144, 176, 12, 1036, 2060, 3084)
+    w += 256;
+    x += 8;
+  } while (x < end);
 }
-#undef PAIR_STEP
-#undef PAIR_COLUMN
+#ifdef HB_WASM_RELAXED
+static inline void dot_bytes(pi* sum, v128_t w, v128_t x) {
+  __asm__ volatile(
+      "local.get %2\n\tlocal.get %1\n\ti16x8.relaxed_dot_i8x16_i7x16_s\n\tlocal.get %0\n\t"
+      "i16x8.add\n\tlocal.set %0"
+      : "+r"(*sum)
+      : "r"(w), "r"(x));
+}
+INLINE void dot_opened_4(pi* dots, const uint8_t* w, const i8* x, const i32* starts) {
+  UNROLL for (int i = 0; i < 8; i++) {
+    dots[i] = wasm_v128_load32_splat(starts + i % 4 * (OPENED_SPAN / 32));
+  }
+  const i8* end = x + 32;
+  do {
+    OPENED_STEP(dot_bytes, 0, 16, 0, 1024, 2048, 3072)
+    OPENED_STEP(dot_bytes, 64, 80, 4, 1028, 2052, 3076)
+    w += 128;
+    x += 8;
+  } while (x < end);
+  UNROLL for (int i = 0; i < 8; i++) { dots[i] = wasm_i32x4_extadd_pairwise_i16x8(dots[i]); }
+}
+#else
+#define dot_opened_4(dots, w, x, starts) /* nothing is so opened */
+#endif
+#undef OPENED_STEP
+#undef OPENED_COLUMN
 
 /* Codes of four columns of four rows, and four activations, four times */
 #ifdef HB_WASM_RELAXED
@@ -307,12 +348,11 @@ INLINE void row_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x) {
 #undef STEP
   UNROLL for (int p = 0; p < parts; p++) { dots[p] = wasm_i32x4_sub(dots[p], negative[p]); }
 }
-/* Products with a q4_0's codes are fast enough where they are composed. */
-#define BY_PAIRS(type) (sizeof(type) > sizeof(q4_0) && is_composed())
-enum { PAIRS_ALONE = 0 };
+#define BY_OPENED(type) is_composed()
+enum { OPENED_ALONE = 0 };
 INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                          const pi* starts) {
-  if (columns == 1 && is_composed()) { /* several columns: linear_pairs.inc */
+  if (columns == 1 && is_composed()) { /* several columns: linear_opened.inc */
     pair_dots_q8_0(dots, w, parts, x, stride, columns, starts);
     return;
   }
@@ -333,8 +373,8 @@ INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t 
 }
 #else
 #define pi_dots_q8_0 pair_dots_q8_0
-#define BY_PAIRS(type) 1
-enum { PAIRS_ALONE = 1 };
+#define BY_OPENED(type) 1
+enum { OPENED_ALONE = 1 };
 #endif
 #undef ALL_CODES
 #undef STEPS
