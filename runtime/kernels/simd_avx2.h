@@ -157,19 +157,21 @@ static inline i32 vi_sum(vi v) {
   __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
 }
-/* lanes as 16 unsigned 16-bit numbers; `keep` masks what does not belong */
-static inline __m256i pack_16(vi v, i32 keep) {
-  vi low = vi_and(v, vi_set(keep));
+/* The lanes' least bytes: four and four in each half, then all in order */
+static inline void vi_store_8(void* p, vi v) {
+  __m128i fours = _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+  __m256i low = _mm256_broadcastsi128_si256(fours);
+  __m256i bytes = _mm256_or_si256(_mm256_shuffle_epi8(v.a, low),
+                                  _mm256_shuffle_epi8(v.b, _mm256_shuffle_epi32(low, 0x51)));
+  bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 0, 4, 1, 5));
+  _mm_storeu_si128((__m128i*)p, _mm256_castsi256_si128(bytes));
+}
+/* as 16 unsigned 16-bit numbers */
+static inline __m256i pack_16(vi v) {
+  vi low = vi_and(v, vi_set(0xFFFF));
   return _mm256_permute4x64_epi64(_mm256_packus_epi32(low.a, low.b), 0xD8);
 }
-static inline void vi_store_8(void* p, vi v) {
-  __m256i words = pack_16(v, 0xFF);
-  _mm_storeu_si128((__m128i*)p, _mm_packus_epi16(_mm256_castsi256_si128(words),
-                                                 _mm256_extracti128_si256(words, 1)));
-}
-static inline void vi_store_16(uint16_t* p, vi v) {
-  _mm256_storeu_si256((__m256i*)p, pack_16(v, 0xFFFF));
-}
+static inline void vi_store_16(uint16_t* p, vi v) { _mm256_storeu_si256((__m256i*)p, pack_16(v)); }
 
 static inline vi vi_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) {
   return (vi){eight_rows_q4_0(w, stride, x), eight_rows_q4_0(w + 8 * stride, stride, x)};
@@ -187,59 +189,7 @@ static inline vf vf_load_u8(const uint8_t* p) {
               _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(v, 8)))};
 }
 
-enum { QUAD_FLIP = 0 };
-#ifdef HB_DPBUSD
-typedef vi vq;
-enum { QUAD = 4 };
-static inline vq vq_load(const i8* p) {
-  return (vq){_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 32))};
-}
-static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
-  for (int64_t i = 0; i < count; i++) {
-    to[i] = from[i] ^ flip;
-  }
-}
-static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
-  i32 four;
-  __builtin_memcpy(&four, x, 4);
-  __m256i numbers = _mm256_set1_epi32(four);
-  return (vi){HB_DPBUSD(sum.a, numbers, w.a), HB_DPBUSD(sum.b, numbers, w.b)};
-}
-#else
-/* As 16-bit numbers: products of bytes without a sign overflow them. */
-typedef struct {
-  vi even, odd;
-} vq;
-enum { QUAD = 8 };
-static inline __m256i even_bytes(const i8* p) {
-  return _mm256_srai_epi16(_mm256_slli_epi16(_mm256_loadu_si256((const __m256i*)p), 8), 8);
-}
-static inline __m256i odd_bytes(const i8* p) {
-  return _mm256_srai_epi16(_mm256_loadu_si256((const __m256i*)p), 8);
-}
-static inline vq vq_load(const i8* p) {
-  return (vq){{even_bytes(p), even_bytes(p + 32)}, {odd_bytes(p), odd_bytes(p + 32)}};
-}
-static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
-  for (int64_t i = 0; i < count; i += 4, to += 8) {
-    uint32_t four, mask = 0x00FF00FF;
-    __builtin_memcpy(&four, from + i, 4);
-    four ^= 0x01010101u * flip;
-    uint32_t pairs[2] = {four & mask, four >> 8 & mask};
-    __builtin_memcpy(to, pairs, 8);
-  }
-}
-static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
-  i32 four[2];
-  __builtin_memcpy(four, x, 8);
-  __m256i even = _mm256_set1_epi32(four[0]), odd = _mm256_set1_epi32(four[1]);
-  sum.a = _mm256_add_epi32(sum.a, _mm256_madd_epi16(w.even.a, even));
-  sum.b = _mm256_add_epi32(sum.b, _mm256_madd_epi16(w.even.b, even));
-  sum.a = _mm256_add_epi32(sum.a, _mm256_madd_epi16(w.odd.a, odd));
-  sum.b = _mm256_add_epi32(sum.b, _mm256_madd_epi16(w.odd.b, odd));
-  return sum;
-}
-#endif
+#include "quads_avx2.h"
 
 #undef PAIR
 
@@ -249,11 +199,11 @@ enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 2, TILE
 enum {
   CONV_PIXELS = 6,
   CONV_BLOCKS = 1,
-  CONV_DEPTH = 512,
+  CONV_DEPTH = 768,
   DEPTHWISE_PIXELS = 4,
   CODES_PIXELS = 4,
   CODES_BLOCKS = 1,
-  CODES_DEPTH = 1024,
+  CODES_DEPTH = QUAD == 8 ? 512 : 1024,
   MANY_TILES = 1
 };
 

@@ -1,0 +1,165 @@
+/* Four codes of eight bits times those of sixteen channels, on 256 bits; a part of simd_avx2.h. */
+#ifndef HALFBYTE_QUADS_AVX2_H
+#define HALFBYTE_QUADS_AVX2_H
+
+enum { QUAD_FLIP = 0 };
+#ifdef HB_DPBUSD
+typedef vi vq;
+enum { QUAD = 4 };
+static inline vq vq_load(const i8* p) {
+  return (vq){_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 32))};
+}
+static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
+  for (int64_t i = 0; i < count; i++) {
+    to[i] = from[i] ^ flip;
+  }
+}
+static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
+  i32 four;
+  __builtin_memcpy(&four, x, 4);
+  __m256i numbers = _mm256_set1_epi32(four);
+  return (vi){HB_DPBUSD(sum.a, numbers, w.a), HB_DPBUSD(sum.b, numbers, w.b)};
+}
+#else
+/* As 16-bit numbers: products of bytes without a sign overflow them. */
+typedef struct {
+  vi even, odd;
+} vq;
+enum { QUAD = 8 };
+static inline __m256i even_bytes(const i8* p) {
+  return _mm256_srai_epi16(_mm256_slli_epi16(_mm256_loadu_si256((const __m256i*)p), 8), 8);
+}
+static inline __m256i odd_bytes(const i8* p) {
+  return _mm256_srai_epi16(_mm256_loadu_si256((const __m256i*)p), 8);
+}
+static inline vq vq_load(const i8* p) {
+  return (vq){{even_bytes(p), even_bytes(p + 32)}, {odd_bytes(p), odd_bytes(p + 32)}};
+}
+static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
+  for (int64_t i = 0; i < count; i += 4, to += 8) {
+    uint32_t four, mask = 0x00FF00FF;
+    __builtin_memcpy(&four, from + i, 4);
+    four ^= 0x01010101u * flip;
+    uint32_t pairs[2] = {four & mask, four >> 8 & mask};
+    __builtin_memcpy(to, pairs, 8);
+  }
+}
+/* As a float's: of a wider load GCC takes the parts out of general registers. */
+static inline __m256i two_numbers(const uint8_t* x) {
+  return _mm256_castps_si256(_mm256_broadcast_ss((const float*)x));
+}
+static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
+  __m256i even = two_numbers(x), odd = two_numbers(x + 4);
+  sum.a = _mm256_add_epi32(sum.a, _mm256_madd_epi16(w.even.a, even));
+  sum.b = _mm256_add_epi32(sum.b, _mm256_madd_epi16(w.even.b, even));
+  sum.a = _mm256_add_epi32(sum.a, _mm256_madd_epi16(w.odd.a, odd));
+  sum.b = _mm256_add_epi32(sum.b, _mm256_madd_epi16(w.odd.b, odd));
+  return sum;
+}
+
+/* What conv_codes_wide.inc is made of: numbers of sixteen bits */
+#define HB_WIDE_QUADS
+#define HALVES(f, x, y) ((vi){f((x).a, (y).a), f((x).b, (y).b)})
+static inline vi even_by_odd(vq w) { return HALVES(_mm256_madd_epi16, w.even, w.odd); }
+static inline vq vq_add(vq x, vq y) {
+  return (vq){HALVES(_mm256_add_epi16, x.even, y.even), HALVES(_mm256_add_epi16, x.odd, y.odd)};
+}
+static inline vq vq_sub(vq x, vq y) {
+  return (vq){HALVES(_mm256_sub_epi16, x.even, y.even), HALVES(_mm256_sub_epi16, x.odd, y.odd)};
+}
+static inline void vq_store_wide(i8* p, vq w) {
+  __m256i* to = (__m256i*)p;
+  _mm256_storeu_si256(to, w.even.a);
+  _mm256_storeu_si256(to + 1, w.even.b);
+  _mm256_storeu_si256(to + 2, w.odd.a);
+  _mm256_storeu_si256(to + 3, w.odd.b);
+}
+/* As quads_store; returned is the sum of even times odd ones. */
+static inline __m128i products_of(uint8_t* to, __m128i codes, int64_t count) {
+  __m128i even = _mm_and_si128(codes, _mm_set1_epi16(255)), odd = _mm_srli_epi16(codes, 8);
+  __m128i low = _mm_unpacklo_epi32(even, odd);
+  if (count == 4) {
+    _mm_storel_epi64((__m128i*)to, low);
+  } else {
+    _mm_storeu_si128((__m128i*)to, low);
+    _mm_storeu_si128((__m128i*)(to + 16), _mm_unpackhi_epi32(even, odd));
+  }
+  return _mm_madd_epi16(even, odd);
+}
+static inline __m256i products_of_32(uint8_t* to, __m256i even, __m256i odd) {
+  __m256i low = _mm256_unpacklo_epi32(even, odd), high = _mm256_unpackhi_epi32(even, odd);
+  _mm256_storeu_si256((__m256i*)to, _mm256_permute2x128_si256(low, high, 0x20));
+  _mm256_storeu_si256((__m256i*)(to + 32), _mm256_permute2x128_si256(low, high, 0x31));
+  return _mm256_madd_epi16(even, odd);
+}
+static inline i32 quads_products(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
+  __m256i mask = _mm256_set1_epi16(255), turn = _mm256_set1_epi8((char)flip);
+  __m256i sum = _mm256_setzero_si256();
+  __m128i rest = _mm_setzero_si128();
+  int64_t i = 0;
+  for (; i + 32 <= count; i += 32, to += 64) {
+    __m256i codes = _mm256_xor_si256(_mm256_loadu_si256((const __m256i*)(from + i)), turn);
+    __m256i even = _mm256_and_si256(codes, mask), odd = _mm256_srli_epi16(codes, 8);
+    sum = _mm256_add_epi32(sum, products_of_32(to, even, odd));
+  }
+  if (i + 16 <= count) {
+    __m128i codes = _mm_xor_si128(load_16(from + i), _mm256_castsi256_si128(turn));
+    rest = products_of(to, codes, 16);
+    i += 16;
+    to += 32;
+  }
+  for (; i < count; i += 4, to += 8) {
+    i32 four;
+    __builtin_memcpy(&four, from + i, 4);
+    four ^= (i32)(0x01010101u * flip);
+    rest = _mm_add_epi32(rest, products_of(to, _mm_cvtsi32_si128(four), 4));
+  }
+  return vi_sum((vi){sum, _mm256_zextsi128_si256(rest)});
+}
+/* Of four neighbours d, `count` apart, whose numbers are 32 or a multiple: d0 - d2, d1 + d2,
+ * d2 - d1, d1 - d3, to `next` apart. Adds to products. */
+static inline void quads_neighbours(uint8_t* to, int64_t next, i32* products, const uint8_t* from,
+                                    int64_t count, uint8_t flip) {
+  __m256i mask = _mm256_set1_epi16(255), turn = _mm256_set1_epi8((char)flip), sums[4];
+  UNROLL for (int j = 0; j < 4; j++) { sums[j] = _mm256_setzero_si256(); }
+  for (int64_t i = 0; i < count; i += 32, to += 64) {
+    __m256i d[4][2];
+    UNROLL for (int j = 0; j < 4; j++) {
+      const __m256i* x = (const __m256i*)(from + j * count + i);
+      __m256i codes = _mm256_xor_si256(_mm256_loadu_si256(x), turn);
+      d[j][0] = _mm256_and_si256(codes, mask);
+      d[j][1] = _mm256_srli_epi16(codes, 8);
+    }
+    __m256i mixed[4][2];
+    UNROLL for (int odd = 0; odd < 2; odd++) {
+      mixed[0][odd] = _mm256_sub_epi16(d[0][odd], d[2][odd]);
+      mixed[1][odd] = _mm256_add_epi16(d[1][odd], d[2][odd]);
+      mixed[2][odd] = _mm256_sub_epi16(d[2][odd], d[1][odd]);
+      mixed[3][odd] = _mm256_sub_epi16(d[1][odd], d[3][odd]);
+    }
+    UNROLL for (int j = 0; j < 4; j++) {
+      __m256i found = products_of_32(to + j * next, mixed[j][0], mixed[j][1]);
+      sums[j] = _mm256_add_epi32(sums[j], found);
+    }
+  }
+  for (int j = 0; j < 4; j++) {
+    products[j] += vi_sum((vi){sums[j], _mm256_setzero_si256()});
+  }
+}
+static inline vq vq_load_wide(const i8* p) {
+  const __m256i* w = (const __m256i*)p;
+  return (vq){{_mm256_loadu_si256(w), _mm256_loadu_si256(w + 1)},
+              {_mm256_loadu_si256(w + 2), _mm256_loadu_si256(w + 3)}};
+}
+/* (x0 + w1) (x1 + w0) = x0 w0 + x1 w1 + x0 x1 + w0 w1: a product for two, and additions, of which
+ * twice as many go side by side. */
+static inline vi vi_dot_mixed(vi sum, vq w, const uint8_t* x) {
+  __m256i even = two_numbers(x), odd = two_numbers(x + 4);
+  __m256i a = _mm256_madd_epi16(_mm256_add_epi16(even, w.odd.a), _mm256_add_epi16(odd, w.even.a));
+  __m256i b = _mm256_madd_epi16(_mm256_add_epi16(even, w.odd.b), _mm256_add_epi16(odd, w.even.b));
+  return (vi){_mm256_add_epi32(sum.a, a), _mm256_add_epi32(sum.b, b)};
+}
+#undef HALVES
+#endif
+
+#endif
