@@ -79,7 +79,7 @@ def _matmul() -> Iterator[Case]:
 def _matmul_int8() -> Iterator[Case]:
     for name in BLOCKED + PACKED:
         shapes = [(1, 32, 1), (1, 64, 15), (1, 64, 16), (2, 96, 17), (3, 256, 47), (9, 160, 64)]
-        shapes += [(16, 64, 16), (39, 96, 50)] if name in PACKED else []
+        shapes += [(16, 64, 16), (39, 96, 50), (7, 1088, 32), (67, 544, 16)] * (name in PACKED)
         shapes += [(1, 576, 32)]
         for n, k, m in dict.fromkeys((n, whole(name, k), m) for n, k, m in shapes):
             xq, xd, xs = ops.dynamic_quantize(activations(n, k))
@@ -91,6 +91,20 @@ def _matmul_int8() -> Iterator[Case]:
             yield Case(f"{name}-{n}x{k}x{m}-r", ops.matmul_int8, {**operands, "r": r})
             operands = {**operands, "r": r if n == 1 else None, "bias": bias}
             yield Case(f"{name}-{n}x{k}x{m}-bias", ops.matmul_int8, operands)
+
+
+def _extremes() -> Iterator[Case]:
+    """Codes of 15 whose products with two columns of four have one sign, the others another."""
+    kind = LAYOUTS["Q4_0_R16"]
+    x = np.full((16, 128), 7, np.float32)
+    x[:, ::32] = -8
+    w = Tensor("w", kind, x.shape, kind.pack(kind.encode(x)))
+    xq = np.tile(np.array([[127, 127, -127, -127]], np.int8), (5, 32))
+    xq[1::2] *= -1
+    xs = xq.reshape(5, 8, 16).sum(axis=2, dtype=np.int16)
+    for operator, block in ((ops.matmul_int8, 32), (ops.matmul_rotated, 128)):
+        xd = np.ones((5, 128 // block), np.float32)
+        yield Case(operator.name, operator, {"xq": xq, "xd": xd, "xs": xs, "w": w})
 
 
 def _tables() -> Iterator[Case]:
@@ -349,8 +363,8 @@ def all_cases() -> list[Case]:
     from tests.ops import cases_encoder, cases_rotated  # which take from here
 
     families = (
-        _matmul, _matmul_int8, _tables, _quantize, _norms, _rotary, _attention, _attention_q8_0,
-        _elementwise, _fused, *cases_graphs.FAMILIES,
+        _matmul, _matmul_int8, _extremes, _tables, _quantize, _norms, _rotary, _attention,
+        _attention_q8_0, _elementwise, _fused, *cases_graphs.FAMILIES,
         *cases_conv.FAMILIES,
         *cases_encoder.FAMILIES, *cases_rotated.FAMILIES,
     )  # fmt: skip
