@@ -77,13 +77,16 @@ static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
   pi sum = _mm256_setzero_si256(); /* at most 16 * 15 * 127 in 16 bits */
   UNROLL for (int i = 0; i < 8; i++) {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w->q[i], four_of(x + 4 * i)));
+    __asm__("" : "+x"(sum)); /* not all products first */
   }
   return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), start);
 }
 /* products of columns 4 i to 4 i + 7; 16 bits hold four of 63 * 127 */
 static inline __m256i dot_eight(const pw* w, int i, const i8* x) {
-  return _mm256_add_epi16(_mm256_maddubs_epi16(w->q[i], four_of(x + 4 * i)),
-                          _mm256_maddubs_epi16(w->q[i + 1], four_of(x + 4 * i + 4)));
+  __m256i sum = _mm256_add_epi16(_mm256_maddubs_epi16(w->q[i], four_of(x + 4 * i)),
+                                 _mm256_maddubs_epi16(w->q[i + 1], four_of(x + 4 * i + 4)));
+  __asm__("" : "+x"(sum));
+  return sum;
 }
 static inline pi pi_dot_5(const pw* w, const i8* x, pi start) {
   pi one = _mm256_set1_epi16(1); /* eight products of 31 * 127 in 16 bits */
@@ -104,6 +107,7 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
     __m256i sized = _mm256_sign_epi8(four_of(x + 4 * i), w->q[i]);
     __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w->q[i]), sized);
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, one));
+    __asm__("" : "+x"(sum));
   }
   return sum;
 }
