@@ -177,6 +177,26 @@ static inline vi vi_dot_two(vi sum, vi w, const uint8_t* x) {
   return vi_add(sum, (vi){_mm256_madd_epi16(w.a, two), _mm256_madd_epi16(w.b, two)});
 }
 
+/* Eight lanes: one half of a vi */
+typedef __m256i vh;
+static inline vh vh_half(const vi* v, int half) { return half ? v->b : v->a; }
+static inline vh vh_dot(vh sum, vh w, vh x) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(w, x));
+}
+/* Sixteen codes of each of `count` pixels of two rows, beside each other as 16-bit numbers;
+ * returned is what comes behind them. */
+static inline uint8_t* rows_beside(uint8_t* to, const uint8_t* a, int64_t a_step, const uint8_t* b,
+                                   int64_t b_step, int64_t count, uint8_t flip) {
+  __m128i turn = _mm_set1_epi8((char)flip);
+  for (int64_t i = 0; i < count; i++, to += 64, a += a_step, b += b_step) {
+    __m128i x = _mm_xor_si128(load_16(a), turn), y = _mm_xor_si128(load_16(b), turn);
+    __m256i* pairs = (__m256i*)to;
+    _mm256_storeu_si256(pairs, _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(x, y)));
+    _mm256_storeu_si256(pairs + 1, _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(x, y)));
+  }
+  return to;
+}
+
 /* What makes codes of numbers, thirty-two together: those less than their type's least one,
  * `below`, go from 0 to 255. */
 typedef struct {
