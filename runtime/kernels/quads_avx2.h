@@ -61,7 +61,9 @@ static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, 
     to += 16;
   }
   if (count >= 4) {
-    products_of(to, _mm_xor_si128(_mm_castps_si128(_mm_load_ss((const float*)from)), turn), 4);
+    i32 four;
+    __builtin_memcpy(&four, from, 4);
+    products_of(to, _mm_xor_si128(_mm_cvtsi32_si128(four), turn), 4);
   }
 }
 /* As a float's: of a wider load GCC takes the parts out of general registers. */
