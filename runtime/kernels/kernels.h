@@ -372,14 +372,15 @@ KERNEL(conv2d, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),
  * outside of x is x_zero. w[b, k, 16, 4] has four numbers of sixteen channels together; zeros fill
  * up each run of numbers that lie together in x: a row of the kernel, or, with groups or
  * dilation_w > 1, a pixel. sums are those of each channel's weights. */
-#define CODES(type)                                                                              \
-  KERNEL(conv2d_codes_##type, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),                          \
-         a->kernel_h * a->kernel_w * (a->c / a->groups) * (UNIT_CHANNELS / 4) * STRIP_PIXELS,    \
-         OUT(type, y) IN(i8, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) INT(m)    \
-             INT(groups) WINDOWS INT(x_zero) INT(y_zero) INT(lo) INT(hi))                        \
-  /* the same, each channel alone; codes w[kernel_h kernel_w, c] as floats, at most 512 taps */  \
-  KERNEL(conv2d_depthwise_codes_##type, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w, \
-         OUT(type, y) IN(f32, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x)          \
+#define CODES(type)                                                                             \
+  KERNEL(conv2d_codes_##type, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),                         \
+         a->kernel_h * a->kernel_w * (a->c / a->groups) * (UNIT_CHANNELS / 4) * STRIP_PIXELS,   \
+         OUT(type, y) IN(i8, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) INT(m)   \
+             INT(groups) WINDOWS INT(x_zero) INT(y_zero) INT(lo) INT(hi))                       \
+  /* the same, each channel alone; codes w[kernel_h kernel_w, c] as floats, at most 512 taps */ \
+  KERNEL(conv2d_depthwise_codes_##type, a->n * a->p, DEPTHWISE_GRAIN(a->p),                     \
+         a->q * a->c * a->kernel_h * a->kernel_w,                                               \
+         OUT(type, y) IN(f32, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x)         \
              WINDOWS INT(x_zero) INT(y_zero) INT(lo) INT(hi))
 CODES(u8)
 CODES(i8)

@@ -180,6 +180,8 @@ enum { STRIP_PIXELS = 56, UNIT_CHANNELS = 32 };
   ((a)->n * (a)->groups * SPANS_OF((a)->p * (a)->q) * PARTS_OF((a)->m / (a)->groups))
 /* Each chunk gathers its windows anew, so it is several units, where that leaves eight chunks. */
 #define CONV_GRAIN(units) ((units) < 16 ? 1 : (units) < 32 ? 2 : 4)
+/* Each chunk of depthwise rows places its weights anew, and rows share what they see. */
+#define DEPTHWISE_GRAIN(rows) ((rows) < 16 ? 2 : (rows) < 64 ? 4 : 8)
 
 /* Every field of an instruction takes one 8-byte slot, on 32-bit machines too, so that Python fills
  * in instructions for each in the same way. */

@@ -35,13 +35,35 @@ static inline __m256i odd_bytes(const i8* p) {
 static inline vq vq_load(const i8* p) {
   return (vq){{even_bytes(p), even_bytes(p + 32)}, {odd_bytes(p), odd_bytes(p + 32)}};
 }
+/* As quads_store; returned is the sum of even times odd ones. */
+static inline __m128i products_of(uint8_t* to, __m128i codes, int64_t count) {
+  __m128i even = _mm_and_si128(codes, _mm_set1_epi16(255)), odd = _mm_srli_epi16(codes, 8);
+  __m128i low = _mm_unpacklo_epi32(even, odd);
+  if (count == 4) {
+    _mm_storel_epi64((__m128i*)to, low);
+  } else {
+    _mm_storeu_si128((__m128i*)to, low);
+  }
+  if (count == 16) {
+    _mm_storeu_si128((__m128i*)(to + 16), _mm_unpackhi_epi32(even, odd));
+  }
+  return _mm_madd_epi16(even, odd);
+}
 static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
-  for (int64_t i = 0; i < count; i += 4, to += 8) {
-    uint32_t four, mask = 0x00FF00FF;
-    __builtin_memcpy(&four, from + i, 4);
-    four ^= 0x01010101u * flip;
-    uint32_t pairs[2] = {four & mask, four >> 8 & mask};
-    __builtin_memcpy(to, pairs, 8);
+  __m128i turn = _mm_set1_epi8((char)flip);
+  for (; count >= 16; count -= 16, from += 16, to += 32) {
+    products_of(to, _mm_xor_si128(load_16(from), turn), 16);
+  }
+  if (count >= 8) {
+    products_of(to, _mm_xor_si128(_mm_loadl_epi64((const __m128i*)from), turn), 8);
+    count -= 8;
+    from += 8;
+    to += 16;
+  }
+  if (count >= 4) {
+    i32 four;
+    __builtin_memcpy(&four, from, 4);
+    products_of(to, _mm_xor_si128(_mm_cvtsi32_si128(four), turn), 4);
   }
 }
 /* As a float's: of a wider load GCC takes the parts out of general registers. */
@@ -73,18 +95,6 @@ static inline void vq_store_wide(i8* p, vq w) {
   _mm256_storeu_si256(to + 1, w.even.b);
   _mm256_storeu_si256(to + 2, w.odd.a);
   _mm256_storeu_si256(to + 3, w.odd.b);
-}
-/* As quads_store; returned is the sum of even times odd ones. */
-static inline __m128i products_of(uint8_t* to, __m128i codes, int64_t count) {
-  __m128i even = _mm_and_si128(codes, _mm_set1_epi16(255)), odd = _mm_srli_epi16(codes, 8);
-  __m128i low = _mm_unpacklo_epi32(even, odd);
-  if (count == 4) {
-    _mm_storel_epi64((__m128i*)to, low);
-  } else {
-    _mm_storeu_si128((__m128i*)to, low);
-    _mm_storeu_si128((__m128i*)(to + 16), _mm_unpackhi_epi32(even, odd));
-  }
-  return _mm_madd_epi16(even, odd);
 }
 static inline __m256i products_of_32(uint8_t* to, __m256i even, __m256i odd) {
   __m256i low = _mm256_unpacklo_epi32(even, odd), high = _mm256_unpackhi_epi32(even, odd);
@@ -158,6 +168,69 @@ static inline vi vi_dot_mixed(vi sum, vq w, const uint8_t* x) {
   __m256i a = _mm256_madd_epi16(_mm256_add_epi16(even, w.odd.a), _mm256_add_epi16(odd, w.even.a));
   __m256i b = _mm256_madd_epi16(_mm256_add_epi16(even, w.odd.b), _mm256_add_epi16(odd, w.even.b));
   return (vi){_mm256_add_epi32(sum.a, a), _mm256_add_epi32(sum.b, b)};
+}
+/* Two products of sixteen channels: w has those of a row of `even` or of `odd`. */
+static inline vi vi_load_wide(const i8* p) {
+  const __m256i* w = (const __m256i*)p;
+  return (vi){_mm256_loadu_si256(w), _mm256_loadu_si256(w + 1)};
+}
+static inline vi vi_dot_two(vi sum, vi w, const uint8_t* x) {
+  __m256i two = two_numbers(x);
+  return vi_add(sum, (vi){_mm256_madd_epi16(w.a, two), _mm256_madd_epi16(w.b, two)});
+}
+
+/* Eight lanes: one half of a vi */
+typedef __m256i vh;
+static inline vh vh_half(const vi* v, int half) { return half ? v->b : v->a; }
+static inline vh vh_dot(vh sum, vh w, vh x) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(w, x));
+}
+/* Sixteen codes of each of `count` pixels of two rows, beside each other as 16-bit numbers;
+ * returned is what comes behind them. */
+static inline uint8_t* rows_beside(uint8_t* to, const uint8_t* a, int64_t a_step, const uint8_t* b,
+                                   int64_t b_step, int64_t count, uint8_t flip) {
+  __m128i turn = _mm_set1_epi8((char)flip);
+  for (int64_t i = 0; i < count; i++, to += 64, a += a_step, b += b_step) {
+    __m128i x = _mm_xor_si128(load_16(a), turn), y = _mm_xor_si128(load_16(b), turn);
+    __m256i* pairs = (__m256i*)to;
+    _mm256_storeu_si256(pairs, _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(x, y)));
+    _mm256_storeu_si256(pairs + 1, _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(x, y)));
+  }
+  return to;
+}
+
+/* What makes codes of numbers, thirty-two together: those less than their type's least one,
+ * `below`, go from 0 to 255. */
+typedef struct {
+  __m256 hi;
+  __m256i zero, least, below;
+} code_range;
+static inline __m256i all_bytes(__m256i v) {
+  return _mm256_shuffle_epi8(v, _mm256_setzero_si256());
+}
+static inline code_range code_range_of(vf lo, vf hi, vi zero) {
+  __m256i least = _mm256_add_epi32(_mm256_cvtps_epi32(lo.a), zero.a);
+  __m256i below = _mm256_and_si256(_mm256_srai_epi32(least, 31), _mm256_set1_epi32(-128));
+  __m256i zeros = _mm256_sub_epi32(zero.a, below);
+  least = _mm256_sub_epi32(least, below);
+  return (code_range){hi.a, _mm256_packs_epi32(zeros, zeros), all_bytes(least), all_bytes(below)};
+}
+/* What is not a number becomes the least code, as all that is too small for an integer. */
+static inline __m256i nearest_codes(vi total, vf scale, const code_range* s) {
+  vf real = vf_mul(vf_convert(total), scale);
+  __m256i a = _mm256_cvtps_epi32(_mm256_min_ps(s->hi, real.a));
+  __m256i b = _mm256_cvtps_epi32(_mm256_min_ps(s->hi, real.b));
+  return _mm256_adds_epi16(_mm256_packs_epi32(a, b), s->zero);
+}
+/* Sixteen codes of each of two sums; y comes last, since z may be y. */
+static inline void store_two_codes(uint8_t* y, uint8_t* z, vi first, vi second, vf scale,
+                                   const code_range* s) {
+  __m256i codes =
+      _mm256_packus_epi16(nearest_codes(first, scale, s), nearest_codes(second, scale, s));
+  codes = _mm256_add_epi8(_mm256_max_epu8(codes, s->least), s->below);
+  codes = _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  _mm_storeu_si128((__m128i*)z, _mm256_extracti128_si256(codes, 1));
+  _mm_storeu_si128((__m128i*)y, _mm256_castsi256_si128(codes));
 }
 #undef HALVES
 #endif
