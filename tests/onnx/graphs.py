@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 from tests.onnx.convert import model_from
+from tests.tools import EXACT
 from tools.onnx_models.graph import FLOAT, GraphBuilder
 
 from halfbyte.backends import open_program
@@ -79,12 +80,15 @@ def by_definition(proto: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]
     return list(Evaluator(model_from(proto)).run(feeds).values())
 
 
-def by_onnxruntime(proto: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
-    """Outputs by ONNX Runtime, which rewrites nothing, on one thread."""
+def by_onnxruntime(
+    proto: onnx.ModelProto, feeds: Mapping[str, Any], level: str = "DISABLE_ALL"
+) -> list[Any]:
+    """Outputs by ONNX Runtime, on one thread, which rewrites nothing unless a level says so."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
+    options.add_session_config_entry(*EXACT)
     session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
     return list(session.run(None, dict(feeds)))
 

@@ -21,6 +21,7 @@ from onnxruntime import quantization
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxruntime.quantization.shape_inference import quant_pre_process
 from tests import wasm
+from tests.tools import exact_sums
 from tools.onnx_models import make, minilm, save
 
 from halfbyte import ops
@@ -74,6 +75,7 @@ def by_onnxruntime(path: Path, feeds: Feeds) -> list[Array]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
+    exact_sums(options, path)
     session = onnxruntime.InferenceSession(str(path), options)
     return list(session.run(None, feeds))
 

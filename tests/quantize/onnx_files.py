@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 from onnx import NodeProto, TensorProto, helper, numpy_helper
+from tests.tools import exact_sums
 
 Array = npt.NDArray[Any]
 Shape = Sequence[int | str]
@@ -114,6 +115,7 @@ def session(
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
+    exact_sums(options, path)
     options.graph_optimization_level = getattr(
         onnxruntime.GraphOptimizationLevel, f"ORT_{'ENABLE_ALL' if level == 'ALL' else level}"
     )
