@@ -10,20 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-
-import onnx
-
-# ONNX Runtime's setting for exact sums of int8 products, from its extended optimizations on: on
-# processors without a dot product of bytes it otherwise cuts them off at 16 bits
-EXACT = ("session.x64quantprecision", "1")
-
-
-def exact_sums(options: Any, path: Path | str) -> None:
-    """Set it where a file has such products: files without may fail by it (ONNX Runtime 1.31)."""
-    nodes = onnx.load(path, load_external_data=False).graph.node
-    if any(part in n.op_type for n in nodes for part in ("Quantize", "QLinear", "Integer")):
-        options.add_session_config_entry(*EXACT)
 
 
 def load_tool(repository: Path, name: str) -> ModuleType:

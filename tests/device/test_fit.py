@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.shapes import zeros
 
+from halfbyte import footprint
 from halfbyte.cli import main
 from halfbyte.device.fit import Fit, Fitter, Need
 from halfbyte.device.profile import Profile, load_profile
@@ -42,6 +43,12 @@ def fit(
 ) -> Fit[Need]:
     file = zeros(repository, "smollm2-135m", kind)
     return Fitter(file, with_app(megabytes)).fit(level, Given(**given))
+
+
+@pytest.fixture(autouse=True)
+def _an_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a size that does not depend on what this process has imported."""
+    monkeypatch.setattr(footprint, "_at_import", 60_000_000)
 
 
 def test_the_bytes_are_the_plan_s(repository: Path) -> None:

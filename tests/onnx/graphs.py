@@ -12,7 +12,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 from tests.onnx.convert import model_from
-from tests.tools import EXACT
+from tests.onnx.exact_sums import EXACT
 from tools.onnx_models.graph import FLOAT, GraphBuilder
 
 from halfbyte.backends import open_program

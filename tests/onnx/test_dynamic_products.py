@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from tests.onnx.convert import model_from
+from tests.onnx.exact_sums import EXACT
 from tests.onnx.graphs import (
     Array,
     Net,
@@ -25,7 +26,6 @@ from tests.onnx.graphs import (
 )
 from tests.onnx.test_fusion_quantized import dynamic
 from tests.onnx.test_model_builders import text
-from tests.tools import EXACT
 from tools.onnx_models import make, save
 
 from halfbyte.onnx.fusion.ranks import ranks

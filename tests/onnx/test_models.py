@@ -21,7 +21,7 @@ from onnxruntime import quantization
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxruntime.quantization.shape_inference import quant_pre_process
 from tests import wasm
-from tests.tools import exact_sums
+from tests.onnx.exact_sums import exact_sums
 from tools.onnx_models import make, minilm, save
 
 from halfbyte import ops

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 from onnx import NodeProto, TensorProto, helper, numpy_helper
-from tests.tools import exact_sums
+from tests.onnx.exact_sums import exact_sums
 
 Array = npt.NDArray[Any]
 Shape = Sequence[int | str]
