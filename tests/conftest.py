@@ -33,7 +33,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 # What takes minutes, so that no worker is left alone with it at the end
-LONGEST = ("tests/browser/", "tests/ops/", "tests/test_sanitizers.py", "tests/test_wheels.py")
+LONGEST = (
+    *("tests/browser/", "tests/ops/", "tests/test_sanitizers.py", "tests/test_wheels.py"),
+    "tests/test_package.py",
+)
 
 
 class ByFile(LoadScopeScheduling):

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -117,14 +117,14 @@ def as_zig_takes_it(option: str) -> str:
     return option.replace("-march=armv8.2-a", "-mcpu=generic+v8_2a")
 
 
-def build_library(platform: Platform, folder: Path) -> Path:
-    """Compile and link a platform's library into `folder`."""
+def build_library(platform: Platform, folder: Path, more: Sequence[str] = ()) -> Path:
+    """Compile and link a platform's library into `folder`; `more` are further options."""
     listed = sources(platform.processor)
     defines = [f"-D{source.define}" for source in listed if source.define]
     common = ("-target", platform.target, *platform.compile, *FLAGS, *defines)
 
     def compile_(source: Source) -> Path:
-        options = [LEAST[platform.processor], *map(as_zig_takes_it, source.options)]
+        options = [LEAST[platform.processor], *map(as_zig_takes_it, source.options), *more]
         target = folder / f"{source.name}.o"
         zig(*common, *options, "-c", KERNELS / source.name, "-o", target)
         return target
@@ -163,8 +163,13 @@ def build_pure(folder: Path) -> dict[str, bytes]:
         }
 
 
-def build_wheels(names: Iterable[str], output: Path) -> list[Path]:
-    """Build the wheels of these platforms into the folder `output`, which is made if need be."""
+def build_wheels(
+    names: Iterable[str], output: Path, more: Mapping[str, Sequence[str]] | None = None
+) -> list[Path]:
+    """Build the wheels of these platforms into the folder `output`, which is made if need be.
+
+    `more` are further options of the compiler by platform.
+    """
     output.mkdir(parents=True, exist_ok=True)
     built = []
     with tempfile.TemporaryDirectory() as work:
@@ -178,7 +183,7 @@ def build_wheels(names: Iterable[str], output: Path) -> list[Path]:
             folder.mkdir()
             kernels = {}
             if name != ANY:
-                library = build_library(PLATFORMS[name], folder)
+                library = build_library(PLATFORMS[name], folder, (more or {}).get(name, ()))
                 kernels[f"halfbyte/{library.name}"] = library.read_bytes()
             tag = f"py3-none-{ANY if name == ANY else PLATFORMS[name].tag}"
             built.append(output / f"{info.removesuffix('.dist-info')}-{tag}.whl")
