@@ -67,6 +67,13 @@ PACKED_PRODUCT(matmul_int8_q4_0_r16, q4_0_r16)
  */
 PACKED_PRODUCT(matmul_rotated_q8_0_r16, q8_0_r16)
 PACKED_PRODUCT(matmul_rotated_q4_0_r16, q4_0_r16)
+
+/* The same with weights that share a scale in each 128 columns, d = max(|w.d|, 1e-30): codes become
+ * v = (w.q * 256 * c + 2^14) >> 15, c = round-half-even(w.d / d * 2^14), and s = sum of (d / 128 *
+ * xd) * float(sum_128 v * xq). */
+PACKED_PRODUCT(matmul_widened_q8_0_r16, q8_0_r16)
+/* y = 1 where that is faster, or 0 */
+KERNEL(prefers_widened, 1, 1, 1, OUT(i32, y))
 #undef PACKED_PRODUCT
 
 /* y[m, k] = w in the packed layout; y may be w where `scratch` has room for sixteen rows, which

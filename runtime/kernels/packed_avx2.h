@@ -140,6 +140,21 @@ static inline void open_codes(uint8_t* to, const uint8_t* codes, int q4) {
     keep_32(to + 64 * i + 32, odd_of(both));
   }
 }
+/* Each row's share of the scale `top`, in 1 / 16384 and twice */
+static inline pi pi_shares(pf d, pf top) {
+  __m256i share = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_div_ps(d, top), _mm256_set1_ps(16384)));
+  return _mm256_blend_epi16(share, _mm256_slli_epi32(share, 16), 0xaa);
+}
+/* Codes of eight bits times 128 and their rows' shares */
+static inline void widen_codes(uint8_t* to, const uint8_t* codes, const pi* shares) {
+  for (int i = 0; i < 16; i++) {
+    __m256i both = load_32(codes + 32 * i), share = shares[i % 2];
+    __m256i even = _mm256_slli_epi16(both, 8);
+    __m256i odd = _mm256_and_si256(both, _mm256_set1_epi16(-256));
+    keep_32(to + 64 * i, _mm256_mulhrs_epi16(even, share));
+    keep_32(to + 64 * i + 32, _mm256_mulhrs_epi16(odd, share));
+  }
+}
 static inline void open_row(i16* to, const i8* x, int columns, int q4) {
   for (int i = 0; i < columns; i += 32) {
     __m256i codes = load_32(x + i);
@@ -161,8 +176,7 @@ static inline void open_row(i16* to, const i8* x, int columns, int q4) {
     dots[4 + (c)] = add(dots[4 + (c)], other);                         \
     __asm__("" : "+x"(dots[c]), "+x"(dots[4 + (c)]));                  \
   }
-INLINE void dot_opened_16(pi* dots, const uint8_t* w, const i16* x) {
-  UNROLL for (int i = 0; i < 8; i++) { dots[i] = _mm256_setzero_si256(); }
+INLINE void dot_block_16(pi* dots, const uint8_t* w, const i16* x) {
   UNROLL for (int i = 0; i < 8; i++, w += 128, x += 2) {
     UNROLL for (int odd = 0; odd < 2; odd++) {
       __m256i first = load_32(w + 32 * odd), second = load_32(w + 64 + 32 * odd);
@@ -171,6 +185,12 @@ INLINE void dot_opened_16(pi* dots, const uint8_t* w, const i16* x) {
         ADD_PRODUCTS(c, _mm256_madd_epi16, _mm256_add_epi32)
       }
     }
+  }
+}
+INLINE void dot_opened_16(pi* dots, const uint8_t* w, const i16* x, int columns) {
+  UNROLL for (int i = 0; i < 8; i++) { dots[i] = _mm256_setzero_si256(); }
+  for (int at = 0; at < columns; at += 32) {
+    dot_block_16(dots, w + 32 * at, x + at);
   }
 }
 INLINE void dot_opened_4(pi* dots, const uint8_t* w, const i8* x, const i32* starts) {

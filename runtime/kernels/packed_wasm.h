@@ -73,9 +73,9 @@ static inline void open_sixteen(uint8_t* to, v128_t codes, int bytes) {
     wasm_v128_store(to, codes);
     return;
   }
-  v128_t low = wasm_i16x8_extend_low_i8x16(codes), high = wasm_i16x8_extend_high_i8x16(codes);
-  wasm_v128_store(to, wasm_i32x4_shuffle(low, high, 0, 2, 4, 6));
-  wasm_v128_store(to + 16, wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
+  pairs made = pairs_of(codes);
+  wasm_v128_store(to, made.even);
+  wasm_v128_store(to + 16, made.odd);
 }
 /* Codes of a block of 32 columns of sixteen rows; numbers are less 8 in Q4_0. */
 static inline void open_codes(uint8_t* to, const uint8_t* codes, int q4) {
@@ -90,6 +90,26 @@ static inline void open_codes(uint8_t* to, const uint8_t* codes, int q4) {
     open_sixteen(to, low, bytes);
   }
 }
+/* Each row's share of the scale `top`, in 1 / 16384 and twice */
+static inline pi pi_shares(pf d, pf top) {
+  v128_t share = wasm_f32x4_mul(wasm_f32x4_div(d, top), wasm_f32x4_splat(16384));
+  share = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(share));
+  return wasm_v128_or(wasm_i32x4_shl(share, 16), wasm_v128_and(share, wasm_i32x4_splat(0xffff)));
+}
+/* Codes of eight bits times 128 and their rows' shares */
+static inline void widen_codes(uint8_t* to, const uint8_t* codes, const pi* shares) {
+#ifdef HB_WASM_RELAXED
+#define MULTIPLY_HIGH wasm_i16x8_relaxed_q15mulr
+#else
+#define MULTIPLY_HIGH wasm_i16x8_q15mulr_sat
+#endif
+  for (int i = 0; i < 32; i++) {
+    v128_t both = wasm_v128_load(codes + 16 * i), share = shares[i % 4];
+    v128_t even = wasm_i16x8_shl(both, 8), odd = wasm_v128_and(both, wasm_i16x8_splat(-256));
+    wasm_v128_store(to + 32 * i, MULTIPLY_HIGH(even, share));
+    wasm_v128_store(to + 32 * i + 16, MULTIPLY_HIGH(odd, share));
+  }
+}
 /* A row of activations; columns are a multiple of 32. */
 static inline void open_row(i16* to, const i8* x, int columns, int q4) {
   for (int i = 0; i < columns; i += 16) {
@@ -97,8 +117,9 @@ static inline void open_row(i16* to, const i8* x, int columns, int q4) {
     if (OPENED_BYTES(q4) == 1) {
       wasm_v128_store((i8*)to + i, codes);
     } else {
-      wasm_v128_store(to + i, wasm_i16x8_extend_low_i8x16(codes));
-      wasm_v128_store(to + i + 8, wasm_i16x8_extend_high_i8x16(codes));
+      pairs made = pairs_of(codes);
+      wasm_v128_store(to + i, wasm_i32x4_shuffle(made.even, made.odd, 0, 4, 1, 5));
+      wasm_v128_store(to + i + 8, wasm_i32x4_shuffle(made.even, made.odd, 2, 6, 3, 7));
     }
   }
 }
@@ -120,9 +141,9 @@ _Static_assert(2 * OPENED_SPAN == 1024, "offsets below");
     OPENED_COLUMN(multiply, 2, x2)                               \
     OPENED_COLUMN(multiply, 3, x3)                               \
   }
-INLINE void dot_opened_16(pi* dots, const uint8_t* w, const i16* x) {
+INLINE void dot_opened_16(pi* dots, const uint8_t* w, const i16* x, int columns) {
   UNROLL for (int i = 0; i < 8; i++) { dots[i] = wasm_i32x4_splat(0); }
-  const i16* end = x + 32;
+  const i16* end = x + columns;
   do {
     OPENED_STEP(dot_pairs, 0, 32, 0, 1024, 2048, 3072)
     OPENED_STEP(dot_pairs, 16, 48, 4, 1028, 2052, 3076)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tests.ops.cases import EPS, TINY, Case, activations, quantized_bound, weight
 
 from halfbyte import ops
+from halfbyte.layouts import LAYOUTS
 from halfbyte.ops.rotated import matrix
+from halfbyte.weights import Tensor
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -85,4 +88,31 @@ def _matmul_rotated() -> Iterator[Case]:
             yield Case(f"{name}-{n}x{k}x{m}-r-bias", ops.matmul_rotated, operands)
 
 
-FAMILIES = (_hadamard, _fused, _matmul_rotated)
+def _matmul_widened() -> Iterator[Case]:
+    for n, k, m in PRODUCTS:
+        xq, xd, xs = ops.hadamard_quantize(activations(n, k))
+        xq[-1, -128:] = [127, -127] * 64
+        xs[-1, -8:] = 0
+        w = weight("Q8_0_R16", m, k)
+        operands = {"xq": xq, "xd": xd, "xs": xs, "w": w}
+        yield Case(f"{n}x{k}x{m}", ops.matmul_widened, operands)
+        r, bias = activations(n + 1, m)[1:].copy(), activations(2, m)[0]
+        yield Case(f"{n}x{k}x{m}-r-bias", ops.matmul_widened, {**operands, "r": r, "bias": bias})
+    yield Case("extremes", ops.matmul_widened, _extremes())
+
+
+def _extremes() -> dict[str, Any]:
+    """Sums that are as large as can be, scales from nothing to the most, and without a sign."""
+    n, k, m = 4, 256, 32
+    scales = np.ones((m, k // 32, 1), np.float16)
+    scales[1, :4], scales[2, 1:3], scales[3, 4], scales[4, 0] = 0, -1, 6e-8, 65504
+    codes = np.where(np.arange(m * k).reshape(m, k // 32, 32) % 2, 127, -128).astype(np.int8)
+    rows = np.concatenate([scales.view(np.uint8), codes.view(np.uint8)], axis=2).reshape(m, -1)
+    xq = np.where(np.arange(n * k).reshape(n, k) % 2, 127, -127).astype(np.int8)
+    xs = xq.reshape(n, -1, 16).sum(axis=2, dtype=np.int16)
+    format_ = LAYOUTS["Q8_0_R16"]
+    w = Tensor("w", format_, (m, k), format_.pack(rows))
+    return {"xq": xq, "xd": np.ones((n, k // 128), np.float32), "xs": xs, "w": w}
+
+
+FAMILIES = (_hadamard, _fused, _matmul_rotated, _matmul_widened)

@@ -190,8 +190,8 @@ def test_a_value_spoils_no_earlier_row(compiled_backends: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", [
-    "matmul", "matmul_int8", "matmul_rotated", "matmul_codes", "quantize_tensor", "tensor_range",
-    "rms_norm", "group_query_attention",
+    "matmul", "matmul_int8", "matmul_rotated", "matmul_widened", "matmul_codes", "quantize_tensor",
+    "tensor_range", "rms_norm", "group_query_attention",
 ])  # fmt: skip
 def test_results_do_not_depend_on_threads(name: str, native_backends: list[str]) -> None:
     cases = [c for c in CASES if c.operator.name == name]
@@ -244,5 +244,5 @@ def test_lists_agree(native_backends: list[str]) -> None:
         assert missing <= {o.name for o in case.operator.inputs if o.optional}, kernel.name
     tools = {n for n in library.library().kernels if n.startswith(("encode_", "pack_"))} - reached
     assert tools
-    others = {"square_error", "column_energy", "memory_read", "dot_peak"}
+    others = {"square_error", "column_energy", "memory_read", "dot_peak", "prefers_widened"}
     assert reached | tools | others == set(library.library().kernels)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.backends import native
 from halfbyte.backends.native import NativeExecutable, instruction_sets
 from halfbyte.backends.numpy import NumpyExecutable
 from halfbyte.errors import UnsupportedError
@@ -44,6 +45,13 @@ class Executable(Protocol):
 def available() -> list[str]:
     """Names of the backends that work here, fastest first."""
     return [*(f"native-{isa}" for isa in instruction_sets()), "numpy"]
+
+
+def prefers_widened(backend: str = "native") -> bool:
+    """Whether :func:`halfbyte.ops.matmul_widened` is faster there than products of bytes."""
+    isa = backend.removeprefix("native").removeprefix("-")
+    named = backend == "native" or backend in available()
+    return backend != "numpy" and named and native.prefers_widened(isa or None)
 
 
 # Further families of backends: a prefix, and what opens a program with the rest of the name.

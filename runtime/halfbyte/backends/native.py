@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,15 @@ class Kernels:
         if not value.flags.c_contiguous:
             raise ProgramError(f"kernel {name}: argument '{field.name}' is not C-contiguous")
         return self._memory.address(value)
+
+
+@cache
+def prefers_widened(isa: str | None) -> bool:
+    """What the kernel of this name says; of the best table where none is named."""
+    kernels, said = Kernels(isa, 1), np.zeros(1, np.int32)
+    kernels.call("prefers_widened", y=said)
+    kernels.close()
+    return bool(said[0])
 
 
 def _segments(program: Program) -> list[tuple[int, int]]:

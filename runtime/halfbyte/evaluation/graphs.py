@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends import Executable, open_program
+from halfbyte.backends import Executable, open_program, prefers_widened
 from halfbyte.evaluation import onnx_runtime
 from halfbyte.evaluation.compare import compare, json_number
 from halfbyte.evaluation.dump import Dump
@@ -82,6 +82,7 @@ class GraphUnderTest:
         return Runner(
             self.prepared, opener or opened,
             int8_attention=attention_products(self.model), cores=threads, keep=keep,
+            wide_products=prefers_widened(self.evaluation.backend),
         )  # fmt: skip
 
     def shapes(self) -> str:

@@ -109,6 +109,8 @@ class Runner:
         Products whose results attention takes in int8; see :func:`attention_products`.
     cores : int
         Batches go through programs in slices that fit the caches of so many.
+    wide_products : bool
+        Products of 16-bit numbers may replace those of bytes; see `backends.prefers_widened`.
     kept : int
         Programs from one node on, of different shapes, that are kept; the one used longest ago
         makes room.
@@ -124,12 +126,14 @@ class Runner:
         use_kernels: bool = True,
         int8_attention: Collection[Operator] = (),
         cores: int = 1,
+        wide_products: bool = False,
         kept: int = KEPT,
         keep: Collection[str] = (),
     ) -> None:
         self.model = model
         self._open, self._use_kernels, self._kept = open_program, use_kernels, kept
         self._int8_attention, self._cores = int8_attention, cores
+        self._wide_products = wide_products
         self._evaluator = Evaluator(model)
         self._weights = Weights(model.graph)
         self._stages: dict[int, OrderedDict[Path, Stage]] = {}  # by their first node
@@ -246,8 +250,9 @@ class Runner:
             results, constants = finish(captured, self._live[last] - values.keys())
         constants = {k: v for k, v in constants.items() if k not in known and v is not None}
         program = optimize_graph(
-            dead_code_removed(program), int8_attention=self._int8_attention, cores=self._cores
-        )
+            dead_code_removed(program), int8_attention=self._int8_attention, cores=self._cores,
+            wide_products=self._wide_products,
+        )  # fmt: skip
         used = {b.root for instruction in program.instructions for b in instruction.inputs}
         used |= {b.root for b in results.values()}
         feeds = {name: buffer for name, buffer in feeds.items() if buffer in used}

@@ -57,6 +57,7 @@ from halfbyte.ops.rotated import (
     hadamard_quantize,
     layer_norm_hadamard_quantize,
     matmul_rotated,
+    matmul_widened,
 )
 
 __all__ = [
@@ -98,6 +99,7 @@ __all__ = [
     "matmul_int8",
     "matmul_panels",
     "matmul_rotated",
+    "matmul_widened",
     "max_pool",
     "move",
     "mul",

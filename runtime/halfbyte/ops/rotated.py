@@ -25,6 +25,7 @@ I8 = npt.NDArray[np.int8]
 Quantized = tuple[I8, F32, I16]
 
 LONG = 128  # activations that share one scale
+LEAST = np.float32(1e-30)  # of a scale that others are divided by
 SIZE = 32  # of the matrix
 _QUANTIZED = "xq:i8[n,d] xd:f32[n,d/128] xs:i16[n,d/16]"
 
@@ -119,6 +120,40 @@ def matmul_rotated(
             dots = x[:, b] @ wq[:, b].astype(np.float32).T  # below 2^24: exact in float32
             part += wd[:, b] * dots
         y += part * xd[:, first * size // LONG, None]
+    if bias is not None:
+        y = bias + y
+    return y if r is None else r + y
+
+
+@operator(
+    "MatMulNBits",
+    "xq:i8[n,k] xd:f32[n,k/128] xs:i16[n,k/16] w:*[m,k] r?:f32[n,m] bias?:f32[m] -> y:f32[n,m]",
+    operations=products,
+)
+def matmul_widened(
+    xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None, bias: F32 | None = None
+) -> F32:
+    """:func:`matmul_rotated` of codes of 8 bits, with one scale for 128 weights.
+
+    A block of 128 columns adds (d / 128 xd) float(sum v xq), where d is the largest wd in it and
+    `v` are codes of 15 bits, (256 wq c + 2^14) >> 15 with c = wd / d in 2^-14, to the nearest or
+    even: they differ from 128 wq wd / d by less than 1.
+
+    Where products of bytes are made of those of 16-bit numbers, wider codes cost nothing, and the
+    sums of a block need not be scaled one by one.
+    """
+    del xs
+    wq, wd, _ = w.format.codes(w.rows)
+    (m, blocks, size), n = wq.shape, len(xq)
+    scales = wd.reshape(m, -1, LONG // size)
+    top = np.maximum(np.abs(scales).max(axis=2, keepdims=True), LEAST)
+    shares = np.rint(scales / top * np.float32(1 << 14)).astype(np.int32).reshape(m, blocks, 1)
+    wide = ((wq.astype(np.int32) * 256 * shares + (1 << 14)) >> 15).reshape(m, -1, LONG)
+    x = xq.reshape(n, -1, LONG).astype(np.float64)
+    y = np.zeros((n, m), np.float32)
+    for at in range(x.shape[1]):
+        dots = (x[:, at] @ wide[:, at].astype(np.float64).T).astype(np.float32)
+        y += (top[:, at, 0] * np.float32(1 / 128)) * xd[:, at, None] * dots
     if bias is not None:
         y = bias + y
     return y if r is None else r + y

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from halfbyte.backends import Executable, available, open_program
+from halfbyte.backends import Executable, available, open_program, prefers_widened
 from halfbyte.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.prepare import prepare
@@ -213,6 +213,7 @@ class InferenceSession(Described):
             self._runners[replaced] = Runner(
                 prepared, self._open,
                 use_kernels=self._optimize, cores=self._threads,
+                wide_products=prefers_widened(self._backend),
                 int8_attention=attention_products(self._model, self._options.int8_attention),
             )  # fmt: skip
         return self._runners[replaced]

@@ -8,20 +8,29 @@ from halfbyte.ops import Operator
 from halfbyte.passes.graphs.fuse_views import fuse_views
 from halfbyte.passes.graphs.quantize_attention import quantize_attention
 from halfbyte.passes.graphs.slice_rows import slice_rows
+from halfbyte.passes.graphs.widen_products import widen_products
 from halfbyte.passes.plan_memory import plan_memory
 from halfbyte.program import Program
 
-__all__ = ["fuse_views", "optimize_graph", "quantize_attention", "slice_rows"]
+__all__ = ["fuse_views", "optimize_graph", "quantize_attention", "slice_rows", "widen_products"]
 
 
 def optimize_graph(
-    program: Program, *, int8_attention: Collection[Operator] = (), cores: int = 1
+    program: Program,
+    *,
+    int8_attention: Collection[Operator] = (),
+    cores: int = 1,
+    wide_products: bool = False,
 ) -> Program:
     """All passes, in order.
 
     Attention of what the products `int8_attention` make goes on in int8; large batches go through
-    in slices for the caches of so many cores.
+    in slices for the caches of so many cores. With `wide_products`, those of 16-bit numbers replace
+    products of bytes.
     """
     if int8_attention:
         program = quantize_attention(program, int8_attention)
-    return plan_memory(slice_rows(fuse_views(program), cores))
+    program = fuse_views(program)
+    if wide_products:
+        program = widen_products(program)
+    return plan_memory(slice_rows(program, cores))

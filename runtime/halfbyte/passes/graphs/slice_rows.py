@@ -26,11 +26,13 @@ _BY_ROWS = {
     ops.dynamic_quantize, ops.gather, ops.gelu, ops.gelu_hadamard_quantize, ops.gelu_quantize,
     ops.hadamard, ops.hadamard_quantize, ops.layer_norm, ops.layer_norm_hadamard_quantize,
     ops.layer_norm_quantize, ops.matmul, ops.matmul_int8, ops.matmul_panels, ops.matmul_rotated,
-    ops.rms_norm, ops.rms_norm_quantize, ops.silu, ops.softmax, ops.swiglu, ops.swiglu_quantize,
-    ops.unary,
+    ops.matmul_widened, ops.rms_norm, ops.rms_norm_quantize, ops.silu, ops.softmax, ops.swiglu,
+    ops.swiglu_quantize, ops.unary,
 }  # fmt: skip
 _ATTENTION = {ops.attention, ops.attention_int8}
-_PRODUCTS = {ops.matmul, ops.matmul_int8, ops.matmul_panels, ops.matmul_rotated}
+_PRODUCTS = {
+    ops.matmul, ops.matmul_int8, ops.matmul_panels, ops.matmul_rotated, ops.matmul_widened,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
