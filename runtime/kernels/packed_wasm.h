@@ -180,6 +180,39 @@ INLINE void dot_opened_4(pi* dots, const uint8_t* w, const i8* x, const i32* sta
 #undef OPENED_STEP
 #undef OPENED_COLUMN
 
+/* attention_codes.inc: eight rows at a time, whose sums with four of x stay in registers */
+#define HB_DOTS_OF_FOURS
+SHARED void dots_of_fours(vi (*dots)[1], const i8* codes, int blocks, int64_t apart,
+                          const uint8_t* x, int64_t row, int64_t step, int64_t fours) {
+  (void)blocks;
+  (void)apart;
+  for (int half = 0; half < 4; half += 2) {
+    const i8* w = codes + 16 * half;
+    const uint8_t* from = x;
+    v128_t sums[8];
+    UNROLL for (int c = 0; c < 4; c++) {
+      sums[c] = dots[c][0].q[half];
+      sums[4 + c] = dots[c][0].q[half + 1];
+    }
+    for (int64_t four = 0; four < fours; four++, w += 64, from += step) {
+      pairs first = pairs_of(LOADED("v128.load", w, 0));
+      pairs second = pairs_of(LOADED("v128.load", w, 16));
+      UNROLL for (int c = 0; c < 4; c++) {
+        v128_t even = SPLAT(from + c * row, 0), odd;
+        dot_pairs(&sums[c], first.even, even);
+        dot_pairs(&sums[4 + c], second.even, even);
+        odd = SPLAT(from + c * row, 4);
+        dot_pairs(&sums[c], first.odd, odd);
+        dot_pairs(&sums[4 + c], second.odd, odd);
+      }
+    }
+    UNROLL for (int c = 0; c < 4; c++) {
+      dots[c][0].q[half] = sums[c];
+      dots[c][0].q[half + 1] = sums[4 + c];
+    }
+  }
+}
+
 /* Codes of four columns of four rows, and four activations, four times */
 #ifdef HB_WASM_RELAXED
 typedef v128_t four_codes;

@@ -325,7 +325,14 @@ static inline vq vq_load(const i8* p) {
   return r;
 }
 SHARED void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
-  for (int64_t i = 0; i < count; i += 4, to += 8) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16, to += 32) {
+    v128_t codes = wasm_v128_xor(wasm_v128_load(from + i), wasm_i8x16_splat((i8)flip));
+    v128_t even = wasm_v128_and(codes, wasm_i16x8_splat(255)), odd = wasm_u16x8_shr(codes, 8);
+    wasm_v128_store(to, wasm_i32x4_shuffle(even, odd, 0, 4, 1, 5));
+    wasm_v128_store(to + 16, wasm_i32x4_shuffle(even, odd, 2, 6, 3, 7));
+  }
+  for (; i < count; i += 4, to += 8) {
     uint32_t four, mask = 0x00FF00FF;
     __builtin_memcpy(&four, from + i, 4);
     four ^= 0x01010101u * flip;
