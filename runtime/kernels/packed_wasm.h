@@ -46,13 +46,15 @@ static inline pw pw_load_q4_0(const uint8_t* codes, int part) { return (pw){code
 typedef struct {
   v128_t even, odd; /* 16-bit numbers */
 } pairs;
-static inline void dot_pairs(pi* sum, v128_t w, v128_t x) {
-  __asm__ volatile(
-      "local.get %1\n\tlocal.get %2\n\ti32x4.dot_i16x8_s\n\tlocal.get %0\n\t"
-      "i32x4.add\n\tlocal.set %0"
-      : "+r"(*sum)
-      : "r"(w), "r"(x));
-}
+/* sum += products of w and x */
+#define DOT(name, multiply, add)                                                            \
+  static inline void name(pi* sum, v128_t w, v128_t x) {                                    \
+    __asm__ volatile("local.get %2\n\tlocal.get %1\n\t" multiply "\n\tlocal.get %0\n\t" add \
+                     "\n\tlocal.set %0"                                                     \
+                     : "+r"(*sum)                                                           \
+                     : "r"(w), "r"(x));                                                     \
+  }
+DOT(dot_pairs, "i32x4.dot_i16x8_s", "i32x4.add")
 static inline pairs pairs_of(v128_t four) {
   return (pairs){wasm_i16x8_shr(wasm_i16x8_shl(four, 8), 8), wasm_i16x8_shr(four, 8)};
 }
@@ -154,13 +156,7 @@ INLINE void dot_opened_16(pi* dots, const uint8_t* w, const i16* x, int columns)
   } while (x < end);
 }
 #ifdef HB_WASM_RELAXED
-static inline void dot_bytes(pi* sum, v128_t w, v128_t x) {
-  __asm__ volatile(
-      "local.get %2\n\tlocal.get %1\n\ti16x8.relaxed_dot_i8x16_i7x16_s\n\tlocal.get %0\n\t"
-      "i16x8.add\n\tlocal.set %0"
-      : "+r"(*sum)
-      : "r"(w), "r"(x));
-}
+DOT(dot_bytes, "i16x8.relaxed_dot_i8x16_i7x16_s", "i16x8.add")
 INLINE void dot_opened_4(pi* dots, const uint8_t* w, const i8* x, const i32* starts) {
   UNROLL for (int i = 0; i < 8; i++) {
     dots[i] = wasm_v128_load32_splat(starts + i % 4 * (OPENED_SPAN / 32));
@@ -179,6 +175,7 @@ INLINE void dot_opened_4(pi* dots, const uint8_t* w, const i8* x, const i32* sta
 #endif
 #undef OPENED_STEP
 #undef OPENED_COLUMN
+#undef DOT
 
 /* attention_codes.inc: eight rows at a time, whose sums with four of x stay in registers */
 #define HB_DOTS_OF_FOURS

@@ -9,11 +9,6 @@ enum { QUAD = 4 };
 static inline vq vq_load(const i8* p) {
   return (vq){_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 32))};
 }
-static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
-  for (int64_t i = 0; i < count; i++) {
-    to[i] = from[i] ^ flip;
-  }
-}
 static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
   i32 four;
   __builtin_memcpy(&four, x, 4);
@@ -26,6 +21,7 @@ typedef struct {
   vi even, odd;
 } vq;
 enum { QUAD = 8 };
+#define HB_QUADS_STORE
 static inline __m256i even_bytes(const i8* p) {
   return _mm256_srai_epi16(_mm256_slli_epi16(_mm256_loadu_si256((const __m256i*)p), 8), 8);
 }

@@ -140,11 +140,6 @@ static inline vf vf_load_u8(const uint8_t* p) {
 typedef __m512i vq;
 enum { QUAD = 4, QUAD_FLIP = 0 };
 static inline vq vq_load(const i8* p) { return _mm512_loadu_si512(p); }
-static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
-  for (int64_t i = 0; i < count; i++) {
-    to[i] = from[i] ^ flip;
-  }
-}
 static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
   i32 four;
   __builtin_memcpy(&four, x, 4);

@@ -251,11 +251,6 @@ typedef struct {
 } vq;
 enum { QUAD = 4, QUAD_FLIP = 128 };
 static inline vq vq_load(const i8* p) { QUADS(vq, vld1q_s8(p + 16 * i)); }
-static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
-  for (int64_t i = 0; i < count; i++) {
-    to[i] = from[i] ^ flip;
-  }
-}
 static inline int32x4_t dot_quad(int32x4_t sum, int8x16_t w, int8x16_t x) {
 #ifdef HB_DOT
   return HB_DOT(sum, w, x);

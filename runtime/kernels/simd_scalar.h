@@ -194,13 +194,9 @@ typedef struct {
 static inline vq vq_load(const i8* p) { return (vq){p}; }
 /* Four numbers of one pixel in a strip take QUAD bytes. They are bytes without a sign, or, where
  * QUAD_FLIP is 128, with one and less by that; of eight, the first and the third, then the others,
- * take two bytes each. `quads_store` makes them of bytes, some bits of each turned over. */
+ * take two bytes each. `quads_store` (vector.inc) makes them of bytes, some bits of each
+ * turned over. */
 enum { QUAD = 4, QUAD_FLIP = 0 };
-static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
-  for (int64_t i = 0; i < count; i++) {
-    to[i] = from[i] ^ flip;
-  }
-}
 /* sum + the products of four numbers with each channel's weights */
 static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
   for (int i = 0; i < 64; i++) {

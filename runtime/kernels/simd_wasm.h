@@ -324,6 +324,7 @@ static inline vq vq_load(const i8* p) {
   }
   return r;
 }
+#define HB_QUADS_STORE
 SHARED void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
   int64_t i = 0;
   for (; i + 16 <= count; i += 16, to += 32) {

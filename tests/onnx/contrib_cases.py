@@ -60,7 +60,10 @@ class Random:
         return self.rng.integers(0, 256, shape).astype(np.uint8)
 
     def i8(self, *shape: int) -> Array:
-        """Of seven bits: without a dot product of bytes ONNX Runtime cuts larger sums off."""
+        return self.rng.integers(-128, 128, shape).astype(np.int8)
+
+    def weights(self, *shape: int) -> Array:
+        """Seven bits: without a dot product of bytes ONNX Runtime cuts sums of larger ones off."""
         return self.rng.integers(-64, 64, shape).astype(np.int8)
 
     def i32(self, low: int, high: int, *shape: int) -> Array:
@@ -189,7 +192,7 @@ def nbits_cases() -> Iterator[Case]:
 
 def integer_product_cases() -> Iterator[Case]:
     r = Random("integer products")
-    a, b = r.f(3, 8), r.i8(8, 5)
+    a, b = r.f(3, 8), r.weights(8, 5)
     yield Case("DynamicQuantizeMatMul", "plain", [a, b, scalar(0.02)], atol=1e-3)
     yield Case("DynamicQuantizeMatMul", "columns",
                [a, b, r.scale(5), r.i8(5), r.f(5)], atol=1e-3)  # fmt: skip
@@ -204,11 +207,12 @@ def integer_product_cases() -> Iterator[Case]:
         [r.i32(-999, 999, 3, 4).astype(np.int16), r.i32(-999, 999, 4, 5).astype(np.int16)],
     )
     yield Case("QGemm", "floats",
-               [r.u8(3, 8), scalar(0.02), zero(9), r.i8(8, 5), scalar(0.03), zero(-3, np.int8)],
+               [r.u8(3, 8), scalar(0.02), zero(9), r.weights(8, 5), scalar(0.03),
+                zero(-3, np.int8)],
                atol=1e-4)  # fmt: skip
     yield Case("QGemm", "quantized",
-               [r.u8(3, 8), scalar(0.02), zero(9), r.i8(5, 8), r.scale(5), np.zeros(5, np.int8),
-                r.i32(-500, 500, 5), scalar(0.1), zero(120)],
+               [r.u8(3, 8), scalar(0.02), zero(9), r.weights(5, 8), r.scale(5),
+                np.zeros(5, np.int8), r.i32(-500, 500, 5), scalar(0.1), zero(120)],
                {"transB": 1, "alpha": 1.0}, apart=1)  # fmt: skip
     tiny = zero(-4, np.int8)
     yield Case("QuantizeLinear", "axis", [r.f(3, 4), r.scale(4), r.u8(4)], {"axis": 1})
@@ -247,7 +251,7 @@ def qlinear_cases() -> Iterator[Case]:
                    [np.array([[True], [False]]), make(2, 3), s, p, make(2, 3), t, q, u, p],
                    apart=1, constants=(2, 3, 5, 6, 7, 8))  # fmt: skip
         yield Case("QLinearConv", kind,
-                   [make(1, 5, 5, 3), s, p, r.i8(4, 3, 3, 3), r.scale(4), np.zeros(4, np.int8),
+                   [make(1, 5, 5, 3), s, p, r.weights(4, 3, 3, 3), r.scale(4), np.zeros(4, np.int8),
                     scalar(0.5), q, r.i32(-900, 900, 4)],
                    {"channels_last": 1, "pads": [1, 1, 1, 1]}, apart=1,
                    constants=(3, 4, 5, 8))  # fmt: skip
@@ -257,7 +261,7 @@ def recurrent_cases() -> Iterator[Case]:
     for label, shape in (("by direction", (2,)), ("by column", (2, 20))):
         r = Random(f"lstm {label}")
         yield Case("DynamicQuantizeLSTM", label,
-                   [r.f(4, 3, 6), r.i8(2, 6, 20), r.i8(2, 5, 20), r.f(2, 40), *[None] * 4,
+                   [r.f(4, 3, 6), r.weights(2, 6, 20), r.weights(2, 5, 20), r.f(2, 40), *[None] * 4,
                     r.scale(*shape) / 10, np.zeros(shape, np.int8), r.scale(*shape) / 10,
                     np.zeros(shape, np.int8)],
                    {"direction": "bidirectional", "hidden_size": 5}, ["y", "y_h", "y_c"],
@@ -309,10 +313,10 @@ def attention_cases() -> Iterator[Case]:
     yield Case("Attention", "sizes", [x, r.f(16, 16 + 16 + 8) * 0.3, r.f(40)],
                heads | {"qkv_hidden_sizes": [16, 16, 8]})  # fmt: skip
     yield Case("QAttention", "plain",
-               [r.u8(2, 4, 16), r.i8(16, 48), b, scalar(0.01), scalar(0.005), None, zero(128),
+               [r.u8(2, 4, 16), r.weights(16, 48), b, scalar(0.01), scalar(0.005), None, zero(128),
                 zero(1, np.int8)], heads, constants=(1,), atol=1e-4)  # fmt: skip
     yield Case("QAttention", "past",
-               [r.u8(2, 4, 16), r.i8(16, 48), b, scalar(0.01), scalar(0.005), None, zero(128),
+               [r.u8(2, 4, 16), r.weights(16, 48), b, scalar(0.01), scalar(0.005), None, zero(128),
                 zero(1, np.int8), past], heads | {"unidirectional": 1}, ["y", "present"],
                constants=(1,), atol=1e-4)  # fmt: skip
     yield from multi_head_cases()
