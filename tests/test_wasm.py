@@ -7,12 +7,14 @@ import zlib
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 from tests import wasm
 from tests.encoders import assert_encodes
 from tests.tools import load_tool
 
 from halfbyte.backends.library import library
+from halfbyte.backends.native import Kernels
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,17 @@ def test_both_libraries_have_the_same_kernels(isa: str) -> None:
     made = wasm.library(isa, 1 << 20)
     assert made.kernels == library().kernels
     assert made.instruction_sets == [isa]
+
+
+@pytest.mark.parametrize("isa", wasm.FILES)
+def test_the_engine_decides_about_products(isa: str) -> None:
+    """SIMD128 has no product of bytes; of the relaxed one, engines know whether it is composed."""
+    made = wasm.library(isa, 1 << 20)
+    kernels, said = Kernels(isa, 1, made), made.memory.aligned(4).view(np.int32)
+    said[0] = -1
+    kernels.call("prefers_widened", y=said)
+    kernels.close()
+    assert int(said[0]) in ((1,) if isa == "simd128" else (0, 1))
 
 
 @pytest.mark.parametrize("isa", wasm.FILES)

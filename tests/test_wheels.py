@@ -35,16 +35,18 @@ LIBRARIES = {
     "windows-arm64": ("win_arm64", "_kernels.dll", "PE", "aarch64"),
 }
 NAMES = (*LIBRARIES, "any")
-# Optimized as a release is: one of each processor. The others' code is the same to the compiler,
-# and without it they are there in a third of the time.
-UNOPTIMIZED = ("-O0", "-fno-sanitize=all", "-Wno-unused-command-line-argument")
-WHOLE = ("linux-x86_64", "linux-aarch64")
-QUICK = {name: UNOPTIMIZED for name in LIBRARIES if name not in WHOLE}
-NEEDED = {"ELF": {"libc.so.6"}, "Mach-O": {"/usr/lib/libSystem.B.dylib"}, "PE": set[str]()}
-TABLES = {"x86_64": ("avx512vnni", "avxvnni", "avx2"), "aarch64": ("i8mm", "dotprod", "neon")}
 
 SYSTEM = {"Linux": "linux", "Darwin": "macos", "Windows": "windows"}.get(platform.system(), "")
 HERE = f"{SYSTEM}-{platform.machine().replace('AMD64', 'x86_64')}"
+
+# Optimized as a release is: one of each processor, one without a C library, and this machine's. The
+# others are there in a third of the time.
+UNOPTIMIZED = ("-O0", "-fno-sanitize=all", "-Wno-unused-command-line-argument")
+WHOLE = {"linux-x86_64", "linux-aarch64", "windows-x86_64", HERE}
+QUICK = {name: UNOPTIMIZED for name in LIBRARIES if name not in WHOLE}
+
+NEEDED = {"ELF": {"libc.so.6"}, "Mach-O": {"/usr/lib/libSystem.B.dylib"}, "PE": set[str]()}
+TABLES = {"x86_64": ("avx512vnni", "avxvnni", "avx2"), "aarch64": ("i8mm", "dotprod", "neon")}
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,8 @@ class Running:
         Values of the main graph; by default its outputs.
     int8_attention : collection of Operator, optional
         Products whose results attention takes in int8; by default as the model says.
+
+    Products are those of bytes on every machine, so that a report does not depend on it.
     """
 
     def __init__(

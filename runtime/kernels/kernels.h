@@ -70,7 +70,7 @@ PACKED_PRODUCT(matmul_rotated_q4_0_r16, q4_0_r16)
 
 /* The same with weights that share a scale in each 128 columns, d = max(|w.d|, 1e-30): codes become
  * v = (w.q * 256 * c + 2^14) >> 15, c = round-half-even(w.d / d * 2^14), and s = sum of (d / 128 *
- * xd) * float(sum_128 v * xq). */
+ * xd) * float(sum_128 v * xq). Scales are finite. */
 PACKED_PRODUCT(matmul_widened_q8_0_r16, q8_0_r16)
 /* y = 1 where that is faster, or 0 */
 KERNEL(prefers_widened, 1, 1, 1, OUT(i32, y))

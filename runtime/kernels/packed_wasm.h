@@ -112,6 +112,7 @@ static inline void widen_codes(uint8_t* to, const uint8_t* codes, const pi* shar
     wasm_v128_store(to + 32 * i + 16, MULTIPLY_HIGH(odd, share));
   }
 }
+#undef MULTIPLY_HIGH
 /* A row of activations; columns are a multiple of 32. */
 static inline void open_row(i16* to, const i8* x, int columns, int q4) {
   for (int i = 0; i < columns; i += 16) {
@@ -125,8 +126,8 @@ static inline void open_row(i16* to, const i8* x, int columns, int q4) {
     }
   }
 }
-/* dots[4 p + c] = products of a block of part p with row c. Offsets are bytes: rows of activations
- * are 1,024 apart. */
+/* dots[4 p + c] = products of some columns of part p with row c. Offsets are bytes: rows of
+ * activations are 1,024 apart. */
 _Static_assert(2 * OPENED_SPAN == 1024, "offsets below");
 #define OPENED_COLUMN(multiply, c, place)  \
   {                                        \

@@ -71,7 +71,7 @@ def test_slices_are_the_whole(
 ) -> None:
     feeds, model = feeds_of(*size), models[precision]
     coded = precision == "int8" and size[0] == 16
-    options = {"int8_attention": attention_products(model, coded)}
+    options = {"int8_attention": attention_products(model, coded), "wide_products": coded}
     monkeypatch.setattr(PASS, "CACHE", WHOLE)
     wanted, whole, most = run(model, feeds, backend, **options)
     monkeypatch.setattr(PASS, "CACHE", 1)
@@ -82,7 +82,8 @@ def test_slices_are_the_whole(
             np.testing.assert_allclose(found[name], value, atol=1e-6)
         else:
             np.testing.assert_array_equal(found[name], value)
-    products = [ops.matmul_int8, ops.matmul_rotated] if precision == "int8" else [ops.matmul_panels]
+    turned = ops.matmul_widened if coded else ops.matmul_rotated
+    products = [ops.matmul_int8, turned] if precision == "int8" else [ops.matmul_panels]
     pieces = size[0] * size[1] // 12
     assert sum(whole[product] for product in products) >= 6 * LAYERS
     assert all(cut[product] == pieces * whole[product] > 0 for product in products)

@@ -7,6 +7,7 @@ import pytest
 from tests.onnx.test_slices import feeds_of, run
 from tools.onnx_models import make, save
 
+import halfbyte.web.graphs.model  # noqa: F401  backends "measured-..."
 from halfbyte import SessionOptions, ops
 from halfbyte.backends import available, prefers_widened
 from halfbyte.formats.onnx import open_onnx
@@ -33,6 +34,9 @@ def test_who_prefers_them() -> None:
         isa = backend.removeprefix("native-")
         assert prefers_widened(backend) == (backend != "numpy" and isa not in BYTES)
     assert prefers_widened("native") == prefers_widened(available()[0])
+    assert prefers_widened("measured-native") == prefers_widened("native")  # the page's
+    assert not prefers_widened("measured-numpy")
+    assert not prefers_widened("abacus")
 
 
 @pytest.mark.parametrize("backend", ["numpy", "native"])
@@ -54,6 +58,7 @@ def test_they_replace_products_of_many_rows(model: Model, backend: str) -> None:
 def test_few_rows_keep_products_of_bytes(model: Model) -> None:
     made = run(model, feeds_of(3, 5), "native", wide_products=True)[1]
     assert not made[ops.matmul_widened]
+    assert made[ops.matmul_rotated]
 
 
 @pytest.mark.parametrize("backend", available())

@@ -49,9 +49,11 @@ def available() -> list[str]:
 
 def prefers_widened(backend: str = "native") -> bool:
     """Whether :func:`halfbyte.ops.matmul_widened` is faster there than products of bytes."""
-    isa = backend.removeprefix("native").removeprefix("-")
-    named = backend == "native" or backend in available()
-    return backend != "numpy" and named and native.prefers_widened(isa or None)
+    if backend == "native" or backend in available():
+        isa = backend.removeprefix("native").removeprefix("-")
+        return backend != "numpy" and native.prefers_widened(isa or None)
+    family, _, rest = backend.partition("-")
+    return family in FAMILIES and prefers_widened(rest)
 
 
 # Further families of backends: a prefix, and what opens a program with the rest of the name.

@@ -56,7 +56,7 @@ def kind_of(instruction: Instruction, to_pack: Collection[Buffer] = ()) -> str:
     operator, operands = instruction.operator, instruction.operands
     if operator.host:
         return HOST
-    if operator in (ops.matmul, ops.matmul_int8, ops.matmul_rotated, ops.matmul_widened):
+    if operator in (ops.matmul, ops.matmul_int8, ops.matmul_rotated):
         w = operands["w"]
         packed = operator is ops.matmul or w in to_pack or w.dtype.endswith("_r16")
         return f"{operator.name}_{w.dtype.removesuffix('_r16')}{'' if packed else ROWS}"

@@ -56,7 +56,6 @@ _LIKE = {
     "matmul_int8_q5_1": "matmul_int8_q4_k", "matmul_int8_q5_k": "matmul_int8_q4_k",
     "matmul_bf16": "matmul_f16", "attention_f32": "attention_f16",
     "matmul_rotated_q4_0": "matmul_int8_q4_0", "matmul_rotated_q8_0": "matmul_int8_q8_0",
-    "matmul_widened_q8_0": "matmul_int8_q8_0",
     "gelu_hadamard_quantize": "gelu_quantize", "hadamard_quantize": "dynamic_quantize",
     "layer_norm_hadamard_quantize": "layer_norm_quantize",
     "swiglu": "swiglu_quantize", "silu": "swiglu_quantize", "add": "binary", "mul": "binary",

@@ -14,9 +14,7 @@ from halfbyte.device.quantity import Quantity
 from halfbyte.device.timing import Timed, decoders, float_rate, graphs
 
 TYPES = ("Q4_0", "Q8_0", "Q4_K", "Q6_K", "F16", "F32")
-_INT8 = (
-    "matmul_int8_", "matmul_rotated_", "matmul_widened_", "matmul_codes", "conv2d_codes",
-)  # fmt: skip
+_CODES = ("matmul_codes", "conv2d_codes")
 _HOST_SPREAD = (0.1, 4.0)
 _HOST_WHY = "NumPy's operators 10 to 400 %, since few of them stand for all"
 _FLOAT_SHARE = 0.9  # of the peak that products of floats reach, by which the peak is found
@@ -186,4 +184,4 @@ def kernels_of(
 
 def is_int8(kind: str) -> bool:
     """Whether a kind of kernel is measured against the int8 dot product's peak."""
-    return kind.startswith(_INT8)
+    return kind.startswith(("matmul_int8_", "matmul_rotated_")) or kind.startswith(_CODES)

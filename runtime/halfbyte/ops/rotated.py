@@ -135,9 +135,10 @@ def matmul_widened(
 ) -> F32:
     """:func:`matmul_rotated` of codes of 8 bits, with one scale for 128 weights.
 
-    A block of 128 columns adds (d / 128 xd) float(sum v xq), where d is the largest wd in it and
-    `v` are codes of 15 bits, (256 wq c + 2^14) >> 15 with c = wd / d in 2^-14, to the nearest or
-    even: they differ from 128 wq wd / d by less than 1.
+    A block of 128 columns adds (d / 128 xd) float(sum v xq), where d is the largest |wd| in it, at
+    least 1e-30, and `v` are wider codes, (256 wq c + 2^14) >> 15 with c = wd / d in 2^-14, to the
+    nearest or even: of at most 2^14, and off from 128 wq wd / d by about 1 at most. Scales are
+    finite.
 
     Where products of bytes are made of those of 16-bit numbers, wider codes cost nothing, and the
     sums of a block need not be scaled one by one.
