@@ -22,6 +22,7 @@ KERNELS = ("kernels.wasm", "kernels-relaxed.wasm")
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
 BEYOND_TEXT = (  # graphs, commands, and what serves the page
     *("cli/", "device/", "evaluation/", "onnx/", "formats/onnx/", "quantize/", "session/"),
+    "formats/pictures.py",
     "passes/graphs/",
     *("bench.py", "demo.py", "describe.py", "describe_graph.py", "outputs.py", "tables.py"),
     *("web/graphs/", "web/pyodide.py", "web/server.py", "web/site.py", "web/wheel.py"),
