@@ -18,6 +18,10 @@ from halfbyte.web.site import STORYTELLER
 QUESTIONS = ["Tell me of Tom.", "What happened then?"]
 
 
+# Where it does not matter with which model
+ONE = pytest.mark.parametrize("path", ["qwen-Q4_K_M"], indirect=True)
+
+
 @pytest.fixture(scope="module", params=MODELS)
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return MODELS[request.param](tmp_path_factory.mktemp("chat") / f"{request.param}.gguf")
@@ -107,6 +111,7 @@ def test_texts_can_be_continued_too(talker: User) -> None:
     expect(talker.page.locator("#chat-log .user")).to_have_text([QUESTIONS[0]])
 
 
+@ONE
 @pytest.mark.parametrize("name", ["loops", "a tower as JSON", "a class", "recursion"])
 def test_a_hostile_template_is_one_line(talker: User, tmp_path: Path, name: str) -> None:
     source, expected = HOSTILE[name]
@@ -126,6 +131,7 @@ def test_a_model_without_a_template(user: User) -> None:
     assert user.run()
 
 
+@ONE
 @pytest.mark.parametrize(
     ("name", "width", "height", "scheme"),
     [("chat-desktop", 1280, 900, "light"), ("chat-phone", 360, 780, "dark")],
