@@ -132,8 +132,7 @@ class Runner:
     ) -> None:
         self.model = model
         self._open, self._use_kernels, self._kept = open_program, use_kernels, kept
-        self._int8_attention, self._cores = int8_attention, cores
-        self._wide_products = wide_products
+        self._int8_attention, self._cores, self._wide = int8_attention, cores, wide_products
         self._evaluator = Evaluator(model)
         self._weights = Weights(model.graph)
         self._stages: dict[int, OrderedDict[Path, Stage]] = {}  # by their first node
@@ -251,7 +250,7 @@ class Runner:
         constants = {k: v for k, v in constants.items() if k not in known and v is not None}
         program = optimize_graph(
             dead_code_removed(program), int8_attention=self._int8_attention, cores=self._cores,
-            wide_products=self._wide_products,
+            wide_products=self._wide,
         )  # fmt: skip
         used = {b.root for instruction in program.instructions for b in instruction.inputs}
         used |= {b.root for b in results.values()}

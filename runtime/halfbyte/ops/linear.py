@@ -105,6 +105,11 @@ def matmul_int8(
         y += (wd[:, b] * scale) * dots
         if wm is not None:
             y += wm[:, b] * (scale * sums[:, b, None])
+    return with_bias(y, bias, r)
+
+
+def with_bias(y: F32, bias: F32 | None, r: F32 | None) -> F32:
+    """r + (bias + y), of those that there are."""
     if bias is not None:
         y = bias + y
     return y if r is None else r + y

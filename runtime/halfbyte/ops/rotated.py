@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from halfbyte.layouts import Packed
 from halfbyte.ops.activation import gelu
-from halfbyte.ops.linear import products, quantize_blocks
+from halfbyte.ops.linear import products, quantize_blocks, with_bias
 from halfbyte.ops.norm import layer_norm
 from halfbyte.ops.operator import operator
 from halfbyte.weights import Tensor
@@ -28,6 +28,9 @@ LONG = 128  # activations that share one scale
 LEAST = np.float32(1e-30)  # of a scale that others are divided by
 SIZE = 32  # of the matrix
 _QUANTIZED = "xq:i8[n,d] xd:f32[n,d/128] xs:i16[n,d/16]"
+_PRODUCT = (
+    "xq:i8[n,k] xd:f32[n,k/128] xs:i16[n,k/16] w:*[m,k] r?:f32[n,m] bias?:f32[m] -> y:f32[n,m]"
+)
 
 
 def fits(m: int, k: int) -> bool:
@@ -91,11 +94,7 @@ def gelu_hadamard_quantize(x: F32, *, approximate: str) -> Quantized:
     return quantized
 
 
-@operator(
-    "MatMulNBits",
-    "xq:i8[n,k] xd:f32[n,k/128] xs:i16[n,k/16] w:*[m,k] r?:f32[n,m] bias?:f32[m] -> y:f32[n,m]",
-    operations=products,
-)
+@operator("MatMulNBits", _PRODUCT, operations=products)
 def matmul_rotated(
     xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None, bias: F32 | None = None
 ) -> F32:
@@ -120,16 +119,10 @@ def matmul_rotated(
             dots = x[:, b] @ wq[:, b].astype(np.float32).T  # below 2^24: exact in float32
             part += wd[:, b] * dots
         y += part * xd[:, first * size // LONG, None]
-    if bias is not None:
-        y = bias + y
-    return y if r is None else r + y
+    return with_bias(y, bias, r)
 
 
-@operator(
-    "MatMulNBits",
-    "xq:i8[n,k] xd:f32[n,k/128] xs:i16[n,k/16] w:*[m,k] r?:f32[n,m] bias?:f32[m] -> y:f32[n,m]",
-    operations=products,
-)
+@operator("MatMulNBits", _PRODUCT, operations=products)
 def matmul_widened(
     xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None, bias: F32 | None = None
 ) -> F32:
@@ -155,6 +148,4 @@ def matmul_widened(
     for at in range(x.shape[1]):
         dots = (x[:, at] @ wide[:, at].astype(np.float64).T).astype(np.float32)
         y += (top[:, at, 0] * np.float32(1 / 128)) * xd[:, at, None] * dots
-    if bias is not None:
-        y = bias + y
-    return y if r is None else r + y
+    return with_bias(y, bias, r)

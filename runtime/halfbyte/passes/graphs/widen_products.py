@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from halfbyte import ops
-from halfbyte.program import Instruction, Program, maximum, resume
+from halfbyte.program import Instruction, Program, maximum
 
 LEAST_ROWS = 16  # of activations: fewer do not repay widening the weights for them
 
 
 def widen_products(program: Program) -> Program:
-    """Replace `matmul_rotated` of codes of eight bits by `matmul_widened`."""
-    rewritten = program.rewritten([])
-    with resume(rewritten):
-        for instruction in program.instructions:
-            if not _applies(instruction):
-                rewritten.append(instruction)
-                continue
-            ops.matmul_widened(*instruction.arguments)
-            made = rewritten.instructions[-1]
-            made.outputs, made.origin = instruction.outputs, instruction.origin
-    return rewritten
+    """Replace `matmul_rotated` of codes of eight bits by `matmul_widened` of the same operands."""
+    return program.rewritten([
+        replace(i, operator=ops.matmul_widened) if _applies(i) else i for i in program.instructions
+    ])  # fmt: skip
 
 
 def _applies(instruction: Instruction) -> bool:
