@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from halfbyte.errors import printable
+
 
 @dataclass(frozen=True)
 class Row:
@@ -87,15 +89,15 @@ class Report:
         lines += self._noisiest()
         lines += self._output_lines()
         lines += [f"  note: {note}" for note in self.notes]
-        lines += [f"  {shown(row.name)}: {row.type}: {row.note}" for row in self.rows if row.note]
-        return "\n".join(lines)
+        lines += [f"  {row.name}: {row.type}: {row.note}" for row in self.rows if row.note]
+        return "\n".join(map(printable, lines))
 
     def _noisiest(self, count: int = 3) -> list[str]:
         """A line that names the tensors with the lowest SNR, if there are any."""
         known = [(row.snr_db, row.name) for row in self.rows if row.snr_db is not None]
         if not known:
             return []
-        lowest = ", ".join(f"{shown(name)} {snr:.2f} dB" for snr, name in sorted(known)[:count])
+        lowest = ", ".join(f"{name} {snr:.2f} dB" for snr, name in sorted(known)[:count])
         return [f"  lowest SNR: {lowest}"]
 
     def _output_lines(self) -> list[str]:
@@ -103,25 +105,20 @@ class Report:
         lines = [f"  outputs beside the original's, {self.samples}:"] if self.outputs else []
         for row in self.outputs:
             cosine = "-" if row.cosine is None else f"{row.cosine:.6f}"
-            lines.append(f"    {shown(row.name)}: cosine {cosine}, SNR {_decibels(row.snr_db)} dB")
+            lines.append(f"    {row.name}: cosine {cosine}, SNR {_decibels(row.snr_db)} dB")
         return lines
 
     def details(self) -> str:
         """A line per tensor."""
-        width = max((len(shown(row.name)) for row in self.rows), default=4)
+        width = max((len(printable(row.name)) for row in self.rows), default=4)
         lines = [f"  {'tensor':<{width}}  {'from':<5} {'to':<5}{'bits/weight':>12}"
                  f"{'SNR dB':>9}{'search dB':>11}"]  # fmt: skip
         lines += [
-            f"  {shown(row.name):<{width}}  {row.source:<5} {row.type:<5}"
+            f"  {printable(row.name):<{width}}  {row.source:<5} {row.type:<5}"
             f"{row.bits_per_weight:>12.2f}{_decibels(row.snr_db):>9}{_decibels(row.search_gain_db):>11}"
             for row in self.rows
         ]
         return "\n".join(lines)
-
-
-def shown(name: str) -> str:
-    """A tensor's name for a terminal: what would steer it is escaped."""
-    return name if name.isprintable() else ascii(name)[1:-1]
 
 
 def decibels(larger: float, smaller: float) -> float | None:

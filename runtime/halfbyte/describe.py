@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.errors import printable
 from halfbyte.formats import open_model
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.planning import Settings, capture_model, plan
@@ -71,9 +72,8 @@ def _metadata(file: ModelFile) -> str:
     width = max(map(len, file.metadata), default=0)
     lines = [f"{file.path}: {file.kind}", *(f"note: {note}" for note in file.notes)]
     for key, value in file.metadata.items():
-        shown = str(_short(value)).replace("\n", "\\n")
-        lines.append(f"  {key:<{width}}  {shown if len(shown) <= 80 else shown[:77] + '...'}")
-    return "\n".join(lines)
+        lines.append(f"  {key:<{width}}  {printable(str(_short(value)), 80)}")
+    return "\n".join(map(printable, lines))
 
 
 def _tensors(file: ModelFile) -> str:
@@ -81,7 +81,7 @@ def _tensors(file: ModelFile) -> str:
     lines = [f"{len(file.tensors)} tensors, {weights:,} weights"]
     for t in file.tensors.values():
         shape = " x ".join(map(str, t.shape))
-        lines.append(f"  {t.name:<28} {t.format.name:<5} {shape:>16} {t.nbytes:>14,} B")
+        lines.append(f"  {printable(t.name):<28} {t.format.name:<5} {shape:>16} {t.nbytes:>14,} B")
     types = Counter(t.format.name for t in file.tensors.values())
     lines.append(
         f"  {', '.join(f'{count} {name}' for name, count in types.items())}; "
@@ -95,9 +95,3 @@ def _memory(context: int, memory: dict[str, int]) -> str:
     for kind, count in (*memory.items(), ("total", sum(memory.values()))):
         lines.append(f"  {kind:<18} {count / 1e6:>10.2f} MB")
     return "\n".join(lines)
-
-
-def shown(text: str, most: int = 200) -> str:
-    """A file's text for a terminal, which it must not steer."""
-    text = text if len(text) <= most else f"{text[:most]}..."
-    return text if text.isprintable() else repr(text)

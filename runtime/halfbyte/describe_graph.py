@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte.describe import shown
+from halfbyte.errors import printable
 from halfbyte.formats.onnx import Graph, Model, Node, SparseTensor, open_onnx
 from halfbyte.formats.onnx.order import subgraphs
 from halfbyte.session.metadata import element_name, node_arg
@@ -81,15 +81,15 @@ def _text(data: dict[str, Any]) -> str:
     opsets = ", ".join(f"{domain} {version}" for domain, version in data["opsets"].items())
     lines = [f"{data['file']}: ONNX, IR version {data['ir_version']}, opsets {opsets}"]
     if data["producer"]:
-        lines.append(f"producer: {shown(data['producer'])}")
-    lines += [f"{shown(key)}: {shown(text)}" for key, text in data["metadata"].items()]
+        lines.append(f"producer: {printable(data['producer'])}")
+    lines += [f"{printable(key)}: {printable(text)}" for key, text in data["metadata"].items()]
     for part in ("inputs", "outputs"):
         lines += ["", f"{part}:"]
-        lines += [f"  {shown(a['name'])}: {a['type']} {a['shape']}" for a in data[part]]
+        lines += [f"  {printable(a['name'])}: {a['type']} {a['shape']}" for a in data[part]]
     lines += ["", f"{sum(data['operators'].values())} nodes:"]
-    lines += [f"  {shown(name):<32}{count:>8}" for name, count in data["operators"].items()]
+    lines += [f"  {printable(name):<32}{count:>8}" for name, count in data["operators"].items()]
     if data["functions"]:
-        lines.append(f"functions: {', '.join(map(shown, data['functions']))}")
+        lines.append(f"functions: {', '.join(map(printable, data['functions']))}")
     lines += ["", f"{data['parameters']:,} parameters:"]
     lines += [f"  {name:<32}{size:>14,} bytes" for name, size in data["bytes_by_type"].items()]
     return "\n".join(lines)

@@ -3,13 +3,43 @@
 A message is one line and says where (file, then tensor or key), what was expected and what was
 found, e.g. ``model.gguf: tensor 'blk.0.attn_q.weight': 100 columns is not a multiple of Q4_0's
 block of 32``. The command line prints the message alone and exits with code 2.
+
+Names and values in a message come from files that anyone may have made: `HalfbyteError` escapes
+and shortens them, so that no message steers a terminal or fills it.
 """
 
 from __future__ import annotations
 
+MAX_MESSAGE = 1999  # characters
+_CUT = " ... "
+
+
+def printable(text: str, most: int = MAX_MESSAGE) -> str:
+    """A text of at most `most` characters that cannot steer a terminal.
+
+    What does not print is escaped as in Python: control characters, line breaks, marks that have
+    no width or turn the direction of writing, surrogates. A longer text keeps its beginning and its
+    end.
+    """
+    if len(text) > most:
+        tail = most // 4
+        head = most - tail - len(_CUT)
+        return _escaped(text[:most])[:head] + _CUT + _escaped(text[-tail:])[-tail:]
+    escaped = _escaped(text)
+    return escaped if len(escaped) <= most else printable(escaped, most)
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
 
 class HalfbyteError(Exception):
     """Base class: something the caller gave cannot be used; the message says what and where."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class FormatError(HalfbyteError):

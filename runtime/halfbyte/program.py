@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.errors import ProgramError
+from halfbyte.errors import ProgramError, printable
 from halfbyte.layouts import LAYOUTS
 from halfbyte.weights import FORMATS, Tensor
 
@@ -42,6 +42,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "bool": np.dtype(np.bool_),
 }
 _ROWS = {name.lower(): format_ for name, format_ in (FORMATS | LAYOUTS).items()}
+
+_MAX_LINE = 1 << 16  # characters of an instruction in a dump
 
 
 @dataclass(frozen=True)
@@ -328,7 +330,7 @@ class Program:
             lines.append(f"{number:4d}  {self._line(instruction)}")
         totals = [f"{kind} {total:,}" for kind, total in self.bytes_by_kind().items() if total]
         lines.append("bytes: " + ", ".join(totals))
-        return "\n".join(lines)
+        return "\n".join(printable(line, _MAX_LINE) for line in lines)
 
     def _line(self, instruction: Instruction) -> str:
         outputs = ", ".join(self._place(b) for b in instruction.outputs)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.describe import shown
-from halfbyte.errors import FormatError, HalfbyteError, OutputError
+from halfbyte.errors import FormatError, HalfbyteError, OutputError, printable
 from halfbyte.formats import pictures
 from halfbyte.outputs import write_file
 
@@ -208,19 +207,22 @@ def _dtype(argument: NodeArg) -> np.dtype[Any]:
 def _described(name: str, value: Any) -> list[str]:
     """What an output is, in one line, and the likeliest classes of one that has some."""
     if isinstance(value, list):
-        lines = [f"{shown(name)}: {len(value)} parts"]
+        lines = [f"{printable(name)}: {len(value)} parts"]
         for index, part in enumerate(value):
             lines += [f"  {line}" for line in _described(f"[{index}]", part)]
         return lines
     if not isinstance(value, np.ndarray):
-        return [f"{shown(name)}: {value!r}"]
+        return [f"{printable(name)}: {printable(repr(value))}"]
     values = _plain(value)
-    text = f"{shown(name)}: {value.dtype} {list(value.shape)}"
+    text = f"{printable(name)}: {value.dtype} {list(value.shape)}"
     if values.size and values.dtype.kind in "biuf":
         wide = values.astype(np.float64)
         with np.errstate(all="ignore"):
             text += f", min {wide.min():.6g}, mean {wide.mean():.6g}, max {wide.max():.6g}"
-    first = [shown(v) if isinstance(v, str) else f"{v:.6g}" for v in values.reshape(-1)[:SHOWN]]
+    first = [
+        printable(repr(v), 200) if isinstance(v, str) else f"{v:.6g}"
+        for v in values.reshape(-1)[:SHOWN]
+    ]
     lines = [f"{text}: {' '.join(first)}{' ...' if values.size > SHOWN else ''}"]
     if values.dtype.kind == "f" and values.ndim == 2 and values.shape[0] == 1 < values.shape[1]:
         best = np.argsort(-values[0], kind="stable")[:TOP]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.errors import FormatError
+from halfbyte.errors import FormatError, printable
 
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 _FLOAT = struct.Struct("<f")
@@ -24,16 +24,9 @@ _TOP, _MODULUS = 1 << 63, 1 << 64  # of integers with a sign
 _LONGEST = 10  # bytes of a varint
 _FEW = 64  # bytes that Python decodes sooner than NumPy
 _CHUNK = 1 << 20  # bytes decoded at once, so that intermediate arrays stay small
-_MAX_MESSAGE = 500  # characters of an error
+MAX_PROBLEM = 500  # characters of an error, its path aside
 
 Value = int | bytes | memoryview  # a varint; four or eight bytes; bytes with a length
-
-
-def shorten(text: str) -> str:
-    """One line of bounded length, whatever a file put into it."""
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: 2 * _MAX_MESSAGE])
-    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}..."
 
 
 class Message:
@@ -170,7 +163,7 @@ class Message:
 
     def error(self, problem: str) -> FormatError:
         """What is wrong, and where."""
-        return FormatError(f"{self.path}: {shorten(f'{self.name}: {problem}')}")
+        return FormatError(f"{self.path}: {printable(f'{self.name}: {problem}', MAX_PROBLEM)}")
 
     def _packed(self, data: memoryview) -> Iterator[npt.NDArray[np.uint64]]:
         """Varints that follow each other without keys, some at a time."""

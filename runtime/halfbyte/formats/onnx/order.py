@@ -10,9 +10,9 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from halfbyte.errors import ModelError, UnsupportedError
+from halfbyte.errors import ModelError, UnsupportedError, printable
 from halfbyte.formats.onnx.model import Graph, Model, Node, ValueInfo
-from halfbyte.formats.protobuf import shorten
+from halfbyte.formats.protobuf import MAX_PROBLEM
 
 OPSETS = range(7, 29)  # of the default domain
 _MAX_CALLS = 1 << 20  # nodes of a model whose functions are put in place of their calls
@@ -183,7 +183,7 @@ def _check_opsets(
     version = opsets.get("")
     if version is not None and version not in OPSETS:
         raise UnsupportedError(
-            f"{model.path}: {shorten(where)}: opset {version} of the default domain; supported: "
+            f"{model.path}: {where}: opset {version} of the default domain; supported: "
             f"{OPSETS[0]} to {OPSETS[-1]}"
         )
     for node in _all_nodes(nodes):
@@ -193,4 +193,4 @@ def _check_opsets(
 
 
 def _error(path: Path, problem: str) -> ModelError:
-    return ModelError(f"{path}: {shorten(problem)}")
+    return ModelError(f"{path}: {printable(problem, MAX_PROBLEM)}")
