@@ -16,7 +16,6 @@ from pathlib import Path
 
 import halfbyte
 from halfbyte.backends import available
-from halfbyte.generate import begin
 from halfbyte.loading import load
 from halfbyte.quantize import quantize_file
 
@@ -36,7 +35,7 @@ def models(folder: Path) -> Iterator[Path]:
 def run(path: Path, backend: str) -> tuple[list[int], str]:
     """Tokens of a greedy generation, and a digest of the logits of all of them."""
     with load(path, backend=backend) as model:
-        generation = begin(model, temperature=0, max_tokens=TOKENS)
+        generation = model.generation(temperature=0, max_tokens=TOKENS)
         list(generation)
         ids = list(generation.ids)
         model.reset()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte import arguments
 from halfbyte.errors import HalfbyteError
 from halfbyte.ops.attention import KEY_BLOCK
 from halfbyte.program import Kind
@@ -112,17 +113,14 @@ def beam_search(
     the prompt, and puts them back before it goes on: copying them takes far less than a token.
     """
     for name, number in {"num_beams": num_beams, "max_tokens": max_tokens}.items():
-        if number < 1:
+        if arguments.integer(name, number) < 1:
             raise HalfbyteError(f"{name} {number}: expected 1 or more")
-    if not np.isfinite(length_penalty):
+    if not np.isfinite(arguments.number("length_penalty", length_penalty)):
         raise HalfbyteError(f"length_penalty {length_penalty}: expected a finite number")
     ids = model.tokenizer.encode(prompt)
     logits = model.feed(ids[model.rewind(ids) :])[0].copy()
-    text = model.texts
 
     def advance(state: _Rows, generated: list[int]) -> tuple[F32Array, _Rows]:
-        if model.texts != text:
-            raise HalfbyteError(f"{model.path}: another text was begun meanwhile")
         del model.tokens[len(ids) :]
         _put(model, state, len(ids))
         model.tokens += generated[:-1]

@@ -7,7 +7,6 @@ import tempfile
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from halfbyte.generate import begin
 from halfbyte.loading import load
 from halfbyte.quantize import quantize_file
 
@@ -27,7 +26,7 @@ def run(seed: int) -> int:
         )
         print(f"$ halfbyte run {target.name} --temp 0.8 --seed {seed}\n", file=sys.stderr)
         with load(target) as model:
-            generation = begin(model, temperature=0.8, seed=seed)
+            generation = model.generation(temperature=0.8, seed=seed)
             for piece in generation:
                 sys.stdout.write(piece)
                 sys.stdout.flush()

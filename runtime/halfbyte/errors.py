@@ -54,6 +54,10 @@ class UnsupportedError(HalfbyteError):
     """A well-formed file asks for something that halfbyte does not implement."""
 
 
+class ArgumentTypeError(HalfbyteError, TypeError):
+    """An argument of a type that a function does not take, or one that it does not have."""
+
+
 class ThermalError(HalfbyteError):
     """A thermal network, a trip point or a temperature that no device can have."""
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Unpack
 
-from halfbyte import sampling
+from halfbyte import arguments, sampling
 from halfbyte.errors import HalfbyteError
 from halfbyte.sampling import Sampler, TokenLogprob, token_logprob
 from halfbyte.stopping import StopStrings
+from halfbyte.tokenizers import StreamDecoder
 from halfbyte.weights import F32Array
 
 if TYPE_CHECKING:
@@ -23,23 +25,28 @@ class Options(sampling.Options, total=False):
     """How a text is generated; see `LanguageModel.generate`."""
 
     max_tokens: int
-    stop: str | Sequence[str]
+    stop: str | Sequence[str] | None
     logprobs: int | None
 
 
+KEYWORDS = Options.__optional_keys__
+
+
 def begin(
-    model: LanguageModel,
-    prompt: str | Sequence[int] = "",
-    max_tokens: int = 256,
-    stop: str | Sequence[str] = (),
-    logprobs: int | None = None,
-    **options: Unpack[sampling.Options],
+    model: LanguageModel, prompt: str | Sequence[int], options: Options, function: str
 ) -> Generation:
-    """A generation from a text or token ids; it starts when it is iterated."""
-    ids = model.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+    """A generation from a text or token ids; it starts when it is iterated.
+
+    `function` is what a caller knows the options from, for messages.
+    """
+    arguments.check_keywords(function, options, KEYWORDS)
+    if isinstance(prompt, str):
+        ids = model.tokenizer.encode(prompt)
+    else:
+        ids = arguments.tokens("prompt", prompt)
     if not ids:
         raise HalfbyteError(f"{model.path}: the prompt has no tokens; expected 1 or more")
-    return Generation(model, ids, max_tokens, stop, logprobs, Sampler(**options))
+    return Generation(model, ids, **options)
 
 
 class Generation:
@@ -69,24 +76,27 @@ class Generation:
         self,
         model: LanguageModel,
         prompt_ids: list[int],
-        max_tokens: int,
-        stop: str | Sequence[str],
-        logprobs: int | None,
-        sampler: Sampler,
+        max_tokens: int = 256,
+        stop: str | Sequence[str] | None = None,
+        logprobs: int | None = None,
+        **options: Unpack[sampling.Options],
     ) -> None:
-        if max_tokens < 1:
+        if arguments.integer("max_tokens", max_tokens) < 1:
             raise HalfbyteError(f"max_tokens {max_tokens}: expected 1 or more")
-        if logprobs is not None and not 0 <= logprobs <= model.vocabulary:
-            raise HalfbyteError(f"logprobs {logprobs}: expected 0 to {model.vocabulary}")
-        sampler.check(model.vocabulary)
-        self._model, self._sampler, self._limit = model, sampler, max_tokens
+        most = model.vocabulary
+        if logprobs is not None and not 0 <= arguments.integer("logprobs", logprobs) <= most:
+            raise HalfbyteError(f"logprobs {logprobs}: expected 0 to {most}")
+        self._sampler = Sampler(**options)
+        self._sampler.check(most)
+        self._model, self._limit = model, max_tokens
         self._stop, self._logprobs = StopStrings(stop), logprobs
+        self._turn, self._mark = model.turn(), object()
+        self._fed = -1  # tokens of the text that were processed; none yet
         self.prompt_ids = prompt_ids
         self.ids: list[int] = []
         self.text = self.finish_reason = ""
         self.logprobs: list[TokenLogprob] = []
         self.reused = 0
-        self._turn = 0  # which of the model's texts is this one
         self.prompt_seconds = self.decode_seconds = 0.0
 
     @property
@@ -101,44 +111,79 @@ class Generation:
         return (len(self.ids) - 1) / self.decode_seconds if self.decode_seconds else 0.0
 
     def __iter__(self) -> Iterator[str]:
-        self._begin()
-        start = time.perf_counter()
-        token = self._choose(self._feed(self.prompt_ids[self.reused :]))
-        self.prompt_seconds = time.perf_counter() - start
-        yield from self._continue(token)
+        try:
+            while not self._over():
+                yield from self._add(self._step(self._length))
+            yield from self._rest()
+        finally:  # where it is closed, or dropped half way, too
+            self._turn.end()
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        self._begin()
-        done, count = self.reused, 1
+        try:
+            while not self._over():
+                for piece in self._add(await self._advance()):
+                    yield piece
+                    await asyncio.sleep(0)
+            for piece in self._rest():
+                yield piece
+        finally:
+            self._turn.end()
+
+    async def _advance(self) -> int:
+        """The next token; the event loop runs while those before it are processed."""
+        count = 1
         while True:
-            part = self.prompt_ids[done : done + count]
-            done += len(part)
-            last = done == len(self.prompt_ids)
+            await self._turn.ready()
             start = time.perf_counter()
-            logits = self._feed(part, rows=int(last))
-            token = self._choose(logits) if last else 0
+            token = self._step(count)
             spent = time.perf_counter() - start
-            self.prompt_seconds += spent
-            await asyncio.sleep(0)
-            if last:
-                break
+            if token < 0 or not self.ids:  # after what may have taken a pause's time
+                await asyncio.sleep(0)
+            if token >= 0:
+                return token
             # As many as fit a pause at this speed; never many more at once: larger batches are
             # faster, but other things may make the next one slow.
             count = max(1, min(4 * count, int(count * PAUSE / max(spent, 1e-6))))
-        for piece in self._continue(token):
-            yield piece
-            await asyncio.sleep(0)
 
-    def _begin(self) -> None:
-        self.reused = self._model.rewind(self.prompt_ids)
-        self._turn = self._model.texts
+    @cached_property
+    def _decoder(self) -> StreamDecoder:
+        return self._model.tokenizer.stream(self.prompt_ids)
 
-    def _feed(self, ids: list[int], rows: int = 1) -> F32Array:
-        if self._model.texts != self._turn:
-            raise HalfbyteError(
-                f"{self._model.path}: another text was begun meanwhile; a model holds one at a time"
-            )
-        return self._model.feed(ids, rows)
+    @property
+    def _length(self) -> int:
+        return len(self.prompt_ids) + len(self.ids)
+
+    def _step(self, most: int) -> int:
+        """Process up to `most` of the text's tokens; the token that follows, or -1 before the end.
+
+        Where another text had the context meanwhile, this one's tokens are processed again.
+        """
+        model = self._model
+        with self._turn:
+            start = time.perf_counter()
+            if model.text is not self._mark or model.position != self._fed:
+                self._rewind()
+            if self.ids and self._fed == self._length - 1:
+                part = self.ids[-1:]
+            else:
+                part = [*self.prompt_ids, *self.ids][self._fed : self._fed + most]
+            last = self._fed + len(part) == self._length
+            logits = model.feed(part, rows=int(last))
+            self._fed += len(part)
+            token = self._choose(logits) if last else -1
+            spent = time.perf_counter() - start
+        if self.ids:
+            self.decode_seconds += spent
+        else:
+            self.prompt_seconds += spent
+        return token
+
+    def _rewind(self) -> None:
+        first = self._fed < 0
+        self._fed = self._model.rewind([*self.prompt_ids, *self.ids])
+        self._model.text = self._mark
+        if first:
+            self.reused = self._fed
 
     def _choose(self, logits: F32Array) -> int:
         """The token that follows, from logits [1, vocabulary]."""
@@ -147,27 +192,29 @@ class Generation:
             self.logprobs.append(token_logprob(logits[0], token, self._logprobs))
         return token
 
-    def _continue(self, token: int) -> Iterator[str]:
-        """Text of the first token after the prompt and of those that follow it."""
-        model, decoder = self._model, self._model.tokenizer.stream(self.prompt_ids)
-        while not self.finish_reason:
-            if token in model.tokenizer.stop_ids:
-                self.finish_reason = "stop"
-                break
+    def _over(self) -> bool:
+        """Whether the text has ended; the reason is set."""
+        if self._stop.found:
+            self.finish_reason = "stop"
+        elif len(self.ids) == self._limit:
+            self.finish_reason = "length"
+        elif self.ids and self._length > self._model.context:
+            self.finish_reason = "context"
+        return bool(self.finish_reason)
+
+    def _add(self, token: int) -> Iterator[str]:
+        """The text of a token, unless it ends all."""
+        if token in self._model.tokenizer.stop_ids:
+            self.finish_reason = "stop"
+        else:
             self.ids.append(token)
-            yield self._say(self._stop.push(decoder.push(token)))
-            if self._stop.found:
-                self.finish_reason = "stop"
-                return
-            if len(self.ids) == self._limit:
-                self.finish_reason = "length"
-            elif model.position == model.context:
-                self.finish_reason = "context"
-            else:
-                start = time.perf_counter()
-                token = self._choose(self._feed([token]))
-                self.decode_seconds += time.perf_counter() - start
-        yield self._say(self._stop.push(decoder.flush()) + self._stop.flush())
+            yield self._say(self._stop.push(self._decoder.push(token)))
+
+    def _rest(self) -> Iterator[str]:
+        """What was held back, where no stop string ended the text."""
+        self._turn.end()
+        if not self._stop.found:
+            yield self._say(self._stop.push(self._decoder.flush()) + self._stop.flush())
 
     def _say(self, text: str) -> str:
         self.text += text

@@ -7,7 +7,9 @@ import warnings
 from collections.abc import Callable
 from typing import Unpack
 
-from halfbyte import download, packing
+import numpy as np
+
+from halfbyte import arguments, download, packing
 from halfbyte.backends.cores import default_threads
 from halfbyte.download import Progress, Source
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
@@ -26,6 +28,9 @@ class Options(Given, total=False):
     threads: int | None
     level: str | None
     memory_budget: int | None
+
+
+_KEYWORDS = Options.__optional_keys__
 
 
 def load(
@@ -78,6 +83,10 @@ def load(
     MemoryBudgetError
         It would need more than `memory_budget`, or than the machine has.
     """
+    arguments.check_keywords("load", options, _KEYWORDS | {"tokenizer"})
+    for name, value in (("path", path), ("tokenizer", tokenizer)):
+        if not isinstance(value, str | os.PathLike) and (name, value) != ("tokenizer", None):
+            arguments.refuse(name, "str or os.PathLike", value)
     return load_file(open_model(path, tokenizer), **options)
 
 
@@ -98,7 +107,10 @@ def load_bytes(
 
     For the other arguments and errors see :func:`load`.
     """
-    return load_file(open_bytes(data, name, own=own), **options)
+    arguments.check_keywords("load_bytes", options, _KEYWORDS | {"name", "own"})
+    if not isinstance(data, bytes | bytearray | memoryview | np.ndarray):
+        arguments.refuse("data", "bytes", data)
+    return load_file(open_bytes(data, arguments.text("name", name), own=own), **options)
 
 
 async def load_url(
@@ -140,6 +152,8 @@ async def load_url(
     UserWarning
         The browser could not keep the file.
     """
+    known = {"progress", "sha256", "keep", "source"}
+    arguments.check_keywords("load_url", options, _KEYWORDS | known)
     found = await download.fetch(url, progress=progress, sha256=sha256, keep=keep, source=source)
     try:
         name = url.split("?")[0].rsplit("/", 1)[-1] or url
@@ -162,6 +176,12 @@ def load_file(
     **settings: Unpack[Given],
 ) -> LanguageModel:
     """A model from an opened file; for the arguments see :func:`load`."""
+    arguments.check_keywords("load_file", settings, _KEYWORDS)
+    arguments.text("backend", backend)
+    counts = {"threads": threads, "memory_budget": memory_budget, "context": None, "batch": None}
+    for name, value in ({**counts, **settings}).items():
+        if name in counts and value is not None:
+            arguments.integer(name, value)
     chosen = settings_of(level, settings)
     words = from_metadata(file)
     if memory_budget is None:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NoReturn, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte import arguments
 from halfbyte.backends import open_program
 from halfbyte.beam import Beam, beam_search
 from halfbyte.chat import Chat, Message
-from halfbyte.errors import HalfbyteError
+from halfbyte.errors import ArgumentTypeError, HalfbyteError
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.generate import Generation, Options, begin
+from halfbyte.generate import KEYWORDS, Generation, Options, begin
 from halfbyte.profile import Profile
 from halfbyte.program import Program
 from halfbyte.sampling import Adjustments, Sampler
 from halfbyte.tokenizers import Tokenizer
+from halfbyte.turns import Turn, Turns
 
 F32Array = npt.NDArray[np.float32]
 
@@ -29,6 +32,11 @@ _SCANNED = 1 << 20  # weights that are looked at together
 
 class LanguageModel:
     """A language model with one context: tokens go in, logits and text come out.
+
+    Any number of threads and tasks may use one model: their texts take turns, first come, first
+    served, and are what each would be by itself. A text that is read piece by piece keeps its turn
+    between pieces; where its reader does not come back for a second, or itself asks the model for
+    something else, others go on, and its tokens are processed again when it continues.
 
     Attributes
     ----------
@@ -49,7 +57,9 @@ class LanguageModel:
         self._logits: F32Array = self.executable.array(program.outputs["logits"])
         self._sizes = {name: size.maximum for name, size in program.sizes.items()}
         self.tokens: list[int] = []  # what the context holds
-        self.texts = 0  # begun so far
+        self.text: object = None  # whose text they are
+        where = f"{file.path}: the model is closed"
+        self._turns = Turns(lambda: HalfbyteError(where))
         self.profile: Profile | None = None  # set one, and every run adds to it
 
     @property
@@ -72,6 +82,18 @@ class LanguageModel:
         """Tokens in the context."""
         return len(self.tokens)
 
+    def turn(self) -> Turn:
+        """A turn at the context, for a text of several steps."""
+        return Turn(self._turns)
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        """``with model.exclusive():`` keeps other threads from the context.
+
+        For calls that belong together, such as :meth:`rewind` and :meth:`feed`; each method does it
+        by itself.
+        """
+        return self._turns.whole()
+
     def reset(self) -> None:
         """Forget the context."""
         self.rewind(())
@@ -86,10 +108,11 @@ class LanguageModel:
             never the last one, whose logits are still wanted. The others are to be fed.
         """
         most = max(len(ids) - 1, 0)
-        pairs = enumerate(zip(self.tokens, ids[:most], strict=False))
-        kept = next((i for i, (old, new) in pairs if old != new), min(len(self.tokens), most))
-        del self.tokens[kept:]
-        self.texts += 1
+        with self.exclusive():
+            pairs = enumerate(zip(self.tokens, ids[:most], strict=False))
+            kept = next((i for i, (old, new) in pairs if old != new), min(len(self.tokens), most))
+            del self.tokens[kept:]
+            self.text = None
         return kept
 
     def feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int = 1) -> F32Array:
@@ -106,8 +129,12 @@ class LanguageModel:
         -------
         float32 [rows, vocabulary]
             Logits of the token that follows each of them. For `rows` of one it is a view that the
-            next call overwrites.
+            next call overwrites, in whatever thread; see :meth:`exclusive`.
         """
+        with self.exclusive():
+            return self._feed(ids, rows)
+
+    def _feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int) -> F32Array:
         tokens = np.asarray(ids, np.int32)
         self._check(tokens, rows)
         first = len(tokens) - rows  # the first token whose logits are wanted
@@ -167,8 +194,10 @@ class LanguageModel:
 
     def logits(self, ids: Sequence[int]) -> F32Array:
         """Logits [len(ids), vocabulary] of a text that starts with these tokens."""
-        self.reset()
-        return self.feed(ids, rows=len(ids))
+        with self.exclusive():
+            self.reset()
+            logits = self.feed(ids, rows=len(ids))
+            return logits.copy() if len(ids) == 1 else logits
 
     def generate(self, prompt: str = "", **options: Unpack[Options]) -> str:
         """Continue a text.
@@ -179,7 +208,7 @@ class LanguageModel:
             The beginning; an empty one starts from the beginning-of-text token.
         max_tokens : int
             Most tokens to generate (256); the text may end before.
-        stop : str or sequence of str
+        stop : str or sequence of str, optional
             Strings at which the text ends; they are not part of it.
         temperature : float
             0 takes the likeliest token always; 1 samples from the model's distribution. (0.8)
@@ -192,8 +221,15 @@ class LanguageModel:
         -------
         str
             The continuation without the prompt.
+
+        Raises
+        ------
+        HalfbyteError
+            An argument is out of its range, or the model is closed.
+        ArgumentTypeError
+            An argument has a wrong type or name; it is a `TypeError` too.
         """
-        return "".join(self.stream(prompt, **options))
+        return "".join(begin(self, prompt, options, "generate"))
 
     def generate_batch(self, prompts: Iterable[str], **options: Unpack[Options]) -> list[str]:
         """Continue each of many texts, as :meth:`generate` does by itself.
@@ -201,7 +237,8 @@ class LanguageModel:
         One after the other: they share the context. What a prompt has in common with the one before
         (instructions, examples) is processed once. `seed` is each one's seed.
         """
-        return [self.generate(prompt, **options) for prompt in prompts]
+        arguments.check_keywords("generate_batch", options, KEYWORDS)
+        return [self.generate(prompt, **options) for prompt in arguments.texts("prompts", prompts)]
 
     def generation(self, prompt: str = "", **options: Unpack[Options]) -> Generation:
         """A continuation to iterate, with its token ids and statistics; see :meth:`generate`.
@@ -211,19 +248,19 @@ class LanguageModel:
         logprobs : int, optional
             Keep each generated token's log-probability, and the `logprobs` likeliest tokens'.
         """
-        return begin(self, prompt, **options)
+        return begin(self, prompt, options, "generation")
 
     def stream(self, prompt: str = "", **options: Unpack[Options]) -> Iterator[str]:
         """Generate text piece by piece; see :meth:`generate`."""
-        return iter(self.generation(prompt, **options))
+        return iter(begin(self, prompt, options, "stream"))
 
     def astream(self, prompt: str = "", **options: Unpack[Options]) -> AsyncIterator[str]:
         """The same for ``async for``: a page, a notebook or a server stays alive meanwhile.
 
         The event loop runs after every token and at least every 50 ms of a long prompt. Leave the
-        loop, or cancel the task, to stop. One generation at a time: they share the context.
+        loop, or cancel the task, to stop. Texts of several tasks follow each other.
         """
-        return aiter(self.generation(prompt, **options))
+        return aiter(begin(self, prompt, options, "astream"))
 
     def beam_search(
         self,
@@ -245,9 +282,11 @@ class LanguageModel:
         **adjustments
             Penalties and bias; see :class:`halfbyte.sampling.Sampler`.
         """
-        return beam_search(
-            self, prompt, Sampler(**adjustments), num_beams, length_penalty, max_tokens
-        )
+        arguments.check_keywords("beam_search", adjustments, Adjustments.__optional_keys__)
+        arguments.text("prompt", prompt)
+        sampler = Sampler(**adjustments)
+        with self.exclusive():
+            return beam_search(self, prompt, sampler, num_beams, length_penalty, max_tokens)
 
     def chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> str:
         """The answer to a conversation, by the model's own chat template.
@@ -263,17 +302,17 @@ class LanguageModel:
         See :class:`halfbyte.chat.Chat` for other templates, and for what happens at the limit of
         the context.
         """
-        return "".join(self.stream_chat(messages, **options))
+        return "".join(self._chat.answer(messages, options, "chat"))
 
     def stream_chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Iterator[str]:
         """The same, piece by piece."""
-        return iter(self._chat.begin(messages, **options))
+        return iter(self._chat.answer(messages, options, "stream_chat"))
 
     def astream_chat(
         self, messages: Sequence[Message], **options: Unpack[Options]
     ) -> AsyncIterator[str]:
         """The same for ``async for``; see :meth:`astream`."""
-        return aiter(self._chat.begin(messages, **options))
+        return aiter(self._chat.answer(messages, options, "astream_chat"))
 
     @cached_property
     def _chat(self) -> Chat:
@@ -297,15 +336,25 @@ class LanguageModel:
 
     def perplexity(self, text: str) -> float:
         """exp of the mean loss per token of a text; see :meth:`token_losses`."""
-        ids = self.tokenizer.encode(text)
+        ids = self.tokenizer.encode(arguments.text("text", text))
         if len(ids) < 2:
             raise HalfbyteError(f"perplexity needs at least 2 tokens, found {len(ids)}")
         return float(np.exp(self.token_losses(ids).mean()))
 
     def close(self) -> None:
-        """Stop threads and drop the mapping of the file."""
+        """Stop threads, give memory back and drop the mapping of the file.
+
+        A step that another thread is in is waited for; its text ends with an error.
+        """
+        self._turns.close()
         self.executable.close()
         self.file.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            f"{self.path}: a model cannot be pickled or copied: it holds memory of threads and "
+            "kernels; load it from its file in each process"
+        )
 
     def __enter__(self) -> LanguageModel:
         return self

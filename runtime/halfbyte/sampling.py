@@ -20,6 +20,7 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte import arguments
 from halfbyte.errors import HalfbyteError
 
 F32Array = npt.NDArray[np.float32]
@@ -94,6 +95,14 @@ class Sampler:
         logit_bias: Mapping[int, float] | None = None,
         seed: int | None = None,
     ) -> None:
+        for name, value in (("top_k", top_k), ("seed", 0 if seed is None else seed)):
+            arguments.integer(name, value)
+        for name, number in (
+            ("temperature", temperature), ("top_p", top_p), ("min_p", min_p),
+            ("repetition_penalty", repetition_penalty),
+            ("frequency_penalty", frequency_penalty), ("presence_penalty", presence_penalty),
+        ):  # fmt: skip
+            arguments.number(name, number)
         _expect("temperature", temperature, math.isfinite(temperature) and temperature >= 0, _ZERO)
         _expect("top_k", top_k, top_k >= 0, "0 (all) or more")
         _expect("top_p", top_p, 0 < top_p <= 1, "more than 0, at most 1")
@@ -106,7 +115,7 @@ class Sampler:
         self.temperature, self.top_k, self.top_p, self.min_p = temperature, top_k, top_p, min_p
         self.repetition_penalty = repetition_penalty
         self.frequency_penalty, self.presence_penalty = frequency_penalty, presence_penalty
-        bias = dict(logit_bias or {})
+        bias = arguments.numbers_by_integer("logit_bias", {} if logit_bias is None else logit_bias)
         self._biased = np.array(list(bias), np.intp)
         self._bias = np.array(list(bias.values()), np.float32)
         if not np.all(self._bias < np.inf):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from halfbyte import arguments
 from halfbyte.errors import HalfbyteError
 
 MOST, LONGEST = 64, 1024  # stop strings, and characters of one
@@ -21,8 +22,9 @@ class StopStrings:
         A stop string was there; the text is over.
     """
 
-    def __init__(self, strings: str | Sequence[str]) -> None:
-        self._strings = [strings] if isinstance(strings, str) else list(strings)
+    def __init__(self, strings: str | Sequence[str] | None) -> None:
+        given = [strings] if isinstance(strings, str) else () if strings is None else strings
+        self._strings = arguments.texts("stop", given)
         if not all(0 < len(string) <= LONGEST for string in self._strings):
             raise HalfbyteError(f"stop: expected strings of 1 to {LONGEST} characters")
         if len(self._strings) > MOST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import pickle
 import threading
@@ -300,10 +301,11 @@ def test_runs_in_a_thread_of_its_own() -> None:
     assert "Required inputs (['x'])" in found[1][2]
 
 
-def test_pickling_is_refused() -> None:
+@pytest.mark.parametrize("call", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_pickling_and_copying_are_refused(call: Any) -> None:
     ours = session(HALFBYTE, added())
-    with pytest.raises(TypeError, match="a session cannot be pickled") as caught:
-        pickle.dumps(ours)
+    with pytest.raises(TypeError, match="a session cannot be pickled or copied") as caught:
+        call(ours)
     assert isinstance(caught.value, HalfbyteError)
 
 

@@ -39,7 +39,7 @@ def test_names_and_defaults() -> None:
     for kind, absent in (
         ("SessionOptions", {
             "add_provider", "add_provider_for_devices", "clear_ep_context_data_read_func",
-            "set_ep_context_data_read_func", "set_load_cancellation_flag",
+            "set_ep_context_data_read_func",
             "set_provider_selection_policy", "set_provider_selection_policy_delegate",
         }),
         ("RunOptions", {"add_active_adapter"}),

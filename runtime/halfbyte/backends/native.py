@@ -6,6 +6,7 @@ name, so nothing here knows any single operator.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -61,6 +62,7 @@ class Kernels:
         self._table = self._library.table(self.isa)
         self._pool = Pool(self._library, threads)
         self._instruction = self._memory.aligned(INSTRUCTION.itemsize).view(INSTRUCTION)
+        self._lock = threading.Lock()  # one call at a time
 
     def call(self, name: str, **arguments: Any) -> None:
         """Run one kernel; keywords are its fields: C-contiguous arrays, ints, floats."""
@@ -71,13 +73,15 @@ class Kernels:
                 f"kernel {name}: expected arguments {[f.name for f in kernel.fields]}, "
                 f"found {sorted(arguments)}"
             )
-        slots = self._instruction["slot"][0]
-        for slot, field in enumerate(kernel.fields):
-            slots[slot] = self._slot(name, field, arguments.get(field.name))
-        self._instruction["kernel"] = kernel.index
-        address = self._memory.address(self._instruction)
-        self._pool.wake()
-        self._library.run(self._table, address, 0, 1, 0, 0, 0, self._pool.address, 0)
+        values = [self._slot(name, f, arguments.get(f.name)) for f in kernel.fields]
+        with self._lock:
+            slots = self._instruction["slot"][0]
+            for slot, value in enumerate(values):
+                slots[slot] = value
+            self._instruction["kernel"] = kernel.index
+            address = self._memory.address(self._instruction)
+            self._pool.wake()
+            self._library.run(self._table, address, 0, 1, 0, 0, 0, self._pool.address, 0)
 
     def has(self, name: str) -> bool:
         """Whether there is a kernel of this name."""
@@ -85,7 +89,8 @@ class Kernels:
 
     def close(self) -> None:
         """Stop the threads."""
-        self._pool.close()
+        with self._lock:
+            self._pool.close()
 
     def _slot(self, name: str, field: Field, value: Any) -> int:
         if value is None:
@@ -162,6 +167,8 @@ class NativeExecutable:
         self._segments = _segments(program)
         self._fixed: dict[int, tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]] = {}
         self._run = self._library.run
+        self._lock = threading.RLock()  # memory and pool are for one run at a time
+        self._closed = False
 
     def array(self, buffer: Buffer) -> npt.NDArray[Any]:
         """The memory of an input, output or state buffer, at the maxima of its sizes."""
@@ -169,13 +176,14 @@ class NativeExecutable:
 
     def run(self, registers: Mapping[str, int], profile: bool = False) -> None:
         """Execute all instructions with these values of the program's named sizes."""
-        self._set(registers)
-        for first, last in self._segments:
-            if first == last:
-                self._run_host(first, registers, profile)
-            else:
-                self._pool.wake()
-                self._run(*self._program, first, last, *self._arguments, profile)
+        with self._lock:
+            self._set(registers)
+            for first, last in self._segments:
+                if first == last:
+                    self._run_host(first, registers, profile)
+                else:
+                    self._pool.wake()
+                    self._run(*self._program, first, last, *self._arguments, profile)
 
     def _run_host(self, number: int, registers: Mapping[str, int], profile: bool) -> None:
         """An instruction without a kernel, in NumPy."""
@@ -208,6 +216,8 @@ class NativeExecutable:
         return inputs, outputs
 
     def _set(self, registers: Mapping[str, int]) -> None:
+        if self._closed:
+            raise ProgramError(f"{self.program.name}: is closed")
         for index, (name, limit) in enumerate(zip(self.program.sizes, self._limits, strict=True)):
             value = registers[name]
             if not 0 <= value <= limit:
@@ -223,12 +233,13 @@ class NativeExecutable:
         ticks = self._library.ticks
         if not self.has_clock:
             return self._profile_singly(registers)
-        self._code["ticks"] = 0
-        start, first = time.perf_counter(), ticks()
-        self.run(registers, profile=True)
-        last, end = ticks(), time.perf_counter()
-        per_second = (last - first) / (end - start) if last > first else np.inf
-        seconds: npt.NDArray[np.float64] = self._code["ticks"] / per_second
+        with self._lock:
+            self._code["ticks"] = 0
+            start, first = time.perf_counter(), ticks()
+            self.run(registers, profile=True)
+            last, end = ticks(), time.perf_counter()
+            per_second = (last - first) / (end - start) if last > first else np.inf
+            seconds: npt.NDArray[np.float64] = self._code["ticks"] / per_second
         return seconds
 
     @property
@@ -243,17 +254,19 @@ class NativeExecutable:
     def _profile_singly(
         self, registers: Mapping[str, int], count: int = 1
     ) -> npt.NDArray[np.float64]:
-        self._set(registers)
-        times = [time.perf_counter()]
-        for number in range(len(self.program.instructions)):
-            self._step(number, registers, count)
-            times.append(time.perf_counter())
+        with self._lock:
+            self._set(registers)
+            times = [time.perf_counter()]
+            for number in range(len(self.program.instructions)):
+                self._step(number, registers, count)
+                times.append(time.perf_counter())
         return np.diff(times)
 
     def step(self, number: int, registers: Mapping[str, int]) -> None:
         """Execute one instruction alone, on what memory holds now."""
-        self._set(registers)
-        self._step(number, registers)
+        with self._lock:
+            self._set(registers)
+            self._step(number, registers)
 
     def _step(self, number: int, registers: Mapping[str, int], count: int = 1) -> None:
         """Execute one instruction alone, or, with a count of 0, none in the same way."""
@@ -264,8 +277,12 @@ class NativeExecutable:
             self._run_host(number, registers, profile=False)
 
     def close(self) -> None:
-        """Stop threads; the executable must not run afterwards."""
-        self._pool.close()
+        """Stop threads and give memory back, when a run under way is over; none may follow."""
+        with self._lock:
+            self._closed = True
+            self._pool.close()
+            self._arrays.clear()
+            self._fixed.clear()
 
     def _lower(
         self,

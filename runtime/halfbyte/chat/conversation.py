@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import numpy as np
 
+from halfbyte import arguments
 from halfbyte.chat.control import ControlTokens
 from halfbyte.chat.template import find_template
 from halfbyte.errors import HalfbyteError
-from halfbyte.generate import Generation, Options, begin
+from halfbyte.generate import KEYWORDS, Generation, Options, begin
 
 if TYPE_CHECKING:
     from halfbyte.model import LanguageModel
@@ -24,7 +26,7 @@ _SPECIAL = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "pad
 
 
 class Chat:
-    """Answers conversations with one model.
+    """Answers conversations with one model; any number of threads may use it.
 
     A conversation is a list of messages that the caller keeps; each answer is to the whole list.
     The context holds what was processed and generated before, so that only what is new is
@@ -61,6 +63,7 @@ class Chat:
             **self._special_tokens(), "add_generation_prompt": True,
             **self._control.protect(variables),
         }  # fmt: skip
+        self._lock = threading.Lock()  # for what follows, and the template's meter
         self._gone: list[Message] = []  # messages that were dropped
         self._last: tuple[str, Generation] | None = None  # what was asked, and the answer
 
@@ -77,21 +80,30 @@ class Chat:
         HalfbyteError
             The template refuses the messages or fails, or the last of them do not fit.
         """
+        return self.answer(messages, options, "begin")
+
+    def answer(self, messages: Sequence[Message], options: Options, function: str) -> Generation:
+        """The same; `function` is what a caller knows the options from, for messages."""
+        arguments.check_keywords(function, options, KEYWORDS)
         options.setdefault("max_tokens", MAX_TOKENS)
-        text, ids = self._fit(messages, min(options["max_tokens"], self._model.context // 4))
-        generation = begin(self._model, ids, **options)
-        self._last = text, generation
+        most = arguments.integer("max_tokens", options["max_tokens"])
+        with self._lock:
+            text, ids = self._fit(messages, min(most, self._model.context // 4))
+            generation = begin(self._model, ids, options, function)
+            self._last = text, generation
         return generation
 
     def render(self, messages: Sequence[Message]) -> str:
         """The text of a conversation up to where the answer begins, as the template writes it."""
         _check(messages)
-        return self._control.plain(self._text(messages))
+        with self._lock:
+            return self._control.plain(self._text(messages))
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         """Its token ids; the spelling of a control token in a message is text."""
         _check(messages)
-        return self._ids(self._text(messages))
+        with self._lock:
+            return self._ids(self._text(messages))
 
     def _special_tokens(self) -> dict[str, str]:
         """What templates call `bos_token` and so on, as text."""
@@ -162,6 +174,7 @@ class Chat:
 
 
 def _check(messages: Sequence[Any]) -> None:
+    arguments.messages("messages", messages)
     for number, message in enumerate(messages):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise HalfbyteError(f"message {number}: expected a role and a content")

@@ -4,7 +4,7 @@ fused, what nothing reads dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from halfbyte.formats.onnx.model import Function, Graph, Model, Node, SparseTens
 from halfbyte.onnx.capture import MOST_FOLDED, bytes_given, folded
 from halfbyte.onnx.definitions import find
 from halfbyte.onnx.definitions.arrays import check_elements
-from halfbyte.onnx.evaluate import bound, resolved, subgraphs, used_names
+from halfbyte.onnx.evaluate import bound, go_on, resolved, subgraphs, used_names
 from halfbyte.onnx.fusion import fuse
 from halfbyte.onnx.fusion.convolution import SCALED_KERNEL
 from halfbyte.onnx.fusion.rewriter import drop_unused
@@ -25,10 +25,17 @@ QUANTIZED = ("QuantizeLinear", "DequantizeLinear")  # weights stay integers unti
 DEPTH = 64  # functions that call functions
 
 
-def prepare(model: Model, *, optimize: bool = True, given: frozenset[str] = frozenset()) -> Model:
+def prepare(
+    model: Model,
+    *,
+    optimize: bool = True,
+    given: frozenset[str] = frozenset(),
+    check: Callable[[], None] = go_on,
+) -> Model:
     """A model that does the same, for `Runner`: no functions, no sparse initializers.
 
-    Initializers are constants, but for those that are `given` as inputs.
+    Initializers are constants, but for those that are `given` as inputs. `check` is called now and
+    then; what it raises ends the preparation.
     """
     graph = Graph(
         model.graph.name,
@@ -38,11 +45,11 @@ def prepare(model: Model, *, optimize: bool = True, given: frozenset[str] = froz
     )  # fmt: skip
     made = replace(model, graph=graph, functions={})
     if optimize:
-        fold_constants(made, kept=QUANTIZED)
+        fold_constants(made, kept=QUANTIZED, check=check)
         merge_equal(made)
         drop_unused(graph)
-        fuse(made)
-        fold_constants(made)
+        fuse(made, check)
+        fold_constants(made, check=check)
     drop_unused(graph)
     return made
 
@@ -151,7 +158,9 @@ def _dense(value: Any) -> Any:
 # ---- constants -----------------------------------------------------------------------------------
 
 
-def fold_constants(model: Model, kept: tuple[str, ...] = ()) -> None:
+def fold_constants(
+    model: Model, kept: tuple[str, ...] = (), check: Callable[[], None] = go_on
+) -> None:
     """Compute, in place, every node whose inputs are initializers, but operators that are kept.
 
     A result that is larger than what it is made of stays a node, unless it is small:
@@ -161,6 +170,7 @@ def fold_constants(model: Model, kept: tuple[str, ...] = ()) -> None:
     fixed = dict(graph.initializers)
     left = []
     for node in graph.nodes:
+        check()
         results = None if node.op_type in kept else _folded(model, node, fixed)
         if results is None:
             left.append(node)

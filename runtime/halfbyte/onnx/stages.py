@@ -262,6 +262,7 @@ class Runner:
     def _record(self, captured: Capture, nodes: Sequence[Node], at: int) -> int:
         """Record nodes until one ends the program; its index."""
         for index in range(at, len(nodes)):
+            self._evaluator.check()
             mark = captured.mark()
             try:
                 captured.record(nodes[index])

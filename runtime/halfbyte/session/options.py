@@ -107,6 +107,11 @@ class SessionOptions(_Checked):
     _files: dict[str, Buffer] = field(default_factory=dict, init=False, repr=False)
     _sizes: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _denoted: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _canceled: bool = field(default=False, init=False, repr=False)
+
+    def set_load_cancellation_flag(self, value: bool) -> None:
+        """Set by another thread, it ends the loading of sessions that are made with this object."""
+        self._canceled = bool(value)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Keep a setting; none changes anything here."""
@@ -160,7 +165,8 @@ class RunOptions(_Checked):
     """How one run goes.
 
     `terminate`, set by another thread, ends it before the next node that is in no program (those of
-    loops are in none), or keeps it from beginning.
+    loops are in none), while it waits for its turn or programs are made, or keeps it from
+    beginning.
     """
 
     log_severity_level: int = -1

@@ -6,6 +6,7 @@ import copy
 import functools
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -23,6 +24,7 @@ from halfbyte.session.checking import check_nodes
 from halfbyte.session.described import Described
 from halfbyte.session.errors import (
     Fail,
+    ModelLoadCanceled,
     RuntimeException,
     RuntimeProblem,
     TypeProblem,
@@ -33,10 +35,14 @@ from halfbyte.session.options import GraphOptimizationLevel, RunOptions, Session
 from halfbyte.session.providers import check_providers
 from halfbyte.session.trace import Trace
 from halfbyte.session.values import OrtValue
+from halfbyte.turns import Turns
+
+MOST_RUNNERS = 4  # sets of initializers that are given; each has packed weights of its own
 
 
 class InferenceSession(Described):
-    """A model ready to run. Any number of threads may use one session; they take turns.
+    """A model ready to run. Any number of threads may use one session: their runs take turns, first
+    come, first served.
 
     Parameters
     ----------
@@ -64,7 +70,10 @@ class InferenceSession(Described):
         check_providers(providers, provider_options)
         self._trace = Trace() if options.enable_profiling else None
         start = time.perf_counter()
+        check = functools.partial(_check_loading, sess_options)
+        check()
         super().__init__(open_model(path_or_bytes, options), options)
+        check()
         check_nodes(self._model)
         level = self._options.graph_optimization_level
         self._optimize = level != GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -72,11 +81,12 @@ class InferenceSession(Described):
         self._threads = threads if threads > 0 else default_threads()
         backend = self._options.backend
         self._backend = "numpy" if (backend, available()[0]) == ("native", "numpy") else backend
-        self._lock = threading.RLock()
-        self._closed = False
-        self._runners: dict[frozenset[str], Runner] = {}  # by initializers that are given
+        closed = f"{self._model.path}: the session is closed"
+        self._turns = Turns(lambda: Fail(closed))
+        # by initializers that are given, the one used longest ago first
+        self._runners: OrderedDict[frozenset[str], Runner] = OrderedDict()
         try:
-            self._runner(frozenset())
+            self._runner(frozenset(), check)
         except HalfbyteError as error:
             raise translated(error) from error
         if self._trace is not None:
@@ -183,12 +193,10 @@ class InferenceSession(Described):
         feeds = self._checked(input_feed)
         names = self._wanted(output_names)
         start = time.perf_counter()
-        with self._lock:
-            if self._closed:
-                raise Fail(f"{self._model.path}: the session is closed")
+        check = functools.partial(self._check_run_options, run_options)
+        with self._turns.whole(check):
             try:
-                runner = self._runner(frozenset(feeds.keys() & self._overridable.keys()))
-                check = functools.partial(self._check_run_options, run_options)
+                runner = self._runner(frozenset(feeds.keys() & self._overridable.keys()), check)
                 results = runner.run(feeds, names, self._trace, check)
             except HalfbyteError as error:
                 raise translated(error) from error
@@ -206,16 +214,19 @@ class InferenceSession(Described):
         if options.terminate:
             raise Fail(f"{self._model.path}: RunOptions.terminate is set")
 
-    def _runner(self, replaced: frozenset[str]) -> Runner:
+    def _runner(self, replaced: frozenset[str], check: Callable[[], None]) -> Runner:
         """What runs the model where these initializers are inputs."""
         if replaced not in self._runners:
-            prepared = prepare(self._model, optimize=self._optimize, given=replaced)
+            prepared = prepare(self._model, optimize=self._optimize, given=replaced, check=check)
             self._runners[replaced] = Runner(
                 prepared, self._open,
                 use_kernels=self._optimize, cores=self._threads,
                 wide_products=prefers_widened(self._backend),
                 int8_attention=attention_products(self._model, self._options.int8_attention),
             )  # fmt: skip
+            while len(self._runners) > MOST_RUNNERS:
+                self._runners.popitem(last=False)[1].close()
+        self._runners.move_to_end(replaced)
         return self._runners[replaced]
 
     def _open(self, program: Program) -> Executable:
@@ -225,7 +236,8 @@ class InferenceSession(Described):
 
     def programs(self) -> list[Program]:
         """The programs made so far: one for each set of input shapes, or several."""
-        return [program for runner in self._runners.values() for program in runner.programs()]
+        with self._turns.whole():
+            return [program for runner in self._runners.values() for program in runner.programs()]
 
     @property
     def profile(self) -> Profile | None:
@@ -238,18 +250,17 @@ class InferenceSession(Described):
 
     def end_profiling(self) -> str:
         """Write the trace, a JSON file that Chrome and Perfetto show; its name, or '' if off."""
-        with self._lock:
+        with self._turns.whole():
             trace, self._trace = self._trace, None
         if trace is None:
             return ""
         return trace.write(self._options.profile_file_prefix, self._backend, self._threads)
 
     def close(self) -> None:
-        """Stop its threads; it runs no more."""
-        with self._lock:
-            self._closed = True
-            for runner in self._runners.values():
-                runner.close()
+        """Stop its threads and give memory back, when a run under way is over; it runs no more."""
+        self._turns.close()
+        while self._runners:
+            self._runners.popitem()[1].close()
 
     def __enter__(self) -> InferenceSession:
         return self
@@ -259,9 +270,15 @@ class InferenceSession(Described):
 
     def __reduce__(self) -> NoReturn:
         raise TypeProblem(
-            f"{self._model.path}: a session cannot be pickled: it holds memory of threads and "
-            "kernels; make one of the file where it is needed"
+            f"{self._model.path}: a session cannot be pickled or copied: it holds memory of "
+            "threads and kernels; make one from the model's file in each process"
         )
+
+
+def _check_loading(options: SessionOptions | None) -> None:
+    """Raise `ModelLoadCanceled` where another thread asked for it."""
+    if options is not None and options._canceled:
+        raise ModelLoadCanceled("loading was canceled: SessionOptions' cancellation flag is set")
 
 
 def _checked_options(options: SessionOptions | None) -> SessionOptions:
