@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.server
 import socketserver
 import threading
@@ -21,6 +22,13 @@ class Server(http.server.ThreadingHTTPServer):
         self.starts: list[int] = []
         self.answer: Answer = whole
         self.body = b""
+        self.conditions: list[str | None] = []  # If-Range of each request
+        self.headers: dict[str, str] = {}  # more of them, or others, with each answer
+
+    @property
+    def etag(self) -> str:
+        """Of the body as it is now."""
+        return f'"{hashlib.md5(self.body, usedforsecurity=False).hexdigest()}"'
 
     @property
     def url(self) -> str:
@@ -36,16 +44,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
         asked = self.headers.get("Range")
         start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
         self.server.starts.append(start)
+        self.server.conditions.append(self.headers.get("If-Range"))
         self.server.answer(self, start)
 
     def do_OPTIONS(self) -> None:
         self.head(204, Access_Control_Allow_Headers="Range")
 
     def head(self, status: int, **headers: str) -> None:
+        """Status and headers; one that is "" is left out."""
         self.send_response(status)
-        self.send_header("Access-Control-Allow-Origin", "*")
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
+        usual = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "ETag"}
+        if status in (200, 206):
+            usual["ETag"] = self.server.etag
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        for name, value in (usual | named | self.server.headers).items():
+            if value:
+                self.send_header(name, value)
         self.end_headers()
 
     def log_message(self, *arguments: object) -> None:
@@ -64,6 +78,9 @@ def in_pieces(handler: Handler, start: int, piece: int = 1000, pause: float = 0)
     A browser throws away what it has not handed over when it sees the break; `pause` lets it.
     """
     body = handler.server.body
+    date = handler.server.headers.get("Last-Modified")
+    if handler.headers.get("If-Range") not in (None, handler.server.etag, date):
+        start = 0  # another version: all of it
     size = str(len(body) - start)
     if start:
         handler.head(
@@ -74,6 +91,12 @@ def in_pieces(handler: Handler, start: int, piece: int = 1000, pause: float = 0)
     handler.wfile.write(body[start : start + piece])
     handler.wfile.flush()
     time.sleep(pause)
+
+
+def regardless(handler: Handler, start: int, piece: int = 1000) -> None:
+    """In pieces, whatever If-Range says."""
+    del handler.headers["If-Range"]
+    in_pieces(handler, start, piece)
 
 
 def without_length(handler: Handler, start: int) -> None:

@@ -15,12 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.download.transfer import (
-    DownloadError,
-    Progress,
-    Source,
-    Transfer,
-)
+from halfbyte.download.response import DownloadError
+from halfbyte.download.transfer import Progress, Source, Transfer
 
 __all__ = ["Download", "DownloadError", "Progress", "Source", "fetch", "forget"]
 
@@ -63,7 +59,7 @@ async def fetch(
     progress : callable, optional
         Called with bytes done and bytes in all (None where the server does not say).
     sha256 : str, optional
-        What the bytes must hash to.
+        What the bytes must hash to; natively also taken from the Hugging Face hub's answer.
     keep : bool
         In a browser, keep the bytes for the next visit, and use those kept. Elsewhere without
         effect.
@@ -81,9 +77,10 @@ async def fetch(
     keep = keep and IN_BROWSER
     if keep and (data := await _kept(url, progress, sha256)) is not None:
         return Download(data, kept=True)
-    data = await Transfer(url, progress, source or _platform_source()).fetch()
-    if sha256 is not None and (found := _hash(data)) != sha256.lower():
-        raise DownloadError(f"{url}: expected sha256 {sha256.lower()}, found {found}")
+    transfer = Transfer(url, progress, source or _platform_source(), (sha256 or "").lower())
+    data = await transfer.fetch()
+    if transfer.sha256 and (found := _hash(data)) != transfer.sha256:
+        raise DownloadError(f"{url}: expected sha256 {transfer.sha256}, found {found}")
     note = ""
     if keep:
         from halfbyte.download import browser

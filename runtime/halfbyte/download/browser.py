@@ -8,13 +8,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.download.transfer import ConnectionLostError, Progress, check_size, whole_length
+from halfbyte.download.response import ConnectionLostError, Head, Version, read_head
+from halfbyte.download.transfer import Progress, check_size
 
 U8 = npt.NDArray[np.uint8]
 FOLDER = "halfbyte-models"  # in the origin's private file system
@@ -70,20 +72,21 @@ class FetchSource:
 
     def __init__(self, fetcher: Any = None) -> None:
         self._fetcher = fetcher or js.self
-        self.status = 0
-        self.length: int | None = None
         self._reader: Any = None
         self._body: Any = None
 
-    async def open(self, url: str, start: int) -> None:
-        """Ask for the bytes from `start` on."""
+    async def open(self, url: str, start: int, version: Version) -> Head:
+        """Ask for the bytes from `start` on.
+
+        A page may not send If-Range to every origin; what comes back is compared all the same.
+        """
         options = _object(headers=_object(Range=f"bytes={start}-") if start else _object())
         try:
             response = await _call(self._fetcher, "fetch", url, options)
         except BrowserError as error:
             raise ConnectionLostError(f"no answer ({error})") from None
-        self.status, self._body = response.status, response.body
-        self.length = whole_length(start, self.status, response.headers.get)
+        self._body = response.body
+        return _head(response, start)
 
     async def chunks(self) -> AsyncIterator[Any]:
         """Pieces as they arrive: JavaScript's arrays of bytes."""
@@ -100,7 +103,23 @@ class FetchSource:
     async def close(self) -> None:
         """Cancel what has not arrived."""
         with suppress(BrowserError):
-            await _call(self._reader or self._body, "cancel")
+            if (stream := self._reader or self._body) is not None:
+                await _call(stream, "cancel")
+
+
+def _head(response: Any, start: int) -> Head:
+    """The browser unpacks what was packed, and tells nobody how long it will be.
+
+    Nor does it tell how a body without a length ends; where that can be noticed, it is an error.
+    """
+
+    def header(name: str) -> str | None:
+        return response.headers.get(name) or None  # JavaScript's null is not None
+
+    if header("Content-Encoding"):
+        return Head(response.status, framed=True)
+    head = read_head(response.status, start, header, framed=False)
+    return replace(head, framed=True)
 
 
 def _name(url: str) -> str:

@@ -4,59 +4,190 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import re
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, Protocol
+from urllib.parse import urljoin
 
-from halfbyte.download.transfer import ConnectionLostError, DownloadError, whole_length
+from halfbyte.download import transfer
+from halfbyte.download.response import (
+    ConnectionLostError,
+    DownloadError,
+    Head,
+    MismatchError,
+    Version,
+    read_head,
+    sha256_of,
+)
 
 CHUNK = 1 << 20  # bytes
-TIMEOUT = 60  # seconds without a byte
+REDIRECTS = 10
+_MOVED = (301, 302, 303, 307, 308)
+_LINE = 1 << 12  # bytes of a chunk's size, with its extensions, or of a trailer
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;[^\r\n]*)?\r\n")
+
+
+class _Body(Protocol):
+    def read1(self, n: int, /) -> bytes: ...
 
 
 class UrllibSource:
     """A response of urllib."""
 
     def __init__(self) -> None:
-        self.status = 0
-        self.length: int | None = None
+        self._socket: socket.socket | None = None
+        self._closed = False
         self._response: Any = None
+        self._body: _Body
 
-    async def open(self, url: str, start: int) -> None:
+    async def open(self, url: str, start: int, version: Version) -> Head:
         """Ask for the bytes from `start` on."""
-        if not url.startswith(("http://", "https://")):
-            raise DownloadError(f"{url}: expected an address that begins with http:// or https://")
-        await asyncio.to_thread(self._open, url, start)
+        return await asyncio.to_thread(self._open, url, start, version)
 
-    def _open(self, url: str, start: int) -> None:
-        headers = {"Range": f"bytes={start}-"} if start else {}
-        request = urllib.request.Request(url, headers=headers)  # noqa: S310 - checked above
+    def _open(self, url: str, start: int, version: Version) -> Head:
+        headers = {"Accept-Encoding": "identity"}
+        if start:
+            headers["Range"] = f"bytes={start}-"
+            if version.condition:
+                headers["If-Range"] = version.condition
+        response, sha256 = self._ask(url, headers)
+        header, coding = response.headers.get, response.headers.get("Transfer-Encoding")
+        packed = (header("Content-Encoding") or "identity").strip()
+        if packed.lower() != "identity":
+            raise DownloadError(f"{url}: asked for plain bytes, the server sent {packed[:80]!r}")
+        if coding is not None and not response.chunked:
+            raise MismatchError(f"Transfer-Encoding {coding[:80]!r}: expected chunked")
+        self._body = _Chunks(response.fp) if response.chunked else response
+        return read_head(response.status, start, header, framed=response.chunked, sha256=sha256)
+
+    def _ask(self, url: str, headers: dict[str, str]) -> tuple[Any, str]:
+        """The answer of the last of some redirections, and the hash that the first ones gave."""
+        target, sha256 = url, ""
+        for _ in range(REDIRECTS + 1):
+            if not target.startswith(("http://", "https://")):
+                there = "" if target == url else f", redirected to {target[:200]!r}"
+                raise DownloadError(
+                    f"{url}: expected an address that begins with http:// or https://{there}"
+                )
+            if url.startswith("https:") and target.startswith("http:"):
+                raise DownloadError(
+                    f"{url}: redirected to one without encryption: {target[:200]!r}"
+                )
+            response = self._answer(target, headers)
+            sha256 = sha256 or sha256_of(response.headers.get)
+            place = response.headers.get("Location")
+            if response.status not in _MOVED or not place:
+                return response, sha256
+            response.close()
+            target = urljoin(target, place)
+        raise DownloadError(f"{url}: redirected more than {REDIRECTS} times")
+
+    def _answer(self, url: str, headers: dict[str, str]) -> Any:
+        opener = urllib.request.OpenerDirector()  # of no other scheme; follows nothing by itself
+        for handler in (urllib.request.ProxyHandler(), _Http(self), _Https(self)):
+            opener.add_handler(handler)
         try:
-            self._response = urllib.request.urlopen(request, timeout=TIMEOUT)  # noqa: S310
-        except urllib.error.HTTPError as error:
-            self._response = error
+            request = urllib.request.Request(url, headers=headers)  # noqa: S310 - checked above
+            self._response = opener.open(request, timeout=transfer.TIMEOUT)
         except (OSError, http.client.HTTPException) as error:
             raise ConnectionLostError(str(getattr(error, "reason", error))) from None
         except ValueError as error:
             raise DownloadError(f"{url}: {error}") from None
-        self.status = self._response.status
-        self.length = whole_length(start, self.status, self._response.headers.get)
+        return self._response
+
+    def connected(self, made: socket.socket) -> None:
+        """Remember a socket, so that `close` ends what waits for it."""
+        self._socket = made
+        if self._closed:
+            made.close()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Pieces as they arrive."""
-        while True:
-            try:
-                chunk = await asyncio.to_thread(self._response.read, CHUNK)
-            except http.client.IncompleteRead as error:
-                yield error.partial
-                return
-            except (OSError, http.client.HTTPException) as error:
-                raise ConnectionLostError(str(error)) from None
-            if not chunk:
-                return
+        while chunk := await asyncio.to_thread(self._read):
             yield chunk
+
+    def _read(self) -> bytes:
+        try:
+            return self._body.read1(CHUNK)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise ConnectionLostError(str(error)) from None
 
     async def close(self) -> None:
         """Close the connection."""
-        self._response.close()
+        self._closed = True
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+        if self._response is not None:
+            self._response.close()
+
+
+class _Chunks:
+    """A body in chunks, read to the letter: http.client passes over what stands between them."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._left: int | None = None  # bytes of a chunk; None before the first
+        self._ended = False
+
+    def read1(self, n: int) -> bytes:
+        """Up to n bytes; none at the end."""
+        if not self._left and not self._ended:
+            self._next()
+        if self._ended or self._left is None:
+            return b""
+        data: bytes = self._file.read1(min(n, self._left))
+        if not data:
+            raise ConnectionLostError("the connection was closed in a chunk")
+        self._left -= len(data)
+        return data
+
+    def _next(self) -> None:
+        if self._left is not None and self._line(2) != b"\r\n":
+            raise ConnectionLostError("a chunk has another length than announced")
+        line = self._line()
+        match = _SIZE.fullmatch(line)
+        if match is None:
+            raise ConnectionLostError(f"expected the size of a chunk, found {line[:40]!r}")
+        self._left = int(match[1], 16)
+        if not self._left:
+            for _ in range(100):
+                if self._line() == b"\r\n":
+                    self._ended = True
+                    return
+            raise ConnectionLostError("trailers without an end")
+
+    def _line(self, limit: int = _LINE) -> bytes:
+        line: bytes = self._file.readline(limit)
+        if not line.endswith(b"\n"):
+            raise ConnectionLostError("the connection was closed between chunks")
+        return line
+
+
+class _Telling(urllib.request.AbstractHTTPHandler):
+    """A handler whose connections tell a source of their sockets."""
+
+    def __init__(self, source: UrllibSource) -> None:
+        super().__init__()
+        self._source = source
+
+    def do_open(self, http_class: Any, req: Any, **options: Any) -> Any:
+        """As urllib's."""
+        source = self._source
+
+        class Connection(http_class):  # type: ignore[misc]
+            def connect(self) -> None:
+                super().connect()
+                source.connected(self.sock)
+
+        return super().do_open(Connection, req, **options)
+
+
+class _Http(_Telling, urllib.request.HTTPHandler): ...
+
+
+class _Https(_Telling, urllib.request.HTTPSHandler): ...

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from halfbyte.download.transfer import DownloadError
+from halfbyte.download.response import DownloadError
 from halfbyte.errors import HalfbyteError
 
 # What a folder needs beside weights; chat templates may lie in a file of their own.

@@ -4,120 +4,177 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.errors import HalfbyteError, MemoryBudgetError, OutOfMemoryError
+from halfbyte.backends.memory import machine_bytes
+from halfbyte.download.response import (
+    ConnectionLostError,
+    DownloadError,
+    Head,
+    MismatchError,
+    Version,
+    printable,
+)
+from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
 
 U8 = npt.NDArray[np.uint8]
 Progress = Callable[[int, "int | None"], None]  # bytes done, bytes in all if they are known
 
-ATTEMPTS = 5  # in a row, without a byte between them
+ATTEMPTS = 5  # in a row, without PROGRESS between them
+PROGRESS = 1 << 16  # bytes further than ever before, for which a connection was worth it
+CONNECTIONS = 200  # in all
 PAUSE = 0.2  # seconds before the second attempt; each further one waits twice as long
+TIMEOUT = 60.0  # seconds without a byte
+SLOWEST = 1024  # bytes per second, over TIMEOUT
 HEAP_BYTES = 4 << 30  # what WebAssembly addresses with 32 bits
 HEAP_SHARE = 0.85  # of it for a model's file: Python, the cache and activations need the rest
 
 
-class DownloadError(HalfbyteError):
-    """A model could not be fetched; the message says from where and why."""
-
-
-class ConnectionLostError(Exception):
-    """The transfer broke off; another may go on where it stopped."""
-
-
 class Source(Protocol):
-    """A response: where bytes come from."""
+    """One request, and the response to it."""
 
-    status: int
-    length: int | None  # of the whole file; None where the server does not say
-
-    async def open(self, url: str, start: int) -> None:
-        """Ask for the bytes from `start` on. Raises `ConnectionLostError`."""
+    async def open(self, url: str, start: int, version: Version) -> Head:
+        """Ask for the bytes from `start` on, of this version. Raises `ConnectionLostError`."""
 
     def chunks(self) -> AsyncIterator[Any]:
         """Pieces as they arrive; each can be put into an array. Raises `ConnectionLostError`."""
 
     async def close(self) -> None:
-        """Let go of the rest."""
+        """Let go of the rest; ends what waits for it."""
 
 
 class Transfer:
     """Fetches one file into one array.
 
+    What has arrived is gone on from only where the rest is told to be of the same version, or where
+    a hash will tell; else the file is fetched from its first byte again.
+
     Parameters
     ----------
     source : callable
         Makes the source of each attempt.
+    sha256 : str, optional
+        What the caller will compare the bytes with.
+
+    Attributes
+    ----------
+    head : Head
+        What the server said of the whole file.
+    sha256 : str
+        What the bytes must hash to, "" where nobody said so.
     """
 
-    def __init__(self, url: str, progress: Progress, source: Callable[[], Source]) -> None:
+    def __init__(
+        self, url: str, progress: Progress, source: Callable[[], Source], sha256: str = ""
+    ) -> None:
         self.url, self._progress, self._source = url, progress, source
+        self.head, self.sha256 = Head(0), sha256
         self._data = np.empty(0, np.uint8)
         self._done = 0
-        self._total: int | None = None
+        self._resumable = False
 
     async def fetch(self) -> U8:
         """All bytes; raises `DownloadError`, `MemoryBudgetError`."""
         failures = most = 0  # a server that starts anew each time makes no progress
-        while True:
+        reason = ""
+        for _ in range(CONNECTIONS):
             try:
-                if await self._attempt():
-                    break
-                reason = "the connection was closed"
+                await self._attempt()
+                break
             except ConnectionLostError as error:
-                reason = str(error)
-            failures = 1 if self._done > most else failures + 1
+                reason = printable(str(error))
+                self._resumable = self._resumable and not isinstance(error, MismatchError)
+            failures = 1 if self._done >= most + PROGRESS else failures + 1
             most = max(most, self._done)
             if failures == ATTEMPTS:
-                raise DownloadError(f"{self.url}: {self._whereabouts()}{reason}")
+                raise self._failure(reason)
+            if not self._resumable:
+                self._done = 0
             await asyncio.sleep(PAUSE * 2 ** (failures - 1))
-        self._resize(self._done)
+        else:
+            raise self._failure(f"{reason}, the last of {CONNECTIONS} times")
+        if self._data.nbytes != self._done:  # the length was unknown
+            self._data.resize(self._done, refcheck=False)
         return self._data
 
-    def _whereabouts(self) -> str:
-        if not self._done and self._total is None:
-            return "cannot be fetched: "
-        return f"broke off at byte {self._done} of {self._total or 'an unknown number'}: "
+    def _failure(self, reason: str) -> DownloadError:
+        if not self._done and self.head.total is None:
+            return DownloadError(f"{self.url}: cannot be fetched: {reason}")
+        total = "an unknown number" if self.head.total is None else self.head.total
+        return DownloadError(f"{self.url}: broke off at byte {self._done} of {total}: {reason}")
 
-    async def _attempt(self) -> bool:
-        """Fetch what is missing from one response; whether all is there then."""
+    async def _attempt(self) -> None:
+        """Fetch what is missing from one response."""
         source = self._source()
-        await source.open(self.url, self._done)
         try:
-            if source.status == 416 and self._done and self._total in (None, self._done):
-                return True  # nothing behind the last byte: all is there
-            self._begin(source)
-            self._progress(self._done, self._total)
-            async for chunk in source.chunks():
-                self._put(chunk)
-                self._progress(self._done, self._total)
+            head = await _in_time(source.open(self.url, self._done, self.head.version))
+            self._begin(head)
+            self._progress(self._done, self.head.total)
+            await self._take(source.chunks(), head.end)
         finally:
             await source.close()
-        return self._total is None or self._done == self._total
+        if self._done != (self._done if head.end is None else head.end):
+            raise ConnectionLostError("the connection was closed")
+        if self._done != (self._done if self.head.total is None else self.head.total):
+            raise ConnectionLostError("the server sent a part of the rest")
 
-    def _begin(self, source: Source) -> None:
-        if source.status == 200:
-            self._done = 0  # the server starts anew, whatever was asked
-        elif source.status != 206:
-            raise DownloadError(f"{self.url}: the server answered {source.status}")
-        if self._total is not None and source.length != self._total:
-            raise DownloadError(
-                f"{self.url}: changed meanwhile: {self._total} bytes, then {source.length}"
-            )
-        self._total = source.length
-        if self._total is not None:
-            self._resize(self._total)
+    async def _take(self, chunks: AsyncIterator[Any], end: int | None) -> None:
+        mark, since = self._done, time.monotonic()
+        while (chunk := await _in_time(anext(chunks, None))) is not None:
+            self._put(chunk, end)
+            self._progress(self._done, self.head.total)
+            if (now := time.monotonic()) - since > TIMEOUT:
+                if self._done - mark < SLOWEST * TIMEOUT:
+                    raise ConnectionLostError(f"slower than {SLOWEST} bytes per second")
+                mark, since = self._done, now
 
-    def _put(self, chunk: Any) -> None:
+    def _begin(self, head: Head) -> None:
+        """Take an answer for what it says, or refuse it."""
+        if self._done and head.status == 206:
+            self._compare(head)
+        elif self._done and head.status == 416:
+            raise MismatchError(f"nothing after byte {self._done}: changed meanwhile")
+        elif head.status != 200:
+            raise DownloadError(f"{self.url}: the server answered {head.status}")
+        else:  # it starts anew, whatever was asked
+            self._done, self.head = 0, head
+            self.sha256 = self.sha256 or head.sha256
+            if head.total is None and not (head.framed or self.sha256):
+                raise MismatchError("the server does not say where the file ends")
+            if head.total is not None:
+                self._reserve(head.total)
+        # A body without a length may have been cut inside what tells of its end.
+        known = self.head.version.condition or self.sha256
+        self._resumable = self.head.total is not None and bool(known)
+
+    def _compare(self, head: Head) -> None:
+        """Refuse a part that is not the rest of what is here."""
+        old, new = self.head.version, head.version
+        if head.begin != self._done:
+            problem = f"asked for bytes from {self._done} on, the server began at {head.begin}"
+        elif head.total is not None and head.total != self.head.total:
+            problem = f"changed meanwhile: {self.head.total} bytes, then {head.total}"
+        elif old.same(new) is False:
+            problem = f"changed meanwhile: {old.condition[:80]!r}, then {new.condition[:80]!r}"
+        elif old.same(new) is None and not self.sha256:
+            problem = "the server does not say of which version the rest is"
+        else:
+            return
+        raise MismatchError(problem)
+
+    def _put(self, chunk: Any, limit: int | None) -> None:
         end = self._done + len(chunk)
-        if self._total is not None and end > self._total:
-            raise DownloadError(f"{self.url}: more than the {self._total} bytes announced")
+        if limit is not None and end > limit:
+            raise DownloadError(f"{self.url}: more than the {limit} bytes announced")
         if end > self._data.nbytes:  # the length is unknown
-            self._resize(max(end, 2 * self._data.nbytes))
+            size = max(end, 2 * self._data.nbytes)
+            check_size(self.url, end)
+            self._allocate(size, lambda: self._data.resize(size, refcheck=False))
         target = self._data[self._done : end]
         if hasattr(chunk, "assign_to"):  # JavaScript's: one copy, from there into the heap
             chunk.assign_to(target)
@@ -125,36 +182,39 @@ class Transfer:
             target[:] = np.frombuffer(chunk, np.uint8)
         self._done = end
 
-    def _resize(self, size: int) -> None:
-        """Make the array this long, in place where the system can."""
+    def _reserve(self, size: int) -> None:
+        """An array for a whole file; the system gives its pages when bytes arrive in them."""
         check_size(self.url, size)
+        if self._data.nbytes == size:
+            return
+        self._data = np.empty(0, np.uint8)
+        self._data = self._allocate(size, lambda: np.empty(size, np.uint8))
+
+    def _allocate(self, size: int, make: Callable[[], Any]) -> Any:
         try:
-            self._data.resize(size, refcheck=False)
+            return make()
         except MemoryError:
             raise OutOfMemoryError(
                 f"{self.url}: {size / 1e6:.0f} MB do not fit beside what is in memory now"
             ) from None
 
 
+async def _in_time(step: Any) -> Any:
+    try:
+        return await asyncio.wait_for(step, TIMEOUT)
+    except TimeoutError:
+        raise ConnectionLostError(f"no byte in {TIMEOUT:g} seconds") from None
+
+
 def check_size(name: str, nbytes: int) -> None:
-    """Refuse what does not fit WebAssembly's heap, before it is fetched or read."""
+    """Refuse what does not fit WebAssembly's heap or this machine, before it is fetched or read."""
     if sys.platform == "emscripten" and nbytes > HEAP_BYTES * HEAP_SHARE:
         raise MemoryBudgetError(
             f"{name}: {nbytes / 1e6:.0f} MB do not fit: expected at most "
             f"{HEAP_BYTES * HEAP_SHARE / 1e6:.0f} MB of the {HEAP_BYTES / 1e6:.0f} MB that "
             "WebAssembly addresses"
         )
-
-
-def whole_length(start: int, status: int, header: Callable[[str], str | None]) -> int | None:
-    """Bytes of the whole file, from a response's headers; None where they do not say.
-
-    Content-Range is not always shown to a page of another origin; Content-Length is.
-    """
-    if header("Content-Encoding"):
-        return None  # the length would be that of the packed bytes
-    _, _, whole = (header("Content-Range") or "").rpartition("/")
-    if status == 206 and whole.isdecimal():
-        return int(whole)
-    length = header("Content-Length") or ""
-    return (start if status == 206 else 0) + int(length) if length.isdecimal() else None
+    if sys.platform != "emscripten" and nbytes > (most := machine_bytes()):
+        raise MemoryBudgetError(
+            f"{name}: {nbytes / 1e6:.0f} MB do not fit: this machine has {most / 1e6:.0f} MB"
+        )

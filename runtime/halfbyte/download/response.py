@@ -1,0 +1,127 @@
+"""What a server's answer says of the file: where its bytes stand, how many, of which version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from halfbyte.errors import HalfbyteError
+
+Header = Callable[[str], "str | None"]  # a header's value by its name
+
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
+_SHA256 = re.compile(r'"?([0-9a-f]{64})"?')
+
+
+class DownloadError(HalfbyteError):
+    """A model could not be fetched; the message says from where and why."""
+
+
+class ConnectionLostError(Exception):
+    """The transfer broke off; another may go on where it stopped."""
+
+
+class MismatchError(ConnectionLostError):
+    """What came does not fit what was asked or what is there: another begins anew."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """What tells one version of a file from another; "" where the server does not say."""
+
+    etag: str = ""
+    modified: str = ""
+
+    @property
+    def condition(self) -> str:
+        """What If-Range takes: a strong ETag, or the date."""
+        return self._strong or self.modified
+
+    def same(self, other: Version) -> bool | None:
+        """Whether two answers are of the same bytes; None where they do not tell."""
+        if self._strong and other._strong:
+            return self.etag == other.etag
+        if self.modified and other.modified:
+            return self.modified == other.modified
+        return None
+
+    @property
+    def _strong(self) -> str:
+        return "" if self.etag.startswith("W/") else self.etag
+
+
+@dataclass(frozen=True)
+class Head:
+    """An answer before its body.
+
+    Attributes
+    ----------
+    status : int
+    begin, end : int
+        Place in the file of the body's first byte, and after its last; `end` is None where the
+        server does not say.
+    total : int
+        Bytes of the whole file, or None.
+    version : Version
+    framed : bool
+        Whether a body without a length shows its own end, so that a cut is noticed.
+    sha256 : str
+        What the whole file hashes to, where the server says so.
+    """
+
+    status: int
+    begin: int = 0
+    end: int | None = None
+    total: int | None = None
+    version: Version = Version()
+    framed: bool = False
+    sha256: str = ""
+
+
+def read_head(status: int, start: int, header: Header, *, framed: bool, sha256: str = "") -> Head:
+    """What an answer to a request for the bytes from `start` on says.
+
+    A page of another origin may see neither Content-Range nor ETag: then Content-Length says that
+    the body is the rest, and Last-Modified which version it is of.
+
+    Raises
+    ------
+    MismatchError
+        A number is none: headers that were cut look like this.
+    """
+    version = Version((header("ETag") or "").strip(), (header("Last-Modified") or "").strip())
+    if status == 206 and (text := header("Content-Range")):
+        match = _CONTENT_RANGE.fullmatch(text.strip())
+        if match is None:
+            raise MismatchError(f"Content-Range {text[:80]!r}: expected bytes FIRST-LAST/ALL")
+        begin, end = int(match[1]), int(match[2]) + 1
+        total = None if match[3] == "*" else int(match[3])
+        if not begin < end <= (end if total is None else total):
+            raise MismatchError(f"Content-Range {text[:80]!r}: ends before it begins")
+        return Head(status, begin, end, total, version, framed, sha256)
+    first = start if status == 206 else 0
+    length = None if framed else _length(header)
+    whole = None if length is None else first + length
+    return Head(status, first, whole, whole, version, framed, sha256)
+
+
+def sha256_of(header: Header) -> str:
+    """The hash that the Hugging Face hub gives of a large file, or ""."""
+    match = _SHA256.fullmatch((header("X-Linked-ETag") or "").strip())
+    return match[1] if match else ""
+
+
+def printable(text: str) -> str:
+    """What a server said, as a part of a line."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:300])
+
+
+def _length(header: Header) -> int | None:
+    text = header("Content-Length")
+    if text is None:
+        return None
+    text = text.strip()
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise MismatchError(f"Content-Length {text[:80]!r}: expected a number")
+    return int(text)
