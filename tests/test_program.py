@@ -116,8 +116,9 @@ def test_bytes_moved_counts_touched_rows_only() -> None:
 
 def test_a_strided_copy_reads_each_number_once_or_repeats_them() -> None:
     with capture("copies") as program:
-        x, plan = program.input("x", "i32", (12,)), program.input("plan", "i32", (8,))
-        for n in (12, 36):
-            ops.move(x, plan, n=n, d=4, step=1, offset=0)
+        x = program.input("x", "i32", (12,))
+        for repeated in (1, 3):
+            plan = program.constant("plan", np.array([1, 1, repeated, 3, 0, 0, 0, 4], np.int32))
+            ops.move(x, plan, n=12 * repeated, d=4, step=1, offset=0)
     moved = [instruction.bytes_moved({}) for instruction in program.instructions]
     assert moved == [4 * (12 + 12), 4 * (36 + 36)]

@@ -26,8 +26,9 @@ INFINITE = b"\x00\x7c" + bytes(range(1, 33))  # a block of Q8_0
 class Guarded:
     """Memory for a program with sentinels around what kernels write."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, sentinel: int = SENTINEL) -> None:
         self.blocks: list[npt.NDArray[np.uint8]] = []
+        self.sentinel = sentinel
         monkeypatch.setattr(native, "allocate", self.allocate)
 
     def allocate(
@@ -37,7 +38,7 @@ class Guarded:
         for buffer, array in arrays.items():
             if buffer.value is None:
                 raw = reachable.aligned(array.nbytes + 2 * GUARD)
-                raw[:] = SENTINEL
+                raw[:] = self.sentinel
                 arrays[buffer] = raw[GUARD : GUARD + array.nbytes].view(array.dtype)
                 arrays[buffer] = arrays[buffer].reshape(array.shape)
                 self.blocks.append(raw)
@@ -46,8 +47,8 @@ class Guarded:
     def check(self) -> None:
         assert self.blocks
         for raw in self.blocks:
-            assert (raw[:GUARD] == SENTINEL).all(), "written before an array"
-            assert (raw[-GUARD:] == SENTINEL).all(), "written behind an array"
+            assert (raw[:GUARD] == self.sentinel).all(), "written before an array"
+            assert (raw[-GUARD:] == self.sentinel).all(), "written behind an array"
 
 
 def captured(case: Case) -> tuple[Program, dict[str, Buffer], list[Buffer]]:
@@ -60,6 +61,8 @@ def captured(case: Case) -> tuple[Program, dict[str, Buffer], list[Buffer]]:
                 buffers[name] = program.weight(value)
             elif value is None:
                 buffers[name] = None
+            elif name == "plan":
+                buffers[name] = program.constant(name, value)
             else:
                 make = program.state if name in in_place else program.input
                 buffers[name] = make(name, *kind(case, name, value))
@@ -82,7 +85,7 @@ def run(case: Case, backend: str, threads: int = 1) -> list[npt.NDArray[Any]]:
     program, buffers, results = captured(case)
     executable = open_program(plan_memory(program), backend, threads)
     for name, value in case.operands.items():
-        if isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray) and buffers[name].value is None:
             executable.array(buffers[name])[...] = value
     executable.run({})
     executable.close()

@@ -33,8 +33,8 @@ class Memory:
         return aligned(nbytes)
 
     def reach(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The array where kernels reach it: itself, or a copy."""
-        return array
+        """The array where kernels reach it: itself, or a copy; C-contiguous and aligned."""
+        return np.require(array, requirements=["C", "A"])
 
     def address(self, array: npt.NDArray[Any]) -> int:
         """What a kernel takes for a pointer to the array."""

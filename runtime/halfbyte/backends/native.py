@@ -101,6 +101,8 @@ class Kernels:
             return int(value) & _WORD
         if not value.flags.c_contiguous:
             raise ProgramError(f"kernel {name}: argument '{field.name}' is not C-contiguous")
+        if not value.flags.aligned:
+            raise ProgramError(f"kernel {name}: argument '{field.name}' is not aligned")
         return self._memory.address(value)
 
 
@@ -292,6 +294,7 @@ class NativeExecutable:
         patches: list[tuple[int, int, int]],
     ) -> None:
         """Fill in one instruction's slots; named sizes become patches."""
+        instruction.operator.check(instruction)  # passes gave it other buffers
         name = instruction.operator.kernel(instruction)
         kernel = self._library.kernels.get(name)
         if kernel is None or len(kernel.fields) > SLOTS:

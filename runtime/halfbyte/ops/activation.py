@@ -7,11 +7,14 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.ops.operator import operator
+from halfbyte.ops.operator import Demand, operator
 
 F32 = npt.NDArray[np.float32]
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+ROWS: dict[str, Demand] = {"p = 1 or p = n": lambda d: d["p"] in (1, d["n"])}
 
 
 @operator("Softmax", "x:f32[n,d] -> y:f32[n,d]")
@@ -51,13 +54,21 @@ def gelu(x: F32, *, approximate: str) -> F32:
     return y
 
 
-@operator("Add", "x:f32[n,d] y:f32[p,d] -> z:f32[n,d]")
+@operator(
+    "Add",
+    "x:f32[n,d] y:f32[p,d] -> z:f32[n,d]",
+    demands=ROWS,
+)
 def add(x: F32, y: F32) -> F32:
     """z = x + y; y has as many rows as x, or one. Source: ONNX Add."""
     return x + y
 
 
-@operator("Mul", "x:f32[n,d] y:f32[p,d] -> z:f32[n,d]")
+@operator(
+    "Mul",
+    "x:f32[n,d] y:f32[p,d] -> z:f32[n,d]",
+    demands=ROWS,
+)
 def mul(x: F32, y: F32) -> F32:
     """z = x * y; y has as many rows as x, or one. Source: ONNX Mul."""
     return x * y

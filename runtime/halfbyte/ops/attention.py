@@ -29,6 +29,12 @@ MOST_Q8_0_HEAD = 512  # elements of a head that a cache in Q8_0 may have
     "x:f32[n,c] cos:f32[t,r] sin:f32[t,r] -> y:f32[n,c]",
     reads={"cos": lambda d: d["n"], "sin": lambda d: d["n"]},
     variant=lambda attributes: "interleaved" if attributes["interleaved"] else "half",
+    demands={
+        "c a multiple of head_dim, of 2 r and more": lambda d: (
+            d["head_dim"] >= max(2 * d["r"], 1) and d["c"] % d["head_dim"] == 0
+        ),
+        "0 <= position <= t - n": lambda d: 0 <= d["position"] <= d["t"] - d["n"],
+    },
 )
 def rotary_embedding(
     x: F32, cos: F32, sin: F32, *, head_dim: int, position: int, interleaved: bool
@@ -59,6 +65,9 @@ def rotary_embedding(
     "TensorScatter",
     "x:f32[n,g*h] cache:*[g,t,h] -> cache:*[g,t,h]",
     reads={"cache": lambda d: d["n"] * d["g"]},
+    demands={
+        "0 <= position <= t - n": lambda d: 0 <= d["position"] <= d["t"] - d["n"],
+    },
 )
 def cache_write(x: F32, cache: Cache, *, position: int) -> Cache:
     """cache[:, position + i] = x[i] in place, head by head, rounded to the cache's type.
@@ -76,6 +85,9 @@ def cache_write(x: F32, cache: Cache, *, position: int) -> Cache:
     "TensorScatter",
     "x:f32[n,g*h] cache:*[g,b,h,16] -> cache:*[g,b,h,16]",
     reads={"cache": lambda d: -(-d["n"] // KEY_BLOCK) * d["g"] * d["h"]},
+    demands={
+        "0 <= position <= 16 b - n": lambda d: 0 <= d["position"] <= KEY_BLOCK * d["b"] - d["n"],
+    },
 )
 def cache_write_keys(x: F32, cache: Cache, *, position: int) -> Cache:
     """The same where positions lie sixteen together: cache[:, p / 16, :, p % 16] = x[p - position].
@@ -130,6 +142,13 @@ def _attention_operations(d: Mapping[str, int]) -> int:
     "q:f32[n,c] k:*[g,b,h,16] v:*[g,t,h] -> y:f32[n,c]",
     reads={"k": _key_rows, "v": _positions},
     operations=_attention_operations,
+    demands={
+        "c a multiple of g h": lambda d: d["c"] % (d["g"] * d["h"]) == 0,
+        "window of 0 and more": lambda d: d["window"] >= 0,
+        "0 <= position <= t - n and 16 b - n": lambda d: (
+            0 <= d["position"] <= min(d["t"], KEY_BLOCK * d["b"]) - d["n"]
+        ),
+    },
 )
 def group_query_attention(
     q: F32, k: Cache, v: Cache, *, position: int, scale: float, window: int = 0

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.ops.demands import codes
 from halfbyte.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
@@ -28,7 +29,7 @@ def rounded_codes(real: F32, zero: int, lo: int, hi: int, dtype: np.dtype[Any]) 
     return codes
 
 
-@operator("QuantizeLinear", "x:f32[n] -> y:u8[n]")
+@operator("QuantizeLinear", "x:f32[n] -> y:u8[n]", demands=codes("zero"))
 def quantize_linear(x: F32, *, scale: float, zero: int, lo: int, hi: int) -> U8:
     """y = zero + round(x / scale) between lo and hi, ties to even: bytes of uint8, or of int8.
 
@@ -39,7 +40,11 @@ def quantize_linear(x: F32, *, scale: float, zero: int, lo: int, hi: int) -> U8:
     return rounded_codes(real, zero, lo, hi, np.dtype(np.uint8))
 
 
-@operator("ReduceMin+ReduceMax", "x:f32[n] -> range:f32[spans,2]")
+@operator(
+    "ReduceMin+ReduceMax",
+    "x:f32[n] -> range:f32[spans,2]",
+    demands={"spans = ceil(n / 4096)": lambda d: d["spans"] == -(-d["n"] // RANGE)},
+)
 def tensor_range(x: F32, *, spans: int) -> F32:
     """The least and the largest number, and 0, of each `RANGE` of x; NaN where there is one."""
     parts = [x[i * RANGE : (i + 1) * RANGE] for i in range(spans)]
@@ -68,14 +73,14 @@ def quantize_tensor(x: F32, range: F32) -> tuple[U8, I32, F32, U8]:
     return y, sums, np.array([scale], np.float32), np.array([zero], np.uint8)
 
 
-@operator("DequantizeLinear", "x:*[n] -> y:f32[n]")
+@operator("DequantizeLinear", "x:*[n] -> y:f32[n]", demands=codes("zero"))
 def dequantize_linear(x: Codes, *, scale: float, zero: int) -> F32:
     """y = (x - zero) scale of uint8 or int8. Source: ONNX DequantizeLinear (opset 13)."""
     y: F32 = (x.astype(np.int32) - zero).astype(np.float32) * np.float32(scale)
     return y
 
 
-@operator("QLinearAdd", "x:*[n] z:*[n] -> y:*[n]")
+@operator("QLinearAdd", "x:*[n] z:*[n] -> y:*[n]", demands=codes("x_zero", "z_zero", "y_zero"))
 def add_codes(
     x: Codes, z: Codes, *, x_scale: float, x_zero: int, z_scale: float, z_zero: int, y_zero: int,
     lo: int, hi: int,

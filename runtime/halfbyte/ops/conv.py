@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.ops.codes import Codes, rounded_codes
-from halfbyte.ops.operator import operator
+from halfbyte.ops.demands import Known, codes, windows
+from halfbyte.ops.operator import Demand, operator
 from halfbyte.ops.panels import Activation, activated
 
 F32 = npt.NDArray[np.float32]
@@ -68,6 +69,24 @@ def unpack_kernels(w: npt.NDArray[Any], m: int, groups: int) -> npt.NDArray[Any]
     return rows[:, : m // groups]
 
 
+def _codes_fit(d: Known) -> bool:
+    """Whether weights of codes have the rows of fours that `pack_codes` gives them."""
+    runs = _runs(d["kernel_h"], d["kernel_w"], d["groups"] == 1 and d["dilation_w"] == 1)
+    taps = d["kernel_h"] * d["kernel_w"] * (d["c"] // d["groups"])
+    return bool(d["k"] == runs * -(-(taps // runs) // FOURS))
+
+
+# Of convolutions whose channels fall into groups
+_GROUPS: dict[str, Demand] = {
+    "c and m multiples of groups": lambda d: (
+        d["groups"] >= 1 and d["c"] % d["groups"] == d["m"] % d["groups"] == 0
+    ),
+    "b = groups ceil(m / groups / 16)": lambda d: (
+        d["b"] == d["groups"] * -(-(d["m"] // d["groups"]) // TOGETHER)
+    ),
+}
+
+
 def taps(
     x: npt.NDArray[Any], p: int, q: int, window: dict[str, int], outside: float = 0
 ) -> npt.NDArray[Any]:
@@ -100,6 +119,13 @@ def _places(count: int, window: dict[str, int], axis: str, before: int) -> npt.N
     "Conv",
     "x:f32[n,h,v,c] w:f32[b,k,16] bias:f32[m] r?:f32[n,p,q,m] -> y:f32[n,p,q,m]",
     operations=lambda d: 2 * d["n"] * d["p"] * d["q"] * d["m"] * d["k"],
+    demands={
+        **windows(),
+        **_GROUPS,
+        "k = kernel_h kernel_w c / groups": lambda d: (
+            d["k"] * d["groups"] == d["kernel_h"] * d["kernel_w"] * d["c"]
+        ),
+    },
 )
 def conv2d(
     x: F32, w: F32, bias: F32, r: F32 | None = None, *, p: int, q: int, groups: int, kernel_h: int,
@@ -135,6 +161,7 @@ def conv2d(
     "Conv",
     "x:f32[n,h,v,c] w:f32[k,c] bias:f32[c] -> y:f32[n,p,q,c]",
     operations=lambda d: 2 * d["n"] * d["p"] * d["q"] * d["c"] * d["k"],
+    demands=windows("k"),
 )
 def conv2d_depthwise(
     x: F32, w: F32, bias: F32, *, p: int, q: int, kernel_h: int, kernel_w: int, stride_h: int,
@@ -168,6 +195,12 @@ def rescaled(
     "QLinearConv",
     "x:*[n,h,v,c] w:i8[b,k,16,4] bias:i32[m] sums:i32[m] scale:f32[m] -> y:*[n,p,q,m]",
     operations=lambda d: 8 * d["n"] * d["p"] * d["q"] * d["m"] * d["k"],
+    demands={
+        **windows(),
+        **_GROUPS,
+        **codes("x_zero", "y_zero"),
+        "k of fours of kernel_h kernel_w c / groups, groups, dilation_w": _codes_fit,
+    },
 )
 def conv2d_codes(
     x: Codes, w: I8, bias: I32, sums: I32, scale: F32, *, p: int, q: int, groups: int,
@@ -205,6 +238,10 @@ def conv2d_codes(
     "x:u8[n,k] w:i8[b,fours,16,4] sums:i32[m] scale:f32[m] bias:f32[m] x_scale:f32[1] x_zero:u8[1] "
     "zeros?:i32[m] x_sums?:i32[n] r?:f32[n,m] -> y:f32[n,m]",
     operations=lambda d: 2 * d["n"] * d["m"] * d["k"],
+    demands={
+        "b = ceil(m / 16)": lambda d: d["b"] == -(-d["m"] // TOGETHER),
+        "fours = ceil(k / 4)": lambda d: d["fours"] == -(-d["k"] // FOURS),
+    },
 )
 def matmul_codes(
     x: Codes, w: I8, sums: I32, scale: F32, bias: F32, x_scale: F32, x_zero: Codes,
@@ -235,6 +272,10 @@ def matmul_codes(
     "QLinearConv",
     "x:*[n,h,v,c] w:f32[k,c] bias:i32[c] sums:i32[c] scale:f32[c] -> y:*[n,p,q,c]",
     operations=lambda d: 2 * d["n"] * d["p"] * d["q"] * d["c"] * d["k"],
+    demands={
+        **windows("k", MOST_TAPS),
+        **codes("x_zero", "y_zero"),
+    },
 )
 def conv2d_depthwise_codes(
     x: Codes, w: F32, bias: I32, sums: I32, scale: F32, *, p: int, q: int, kernel_h: int,

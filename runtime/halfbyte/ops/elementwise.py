@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.ops.demands import planned
 from halfbyte.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
@@ -38,6 +39,19 @@ def strided(x: npt.NDArray[Any], plan: I32, strides: I32, n: int, d: int, step: 
     "x:f32[k] y:f32[m] plan:i32[12] -> z:f32[n]",
     reads={"plan": lambda d: 0},
     variant=lambda attributes: str(attributes["function"]),
+    demands={
+        "a constant plan": lambda d: "plan" in d,
+        "x_step, y_step of 0 or 1": lambda d: {d["x_step"], d["y_step"]} <= {0, 1},
+        "d of 1 and more and n = d sizes": lambda d: (
+            d["d"] >= 1 and d["n"] == d["d"] * math.prod(map(int, d["plan"][:PLAN_DIMS]))
+        ),
+        "plan, d and x_step inside of x: k": lambda d: planned(
+            d, d["k"], 0, d["plan"][PLAN_DIMS : 2 * PLAN_DIMS], d["x_step"]
+        ),
+        "plan, d and y_step inside of y: m": lambda d: planned(
+            d, d["m"], 0, d["plan"][2 * PLAN_DIMS :], d["y_step"]
+        ),
+    },
 )
 def binary(
     x: F32, y: F32, plan: I32, *, function: str, n: int, d: int, x_step: int, y_step: int

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.ops.activation import softmax
-from halfbyte.ops.operator import operator
+from halfbyte.ops.demands import inside
+from halfbyte.ops.operator import Demand, operator
 
 F32 = npt.NDArray[np.float32]
 
@@ -31,6 +32,25 @@ _READS: dict[str, Callable[[Any], int]] = {
 }
 
 
+_DEMANDS: dict[str, Demand] = {
+    "heads a multiple of kv_heads": lambda d: (
+        d["kv_heads"] >= 1 and d["heads"] % d["kv_heads"] == 0
+    ),
+    "queries of ql where q_at, q_batch, q_head, q_row lead": lambda d: inside(
+        d["ql"], d["q_at"], (d["batch"], d["q_batch"]), (d["heads"], d["q_head"]),
+        (d["s"], d["q_row"]), (d["d"], 1),
+    ),
+    "keys of kl where k_at, k_batch, k_head, k_row lead": lambda d: inside(
+        d["kl"], d["k_at"], (d["batch"], d["k_batch"]), (d["kv_heads"], d["k_head"]),
+        (d["t"], d["k_row"]), (d["d"], 1),
+    ),
+    "values of vl where v_at, v_batch, v_head, v_row lead": lambda d: inside(
+        d["vl"], d["v_at"], (d["batch"], d["v_batch"]), (d["kv_heads"], d["v_head"]),
+        (d["t"], d["v_row"]), (d["e"], 1),
+    ),
+}  # fmt: skip
+
+
 def _operations(d: Any) -> int:
     return int(2 * d["batch"] * d["heads"] * d["s"] * d["t"] * (d["d"] + d["e"]))
 
@@ -40,6 +60,19 @@ def _operations(d: Any) -> int:
     "q:f32[ql] k:f32[kl] v:f32[vl] bias?:f32[bl] -> y:f32[batch,s,heads,e]",
     reads=_READS,
     operations=_operations,
+    demands={
+        **_DEMANDS,
+        "d and e of 256 and less": lambda d: max(d["d"], d["e"]) <= MOST_HEAD,
+        "reach of 0 and more": lambda d: d["reach"] >= 0,
+        "bias of bl where bias_batch, bias_head, bias_row lead": lambda d: inside(
+            d["bl"],
+            0,
+            (d["batch"], d["bias_batch"]),
+            (d["heads"], d["bias_head"]),
+            (d["s"], d["bias_row"]),
+            (d["t"], 1),
+        ),
+    },
 )
 def attention(
     q: F32, k: F32, v: F32, bias: F32 | None = None,
@@ -101,6 +134,15 @@ def _inverse(most: int, top: F32) -> F32:
     "q:f32[ql] k:f32[kl] v:f32[vl] bias?:f32[bl] -> y:f32[batch,s,heads,e]",
     reads=_READS,
     operations=_operations,
+    demands={
+        **_DEMANDS,
+        "d and e multiples of 16, of 64 and less": lambda d: (
+            d["d"] % 16 == d["e"] % 16 == 0 and max(d["d"], d["e"]) <= MOST_CODED_HEAD
+        ),
+        "bias of bl where bias_batch, bias_head lead": lambda d: inside(
+            d["bl"], 0, (d["batch"], d["bias_batch"]), (d["heads"], d["bias_head"]), (d["t"], 1)
+        ),
+    },
 )
 def attention_int8(
     q: F32, k: F32, v: F32, bias: F32 | None = None,

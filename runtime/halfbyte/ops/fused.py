@@ -65,6 +65,11 @@ def swiglu_quantize(gate: F32, up: F32) -> Quantized:
     "x:f32[n,g*h] cos:f32[t,r] sin:f32[t,r] cache:*[g,b,h,16] -> cache:*[g,b,h,16]",
     reads={**rotary_embedding.reads, **cache_write_keys.reads},
     variant=rotary_embedding.variant,
+    demands={
+        **cache_write_keys.demands,
+        "2 r <= h": lambda d: 2 * d["r"] <= d["h"],
+        "position + n <= t": lambda d: d["position"] + d["n"] <= d["t"],
+    },
 )
 def rotary_cache_write_keys(
     x: F32, cos: F32, sin: F32, cache: Cache, *, position: int, interleaved: bool

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.ops.demands import LIMIT
 from halfbyte.ops.operator import operator
 from halfbyte.weights import Tensor
 
@@ -115,13 +116,23 @@ def with_bias(y: F32, bias: F32 | None, r: F32 | None) -> F32:
     return y if r is None else r + y
 
 
-@operator("Range", "ids:i32[n] -> y:i32[n]", reads={"ids": lambda d: 0})
+@operator(
+    "Range",
+    "ids:i32[n] -> y:i32[n]",
+    reads={"ids": lambda d: 0},
+    demands={"start + n of 2^31 and less": lambda d: -LIMIT <= d["start"] <= LIMIT - d["n"]},
+)
 def range_from(ids: I32, *, start: int) -> I32:
     """start, start + 1, ...: as many as there are ids. Source: ONNX Range."""
     return np.arange(start, start + len(ids), dtype=np.int32)
 
 
-@operator("Slice", "x:f32[n,d] -> y:f32[rows,d]", reads={"x": lambda d: d["rows"]})
+@operator(
+    "Slice",
+    "x:f32[n,d] -> y:f32[rows,d]",
+    reads={"x": lambda d: d["rows"]},
+    demands={"rows <= n": lambda d: d["rows"] <= d["n"]},
+)
 def take_last(x: F32, *, rows: int) -> F32:
     """The last `rows` rows of x. Source: ONNX Slice."""
     return x[x.shape[0] - rows :]

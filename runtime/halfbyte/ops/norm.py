@@ -10,7 +10,11 @@ from halfbyte.ops.operator import operator
 F32 = npt.NDArray[np.float32]
 
 
-@operator("RMSNormalization", "x:f32[n,heads*d] weight:f32[d] -> y:f32[n,heads*d]")
+@operator(
+    "RMSNormalization",
+    "x:f32[n,heads*d] weight:f32[d] -> y:f32[n,heads*d]",
+    demands={"heads of 1 and more": lambda d: d["heads"] >= 1},
+)
 def rms_norm(x: F32, weight: F32, *, epsilon: float, heads: int = 1) -> F32:
     """y = x / sqrt(mean(x^2) + epsilon) * weight, for each of a row's `heads` parts alone.
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
@@ -23,6 +24,7 @@ from halfbyte.program import Buffer, Dim, Instruction, Size, current, maximum
 OPERATORS: dict[str, Operator] = {}
 
 Count: TypeAlias = Callable[[Mapping[str, int]], int]  # of an instruction's dimensions
+Demand: TypeAlias = Callable[[Mapping[str, Any]], bool]  # of what is known of an instruction
 
 _OPERAND = re.compile(r"(\w+)(\??):(\*|\w+)\[([\w,/*]+)\]")
 
@@ -66,6 +68,10 @@ class Operator:
         Dimensions -> arithmetic operations; None where one per output element is near enough.
     variant : callable or None
         Attributes -> suffix of the kernel's name.
+    demands : mapping of words to callable
+        What kernels trust beyond the signature: dimensions, attributes and constant operands by
+        name -> whether it holds. One that reads a size known only at run time (a KeyError) is for
+        whoever sets the size.
     host : bool
         There is no kernel: every backend runs the meaning, in NumPy.
     fills : bool
@@ -85,6 +91,7 @@ class Operator:
     reads: Mapping[str, Count] = field(default_factory=dict)
     operations: Count | None = None
     variant: Callable[[Mapping[str, Any]], str] | None = None
+    demands: Mapping[str, Demand] = field(default_factory=dict)
     host: bool = False
     fills: bool = False
     holds: tuple[npt.NDArray[Any], ...] = ()
@@ -111,18 +118,18 @@ class Operator:
             raise ProgramError(f"{self.name}: only optional operands may be None")
         for operand, buffer in given:
             self._bind(operand, buffer, dims)
-        for operand, buffer in given:
-            self._check(operand, buffer, dims)
         by_name = {o.name: b for o, b in given}
         results = tuple(
             by_name.get(o.name)
-            or program.scratch(_dtype(o, given), tuple(resolve(d, dims) for d in o.dims))
+            or program.scratch(_dtype(o, given), tuple(self._resolved(d, dims) for d in o.dims))
             for o in self.outputs
         )
         buffers, names = (
             tuple(part) for part in zip(*((b, o.name) for o, b in given), strict=True)
         )
-        program.append(Instruction(self, buffers, results, attributes, dims, names))
+        instruction = Instruction(self, buffers, results, attributes, dims, names)
+        self.check(instruction)
+        program.append(instruction)
         return results if len(results) > 1 else results[0]
 
     def _bind(self, operand: Operand, buffer: Any, dims: dict[str, Dim]) -> None:
@@ -138,13 +145,45 @@ class Operator:
             if dim.isidentifier():
                 dims.setdefault(dim, size)
 
+    def _resolved(self, dim: str, dims: Mapping[str, Dim]) -> Dim:
+        try:
+            return resolve(dim, dims)
+        except ProgramError as error:
+            raise ProgramError(f"{self.name}: {error}") from None
+
+    def check(self, instruction: Instruction) -> None:
+        """See that operands and results fit each other, and all that the kernel trusts.
+
+        Raises
+        ------
+        ProgramError
+            A dimension is none, or another than the signature says, or a demand is not met.
+        """
+        operands = instruction.operands
+        for operand in (*self.inputs, *self.outputs):
+            if operand.name in operands:
+                self._check(operand, operands[operand.name], instruction.dims)
+        known = _known(instruction)
+        for words, holds in self.demands.items():
+            try:
+                met = holds(known)
+            except KeyError:
+                continue
+            if not met:
+                named = [n for n in dict.fromkeys(re.findall(r"\w+", words)) if n in known]
+                found = ", ".join(f"{n} = {known[n]}" for n in named)
+                raise ProgramError(f"{self.name}: expected {words}, found {found or 'none'}")
+
     def _check(self, operand: Operand, buffer: Buffer, dims: Mapping[str, Dim]) -> None:
+        where = f"{self.name}: operand '{operand.name}' ({buffer})"
+        if len(buffer.shape) != len(operand.dims):
+            raise ProgramError(f"{where}: expected {len(operand.dims)} dimensions")
         for dim, size in zip(operand.dims, buffer.shape, strict=True):
-            if resolve(dim, dims) != size:
-                raise ProgramError(
-                    f"{self.name}: operand '{operand.name}' ({buffer}): expected {dim} = "
-                    f"{resolve(dim, dims)}, found {size}"
-                )
+            wanted = self._resolved(dim, dims)
+            if wanted != size:
+                raise ProgramError(f"{where}: expected {dim} = {wanted}, found {size}")
+            if maximum(size) < 1:
+                raise ProgramError(f"{where}: has no elements")
 
     def kernel(self, instruction: Instruction) -> str:
         """The C kernel's name for an instruction: variant and open type (``*``) are suffixes."""
@@ -157,6 +196,17 @@ class Operator:
         pairs = ((o, operands[o.name]) for o in self.inputs if o.name in operands)
         open_types = dict.fromkeys(b.dtype for operand, b in pairs if operand.dtype == "*")
         return "_".join((name, *open_types))
+
+
+def _known(instruction: Instruction) -> dict[str, Any]:
+    """Dimensions, attributes and constant operands; no sizes that are known only at run time."""
+    known = {
+        name: buffer.value
+        for name, buffer in instruction.operands.items()
+        if isinstance(buffer.value, np.ndarray)
+    }
+    every = {**instruction.attributes, **instruction.dims, **known}
+    return {name: value for name, value in every.items() if not isinstance(value, Size)}
 
 
 def _dtype(result: Operand, given: Sequence[tuple[Operand, Buffer]]) -> str:
@@ -226,6 +276,7 @@ def operator(
     reads: Mapping[str, Count] | None = None,
     operations: Count | None = None,
     variant: Callable[[Mapping[str, Any]], str] | None = None,
+    demands: Mapping[str, Demand] | None = None,
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Declare an operator; the decorated function is its meaning. See :class:`Operator`."""
     left, _, right = signature.partition("->")
@@ -238,7 +289,7 @@ def operator(
         name = meaning.__name__
         made = Operator(
             name, onnx, _parse(left), _parse(right), attributes, meaning,
-            defaults, reads or {}, operations, variant,
+            defaults, reads or {}, operations, variant, demands or {},
         )  # fmt: skip
         object.__setattr__(made, "__doc__", meaning.__doc__)
         OPERATORS[name] = made

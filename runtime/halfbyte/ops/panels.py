@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.ops.activation import gelu, silu
+from halfbyte.ops.demands import inside
 from halfbyte.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
@@ -73,6 +74,7 @@ def _products(d: Mapping[str, Any]) -> int:
     "FusedGemm",
     "x:f32[n,k] w:*[g,k,16] bias:f32[m] r?:f32[n,m] -> y:f32[n,m]",
     operations=_products,
+    demands={"g = ceil(m / 16)": lambda d: d["g"] == panels(d["m"])},
 )
 def matmul_panels(
     x: F32, w: F32, bias: F32, r: F32 | None = None, *, activation: int = Activation.NONE
@@ -93,7 +95,23 @@ def _batches(x: F32, shape: tuple[int, ...], strides: tuple[int, ...]) -> F32:
     )
 
 
-@operator("MatMul", "w:f32[length] -> y:f32[outer,inner,g,k,16]")
+@operator(
+    "MatMul",
+    "w:f32[length] -> y:f32[outer,inner,g,k,16]",
+    demands={
+        "g = ceil(m / 16)": lambda d: d["g"] == panels(d["m"]),
+        "matrices inside of w: outer, inner, m, k, w_outer, w_inner, w_row, w_step, length": (
+            lambda d: inside(
+                d["length"],
+                0,
+                (d["outer"], d["w_outer"]),
+                (d["inner"], d["w_inner"]),
+                (d["m"], d["w_row"]),
+                (d["k"], d["w_step"]),
+            )
+        ),
+    },
+)
 def pack_batched(
     w: F32,
     *,
@@ -116,6 +134,26 @@ def pack_batched(
     "MatMul",
     "x:f32[length] w:f32[o,i,g,k,16] -> y:f32[outer,inner,n,m]",
     operations=lambda d: 2 * d["outer"] * d["inner"] * d["n"] * d["m"] * d["k"],
+    demands={
+        "g = ceil(m / 16)": lambda d: d["g"] == panels(d["m"]),
+        "matrices inside of x: outer, inner, n, k, x_outer, x_inner, x_row, length": lambda d: (
+            inside(
+                d["length"],
+                0,
+                (d["outer"], d["x_outer"]),
+                (d["inner"], d["x_inner"]),
+                (d["n"], d["x_row"]),
+                (d["k"], 1),
+            )
+        ),
+        "panels inside of w: outer, inner, o, i, g, k, w_outer, w_inner": lambda d: inside(
+            d["o"] * d["i"] * d["g"] * d["k"] * PANEL,
+            0,
+            (d["outer"], d["w_outer"]),
+            (d["inner"], d["w_inner"]),
+            (d["g"] * d["k"] * PANEL, 1),
+        ),
+    },
 )
 def matmul_batched(
     x: F32,

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.ops.conv import taps
+from halfbyte.ops.demands import LIMIT, windows
 from halfbyte.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
@@ -18,7 +19,11 @@ I32 = npt.NDArray[np.int32]
 Image = npt.NDArray[Any]
 
 
-@operator("MaxPool", "x:*[n,h,v,c] -> y:*[n,p,q,c]")
+@operator(
+    "MaxPool",
+    "x:*[n,h,v,c] -> y:*[n,p,q,c]",
+    demands=windows(),
+)
 def max_pool(
     x: Image, *, p: int, q: int, kernel_h: int, kernel_w: int, stride_h: int, stride_w: int,
     dilation_h: int, dilation_w: int, top: int, left: int,
@@ -36,7 +41,16 @@ def max_pool(
     return y
 
 
-@operator("AveragePool", "x:f32[n,h,v,c] -> y:f32[n,p,q,c]")
+@operator(
+    "AveragePool",
+    "x:f32[n,h,v,c] -> y:f32[n,p,q,c]",
+    demands={
+        **windows(),
+        "bottom, right of 0 to 2^31 - 1": lambda d: (
+            min(d["bottom"], d["right"]) >= 0 and max(d["bottom"], d["right"]) <= LIMIT
+        ),
+    },
+)
 def average_pool(
     x: F32, *, p: int, q: int, kernel_h: int, kernel_w: int, stride_h: int, stride_w: int,
     dilation_h: int, dilation_w: int, top: int, left: int, bottom: int, right: int,

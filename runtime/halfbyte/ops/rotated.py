@@ -49,7 +49,11 @@ def matrix() -> F32:
     return h
 
 
-@operator("Hadamard", "x:f32[n,k] -> y:f32[n,k]")
+@operator(
+    "Hadamard",
+    "x:f32[n,k] -> y:f32[n,k]",
+    demands={"k a multiple of 32": lambda d: d["k"] % SIZE == 0},
+)
 def hadamard(x: F32) -> F32:
     """Each 32 numbers of a row times :func:`matrix`.
 
@@ -94,7 +98,12 @@ def gelu_hadamard_quantize(x: F32, *, approximate: str) -> Quantized:
     return quantized
 
 
-@operator("MatMulNBits", _PRODUCT, operations=products)
+@operator(
+    "MatMulNBits",
+    _PRODUCT,
+    operations=products,
+    demands={"m a multiple of 16": lambda d: d["m"] % Packed.GROUP == 0},
+)
 def matmul_rotated(
     xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None, bias: F32 | None = None
 ) -> F32:
@@ -122,7 +131,12 @@ def matmul_rotated(
     return with_bias(y, bias, r)
 
 
-@operator("MatMulNBits", _PRODUCT, operations=products)
+@operator(
+    "MatMulNBits",
+    _PRODUCT,
+    operations=products,
+    demands={"m a multiple of 16": lambda d: d["m"] % Packed.GROUP == 0},
+)
 def matmul_widened(
     xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None, bias: F32 | None = None
 ) -> F32:
