@@ -1,22 +1,37 @@
-"""Serves a site on 127.0.0.1, with the headers that make a page cross-origin isolated."""
+"""Serves a site on 127.0.0.1, with the headers that make a page cross-origin isolated.
+
+Only requests for one of the server's own names are answered, and none that another site's page
+makes: a name that a stranger's DNS points here would otherwise make the model readable to them.
+A client has a few seconds for the head of a request, and a bounded number of them is served.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import http.server
+import io
 import mimetypes
+import re
+import socket
+import threading
+import time
+from collections.abc import Collection
 from http import HTTPStatus
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from halfbyte.errors import OutputError
 from halfbyte.web.site import Site
 
 TYPES = {
+    ".css": "text/css",
     ".gguf": "application/octet-stream",
+    ".html": "text/html",
+    ".js": "text/javascript",
     ".json": "application/json",
     ".mjs": "text/javascript",
+    ".svg": "image/svg+xml",
     ".wasm": "application/wasm",
     ".whl": "application/zip",
 }
@@ -27,15 +42,43 @@ ISOLATION = {
 }
 
 
+LOCAL = ("127.0.0.1", "localhost", "[::1]")
+
+HEAD_SECONDS = 10.0  # for the first line and the headers of a request, once it has begun
+IDLE_SECONDS = 30.0  # between two requests of a connection
+SEND_SECONDS = 60.0  # for each part of an answer
+HEAD_BYTES = 1 << 14
+CONNECTIONS = 64  # at once; a browser opens six
+PART_BYTES = 1 << 18
+
+
 class Server(http.server.ThreadingHTTPServer):
-    """Serves one site; `port` 0 takes a free one. Raises `OutputError` for one that is taken."""
+    """Serves one site; `port` 0 takes a free one. Raises `OutputError` for one that is taken.
+
+    Parameters
+    ----------
+    site : Site
+    port : int
+    isolated : bool
+        Send the headers of cross-origin isolation.
+    names : collection of str
+        Names besides 127.0.0.1 and localhost that requests may be for, with or without a port:
+        those of a tunnel or a proxy.
+    """
 
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, site: Site, port: int = 0, *, isolated: bool = True) -> None:
+    def __init__(
+        self, site: Site, port: int = 0, *, isolated: bool = True, names: Collection[str] = ()
+    ) -> None:
         self.site = site
         self.headers = dict(ISOLATION) if isolated else {}
+        self.headers["X-Content-Type-Options"] = "nosniff"
+        if site.policy:
+            self.headers["Content-Security-Policy"] = site.policy
+        self._names = {name.lower() for name in names}
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
         try:
             super().__init__(("127.0.0.1", port), Handler)
         except (OSError, OverflowError) as error:
@@ -47,8 +90,63 @@ class Server(http.server.ThreadingHTTPServer):
         """What a browser opens."""
         return f"http://127.0.0.1:{self.server_address[1]}/"
 
+    def answers_for(self, host: str) -> bool:
+        """Whether a request with this Host is for this server."""
+        found = re.fullmatch(r"([\w.-]+|\[[\da-f:.]+\])(?::(\d{1,5}))?", host.lower(), re.ASCII)
+        if not found:
+            return False
+        name, port = found[1], int(found[2] or 80)
+        return not self._names.isdisjoint({name, host.lower()}) or (
+            name in LOCAL and port == self.server_address[1]
+        )
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread; one too many is closed."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # the system gives no more threads
+            self._free.release()
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """What a connection's thread does."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Nothing: a tab that was closed in the middle of a file is no error."""
+
+
+class _Head(io.RawIOBase):
+    """What a client sends, up to a time and a number of bytes for each request's head."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.begin()
+
+    def begin(self) -> None:
+        """Wait for the next request."""
+        self._end, self._left = 0.0, HEAD_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what there is; raises `TimeoutError`, also for a head that is too long."""
+        seconds = self._end - time.monotonic() if self._end else IDLE_SECONDS
+        if seconds <= 0 or not self._left:
+            raise TimeoutError
+        self._connection.settimeout(seconds)
+        size = self._connection.recv_into(buffer, min(len(buffer), self._left))
+        self._left -= size
+        self._end = self._end or time.monotonic() + HEAD_SECONDS
+        self._connection.settimeout(SEND_SECONDS)
+        return size
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -56,14 +154,57 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     server: Server
     protocol_version = "HTTP/1.1"
+    server_version = "halfbyte"
+    error_message_format = "%(code)d %(message)s. %(explain)s\n"
+    error_content_type = "text/plain; charset=utf-8"
+
+    def setup(self) -> None:
+        """Bound the reading of heads."""
+        super().setup()
+        self._head_reader = _Head(self.connection)
+        self.rfile = io.BufferedReader(self._head_reader, 1 << 10)
+
+    def handle_one_request(self) -> None:
+        """One request, with a time and a size of its own."""
+        self._head_reader.begin()
+        super().handle_one_request()
 
     def do_HEAD(self) -> None:
         """Headers alone."""
-        self._answer(body=False)
+        self._serve(body=False)
 
     def do_GET(self) -> None:
         """The file."""
-        self._answer(body=True)
+        self._serve(body=True)
+
+    def _serve(self, *, body: bool) -> None:
+        if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
+            self.close_connection = True  # a body is not read, nor taken for a request
+        if refusal := self._refusal():
+            self.send_error(*refusal)
+        else:
+            self._answer(body=body)
+
+    def _refusal(self) -> tuple[HTTPStatus, str, str] | None:
+        """Why a request is not answered: whom it is for, and who makes it."""
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) != 1 or not self.path.startswith("/"):
+            explain = "Expected one Host and a path."
+            return HTTPStatus.BAD_REQUEST, "Bad request", explain
+        if not self.server.answers_for(hosts[0]):
+            explain = (
+                f"This server is {self.server.address}; for another name start it with "
+                "--allow-host NAME."
+            )
+            return HTTPStatus.MISDIRECTED_REQUEST, "Misdirected request", explain
+        site = self.headers.get("Sec-Fetch-Site", "none")
+        origin = self.headers.get("Origin")
+        opened = self.headers.get("Sec-Fetch-Dest") == "document"  # a link to the page, followed
+        if (site not in ("same-origin", "none") and not opened) or (
+            origin is not None and urlsplit(origin).netloc.lower() != hosts[0].lower()
+        ):
+            return HTTPStatus.FORBIDDEN, "Forbidden", "Another site's page asks for this."
+        return None
 
     def _answer(self, *, body: bool) -> None:
         name = unquote(urlsplit(self.path).path).lstrip("/") or "index.html"
@@ -90,12 +231,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _range(self, size: int) -> tuple[int, int]:
         """First byte and the one after the last; all of them where one range is not asked for."""
-        unit, _, value = self.headers.get("Range", "").partition("=")
-        first, dash, last = value.partition("-")
-        if unit != "bytes" or not dash or not first.isdecimal():
+        found = re.fullmatch(
+            r"bytes=(\d{1,18})-(\d{0,18})", self.headers.get("Range", ""), re.ASCII
+        )
+        if not found:
             return 0, size
-        end = min(int(last) + 1, size) if last.isdecimal() else size
-        return int(first), max(end, int(first))
+        first, last = int(found[1]), int(found[2] or size)
+        return first, max(min(last + 1, size), first)
 
     def _head(
         self,
@@ -118,21 +260,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def _send(self, content: Path | bytes, start: int, end: int) -> None:
-        if isinstance(content, bytes):
-            self.wfile.write(content[start:end])
-            return
-        with content.open("rb") as file:
+        file: BinaryIO = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
+        with file:
             file.seek(start)
-            _copy(file, self.wfile, end - start)
+            if _copy(file, self.wfile, end - start):
+                self.close_connection = True  # the file has become shorter than its head says
 
     def log_message(self, *arguments: object) -> None:
         """Nothing: requests are no news."""
 
 
-def _copy(source: BinaryIO, target: object, size: int) -> None:
-    while size > 0 and (part := source.read(min(size, 1 << 20))):
-        target.write(part)  # type: ignore[attr-defined]
+def _copy(source: BinaryIO, target: io.BufferedIOBase, size: int) -> int:
+    """Copy bytes in parts; how many were not there."""
+    while size > 0 and (part := source.read(min(size, PART_BYTES))):
+        target.write(part)
         size -= len(part)
+    return size
 
 
 def _tag(content: Path | bytes) -> str:
@@ -143,8 +286,8 @@ def _tag(content: Path | bytes) -> str:
     return f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
 
 
-def serve(site: Site, port: int, *, isolated: bool = True) -> None:
+def serve(site: Site, port: int, names: Collection[str] = ()) -> None:
     """Serve until Ctrl-C; the address goes to stdout."""
-    with Server(site, port, isolated=isolated) as server:
+    with Server(site, port, names=names) as server:
         print(f"halfbyte: {server.address}  (Ctrl-C stops)", flush=True)
         server.serve_forever()

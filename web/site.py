@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -29,9 +30,13 @@ TEXT_PART = (
 
 @dataclass(frozen=True)
 class Site:
-    """Relative paths, and the files or the bytes behind them."""
+    """Relative paths, and the files or the bytes behind them.
+
+    `policy` is the Content-Security-Policy that a server sends with each of them; "" for none.
+    """
 
     files: dict[str, Path | bytes]
+    policy: str = ""
 
     @property
     def size(self) -> int:
@@ -93,7 +98,14 @@ def make_site(model: Path | None = None) -> Site:
         "encoder": dict(zip(("model", "tokenizer"), encoder, strict=False)),
     }
     files["site.json"] = json.dumps(settings).encode()
-    return Site(files)
+    return Site(files, _policy())
+
+
+def _policy() -> str:
+    """The page's own, and what only a header can say: a worker has the policy of its response."""
+    html = (PAGE / "index.html").read_text()
+    [policy] = re.findall(r'"Content-Security-Policy" content="([^"]+)"', html)
+    return f"{policy}; frame-ancestors 'none'"
 
 
 def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
-from tests.browser.visitor import PROMPT, User
+from tests.browser.visitor import INSECURE, PROMPT, User
 from tests.http_server import Server as ModelServer
 from tests.http_server import answering, in_thread
 from tests.packages import CLICK, MAGIKA, fetch
@@ -25,6 +25,7 @@ from halfbyte.web.site import STORYTELLER, Site, lock_entry, make_site
 FLAGS = [
     *("--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
+    f"--host-resolver-rules=MAP {INSECURE} 127.0.0.1",
 ]
 HERE = Path(__file__).parent
 

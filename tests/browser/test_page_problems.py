@@ -158,8 +158,9 @@ def test_pyodide_cannot_be_loaded(browser: Browser, site: Site) -> None:
     with in_thread(Server(broken)) as server:
         context = browser.new_context()
         user = User(context, server.address)
-        expect(user.page.locator("#problem")).to_contain_text(
-            "halfbyte could not start: ", timeout=READY
+        expect(user.page.locator("#failure")).to_contain_text(
+            "halfbyte could not start: pyodide/pyodide.asm.wasm: the server answered 404.",
+            timeout=READY,
         )
         expect(user.page.locator("#run")).to_be_disabled()
         context.close()

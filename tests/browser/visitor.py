@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
 
 READY = 60_000  # milliseconds
 PROMPT = "One morning, Tom"
+INSECURE = "insecure.test"  # to the browser another machine than this one; it is this one
 
 
 class User:
@@ -17,7 +18,12 @@ class User:
         self.failures: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.failures.append(str(error)))
+        self.page.on("console", self._console)
         self.page.goto(address)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text:
+            self.failures.append(message.text)
 
     def get(self, name: str) -> str:
         return self.page.locator(f"#{name}").inner_text()

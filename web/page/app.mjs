@@ -1,12 +1,19 @@
 // The page: what a person does becomes a message to the worker, what the worker says is shown.
 import { chat } from "./chat.mjs";
 import { isolate } from "./isolate.mjs";
+import { python } from "./python.mjs";
 import { $, megabytes, notices, runsOn, showMemory } from "./show.mjs";
+import { lacking, persist } from "./storage.mjs";
 import { openTab, tabs } from "./tabs.mjs";
 
 const { wait, problem } = notices("");
 
-let worker;
+const { start, send } = python({ receive: (data) => onMessage[data.kind]?.(data), lost, silent });
+let begun = false;  // whether this Python has started to the end
+let asked;  // the message that brings a model now
+let given;  // the one that brought the model, if a person gave one
+let again;  // the one to repeat in a Python that was started again
+let restarted = false;  // until its model is back
 let graphs;  // a promise of what shows ONNX models
 let open;  // opens a tab
 let running = false;
@@ -24,6 +31,46 @@ const views = { text: story, chat: chat({ write, problem }) };
 
 const tokens = (count) => `${count} token${count === 1 ? "" : "s"}`;
 const speed = (value) => (value >= 100 ? value.toFixed(0) : value.toFixed(1));
+
+// What concerns the whole page, whichever tab is open; `offer` to start Python again.
+function failure(text, offer = false) {
+  $("failure-text").textContent = text;
+  $("failure").hidden = !text;
+  $("again").hidden = !offer;
+}
+
+// Python has ended: what it was doing is over. One that had started is started again.
+function lost(text) {
+  if (running) shown.done();
+  running = false;
+  [again, given, asked] = [given, undefined, undefined];
+  $("model-name").dataset.loaded = "no";
+  if (begun) {
+    restart();
+    failure(`${text} It has been started again.`);
+  } else {
+    loading = false;
+    wait();
+    failure(`${text.replace(/\.$/, "")}. Start again, or reload the page.`, true);
+  }
+  update();
+}
+
+function silent(yes) {
+  failure(yes ? "Python does not answer. It may be busy, or the browser has ended it." : "", yes);
+}
+
+function restart() {
+  [begun, loading, restarted] = [false, true, true];
+  failure("");
+  wait("Starting Python");
+  start();
+  graphs?.then((all) => {
+    all.lost();
+    if (openTab() !== "language") all.open(openTab());
+  });
+  update();
+}
 
 function update() {
   const ready = !loading && $("model-name").dataset.loaded === "yes";
@@ -49,13 +96,14 @@ function write(view, message) {
     return false;
   }
   problem("");
+  failure("");
   running = true;
   firstPiece = 0;
   shown = view;
   view.speed.textContent = "";
   update();
   const seed = $("seed").value;
-  worker.postMessage({
+  send({
     ...message,
     length: Number($("length").value) || 200,
     temperature: Number($("temperature").value),
@@ -77,26 +125,36 @@ function showModel(model) {
   $("chat-tab").disabled = !model.chat;
   $("views").hidden = !model.chat;
   show(model.chat ? "chat" : "text");
-  for (const view of Object.values(views)) view.loaded();
+  if (!restarted) for (const view of Object.values(views)) view.loaded();
   showMemory($("memory-bar"), $("memory"), model.memory);
 }
 
 const onMessage = {
+  settings: ({ settings }) => {
+    $("version").textContent = settings.version;
+    know(settings);
+  },
   step: ({ text }) => wait(text),
   progress: ({ done, total }) => wait(
     total ? `Loading the model: ${megabytes(done)} of ${megabytes(total)}` : `Loading the model: ${megabytes(done)}`,
     done, total),
   model: (model) => {
     loading = false;
+    [given, asked] = [asked, undefined];
     wait();
     problem("");
     showModel(model);
+    if (begun) restarted = false;
     update();
   },
   timing: ({ parts, restored }) => {
     document.documentElement.dataset.restored = String(restored);
     $("timing").textContent = "Ready after " + Object.entries(parts)
       .map(([name, ms]) => `${name} ${(ms / 1000).toFixed(2)} s`).join(", ");
+    begun = true;
+    if (again) load(again);
+    else restarted = false;
+    again = undefined;
   },
   kept: ({ text }) => { document.documentElement.dataset.start = text; },
   piece: ({ text, tokens: count }) => {
@@ -119,6 +177,7 @@ const onMessage = {
   error: ({ text }) => {
     if (running) shown.done();
     running = loading = false;
+    asked = undefined;
     wait();
     problem(text);
     update();
@@ -128,23 +187,35 @@ const onMessage = {
 function load(message) {
   problem("");
   loading = true;
+  asked = message;
   wait("Loading the model");
   update();
-  worker.postMessage(message);
+  send(message);
+}
+
+// The same for a person.
+function request(message) {
+  failure("");
+  load(message);
 }
 
 // Files go to the tab that is open; a graph that is dropped on the first one opens its own.
 async function dropped(files) {
   if (!files.length) return;
   if (openTab() === "language" && files.some((file) => /\.onnx$/i.test(file.name))) open("onnx");
-  if (openTab() !== "language") (await graphs).drop(openTab(), files);
-  else if (!running && !loading) load({ kind: "file", file: files[0] });
+  if (openTab() !== "language") (await graphs)?.drop(openTab(), files);
+  else if (!running && !loading) request({ kind: "file", file: files[0] });
 }
 
 async function opened(name) {
   if (name === "language") return;
-  graphs ??= Promise.all([import("./graphs.mjs"), settings, begun]).then(([module, known]) => module.graphs(worker, known));
-  (await graphs).open(name);
+  try {
+    graphs ??= Promise.all([import("./graphs.mjs"), settings]).then(([module, known]) => module.graphs(send, known));
+    (await graphs).open(name);
+  } catch (error) {
+    graphs = undefined;
+    notices(`${name}-`).problem(`This tab could not be loaded. Reload the page to try again. (${error.message})`);
+  }
 }
 
 function listen() {
@@ -158,12 +229,12 @@ function listen() {
   $("prompt").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("run-form").requestSubmit();
   });
-  for (const id of ["stop", "chat-stop"]) $(id).addEventListener("click", () => worker.postMessage({ kind: "stop" }));
+  for (const id of ["stop", "chat-stop"]) $(id).addEventListener("click", () => send({ kind: "stop" }));
   for (const name of ["text", "chat"]) $(`${name}-tab`).addEventListener("click", () => show(name));
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     if (openTab() !== "language") graphs?.then((all) => all.stop(openTab()));
-    else if (running) worker.postMessage({ kind: "stop" });
+    else if (running) send({ kind: "stop" });
   });
   $("temperature").addEventListener("input", () => {
     $("temperature-shown").textContent = Number($("temperature").value).toFixed(1);
@@ -171,14 +242,15 @@ function listen() {
   $("url-form").addEventListener("submit", (event) => {
     event.preventDefault();
     if ($("load").disabled) return;
-    navigator.storage?.persist?.();  // a worker cannot ask
-    load({ kind: "load", url: $("url").value, keep: true });
+    persist();
+    request({ kind: "load", url: $("url").value, keep: true });
   });
   $("file").addEventListener("change", () => {
     const [file] = $("file").files;
-    if (file) load({ kind: "file", file });
+    if (file) request({ kind: "file", file });
     $("file").value = "";
   });
+  $("again").addEventListener("click", restart);
   for (const name of ["dragover", "dragleave", "drop"]) {
     document.addEventListener(name, (event) => {
       event.preventDefault();
@@ -188,16 +260,17 @@ function listen() {
   }
 }
 
-const settings = fetch("site.json").then((answer) => answer.json());
-settings.then(({ version }) => { $("version").textContent = version; });
-let begin;
-const begun = new Promise((resolve) => { begin = resolve; });
+let know;
+const settings = new Promise((resolve) => { know = resolve; });
+$("unstarted").hidden = true;
+self.addEventListener("error", ({ message }) => failure(`The page has failed (${message}). Reload it.`));
+self.addEventListener("unhandledrejection", ({ reason }) => failure(`The page has failed (${reason?.message ?? reason}). Reload it.`));
 open = tabs(opened);
 await isolate();
 listen();
-worker = new Worker(`worker.mjs${location.search}`, { type: "module" });
-worker.onmessage = ({ data }) => onMessage[data.kind]?.(data);
-worker.onerror = (event) => onMessage.error({ text: `The page's worker failed: ${event.message ?? "it could not be loaded"}` });
-begin();
+start();
 wait("Starting Python");
 update();
+const missing = await lacking();
+$("lacking").textContent = missing;
+$("lacking").hidden = !missing;

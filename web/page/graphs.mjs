@@ -32,8 +32,8 @@ export function side(view, { drop, accept, take }) {
   };
 }
 
-export function graphs(worker, settings) {
-  const ask = (view) => (request, files) => worker.postMessage({ kind: "graphs", view, request, files });
+export function graphs(send, settings) {
+  const ask = (view) => (request, files) => send({ kind: "graphs", view, request, files });
   const views = {
     search: search(ask("search"), side, settings.encoder ?? {}),
     onnx: onnx(ask("onnx"), side),
@@ -42,6 +42,7 @@ export function graphs(worker, settings) {
     open: (name) => views[name].open?.(),
     drop: (name, files) => views[name].take(files),
     stop: (name) => views[name].stop(),
+    lost: () => Object.values(views).forEach((view) => view.lost()),
     receive: ({ view, event, ...content }) => views[view].on[event]?.(content),
   };
 }

@@ -96,7 +96,19 @@ export function onnx(ask, side) {
   });
   $("onnx-stop").addEventListener("click", () => ask({ ask: "stop" }));
   update();
-  return { on, take, stop: () => { if (busy) ask({ ask: "stop" }); } };
+  return {
+    on,
+    take,
+    stop: () => { if (busy) ask({ ask: "stop" }); },
+    // Python was started again, without the model.
+    lost() {
+      ready = false;
+      pictures = [];
+      end();
+      $("onnx-form").hidden = true;
+      $("onnx-none").hidden = false;
+    },
+  };
 }
 
 function showOutput({ name, type, shape, first, best, softmax, ...more }) {

@@ -161,6 +161,11 @@ export function search(ask, side, encoder) {
     on,
     take,
     stop: () => { if (busy) ask({ ask: "stop" }); },
+    // Python was started again, without the model; `open` fetches the site's.
+    lost() {
+      ready = begun = false;
+      end();
+    },
     // The site's own model is fetched at the first visit of the tab.
     open() {
       if (begun) return;

@@ -4,7 +4,8 @@
 // ?backend=numpy   computes without the kernels
 // ?fresh           starts without what an earlier visit left
 // ?empty           starts Pyodide alone, to compare with
-import { fetchEarly, keepBytecode, startPyodide, unpack, unpackKept } from "./start.mjs";
+import { fetchEarly, keepBytecode, keeps, startPyodide, unpack, unpackKept } from "./start.mjs";
+import { locks } from "./storage.mjs";
 
 const query = new URL(self.location.href).searchParams;
 const parts = {};
@@ -27,12 +28,16 @@ async function start() {
     mark("Python");
     return say("timing", { parts });
   }
-  const settings = await (await fetch("site.json")).json();
+  const answer = await fetch("site.json");
+  if (!answer.ok) throw new Error(`site.json: the server answered ${answer.status}`);
+  const settings = await answer.json();
+  say("settings", { settings });
   const model = new URL(settings.model, import.meta.url).href;
   const fetcher = fetchEarly(model);  // beside Pyodide
   const key = query.has("fresh") ? undefined : settings.start;
   const { pyodide, fromSnapshot } = await startPyodide(key, ["numpy", "halfbyte-text"]);
   mark("Python");
+  if (pyodide._api) pyodide._api.on_fatal = (error) => say("lost", { text: `Python has failed (${plain(error)}).` });
   say("step", { text: "Starting NumPy" });
   pyodide.runPython(`
 import sys
@@ -55,7 +60,7 @@ import numpy
   await engine.load_url(model, false, fetcher);
   mark("model");
   say("timing", { parts, restored: fromSnapshot });
-  if (key && !fromSnapshot) keep(pyodide, key);
+  if (key && !fromSnapshot && await keeps()) keep(pyodide, key);
   return { pyodide, key, wheel: settings.wheel };
 }
 
@@ -113,10 +118,18 @@ const handlers = {
 const plain = (error) => String(error?.message ?? error).trim().split("\n").pop();
 
 const started = start().catch((error) => {
-  say("error", { text: `halfbyte could not start: ${plain(error)}` });
+  say("lost", { text: `halfbyte could not start: ${plain(error)}` });
 });
 
+// Held until the end of this worker, however it ends: whoever waits for it knows.
+const name = `halfbyte-${performance.timeOrigin}-${Math.random()}`;
+locks?.request(name, () => {
+  say("held", { name });
+  return new Promise(() => {});
+}).catch(() => {});
+
 self.onmessage = async ({ data }) => {
+  if (data.kind === "there") return say("here");
   await started;
   try {
     await handlers[data.kind](data);

@@ -23,6 +23,11 @@ def add_web(commands: Commands[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     parser.add_argument("--port", type=int, default=8000, metavar="N", help="default 8000; 0: any")
     parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME",
+        help="also answer requests for this name, that of a tunnel or a proxy (may be repeated); "
+        "others than 127.0.0.1 and localhost are refused",
+    )  # fmt: skip
+    parser.add_argument(
         "--export", type=Path, metavar="DIR", help="write static files into a new folder instead"
     )
     parser.add_argument("--debug", action="store_true", help="show a traceback on errors")
@@ -35,7 +40,7 @@ def _web(options: argparse.Namespace) -> int:
 
     site = make_site(options.model)
     if options.export is None:
-        serve(site, options.port)
+        serve(site, options.port, options.allow_host)
     else:
         site.export(options.export)
         print(f"{options.export}: {len(site.files)} files, {site.size / 1e6:.1f} MB")

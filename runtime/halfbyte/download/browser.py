@@ -24,17 +24,7 @@ PART = 1 << 24  # bytes that are handed to JavaScript at once: a copy of them is
 
 js: Any = import_module("js")
 to_js: Any = import_module("pyodide.ffi").to_js
-# A promise that is rejected with anything but an `Error` (Chromium's QuotaExceededError is none)
-# would never end in Python. So rejections become values, which Python raises.
-_settled: Any = import_module("pyodide.code").run_js("""
-async (object, method, ...rest) => {
-  try {
-    return { value: await object[method](...rest) };
-  } catch (error) {
-    return { failed: error?.name ?? "Error", why: error?.message ?? String(error) };
-  }
-}
-""")
+JsException: Any = import_module("pyodide.ffi").JsException
 
 
 class BrowserError(Exception):
@@ -50,11 +40,24 @@ _ABSENT = (BrowserError, AttributeError)
 
 
 async def _call(target: Any, method: str, *arguments: Any) -> Any:
-    """What the promise of a method brings; raises `BrowserError`."""
-    outcome = await _settled(target, method, *arguments)
-    if hasattr(outcome, "failed"):
-        raise BrowserError(outcome.failed, outcome.why)
-    return outcome.value
+    """What the promise of a method brings; raises `BrowserError`.
+
+    A promise that is rejected with anything but an `Error` (Chromium's QuotaExceededError is none)
+    would never end in Python, so rejections become values. Python would see a promise as a future:
+    it stays in a JavaScript array. Nothing is compiled from a string, which a page may forbid.
+    """
+    try:
+        call = js.Reflect.apply.bind(None, getattr(target, method), target)
+        promises = getattr(js.Array, "from")(js.Array.of(to_js(arguments)), call)
+    except JsException as error:
+        raise BrowserError(error.name, error.message) from None
+    outcome = (await js.Promise.allSettled(promises))[0]
+    if outcome.status == "fulfilled":
+        return getattr(outcome, "value", None)
+    raise BrowserError(
+        getattr(outcome.reason, "name", "Error"),
+        getattr(outcome.reason, "message", str(outcome.reason)),
+    )
 
 
 def _object(**values: Any) -> Any:

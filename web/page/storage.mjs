@@ -1,0 +1,37 @@
+// Storage, locks and service workers, which a browser need not lend a page: over http from another
+// machine there are none, and with site data blocked, reading the property or using it throws.
+// The page asks for them here alone; what is not lent is null.
+const lent = (read) => {
+  try {
+    return read() ?? null;
+  } catch {
+    return null;
+  }
+};
+
+export const session = lent(() => self.sessionStorage);
+export const locks = lent(() => navigator.locks);
+export const serviceWorkers = lent(() => navigator.serviceWorker);
+
+export async function openCache(name) {
+  try {
+    return await caches.open(name);
+  } catch {
+    return null;
+  }
+}
+
+export const dropCache = (name) => lent(() => caches.delete(name))?.catch(() => false);
+
+// Asks the browser not to clear what is kept; a worker cannot ask.
+export const persist = () => lent(() => navigator.storage.persist())?.catch(() => false);
+
+// What this window is not lent, for people; "" where nothing is missing.
+export async function lacking() {
+  if (!self.isSecureContext) {
+    return "This page came over http from another machine, so the browser lends it no storage: models are fetched " +
+      "again at every visit. Over https, or on localhost, they are kept.";
+  }
+  if (await openCache("halfbyte-start")) return "";
+  return "This browser keeps no data for this site, so models are fetched again at every visit. Allow site data to keep them.";
+}
