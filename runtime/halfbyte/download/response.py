@@ -46,6 +46,14 @@ class Version:
             return self.modified == other.modified
         return None
 
+    def differs(self, other: Version) -> bool:
+        """Whether two answers are of different contents, by the first thing that both name."""
+        tags = (self.etag.removeprefix("W/"), other.etag.removeprefix("W/"))
+        for mine, others in (tags, (self.modified, other.modified)):
+            if mine and others:
+                return mine != others
+        return False
+
     @property
     def _strong(self) -> str:
         return "" if self.etag.startswith("W/") else self.etag
