@@ -116,6 +116,7 @@ def slices(file: ModelFile, tensor: Tensor, codec: Codec) -> Iterator[Slice]:
     columns = tensor.columns
     step = max(1, SLICE // columns)
     for first in range(0, tensor.row_count, step):
+        file.check()
         part = tensor.take(first, step)
         values = codec.decode(tensor.format, part, columns)
         yield Slice(first, np.ascontiguousarray(values, np.float32), part)

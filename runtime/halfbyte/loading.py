@@ -201,4 +201,7 @@ def load_file(
     if backend != "numpy" and (found.to_pack or found.reader):
         packing.pack(found.to_pack, file, threads)
         packing.keep_vectors(found.program, file)
+    whole = chosen.weights in ("auto", "packed") and found.reader is None
+    if whole and any(p.remote for p in file.mapped) and packing.has_room(found.program):
+        packing.keep_all(found.program, file)
     return LanguageModel(file, words, found.program, backend, threads)

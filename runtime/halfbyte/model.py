@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -17,16 +18,18 @@ from halfbyte.backends import open_program
 from halfbyte.beam import Beam, beam_search
 from halfbyte.chat import Chat, Message
 from halfbyte.errors import ArgumentTypeError, HalfbyteError
+from halfbyte.formats.mapped import is_mapped
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.generate import KEYWORDS, Generation, Options, begin
 from halfbyte.profile import Profile
-from halfbyte.program import Program
+from halfbyte.program import Kind, Program
 from halfbyte.sampling import Adjustments, Sampler
 from halfbyte.tokenizers import Tokenizer
 from halfbyte.turns import Turn, Turns
 
 F32Array = npt.NDArray[np.float32]
 
+_LOOK = 0.01  # seconds after which mapped files are looked at again, between tokens of a text
 _SCANNED = 1 << 20  # weights that are looked at together
 
 
@@ -60,6 +63,9 @@ class LanguageModel:
         self.text: object = None  # whose text they are
         where = f"{file.path}: the model is closed"
         self._turns = Turns(lambda: HalfbyteError(where))
+        weights = (self.executable.array(b) for b in program.buffers if b.kind is Kind.WEIGHT)
+        self._maps = file.mapped if any(map(is_mapped, weights)) else []
+        self._looked = 0.0  # when the files were looked at
         self.profile: Profile | None = None  # set one, and every run adds to it
 
     @property
@@ -112,7 +118,7 @@ class LanguageModel:
             pairs = enumerate(zip(self.tokens, ids[:most], strict=False))
             kept = next((i for i, (old, new) in pairs if old != new), min(len(self.tokens), most))
             del self.tokens[kept:]
-            self.text = None
+            self.text, self._looked = None, 0.0
         return kept
 
     def feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int = 1) -> F32Array:
@@ -137,6 +143,7 @@ class LanguageModel:
     def _feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int) -> F32Array:
         tokens = np.asarray(ids, np.int32)
         self._check(tokens, rows)
+        self._look(len(tokens))
         first = len(tokens) - rows  # the first token whose logits are wanted
         out = None if rows == 1 else np.empty((rows, self.vocabulary), np.float32)
         done = 0
@@ -157,10 +164,19 @@ class LanguageModel:
             self._explain(logits)
         return logits
 
+    def _look(self, tokens: int) -> None:
+        """Raise `FormatError` where a file that weights are read from was changed in place."""
+        now = time.monotonic()
+        if self._maps and (tokens > 1 or now - self._looked > _LOOK):
+            self._looked = now
+            for pages in self._maps:
+                pages.check()
+
     def _explain(self, logits: F32Array) -> None:
         """Raise for logits that are not finite; a tensor is named where it is to blame."""
         if np.isfinite(logits).all():
             return
+        self.file.check()
         for tensor in self.file.tensors.values():
             rows, step = tensor.rows, max(1, _SCANNED // tensor.columns)
             for first in range(0, len(rows), step):
@@ -349,6 +365,11 @@ class LanguageModel:
         self._turns.close()
         self.executable.close()
         self.file.close()
+        self._ids, self._logits = self._ids[:0].copy(), np.empty((0, self.vocabulary), np.float32)
+        for buffer in self.program.buffers:
+            if buffer.kind is Kind.WEIGHT:
+                buffer.value = None
+        self._maps = []
 
     def __reduce__(self) -> NoReturn:
         raise ArgumentTypeError(

@@ -15,6 +15,8 @@ from halfbyte import ops
 from halfbyte.backends.memory import ALIGNMENT, aligned, machine_bytes
 from halfbyte.backends.native import Kernels
 from halfbyte.errors import ProgramError
+from halfbyte.formats.derived import DerivedTensor
+from halfbyte.formats.mapped import is_mapped
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.layouts import LAYOUTS, Packed
 from halfbyte.program import Buffer, Kind, Program
@@ -40,10 +42,12 @@ def to_pack(program: Program, weights: str = "auto") -> list[Buffer]:
             others.update(instruction.inputs)
     multiplied = {i.operands["w"] for i in program.instructions if i.operator is ops.matmul_int8}
     found = [b for b in program.buffers if b in multiplied and b not in others and _packable(b)]
-    room = sum(program.bytes_by_kind().values()) <= _SHARE * machine_bytes()
-    if weights not in ("auto", "packed") or (weights == "auto" and not room):
-        return []
-    return found
+    return found if weights == "packed" or (weights == "auto" and has_room(program)) else []
+
+
+def has_room(program: Program) -> bool:
+    """Whether the whole plan takes at most half of this machine's memory."""
+    return sum(program.bytes_by_kind().values()) <= _SHARE * machine_bytes()
 
 
 def _packable(buffer: Buffer) -> bool:
@@ -72,6 +76,7 @@ def pack(buffers: list[Buffer], file: ModelFile, threads: int) -> None:
             place += _padded(data.nbytes)
         for _ in _pack_slices(kernels, tensor, layout, data):
             file.forget()
+            file.check()
         packed = Tensor(tensor.name, layout, tensor.shape, data)
         file.tensors[tensor.name] = buffer.value = packed
         buffer.dtype = layout.name.lower()
@@ -82,10 +87,27 @@ def keep_vectors(program: Program, file: ModelFile) -> None:
     """Copy vectors out of the file: each would keep a page, or a huge one, of it resident."""
     for buffer in program.buffers:
         if isinstance(buffer.value, Tensor) and len(buffer.shape) == 1:
-            tensor = buffer.value
-            copy = Tensor(tensor.name, tensor.format, tensor.shape, tensor.data.copy())
-            file.tensors[tensor.name] = buffer.value = copy
-            file.forget()
+            _keep(buffer, buffer.value, file)
+
+
+def keep_all(program: Program, file: ModelFile) -> None:
+    """Copy what is still mapped: the file is on a network, and may change where nobody sees it."""
+    for buffer in program.buffers:
+        tensor = buffer.value
+        if isinstance(tensor, DerivedTensor) or not isinstance(tensor, Tensor):
+            continue
+        if is_mapped(tensor.data):
+            _keep(buffer, tensor, file)
+
+
+def _keep(buffer: Buffer, tensor: Tensor, file: ModelFile) -> None:
+    data = aligned(tensor.nbytes)
+    data[...] = tensor.data
+    file.tensors[tensor.name] = buffer.value = Tensor(
+        tensor.name, tensor.format, tensor.shape, data
+    )
+    file.forget()
+    file.check()
 
 
 def _pack_slices(

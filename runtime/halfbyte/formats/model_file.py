@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import FormatError
-from halfbyte.formats.mapped import Pages
+from halfbyte.formats.mapped import MappedFile, Pages
 from halfbyte.weights import F32Array, Tensor
 
 # A metadata value carries its GGUF type: NumPy scalars (np.uint32(5)), bool, str, arrays of numbers
@@ -36,6 +36,16 @@ class ModelFile:
     def size(self) -> int:
         """Bytes of all its files."""
         return sum(map(len, self.parts.values()))
+
+    @property
+    def mapped(self) -> list[MappedFile]:
+        """Those of its files that are mapped."""
+        return [pages for pages in self.parts.values() if isinstance(pages, MappedFile)]
+
+    def check(self) -> None:
+        """Raise `FormatError` where a mapped file was changed in place since it was opened."""
+        for pages in self.mapped:
+            pages.check()
 
     def forget(self) -> None:
         """Let the system drop the pages read so far; they come back when they are read again."""
@@ -78,3 +88,4 @@ class ModelFile:
     def close(self) -> None:
         """Drop the mapping; tensors must not be used afterwards."""
         self.tensors.clear()
+        self.parts.clear()

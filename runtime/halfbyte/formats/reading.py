@@ -72,6 +72,7 @@ class Reader:
     def _read(self, rows: Rows, out: U8) -> None:
         place = None if isinstance(rows.tensor, DerivedTensor) else self._file.locate(rows.tensor)
         if place is None or not _POSITIONED:
+            self._file.check()
             out[...] = rows.tensor.take(rows.first, rows.size).reshape(-1)
             self._file.forget()
             return

@@ -8,9 +8,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
-from halfbyte.backends import Executable, available, open_program, prefers_widened
+from halfbyte.backends import available, open_program, prefers_widened
 from halfbyte.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.prepare import prepare
@@ -189,13 +190,15 @@ class InferenceSession(Described):
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None,
     ) -> list[Any]:
-        self._check_run_options(run_options)
+        check = functools.partial(_check_run_options, self._model.path, run_options)
+        check()
         feeds = self._checked(input_feed)
         names = self._wanted(output_names)
         start = time.perf_counter()
-        check = functools.partial(self._check_run_options, run_options)
         with self._turns.whole(check):
             try:
+                for pages in self._model.mapped:
+                    pages.check()
                 runner = self._runner(frozenset(feeds.keys() & self._overridable.keys()), check)
                 results = runner.run(feeds, names, self._trace, check)
             except HalfbyteError as error:
@@ -206,20 +209,13 @@ class InferenceSession(Described):
                 self._trace.span("model_run", start)
         return [results[name] for name in names]
 
-    def _check_run_options(self, options: RunOptions | None) -> None:
-        if options is None:
-            return
-        if not isinstance(options, RunOptions):
-            raise TypeProblem(f"run_options: {type(options).__name__}, expected RunOptions")
-        if options.terminate:
-            raise Fail(f"{self._model.path}: RunOptions.terminate is set")
-
     def _runner(self, replaced: frozenset[str], check: Callable[[], None]) -> Runner:
         """What runs the model where these initializers are inputs."""
         if replaced not in self._runners:
             prepared = prepare(self._model, optimize=self._optimize, given=replaced, check=check)
             self._runners[replaced] = Runner(
-                prepared, self._open,
+                prepared,
+                functools.partial(open_program, backend=self._backend, threads=self._threads),
                 use_kernels=self._optimize, cores=self._threads,
                 wide_products=prefers_widened(self._backend),
                 int8_attention=attention_products(self._model, self._options.int8_attention),
@@ -228,9 +224,6 @@ class InferenceSession(Described):
                 self._runners.popitem(last=False)[1].close()
         self._runners.move_to_end(replaced)
         return self._runners[replaced]
-
-    def _open(self, program: Program) -> Executable:
-        return open_program(program, self._backend, self._threads)
 
     # ---- halfbyte's own, and the end -------------------------------------------------------------
 
@@ -279,6 +272,15 @@ def _check_loading(options: SessionOptions | None) -> None:
     """Raise `ModelLoadCanceled` where another thread asked for it."""
     if options is not None and options._canceled:
         raise ModelLoadCanceled("loading was canceled: SessionOptions' cancellation flag is set")
+
+
+def _check_run_options(path: Path, options: RunOptions | None) -> None:
+    if options is None:
+        return
+    if not isinstance(options, RunOptions):
+        raise TypeProblem(f"run_options: {type(options).__name__}, expected RunOptions")
+    if options.terminate:
+        raise Fail(f"{path}: RunOptions.terminate is set")
 
 
 def _checked_options(options: SessionOptions | None) -> SessionOptions:

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from halfbyte.errors import FormatError
-from halfbyte.formats.mapped import Buffer, map_file
+from halfbyte.formats.mapped import Buffer, MappedFile, open_pages
 from halfbyte.formats.onnx.external import External
 from halfbyte.formats.onnx.model import (
     Function,
@@ -126,7 +126,7 @@ def open_onnx(
     """
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        data, folder = memoryview(map_file(path)), path.parent
+        data, folder = open_pages(path), path.parent
     else:
         path = Path(name)
         data, folder = _in_memory(source, path), None
@@ -139,7 +139,10 @@ def open_onnx(
             f"{path}: not an ONNX model: {len(data)} bytes that begin with {start[:8]!r}"
             f"{pointer_hint(start)}"
         )
-    return Reader(path, External(path, folder, external, tensors)).model(data)
+    files = External(path, folder, external, tensors, open_pages)
+    model = Reader(path, files).model(data)
+    model.mapped += [v.obj for v in (data, *files.opened) if isinstance(v.obj, MappedFile)]
+    return model
 
 
 def _in_memory(source: Buffer | IO[bytes], path: Path) -> memoryview:

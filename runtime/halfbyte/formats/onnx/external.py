@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
 
 from halfbyte.errors import FormatError, ModelError, UnsupportedError
-from halfbyte.formats.mapped import Buffer, map_file, refuse_overlaps
+from halfbyte.formats.mapped import Buffer, Pages, map_file, refuse_overlaps
 
 _MAX_LOCATION = 1024  # characters
 
@@ -31,6 +31,8 @@ class External:
         Contents of files by the locations that tensors name; they come before the folder.
     tensors : mapping of str to bytes
         Contents of tensors by their names; they come before all files.
+    open_file : callable
+        What opens a file of the folder.
     """
 
     def __init__(
@@ -39,7 +41,9 @@ class External:
         folder: Path | None,
         files: Mapping[str, Buffer] | None = None,
         tensors: Mapping[str, Buffer] | None = None,
+        open_file: Callable[[Path], Pages] = map_file,
     ) -> None:
+        self._open_file = open_file
         self._path, self._folder, self._tensors = path, folder, tensors or {}
         self._files = {
             location: np.frombuffer(data, np.uint8).data.toreadonly()
@@ -67,7 +71,7 @@ class External:
         if location not in self._files:
             real = self._find(location, where)
             try:
-                self._files[location] = memoryview(map_file(real))
+                self._files[location] = memoryview(self._open_file(real))
             except FormatError as error:
                 raise ModelError(f"{where}: external data: {error}") from None
         data = self._files[location]
@@ -78,6 +82,11 @@ class External:
             )
         self._spans.setdefault(location, {})[offset, offset + size] = name
         return data[offset : offset + size]
+
+    @property
+    def opened(self) -> Iterable[memoryview]:
+        """The files that were read so far."""
+        return self._files.values()
 
     def refuse_overlaps(self) -> None:
         """Raise `FormatError` where tensors share a part of their bytes; all of them is fine."""

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from halfbyte.formats.mapped import MappedFile
+
 Array = npt.NDArray[Any]
 Dim = int | str | None  # a size, a symbolic name, or unknown
 
@@ -143,3 +145,4 @@ class Model:
     model_version: int = 0
     doc_string: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
+    mapped: list[MappedFile] = field(default_factory=list)  # files that tensors are views of

@@ -56,7 +56,7 @@ class Reader:
     def model(self, data: memoryview) -> Model:
         """A ModelProto, checked as a whole."""
         message = Message(data, self._path, "model")
-        texts: dict[str, str] = {}
+        texts: dict[str, Any] = {}
         metadata: dict[str, str] = {}
         numbers = {_IR_VERSION: 0, 5: 0}
         opsets: dict[str, int] = {}

@@ -1,0 +1,192 @@
+"""Files that change while a model of theirs is in use: an error that names them, no death."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from tests.session.models import FLOAT, INT64, node, proto, tensor, weight
+
+import halfbyte
+from halfbyte.errors import FormatError
+from halfbyte.formats import mapped
+from halfbyte.formats.mapped import file_system, map_file
+from halfbyte.quantize import quantize_file
+from halfbyte.weights import Tensor
+
+# In a process of its own: a signal would end it. Prints what each attempt came to.
+ATTEMPTS = """
+import os, sys
+import numpy as np
+import halfbyte
+path, changed, how, kind = sys.argv[1:]
+def end(text):
+    print(type(text).__name__, text)
+try:
+    if kind == "session":
+        options = halfbyte.SessionOptions()
+        if how == "numpy":
+            options.backend = "numpy"
+        made = halfbyte.InferenceSession(path, options)
+        run = lambda n: made.run(None, {"x": np.full(n, 1999)})
+        run(1)
+    else:
+        made = halfbyte.load(path, context=64, **eval(kind))
+        run = lambda n: made.generate("Once", max_tokens=n, seed=1)
+        run(3)
+except halfbyte.HalfbyteError as error:
+    sys.exit(str(error))
+before = os.path.getsize(changed)
+if how == "rewritten":
+    os.utime(changed, ns=(1, 1))
+elif how == "replaced":
+    with open(changed + ".new", "wb") as file:
+        file.write(b"0" * 100)
+    os.replace(changed + ".new", changed)
+elif how == "grown":
+    with open(changed, "ab") as file:
+        file.write(b"more")
+else:
+    os.truncate(changed, 4096)
+for count in (3, 5):
+    try:
+        run(count)
+        print("ran")
+    except halfbyte.HalfbyteError as error:
+        print(error)
+"""
+
+
+def attempts(path: Path, changed: Path, how: str, kind: str) -> list[str]:
+    command = [sys.executable, "-c", ATTEMPTS, str(path), str(changed), how, kind]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr[-500:])
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2
+    return lines
+
+
+@pytest.fixture
+def language_model(storyteller: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "m.gguf"
+    quantize_file(storyteller, "fp16", path)
+    return path
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    """Rows of a table, which nothing packs."""
+    path = tmp_path / "m.onnx"
+    made = proto(
+        [node("Gather", "w x")], [tensor("x", INT64, ["n"])], [tensor("y", FLOAT, ["n", 64])],
+        [weight("w", np.ones((2000, 64)))],
+    )  # fmt: skip
+    onnx.save(made, path)
+    return path
+
+
+CHANGED = (
+    r"m\.\w+: was changed while it was in use: expected \d+ bytes as when it was opened, found "
+)
+FOUND = {"truncated": "4096", "grown": r"\d+", "rewritten": "as many, which were written since"}
+
+
+@pytest.mark.parametrize("how", FOUND)
+@pytest.mark.parametrize("kind", ["{}", "{'backend': 'numpy'}", "session"])
+def test_a_file_that_was_changed_is_named(
+    how: str, kind: str, language_model: Path, graph: Path
+) -> None:
+    path = graph if kind == "session" else language_model
+    for line in attempts(path, path, how, kind):
+        assert re.fullmatch(f".*{CHANGED}{FOUND[how]}; load it again", line)
+
+
+def test_external_data_that_was_changed_is_named(graph: Path, tmp_path: Path) -> None:
+    path, data = tmp_path / "outside.onnx", tmp_path / "m.data"
+    onnx.save(
+        onnx.load(graph), path, save_as_external_data=True, location=data.name, size_threshold=0
+    )
+    for line in attempts(path, data, "truncated", "session"):
+        assert re.fullmatch(f".*{CHANGED}4096; load it again", line)
+
+
+@pytest.mark.parametrize("kind", ["{}", "session"])
+def test_a_file_that_takes_the_name_changes_nothing(
+    kind: str, language_model: Path, graph: Path
+) -> None:
+    path = graph if kind == "session" else language_model
+    assert attempts(path, path, "replaced", kind) == ["ran", "ran"]
+
+
+def test_what_is_packed_does_not_need_the_file(storyteller: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    quantize_file(storyteller, "int4", path)
+    assert attempts(path, path, "truncated", "{'weights': 'packed'}") == ["ran", "ran"]
+
+
+def test_between_tokens(language_model: Path) -> None:
+    """A text that is being written ends soon, and one that begins does not begin."""
+    with halfbyte.load(language_model) as model:
+        pieces = model.stream("Once", max_tokens=100, seed=1)
+        next(pieces)
+        os.utime(language_model, ns=(1, 1))
+        model._looked = 0.0
+        with pytest.raises(FormatError, match=CHANGED):
+            next(pieces)
+        with pytest.raises(FormatError, match=CHANGED):
+            model.generate("Tom")
+
+
+def test_quantize_reads_what_it_began_with(
+    language_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Tensor.take
+
+    def changed(self: Tensor, first: int, count: int) -> Any:
+        os.truncate(language_model, 4096)
+        return take(self, first, 0)
+
+    monkeypatch.setattr(Tensor, "take", changed)
+    with pytest.raises(FormatError, match=CHANGED):
+        quantize_file(language_model, "int8", tmp_path / "out.gguf")
+    assert not (tmp_path / "out.gguf").exists()
+
+
+def test_files_of_a_network_are_copied(
+    language_model: Path, graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = file_system(graph.stat().st_dev)
+    monkeypatch.setattr(mapped, "NETWORK", frozenset([kind]))
+    assert map_file(graph).remote
+    with halfbyte.load(language_model) as model, halfbyte.InferenceSession(graph) as session:
+        text = model.generate("Once", max_tokens=5, seed=1)
+        rows = session.run(None, {"x": np.full(2, 1999)})[0]
+        os.truncate(language_model, 0)
+        os.truncate(graph, 0)
+        assert model.generate("Once", max_tokens=5, seed=1) == text
+        np.testing.assert_array_equal(session.run(None, {"x": np.full(2, 1999)})[0], rows)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            "36 35 8:1 / / rw - ext4 /dev/a rw\n37 36 0:41 / /n\\040m rw shared:1 - nfs4 h:/ rw",
+            "nfs4",
+        ),
+        ("36 35 8:1 / / rw - ext4 /dev/a rw", ""),
+        ("nonsense\n\n", ""),
+    ],
+)
+def test_where_linux_says_a_file_lies(
+    content: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: content)
+    assert file_system(os.makedev(0, 41)) == expected
