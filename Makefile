@@ -11,10 +11,12 @@ SITE   := build/lint/site
 
 # More for pytest: make test ARGS="tests/ops -k matmul"
 ARGS :=
+# Of make soak
+MINUTES := 60
 # Workers of pytest, each with files of its own: one for each core
 WORKERS := -n auto --maxprocesses 8
 
-.PHONY: help demo web wheels test test-browser judge peers bench-peers bench-onnx lint lint-python lint-types lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser judge peers bench-peers bench-onnx soak lint lint-python lint-types lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -27,6 +29,7 @@ help:
 	@echo "make peers     build llama.cpp, fetch wllama, make models for the benchmark (minutes)"
 	@echo "make bench-peers    speed beside them        (options: make bench-peers ARGS=--help)"
 	@echo "make bench-onnx     speed beside ONNX Runtime    (the same)"
+	@echo "make soak      whether memory stays flat for an hour   (MINUTES=3: for three)"
 	@echo "make lint      ruff, mypy --strict on the built wheel, clang-format"
 	@echo "make format    put Python and C into shape"
 	@echo "make coverage  run the tests and list the lines that none of them reached"
@@ -74,6 +77,10 @@ bench-peers: $(WASM)
 
 bench-onnx: $(VENV)/.installed-dev
 	@$(BIN)/python -m benches.onnx $(ARGS)
+
+# Memory over an hour of loading, running and closing models; exit code 1 where it is not flat
+soak: $(VENV)/.installed-dev
+	@$(BIN)/python tools/soak.py --minutes $(MINUTES)
 
 # ---- lint ----------------------------------------------------------------------------------------
 

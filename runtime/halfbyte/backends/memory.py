@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
+from halfbyte.formats.mapped import OwnPages
 from halfbyte.program import SHARED, Buffer, Kind, Program
 from halfbyte.weights import Tensor
 
 U8 = npt.NDArray[np.uint8]
 
+_OWN_PAGES, _HUGE = 1 << 18, 4 << 20  # bytes from which on pages are its own, and huge
+# Where there are such flags and more than one heap: not on Windows, whose heap gives back itself
+_PRIVATE = (
+    0
+    if sys.platform == "emscripten"
+    else getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
+)
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
 def aligned(nbytes: int) -> U8:
-    """Zeroed bytes whose address is a multiple of ALIGNMENT; pages come when first touched."""
+    """Zeroed bytes whose address is a multiple of ALIGNMENT; pages come when first touched.
+
+    Many bytes have pages of their own. The heap would keep what lies below something small that
+    lives longer, and give less and less back as models come and go.
+    """
+    if nbytes >= _OWN_PAGES and _PRIVATE:
+        return _own_pages(nbytes)
     raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]
+
+
+def _own_pages(nbytes: int) -> U8:
+    try:
+        pages = OwnPages(-1, nbytes, flags=_PRIVATE)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"{nbytes} bytes: {error}") from None
+    if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
 
 
 class Memory:

@@ -11,6 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from weakref import WeakMethod
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.tokens import CONTROL, UNKNOWN, USER_DEFINED
@@ -52,7 +53,8 @@ class BaseTokenizer(ABC):
         self._cut = self._taken(self._user_defined())
         self._special: tuple[Literals, dict[str, int]] | None = None
         self._lstrip, self._rstrip = map(vocabulary.stripping, ("lstrip", "rstrip"))
-        self._cached = lru_cache(_CACHED_WORDS)(self._ids)
+        ids = WeakMethod(self._ids)  # so that a model's memory goes with the last reference to it
+        self._cached = lru_cache(_CACHED_WORDS)(lambda word: ids()(word))  # type: ignore[misc]
 
     # ---- what a family decides -------------------------------------------------------------------
 
