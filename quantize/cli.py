@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import secrets
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from halfbyte.cli import guarded
 from halfbyte.errors import HalfbyteError, OutputError
 from halfbyte.formats.onnx import is_onnx_file
+from halfbyte.outputs import write_text
 from halfbyte.quantize.kinds import KINDS, TYPES
 from halfbyte.quantize.onnx import Normalization, Options, quantize_onnx
 from halfbyte.quantize.quantizer import default_output, quantize_file, refuse_to_replace
@@ -148,7 +147,9 @@ def _add_onnx(made: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--fp16-io", action="store_true", help="with --fp16: inputs and outputs are float16 too"
     )
-    group.add_argument("--external", action="store_true", help="tensors in a second file, OUT.data")
+    group.add_argument(
+        "--external", action="store_true", help="tensors in a second file, OUT.<hash>.data"
+    )
     group.add_argument(
         "--attention", choices=("auto", "int8", "floats"),
         help="with --int8 and --int4: what halfbyte takes attention in; auto, the default, is "
@@ -188,7 +189,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.verbose:
         _print("\n" + report.details())
     if options.json:
-        _write_json(options.json, json.dumps(report.as_json(), indent=1))
+        write_text(options.json, json.dumps(report.as_json(), indent=1))
     return 0
 
 
@@ -262,15 +263,3 @@ def _check_report(options: argparse.Namespace, suffix: str) -> None:
         raise OutputError(f"{path}: is the output too; choose another report with --json")
     if path.is_dir() or not path.parent.is_dir():
         raise OutputError(f"{path}: cannot be written: expected a file in a folder that exists")
-
-
-def _write_json(path: Path, text: str) -> None:
-    partial = path.with_name(f".halfbyte-{secrets.token_hex(8)}.part")
-    try:
-        partial.write_text(text + "\n", encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()

@@ -5,11 +5,9 @@ The layout is described in ``halfbyte.formats.gguf``.
 
 from __future__ import annotations
 
-import os
-import secrets
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +19,7 @@ import numpy.typing as npt
 from halfbyte.errors import OutputError
 from halfbyte.formats.gguf import ARRAY, DEFAULT_ALIGNMENT, MAGIC, SCALARS, STRING, VERSION
 from halfbyte.formats.model_file import MetadataValue
+from halfbyte.outputs import reporting, writing
 from halfbyte.weights import Tensor, WeightFormat
 
 _TYPE_NUMBERS = {dtype: number for number, dtype in SCALARS.items()}
@@ -78,27 +77,21 @@ class GGUFWriter:
         metadata: Mapping[str, MetadataValue],
         infos: Sequence[TensorInfo],
     ) -> None:
-        self.path = Path(os.path.realpath(path))  # through a link, its target is replaced
+        self.path = path
         self.alignment = int(metadata.get("general.alignment", DEFAULT_ALIGNMENT))  # type: ignore[arg-type]
         self._infos = list(infos)
         self._header = self._make_header(metadata)
-        self._temporary = self.path.with_name(f".halfbyte-{secrets.token_hex(8)}.part")
+        self._output = ExitStack()
         self._file: BinaryIO | None = None
         self._index = -1  # of the tensor being written
         self._left = 0  # its bytes not yet written
 
     def __enter__(self) -> GGUFWriter:
-        with self._writing():
-            special = self.path.exists() and not self.path.is_file()
-        if special:
-            raise OutputError(f"{self.path}: cannot be written: not a regular file")
-        try:
-            with self._writing():
-                self._file = self._temporary.open("xb")
+        with ExitStack() as opening:
+            self._file = opening.enter_context(writing(self.path, is_model=True))
+            with reporting(self.path):
                 self._file.write(self._header)
-        except BaseException:
-            self._abandon()
-            raise
+            self._output = opening.pop_all()
         self._next_tensor()
         return self
 
@@ -107,7 +100,7 @@ class GGUFWriter:
         size = len(data) if isinstance(data, bytes) else data.nbytes
         if self._file is None or size > self._left:
             raise ValueError(f"{size} bytes written where {self._left} are left")
-        with self._writing():
+        with reporting(self.path):
             self._file.write(data if isinstance(data, bytes) else data.data)
             self._left -= size
             if self._left == 0:
@@ -120,42 +113,18 @@ class GGUFWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is not None or self._file is None:
-            self._abandon()
-            return
-        if self._index < len(self._infos):
-            self._abandon()
+        self._file = None
+        if kind is None and self._index < len(self._infos):
             name = self._infos[self._index].name
-            raise ValueError(f"tensor {name!r}: {self._left} bytes were never written")
-        try:
-            with self._writing():
-                self._file.close()
-                self._temporary.replace(self.path)
-        except BaseException:
-            self._abandon()
-            raise
+            error = ValueError(f"tensor {name!r}: {self._left} bytes were never written")
+            self._output.__exit__(ValueError, error, None)
+            raise error
+        self._output.__exit__(kind, error, traceback)
 
     def _next_tensor(self) -> None:
         self._index += 1
         if self._index < len(self._infos):
             self._left = self._infos[self._index].size
-
-    def _abandon(self) -> None:
-        """Remove what was written; nothing here may hide the reason."""
-        with suppress(OSError):  # closing flushes, which fails again where the disk is full
-            if self._file is not None:
-                self._file.close()
-        self._file = None
-        with suppress(OSError):
-            self._temporary.unlink()
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            reason = error.strerror or error
-            raise OutputError(f"{self.path}: cannot be written: {reason}") from error
 
     def _make_header(self, metadata: Mapping[str, MetadataValue]) -> bytes:
         parts = [MAGIC, struct.pack("<IQQ", VERSION, len(self._infos), len(metadata))]

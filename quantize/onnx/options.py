@@ -45,7 +45,7 @@ class Options:
     fp16_io : bool
         With fp16: inputs and outputs are float16 too.
     external : bool
-        Put tensors into a second file, ``<output>.data``; without, where 2 GB are exceeded.
+        Put tensors into a second file, ``<output>.<hash>.data``; without, where 2 GB are exceeded.
     attention : str
         Of int8 and int4: whether halfbyte takes attention in "int8" too, which it reads from the
         model's metadata, or in "floats"; "auto" is int8 where `compare` finds that this alone

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from halfbyte.backends.cores import default_threads
-from halfbyte.errors import HalfbyteError, UnsupportedError
+from halfbyte.errors import HalfbyteError, OutputError, UnsupportedError
 from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.onnx.brain import Brain
 from halfbyte.quantize.onnx.calibrate import Calibration
@@ -25,7 +26,7 @@ from halfbyte.quantize.onnx.samples import SEED, Inputs
 from halfbyte.quantize.onnx.source import Source, element_bits, read_source
 from halfbyte.quantize.onnx.static import Static
 from halfbyte.quantize.onnx.weight_only import WeightOnly
-from halfbyte.quantize.onnx.writer import write_model
+from halfbyte.quantize.onnx.writer import is_data_of, write_model
 from halfbyte.quantize.quantizer import default_output, refuse_to_replace
 from halfbyte.quantize.report import Report, Row
 
@@ -55,8 +56,13 @@ def quantize(
     target = (
         Path(output) if output is not None else default_output(source.path, options.type, "onnx")
     )
-    for written in (target, target.with_name(f"{target.name}.data")):
-        refuse_to_replace(written, *source.file.parts)
+    refuse_to_replace(target, *source.file.parts)
+    for part in source.file.parts:
+        if is_data_of(Path(os.path.realpath(part)), Path(os.path.realpath(target))):
+            raise OutputError(
+                f"{part}: is an input, and named as the numbers of {target.name} are; choose "
+                "another output"
+            )
     editor = Editor(source)
     check_nodes(editor)
     if not options.requantize:

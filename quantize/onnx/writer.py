@@ -9,16 +9,18 @@ messages are written without large numbers, and these are put in where they belo
     TensorProto: [name, type, shape] [tag raw_data, length] numbers
 
 Where that is more than a message can hold (2 GB), numbers go to a second file, at offsets that are
-multiples of 4096, so that they can be mapped.
+multiples of 4096, so that they can be mapped. Two files cannot be replaced at once: the name of the
+second has a hash of its content, so that each model finds its own numbers or none.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,12 +29,14 @@ import onnx
 from onnx import TensorProto
 
 from halfbyte.errors import OutputError
+from halfbyte.outputs import Partial, reporting, writing
 from halfbyte.quantize.onnx.source import varint
 
 Array = npt.NDArray[Any]
 
 MESSAGE_LIMIT = (1 << 31) - (1 << 16)  # bytes of a message, with room for its frame
 ALIGNMENT = 4096  # of numbers in a second file
+_HASH = 6  # bytes of a hash in its name
 _GRAPH, _INITIALIZER, _RAW = 7, 5, 9  # fields of ModelProto, GraphProto and TensorProto
 
 
@@ -64,7 +68,8 @@ def write_model(
     Parameters
     ----------
     target : path
-        The model's file; numbers in a second file go to ``<name>.data`` beside it.
+        The model's file; numbers in a second file go to ``<name>.<hash>.data`` beside it, and
+        those of a model that was there before are removed.
     model : onnx.ModelProto
         Without the numbers of the initializers in `payloads`; it is changed.
     payloads : mapping
@@ -85,38 +90,64 @@ def write_model(
     external = external or size + numbers > MESSAGE_LIMIT
     if size > MESSAGE_LIMIT:
         raise OutputError(f"{target}: {size} bytes of nodes, a model's message holds 2 GB")
-    data = target.with_name(f"{target.name}.data") if external else None
     graph = onnx.GraphProto()
     graph.CopyFrom(model.graph)
     model.ClearField("graph")
-    with ExitStack() as stack:
-        files = [stack.enter_context(_replacing(path)) for path in (data, target) if path]
-        with _reporting(target):
-            if data is not None:
-                _write_data(files[0], data.name, initializers, payloads)
+    files = [target]
+    with ExitStack() as undoing:
+        with writing(target, is_model=True) as file:
+            if external:
+                files.append(_write_data(target, initializers, payloads, undoing))
                 payloads = {}
-            _write_message(files[-1], model, graph, initializers, payloads)
-            for file in files:
-                file.close()
-    return [path for path in (target, data) if path]
+            _write_message(file, model, graph, initializers, payloads)
+        undoing.pop_all()
+    for path in target.parent.iterdir():
+        if is_data_of(path, target) and path not in files:
+            with suppress(OSError):  # Windows, while someone has it open
+                path.unlink()
+    return files
+
+
+def is_data_of(path: Path, model: Path) -> bool:
+    """Whether a file is named as the second file of a model is."""
+    pattern = rf"{re.escape(model.name)}\.[0-9a-f]{{{2 * _HASH}}}\.data"
+    return path.parent == model.parent and re.fullmatch(pattern, path.name) is not None
 
 
 def _write_data(
-    file: BinaryIO,
-    name: str,
-    tensors: Iterable[TensorProto],
-    payloads: Mapping[str, Payload],
-) -> None:
+    model: Path, tensors: Iterable[TensorProto], payloads: Mapping[str, Payload], undoing: ExitStack
+) -> Path:
     """Numbers into the second file; the tensors' messages say where."""
-    for tensor in tensors:
-        payload = payloads.get(tensor.name)
-        if payload is None:
-            continue
-        file.write(bytes(-file.tell() % ALIGNMENT))
+    places: list[tuple[TensorProto, int, int]] = []
+    with reporting(model), Partial(model.parent) as partial:
+        file = _Hashing(partial.file)
+        for tensor in tensors:
+            payload = payloads.get(tensor.name)
+            if payload is not None:
+                file.write(bytes(-file.size % ALIGNMENT))
+                places.append((tensor, file.size, payload.size))
+                _write_numbers(file, tensor.name, payload)
+        path = model.with_name(f"{model.name}.{file.hash.hexdigest()}.data")
+        if not path.exists():  # else the model that is there may refer to the same numbers
+            undoing.callback(path.unlink, missing_ok=True)
+        partial.place(path)
+    for tensor, offset, length in places:
         tensor.data_location = TensorProto.EXTERNAL
-        for key, value in {"location": name, "offset": file.tell(), "length": payload.size}.items():
+        for key, value in {"location": path.name, "offset": offset, "length": length}.items():
             tensor.external_data.add(key=key, value=str(value))
-        _write_numbers(file, tensor.name, payload)
+    return path
+
+
+class _Hashing:
+    """A file that knows how much was written, and a hash of it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.size, self.hash = file, 0, blake2b(digest_size=_HASH)
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+        self.hash.update(data)
+        self.size += len(data)
 
 
 def _write_message(
@@ -144,7 +175,7 @@ def _write_message(
             _write_numbers(file, name, payload)
 
 
-def _write_numbers(file: BinaryIO, name: str, payload: Payload) -> None:
+def _write_numbers(file: BinaryIO | _Hashing, name: str, payload: Payload) -> None:
     written = 0
     for part in payload.parts():
         file.write(part.reshape(-1).view("u1").data)
@@ -155,31 +186,3 @@ def _write_numbers(file: BinaryIO, name: str, payload: Payload) -> None:
 
 def _tag(number: int) -> bytes:
     return varint(number << 3 | 2)
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[BinaryIO]:
-    """A temporary file that takes the target's name if all goes well, else is removed."""
-    with _reporting(target):
-        if target.exists() and not target.is_file():
-            raise OutputError(f"{target}: cannot be written: not a regular file")
-        temporary = target.with_name(f".halfbyte-{secrets.token_hex(8)}.part")
-        file = temporary.open("xb")
-    try:
-        yield file
-        with _reporting(target):
-            temporary.replace(target)
-    finally:
-        with suppress(OSError):
-            file.close()
-        with suppress(OSError):
-            temporary.unlink()
-
-
-@contextmanager
-def _reporting(target: Path) -> Iterator[None]:
-    """What the system refuses, as an `OutputError`."""
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"{target}: cannot be written: {error.strerror or error}") from error

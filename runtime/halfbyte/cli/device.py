@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from halfbyte.backends.cores import default_threads
 from halfbyte.cli.shared import Commands, Progress
-from halfbyte.errors import HalfbyteError, OutputError
-from halfbyte.outputs import write_text
+from halfbyte.errors import HalfbyteError
+from halfbyte.outputs import reporting, write_text
 from halfbyte.tables import table
 
 if TYPE_CHECKING:
@@ -121,10 +121,8 @@ def _measure(options: argparse.Namespace) -> int:
     measured = measure(options.threads or default_threads(), lambda what: progress(f"{what} ..."))
     progress.clear()
     profile = machine_profile(measured, options.name)
-    try:
+    with reporting(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
     write_text(path, to_toml(profile))
     if options.json:
         print(json.dumps(_summary(profile), indent=1))

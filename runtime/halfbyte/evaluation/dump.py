@@ -12,6 +12,7 @@ import numpy as np
 
 from halfbyte.formats.onnx.dtypes import DTYPES
 from halfbyte.formats.onnx.model import Graph, Node, SparseTensor, ValueInfo
+from halfbyte.outputs import reporting, write_file, write_text
 from halfbyte.program import Program
 
 MOST_NAME = 180  # bytes of a file's name; file systems take 255
@@ -36,8 +37,8 @@ class Dump:
     def text(self, name: str, text: str) -> None:
         """Write NAME.txt."""
         if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / f"{name}.txt").write_text(text + "\n", encoding="utf-8")
+            _make(self._folder)
+            write_text(self._folder / f"{name}.txt", text)
 
     def graphs(self, before: Graph, after: Graph) -> None:
         """Write a graph as it is in the file, and as it is run."""
@@ -64,13 +65,19 @@ class Dump:
                 self.value(folder, f"{name}.{number}", item)
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             target = self._folder / folder
-            target.mkdir(parents=True, exist_ok=True)
-            np.save(target / f"{file_name(name)}.npy", value, allow_pickle=False)
+            _make(target)
+            path = target / f"{file_name(name)}.npy"
+            write_file(path, lambda file: np.save(file, value, allow_pickle=False))
 
     def values(self, folder: str, values: Mapping[str, Any]) -> None:
         """Write several."""
         for name, value in values.items():
             self.value(folder, name, value)
+
+
+def _make(folder: Path) -> None:
+    with reporting(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def file_name(name: str) -> str:

@@ -1,0 +1,21 @@
+"""Runs of `quantize` that are killed leave what was there, or what they write, whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.quantize.kills import KINDS
+
+KILLS = os.environ.get("HALFBYTE_KILLS", "20")  # at random moments
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_runs(kind: str, tmp_path: Path, repository: Path) -> None:
+    """In a process of its own, which has no threads and can be forked."""
+    command = [sys.executable, "-m", "tests.quantize.kills", kind, tmp_path, KILLS]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
