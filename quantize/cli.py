@@ -9,26 +9,37 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from halfbyte.cli import guarded
+from halfbyte.cli import quantize
+from halfbyte.cli.parser import Parser, numbers, whole
+from halfbyte.cli.pull import located
+from halfbyte.cli.replacing import add_force, is_own_gguf, is_own_json, is_own_onnx, may_replace
+from halfbyte.cli.shared import add_debug, useful_threads
 from halfbyte.errors import HalfbyteError, OutputError
 from halfbyte.formats.onnx import is_onnx_file
 from halfbyte.outputs import write_text
-from halfbyte.quantize.kinds import KINDS, TYPES
+from halfbyte.quantize.kinds import KINDS, TYPES, canonical
 from halfbyte.quantize.onnx import Normalization, Options, quantize_onnx
 from halfbyte.quantize.quantizer import default_output, quantize_file, refuse_to_replace
 from halfbyte.quantize.recipe import parse_keep, split_keep
 from halfbyte.quantize.report import Report
 
-EXAMPLES = """\
-examples:
-  quantize stories.bin --int4                     writes stories-int4.gguf
-  quantize model.gguf --int8 -o small.gguf
-  quantize model.gguf --type Q4_K_M               writes model-Q4_K_M.gguf
-  quantize SmolLM2-135M --int4 -o smollm2.gguf    a Hugging Face folder
-  quantize model.gguf --int4 --keep '*.ffn_down.weight=Q8_0' --json report.json
-  quantize encoder.onnx --int8                    writes encoder-int8.onnx
-  quantize mobilenet.onnx --int8 --calibrate pictures/
-
+EXAMPLES = (
+    "quantize stories.bin --int4                     writes stories-int4.gguf",
+    "quantize model.gguf --int8 -o small.gguf",
+    "quantize model.gguf --type q4_k_m               writes model-Q4_K_M.gguf",
+    "quantize SmolLM2-135M --int4 -o smollm2.gguf    a Hugging Face folder",
+    "quantize model.gguf --int4 --keep '*.ffn_down.weight=Q8_0' --json report.json --force",
+    "quantize model-q8_0.gguf --int4 --requantize --pure --rtn --verbose --threads 2",
+    "quantize stories.bin --bf16 --tokenizer tokenizer.bin",
+    "quantize encoder.onnx --int8                    writes encoder-int8.onnx",
+    "quantize encoder.onnx --int8 --dynamic --per-channel",
+    "quantize encoder.onnx --int8 --attention floats --external --no-compare",
+    "quantize model.onnx --fp16 --fp16-io --keep '/decoder/*=fp32'",
+    "quantize mobilenet.onnx --int8 --calibrate pictures/ --mean 0.5,0.5,0.5 --std 1,1,1",
+    "quantize resnet.onnx --int8 --static --calibrate samples.npz --activations int8",
+    "quantize resnet.onnx --int8 --calibrate samples.npz --calibration-method entropy",
+)
+EPILOG = """\
 int4 is Q4_0 with the token embedding and the head in Q8_0; int8 is Q8_0. K-quants have the head in
 Q6_K, and Q4_K_M and Q5_K_M also attn_v and ffn_down of some layers, as llama.cpp's. Norms and
 biases stay F32. Output is GGUF, which llama.cpp reads too.
@@ -64,13 +75,13 @@ class Bar:
             self._wide = 0
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command's options."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="quantize",
         description="Make a trained model small: int4, int8, fp16 or bf16.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
+        epilog=EPILOG,
     )
     made.add_argument(
         "model", metavar="MODEL", type=Path, help="a model file, or a Hugging Face folder"
@@ -80,7 +91,10 @@ def parser() -> argparse.ArgumentParser:
         kind.add_argument(
             f"--{name}", dest="kind", action="store_const", const=name, help=value.format.name
         )
-    kind.add_argument("--type", dest="kind", choices=TYPES, help="by GGUF's or llama.cpp's name")
+    kind.add_argument(
+        "--type", dest="kind", type=canonical, choices=[*TYPES], metavar="TYPE",
+        help=f"by GGUF's or llama.cpp's name: {', '.join(TYPES)}",
+    )  # fmt: skip
     made.add_argument(
         "-o",
         "--output",
@@ -105,9 +119,10 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_onnx(made)
     made.add_argument("--json", type=Path, metavar="REPORT", help="write the report as JSON")
-    made.add_argument("--threads", type=int, metavar="N", help="default: one per fast core")
+    add_force(made)
+    made.add_argument("--threads", "-t", type=whole, metavar="N", help="default: one per fast core")
     made.add_argument("--verbose", action="store_true", help="a line per tensor")
-    made.add_argument("--debug", action="store_true", help="show a traceback on errors")
+    add_debug(made)
     return made
 
 
@@ -131,16 +146,16 @@ def _add_onnx(made: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--calibration-method", choices=("minmax", "percentile", "entropy"), default="minmax",
-        help="how ranges are made of samples; percentile is 99.99 (default: %(default)s)",
+        help="how ranges are made of samples; percentile is 99.99",
     )  # fmt: skip
     group.add_argument(
         "--activations", choices=("uint8", "int8"), default="uint8",
-        help="type of activations with fixed scales (default: %(default)s)",
+        help="type of activations with fixed scales",
     )  # fmt: skip
     group.add_argument(
-        "--mean", type=_channels, metavar="R,G,B", help="of pictures in 0 to 1; default: ImageNet's"
+        "--mean", type=numbers, metavar="R,G,B", help="of pictures in 0 to 1; default: ImageNet's"
     )
-    group.add_argument("--std", type=_channels, metavar="R,G,B", help="likewise")
+    group.add_argument("--std", type=numbers, metavar="R,G,B", help="likewise; default: ImageNet's")
     group.add_argument(
         "--per-channel", action="store_true", help="with --dynamic: a scale for each channel"
     )
@@ -160,37 +175,36 @@ def _add_onnx(made: argparse.ArgumentParser) -> None:
     )
 
 
-def _channels(text: str) -> tuple[float, ...]:
-    """Numbers for the channels of a picture."""
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: expected numbers, such as 0.5,0.5,0.5"
-        ) from None
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Quantize one file; returns the exit code: 2 for input that cannot be used."""
-    options = parser().parse_args(arguments)
-    return guarded(lambda: _run(options), debug=options.debug)
+    return quantize(arguments)
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(words: Sequence[str]) -> int:
+    """The same, where errors are met by the caller."""
+    options = parser().parse_args(words)
+    options.model = located(options.model)
     onnx = is_onnx_file(options.model)
+    output = options.output or default_output(options.model, options.kind, _SUFFIXES[onnx])
+    refuse_to_replace(output, options.model, options.tokenizer)
+    is_own = is_own_onnx if onnx else is_own_gguf
+    may_replace(output, is_own, force=options.force, option="--output")
     if options.json:
-        _check_report(options, "onnx" if onnx else "gguf")
+        _check_report(options, output)
     bar = Bar()
     try:
         report = _quantize_onnx(options, bar) if onnx else _quantize_gguf(options, bar)
     finally:
         bar.clear()
-    _print(report.table())
+    print(report.table())
     if options.verbose:
-        _print("\n" + report.details())
+        print("\n" + report.details())
     if options.json:
         write_text(options.json, json.dumps(report.as_json(), indent=1))
     return 0
+
+
+_SUFFIXES = ("gguf", "onnx")
 
 
 def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
@@ -217,7 +231,7 @@ def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
         rtn=options.rtn,
         pure=options.pure,
         requantize=options.requantize,
-        threads=options.threads,
+        threads=useful_threads(options.threads),
         progress=bar,
     )
 
@@ -243,23 +257,17 @@ def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
         compare=not options.no_compare,
     )
     return quantize_onnx(
-        options.model, options.output, chosen, samples=options.calibrate, threads=options.threads,
-        progress=bar,
+        options.model, options.output, chosen, samples=options.calibrate,
+        threads=useful_threads(options.threads), progress=bar,
     )  # fmt: skip
 
 
-def _print(text: str) -> None:
-    """To stdout, whatever its encoding: paths and names may hold any character."""
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
-
-
-def _check_report(options: argparse.Namespace, suffix: str) -> None:
+def _check_report(options: argparse.Namespace, output: Path) -> None:
     """Refuse, before the work, a report that would replace a model or cannot be written."""
     path: Path = options.json
     refuse_to_replace(path, options.model, options.tokenizer)
-    output = options.output or default_output(options.model, options.kind, suffix)
     if path.resolve() == output.resolve():
         raise OutputError(f"{path}: is the output too; choose another report with --json")
     if path.is_dir() or not path.parent.is_dir():
         raise OutputError(f"{path}: cannot be written: expected a file in a folder that exists")
+    may_replace(path, is_own_json("source_format", "output"), force=options.force, option="--json")

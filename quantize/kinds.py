@@ -106,3 +106,9 @@ WIDER: dict[Format, Format] = {
     Q4_K: Q5_0, Q5_K: Q5_1, Q6_K: Q8_0, Q4_1: Q8_0, Q5_0: Q8_0, Q5_1: Q8_0,
     Q4_0: Q8_0, Q8_0: F16, F16: F32, BF16: F32,
 }  # fmt: skip
+
+
+def canonical(name: str) -> str:
+    """A type's name as it is written, from any spelling in small and capital letters."""
+    known = {known.lower(): known for known in (*TYPES, *KINDS)}
+    return known.get(name.lower(), name)

@@ -14,8 +14,11 @@ import numpy.typing as npt
 from halfbyte.backends.cores import default_threads
 from halfbyte.errors import FormatError, OutputError, UnsupportedError
 from halfbyte.formats import ModelFile, open_model
+from halfbyte.formats.gguf import QUANTIZED_BY
+from halfbyte.formats.model_file import MetadataValue
 from halfbyte.quantize.encode import Codec, Slice, slices
 from halfbyte.quantize.equalize import Scales, find_scales
+from halfbyte.quantize.kinds import canonical
 from halfbyte.quantize.recipe import (
     EQUALIZED,
     Choice,
@@ -90,6 +93,7 @@ def quantize_file(
         is left, and the input is never touched.
     """
     start = time.perf_counter()
+    type = canonical(type)
     file = open_model(path, tokenizer)
     target = Path(output) if output is not None else default_output(file.path, type)
     refuse_to_replace(target, *_inputs(file), tokenizer)
@@ -182,8 +186,10 @@ class _Work:
 
     def _write_file(self, target: Path) -> list[Row]:
         infos = [TensorInfo(c.tensor.name, c.format, c.tensor.shape) for c in self.choices]
-        metadata = {
-            **self.file.metadata,
+        key, value = QUANTIZED_BY
+        metadata: dict[str, MetadataValue] = {
+            key: value,  # the first, whatever the input says
+            **{k: v for k, v in self.file.metadata.items() if k != key},
             "general.file_type": np.uint32(self.wanted.file_type),
             "general.quantization_version": np.uint32(2),
         }

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import ModelFile
-from halfbyte.quantize.kinds import KINDS, TYPES, WIDER, Kind
+from halfbyte.quantize.kinds import KINDS, TYPES, WIDER, Kind, canonical
 from halfbyte.weights import BF16, F16, F32, FORMATS, Q8_0, Tensor, WeightFormat
 
 # Architectures whose graph is known: what reads a norm, and that `up` meets `down` linearly.
@@ -69,9 +69,9 @@ def choose(
 def find_kind(name: str) -> Kind:
     """A kind by its own name or its type's; raises `HalfbyteError`."""
     known = KINDS | TYPES
-    if name not in known:
+    if canonical(name) not in known:
         raise HalfbyteError(f"type '{name}': expected one of {list(known)}")
-    return known[name]
+    return known[canonical(name)]
 
 
 def split_keep(text: str) -> tuple[str, str]:
@@ -79,7 +79,7 @@ def split_keep(text: str) -> tuple[str, str]:
     pattern, _, name = text.rpartition("=")
     if not pattern:
         raise HalfbyteError(f"--keep {text}: expected PATTERN=TYPE, such as '*.ffn_down.*=Q8_0'")
-    return pattern, name
+    return pattern, canonical(name)
 
 
 def parse_keep(text: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 State = TypeVar("State")
 _Rows = list[npt.NDArray[Any]]
+
+MOST_BEAMS = 64
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def search(
 
 def beam_search(
     model: LanguageModel,
-    prompt: str,
+    prompt: str | Sequence[int],
     sampler: Sampler,
     num_beams: int,
     length_penalty: float,
@@ -117,7 +119,12 @@ def beam_search(
             raise HalfbyteError(f"{name} {number}: expected 1 or more")
     if not np.isfinite(arguments.number("length_penalty", length_penalty)):
         raise HalfbyteError(f"length_penalty {length_penalty}: expected a finite number")
-    ids = model.tokenizer.encode(prompt)
+    if num_beams > MOST_BEAMS:
+        raise HalfbyteError(
+            f"num_beams {num_beams}: expected at most {MOST_BEAMS}; each is a text that takes "
+            "time and memory of its own"
+        )
+    ids = model.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
     logits = model.feed(ids[model.rewind(ids) :])[0].copy()
 
     def advance(state: _Rows, generated: list[int]) -> tuple[F32Array, _Rows]:

@@ -180,7 +180,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(slow: Path) -> None:
         terminal.interrupt()
         terminal.wait_for("Ctrl-D or /quit ends.")
         terminal.type("/nonsense\n")
-        terminal.wait_for("/nonsense: is no command")
+        terminal.wait_for("/nonsense: not a command")
         terminal.type("/set top_p 7\n")
         terminal.type("Why?\n")
         terminal.wait_for("error: top_p 7.0: expected more than 0")

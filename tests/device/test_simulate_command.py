@@ -64,7 +64,7 @@ def test_the_command_for_programs(run: Run) -> None:
 def test_a_plot(suffix: str, begin: bytes, run: Run, tmp_path: Path) -> None:
     path = tmp_path / f"picture{suffix}"
     path.write_bytes(b"before")
-    assert run("--device", "raspberry-pi-4", "--plot", str(path))[0] == 0
+    assert run("--device", "raspberry-pi-4", "--plot", str(path), "--force")[0] == 0
     assert path.read_bytes().startswith(begin)
     assert path.stat().st_size > 10_000
     assert list(tmp_path.iterdir()) == [path]
@@ -104,7 +104,7 @@ def test_a_plot_that_breaks_off_leaves_what_was_there(
     monkeypatch.setattr(Figure, "savefig", breaks)
     path = tmp_path / "a.svg"
     path.write_bytes(b"before")
-    code, _, error = run("--device", "pixel-6", "--plot", str(path))
+    code, _, error = run("--device", "pixel-6", "--plot", str(path), "--force")
     assert (code, error) == (2, f"error: {path}: cannot be written: No space left on device\n")
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
@@ -187,4 +187,4 @@ def test_other_bad_input(run: Run) -> None:
     assert "ambient nan: expected" in run("--device", "pixel-6", "--ambient", "nan")[2]
     assert run("--device", "pixel-6", "--minutes", "1e9")[0] == 2
     code, _, error = run("--device", "pixel-6", "--seed", "-1")
-    assert (code, error) == (2, "error: seed -1: expected 0 or more\n")
+    assert (code, error) == (2, "error: --seed -1: expected 0 or more\n")

@@ -178,7 +178,7 @@ def test_a_failure_while_writing_leaves_what_was_there(
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", full)
-    assert command(model, "--int8", "--external", "-o", model.parent / "out.onnx") == 2
+    assert command(model, "--int8", "--external", "--force", "-o", model.parent / "out.onnx") == 2
     assert "out.onnx: cannot be written: No space left" in line(capsys)
     monkeypatch.undo()
     assert names(model.parent) == sorted(["model.onnx", *before])

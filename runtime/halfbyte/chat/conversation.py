@@ -40,7 +40,8 @@ class Chat:
     ----------
     model : LanguageModel
     template : str, optional
-        The name of another template than the usual one, where the model has several.
+        Another template than the usual one: "chatml", the path of a file of Jinja, or a name, where
+        the model has several.
     **variables
         What else the template may use, such as `tools` or `enable_thinking`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
@@ -11,6 +12,13 @@ from halfbyte.formats.model_file import ModelFile
 KEY = "tokenizer.chat_template"
 LONGEST = 1 << 18  # characters of a template
 _SHOWN = 300  # characters of a template's own message
+
+BUILT_IN = {
+    "chatml": "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+}
+"""Templates by name: ChatML is OpenAI's, and what many fine-tuned models were trained on."""
 
 
 class ChatTemplate:
@@ -31,7 +39,8 @@ class ChatTemplate:
             if error.name != "jinja2":
                 raise
             raise UnsupportedError(
-                "chat templates need Jinja: pip install 'halfbyte[chat]'"
+                "chat templates need Jinja: pip install 'halfbyte[chat]'; `halfbyte run --raw` "
+                "needs none"
             ) from None
         if len(source) > LONGEST:
             raise FormatError(f"{where}: {len(source)} characters: expected at most {LONGEST}")
@@ -83,7 +92,7 @@ def has_template(file: ModelFile) -> bool:
 
 
 def find_template(file: ModelFile, name: str | None = None) -> ChatTemplate:
-    """A model's template; one that it has by another name than the usual one's, if asked for.
+    """A model's template; or one that it has by this name, one of `BUILT_IN`, or one in a file.
 
     Raises
     ------
@@ -100,7 +109,23 @@ def find_template(file: ModelFile, name: str | None = None) -> ChatTemplate:
     if name is None:
         raise FormatError(
             f"{file.path}: metadata '{key}' is missing, so this model continues texts but holds no "
-            "conversation"
+            f"conversation; where you know its template, name it: {', '.join(BUILT_IN)}, or a file"
         )
-    names = sorted(k.removeprefix(f"{KEY}.") for k in file.metadata if k.startswith(f"{KEY}."))
-    raise FormatError(f"{file.path}: chat template {name!r}: expected one of {names}")
+    if name in BUILT_IN:
+        return ChatTemplate(BUILT_IN[name], f"chat template '{name}'")
+    if Path(name).is_file():
+        return ChatTemplate(_read(Path(name)), name)
+    own = sorted(k.removeprefix(f"{KEY}.") for k in file.metadata if k.startswith(f"{KEY}."))
+    raise FormatError(
+        f"{file.path}: chat template {name!r}: expected one of {[*own, *BUILT_IN]}, or a file"
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(4 * LONGEST + 1).decode()
+    except UnicodeDecodeError:
+        raise FormatError(f"{path}: expected a chat template in UTF-8") from None
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read: {error.strerror}") from None

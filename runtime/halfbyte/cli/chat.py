@@ -3,48 +3,50 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from halfbyte.chat import Chat
 from halfbyte.chat.conversation import MAX_TOKENS
+from halfbyte.cli.parser import Commands, Parser
 from halfbyte.cli.shared import (
-    Commands,
     add_execution,
     add_generation,
     command,
     generation_options,
+    harmless,
+    has_colours,
     load_model,
 )
+from halfbyte.cli.text import add_template
 from halfbyte.errors import HalfbyteError
 from halfbyte.generate import Generation, Options
 
-# What a model writes must not steer the terminal.
-_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_QUOTES = '"""'
 _NUMBERS: dict[str, Callable[[str], int | float]] = {
     "max_tokens": int, "temperature": float, "top_k": int, "top_p": float, "min_p": float,
     "repetition_penalty": float, "frequency_penalty": float, "presence_penalty": float, "seed": int,
 }  # fmt: skip
 
 
-def add_chat(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_chat(commands: Commands[Parser]) -> None:
     """The command `chat`."""
     parser = command(
         commands, "chat", _chat, "talk with a model that has a chat template",
         'halfbyte chat smollm2-135m-instruct.gguf --system "Answer in one sentence."',
+        "halfbyte chat model.gguf --template chatml -n 100",
+        "printf 'Who are you?\\nSince when?\\n' | halfbyte chat model.gguf --temp 0",
     )  # fmt: skip
     parser.description = (
         "Talk with a model that has a chat template. At a terminal, Ctrl-C stops an answer, Ctrl-D "
-        "ends, /help lists commands. From a pipe each line is a message; only answers are printed."
+        'ends, /help lists commands. A message of several lines begins and ends with """, or each '
+        "line but the last ends with a backslash. From a pipe each line is a message; only answers "
+        "are printed."
     )
     parser.add_argument("--system", metavar="TEXT", help="instructions that stay throughout")
-    parser.add_argument(
-        "--template", metavar="NAME", help="another of the model's templates than the usual one"
-    )
-    add_generation(parser)
-    parser.set_defaults(n=MAX_TOKENS)
+    add_template(parser)
+    add_generation(parser, MAX_TOKENS)
     add_execution(parser)
 
 
@@ -55,6 +57,36 @@ def _chat(options: argparse.Namespace) -> int:
     return 0
 
 
+def messages(read: Callable[[str], str | None]) -> Iterator[str]:
+    """Messages of one line, or of several: between quotes of three, or with backslashes at ends.
+
+    `read` takes a prompt and gives a line, None where its reader gives the message up, and raises
+    `EOFError` at the end.
+    """
+    held: list[str] = []
+    is_quoted = False
+    while True:
+        try:
+            line = read("... " if held else "> ")
+        except EOFError:
+            if held:
+                yield "\n".join(held)
+            return
+        if line is None:
+            held, is_quoted = [], False
+            continue
+        if not held and line.startswith(_QUOTES):
+            line, is_quoted = line.removeprefix(_QUOTES), True
+        if is_quoted and line.rstrip().endswith(_QUOTES):
+            yield "\n".join([*held, line.rstrip().removesuffix(_QUOTES)]).strip("\n")
+        elif is_quoted or line.endswith("\\"):
+            held.append(line if is_quoted else line.removesuffix("\\"))
+            continue
+        else:
+            yield "\n".join([*held, line])
+        held, is_quoted = [], False
+
+
 class Session:
     """One conversation: lines come in, answers go to stdout, what is said about them to stderr."""
 
@@ -62,8 +94,7 @@ class Session:
         self._chat, self._options, self._system = chat, options, system
         self._messages: list[dict[str, str]] = []
         self._interactive = sys.stdin.isatty()
-        self._terminal = sys.stdout.isatty()
-        self._colours = self._terminal and "NO_COLOR" not in os.environ
+        self._colours = has_colours(sys.stderr)
         self._commands: dict[str, tuple[Callable[[str], None], str]] = {
             "/help": (self._help, "this list"),
             "/reset": (self._reset, "begin anew, with the same instructions"),
@@ -78,24 +109,25 @@ class Session:
         """Until the input ends."""
         self._chat.encode([*self._messages, {"role": "user", "content": "."}])  # a bad template
         self._note("/help lists commands; Ctrl-C stops an answer, Ctrl-D ends.")
-        with suppress(EOFError):
-            for line in self._lines():
-                self._take(line)
+        if self._interactive:
+            with suppress(ImportError):
+                import readline  # input() then edits lines and remembers them
 
-    def _lines(self) -> Iterator[str]:
-        if not self._interactive:
-            if hasattr(sys.stdin, "reconfigure"):
-                sys.stdin.reconfigure(encoding="utf-8", errors="replace")
-            yield from (line.rstrip("\r\n") for line in sys.stdin)
-            return
-        with suppress(ImportError):
-            import readline  # noqa: F401 - input() then edits lines and remembers them
-        while True:
-            try:
-                yield input("> ")
-            except KeyboardInterrupt:
-                print()
-                self._note("Ctrl-D or /quit ends.")
+                readline.parse_and_bind("set enable-bracketed-paste on")  # all lines of it at once
+        elif hasattr(sys.stdin, "reconfigure"):
+            sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+        with suppress(EOFError):
+            for message in messages(self._line if self._interactive else _piped_line):
+                self._take(message)
+
+    def _line(self, prompt: str) -> str | None:
+        """A line that someone types; None for Ctrl-C."""
+        try:
+            return input(prompt)
+        except KeyboardInterrupt:
+            print()
+            self._note("Ctrl-D or /quit ends.")
+            return None
 
     def _take(self, line: str) -> None:
         if not line.strip():
@@ -105,7 +137,7 @@ class Session:
             if word in self._commands:
                 self._commands[word][0](rest.strip())
             elif word.startswith("/") and self._interactive:
-                print(f"{word}: is no command; /help lists them", file=sys.stderr)
+                print(f"{word}: not a command; /help lists them", file=sys.stderr)
             else:
                 self._ask(line)
         except HalfbyteError as error:
@@ -134,7 +166,7 @@ class Session:
         stopped = False
         try:
             for piece in generation:
-                sys.stdout.write(piece.translate(_CONTROLS) if self._terminal else piece)
+                sys.stdout.write(harmless(piece))
                 sys.stdout.flush()
         except KeyboardInterrupt:
             if not self._interactive:
@@ -187,3 +219,10 @@ class Session:
 
     def _quit(self, _: str) -> None:
         raise EOFError
+
+
+def _piped_line(_: str) -> str:
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\r\n")

@@ -9,7 +9,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from halfbyte.backends.cores import default_threads
-from halfbyte.cli.shared import Commands, Progress
+from halfbyte.cli.parser import Commands, Parser, whole
+from halfbyte.cli.shared import Progress, add_debug
 from halfbyte.errors import HalfbyteError
 from halfbyte.outputs import reporting, write_text
 from halfbyte.tables import table
@@ -18,29 +19,43 @@ if TYPE_CHECKING:
     from halfbyte.device.profile import Profile
 
 
-def add_device(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_device(commands: Commands[Parser]) -> None:
     """The command `device`, with commands of its own."""
     parser = commands.add_parser(
         "device",
         help="show the devices that models can be tried for without having them",
         description="Show the devices that models can be tried for without having them.",
-        epilog="example: halfbyte device show pixel-6",
+        examples=[
+            "halfbyte device list",
+            "halfbyte device show pixel-6",
+            "halfbyte device measure --help",
+        ],
     )
     parts = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    listing = parts.add_parser("list", help="the devices that are known, one a line")
-    showing = parts.add_parser("show", help="all numbers of one, and where each comes from")
+    listing = parts.add_parser(
+        "list", help="the devices that are known, one a line",
+        examples=["halfbyte device list --json"],
+    )  # fmt: skip
+    showing = parts.add_parser(
+        "show", help="all numbers of one, and where each comes from",
+        examples=["halfbyte device show pixel-6", "halfbyte device show my-phone.toml --json"],
+    )  # fmt: skip
     showing.add_argument("device", metavar="DEVICE", help="a name from the list, or a .toml file")
     measuring = parts.add_parser(
         "measure",
         help="measure this machine, about three minutes; `this-machine` is a device from then on",
+        examples=[
+            "halfbyte device measure",
+            "halfbyte device measure --name my-desk --threads 4 --json",
+        ],
     )
-    measuring.add_argument("--threads", "-t", type=int, help="cores (default: the fast ones)")
     measuring.add_argument(
-        "--name", default="this-machine", help="what to call it (default: this-machine)"
+        "--threads", "-t", type=whole, metavar="N", help="cores (default: the fast ones)"
     )
+    measuring.add_argument("--name", default="this-machine", help="what to call it")
     for part, command in ((measuring, _measure), (listing, _list), (showing, _show)):
         part.add_argument("--json", action="store_true", help="print JSON")
-        part.add_argument("--debug", action="store_true", help="show a traceback on errors")
+        add_debug(part)
         part.set_defaults(command=command)
 
 
@@ -113,7 +128,9 @@ def _measure(options: argparse.Namespace) -> int:
 
     most = os.cpu_count() or 1
     if options.threads is not None and not 1 <= options.threads <= most:
-        raise HalfbyteError(f"{options.threads} threads: expected 1 to {most}")
+        raise HalfbyteError(
+            f"--threads {options.threads}: expected 1 to {most}, the cores of this machine"
+        )
     path = user_folder() / f"{options.name}.toml"
     if not NAME.fullmatch(options.name):
         raise HalfbyteError(f"--name {options.name!r}: expected up to 64 of a-z, 0-9, - and _")

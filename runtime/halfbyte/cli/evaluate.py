@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from halfbyte.cli.shared import Commands, Progress
+from halfbyte.cli.parser import Commands, Parser, counts, named_size, number, whole
+from halfbyte.cli.replacing import add_force, is_own_json, may_replace
+from halfbyte.cli.shared import Progress, add_backend, add_debug, check_threads, has_colours
 from halfbyte.errors import HalfbyteError
 from halfbyte.planning import CACHES
 
@@ -23,27 +24,32 @@ WORKLOADS = ("validate", "trace", "bench", "run")
 REFERENCES = ("numpy", "onnxruntime", "torch", "none")
 FAILED = 1
 
+_EXAMPLES = (
+    "halfbyte eval model.onnx --workload validate --reference onnxruntime --size batch=2",
+    "halfbyte eval model.gguf --workload trace --stop-on-first-mismatch --passes off",
+    "halfbyte eval model.onnx --workload trace --forced --dump-dir values/ --input inputs.npz",
+    "halfbyte eval model.onnx --workload bench --threads 1,2 --repetitions 9",
+    "halfbyte eval model.gguf --workload bench -p 128 -n 32 --backend native --cache f16",
+    "halfbyte eval resnet.onnx --workload run --trace trace.json --seed 3",
+    'halfbyte eval model.gguf --prompt "Once upon a time" --context 512 --rtol 1e-4 --atol 1e-6',
+    "halfbyte eval stories.bin --tokenizer tokenizer.bin --min-cosine 0.999",
+    "halfbyte eval --suite models.toml --tolerances rules.toml --json report.json",
+)
 _EPILOG = """\
-examples:
-  halfbyte eval model.onnx --workload validate --reference onnxruntime --size batch=2
-  halfbyte eval model.gguf --workload trace --stop-on-first-mismatch
-  halfbyte eval model.onnx --workload bench --threads 1,2
-  halfbyte eval --suite models.toml --json report.json
-
 The exit code is 1 where a value differs by more than its tolerance, 2 for input that cannot be
 used.
 """
 
 
-def add_eval(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_eval(commands: Commands[Parser]) -> None:
     """The command `eval`."""
     parser = commands.add_parser(
         "eval",
         help="compare a model with a reference: outputs, every value, speed",
         description="Compare a model with a reference: its outputs (validate), every intermediate "
         "value (trace), its speed (bench); or run it and show where its time goes (run).",
+        examples=_EXAMPLES,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add(
@@ -51,10 +57,10 @@ def add_eval(commands: Commands[argparse.ArgumentParser]) -> None:
         help="an ONNX file, or a language model: a file or a Hugging Face folder",
     )  # fmt: skip
     add("--suite", type=Path, metavar="FILE", help="a TOML file that lists models, instead of one")
-    add("--workload", "-w", choices=WORKLOADS, default="validate", help="(default: validate)")
+    add("--workload", "-w", choices=WORKLOADS, default="validate", help="see above")
     add("--reference", choices=REFERENCES, help="what is right (default: the workload's own)")
-    add("--threads", "-t", type=_numbers, default=(), metavar="N,...", help="thread counts")
-    add("--backend", default="native", help="native, native-avx2, native-scalar or numpy")
+    add("--threads", "-t", type=counts, default=(), metavar="N,...", help="thread counts")
+    add_backend(parser)
     add(
         "--passes", choices=("on", "off"), default="on",
         help="off runs graphs unfused, and language models as captured",
@@ -68,14 +74,14 @@ def add_eval(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_inputs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what the model is given").add_argument
     add("--input", type=Path, metavar="FILE", help="an .npz of inputs by name, or of tokens `ids`")
-    add("--seed", type=int, default=0, metavar="N", help="of random inputs (0)")
+    add("--seed", type=whole, default=0, metavar="N", help="of random inputs")
     add(
-        "--size", type=_size, action="append", default=[], metavar="NAME=N",
+        "--size", type=named_size, action="append", default=[], metavar="NAME=N",
         help="of an open dimension of a graph, as in batch=32; may be repeated",
     )  # fmt: skip
-    add("--prompt", default="Once upon a time", help="what a language model reads")
-    add("--tokenizer", type=Path, help="a llama2.c model's tokenizer file")
-    add("--context", type=int, help="tokens the KV cache holds")
+    add("--prompt", default="Once upon a time", metavar="TEXT", help="what a language model reads")
+    add("--tokenizer", type=Path, metavar="FILE", help="a llama2.c model's tokenizer file")
+    add("--context", type=whole, metavar="N", help="tokens the KV cache holds")
     add("--cache", choices=CACHES, default="auto", help="numbers of the KV cache")
 
 
@@ -90,9 +96,9 @@ def _add_workloads(parser: argparse.ArgumentParser) -> None:
         "--forced", action=argparse.BooleanOptionalAction,
         help="trace: compare instructions, each on NumPy's inputs (language models: the default)",
     )  # fmt: skip
-    add("-p", type=_numbers, default=(128,), metavar="N,...", help="bench: prompt lengths (128)")
-    add("-n", type=_numbers, default=(32,), metavar="N,...", help="bench: tokens to decode (32)")
-    add("--repetitions", "-r", type=_count, default=5, metavar="N", help="bench and run: (5)")
+    add("-p", type=counts, default=(128,), metavar="N,...", help="bench: prompt lengths")
+    add("-n", type=counts, default=(32,), metavar="N,...", help="bench: tokens to decode")
+    add("--repetitions", "-r", type=_count, default=5, metavar="N", help="of bench and run")
     add("--trace", type=Path, metavar="FILE", help="run: write a Chrome trace")
 
 
@@ -100,30 +106,20 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("tolerances and reports").add_argument
     add("--tolerances", type=Path, metavar="FILE", help="a TOML file of rules")
     for name in ("rtol", "atol", "min-cosine"):
-        add(f"--{name}", type=float, metavar="X", help="before all rules")
+        add(f"--{name}", type=number, metavar="X", help="before all rules")
     add("--json", type=Path, metavar="FILE", help="write everything as JSON")
     add(
         "--dump-dir", type=Path, metavar="DIR",
         help="write programs as text and values as .npy into a folder",
     )  # fmt: skip
-    add("--debug", action="store_true", help="show a traceback on errors")
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(_count(part) for part in text.split(",") if part)
+    add_force(parser)
+    add_debug(parser)
 
 
 def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or len(text) > 18 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a number of 1 or more")
     return int(text)
-
-
-def _size(text: str) -> tuple[str, int]:
-    name, _, value = text.rpartition("=")
-    if not name or not value.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=N, as in batch=32")
-    return name, int(value)
 
 
 def _evaluate(options: argparse.Namespace) -> int:
@@ -134,6 +130,13 @@ def _evaluate(options: argparse.Namespace) -> int:
         raise HalfbyteError("eval: expected a model or --suite FILE, one of the two")
     if options.suite is not None and options.trace is not None:
         raise HalfbyteError("--trace: expected a model, found --suite: each would write this file")
+    check_threads(options.threads)
+    for path, option, keys in (
+        (options.json, "--json", ("suite", "results") if options.suite else ("model", "workload")),
+        (options.trace, "--trace", ("ph",)),
+    ):
+        if path is not None:
+            may_replace(path, is_own_json(*keys), force=options.force, option=option)
     progress = Progress()
     asked = _asked(options, progress)
     if options.suite is None:
@@ -161,7 +164,7 @@ def _asked(options: argparse.Namespace, progress: Progress) -> Evaluation:
         workload=options.workload,
         reference=options.reference,
         backend=options.backend,
-        threads=options.threads,
+        threads=tuple(options.threads),
         passes=options.passes == "on",
         input=options.input,
         sizes=dict(options.size),
@@ -170,8 +173,8 @@ def _asked(options: argparse.Namespace, progress: Progress) -> Evaluation:
         tokenizer=options.tokenizer,
         context=options.context,
         cache=options.cache,
-        prompts=options.p,
-        decodes=options.n,
+        prompts=tuple(options.p),
+        decodes=tuple(options.n),
         repetitions=options.repetitions,
         forced=options.forced,
         stop=options.stop_on_first_mismatch,
@@ -210,7 +213,7 @@ def _show(entry: Entry, progress: Progress) -> None:
 
 def _coloured(text: str) -> str:
     """Verdicts in green and red, on a terminal that wants colours."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    if not has_colours(sys.stdout):
         return text
     text = re.sub(r"(?<!\S)pass(?!\S)", "\033[32mpass\033[0m", text)
     return re.sub(r"(?<!\S)(FAIL|error)(?!\S)", "\033[31m\\1\033[0m", text)

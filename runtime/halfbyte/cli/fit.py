@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from halfbyte.cli.graph import add_sizes, refuse_graph_options, refuse_text_options
-from halfbyte.cli.shared import Commands, command, given_settings
+from halfbyte.cli.parser import Commands, Parser, whole
+from halfbyte.cli.shared import command, given_settings
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
 from halfbyte.formats.onnx import is_onnx_file
@@ -25,13 +26,16 @@ if TYPE_CHECKING:
 NO = 1  # the exit code where it does not fit
 
 
-def add_fit(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_fit(commands: Commands[Parser]) -> None:
     """The command `fit`."""
     parser = command(
         commands, "fit", _fit,
         "whether a model fits into the memory of a device, how fast it starts out, and what would "
         "fit; the exit code is 1 where it does not",
-        "halfbyte fit model.gguf --device android-go-2gb --context 2048; in its browser: --tab",
+        "halfbyte fit model.gguf --device android-go-2gb --context 2048",
+        "halfbyte fit model.gguf --device pixel-6 --tab             in a tab of its browser",
+        "halfbyte fit model.gguf --device pixel-6 --level basic --weights streamed --batch 16",
+        "halfbyte fit bert.onnx --device galaxy-s25 --size batch=1 --threads 2 --json",
     )  # fmt: skip
     parser.add_argument(
         "--device", required=True, metavar="NAME",
@@ -46,7 +50,9 @@ def add_fit(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--weights", choices=WEIGHTS, default="auto", help="in place of the level's"
     )
-    parser.add_argument("--batch", type=int, help="prompt tokens at once, in place of the level's")
+    parser.add_argument(
+        "--batch", type=whole, metavar="N", help="prompt tokens at once, in place of the level's"
+    )
     parser.add_argument(
         "--tab", action="store_true",
         help="in a tab of the device's browser, not in an app: WebAssembly on one thread; weights "
@@ -54,7 +60,9 @@ def add_fit(commands: Commands[argparse.ArgumentParser]) -> None:
         "less",
     )  # fmt: skip
     add_sizes(parser, "an open size of a graph's inputs, as in batch=32; may be repeated")
-    parser.add_argument("--threads", "-t", type=int, help="cores (default: the fast ones)")
+    parser.add_argument(
+        "--threads", "-t", type=whole, metavar="N", help="cores (default: the fast ones)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

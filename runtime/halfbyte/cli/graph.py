@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.cli.parser import named_size, number, numbers, whole
+from halfbyte.cli.replacing import add_force, is_own_npz, may_replace
+from halfbyte.cli.shared import useful_threads
 from halfbyte.errors import FormatError, HalfbyteError, OutputError, printable
 from halfbyte.formats import pictures
 from halfbyte.outputs import write_file
@@ -31,32 +34,39 @@ def add_graph_options(parser: argparse.ArgumentParser) -> None:
         "--input", type=Path, metavar="FILE",
         help=".npz with an array an input, .npy, or a picture; without it, random numbers",
     )  # fmt: skip
-    add("--output", type=Path, metavar="FILE", help="write the outputs into this .npz")
+    add("--output", "-o", type=Path, metavar="FILE", help="write the outputs into this .npz")
+    add_force(group)
     add_sizes(group, "an open size of random inputs, as in batch=32; may be repeated")
-    add("--runs", type=int, metavar="N", help="run N times more, and print the times")
+    add("--runs", type=whole, metavar="N", help="run N times more, and print the times")
     add("--dump", action="store_true", help="print the programs that ran")
     add(
-        "--scale", type=float, metavar="X",
+        "--scale", type=number, metavar="X",
         help="what a picture's numbers are multiplied by (1/255; 1 for integers)",
     )  # fmt: skip
-    add("--mean", type=_numbers, metavar="X,...", help="what is taken from them then, per channel")
-    add("--std", type=_numbers, metavar="X,...", help="what they are divided by at last")
+    add("--mean", type=numbers, metavar="X,...", help="what is taken from them then, per channel")
+    add("--std", type=numbers, metavar="X,...", help="what they are divided by at last")
     add("--bgr", action="store_true", help="blue first")
 
 
 def add_sizes(parser: argparse._ActionsContainer, text: str) -> None:
     """The option `--size`, which makes a list of names and sizes."""
     parser.add_argument(
-        "--size", type=_size, action="append", default=[], metavar="NAME=N", help=text
+        "--size", type=named_size, action="append", default=[], metavar="NAME=N", help=text
     )
 
 
 GRAPH_OPTIONS = ("input", "output", "size", "runs", "dump", "scale", "mean", "std", "bgr")
 
 
-TEXT_OPTIONS = {
+TEXT_OPTIONS: dict[str, Any] = {
     "memory_budget": None, "level": None, "weights": "auto", "context": None, "cache": "auto",
     "tokenizer": None, "batch": None,
+}  # fmt: skip
+_OF_RUN: dict[str, Any] = {
+    "n": None, "temp": None, "top_k": None, "top_p": None, "min_p": None, "logit_bias": [],
+    "repetition_penalty": None, "frequency_penalty": None, "presence_penalty": None, "stop": [],
+    "beams": None, "length_penalty": None, "template": None, "raw": False, "json": False,
+    "file": None, "activations": "int8",
 }  # fmt: skip
 
 
@@ -67,13 +77,15 @@ def refuse_graph_options(options: argparse.Namespace) -> None:
             raise HalfbyteError(f"{options.model}: --{name} is for ONNX graphs; this is none")
 
 
-def refuse_text_options(options: argparse.Namespace) -> None:
+def refuse_text_options(
+    options: argparse.Namespace, texts: Mapping[str, Any] = TEXT_OPTIONS
+) -> None:
     """For a graph, which takes none of them."""
-    for name, default in TEXT_OPTIONS.items():
+    for name, default in texts.items():
         if getattr(options, name, default) != default:
-            said = name.replace("_", "-")
+            said = "-n" if name == "n" else f"--{name.replace('_', '-')}"
             raise HalfbyteError(
-                f"{options.model}: --{said} is for language models; this is an ONNX graph"
+                f"{options.model}: {said} is for language models; this is an ONNX graph"
             )
 
 
@@ -81,11 +93,13 @@ def run(options: argparse.Namespace) -> int:
     """The command."""
     from halfbyte.session import GraphOptimizationLevel, InferenceSession, SessionOptions
 
-    if options.prompt:
+    if options.words:
         raise HalfbyteError(f"{options.model}: an ONNX graph takes --input, not a prompt")
-    refuse_text_options(options)
+    refuse_text_options(options, TEXT_OPTIONS | _OF_RUN)
+    if options.output is not None:
+        may_replace(options.output, is_own_npz, force=options.force, option="--output")
     settings = SessionOptions()
-    settings.intra_op_num_threads = options.threads or 0
+    settings.intra_op_num_threads = useful_threads(options.threads) or 0
     settings.backend = options.backend
     settings.enable_profiling = options.profile
     if options.passes == "off":
@@ -253,17 +267,3 @@ def _write(path: Path, named: Mapping[str, Any]) -> None:
             plain = _plain(part)
             arrays[key] = plain.astype(str) if plain.dtype.kind == "O" else plain
     write_file(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
-
-
-def _size(text: str) -> tuple[str, int]:
-    name, _, value = text.rpartition("=")
-    if not name or not value.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a name and a size, as in batch=2")
-    return name, int(value)
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers such as 0.5,0.5") from None

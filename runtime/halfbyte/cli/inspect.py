@@ -6,15 +6,18 @@ import argparse
 import json
 
 from halfbyte import bench, describe
-from halfbyte.cli.shared import Commands, command
+from halfbyte.cli.parser import Commands, Parser, counts, whole
+from halfbyte.cli.shared import add_backend, check_threads, command
 from halfbyte.formats.onnx import is_onnx_file
 
 
-def add_info(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_info(commands: Commands[Parser]) -> None:
     """The command `info`."""
     parser = command(
         commands, "info", _info, "show what is in a model, and the memory that it takes",
-        "halfbyte info model.gguf --context 2048",
+        "halfbyte info model.gguf --context 2048 --cache q8_0",
+        "halfbyte info model.gguf --program",
+        "halfbyte info classifier.onnx --json",
     )  # fmt: skip
     parser.add_argument(
         "--program",
@@ -38,37 +41,27 @@ def _info(options: argparse.Namespace) -> int:
     return 0
 
 
-def _numbers(text: str) -> list[int]:
-    try:
-        values = [int(part) for part in text.split(",") if part]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers such as 128,512") from None
-    if any(value < 1 for value in values):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers of 1 or more")
-    return values
-
-
-def add_bench(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_bench(commands: Commands[Parser]) -> None:
     """The command `bench`."""
     parser = command(
         commands, "bench", _bench, "measure prompt (pp) and decode (tg) speed in tokens/s",
         "halfbyte bench model.gguf -p 128,512 -n 64 -t 1,2",
+        "halfbyte bench model.gguf -r 9 --backend native-avx2 --json",
     )  # fmt: skip
     parser.add_argument(
-        "-p", type=_numbers, default=[128, 512], metavar="N,...", help="prompt lengths"
+        "-p", type=counts, default=[128, 512], metavar="N,...", help="prompt lengths"
     )
-    parser.add_argument("-n", type=_numbers, default=[64], metavar="N,...", help="tokens to decode")
+    parser.add_argument("-n", type=counts, default=[64], metavar="N,...", help="tokens to decode")
     parser.add_argument(
-        "-t", "--threads", type=_numbers, default=[1], metavar="N,...", help="thread counts"
+        "-t", "--threads", type=counts, default=[1], metavar="N,...", help="thread counts"
     )
-    parser.add_argument("-r", type=int, default=5, metavar="N", help="repetitions")
-    parser.add_argument(
-        "--backend", default="native", help="native, native-avx2, native-scalar or numpy"
-    )
+    parser.add_argument("-r", type=whole, default=5, metavar="N", help="repetitions")
+    add_backend(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _bench(options: argparse.Namespace) -> int:
+    check_threads(options.threads)
     report = bench.measure(
         options.model, options.tokenizer, prompts=options.p, decodes=options.n,
         threads=options.threads, repetitions=options.r, backend=options.backend,

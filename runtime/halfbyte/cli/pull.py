@@ -1,28 +1,64 @@
-"""``halfbyte pull``."""
+"""``halfbyte pull``, and models that are named as the hub names them."""
 
 from __future__ import annotations
 
 import argparse
+import re
+from pathlib import Path
 
-from halfbyte.cli.shared import Commands
+from halfbyte.cli.parser import Commands, Parser
+from halfbyte.cli.shared import add_debug, ask
 from halfbyte.download.hub import pull
+from halfbyte.errors import HalfbyteError
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}(:[^:]+)?")
+_FILES = {".gguf", ".onnx", ".bin", ".safetensors", ".pt", ".pth", ".th", ".json", ".model"}
 
 
-def add_pull(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_pull(commands: Commands[Parser]) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "pull",
         help="fetch a model from the Hugging Face hub; its path to stdout",
         description="Fetch a model from the Hugging Face hub into its cache: what halfbyte needs "
         "of it. Prints the path, which the other commands take.",
-        epilog="example: halfbyte pull HuggingFaceTB/SmolLM2-135M-Instruct",
+        examples=[
+            "halfbyte pull HuggingFaceTB/SmolLM2-135M-Instruct",
+            "halfbyte pull HuggingFaceTB/SmolLM2-135M --revision main",
+            "halfbyte pull Qwen/Qwen2.5-0.5B-Instruct-GGUF:qwen2.5-0.5b-instruct-q8_0.gguf",
+        ],
     )
     parser.add_argument("model", metavar="REPO[:FILE]", help="a repository, or a GGUF file in it")
     parser.add_argument("--revision", metavar="REV", help="a branch, a tag or a commit")
-    parser.add_argument("--debug", action="store_true", help="show a traceback on errors")
+    add_debug(parser)
     parser.set_defaults(command=_pull)
 
 
 def _pull(options: argparse.Namespace) -> int:
     print(pull(options.model, options.revision))
     return 0
+
+
+def located(model: Path) -> Path:
+    """The path of a model; what looks like a repository of the hub is fetched, if someone says so.
+
+    Raises
+    ------
+    HalfbyteError
+        It is no path, but may be a repository: the message says how to fetch it.
+    """
+    name = str(model)
+    repository = name.partition(":")[0]
+    if (
+        not _REPOSITORY.fullmatch(name)
+        or model.exists()
+        or model.parent.exists()
+        or Path(repository).suffix in _FILES
+    ):
+        return model
+    if ask(f"There is no {name} here. Fetch it from the Hugging Face hub?"):
+        return pull(name)
+    raise HalfbyteError(
+        f"{name}: no such file or folder. If it is a model of the Hugging Face hub, "
+        f"`halfbyte pull {name}` fetches it and prints the path to give here"
+    )

@@ -1,82 +1,72 @@
-"""What commands have in common: a model, how it runs, and what a user can mend in one line."""
+"""What commands have in common: a model, how it runs, how text is generated, what is shown."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, TextIO, cast
 
+from halfbyte.backends.cores import default_threads
+from halfbyte.backends.threads import MOST_THREADS
+from halfbyte.cli.parser import Commands, Parser, number, whole
 from halfbyte.errors import HalfbyteError
 from halfbyte.generate import Options
 from halfbyte.loading import load
 from halfbyte.model import LanguageModel
 from halfbyte.planning import CACHES, LEVELS, WEIGHTS, Given
+from halfbyte.sampling import Sampler
 
-BAD_INPUT, INTERRUPTED = 2, 130
-
-Commands = argparse._SubParsersAction  # argparse names its type privately
-
-
-def guarded(command: Callable[[], int], *, debug: bool) -> int:
-    """Run a command; what a user can mend becomes one line on stderr, not a traceback."""
-    try:
-        code = command()
-        sys.stdout.flush()  # here, where a reader that has gone is no error
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone: nothing is left to say, and Python must not say it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (HalfbyteError, OSError) as error:
-        if debug:
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        return BAD_INPUT
-    return code
+# What a model writes must not steer the terminal.
+_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def command(
-    commands: Commands[argparse.ArgumentParser],
+    commands: Commands[Parser],
     name: str,
     run: Callable[[argparse.Namespace], int],
     text: str,
-    example: str,
-) -> argparse.ArgumentParser:
+    *examples: str,
+) -> Parser:
     """A command on one model, with the options that all of them share."""
     parser = commands.add_parser(
-        name,
-        help=text,
-        description=text[0].upper() + text[1:] + ".",
-        epilog=f"example: {example}",
+        name, help=text, description=text[0].upper() + text[1:] + ".", examples=examples
     )
     parser.add_argument(
         "model", metavar="MODEL", type=Path, help="a model file, or a Hugging Face folder"
     )
-    parser.add_argument("--tokenizer", type=Path, help="a llama2.c model's tokenizer file")
     parser.add_argument(
-        "--context", type=int, help="tokens the KV cache holds (default: the model's, at most 4096)"
+        "--tokenizer", type=Path, metavar="FILE", help="a llama2.c model's tokenizer file"
     )
+    parser.add_argument(
+        "--context", type=whole, metavar="N",
+        help="tokens the KV cache holds (default: the model's, at most 4096)",
+    )  # fmt: skip
     parser.add_argument(
         "--cache", choices=CACHES, default="auto",
         help="numbers of the KV cache (default: f32 for models in F32, f16 for others)",
     )  # fmt: skip
-    parser.add_argument("--debug", action="store_true", help="show a traceback on errors")
+    add_debug(parser)
     parser.set_defaults(command=run)
     return parser
 
 
+def add_debug(parser: argparse.ArgumentParser) -> None:
+    """The option that all commands have."""
+    parser.add_argument("--debug", action="store_true", help="show a traceback on errors")
+
+
 def add_execution(parser: argparse.ArgumentParser) -> None:
     """Options that say how a model runs."""
-    parser.add_argument("--threads", "-t", type=int, help="threads (default: one per fast core)")
     parser.add_argument(
-        "--backend", default="native", help="native, native-avx2, native-scalar or numpy"
-    )
+        "--threads", "-t", type=whole, metavar="N",
+        help=f"threads (default: one per fast core, {default_threads()} here)",
+    )  # fmt: skip
+    add_backend(parser)
     parser.add_argument(
         "--passes", choices=("on", "off"), default="on",
         help="off runs the program as captured, with float activations",
@@ -101,17 +91,56 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_backend(parser: argparse._ActionsContainer) -> None:
+    """What computes."""
+    parser.add_argument(
+        "--backend", default="native", metavar="NAME",
+        help="native, native-avx2, native-scalar or numpy",
+    )  # fmt: skip
+
+
 def load_model(options: argparse.Namespace) -> LanguageModel:
     """The model that the options of `command` and `add_execution` ask for."""
     return load(
         options.model,
         tokenizer=options.tokenizer,
         backend=options.backend,
-        threads=options.threads,
+        threads=useful_threads(options.threads),
         level=options.level,
         memory_budget=options.memory_budget,
         **given_settings(options),
     )
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def useful_threads(threads: int | None) -> int | None:
+    """As many as were asked for, but no more than there are cores, with a sentence."""
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise HalfbyteError(f"--threads {threads}: expected 1 to {MOST_THREADS}")
+    if threads is None or threads <= cores():
+        return threads
+    print(
+        f"--threads {threads}: this machine has {cores()} cores, and more threads only wait for "
+        f"each other: {cores()} are used",
+        file=sys.stderr,
+    )
+    return cores()
+
+
+def check_threads(threads: Sequence[int]) -> None:
+    """Refuse numbers of threads to measure that no machine like this one is run with."""
+    for asked in threads:
+        if asked > 4 * cores():
+            raise HalfbyteError(
+                f"--threads {asked}: this machine has {cores()} cores: expected at most "
+                f"{4 * cores()}"
+            )
 
 
 def given_settings(options: argparse.Namespace) -> Given:
@@ -132,32 +161,47 @@ def size(text: str) -> int:
     return round(float(match[1]) * _UNITS[match[2].upper()])
 
 
-def add_generation(parser: argparse.ArgumentParser) -> None:
-    """Options that say how a text is generated."""
+# Arguments of Python's interface, which messages name, and the options that set them.
+ARGUMENTS = {
+    "batch": "--batch", "cache": "--cache", "context": "--context", "draws": "--draws",
+    "frequency_penalty": "--frequency-penalty", "length_penalty": "--length-penalty",
+    "level": "--level", "logit_bias": "--logit-bias", "max_tokens": "-n",
+    "memory_budget": "--memory-budget", "min_p": "--min-p", "num_beams": "--beams",
+    "presence_penalty": "--presence-penalty", "repetition_penalty": "--repetition-penalty",
+    "seed": "--seed", "stop": "--stop", "temperature": "--temp", "threads": "--threads",
+    "top_k": "--top-k", "top_p": "--top-p", "weights": "--weights",
+}  # fmt: skip
+
+
+def of_options(message: str) -> str:
+    """A message that begins with an argument's name, with the option's."""
+    name = re.match(r"\w+(?= [^ ]+: |: )", message)
+    return ARGUMENTS[name[0]] + message[name.end() :] if name and name[0] in ARGUMENTS else message
+
+
+def add_generation(parser: argparse.ArgumentParser, max_tokens: int) -> None:
+    """Options that say how a text is generated; those left out are None."""
     add = parser.add_argument
-    add("-n", type=int, default=256, metavar="N", help="most tokens to generate")
-    add("--temp", type=float, default=0.8, metavar="T", help="temperature; 0 is greedy")
-    add("--top-k", type=int, default=0, metavar="K", help="sample from the K likeliest (0: all)")
     add(
-        "--top-p", type=float, default=1.0, metavar="P",
-        help="sample from the likeliest with probability P",
+        "-n", type=whole, metavar="N",
+        help=f"most tokens to generate; -1: until the end (default: {max_tokens})",
     )  # fmt: skip
-    add(
-        "--min-p", type=float, default=0.0, metavar="P",
-        help="sample from those at least P times as likely as the likeliest",
-    )  # fmt: skip
-    add(
-        "--repetition-penalty", type=float, default=1.0, metavar="X",
-        help="more than 1 avoids tokens of the prompt and the text",
-    )  # fmt: skip
-    add(
-        "--frequency-penalty", type=float, default=0.0, metavar="X",
-        help="taken from a token's logit each time that it comes",
-    )  # fmt: skip
-    add(
-        "--presence-penalty", type=float, default=0.0, metavar="X",
-        help="taken from a token's logit once it came",
-    )  # fmt: skip
+    parser.set_defaults(max_tokens=max_tokens)
+
+    def sampling(name: str, kind: Callable[[str], Any], metavar: str, text: str) -> None:
+        argument = {"temp": "temperature"}.get(name, name.replace("-", "_"))
+        value = inspect.signature(Sampler).parameters[argument].default
+        add(f"--{name}", type=kind, metavar=metavar, help=f"{text} (default: {value})")
+
+    sampling("temp", number, "T", "temperature; 0 is greedy")
+    sampling("top-k", whole, "K", "sample from the K likeliest; 0: from all")
+    sampling("top-p", number, "P", "sample from the likeliest with probability P")
+    sampling("min-p", number, "P", "sample from those at least P times as likely as the likeliest")
+    sampling(
+        "repetition-penalty", number, "X", "more than 1 avoids tokens of the prompt and the text"
+    )
+    sampling("frequency-penalty", number, "X", "taken from a token's logit each time that it comes")
+    sampling("presence-penalty", number, "X", "taken from a token's logit once it came")
     add(
         "--logit-bias", type=_bias, action="append", default=[], metavar="TOKEN=X",
         help="add X to a token's logit; -inf bans it; may be repeated",
@@ -166,24 +210,39 @@ def add_generation(parser: argparse.ArgumentParser) -> None:
         "--stop", action="append", default=[], metavar="TEXT",
         help="where this comes, the text ends; may be repeated",
     )  # fmt: skip
-    add("--seed", type=int, metavar="N", help="the same seed gives the same text")
+    add("--seed", type=whole, metavar="N", help="the same seed gives the same text")
+
+
+def most_tokens(options: argparse.Namespace) -> int:
+    """How many tokens to generate at most."""
+    if options.n is None:
+        return int(options.max_tokens)
+    return sys.maxsize if options.n == -1 else int(options.n)
+
+
+ADJUSTMENTS = ("repetition_penalty", "frequency_penalty", "presence_penalty")
+SAMPLING = ("temp", "top_k", "top_p", "min_p", "seed")
+
+
+def adjustments(options: argparse.Namespace) -> dict[str, Any]:
+    """Penalties and bias that were given."""
+    given = {name: getattr(options, name) for name in ADJUSTMENTS}
+    given["logit_bias"] = dict(options.logit_bias) or None
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def generation_options(options: argparse.Namespace) -> Options:
     """What `add_generation` asked for."""
-    return Options(
-        max_tokens=options.n,
-        temperature=options.temp,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        min_p=options.min_p,
-        repetition_penalty=options.repetition_penalty,
-        frequency_penalty=options.frequency_penalty,
-        presence_penalty=options.presence_penalty,
-        logit_bias=dict(options.logit_bias),
-        stop=options.stop,
-        seed=options.seed,
-    )
+    given = {name: getattr(options, name) for name in SAMPLING}
+    given["temperature"] = given.pop("temp")
+    given = {name: value for name, value in given.items() if value is not None}
+    return cast(
+        Options,
+        {
+            **given, **adjustments(options),
+            "max_tokens": most_tokens(options), "stop": options.stop,
+        },
+    )  # fmt: skip
 
 
 def _bias(text: str) -> tuple[int, float]:
@@ -194,6 +253,27 @@ def _bias(text: str) -> tuple[int, float]:
         raise argparse.ArgumentTypeError(
             f"{text!r}: expected a token's id, as in 17=-1.5"
         ) from None
+
+
+# ---- what is shown -------------------------------------------------------------------------------
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether colours are wanted there: on a terminal, unless NO_COLOR says otherwise."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def harmless(text: str) -> str:
+    """A model's text as it is shown: to a terminal without what would steer it."""
+    return text.translate(_CONTROLS) if sys.stdout.isatty() else text
+
+
+def ask(question: str) -> bool:
+    """Whether someone at a terminal says yes; nobody does where there is none."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 class Progress:

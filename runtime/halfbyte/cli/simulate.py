@@ -13,7 +13,9 @@ from typing import Any, cast
 import numpy as np
 
 from halfbyte.cli.graph import add_sizes, refuse_graph_options, refuse_text_options
-from halfbyte.cli.shared import Commands, command, given_settings
+from halfbyte.cli.parser import Commands, Parser, number, whole
+from halfbyte.cli.replacing import add_force, is_own_plot, may_replace
+from halfbyte.cli.shared import command, given_settings
 from halfbyte.device import plot
 from halfbyte.device.electricity import SHUTDOWN_C
 from halfbyte.device.fit import Room, Verdict
@@ -54,35 +56,50 @@ workloads:
                    bursts.toml of [[burst]] runs = 300, pause_s = 10, or a .csv of both;
                    per_s = 30 beside them, where it is wanted, is the most in a second
 """
-_EXAMPLES = """\
-examples:
-  halfbyte simulate model.gguf --device pixel-6
-  halfbyte simulate model.gguf --device pixel-6 --ambient 35 --plot hot.svg
-  halfbyte simulate model.gguf --device galaxy-s25 --workload chat --governor pacing
-  halfbyte simulate classifier.onnx --device pixel-6 --size batch=1 --workload 30/s
-"""
+_EXAMPLES = (
+    "halfbyte simulate model.gguf --device pixel-6",
+    "halfbyte simulate model.gguf --device pixel-6 --ambient 35 --minutes 30 --plot hot.svg",
+    "halfbyte simulate model.gguf --device galaxy-s25 --workload chat --governor pacing",
+    "halfbyte simulate model.gguf --device pixel-6 --level basic --weights mapped --threads 2",
+    "halfbyte simulate model.gguf --device pixel-6 --draws 50 --seed 1 --json",
+    "halfbyte simulate classifier.onnx --device pixel-6 --size batch=1 --workload 30/s",
+)
 
 
-def add_simulate(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_simulate(commands: Commands[Parser]) -> None:
     """The command `simulate`."""
     parser = command(
-        commands, "simulate", _simulate, "predict a model's speed on a device as it warms up", ""
-    )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description, parser.epilog = _ABOUT, _EXAMPLES
+        commands, "simulate", _simulate, "predict a model's speed on a device as it warms up",
+        *_EXAMPLES,
+    )  # fmt: skip
+    parser.description = _ABOUT
     add = parser.add_argument
-    add("--device", required=True, help="a name from `halfbyte device list`, or a .toml file")
-    add("--minutes", type=float, default=10.0, help=f"most {MOST_MINUTES:g} (default: 10)")
-    add("--ambient", type=float, metavar="C", help="the air (default: the profile's, 25)")
-    add("--workload", default="continuous", help="continuous, a rate, chat or a file (see above)")
+    add(
+        "--device",
+        required=True,
+        metavar="NAME",
+        help="a name from `halfbyte device list`, or a .toml file",
+    )
+    add("--minutes", type=number, default=10.0, metavar="N", help=f"at most {MOST_MINUTES:g}")
+    add("--ambient", type=number, metavar="C", help="the air (default: the profile's, 25)")
+    add(
+        "--workload",
+        default="continuous",
+        metavar="NAME",
+        help="continuous, a rate, chat or a file (see above)",
+    )
     add("--governor", choices=tuple(GOVERNORS), default="power-allocator", help="see above")
     add("--level", choices=LEVELS, help="settings that need less and less memory")
     add("--weights", choices=WEIGHTS, default="auto", help="how weights lie in memory")
     add_sizes(parser, "an open size of a graph's inputs, as in batch=32; may be repeated")
-    add("--threads", "-t", type=int, help="cores that may compute (default: the fast ones)")
-    add("--draws", type=int, default=200, help=f"devices, at most {MOST_DRAWS} (default: 200)")
-    add("--seed", type=int, default=0, metavar="N", help="the same seed, the same devices")
+    add(
+        "--threads", "-t", type=whole, metavar="N",
+        help="cores that may compute (default: the fast ones)",
+    )  # fmt: skip
+    add("--draws", type=whole, default=200, metavar="N", help=f"devices, at most {MOST_DRAWS}")
+    add("--seed", type=whole, default=0, metavar="N", help="the same seed, the same devices")
     add("--plot", type=Path, metavar="FILE", help=f"also a picture: {', '.join(plot.SUFFIXES)}")
+    add_force(parser)
     add("--json", action="store_true", help="print JSON, with the series over time")
 
 
@@ -100,6 +117,7 @@ class _Asked:
 def _simulate(options: argparse.Namespace) -> int:
     if options.plot is not None:
         plot.check_path(options.plot)
+        may_replace(options.plot, is_own_plot, force=options.force, option="--plot")
     profile, is_graph = load_profile(options.device), is_onnx_file(options.model)
     workload = load_workload(options.workload, "run" if is_graph else "token")
     asked = (_graph if is_graph else _language_model)(options, profile)

@@ -5,105 +5,286 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
+import time
+from collections.abc import Sequence
+from typing import Any
 
-from halfbyte.cli import graph
+from halfbyte.beam import beam_search
+from halfbyte.chat import Chat, has_template
+from halfbyte.cli import graph, prompts
+from halfbyte.cli.parser import Commands, Parser, number, whole
 from halfbyte.cli.shared import (
-    Commands,
+    SAMPLING,
     add_execution,
     add_generation,
+    adjustments,
     command,
     generation_options,
+    harmless,
     load_model,
+    most_tokens,
 )
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.onnx import is_onnx_file
+from halfbyte.generate import Generation
 from halfbyte.model import LanguageModel
 from halfbyte.profile import Profile
+from halfbyte.sampling import Sampler
+
+MAX_TOKENS = 256
+_EXAMPLES = (
+    'halfbyte run model.gguf "Once upon a time" -n 200 --temp 0.8 --seed 7',
+    "halfbyte run model.gguf Why is the sky blue  # one prompt; quotes keep ? and * from the shell",
+    "halfbyte run model.gguf --file prompt.txt -n -1",
+    "cat prompt.txt | halfbyte run model.gguf",
+    "halfbyte run instruct.gguf 'The sky is' --raw  # without the model's chat template",
+    "halfbyte run model.gguf 'Who are you?' --template chatml",
+    "halfbyte run model.gguf Once --json",
+    "halfbyte run model.gguf Once --top-k 40 --top-p 0.95 --min-p 0.05 --stop 'The end'",
+    "halfbyte run model.gguf Once --repetition-penalty 1.1 --logit-bias 17=-inf",
+    "halfbyte run model.gguf Once --frequency-penalty 0.2 --presence-penalty 0.1",
+    "halfbyte run model.gguf Once --beams 4 --length-penalty 0.5",
+    "halfbyte run model.gguf Once --context 2048 --cache q8_0 --memory-budget 256MB",
+    "halfbyte run model.gguf Once --level basic --weights mapped",
+    "halfbyte run model.gguf Once --threads 2 --backend native-avx2 --profile",
+    "halfbyte run model.gguf Once --passes off --activations float",
+    "halfbyte run stories.bin Once --tokenizer tokenizer.bin",
+    "halfbyte run classifier.onnx --input picture.bmp --mean 0.5,0.5,0.5 --std 0.5,0.5,0.5",
+    "halfbyte run classifier.onnx --input picture.bmp --scale 1 --bgr",
+    "halfbyte run bert.onnx --size batch=2 --runs 20 --dump",
+    "halfbyte run model.onnx --input inputs.npz --output outputs.npz --force",
+)
 
 
-def add_run(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_run(commands: Commands[Parser]) -> None:
     """The command `run`."""
     parser = command(
-        commands, "run", _run, "continue a text, or run an ONNX graph; statistics to stderr",
-        'halfbyte run storyteller-int4.gguf "Once upon a time" -n 200 --temp 0.8 --seed 7; '
-        "halfbyte run classifier.onnx --input picture.bmp",
-    )  # fmt: skip
-    parser.add_argument(
-        "prompt", metavar="PROMPT", nargs="?", default="", help="how the text begins"
+        commands,
+        "run",
+        _run,
+        "continue a text, or run an ONNX graph; statistics to stderr",
+        *_EXAMPLES,
     )
-    add_generation(parser)
+    prompts.add_text(parser, "PROMPT", "how the text begins")
+    add_generation(parser, MAX_TOKENS)
     parser.add_argument(
-        "--beams", type=int, metavar="N",
+        "--raw", action="store_true",
+        help="continue the prompt as it is; without, a model that has a chat template answers it",
+    )  # fmt: skip
+    add_template(parser)
+    parser.add_argument(
+        "--beams", type=whole, metavar="N",
         help="beam search: the likeliest text of N followed at once; nothing is sampled",
     )  # fmt: skip
     parser.add_argument(
-        "--length-penalty", type=float, default=1.0, metavar="X",
-        help="more than 0 favours long texts in beam search (1)",
+        "--length-penalty", type=number, metavar="X",
+        help="more than 0 favours long texts in beam search (default: 1.0)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", action="store_true",
+        help="print the text, its tokens with their log-probabilities, and times as JSON",
     )  # fmt: skip
     parser.add_argument("--profile", action="store_true", help="time, bytes and GB/s per kernel")
     add_execution(parser)
     graph.add_graph_options(parser)
 
 
+def add_template(parser: Parser) -> None:
+    """Another chat template than the usual one."""
+    parser.add_argument(
+        "--template", metavar="NAME",
+        help="another chat template: chatml, a file of Jinja, or one that the model names "
+        "(default: the model's)",
+    )  # fmt: skip
+
+
 def _run(options: argparse.Namespace) -> int:
     if is_onnx_file(options.model):
         return graph.run(options)
     graph.refuse_graph_options(options)
+    _check(options)
+    prompt = prompts.given_text(options) or ""
+    start = time.perf_counter()
     with load_model(options) as model:
+        run = _Run(model, options, prompt, time.perf_counter() - start)
+        return run.search() if options.beams is not None else run.generate()
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what does not go together."""
+    if options.raw and options.template is not None:
+        raise HalfbyteError(
+            f"--template {options.template}: --raw is without a template: expected one of the two"
+        )
+    if options.beams is None:
+        if options.length_penalty is not None:
+            raise HalfbyteError("--length-penalty: expected --beams too, which it is for")
+        return
+    given = [name for name in (*SAMPLING, "stop") if getattr(options, name) not in (None, [])]
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        raise HalfbyteError(
+            f"{option}: --beams takes the likeliest text and samples nothing: expected one of both"
+        )
+
+
+class _Run:
+    """One text of `halfbyte run`."""
+
+    def __init__(
+        self, model: LanguageModel, options: argparse.Namespace, prompt: str, load_seconds: float
+    ) -> None:
+        self._model, self._options, self._prompt = model, options, prompt
+        self._load_seconds = load_seconds
+        self._is_chat = bool(prompt) and not options.raw and (
+            options.template is not None or has_template(model.file)
+        )  # fmt: skip
         if options.profile:
             model.profile = Profile()
-        if options.beams is not None:
-            return _search(model, options)
-        generation = model.generation(options.prompt, **generation_options(options))
-        sys.stdout.write(options.prompt)
+
+    def generate(self) -> int:
+        """Sample a text, and print it while it grows."""
+        generation = self._begin()
+        if self._options.json:
+            for _ in generation:
+                pass
+            print(json.dumps(self._as_json(generation)))
+        else:
+            self._print(generation)
+        self._notes(generation)
+        return 0
+
+    def search(self) -> int:
+        """Find a text by beam search, and print it."""
+        model, options = self._model, self._options
+        ids = self._encoded()
+        self._check_room(ids)
+        penalty = 1.0 if options.length_penalty is None else options.length_penalty
+        found = beam_search(
+            model, ids, Sampler(**adjustments(options)), options.beams, penalty,
+            most_tokens(options),
+        )  # fmt: skip
+        best = found[0]
+        if options.json:
+            texts = [{"text": b.text, "ids": b.ids, "score": b.score} for b in found]
+            print(json.dumps({**self._asked(ids), "texts": texts}))
+        else:
+            print(harmless(("" if self._is_chat else self._prompt) + best.text))
+        print(f"generated {len(best.ids)} tokens, score {best.score:.4f}", file=sys.stderr)
+        return 0
+
+    # ---- the prompt ------------------------------------------------------------------------------
+
+    def _begin(self) -> Generation:
+        given = generation_options(self._options)
+        if self._options.json:
+            given["logprobs"] = 0
+        if self._is_chat:
+            self._check_room(self._encoded())
+            return self._chat().begin(self._messages, **given)
+        generation = self._model.generation(self._prompt, **given)
+        self._check_room(generation.prompt_ids)
+        return generation
+
+    @property
+    def _messages(self) -> list[dict[str, str]]:
+        return [{"role": "user", "content": self._prompt}]
+
+    def _chat(self) -> Chat:
+        return Chat(self._model, self._options.template)
+
+    def _encoded(self) -> list[int]:
+        if self._is_chat:
+            return self._chat().encode(self._messages)
+        return self._model.tokenizer.encode(self._prompt)
+
+    def _check_room(self, ids: Sequence[int]) -> None:
+        """Refuse a prompt that is longer than the context, before any of it is shown."""
+        model = self._model
+        if len(ids) > model.context:
+            raise HalfbyteError(
+                f"{model.path}: the prompt has {len(ids)} tokens: expected at most "
+                f"{model.context}, which the context holds{self._more_context()}"
+            )
+
+    def _more_context(self) -> str:
+        metadata = self._model.file.metadata
+        most = metadata.get(f"{metadata.get('general.architecture')}.context_length")
+        try:
+            larger = int(most) > self._model.context  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            return ""
+        return f"; --context takes up to {most}" if larger else ", and the model knows no more"
+
+    # ---- what is printed -------------------------------------------------------------------------
+
+    def _print(self, generation: Generation) -> None:
+        if not self._is_chat:
+            sys.stdout.write(harmless(self._prompt))
         try:
             for piece in generation:
-                sys.stdout.write(piece)
+                sys.stdout.write(harmless(piece))
                 sys.stdout.flush()
         finally:  # what follows, an error too, begins on a line of its own
             sys.stdout.write("\n")
             sys.stdout.flush()
-        print(
+
+    def _notes(self, generation: Generation) -> None:
+        """What is said on stderr at the end."""
+        model = self._model
+        if self._is_chat:
+            _say("the prompt went through the chat template; --raw continues it as it is")
+        if generation.finish_reason == "context":
+            _say(f"the context of {model.context} tokens is full{self._more_context()}")
+        _say(
             f"prompt {len(generation.prompt_ids)} tokens, {generation.prompt_speed:.0f} tokens/s; "
             f"generated {len(generation.ids)} tokens, {generation.decode_speed:.0f} tokens/s "
-            f"({model.executable.backend}, {model.executable.threads} threads)",
-            file=sys.stderr,
+            f"({model.executable.backend}, {model.executable.threads} threads)"
         )
         if model.profile:
-            print(model.profile.table(), file=sys.stderr)
-    return 0
+            _say(model.profile.table())
+
+    def _asked(self, ids: Sequence[int]) -> dict[str, Any]:
+        return {
+            "model": str(self._model.path), "backend": self._model.executable.backend,
+            "threads": self._model.executable.threads, "prompt": self._prompt,
+            "chat_template": self._is_chat, "prompt_ids": list(ids),
+        }  # fmt: skip
+
+    def _as_json(self, generation: Generation) -> dict[str, Any]:
+        decoder = self._model.tokenizer.stream(generation.prompt_ids)
+        tokens = [
+            {"id": token, "text": decoder.push(token), "logprob": known.logprob}
+            for token, known in zip(generation.ids, generation.logprobs, strict=True)
+        ]
+        return {
+            **self._asked(generation.prompt_ids), "text": generation.text, "tokens": tokens,
+            "finish_reason": generation.finish_reason,
+            "load_seconds": self._load_seconds, "prompt_seconds": generation.prompt_seconds,
+            "decode_seconds": generation.decode_seconds,
+            "prompt_tokens_per_second": generation.prompt_speed,
+            "decode_tokens_per_second": generation.decode_speed,
+        }  # fmt: skip
 
 
-def _search(model: LanguageModel, options: argparse.Namespace) -> int:
-    best, *_ = model.beam_search(
-        options.prompt, options.beams, options.length_penalty, options.n,
-        repetition_penalty=options.repetition_penalty,
-        frequency_penalty=options.frequency_penalty,
-        presence_penalty=options.presence_penalty,
-        logit_bias=dict(options.logit_bias),
-    )  # fmt: skip
-    print(options.prompt + best.text)
-    print(f"generated {len(best.ids)} tokens, score {best.score:.4f}", file=sys.stderr)
-    return 0
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
-def add_perplexity(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_perplexity(commands: Commands[Parser]) -> None:
     """The command `perplexity`."""
     parser = command(
         commands, "perplexity", _perplexity, "how well a model predicts a text; lower is better",
         "halfbyte perplexity model.gguf --text book.txt",
+        "halfbyte perplexity model.gguf --text book.txt --json",
     )  # fmt: skip
-    parser.add_argument("--text", type=Path, required=True, metavar="FILE", help="UTF-8 text")
+    parser.add_argument("--text", required=True, metavar="FILE", help="UTF-8 text; - is stdin")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_execution(parser)
 
 
 def _perplexity(options: argparse.Namespace) -> int:
-    try:
-        text = options.text.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise HalfbyteError(f"{options.text}: expected UTF-8 text: {error.reason}") from None
+    text = prompts.read_text(options.text, whole=True)
     with load_model(options) as model:
         value, tokens = model.perplexity(text), len(model.tokenizer.encode(text))
     if options.json:

@@ -5,23 +5,27 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from halfbyte.cli.shared import Commands
+from halfbyte.cli.parser import Commands, Parser, whole
+from halfbyte.cli.shared import add_debug
 
 
-def add_web(commands: Commands[argparse.ArgumentParser]) -> None:
+def add_web(commands: Commands[Parser]) -> None:
     """The command `web`."""
     parser = commands.add_parser(
         "web",
         help="serve the page that runs a model in the browser, or export it",
         description="Serve the page that runs halfbyte in a browser tab, on 127.0.0.1; or write it "
         "as static files for any host. Pyodide is fetched into a cache the first time.",
-        epilog="example: halfbyte web model-int4.gguf --port 8000",
+        examples=[
+            "halfbyte web model-int4.gguf --port 8000",
+            "halfbyte web model-int4.gguf --export site/",
+        ],
     )
     parser.add_argument(
         "model", nargs="?", type=Path, metavar="MODEL",
         help="the model that the page loads (default: the storyteller in int4)",
     )  # fmt: skip
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="default 8000; 0: any")
+    parser.add_argument("--port", type=whole, default=8000, metavar="N", help="0: any")
     parser.add_argument(
         "--allow-host", action="append", default=[], metavar="NAME",
         help="also answer requests for this name, that of a tunnel or a proxy (may be repeated); "
@@ -30,7 +34,7 @@ def add_web(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--export", type=Path, metavar="DIR", help="write static files into a new folder instead"
     )
-    parser.add_argument("--debug", action="store_true", help="show a traceback on errors")
+    add_debug(parser)
     parser.set_defaults(command=_web)
 
 

@@ -25,6 +25,7 @@ from halfbyte.weights import BY_GGML_TYPE, FORMATS, Tensor
 MAGIC = b"GGUF"
 VERSION = 3
 DEFAULT_ALIGNMENT = 32
+QUANTIZED_BY = ("general.quantized_by", "halfbyte")  # what our own files say first of all
 STRING, ARRAY = 8, 9  # numbers of the types that are not one NumPy scalar
 SCALARS: dict[int, np.dtype[np.generic]] = {
     number: np.dtype(code)

@@ -1,0 +1,106 @@
+"""Outputs over files that are there: halfbyte replaces its own, and others on request."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from halfbyte.cli.shared import ask
+from halfbyte.errors import OutputError
+from halfbyte.formats.gguf import MAGIC, QUANTIZED_BY, STRING
+
+IsOwn = Callable[[Path], bool]
+
+_START = 1 << 16  # bytes of a file that tell
+_MOST_JSON = 1 << 26
+_HEAD = 24  # bytes of a GGUF file before its metadata
+_OWN = struct.pack(
+    f"<Q{len(QUANTIZED_BY[0])}sIQ{len(QUANTIZED_BY[1])}s",
+    len(QUANTIZED_BY[0]), QUANTIZED_BY[0].encode(), STRING,
+    len(QUANTIZED_BY[1]), QUANTIZED_BY[1].encode(),
+)  # fmt: skip
+
+
+def add_force(parser: argparse._ActionsContainer) -> None:
+    """The option `--force`."""
+    parser.add_argument(
+        "--force", action="store_true",
+        help="replace files that halfbyte did not write, without asking",
+    )  # fmt: skip
+
+
+def may_replace(path: Path, is_own: IsOwn, *, force: bool, option: str) -> None:
+    """Raise `OutputError` for a file that halfbyte did not write, unless someone says so."""
+    if force or not path.is_file() or not path.stat().st_size or is_own(path):
+        return
+    if ask(f"{path} is there, and halfbyte did not write it. Replace it?"):
+        return
+    raise OutputError(
+        f"{path}: is there already, and halfbyte did not write it: expected another {option}, or "
+        "--force to replace it"
+    )
+
+
+def is_own_gguf(path: Path) -> bool:
+    """Whether `quantize` wrote it: it says so first of all."""
+    start = _start(path)
+    return start.startswith(MAGIC) and start[_HEAD : _HEAD + len(_OWN)] == _OWN
+
+
+def is_own_onnx(path: Path) -> bool:
+    """Whether `quantize` wrote it: versions come before the graph, as nobody else writes them."""
+    start, at = _start(path), 0
+    while at + 1 < len(start):
+        field, kind, at = start[at] >> 3, start[at] & 7, at + 1
+        if field in (7, 8):
+            return field == 8
+        value, shift = 0, 0
+        while at < len(start) and shift < 63:
+            value |= (start[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if start[at - 1] < 128:
+                break
+        if kind == 2:
+            at += value
+        elif kind != 0:
+            return False
+    return False
+
+
+def is_own_json(*keys: str) -> IsOwn:
+    """Whether a file holds an object with these keys."""
+
+    def is_own(path: Path) -> bool:
+        try:
+            if path.stat().st_size > _MOST_JSON:
+                return False
+            found = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return False
+        found = found[0] if isinstance(found, list) and found else found
+        return isinstance(found, dict) and all(key in found for key in keys)
+
+    return is_own
+
+
+def is_own_npz(path: Path) -> bool:
+    """Whether a file is a zip whose first member is an array."""
+    start = _start(path)
+    length = int.from_bytes(start[26:28], "little")
+    return start.startswith(b"PK\3\4") and start[30 : 30 + length].endswith(b".npy")
+
+
+def is_own_plot(path: Path) -> bool:
+    """Whether Matplotlib drew it, which says so in all its formats."""
+    with path.open("rb") as file:
+        start = file.read(_START)
+        file.seek(max(0, path.stat().st_size - _START))
+        return b"atplotlib" in start + file.read()
+
+
+def _start(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_START)
