@@ -22,6 +22,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.starts: list[int] = []
         self.answer: Answer = whole
         self.body = b""
+        self.heads, self.head_status = 0, 200  # requests for no body, and their answer; 0: none
+        self.over = threading.Event()
         self.conditions: list[str | None] = []  # If-Range of each request
         self.headers: dict[str, str] = {}  # more of them, or others, with each answer
 
@@ -46,6 +48,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.starts.append(start)
         self.server.conditions.append(self.headers.get("If-Range"))
         self.server.answer(self, start)
+
+    def do_HEAD(self) -> None:
+        self.server.heads += 1
+        if not self.server.head_status:
+            self.server.over.wait()
+            return
+        self.head(self.server.head_status, Content_Length=str(len(self.server.body)))
 
     def do_OPTIONS(self) -> None:
         self.head(204, Access_Control_Allow_Headers="Range")

@@ -60,6 +60,102 @@ model.generate("Once", max_tokens=8, temperature=0)
     python.run(f"from halfbyte.download import forget\nawait forget('{models_server.url}')")
 
 
+FETCH = """
+from halfbyte.download import fetch, kept
+import hashlib
+found = await fetch("{url}")
+[found.kept, hashlib.sha256(found.data.data).hexdigest(), found.note]
+"""
+# What may happen to a kept model's file; FILE is a handle of it, RECORD one of what is beside it.
+DAMAGE = {
+    "a flipped bit": "await write(FILE, position=SIZE // 2, data=to_js(b'?'))",
+    "the last byte": "await write(FILE, position=SIZE - 1, data=to_js(b'?'))",
+    "cut": "await write(FILE, type='truncate', size=SIZE - 1)",
+    "longer": "await write(FILE, position=SIZE, data=to_js(b'?'))",
+    "empty": "await write(FILE, type='truncate', size=0)",
+    "no record": "await write(RECORD, type='truncate', size=0)",
+    "a record of something else": "await write(RECORD, position=0, data=to_js(b'[]'))",
+    "a record gone": "await call(folder, 'removeEntry', kept._name(URL) + '.json')",
+    "a record cut": "await write(RECORD, type='truncate', size=40)",
+}
+HARM = """
+from halfbyte.download import kept
+from halfbyte.download.browser import call, to_js, to_object
+URL, SIZE = "{url}", {size}
+folder = await kept._folder()
+FILE = await call(folder, "getFileHandle", kept._name(URL))
+RECORD = await call(folder, "getFileHandle", kept._name(URL) + ".json")
+
+async def write(handle, type="write", **what):
+    stream = await call(handle, "createWritable", to_object(keepExistingData=True))
+    await call(stream, "write", to_object(type=type, **what))
+    await call(stream, "close")
+
+{action}
+"""
+
+
+def fetched(python: Python, server: Server) -> tuple[bool, bool]:
+    """Whether the bytes came out of the storage; whether they are the server's."""
+    came, digest, note = python.run(FETCH.format(url=server.url))
+    assert not note
+    return came, digest == hashlib.sha256(server.body).hexdigest()
+
+
+def forget(python: Python, server: Server) -> None:
+    python.run(f"from halfbyte.download import forget\nawait forget('{server.url}')")
+
+
+def test_a_kept_file_that_was_damaged_is_fetched_again(
+    python: Python, models_server: Server
+) -> None:
+    body = models_server.body = np.random.default_rng(1).bytes((1 << 24) + 1000)  # two parts
+    assert fetched(python, models_server) == (False, True)
+    for name, action in DAMAGE.items():
+        python.run(HARM.format(url=models_server.url, size=len(body), action=action))
+        assert fetched(python, models_server) == (False, True), name
+        assert fetched(python, models_server) == (True, True), name
+    assert len(models_server.starts) == 1 + len(DAMAGE)
+    forget(python, models_server)
+
+
+DATES = [f"Mon, 01 Jan 2024 00:00:0{second} GMT" for second in (1, 2)]
+
+
+@pytest.mark.parametrize("shown", ["ETag", "Last-Modified", "Content-Length"])
+def test_a_file_that_changed_on_the_server(
+    python: Python, models_server: Server, shown: str
+) -> None:
+    """It is noticed by what a page of another origin may see."""
+    body = models_server.body
+    hidden = {"Access-Control-Expose-Headers": ""}
+    date = {"Last-Modified": DATES[0]}
+    models_server.headers = {"ETag": {}, "Last-Modified": hidden | date}.get(shown, hidden)
+    assert fetched(python, models_server) == (False, True)
+    assert fetched(python, models_server) == (True, True)
+    models_server.body = body[shown == "Content-Length" :][::-1]
+    if shown == "Last-Modified":
+        models_server.headers["Last-Modified"] = DATES[1]
+    assert fetched(python, models_server) == (False, True)
+    assert fetched(python, models_server) == (True, True)
+    assert (len(models_server.starts), models_server.heads) == (2, 3)
+    for status_ in (404, 405, 503):  # a server that does not say
+        models_server.body, models_server.head_status = body + b"more", status_
+        assert fetched(python, models_server) == (True, False)
+    forget(python, models_server)
+
+
+def test_a_server_that_keeps_a_visitor_waiting(python: Python, models_server: Server) -> None:
+    """Asked whether the file has changed, it says nothing: the kept one is taken."""
+    assert fetched(python, models_server) == (False, True)
+    models_server.head_status = 0
+    python.run("from halfbyte.download import kept\nkept.PATIENCE = 0.2")
+    assert fetched(python, models_server) == (True, True)
+    python.run("from halfbyte.download import kept\nkept.PATIENCE = 5.0")
+    models_server.over.set()
+    forget(python, models_server)
+
+
 def test_one_copy_in_the_heap(python: Python, models_server: Server) -> None:
     """The heap, which never shrinks, grows by less than a file and a half, keeping included."""
     models_server.body = np.random.default_rng(0).bytes(SIZE)
@@ -102,13 +198,13 @@ def test_what_is_no_model_is_not_kept(python: Python, models_server: Server) -> 
     models_server.body = b"<html>Not found</html>" * 10
     found = python.run(f"""
 import halfbyte
-from halfbyte.download import browser
+from halfbyte.download import kept
 url = "{models_server.url}"
 try:
     await halfbyte.load_url(url)
 except halfbyte.HalfbyteError as error:
     text = str(error)
-[text, await browser.kept(url, print)]
+[text, await kept.find(url, print)]
 """)
     assert "model.gguf: not a model file that halfbyte reads" in found[0]
     assert found[1] is None

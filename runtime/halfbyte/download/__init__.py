@@ -61,8 +61,8 @@ async def fetch(
     sha256 : str, optional
         What the bytes must hash to; natively also taken from the Hugging Face hub's answer.
     keep : bool
-        In a browser, keep the bytes for the next visit, and use those kept. Elsewhere without
-        effect.
+        In a browser, keep the bytes for the next visit, and use those kept, unless they are
+        damaged or the server has others. Elsewhere without effect.
     source : callable, optional
         Makes a :class:`Source` for each attempt; the platform's own unless given.
 
@@ -74,36 +74,26 @@ async def fetch(
         The file does not fit the browser's heap; nothing was fetched.
     """
     progress = progress or (lambda done, total: None)
-    keep = keep and IN_BROWSER
-    if keep and (data := await _kept(url, progress, sha256)) is not None:
-        return Download(data, kept=True)
-    transfer = Transfer(url, progress, source or _platform_source(), (sha256 or "").lower())
+    keep, sha256 = keep and IN_BROWSER, (sha256 or "").lower()
+    if keep:
+        from halfbyte.download import kept
+
+        if (data := await kept.find(url, progress, sha256)) is not None:
+            return Download(data, kept=True)
+    transfer = Transfer(url, progress, source or _platform_source(), sha256)
     data = await transfer.fetch()
     if transfer.sha256 and (found := _hash(data)) != transfer.sha256:
         raise DownloadError(f"{url}: expected sha256 {transfer.sha256}, found {found}")
-    note = ""
-    if keep:
-        from halfbyte.download import browser
-
-        note = await browser.keep(url, data)
+    note = await kept.keep(url, data, transfer.head, transfer.sha256) if keep else ""
     return Download(data, note=note)
 
 
 async def forget(url: str) -> None:
     """Remove what the browser keeps under an address; elsewhere nothing is kept."""
     if IN_BROWSER:
-        from halfbyte.download import browser
+        from halfbyte.download import kept
 
-        await browser.forget(url)
-
-
-async def _kept(url: str, progress: Progress, sha256: str | None) -> npt.NDArray[np.uint8] | None:
-    from halfbyte.download import browser
-
-    data = await browser.kept(url, progress)
-    if data is not None and sha256 is not None and _hash(data) != sha256.lower():
-        return None  # another version: fetch and keep the one that is asked for
-    return data
+        await kept.forget(url)
 
 
 def _hash(data: npt.NDArray[np.uint8]) -> str:

@@ -1,11 +1,10 @@
-"""What a browser lends to Python in it: `fetch`, and files that stay when the tab is closed.
+"""What a browser lends to Python in it: functions that return promises, `fetch`, dropped files.
 
 Only inside Pyodide; its modules are there without being installed.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
@@ -19,9 +18,6 @@ from halfbyte.download.response import ConnectionLostError, Head, Version, read_
 from halfbyte.download.transfer import Progress, check_size
 
 U8 = npt.NDArray[np.uint8]
-FOLDER = "halfbyte-models"  # in the origin's private file system
-PART = 1 << 24  # bytes that are handed to JavaScript at once: a copy of them is made there
-
 js: Any = import_module("js")
 to_js: Any = import_module("pyodide.ffi").to_js
 # A promise that is rejected with anything but an `Error` (Chromium's QuotaExceededError is none)
@@ -45,11 +41,7 @@ class BrowserError(Exception):
         self.name = name
 
 
-# No such thing in this browser, or not in this window (a private one, say).
-_ABSENT = (BrowserError, AttributeError)
-
-
-async def _call(target: Any, method: str, *arguments: Any) -> Any:
+async def call(target: Any, method: str, *arguments: Any) -> Any:
     """What the promise of a method brings; raises `BrowserError`."""
     outcome = await _settled(target, method, *arguments)
     if hasattr(outcome, "failed"):
@@ -57,7 +49,8 @@ async def _call(target: Any, method: str, *arguments: Any) -> Any:
     return outcome.value
 
 
-def _object(**values: Any) -> Any:
+def to_object(**values: Any) -> Any:
+    """An object of JavaScript with these members."""
     return to_js(values, dict_converter=js.Object.fromEntries)
 
 
@@ -80,20 +73,22 @@ class FetchSource:
 
         A page may not send If-Range to every origin; what comes back is compared all the same.
         """
-        options = _object(headers=_object(Range=f"bytes={start}-") if start else _object())
+        headers = to_object(Range=f"bytes={start}-") if start else to_object()
+        # The browser's cache may hold an older version, for as long as its rules of thumb say.
+        options = to_object(headers=headers, cache="no-cache")
         try:
-            response = await _call(self._fetcher, "fetch", url, options)
+            response = await call(self._fetcher, "fetch", url, options)
         except BrowserError as error:
             raise ConnectionLostError(f"no answer ({error})") from None
         self._body = response.body
-        return _head(response, start)
+        return head_of(response, start)
 
     async def chunks(self) -> AsyncIterator[Any]:
         """Pieces as they arrive: JavaScript's arrays of bytes."""
         self._reader = self._body.getReader()
         while True:
             try:
-                step = await _call(self._reader, "read")
+                step = await call(self._reader, "read")
             except BrowserError as error:
                 raise ConnectionLostError(str(error)) from None
             if step.done:
@@ -104,11 +99,13 @@ class FetchSource:
         """Cancel what has not arrived."""
         with suppress(BrowserError):
             if (stream := self._reader or self._body) is not None:
-                await _call(stream, "cancel")
+                await call(stream, "cancel")
 
 
-def _head(response: Any, start: int) -> Head:
-    """The browser unpacks what was packed, and tells nobody how long it will be.
+def head_of(response: Any, start: int = 0) -> Head:
+    """What a response of `fetch` says.
+
+    The browser unpacks what was packed, and tells nobody how long it will be.
 
     Nor does it tell how a body without a length ends; where that can be noticed, it is an error.
     """
@@ -122,26 +119,6 @@ def _head(response: Any, start: int) -> Head:
     return replace(head, framed=True)
 
 
-def _name(url: str) -> str:
-    whole = js.URL.new(url, js.location.href).href
-    return hashlib.sha256(whole.encode()).hexdigest()
-
-
-async def _folder() -> Any:
-    root = await _call(js.navigator.storage, "getDirectory")
-    return await _call(root, "getDirectoryHandle", FOLDER, _object(create=True))
-
-
-async def kept(url: str, progress: Progress) -> U8 | None:
-    """The bytes that were kept under an address; None where there are none."""
-    try:
-        handle = await _call(await _folder(), "getFileHandle", _name(url))
-        file = await _call(handle, "getFile")
-    except _ABSENT:
-        return None
-    return await read_file(file, progress) if file.size else None
-
-
 async def read_file(file: Any, progress: Progress) -> U8:
     """The bytes of JavaScript's `File` or `Blob`, straight into one array."""
     size = int(file.size)
@@ -149,39 +126,9 @@ async def read_file(file: Any, progress: Progress) -> U8:
     data, done = np.empty(size, np.uint8), 0
     reader = file.stream().getReader()
     progress(0, size)
-    while not (step := await _call(reader, "read")).done:
+    while not (step := await call(reader, "read")).done:
         end = done + step.value.length
         step.value.assign_to(data[done:end])
         done = end
         progress(done, size)
     return data
-
-
-async def keep(url: str, data: U8) -> str:
-    """Keep bytes under an address; why it could not be done, or "". Nothing half is left."""
-    stream = None
-    try:
-        storage = js.navigator.storage
-        if hasattr(storage, "persist"):  # a worker has to leave it to its page
-            await _call(storage, "persist")
-        folder = await _folder()
-        handle = await _call(folder, "getFileHandle", _name(url), _object(create=True))
-        stream = await _call(handle, "createWritable")
-        for first in range(0, len(data), PART):
-            await _call(stream, "write", to_js(data[first : first + PART]))
-        await _call(stream, "close")  # only now the bytes are in the file
-    except _ABSENT as error:
-        if stream is not None:
-            with suppress(BrowserError):
-                await _call(stream, "abort")
-        await forget(url)
-        full = getattr(error, "name", "") == "QuotaExceededError"
-        reason = "its storage is full" if full else f"it has no storage here: {error}"
-        return f"the browser did not keep the model ({len(data) / 1e6:.1f} MB): {reason}"
-    return ""
-
-
-async def forget(url: str) -> None:
-    """Remove what is kept under an address."""
-    with suppress(*_ABSENT):
-        await _call(await _folder(), "removeEntry", _name(url))

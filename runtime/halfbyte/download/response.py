@@ -46,6 +46,14 @@ class Version:
             return self.modified == other.modified
         return None
 
+    def differs(self, other: Version) -> bool:
+        """Whether two answers are of different contents, by the first thing that both name."""
+        tags = (self.etag.removeprefix("W/"), other.etag.removeprefix("W/"))
+        for mine, others in (tags, (self.modified, other.modified)):
+            if mine and others:
+                return mine != others
+        return False
+
     @property
     def _strong(self) -> str:
         return "" if self.etag.startswith("W/") else self.etag
@@ -110,11 +118,6 @@ def sha256_of(header: Header) -> str:
     """The hash that the Hugging Face hub gives of a large file, or ""."""
     match = _SHA256.fullmatch((header("X-Linked-ETag") or "").strip())
     return match[1] if match else ""
-
-
-def printable(text: str) -> str:
-    """What a server said, as a part of a line."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:300])
 
 
 def _length(header: Header) -> int | None:

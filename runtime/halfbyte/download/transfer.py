@@ -18,7 +18,6 @@ from halfbyte.download.response import (
     Head,
     MismatchError,
     Version,
-    printable,
 )
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
 
@@ -87,7 +86,7 @@ class Transfer:
                 await self._attempt()
                 break
             except ConnectionLostError as error:
-                reason = printable(str(error))
+                reason = str(error)
                 self._resumable = self._resumable and not isinstance(error, MismatchError)
             failures = 1 if self._done >= most + PROGRESS else failures + 1
             most = max(most, self._done)
