@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -121,3 +124,27 @@ def test_a_strided_copy_reads_each_number_once_or_repeats_them() -> None:
             ops.move(x, plan, n=n, d=4, step=1, offset=0)
     moved = [instruction.bytes_moved({}) for instruction in program.instructions]
     assert moved == [4 * (12 + 12), 4 * (36 + 36)]
+
+
+def test_very_many_buffers_share_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is placed in the order of lives does not overlap, and takes little more."""
+    program = plan_memory(quantize_activations(chain(20)))
+    module = importlib.import_module("halfbyte.passes.plan_memory")
+    monkeypatch.setattr(module, "MOST_BY_SIZE", 1)
+    planned = plan_memory(program)
+    lives = module.lifetimes(planned.instructions)
+    assert planned.arena_bytes <= 1.25 * program.arena_bytes
+    for one, other in combinations(planned.places.items(), 2):
+        together = lives[one[0]].first <= lives[other[0]].last
+        together = together and lives[other[0]].first <= lives[one[0]].last
+        apart = one[1] + one[0].nbytes <= other[1] or other[1] + other[0].nbytes <= one[1]
+        assert apart or not together
+
+
+def test_gaps_join() -> None:
+    arena = importlib.import_module("halfbyte.passes.plan_memory")._Arena()
+    first, second, third = (arena.take(64) for _ in range(3))
+    arena.free(first, 64)
+    arena.free(third, 64)
+    arena.free(second, 64)
+    assert (arena.take(192), arena.nbytes) == (0, 192)

@@ -8,7 +8,8 @@ shapes depend on values ends the program: see `stages`.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class Capture:
     Attributes
     ----------
     program : Program
-    values : dict of str to Value, array or anything else
+    values : mapping of str to Value, array or anything else
         By their names in the graph; arrays are constants, other objects belong to Python.
     node : Node
         The node at hand.
@@ -92,7 +93,7 @@ class Capture:
         self,
         model: Model,
         program: Program,
-        values: dict[str, Any],
+        values: MutableMapping[str, Any],
         weights: Weights,
         use_kernels: bool = True,
     ) -> None:
@@ -241,19 +242,20 @@ class Capture:
     def _branch(self, node: Node, condition: bool) -> None:
         """The branch of an If whose condition is known, in its place."""
         graph = node.attributes["then_branch" if condition else "else_branch"]
-        before, mark = dict(self.values), self.mark()
-        self.values.update(graph.initializers)
+        outside, mark = self.values, self.mark()
+        self.values = ChainMap(dict(graph.initializers), outside)
         try:
             for inner in graph.nodes:
                 self.record(inner)
+            results = [self.values[output.name] for output in graph.outputs]
         except EndOfProgramError:
-            self.values.clear()
-            self.values.update(before)
             self.undo(mark)
             raise
-        for name, inner_output in zip(node.outputs, graph.outputs, strict=False):
+        finally:
+            self.values = outside
+        for name, value in zip(node.outputs, results, strict=False):
             if name:
-                self.values[name] = self.values[inner_output.name]
+                self.values[name] = value
 
     def _results(
         self, definition: Definition, call: Callable[..., Any], inputs: list[Any]
@@ -374,17 +376,20 @@ def folded(
     return results if made <= most else None
 
 
-def live_names(nodes: Sequence[Node], outputs: Sequence[str]) -> list[set[str]]:
-    """For each node, and for the end, the names that it and what follows need."""
-    needed = set(outputs)
-    found = [set(needed)]
-    for node in reversed(nodes):
-        needed = (needed - set(node.outputs)) | used_names(node)
-        found.append(set(needed))
-    return found[::-1]
+class Lives:
+    """From which node to which the values of a graph are needed; outputs are until the end."""
+
+    def __init__(self, nodes: Sequence[Node], outputs: Sequence[str]) -> None:
+        self._made = {name: i for i, node in enumerate(nodes) for name in node.outputs}
+        self._last = {name: i for i, node in enumerate(nodes) for name in used_names(node)}
+        self._last.update(dict.fromkeys(outputs, len(nodes)))
+
+    def needed(self, name: str, at: int) -> bool:
+        """Whether a value made before node `at` is needed by it, or by what follows."""
+        return self._made.get(name, -1) < at <= self._last.get(name, -1)
 
 
-def finish(capture: Capture, wanted: set[str]) -> tuple[dict[str, Buffer], dict[str, Any]]:
+def finish(capture: Capture, wanted: Iterable[str]) -> tuple[dict[str, Buffer], dict[str, Any]]:
     """What later stages or the caller need: buffers to read after a run, and known values."""
     results: dict[str, Buffer] = {}
     known: dict[str, Any] = {}

@@ -22,12 +22,12 @@ from halfbyte.formats.onnx.model import Model, Node
 from halfbyte.onnx.capture import (
     Capture,
     EndOfProgramError,
+    Lives,
     Weights,
     dead_code_removed,
     finish,
-    live_names,
 )
-from halfbyte.onnx.evaluate import Evaluator, Values, go_on
+from halfbyte.onnx.evaluate import Evaluator, Values, go_on, used_names
 from halfbyte.onnx.values import Unknown, Value, dtype_key
 from halfbyte.ops import Operator
 from halfbyte.passes.graphs import optimize_graph
@@ -37,7 +37,6 @@ INT8_ATTENTION = "halfbyte.int8_attention"  # "1" in a model's metadata: may be 
 KEPT = 8  # programs of other input shapes that are kept
 
 Signature = tuple[tuple[str, np.dtype[Any] | str, tuple[int, ...]], ...]
-Path = tuple[Signature, ...]  # of the feeds, then of what each node between programs made
 Opener = Callable[[Program], Executable]
 
 
@@ -58,6 +57,7 @@ class Stage:
     """Nodes [first, last) as a program, for one set of shapes; memory is taken at its first run.
 
     `feeds` are copied into the program, `results` read from it, `known` was computed at capture.
+    `dead` are values that nothing needs after node `last`, which follows.
     """
 
     first: int
@@ -67,6 +67,7 @@ class Stage:
     feeds: dict[str, Buffer]
     results: dict[str, Buffer]
     known: dict[str, Any]
+    dead: list[str]
 
     @cached_property
     def _executable(self) -> Executable | None:
@@ -89,9 +90,31 @@ class Stage:
             values[name] = executable.array(buffer.root).reshape(-1).view(dtype).reshape(shape)
 
     def close(self) -> None:
-        """Stop its threads."""
-        if (executable := self.__dict__.get("_executable")) is not None:
+        """Stop its threads and let go of its memory."""
+        if (executable := self.__dict__.pop("_executable", None)) is not None:
             executable.close()
+
+
+Key = tuple[Stage | None, Signature]  # what ran before, and what came of the node between
+
+
+class _Scope(dict[str, Any]):
+    """Values under capture: those that are there before become inputs when they are asked for."""
+
+    def __init__(self, program: Program, values: Mapping[str, Any], known: Mapping[str, Any]):
+        super().__init__({"": None})
+        self._program, self._values, self._known = program, values, known
+
+    def __missing__(self, name: str) -> Any:
+        if name not in self._values:
+            value = self._known[name]
+        elif (key := _key_of(given := self._values[name])) is None:
+            value = Unknown()
+        else:
+            buffer = self._program.input(name, key, given.shape)
+            value = Value(key, given.shape, plain=buffer)
+        self[name] = value
+        return value
 
 
 class Runner:
@@ -135,9 +158,9 @@ class Runner:
         self._int8_attention, self._cores, self._wide = int8_attention, cores, wide_products
         self._evaluator = Evaluator(model)
         self._weights = Weights(model.graph)
-        self._stages: dict[int, OrderedDict[Path, Stage]] = {}  # by their first node
+        self._stages: dict[int, OrderedDict[Key, Stage]] = {}  # by their first node
         outputs = [v.name for v in model.graph.outputs]
-        self._live = live_names(model.graph.nodes, [*outputs, *keep])
+        self._lives = Lives(model.graph.nodes, [*outputs, *keep])
 
     def run(
         self,
@@ -180,18 +203,19 @@ class Runner:
         The nodes between them are run here.
         """
         nodes = self.model.graph.nodes
-        path: Path = ()
+        stage: Stage | None = None
         at, given = 0, values.keys() - {""}
         while True:
             self._evaluator.check()
-            path = (*path, _signature(values, given))
-            stage = self._stage(at, path, values, known)
+            stage = self._stage(at, (stage, _signature(values, given)), values, known)
             yield stage
             known |= stage.known
             if stage.last == len(nodes):
                 return
             node = nodes[stage.last]
             self._between(node, ChainMap(values, known, {"": None}), observer)
+            for name in stage.dead:
+                values.pop(name, None)
             at, given = stage.last + 1, set(node.outputs) - {""}
 
     def _between(self, node: Node, scope: Values, observer: Observer | None) -> None:
@@ -206,12 +230,16 @@ class Runner:
 
     def programs(self) -> list[Program]:
         """Every program that is kept, in order of execution for each set of shapes."""
-        stages = {path: stage for found in self._stages.values() for path, stage in found.items()}
-        place = {path: i for found in self._stages.values() for i, path in enumerate(found)}
-        ordered = sorted(
-            stages, key=lambda path: [place.get(path[: n + 1], -1) for n in range(len(path))]
-        )
-        found = [stages[path].program for path in ordered]
+        kept = [(key, stage) for found in self._stages.values() for key, stage in found.items()]
+        there = {stage for _, stage in kept}
+        followers: dict[Stage | None, list[Stage]] = {}
+        for (before, _), stage in reversed(kept):
+            followers.setdefault(before if before in there else None, []).append(stage)
+        found, waiting = [], followers.get(None, [])
+        while waiting:
+            stage = waiting.pop()
+            found.append(stage.program)
+            waiting += followers.get(stage, [])
         return [program for program in found if program is not None]
 
     def close(self) -> None:
@@ -220,44 +248,39 @@ class Runner:
             for stage in found.values():
                 stage.close()
 
-    def _stage(self, at: int, path: Path, values: dict[str, Any], known: dict[str, Any]) -> Stage:
+    def _stage(self, at: int, key: Key, values: dict[str, Any], known: dict[str, Any]) -> Stage:
         """The stage from node `at` on, for the shapes that led there."""
         stages = self._stages.setdefault(at, OrderedDict())
-        stage = stages.get(path)
+        stage = stages.get(key)
         if stage is None:
-            stage = stages[path] = self._capture(at, values, known)
+            stage = stages[key] = self._capture(at, values, known)
             while len(stages) > self._kept:
                 stages.popitem(last=False)[1].close()
-        stages.move_to_end(path)
+        stages.move_to_end(key)
         return stage
 
     def _capture(self, at: int, values: dict[str, Any], known: dict[str, Any]) -> Stage:
-        nodes, live = self.model.graph.nodes, self._live[at]
+        nodes = self.model.graph.nodes
         with capture(f"{self.model.path.name}[{at}:]") as program:
-            under: dict[str, Any] = {"": None, **known}
-            feeds: dict[str, Buffer] = {}
-            for name in sorted(live & values.keys()):
-                value = values[name]
-                key = dtype_key(value.dtype) if isinstance(value, np.ndarray) else None
-                if key is None:
-                    under[name] = Unknown()
-                    continue
-                feeds[name] = program.input(name, key, value.shape)
-                under[name] = Value(key, value.shape, plain=feeds[name])
-            captured = Capture(self.model, program, under, self._weights, self._use_kernels)
+            scope = _Scope(program, values, known)
+            captured = Capture(self.model, program, scope, self._weights, self._use_kernels)
             last = self._record(captured, nodes, at)
-            results, constants = finish(captured, self._live[last] - values.keys())
-        constants = {k: v for k, v in constants.items() if k not in known and v is not None}
+            made = [name for node in nodes[at:last] for name in node.outputs if name]
+            wanted = [name for name in made if self._lives.needed(name, last)]
+            results, constants = finish(captured, wanted)
+        constants = {k: v for k, v in constants.items() if v is not None}
         program = optimize_graph(
             dead_code_removed(program), int8_attention=self._int8_attention, cores=self._cores,
             wide_products=self._wide,
         )  # fmt: skip
         used = {b.root for instruction in program.instructions for b in instruction.inputs}
         used |= {b.root for b in results.values()}
-        feeds = {name: buffer for name, buffer in feeds.items() if buffer in used}
+        feeds = {name: buffer for name, buffer in program.inputs.items() if buffer in used}
         program.inputs = dict(feeds)
-        made = program if program.instructions or results else None
-        return Stage(at, last, made, self._open, feeds, results, constants)
+        kept = program if program.instructions or results else None
+        touched = {name for node in nodes[at : last + 1] for name in _names(node)}
+        dead = [name for name in touched if not self._lives.needed(name, last + 1)]
+        return Stage(at, last, kept, self._open, feeds, results, constants, dead)
 
     def _record(self, captured: Capture, nodes: Sequence[Node], at: int) -> int:
         """Record nodes until one ends the program; its index."""
@@ -270,7 +293,7 @@ class Runner:
                 return index
             for name in nodes[index].inputs:  # what was folded goes as soon as nobody needs it
                 constant = isinstance(captured.values.get(name), np.ndarray)
-                if constant and name not in self._live[index + 1]:
+                if constant and not self._lives.needed(name, index + 1):
                     del captured.values[name]
         return len(nodes)
 
@@ -279,6 +302,14 @@ def attention_products(model: Model, wanted: bool | None = None) -> Collection[O
     """Products between which attention is in int8: where wanted, or else as the model says."""
     says = model.metadata.get(INT8_ATTENTION) == "1"
     return (ops.matmul_int8, ops.matmul_rotated) if (says if wanted is None else wanted) else ()
+
+
+def _key_of(value: Any) -> str | None:
+    return dtype_key(value.dtype) if isinstance(value, np.ndarray) else None
+
+
+def _names(node: Node) -> set[str]:
+    return used_names(node) | set(filter(None, node.outputs))
 
 
 def _signature(values: Mapping[str, Any], names: Collection[str]) -> Signature:

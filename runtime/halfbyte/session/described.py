@@ -79,8 +79,9 @@ class Described:
     def _wanted(self, names: Sequence[str] | None) -> list[str]:
         if isinstance(names, str):
             raise TypeProblem(f"output_names {names!r}: expected a list of names, or None")
-        wanted = list(names) if names is not None and len(names) else self._outputs
-        unknown = [name for name in wanted if name not in self._outputs]
+        wanted: list[Any] = list(names) if names is not None and len(names) else self._outputs
+        known = frozenset(self._outputs)
+        unknown = [name for name in wanted if not isinstance(name, str) or name not in known]
         if unknown:
             raise InvalidArgument(
                 f"{self._model.path}: Invalid output name: {unknown[0]!r}, expected one of "

@@ -28,7 +28,7 @@ class Rewriter:
     def __init__(self, model: Model) -> None:
         self.model, self.graph = model, model.graph
         self._outputs = {v.name for v in self.graph.outputs}
-        self._count = 0
+        self._count = self._last = 0
         self._ranks: Ranks | None = None
         self._makers = {name: n for n in self.graph.nodes for name in n.outputs if name}
         self._users: dict[str, list[Node]] = defaultdict(list)
@@ -115,7 +115,7 @@ class Rewriter:
 
     def replace(self, old: Node, *new: Node) -> None:
         """Put nodes in the place of one; they make what it made."""
-        at = self.graph.nodes.index(old)
+        at = self._index(old)
         self.graph.nodes[at : at + 1] = new
         for name in used_names(old):
             self._users[name].remove(old)
@@ -125,6 +125,15 @@ class Rewriter:
             self._makers.update({name: node for name in node.outputs if name})
             for name in used_names(node):
                 self._users[name].append(node)
+
+    def _index(self, node: Node) -> int:
+        """Where a node stands; most patterns are found in order, so the search goes on."""
+        nodes = self.graph.nodes
+        try:
+            self._last = nodes.index(node, max(0, self._last - 64))
+        except ValueError:
+            self._last = nodes.index(node)
+        return self._last
 
     def fresh(self, like: str) -> str:
         """A name that no value has."""

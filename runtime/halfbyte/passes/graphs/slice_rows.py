@@ -20,6 +20,7 @@ from halfbyte.program import Buffer, Instruction, Kind, Program, current, resume
 
 CACHE = 2 << 20  # bytes of a core that a slice may take: its own cache, and some of the next
 LEAST_ROWS = 64  # of a product: fewer would read weights too often
+MOST_INSTRUCTIONS = 1 << 15  # of a program in slices
 
 # What these make of a row, one of their dimension n, depends on that row alone.
 _BY_ROWS = {
@@ -59,6 +60,7 @@ def slice_rows(program: Program, cores: int = 1) -> Program:
     products = [i.dims["n"] for i in program.instructions if i.operator in _PRODUCTS]
     most = max((n for n in products if isinstance(n, int)), default=0)
     pieces = min(-(-largest // (CACHE * cores)), most // LEAST_ROWS)
+    pieces = min(pieces, MOST_INSTRUCTIONS // max(len(program.instructions), 1))
     if pieces < 2:
         return program
     found = [rows if rows and rows.count >= pieces else None for rows in found]

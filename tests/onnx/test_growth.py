@@ -1,0 +1,133 @@
+"""Long graphs: time and memory grow with their length, whatever they are made of."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+import halfbyte
+
+FEWER, MORE = 2000, 8000
+MOST = 5.6  # times as long for four times as many nodes; the square of them takes 16
+
+
+def serialized(
+    nodes: list[NodeProto], outputs: list[str], functions: tuple[object, ...] = ()
+) -> bytes:
+    """A model of one input [4] and constants `c` [4] and `zero` []."""
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        [
+            numpy_helper.from_array(np.ones(4, np.float32), "c"),
+            numpy_helper.from_array(np.float32(0), "zero"),
+        ],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10, functions=functions)
+    return bytes(model.SerializeToString())
+
+
+def chain(count: int, *operators: str, domain: str = "") -> list[NodeProto]:
+    """Nodes that each read what the one before made; the last value is y."""
+    names = ["x", *(f"v{i}" for i in range(count - 1)), "y"]
+    return [
+        helper.make_node(
+            (kind := operators[i % len(operators)]),
+            [names[i], "c"] if kind in ("Add", "Mul") else [names[i]],
+            [names[i + 1]],
+            domain=domain,
+        )
+        for i in range(count)
+    ]
+
+
+def mixed(count: int) -> bytes:
+    return serialized(chain(count, "Exp", "Add", "Cos", "Mul", "Softmax", "Transpose"), ["y"])
+
+
+def gelus(count: int) -> bytes:
+    """A pattern that is fused, many times."""
+    return serialized(chain(count, "Sigmoid", "Mul", "Add", "Relu"), ["y"])
+
+
+def outputs(count: int) -> bytes:
+    names = [f"y{i}" for i in range(count)]
+    return serialized([helper.make_node("Neg", ["x"], [name]) for name in names], names)
+
+
+def late(count: int) -> bytes:
+    """Every value is needed until the end."""
+    nodes = chain(count, "Neg", "Exp")
+    return serialized([*nodes, helper.make_node("Max", [n.output[0] for n in nodes], ["z"])], ["z"])
+
+
+def functions(count: int) -> bytes:
+    function = helper.make_function(
+        "own", "F", ["a"], ["b"],
+        [helper.make_node("Neg", ["a"], ["t"]), helper.make_node("Abs", ["t"], ["b"])],
+        [helper.make_opsetid("", 21)],
+    )  # fmt: skip
+    return serialized(chain(count // 2, "F", domain="own"), ["y"], (function,))
+
+
+def programs(count: int) -> bytes:
+    """Each condition ends a program: what its branches give is known at the run."""
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Greater", ["sum", "zero"], ["positive"]),
+    ]
+    before = "x"
+    for i in range(count // 4):
+        value = helper.make_tensor_value_info("r", TensorProto.FLOAT, None)
+        branches = [
+            helper.make_graph([helper.make_node(kind, [before], ["r"])], kind, [], [value])
+            for kind in ("Neg", "Abs")
+        ]
+        nodes.append(
+            helper.make_node(
+                "If", ["positive"], [f"v{i}"], then_branch=branches[0], else_branch=branches[1]
+            )
+        )
+        before = f"v{i}"
+    return serialized(nodes, [before])
+
+
+KINDS: dict[str, Callable[[int], bytes]] = {
+    "mixed": mixed, "fused": gelus, "outputs": outputs, "late": late, "functions": functions,
+    "programs": programs,
+}  # fmt: skip
+
+
+def seconds(data: bytes) -> float:
+    """Of the processor, from opening to the second run's end."""
+    start = time.process_time()
+    with halfbyte.InferenceSession(data) as session:
+        for _ in range(2):
+            session.run(None, {"x": np.ones(4, np.float32)})
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_time_grows_with_the_length(kind: str) -> None:
+    few, many = KINDS[kind](FEWER), KINDS[kind](MORE)
+    seconds(KINDS[kind](10))  # what is imported once
+    fewer = min(seconds(few) for _ in range(3))
+    assert any(seconds(many) < MOST * fewer for _ in range(3))
+
+
+def test_memory_grows_with_the_length() -> None:
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        seconds(outputs(count))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    assert peak(2000) < 6 * peak(500)
