@@ -10,8 +10,7 @@ from typing import Any
 from halfbyte.cli import prompts
 from halfbyte.cli.parser import Commands, Parser
 from halfbyte.cli.shared import add_debug
-from halfbyte.describe import shown
-from halfbyte.errors import HalfbyteError
+from halfbyte.errors import HalfbyteError, printable
 from halfbyte.tables import table
 from halfbyte.tokenizers import load_tokenizer
 
@@ -71,7 +70,7 @@ def _tokenize(options: argparse.Namespace) -> int:
     elif options.count:
         print(len(ids))
     else:
-        rows = [[str(t["id"]), shown(t["piece"]), repr(t["text"])] for t in tokens]
+        rows = [[str(t["id"]), printable(t["piece"]), repr(t["text"])] for t in tokens]
         print("\n".join(table(["id", "piece", "text"], rows, left=3)))
         print(f"{len(ids)} tokens of {len(text)} characters")
     return 0
