@@ -18,6 +18,7 @@ def add_web(commands: Commands[Parser]) -> None:
         "as static files for any host. Pyodide is fetched into a cache the first time.",
         examples=[
             "halfbyte web model-int4.gguf --port 8000",
+            "halfbyte web model-int4.gguf --allow-host demo.example.org",
             "halfbyte web model-int4.gguf --export site/",
         ],
     )
