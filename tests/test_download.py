@@ -169,7 +169,7 @@ def test_larger_than_a_tab_holds(server: Server, monkeypatch: pytest.MonkeyPatch
     """Refused by its length, before a byte of it is asked for or memory is taken."""
     server.answer = huge
     monkeypatch.setattr("sys.platform", "emscripten")
-    with pytest.raises(halfbyte.HalfbyteError, match="5369 MB do not fit: expected at most 3651"):
+    with pytest.raises(halfbyte.HalfbyteError, match="5369 MB do not fit: expected at most 2147"):
         get(server)
 
 

@@ -53,7 +53,7 @@ class Histogram:
         while size > self.top:
             self._double()
         x = x[x != 0]
-        bins = np.floor(x * np.float64(BINS / self.top)).astype(np.int64) + BINS
+        bins = np.floor(x * np.float64(BINS / self.top)).astype(np.intp) + BINS
         self.counts += np.bincount(np.minimum(bins, 2 * BINS - 1), minlength=2 * BINS)
 
     def _double(self) -> None:

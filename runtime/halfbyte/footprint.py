@@ -17,6 +17,8 @@ from halfbyte.passes.stream_weights import window_bytes
 from halfbyte.program import Buffer, Kind, Program
 from halfbyte.weights import Tensor
 
+FILE = "model's file"  # a kind of memory, in a tab
+
 # A token of the vocabulary costs its string, dictionary entries and a score (CPython, 64 bits).
 TOKEN_BYTES = 250
 # The same in WebAssembly, whose pointers have 32 bits.
@@ -109,7 +111,7 @@ def in_tab(memory: Mapping[str, int], file: int) -> dict[str, int]:
     own = {k: v for k, v in memory.items() if k not in ("weights (mapped)", "weights (streamed)")}
     if "tokenizer" in own:
         own["tokenizer"] = own["tokenizer"] * TAB_TOKEN_BYTES // TOKEN_BYTES
-    return {"model's file": file, **own, "interpreter": TAB_BYTES + REST_BYTES}
+    return {FILE: file, **own, "interpreter": TAB_BYTES + REST_BYTES}
 
 
 def beside_bytes() -> int:

@@ -13,6 +13,7 @@ from tests.device.test_fit_graphs import perceptron, saved
 from tests.shapes import zeros
 
 from halfbyte.cli import main
+from halfbyte.cli.fit import _verdict
 from halfbyte.device.fit import Fit, Fitter, Need
 from halfbyte.device.graphs import GraphFitter, GraphNeed
 from halfbyte.device.kernels import ROWS, usual_kernels
@@ -23,7 +24,7 @@ from halfbyte.device.tab import Tab, in_tab, usual_tab
 from halfbyte.device.writer import to_toml
 from halfbyte.download.transfer import HEAP_BYTES
 from halfbyte.errors import HalfbyteError
-from halfbyte.footprint import REST_BYTES, TAB_BYTES
+from halfbyte.footprint import FILE, REST_BYTES, TAB_BYTES
 from halfbyte.formats import open_model
 from halfbyte.formats.onnx import open_onnx
 from halfbyte.planning import Given, Settings, plan
@@ -72,6 +73,19 @@ def test_a_tab_s_limit_decides(repository: Path) -> None:
 def test_no_tab_has_more_than_32_bits_address() -> None:
     large = in_tab(with_tab(64_000, 2000, 99_000)).memory.tab_mb
     assert (large.low, large.value, large.high) == (2000, HEAP_BYTES / 1e6, HEAP_BYTES / 1e6)
+
+
+def test_a_file_larger_than_an_array_fits_no_tab(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much memory there is; smaller types do."""
+    size = fit(repository, 64_000).asked.memory[FILE]
+    assert fit(repository, 64_000).fits
+    monkeypatch.setattr("halfbyte.device.fit.ARRAY_BYTES", size - 1)
+    found = fit(repository, 64_000)
+    assert (found.fits, found.asked.sure) == (False, True)
+    assert [need.memory[FILE] < size for need in found.would] == [True, True]
+    assert f"DOES NOT FIT: the file has {size / 1e6:.0f} MB; an array has" in _verdict(found)
 
 
 def test_each_suggestion_fits_by_itself(repository: Path) -> None:

@@ -11,6 +11,7 @@ from halfbyte.cli.graph import add_sizes, refuse_graph_options, refuse_text_opti
 from halfbyte.cli.parser import Commands, Parser, whole
 from halfbyte.cli.shared import command, given_settings
 from halfbyte.errors import HalfbyteError
+from halfbyte.footprint import FILE
 from halfbyte.formats import open_model
 from halfbyte.formats.onnx import is_onnx_file
 from halfbyte.planning import LEVELS, WEIGHTS
@@ -171,9 +172,15 @@ def _memory(need: Verdict, what: str) -> Iterator[str]:
 
 
 def _verdict(found: Fit[N]) -> str:
+    from halfbyte.device.fit import too_large
+    from halfbyte.download.transfer import ARRAY_BYTES
+
     need, limit = found.asked, found.limit_mb
     margin = limit.value * 1e6 - need.private
     words = f"with {_mb(margin)} MB to spare" if need.fits else f"{_mb(-margin)} MB too much"
+    if too_large(need.memory):
+        file, most = need.memory[FILE] / 1e6, ARRAY_BYTES / 1e6
+        words = f"the file has {file:.0f} MB; an array has at most {most:.0f} MB there"
     doubt = "" if need.sure else "; within what is not known of the device"
     text = f"{'fits' if need.fits else 'DOES NOT FIT'}: {words}{doubt}"
     return f"{text}; {_storage(need)}" if need.from_storage else text

@@ -16,7 +16,9 @@ from halfbyte.device.quantity import Quantity
 from halfbyte.device.smaller import smaller_types
 from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
 from halfbyte.device.tab import in_tab
+from halfbyte.download.transfer import ARRAY_BYTES
 from halfbyte.errors import HalfbyteError
+from halfbyte.footprint import FILE
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.planning import LEVELS, Given, Plan, Settings, plan, settings_of
 from halfbyte.program import Kind
@@ -142,8 +144,8 @@ class Room:
             raise HalfbyteError(f"threads {self.threads}: expected 1 to {profile.cores}")
 
     def fits(self, memory: dict[str, int]) -> bool:
-        """Whether these bytes by kind do."""
-        return _private(memory) <= self.limit.value * 1e6
+        """Whether these bytes by kind do, and a tab's file is one array."""
+        return _private(memory) <= self.limit.value * 1e6 and not too_large(memory)
 
     def verdict(self, words: str, memory: dict[str, int], *, streamed: bool = False) -> Verdict:
         """The verdict on these bytes; weights may be streamed."""
@@ -152,7 +154,9 @@ class Room:
         return Verdict(
             words, memory, total, private,
             fits=self.fits(memory),
-            sure=private <= self.limit.low * 1e6 or private > self.limit.high * 1e6,
+            sure=too_large(memory)
+            or private <= self.limit.low * 1e6
+            or private > self.limit.high * 1e6,
             from_storage=streamed or dropped,
         )  # fmt: skip
 
@@ -291,6 +295,11 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
         else:
             high = middle - 1
     return low
+
+
+def too_large(memory: dict[str, int]) -> bool:
+    """Whether a tab's file is larger than any array there, however much memory there is."""
+    return memory.get(FILE, 0) > ARRAY_BYTES
 
 
 def _private(memory: dict[str, int]) -> int:

@@ -32,7 +32,7 @@ PAUSE = 0.2  # seconds before the second attempt; each further one waits twice a
 TIMEOUT = 60.0  # seconds without a byte
 SLOWEST = 1024  # bytes per second, over TIMEOUT
 HEAP_BYTES = 4 << 30  # what WebAssembly addresses with 32 bits
-HEAP_SHARE = 0.85  # of it for a model's file: Python, the cache and activations need the rest
+ARRAY_BYTES = (2 << 30) - 1  # NumPy's largest array there, and so the largest file of a model
 
 
 class Source(Protocol):
@@ -172,8 +172,9 @@ class Transfer:
         if limit is not None and end > limit:
             raise DownloadError(f"{self.url}: more than the {limit} bytes announced")
         if end > self._data.nbytes:  # the length is unknown
-            size = max(end, 2 * self._data.nbytes)
             check_size(self.url, end)
+            grown = 2 * self._data.nbytes
+            size = max(end, min(grown, ARRAY_BYTES) if sys.platform == "emscripten" else grown)
             self._allocate(size, lambda: self._data.resize(size, refcheck=False))
         target = self._data[self._done : end]
         if hasattr(chunk, "assign_to"):  # JavaScript's: one copy, from there into the heap
@@ -208,11 +209,10 @@ async def _in_time(step: Any) -> Any:
 
 def check_size(name: str, nbytes: int) -> None:
     """Refuse what does not fit WebAssembly's heap or this machine, before it is fetched or read."""
-    if sys.platform == "emscripten" and nbytes > HEAP_BYTES * HEAP_SHARE:
+    if sys.platform == "emscripten" and nbytes > ARRAY_BYTES:
         raise MemoryBudgetError(
-            f"{name}: {nbytes / 1e6:.0f} MB do not fit: expected at most "
-            f"{HEAP_BYTES * HEAP_SHARE / 1e6:.0f} MB of the {HEAP_BYTES / 1e6:.0f} MB that "
-            "WebAssembly addresses"
+            f"{name}: {nbytes / 1e6:.0f} MB do not fit: expected at most {ARRAY_BYTES / 1e6:.0f} "
+            "MB, the largest array of NumPy in a browser, where addresses have 32 bits"
         )
     if sys.platform != "emscripten" and nbytes > (most := machine_bytes()):
         raise MemoryBudgetError(

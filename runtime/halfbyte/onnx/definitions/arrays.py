@@ -56,6 +56,23 @@ def check_elements(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
     return sizes
 
 
+def take(x: Array, places: npt.ArrayLike, axis: int) -> Array:
+    """`np.take` with indices of any integers.
+
+    Where addresses have 32 bits, NumPy 2.0 and older refuse int64 there; ONNX's indices are int64.
+
+    Raises
+    ------
+    IndexError
+        A place is none of `axis`.
+    """
+    given = np.asarray(places)
+    here = given.astype(np.intp, copy=False)
+    if here.dtype.itemsize < given.dtype.itemsize and not np.array_equal(here, given):
+        raise IndexError(f"an index beyond axis {axis} of size {x.shape[axis]}")
+    return np.take(x, here, axis)
+
+
 def axis_of(axis: int, rank: int) -> int:
     """An axis counted from the front; negative ones count from the back."""
     if not -rank <= axis < rank:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.onnx.definitions.arrays import Array, axis_of, check_elements
+from halfbyte.onnx.definitions.arrays import Array, axis_of, check_elements, take
 from halfbyte.onnx.definitions.registry import define
 
 
@@ -14,7 +14,7 @@ def gather(data: Array, indices: Array, *, axis: int = 0) -> Array:
     axis = axis_of(axis, data.ndim)
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     check_elements(shape, data.dtype.itemsize)
-    return np.take(data, indices.reshape(-1), axis).reshape(shape)
+    return take(data, indices.reshape(-1), axis).reshape(shape)
 
 
 @define("GatherElements", since=11, special=True)

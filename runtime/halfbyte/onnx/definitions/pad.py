@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import UnsupportedError
-from halfbyte.onnx.definitions.arrays import Array, axes_of, check_elements, integers, zeros
+from halfbyte.onnx.definitions.arrays import Array, axes_of, check_elements, integers, take, zeros
 from halfbyte.onnx.definitions.registry import define
 
 MODES = ("constant", "edge", "reflect", "wrap")
@@ -84,7 +84,7 @@ def continued(data: Array, pads: Sequence[tuple[int, int]], mode: str) -> Array:
             period = max(2 * (size - 1), 1)
             places %= period
             places = np.minimum(places, period - places) if size > 1 else places
-        data = np.take(data, places, axis)
+        data = take(data, places, axis)
     return data
 
 

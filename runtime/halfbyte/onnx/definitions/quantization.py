@@ -19,7 +19,7 @@ from halfbyte.onnx.definitions._numbers import (
     saturated,
     widened,
 )  # fmt: skip
-from halfbyte.onnx.definitions.arrays import axis_of
+from halfbyte.onnx.definitions.arrays import axis_of, take
 from halfbyte.onnx.definitions.registry import define
 
 SMALL_INTEGERS = {"uint4": (0, 15), "int4": (-8, 7), "uint2": (0, 3), "int2": (-2, 1)}
@@ -40,7 +40,7 @@ def spread(scale: Array, shape: tuple[int, ...], axis: int, block_size: int, wha
             f"{what} {list(scale.shape)}: expected one element, {shape[number]} along axis"
             f" {number}, or blocks {blocks} (block_size {block_size})"
         )
-    return np.repeat(scale, block_size, axis=number).take(range(shape[number]), axis=number)
+    return take(np.repeat(scale, block_size, axis=number), np.arange(shape[number]), number)
 
 
 def quantized(real: Array, zero_point: Array | None, dtype: np.dtype[Any], saturate: bool) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.definitions._numbers import Array, fitting, rounded, widened
-from halfbyte.onnx.definitions.arrays import axis_of
+from halfbyte.onnx.definitions.arrays import axis_of, take
 from halfbyte.onnx.definitions.registry import define
 
 
@@ -136,7 +136,7 @@ def _interpolated(x: Array, number: int, axis: _Axis, method: _Method) -> Array:
     made: Array = np.zeros((), x.dtype)
     for tap in range(index.shape[1]):
         factor = weight[:, tap].astype(x.dtype).reshape(shape)
-        made = made + np.take(x, index[:, tap], axis=number) * factor
+        made = made + take(x, index[:, tap], number) * factor
     return made
 
 
@@ -156,7 +156,7 @@ def _resized(x: Array, axes: Sequence[_Axis], method: _Method, outside: float) -
         if axis.same:
             continue
         if method.mode == "nearest":
-            x = np.take(x, _nearest(axis, method), axis=number)
+            x = take(x, _nearest(axis, method), number)
         else:
             x = _interpolated(x, number, axis, method)
     if method.transformation == "tf_crop_and_resize":

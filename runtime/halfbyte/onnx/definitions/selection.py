@@ -10,6 +10,7 @@ from halfbyte.onnx.definitions.arrays import (
     check_elements,
     numbers,
     scalar,
+    take,
 )
 from halfbyte.onnx.definitions.math import broadcast
 from halfbyte.onnx.definitions.registry import define
@@ -34,7 +35,7 @@ def compress(X: Array, condition: Array, *, axis: int | None = None) -> Array:
     """Slices along `axis` (elements, if none) where the condition is true. ONNX Compress-28."""
     flat = X.reshape(-1) if axis is None else X
     along = 0 if axis is None else axis_of(axis, X.ndim)
-    return np.take(flat, np.flatnonzero(condition), along)
+    return take(flat, np.flatnonzero(condition), along)
 
 
 @define("OneHot", since=9, decided_by=(1,), special=True)
@@ -77,7 +78,7 @@ def top_k(
         order = size - 1 - np.flip(turned, axis)
     else:
         order = np.argsort(X, axis, kind="stable")
-    places = np.take(order, np.arange(count), axis).astype(np.int64, copy=False)
+    places = take(order, np.arange(count), axis).astype(np.int64, copy=False)
     return np.take_along_axis(X, places, axis), places
 
 
@@ -97,4 +98,4 @@ def unique(X: Array, *, axis: int | None = None, sorted: int = 1) -> tuple[Array
         order = np.argsort(first)
         first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
     as_places = (part.astype(np.int64, copy=False) for part in (first, inverse, counts))
-    return np.take(flat, first, along), *as_places
+    return take(flat, first, along), *as_places

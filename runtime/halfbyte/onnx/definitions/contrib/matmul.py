@@ -10,6 +10,7 @@ import numpy.typing as npt
 from halfbyte.errors import ProgramError, UnsupportedError
 from halfbyte.formats.onnx.dtypes import widen
 from halfbyte.onnx.definitions._numbers import fitting, rounded, widened
+from halfbyte.onnx.definitions.arrays import take
 from halfbyte.onnx.definitions.contrib._common import along, contrib, unpacked
 from halfbyte.onnx.definitions.quantization import dynamic_quantize_linear
 
@@ -141,17 +142,17 @@ def gather_block_quantized(
     blocks = np.arange(codes.shape[axis]) // (block_size or codes.shape[axis])
 
     def gathered(x: Array) -> Array:
-        return np.take(x, at if x.shape[taken] > 1 else np.zeros_like(at), axis=taken)
+        return take(x, at if x.shape[taken] > 1 else np.zeros_like(at), taken)
 
     def spread(x: Array) -> Array:
-        return gathered(np.take(x, blocks, axis=axis))
+        return gathered(take(x, blocks, axis))
 
     shifted = gathered(codes).astype(np.float32)
     if zero_points is not None:
         zeros = zero_points
         if packed:
             zeros = unpacked(zeros, bits)
-            zeros = np.take(zeros, np.arange(scales.shape[-1]), axis=-1)
+            zeros = take(zeros, np.arange(scales.shape[-1]), -1)
         elif zeros.dtype.names:
             zeros = widen(zeros)
         shifted = shifted - spread(zeros).astype(np.float32)
