@@ -21,9 +21,8 @@ def compose(text: str, form: Form = "NFC") -> str:
     """The text in a normal form of Unicode 9, that of `tokenizers`: what came later stays."""
     if text.isascii():
         return text
-    text = _long_runs().sub(_ordered, text)
     parts = _later().split(text)
-    parts[::2] = (normalize(form, part) for part in parts[::2])
+    parts[::2] = (normalize(form, _long_runs().sub(_ordered, part)) for part in parts[::2])
     return "".join(parts)
 
 
