@@ -87,23 +87,57 @@ CHANGES: dict[str, tuple[Callable[[Json], object], str]] = {
         lambda m: m["model"]["vocab"].update({"\ud800": 1500}), "half of a surrogate pair"
     ),
     "no model": (lambda m: m.pop("model"), "'model': expected an object, found nothing"),
-    "another model": (set_model("type", "WordLevel"), "model 'WordLevel'; supported: BPE"),
+    "another model": (set_model("type", "CharLevel"), "model 'CharLevel' is not supported"),
     "chance": (set_model("dropout", 0.1), "'model.dropout': '0.1'"),
     "an added token with another's id": (add_token(id=5), "has id 5, but in the vocabulary"),
     "an added token with another id": (add_token(content="a", id=2000), "has id 2000, but in the"),
     "an added token far away": (add_token(id=1 << 40), "added token '<new>': id 1099511627776"),
     "an added token of nothing": (add_token(content=""), "added token 2000 is empty"),
     "an added token without an id": (add_token(id=None), "'added_tokens.id': expected an integer"),
-    "whole words": (add_token(single_word=True), "'single_word' is not supported"),
-    "a normalizer": (lambda m: m.update(normalizer={"type": "Lowercase"}), "normalizer ['Lower"),
+    "a normalizer": (
+        lambda m: m.update(normalizer={"type": "Reverse"}), "normalizer 'Reverse' is not supported"
+    ),
+    "a normalizer without what it replaces": (
+        lambda m: m.update(normalizer={"type": "Replace", "content": ""}),
+        "'normalizer.pattern': expected a string or a regular expression, found 'None'",
+    ),
+    "a normalizer that never ends": (
+        lambda m: m.update(
+            normalizer={"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""}
+        ),
+        "'normalizer.pattern': regular expression '(a+)+$' is not known",
+    ),
+    "a charsmap that is none": (
+        lambda m: m.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "é"}),
+        "'normalizer.precompiled_charsmap': not base64",
+    ),
     "a step without a type": (lambda m: m.update(normalizer={}), "'normalizer.type': expected"),
     "a pre-tokenizer": (
-        lambda m: m["pre_tokenizer"]["pretokenizers"].append({"type": "Punctuation"}),
-        "pre_tokenizer {'type': 'Punctuation'}",
+        lambda m: m["pre_tokenizer"]["pretokenizers"].append({"type": "UnicodeScripts"}),
+        "pre_tokenizer 'UnicodeScripts' is not supported",
     ),
-    "two tokens before": (
-        lambda m: m["post_processor"]["single"].insert(0, m["post_processor"]["single"][0]),
-        "2 tokens before and 0 after a text",
+    "a pre-tokenizer that does what is not known": (
+        lambda m: m["pre_tokenizer"]["pretokenizers"].append(
+            {"type": "Punctuation", "behavior": "Doubled"}
+        ),
+        "'pre_tokenizer.behavior': 'Doubled' is not known",
+    ),
+    "a mark that is none": (
+        lambda m: m["pre_tokenizer"]["pretokenizers"].append(
+            {"type": "Metaspace", "prepend_scheme": "twice"}
+        ),
+        "is not a Metaspace",
+    ),
+    "a decoder": (lambda m: m.update(decoder={"type": "CTC"}, pre_tokenizer=None), "decoder 'CTC'"),
+    "an unknown token that is none": (
+        lambda m: m["model"].update({"unk_token": "[UNK]", "type": "WordPiece"}),
+        "'model.unk_token': '[UNK]' is not",
+    ),
+    "bytes of a word too long": (
+        lambda m: m["model"].update(
+            {"unk_token": "a", "type": "WordPiece", "max_input_chars_per_word": 1 << 40}
+        ),
+        "'model.max_input_chars_per_word': 1099511627776",
     ),
     "a template of an unknown token": (
         lambda m: m["post_processor"].update(special_tokens={}), "no ids for '<|begin|>'"

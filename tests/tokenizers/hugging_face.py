@@ -56,14 +56,14 @@ def differences(judge: Tokenizer, tokenizer: BaseTokenizer, texts: Sequence[str]
 def byte_level(split: Split, text: Sequence[str], **options: Any) -> Tokenizer:
     """Byte-level BPE with this split, trained."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=split.ignore_merges))
+    last = split.patterns[-1] == GPT2
     steps: list[Any] = [
         pre_tokenizers.Digits(individual_digits=True)
         if pattern == DIGIT
         else pre_tokenizers.Split(Regex(pattern), "isolated")
-        for pattern in split.patterns
-        if pattern != GPT2
+        for pattern in (split.patterns[:-1] if last else split.patterns)
     ]
-    options = {"add_prefix_space": False, "use_regex": GPT2 in split.patterns} | options
+    options = {"add_prefix_space": False, "use_regex": last} | options
     steps.append(pre_tokenizers.ByteLevel(**options))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     if split.composed:

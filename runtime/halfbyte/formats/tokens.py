@@ -11,6 +11,12 @@ from halfbyte.formats.model_file import MetadataValue
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
+# What GGUF has no key for: the steps of a tokenizer.json (JSON), and scores that no float32 holds.
+NARROW = "halfbyte.tokenizer.float32_sums"  # scores are added as `sentencepiece` adds them
+MERGES = "halfbyte.tokenizer.merges"  # of pieces with a space in them; between two is U+0000
+PIPELINE = "halfbyte.tokenizer.pipeline"
+SCORES = "halfbyte.tokenizer.scores"
+
 BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 
 

@@ -11,6 +11,7 @@ from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import open_model
 from halfbyte.formats.mapped import map_file
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.tokens import PIPELINE
 from halfbyte.tokenizers.vocabulary import Vocabulary
 
 __all__ = ["StreamDecoder", "Tokenizer", "from_metadata", "load_tokenizer"]
@@ -122,6 +123,14 @@ def from_metadata(file: ModelFile) -> Tokenizer:
     if not isinstance(kind, str):
         hint = next((f"; {note}" for note in file.notes if "tokenizer" in note), "")
         raise FormatError(f"{file.path}: metadata 'tokenizer.ggml.model' is missing{hint}")
+    if PIPELINE in file.metadata:
+        from halfbyte.tokenizers.pipeline import PipelineTokenizer
+
+        return PipelineTokenizer(file)
+    if kind == "gemma4":
+        from halfbyte.tokenizers.pipeline import PipelineTokenizer, gemma4
+
+        return PipelineTokenizer(gemma4(file))
     if kind == "llama":
         from halfbyte.tokenizers.sentencepiece import SentencePieceTokenizer
 
@@ -139,5 +148,5 @@ def from_metadata(file: ModelFile) -> Tokenizer:
 
         return WordPieceTokenizer(file)
     raise UnsupportedError(
-        f"{file.path}: tokenizer {kind[:80]!r}; supported: 'llama', 'gpt2', 't5', 'bert'"
+        f"{file.path}: tokenizer {kind[:80]!r}; supported: 'llama', 'gpt2', 't5', 'bert', 'gemma4'"
     )

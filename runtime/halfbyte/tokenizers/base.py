@@ -16,15 +16,15 @@ from weakref import WeakMethod
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.tokens import CONTROL, UNKNOWN, USER_DEFINED
 from halfbyte.tokenizers.literals import Literals
-from halfbyte.tokenizers.unicode_classes import translate
+from halfbyte.tokenizers.unicode_classes import WHITESPACE, translate
 from halfbyte.tokenizers.vocabulary import Vocabulary
 
 Span = tuple[int, int]  # first character, and the one after the last
 Piece = tuple[int, int, int]  # token id, and its span
 
 _SPACES = re.compile(translate(r"\s*"))
-_CACHED_WORDS = 1 << 14
-_CACHED_LENGTH = 48
+CACHED_WORDS = 1 << 14
+CACHED_LENGTH = 48
 
 
 class BaseTokenizer(ABC):
@@ -40,10 +40,16 @@ class BaseTokenizer(ABC):
         Neighbouring unknown tokens become one.
     strips_space : bool
         The space before the first token of a text is no part of it.
+    restarts : frozenset of int
+        Tokens after which a text begins again.
+    strips_end : bool
+        Nor is the one after the last.
     """
 
     fuses_unknown = False
     strips_space = False
+    restarts: frozenset[int] = frozenset()
+    strips_end = False
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -54,7 +60,7 @@ class BaseTokenizer(ABC):
         self._special: tuple[Literals, dict[str, int]] | None = None
         self._lstrip, self._rstrip = map(vocabulary.stripping, ("lstrip", "rstrip"))
         ids = WeakMethod(self._ids)  # so that a model's memory goes with the last reference to it
-        self._cached = lru_cache(_CACHED_WORDS)(lambda word: ids()(word))  # type: ignore[misc]
+        self._cached = lru_cache(CACHED_WORDS)(lambda word: ids()(word))  # type: ignore[misc]
 
     # ---- what a family decides -------------------------------------------------------------------
 
@@ -75,6 +81,10 @@ class BaseTokenizer(ABC):
         HalfbyteError
             It is not in the vocabulary.
         """
+
+    def first_bytes(self, token: int) -> bytes:
+        """The same for the first token of a text."""
+        return self.token_bytes(token).removeprefix(b" ")
 
     def _normalize(self, text: str) -> str:
         """A part of a text as words are made from it."""
@@ -128,11 +138,7 @@ class BaseTokenizer(ABC):
         """
         text = _without_surrogates(text)
         ids = [*self.before] if add_special_tokens else []
-        for start, end, token in self._parts(text, parse_special):
-            if token is None:
-                ids += self._encode_text(text[start:end])
-            else:
-                ids.append(token)
+        ids += self._encode_parts(text, parse_special)
         return ids + self.after if add_special_tokens else ids
 
     def encode_batch(
@@ -151,13 +157,23 @@ class BaseTokenizer(ABC):
         """
         text = _without_surrogates(text)
         found = [(token, 0, 0) for token in self.before if add_special_tokens]
-        for start, end, token in self._parts(text, parse_special):
-            if token is None:
-                found += ((i, a + start, b + start) for i, a, b in self._trace(text[start:end]))
-            else:
-                found.append((token, start, end))
+        found += self._trace_parts(text, parse_special)
         found += [(token, len(text), len(text)) for token in self.after if add_special_tokens]
         return [token for token, _, _ in found], [(start, end) for _, start, end in found]
+
+    def _encode_parts(self, text: str, parse_special: bool) -> Iterator[int]:
+        for start, end, token in self._parts(text, parse_special):
+            if token is None:
+                yield from self._encode_text(text[start:end])
+            else:
+                yield token
+
+    def _trace_parts(self, text: str, parse_special: bool) -> Iterator[Piece]:
+        for start, end, token in self._parts(text, parse_special):
+            if token is None:
+                yield from ((i, a + start, b + start) for i, a, b in self._trace(text[start:end]))
+            else:
+                yield token, start, end
 
     def _taken(self, tokens: dict[str, int]) -> tuple[Literals, dict[str, int]]:
         return Literals(tokens), tokens
@@ -174,7 +190,7 @@ class BaseTokenizer(ABC):
             if start < at:
                 continue  # whitespace that a token took
             token = ids[text[start:end]]
-            before = at + len(text[at:start].rstrip()) if token in self._lstrip else start
+            before = at + len(text[at:start].rstrip(WHITESPACE)) if token in self._lstrip else start
             if before > at:
                 yield at, before, None
             yield start, end, token
@@ -188,7 +204,7 @@ class BaseTokenizer(ABC):
         ids = [
             token
             for word in self._words(self._normalize(text))
-            for token in (cached(word) if len(word) <= _CACHED_LENGTH else uncached(word))
+            for token in (cached(word) if len(word) <= CACHED_LENGTH else uncached(word))
         ]
         if self.fuses_unknown and self.unknown in ids:
             return [ids[i] for i in range(len(ids)) if not self._continues(ids, i)]
@@ -255,15 +271,20 @@ class Decoder:
         self._tokenizer = tokenizer
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._at_start = tokenizer.strips_space
+        self._held = b""  # a space that is no part of the text where nothing follows
 
     def push(self, token: int) -> str:
         """Text that is complete with this token; may be empty."""
         content = self._tokenizer.token_bytes(token)
-        if token == self._tokenizer.bos:
+        if token in self._tokenizer.restarts:
             self._at_start = self._tokenizer.strips_space
         if self._at_start and content:
             self._at_start = False
-            content = content.removeprefix(b" ")
+            content = self._tokenizer.first_bytes(token)
+        if self._tokenizer.strips_end and content:
+            content, self._held = self._held + content, b""
+            if content.endswith(b" "):
+                content, self._held = content[:-1], b" "
         return self._utf8.decode(content)
 
     def flush(self) -> str:

@@ -90,7 +90,7 @@ class ByteLevelTokenizer(BaseTokenizer):
         found: list[Piece] = []
         at = 0
         for part in merge(list(letters), self._ranks, " "):
-            token = self._ids_of.get(part, self.unknown)
+            token = self._ids_of.get(part)
             end = at + len(part)
             if token is not None:  # as the originals do: nothing for a byte that has no token
                 found.append((token, places[at], places[end - 1] + 1))

@@ -66,6 +66,17 @@ class Charsmap:
         if done < len(text):
             yield text[done:], done, len(text)
 
+    def shortest(self, text: str) -> str | None:
+        """The replacement of the shortest key that a text begins with; None where there is none."""
+        node = 0
+        for byte in text.encode():
+            node = self._bases[node] ^ byte
+            if not byte or node >= len(self._labels) or self._labels[node] != byte:
+                return None
+            if self._values[node] >> 8 & 1:
+                return self._replacement(self._leaf(node))
+        return None
+
     def _longest(self, text: str, start: int) -> tuple[int, str]:
         """Where the longest key that begins here ends, and its replacement."""
         labels, bases = self._labels, self._bases

@@ -1,4 +1,4 @@
-"""Unicode's normal form C, in time that does not grow with the square of a run of marks."""
+"""Unicode's normal forms, in time that does not grow with the square of a run of marks."""
 
 from __future__ import annotations
 
@@ -6,26 +6,34 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
+from typing import Literal
 from unicodedata import combining, normalize
 
-from halfbyte.tokenizers.unicode_classes import translate
+from halfbyte.tokenizers.unicode_classes import absent, translate, written
 
 _LONG_RUN = 64  # marks that `unicodedata` still sorts quickly
 
 
-def compose(text: str) -> str:
-    """The text in normal form C."""
-    return normalize("NFC", text if text.isascii() else _long_runs().sub(_ordered, text))
+Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
 
-def composites(text: str) -> Iterator[tuple[str, int, int]]:
+def compose(text: str, form: Form = "NFC") -> str:
+    """The text in a normal form of Unicode 9, that of `tokenizers`: what came later stays."""
+    if text.isascii():
+        return text
+    parts = _later().split(text)
+    parts[::2] = (normalize(form, _long_runs().sub(_ordered, part)) for part in parts[::2])
+    return "".join(parts)
+
+
+def composites(text: str, form: Form = "NFC") -> Iterator[tuple[str, int, int]]:
     """Stretches of a text that are composed each for itself, and the spans that they come from."""
     start = 0
     for at in range(1, len(text) + 1):
-        if at < len(text) and (combining(text[at]) or _composes(text[start:at], text[at])):
+        if at < len(text) and (combining(text[at]) or _composes(text[start:at], text[at], form)):
             continue
         stretch = text[start:at]
-        composed = compose(stretch)
+        composed = compose(stretch, form)
         if composed == stretch:
             yield from ((c, start + i, start + i + 1) for i, c in enumerate(stretch))
         else:
@@ -33,8 +41,13 @@ def composites(text: str) -> Iterator[tuple[str, int, int]]:
         start = at
 
 
-def _composes(head: str, character: str) -> bool:
-    return compose(head + character) != compose(head) + compose(character)
+def _composes(head: str, character: str, form: Form) -> bool:
+    return compose(head + character, form) != compose(head, form) + compose(character, form)
+
+
+@cache
+def _later() -> re.Pattern[str]:
+    return re.compile(f"([{written(absent('9.0'))}]+)")
 
 
 @cache

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from halfbyte.tokenizers.prefixes import Prefixes
 from halfbyte.tokenizers.unicode_classes import one_of
+
+_MANY = 32  # lengths of strings that begin with one character, from which on they are bisected
 
 
 class Literals:
@@ -13,9 +16,18 @@ class Literals:
 
     def __init__(self, strings: Iterable[str]) -> None:
         self._strings = frozenset(strings)
-        self._lengths: dict[str, list[int]] = {}  # by first character, the longest first
-        for start, length in sorted({(s[0], len(s)) for s in self._strings}, reverse=True):
-            self._lengths.setdefault(start, []).append(length)
+        groups: dict[str, list[str]] = {}  # by first character
+        for string in self._strings:
+            groups.setdefault(string[0], []).append(string)
+        self._lengths = {  # the longest first
+            start: sorted({len(string) for string in group}, reverse=True)
+            for start, group in groups.items()
+        }
+        self._many = {
+            start: Prefixes(groups[start])
+            for start, lengths in self._lengths.items()
+            if len(lengths) > _MANY
+        }
         self._start = self._candidates()
 
     def _candidates(self) -> re.Pattern[str] | None:
@@ -32,13 +44,20 @@ class Literals:
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where they begin and end; they do not overlap."""
-        at, size = 0, len(text)
+        at = 0
         while self._start and (found := self._start.search(text, at)):
             start = found.start()
-            ends = (start + length for length in self._lengths[text[start]])
-            strings = self._strings
-            at = next((end for end in ends if end <= size and text[start:end] in strings), start)
+            at = self._end(text, start)
             if at > start:
                 yield start, at
             else:
                 at += 1
+
+    def _end(self, text: str, start: int) -> int:
+        """Where the longest that begins at a place ends; there, where there is none."""
+        many = self._many.get(text[start])
+        if many is not None:
+            return start + len(many.longest(text, start))
+        ends = (start + length for length in self._lengths[text[start]])
+        strings, size = self._strings, len(text)
+        return next((end for end in ends if end <= size and text[start:end] in strings), start)

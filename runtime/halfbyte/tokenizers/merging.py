@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 
-def merge(pieces: list[str], priorities: Mapping[str, float], separator: str) -> list[str]:
+def merge(
+    pieces: list[str], priorities: Mapping[str, float], separator: str, cut: int = 0
+) -> list[str]:
     """Merge neighbours until no two of them can be; O(n log n).
 
     Parameters
@@ -18,6 +20,9 @@ def merge(pieces: list[str], priorities: Mapping[str, float], separator: str) ->
         equals. Pairs that are not in it are never merged.
     separator : str
         Nothing where the union alone matters, else what stands in no piece.
+
+    cut : int
+        So many characters are taken from the beginning of a right piece when it is merged.
 
     Returns
     -------
@@ -40,7 +45,7 @@ def merge(pieces: list[str], priorities: Mapping[str, float], separator: str) ->
         right = following[left]
         if right == end or not pieces[left] or pieces[left] + separator + pieces[right] != pair:
             continue  # one of the two was merged with another since
-        pieces[left] += pieces[right]
+        pieces[left] += pieces[right][cut:]
         pieces[right] = ""
         after = following[left] = following[right]
         if after < end:

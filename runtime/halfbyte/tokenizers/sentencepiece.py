@@ -47,6 +47,7 @@ class SentencePieceBase(BaseTokenizer):
             merge_spaces=vocabulary.flag("remove_extra_whitespaces", False),
         )
         self.strips_space = self._normalizer.add_prefix
+        self.restarts = frozenset({vocabulary.ids["bos"]} if "bos" in vocabulary.ids else ())
         # Where no token has a space after something else, words are tokenized one by one.
         self._splits = not any(_SPACE_INSIDE.search(token) for token in self._ids_of)
         if vocabulary.flag("add_bos_token", self.add_bos):

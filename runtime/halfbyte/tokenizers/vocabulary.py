@@ -22,6 +22,8 @@ _DEFAULTS = {
     "t5": {"eos": 1, "unknown": 2},
     "bert": {"cls": 101, "seperator": 102, "unknown": 100},
     "gpt2": {},
+    "gemma4": {},
+    "huggingface": {},
 }
 # Control tokens that end an answer by their names alone: many files name one of several.
 _ENDS = frozenset(
@@ -75,11 +77,14 @@ class Vocabulary:
     @cached_property
     def merges(self) -> list[str]:
         """Pairs with a space between, in their order; raises `FormatError`."""
-        key = "tokenizer.ggml.merges"
-        merges = self.file.metadata.get(key)
-        if not isinstance(merges, list) or not all(isinstance(merge, str) for merge in merges):
+        return self.strings("tokenizer.ggml.merges")
+
+    def strings(self, key: str) -> list[str]:
+        """An array of strings in the metadata; raises `FormatError`."""
+        strings = self.file.metadata.get(key)
+        if not isinstance(strings, list) or not all(isinstance(text, str) for text in strings):
             raise FormatError(f"{self.file.path}: metadata '{key}': expected strings")
-        return [str(merge) for merge in merges]
+        return [str(text) for text in strings]
 
     @cached_property
     def charsmap(self) -> bytes:

@@ -8,19 +8,14 @@ the whole word is unknown. Tokens that begin a word are spelled with U+2581 befo
 
 from __future__ import annotations
 
-import unicodedata
-
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.tokens import CONTROL, NORMAL, UNKNOWN, UNUSED
 from halfbyte.tokenizers.base import BaseTokenizer, Piece, Span
-from halfbyte.tokenizers.unicode_classes import category
+from halfbyte.tokenizers.characters import BertCharacters
+from halfbyte.tokenizers.decoders import clean
 from halfbyte.tokenizers.vocabulary import SPACE, Vocabulary
 
 _LONGEST_WORD = 100  # characters; longer ones are unknown
-_CHINESE = (
-    (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F),
-)  # fmt: skip
 
 
 class WordPieceTokenizer(BaseTokenizer):
@@ -32,9 +27,8 @@ class WordPieceTokenizer(BaseTokenizer):
         vocabulary = Vocabulary.from_file(file, "bert")
         super().__init__(vocabulary)
         lowercase = vocabulary.flag("normalizer.lowercase", True)
-        self._characters = _Characters(
-            lowercase, vocabulary.flag("normalizer.strip_accents", lowercase)
-        )
+        strip_accents = vocabulary.flag("normalizer.strip_accents", lowercase)
+        self._characters = BertCharacters(lowercase, strip_accents, punctuation=True)
         tokens = vocabulary.of_type(NORMAL, UNUSED)
         self._first = {t.removeprefix(SPACE): i for t, i in tokens.items() if t.startswith(SPACE)}
         self._rest = {t: i for t, i in tokens.items() if not t.startswith(SPACE)}
@@ -45,10 +39,10 @@ class WordPieceTokenizer(BaseTokenizer):
             self.after = [vocabulary.ids["seperator"]]
 
     def token_bytes(self, token: int) -> bytes:
-        """UTF-8 that a token stands for, with a space before a word."""
+        """UTF-8 that a token stands for, with a space before a word, but for marks that end one."""
         if self._check(token) in (UNKNOWN, CONTROL):
             return b""
-        return self.vocabulary.tokens[token].replace(SPACE, " ").encode()
+        return clean(self.vocabulary.tokens[token].replace(SPACE, " ")).encode()
 
     def _normalize(self, text: str) -> str:
         return text.translate(self._characters)
@@ -76,37 +70,3 @@ class WordPieceTokenizer(BaseTokenizer):
             else:
                 break
         return found if found and start == size else [(self.unknown or 0, 0, size)]
-
-
-class _Characters(dict[int, str]):
-    """What becomes of each character, with spaces where words are separated; filled as needed."""
-
-    def __init__(self, lowercase: bool, strip_accents: bool) -> None:
-        self._lowercase, self._strip_accents = lowercase, strip_accents
-
-    def __missing__(self, code: int) -> str:
-        self[code] = text = self._replacement(chr(code))
-        return text
-
-    def _replacement(self, character: str) -> str:
-        kind = category(character)
-        if character in "\t\n\r" or kind in ("Zs", "Zl", "Zp"):
-            return " "
-        if kind in ("Cc", "Cf", "Co", "Cs") or character == "\ufffd":
-            return ""
-        chinese = any(first <= ord(character) <= last for first, last in _CHINESE)
-        text = character
-        if self._strip_accents:
-            text = unicodedata.normalize("NFD", text)
-            text = "".join(letter for letter in text if category(letter) != "Mn")
-        if self._lowercase:
-            text = "".join(letter.lower() for letter in text)
-        parts = (f" {letter} " if _punctuation(letter) else letter for letter in text)
-        return f" {text} " if chinese else "".join(parts)
-
-
-def _punctuation(character: str) -> bool:
-    """Whether it is one, as BERT sees it: all of ASCII's that are neither letters nor digits."""
-    if character.isascii():
-        return not character.isalnum() and character.isprintable() and character != " "
-    return category(character).startswith("P")

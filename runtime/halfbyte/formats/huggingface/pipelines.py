@@ -32,6 +32,9 @@ from halfbyte.formats.tokens import BYTE, BYTE_TOKEN, CONTROL, NORMAL, UNKNOWN
 
 SPACE = "\u2581"
 MAX_TOKENS = 1 << 20
+_LETTERS = frozenset(  # that byte-level BPE writes bytes as
+    chr(code) for code in (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x144))
+)
 _LONGEST_WORD = 100  # characters that WordPiece looks at
 
 
@@ -45,13 +48,15 @@ class Pipeline:
     types: dict[int, int] = field(default_factory=dict)  # of tokens that are not normal
     scores: npt.NDArray[np.float32] | None = None
     stripping: dict[str, list[int]] = field(default_factory=dict)  # lstrip, rstrip -> ids
+    exact: bool = False  # GGUF's keys say all of it
+    normalizes: bool = False
     spell: Callable[[str, int], str] = lambda token, kind: token  # GGUF's spelling, by type
 
 
 def read_pipeline(path: Path, data: dict[str, Any], beside: Path | None) -> Pipeline:
     """The pipeline of a tokenizer.json; `beside` is a tokenizer.model with the scores."""
     model = json_file.field(path, data, "model", dict)
-    kind = optional(path, model, "type", _kind(model), str, "model.")
+    kind = model_kind(path, data)
     before = [step["type"] for step in steps(path, data, "pre_tokenizer", "pretokenizers")]
     if kind == "BPE" and "ByteLevel" in before:
         return _byte_level(path, data, model)
@@ -62,6 +67,12 @@ def read_pipeline(path: Path, data: dict[str, Any], beside: Path | None) -> Pipe
     if kind == "WordPiece":
         return _wordpiece(path, data, model)
     raise UnsupportedError(f"{path}: model {kind[:80]!r}; supported: BPE, Unigram, WordPiece")
+
+
+def model_kind(path: Path, data: dict[str, Any]) -> str:
+    """The type of a tokenizer.json's model."""
+    model = json_file.field(path, data, "model", dict)
+    return optional(path, model, "type", _kind(model), str, "model.")
 
 
 def steps(path: Path, data: dict[str, Any], name: str, inner: str) -> list[dict[str, Any]]:
@@ -101,12 +112,13 @@ def _byte_level(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipe
             f"{path}: pre_tokenizer {list(patterns)}, normalizer {normal}, ignore_merges {ignore}: "
             "GGUF has no name for it, so it is refused"
         )
-    pieces = _pieces(path, model)
-    merges = [" ".join(pair) for pair in _merges(path, model, pieces)]
+    pieces = pieces_of(path, model)
+    merges = [" ".join(pair) for pair in merges_of(path, model, pieces)]
     metadata: dict[str, MetadataValue] = {"pre": name, "merges": merges}
     if prefix:
         metadata["add_space_prefix"] = True
-    return Pipeline("gpt2", pieces, metadata)
+    exact = _LETTERS.issubset(pieces)  # what bytes without a token become differs
+    return Pipeline("gpt2", pieces, metadata, exact=exact, normalizes=bool(normal))
 
 
 def _split(path: Path, data: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
@@ -148,13 +160,13 @@ def _sentencepiece_bpe(
     if beside is not None:
         return sentencepiece_pipeline(read_sentencepiece(beside))
     _refuse_variants(path, model, byte_fallback=True)
-    pieces = _pieces(path, model)
+    pieces = pieces_of(path, model)
     types = _byte_types(pieces)
     unknown = model.get("unk_token")
     if isinstance(unknown, str) and unknown in pieces:
         types[pieces[unknown]] = UNKNOWN
         metadata["unknown_token_id"] = np.uint32(pieces[unknown])
-    scores = _scores_of_merges(path, pieces, types, _merges(path, model, pieces))
+    scores = _scores_of_merges(path, pieces, types, merges_of(path, model, pieces))
     return Pipeline("llama", pieces, {"pre": "default", **metadata}, types, scores)
 
 
@@ -201,6 +213,23 @@ def _scores_of_merges(
 
 
 def _unigram(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipeline:
+    pieces, scores = scored_pieces(path, model)
+    with np.errstate(over="ignore"):
+        rounded = np.array(scores, np.float32)
+    for index in np.flatnonzero(~np.isfinite(rounded))[:1].tolist():
+        raise FormatError(f"{path}: 'model.vocab[{index}]': score {scores[index]} is not finite")
+    fallback = optional(path, model, "byte_fallback", False, bool, "model.")
+    types = _byte_types(pieces) if fallback else {}
+    metadata = {"pre": "default", **_spaces(path, data)}
+    unknown = model.get("unk_id")
+    if type(unknown) is int and 0 <= unknown < len(pieces):
+        types[unknown] = UNKNOWN
+        metadata["unknown_token_id"] = np.uint32(unknown)
+    return Pipeline("t5", pieces, metadata, types, rounded)
+
+
+def scored_pieces(path: Path, model: dict[str, Any]) -> tuple[dict[str, int], list[float]]:
+    """The vocabulary of Unigram: pieces and their scores, in the order of their ids."""
     entries = json_file.field(path, model, "vocab", list, "model.")
     pieces: dict[str, int] = {}
     scores: list[float] = []
@@ -212,28 +241,10 @@ def _unigram(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipelin
         if entry[0] in pieces:
             raise FormatError(f"{path}: 'model.vocab[{index}]': {entry[0]!r} appears twice")
         pieces[entry[0]] = index
-        scores.append(_score(path, index, entry[1]))
+        scores.append(float(entry[1]))
     if len(pieces) > MAX_TOKENS:
         raise FormatError(f"{path}: 'model.vocab': more than {MAX_TOKENS} tokens")
-    fallback = optional(path, model, "byte_fallback", False, bool, "model.")
-    types = _byte_types(pieces) if fallback else {}
-    metadata = {"pre": "default", **_spaces(path, data)}
-    unknown = model.get("unk_id")
-    if type(unknown) is int and 0 <= unknown < len(pieces):
-        types[unknown] = UNKNOWN
-        metadata["unknown_token_id"] = np.uint32(unknown)
-    return Pipeline("t5", pieces, metadata, types, np.array(scores, np.float32))
-
-
-def _score(path: Path, index: int, value: float) -> float:
-    try:
-        with np.errstate(over="ignore"):
-            narrow = float(np.float32(value))
-    except OverflowError:
-        narrow = float("inf")
-    if not np.isfinite(narrow):
-        raise FormatError(f"{path}: 'model.vocab[{index}]': score {value} is not finite")
-    return narrow
+    return pieces, scores
 
 
 def _spaces(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
@@ -296,7 +307,7 @@ def _wordpiece(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipel
             )
     lowercase = optional(path, normal[0], "lowercase", True, bool, "normalizer.")
     strip = optional(path, normal[0], "strip_accents", lowercase, bool, "normalizer.")
-    pieces = _pieces(path, model)
+    pieces = pieces_of(path, model)
     unknown = json_file.field(path, model, "unk_token", str, "model.")
     if unknown not in pieces:
         raise FormatError(f"{path}: 'model.unk_token': {unknown!r} is not in the vocabulary")
@@ -306,7 +317,10 @@ def _wordpiece(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipel
         "normalizer.lowercase": lowercase,
         "normalizer.strip_accents": strip,
     }
-    return Pipeline("bert", pieces, metadata, {pieces[unknown]: CONTROL}, spell=_phantom_space)
+    types = {pieces[unknown]: CONTROL}
+    return Pipeline(
+        "bert", pieces, metadata, types, exact=True, normalizes=True, spell=_phantom_space
+    )
 
 
 def _phantom_space(token: str, kind: int) -> str:
@@ -316,7 +330,7 @@ def _phantom_space(token: str, kind: int) -> str:
     return token[2:] if token.startswith("##") else SPACE + token
 
 
-def _pieces(path: Path, model: dict[str, Any]) -> dict[str, int]:
+def pieces_of(path: Path, model: dict[str, Any]) -> dict[str, int]:
     """The vocabulary of BPE or WordPiece: an object from tokens to ids."""
     vocab = json_file.field(path, model, "vocab", dict, "model.")
     taken: dict[int, str] = {}
@@ -334,7 +348,7 @@ def _pieces(path: Path, model: dict[str, Any]) -> dict[str, int]:
     return dict(vocab)
 
 
-def _merges(path: Path, model: dict[str, Any], pieces: dict[str, int]) -> list[tuple[str, str]]:
+def merges_of(path: Path, model: dict[str, Any], pieces: dict[str, int]) -> list[tuple[str, str]]:
     """The merges, each of two pieces that make a third."""
     found: list[tuple[str, str]] = []
     for index, entry in enumerate(json_file.field(path, model, "merges", list, "model.")):
@@ -343,9 +357,10 @@ def _merges(path: Path, model: dict[str, Any], pieces: dict[str, int]) -> list[t
         if not isinstance(pair, list) or [type(part) for part in pair] != [str, str]:
             raise FormatError(f"{where}: expected two pieces, found {str(entry)[:80]!r}")
         left, right = pair
+        prefix = model.get("continuing_subword_prefix") or ""
         if not left or not right:
             raise FormatError(f"{where}: {str(entry)[:80]!r}: merges a piece with nothing")
-        for piece in (left, right, left + right):
+        for piece in (left, right, left + right[len(str(prefix)) :]):
             if piece not in pieces:
                 raise FormatError(f"{where}: {piece[:80]!r} is not in the vocabulary")
         found.append((left, right))

@@ -15,6 +15,7 @@ from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.mapped import map_file
 from halfbyte.formats.model_file import MetadataValue
 from halfbyte.formats.protobuf import Message
+from halfbyte.formats.tokens import NARROW
 
 _PIECE, _TRAINER, _NORMALIZER = 1, 2, 3  # fields of the whole
 _UNIGRAM, _BPE = 1, 2  # model types
@@ -143,4 +144,7 @@ def _metadata(model: _Model) -> dict[str, MetadataValue]:
     found["add_eos_token"] = model.kind == _UNIGRAM and "eos_token_id" in found
     if model.charsmap:
         found["precompiled_charsmap"] = np.frombuffer(model.charsmap, np.uint8)
-    return {f"tokenizer.ggml.{name}": value for name, value in found.items()}
+    keyed = {f"tokenizer.ggml.{name}": value for name, value in found.items()}
+    if model.kind == _UNIGRAM:
+        keyed[NARROW] = True
+    return keyed

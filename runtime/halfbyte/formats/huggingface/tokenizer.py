@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import FormatError
+from halfbyte.formats.huggingface.added import Added, read_added
 from halfbyte.formats.huggingface.pipelines import sentencepiece_pipeline
 from halfbyte.formats.huggingface.sentencepiece_model import read_sentencepiece
 from halfbyte.formats.huggingface.tokenizer_json import (
-    Added,
     add_tokens,
-    read_added,
     read_tokenizer_json,
     vocabulary,
 )
@@ -132,7 +131,8 @@ def _set_roles(path: Path, metadata: Metadata, config: dict[str, Any]) -> None:
                 f"{path / 'tokenizer_config.json'}: '{role}_token': {text[:80]!r} is not in the "
                 "vocabulary"
             )
-        if role in ("bos", "eos") and metadata.get(f"tokenizer.ggml.add_{role}_token"):
+        stands = metadata.get(f"tokenizer.ggml.add_{role}_token") and key in metadata
+        if role in ("bos", "eos") and stands:
             # What stands around a text decides; a model's own end still ends it.
             if role == "eos" and metadata[key] != number:
                 metadata["tokenizer.ggml.eot_token_id"] = np.uint32(number)

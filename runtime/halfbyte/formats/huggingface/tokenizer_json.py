@@ -8,33 +8,26 @@ added tokens. GGUF names whole pipelines, so each file must be one of them
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
+from halfbyte.formats.huggingface.added import Added, read_added
+from halfbyte.formats.huggingface.as_it_is import own_keys, read_as_it_is
 from halfbyte.formats.huggingface.pipelines import (
     MAX_TOKENS,
     Pipeline,
+    model_kind,
     read_pipeline,
     steps,
 )
-from halfbyte.formats.json_file import field, kind_of, optional, read_json
+from halfbyte.formats.json_file import field, optional, read_json
 from halfbyte.formats.model_file import MetadataValue
 from halfbyte.formats.tokens import CONTROL, NORMAL, UNUSED, USER_DEFINED
 
-
-@dataclass(frozen=True)
-class Added:
-    """A token that is taken from a text before anything else, or only put around it."""
-
-    id: int
-    content: str
-    special: bool
-    lstrip: bool = False
-    rstrip: bool = False
+_MANY_PAIRS = 1 << 16  # of added tokens
 
 
 def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, MetadataValue]:
@@ -55,10 +48,20 @@ def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, Meta
         A pipeline that GGUF has no name for.
     """
     data = read_json(path)
-    pipeline = read_pipeline(path, data, model)
-    values = optional(path, data, "added_tokens", [], list)
-    add_tokens(path, pipeline, [read_added(path, value) for value in values])
+    added = [read_added(path, value) for value in optional(path, data, "added_tokens", [], list)]
+    kind = model_kind(path, data)
     around = _around_text(path, data)
+    try:
+        pipeline = read_pipeline(path, data, model)
+        exact = pipeline.exact and not any(
+            token.single_word or (token.normalized and pipeline.normalizes) for token in added
+        )
+        exact = exact and not _tangled(added) and not any("." in key for key in around)
+    except UnsupportedError:  # GGUF has no name for it
+        pipeline, exact = read_as_it_is(path, data, kind), False
+    if not exact and pipeline.model == "bert":  # which spells tokens in another way
+        pipeline = read_as_it_is(path, data, kind)
+    add_tokens(path, pipeline, added)
     if pipeline.model == "bert":  # there they have names of their own
         names = {
             "add_eos_token": "add_sep_token",
@@ -66,22 +69,24 @@ def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, Meta
             "eos_token_id": "seperator_token_id",
         }
         around = {names.get(name, name): value for name, value in around.items()}
-    return vocabulary(path, pipeline) | {f"tokenizer.ggml.{k}": v for k, v in around.items()}
+    found = vocabulary(path, pipeline)
+    found |= {k if "." in k else f"tokenizer.ggml.{k}": v for k, v in around.items()}
+    if not exact:
+        found |= own_keys(path, data, kind, added, len(found["tokenizer.ggml.tokens"]))  # type: ignore[arg-type]
+    return found
 
 
-def read_added(path: Path, value: Any, number: int | None = None) -> Added:
-    """An added token of tokenizer.json, or of tokenizer_config.json, where the id is the key."""
-    if not isinstance(value, dict):
-        raise FormatError(f"{path}: added token: expected an object, found {kind_of(value)}")
-    content = field(path, value, "content", str, "added_tokens.")
-    flags = {
-        name: optional(path, value, name, False, bool, "added_tokens.")
-        for name in ("special", "lstrip", "rstrip", "single_word")
-    }
-    if flags.pop("single_word"):
-        raise UnsupportedError(f"{path}: added token {content!r}: 'single_word' is not supported")
-    number = field(path, value, "id", int, "added_tokens.") if number is None else number
-    return Added(number, content, **flags)
+def _tangled(added: list[Added]) -> bool:
+    """Whether a token may hide in a control token, which is found first and then is text."""
+    control = [token.content for token in added if token.special]
+    others = [token.content for token in added if not token.special and token.content]
+    if len(control) * len(others) > _MANY_PAIRS:
+        return True
+    return any(
+        other in one or any(one.endswith(other[:size]) for size in range(1, len(other)))
+        for one in control
+        for other in others
+    )
 
 
 def add_tokens(path: Path, pipeline: Pipeline, tokens: Iterable[Added]) -> None:
@@ -152,16 +157,13 @@ def _around_text(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
             before, after = ([_pair(path, step, name)] for name in ("cls", "sep"))
         elif kind != "ByteLevel":  # that one changes offsets alone
             raise UnsupportedError(f"{path}: post_processor {kind!r} is not supported")
-    if len(before) > 1 or len(after) > 1:
-        raise UnsupportedError(
-            f"{path}: post_processor: {len(before)} tokens before and {len(after)} after a text; "
-            "at most one of each is supported"
-        )
     found: dict[str, MetadataValue] = {
         "add_bos_token": bool(before), "add_eos_token": bool(after)
     }  # fmt: skip
-    for name, ids in (("bos", before), ("eos", after)):
-        if ids:
+    for name, side, ids in (("bos", "before", before), ("eos", "after", after)):
+        if len(ids) > 1:  # GGUF has a key for one
+            found[f"halfbyte.tokenizer.{side}_token_ids"] = np.array(ids, np.int32)
+        elif ids:
             found[f"{name}_token_id"] = np.uint32(ids[0])
     return found
 

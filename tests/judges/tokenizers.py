@@ -1,0 +1,186 @@
+"""Real tokenizers beside their originals: `make tokenizers`.
+
+`tokenizer_files.toml` lists files in packages of PyPI and npm. Each is fetched once into
+build/tokenizers, and tokenizes texts of many kinds here and by its original: a tokenizer.json by
+PyPI's `tokenizers`, a tokenizer.model by `sentencepiece`, tekken.json and *.tiktoken by `tiktoken`,
+GGUF by llama.cpp and by the ids beside it (*.out). What differs is counted, what is refused says
+why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import sentencepiece
+from tests.tokenizers.texts import texts
+from tokenizers import Tokenizer
+
+from halfbyte.errors import HalfbyteError
+from halfbyte.tokenizers import load_tokenizer
+from halfbyte.tokenizers.base import BaseTokenizer
+
+REPOSITORY = Path(__file__).parents[2]
+CACHE = REPOSITORY / "build/tokenizers"
+LIST = Path(__file__).with_name("tokenizer_files.toml")
+
+
+@dataclass(frozen=True)
+class File:
+    """A file in a package."""
+
+    registry: str
+    package: str
+    version: str
+    path: str
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """For people, and in the cache."""
+        return f"{self.package}/{Path(self.path).name}".replace("@", "").replace("/", "--")
+
+    @property
+    def kind(self) -> str:
+        """Which original it has."""
+        name = Path(self.path).name
+        if "tekken" in name:
+            return "tekken"
+        kinds = (".gguf", ".json", ".tiktoken")
+        return next((kind[1:] for kind in kinds if name.endswith(kind)), "model")
+
+
+def fetch(file: File) -> Path:
+    """The file in the cache; raises `ValueError` where it is not the one that the list means."""
+    target = CACHE / file.name
+    if not target.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        content = member(archive(file), file.path)
+        if hashlib.sha256(content).hexdigest() != file.sha256:
+            raise ValueError(f"{file.name}: is another file than the one listed")
+        target.write_bytes(content)
+    return target
+
+
+def archive(file: File) -> Path:
+    """The package, as its registry's own client fetches it."""
+    folder = CACHE / "packages" / f"{file.package}-{file.version}".replace("/", "--")
+    if not folder.exists() or not any(folder.iterdir()):
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted = f"{file.package}@{file.version}"
+        command = ["npm", "pack", "--silent", wanted]
+        if file.registry == "pypi":
+            wanted = f"{file.package}=={file.version}"
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+            if file.package == "llama-cpp-python":  # the wheels have no vocabularies
+                command += ["--no-binary", ":all:", "--no-build-isolation"]
+            command.append(wanted)
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return next(folder.iterdir())
+
+
+def member(path: Path, name: str) -> bytes:
+    """A file in a wheel or a tarball."""
+    if path.suffix in (".whl", ".zip"):
+        with zipfile.ZipFile(path) as opened:
+            return opened.read(name)
+    with tarfile.open(path) as tar:
+        extracted = tar.extractfile(name)
+        assert extracted is not None
+        return extracted.read()
+
+
+Judge = tuple[Callable[[str, bool], list[int]], Callable[[list[int]], str] | None, list[str]]
+
+
+def hugging_face(path: Path) -> Judge:
+    """PyPI's `tokenizers`: ids with special tokens looked for or not, and text."""
+    judge = Tokenizer.from_file(str(path))
+    judge.no_truncation()
+    judge.no_padding()
+
+    def encode(text: str, parse_special: bool) -> list[int]:
+        judge.encode_special_tokens = not parse_special
+        return list(judge.encode(text).ids)
+
+    special = [token.content for token in judge.get_added_tokens_decoder().values()]
+    return encode, lambda ids: str(judge.decode(ids)), special
+
+
+def sentence_piece(path: Path) -> Judge:
+    """Google's `sentencepiece`, with the special tokens around a text that ours has."""
+    judge = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    ours = load_tokenizer(path)
+    assert isinstance(ours, BaseTokenizer)
+    before, after = ours.before, ours.after
+    return lambda text, _: [*before, *judge.encode(text), *after], judge.decode, []
+
+
+def differences(path: Path, judge: Judge, count: int) -> tuple[list[str], list[str]]:
+    """The texts that get other ids, and those whose ids become another text."""
+    ours = load_tokenizer(path)
+    encode, decode, special = judge
+    other_ids, other_texts = [], []
+    for index, text in enumerate(texts(count, special[:40])):
+        parse = index % 2 == 0 and bool(special)
+        expected = encode(text, parse)
+        found = ours.encode(text, parse_special=parse)
+        if found != expected:
+            other_ids.append(text)
+        elif decode is not None and ours.decode(found) != decode(expected):
+            other_texts.append(text)
+    return other_ids, other_texts
+
+
+JUDGES: dict[str, Callable[[Path], Judge]] = {"json": hugging_face, "model": sentence_piece}
+
+
+def compare(path: Path, kind: str, count: int) -> str:
+    """A row of the table."""
+    try:
+        ids, decoded = differences(path, JUDGES[kind](path), count)
+    except HalfbyteError as error:
+        return f"refused | {str(error).removeprefix(str(path) + ': ')}"
+    shown = "".join(f" {text[:60]!a}" for text in [*ids, *decoded][:1])
+    return f"{len(ids)} ids, {len(decoded)} texts |{shown}"
+
+
+def listed() -> Iterator[File]:
+    """The files of the list."""
+    with LIST.open("rb") as file:
+        for entry in tomllib.load(file)["file"]:
+            yield File(**entry)
+
+
+def main() -> int:
+    """Print the table; 1 where an accepted file has differences."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=2000, help="texts for each file")
+    parser.add_argument("--only", default="", help="files whose name contains this")
+    parser.add_argument("paths", nargs="*", type=Path, help="other files instead")
+    options = parser.parse_args()
+    rows = [(path.name, path, None) for path in options.paths] or [
+        (file.name, None, file) for file in listed() if options.only in file.name
+    ]
+    outcomes = []
+    for name, path, file in rows:
+        found = fetch(file) if file else path
+        kind = file.kind if file else File("", "", "", str(path), "").kind
+        outcomes.append(compare(found, kind, options.count))
+        print(f"| {name} | {kind} | {options.count} | {outcomes[-1]} |", flush=True)
+    equal = sum(outcome.startswith("0 ids, 0 texts") for outcome in outcomes)
+    refused = sum(outcome.startswith("refused") for outcome in outcomes)
+    print(f"{len(outcomes)} files: {equal} equal, {refused} refused", flush=True)
+    return int(equal + refused < len(outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
