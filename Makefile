@@ -11,12 +11,12 @@ SITE   := build/lint/site
 
 # More for pytest: make test ARGS="tests/ops -k matmul"
 ARGS :=
-# Of make soak
+# Of make soak and make fuzz
 MINUTES := 60
 # Workers of pytest, each with files of its own: one for each core
 WORKERS := -n auto --maxprocesses 8
 
-.PHONY: help demo web wheels test test-browser judge peers bench-peers bench-onnx soak lint lint-python lint-types lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser fuzz judge peers bench-peers bench-onnx soak lint lint-python lint-types lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo "make wheels    build the wheels of every platform into dist/"
 	@echo "make test      lint, then every test        (one folder: make test ARGS=tests/ops)"
 	@echo "make test-browser   only the tests in Chromium"
+	@echo "make fuzz      mutated files of every format, on all cores   (make fuzz MINUTES=30)"
 	@echo "make judge     outputs of models beside transformers', into the tests' goldens (minutes)"
 	@echo "make peers     build llama.cpp, fetch wllama, make models for the benchmark (minutes)"
 	@echo "make bench-peers    speed beside them        (options: make bench-peers ARGS=--help)"
@@ -55,6 +56,11 @@ test: $(WASM) lint
 
 test-browser: $(WASM)
 	@$(BIN)/python -m pytest tests/browser $(ARGS)
+
+# Files that are not treated as they should be are left in build/fuzz. Some formats alone:
+# make fuzz ARGS="gguf onnx"
+fuzz: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)
 
 coverage: $(VENV)/.installed-dev
 	@$(BIN)/coverage run -m pytest $(ARGS)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError, EncodeError
 from onnx import AttributeProto, TensorProto
 
 Random = np.random.Generator
@@ -53,6 +54,16 @@ def mutations(seeds: Sequence[bytes], count: int, random_seed: int = 0) -> Itera
         if data is not None:
             made += 1
             yield Mutant(kind, seed, data)
+
+
+def mutated(data: bytes, random: Random) -> bytes:
+    """One change of any kind; of bytes where they are no model, or have nothing else to change."""
+    kind = str(random.choice([*BYTES, *MODELS]))
+    try:
+        made = _mutant(data, kind, random)
+    except (DecodeError, ValueError, TypeError, EncodeError):  # not a model any more
+        made = None
+    return made or _mutant(data, str(random.choice([*BYTES])), random) or data
 
 
 def _mutant(seed: bytes, kind: str, random: Random) -> bytes | None:

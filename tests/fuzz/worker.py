@@ -1,0 +1,77 @@
+"""One process of the runner: `python -m tests.fuzz.worker FORMAT SEED FIRST LAST`.
+
+A line of JSON for each case: its number, the outcome, and what is to be said of it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import sys
+import traceback
+import warnings
+from pathlib import Path
+
+from tests.fuzz.runner import Format, case, module_of
+
+from halfbyte.errors import HalfbyteError
+from halfbyte.footprint import peak_bytes, resident_bytes
+
+FREE = 200 << 20  # bytes that any case may take
+TIMES = 4  # the file, beside them
+ADDRESSES = 1 << 30  # of threads' stacks and the like, which are not memory
+MOST_MESSAGE = 2000  # characters
+
+
+def outcome(module: Format, data: bytes) -> tuple[str, str]:
+    """Of one case, and a line about it where it is not as it should be."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before, allowed = resident_bytes(), FREE + TIMES * len(data)
+    _limit(allowed + ADDRESSES)
+    try:
+        module.target(data)
+        found, detail = "accepted", ""
+    except HalfbyteError as error:
+        found, detail = "refused", ""
+        message = str(error)
+        if not message.isprintable() or not 0 < len(message) <= MOST_MESSAGE:
+            found, detail = "message", f"{len(message)} characters: {message[:300]!r}"
+    except BaseException as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}:{frame.lineno}"
+        found, detail = "foreign", f"{type(error).__name__} at {where}: {str(error)[:300]}"
+    finally:
+        _limit(None)
+    taken = peak_bytes() - before
+    if found in ("accepted", "refused") and taken > allowed:
+        found, detail = "memory", f"{taken / 1e6:.0f} MB for a file of {len(data):,} bytes"
+    return found, detail
+
+
+def _limit(nbytes: int | None) -> None:
+    """Bound what the process may have of addresses, beyond what it has."""
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if nbytes is not None:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + nbytes
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def main() -> None:
+    name, *numbers = sys.argv[1:]
+    seed, first, last = map(int, numbers)
+    lines = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a reader prints does not come between
+    warnings.simplefilter("error", RuntimeWarning)
+    module = module_of(name)
+    corpus = module.corpus()
+    for index in range(first, last):
+        data = case(module, corpus, seed, index)
+        print(json.dumps([index, *outcome(module, data)]), file=lines, flush=True)
+
+
+if __name__ == "__main__":
+    main()
