@@ -89,6 +89,7 @@ class Generation:
         self._sampler = Sampler(**options)
         self._sampler.check(most)
         self._model, self._limit = model, max_tokens
+        self._most = max(1, min(max_tokens, model.context - len(prompt_ids) + 1))
         self._stop, self._logprobs = StopStrings(stop), logprobs
         self._turn, self._mark = model.turn(), object()
         self._fed = -1  # tokens of the text that were processed; none yet
@@ -113,7 +114,9 @@ class Generation:
     def __iter__(self) -> Iterator[str]:
         try:
             while not self._over():
-                yield from self._add(self._step(self._length))
+                piece = self._add(self._step())
+                if piece is not None:
+                    yield piece
             yield from self._rest()
         finally:  # where it is closed, or dropped half way, too
             self._turn.end()
@@ -121,7 +124,8 @@ class Generation:
     async def __aiter__(self) -> AsyncIterator[str]:
         try:
             while not self._over():
-                for piece in self._add(await self._advance()):
+                piece = self._add(await self._advance())
+                if piece is not None:
                     yield piece
                     await asyncio.sleep(0)
             for piece in self._rest():
@@ -149,25 +153,21 @@ class Generation:
     def _decoder(self) -> StreamDecoder:
         return self._model.tokenizer.stream(self.prompt_ids)
 
-    @property
-    def _length(self) -> int:
-        return len(self.prompt_ids) + len(self.ids)
-
-    def _step(self, most: int) -> int:
-        """Process up to `most` of the text's tokens; the token that follows, or -1 before the end.
+    def _step(self, most: int | None = None) -> int:
+        """Process at most so many of the text's tokens; the one that follows, -1 before the end.
 
         Where another text had the context meanwhile, this one's tokens are processed again.
         """
-        model = self._model
+        model, length = self._model, len(self.prompt_ids) + len(self.ids)
         with self._turn:
             start = time.perf_counter()
-            if model.text is not self._mark or model.position != self._fed:
+            if model.text is not self._mark or len(model.tokens) != self._fed:
                 self._rewind()
-            if self.ids and self._fed == self._length - 1:
-                part = self.ids[-1:]
+            if self.ids and self._fed == length - 1:
+                part, last = self.ids[-1:], True
             else:
-                part = [*self.prompt_ids, *self.ids][self._fed : self._fed + most]
-            last = self._fed + len(part) == self._length
+                part = [*self.prompt_ids, *self.ids][self._fed :][:most]
+                last = self._fed + len(part) == length
             logits = model.feed(part, rows=int(last))
             self._fed += len(part)
             token = self._choose(logits) if last else -1
@@ -196,19 +196,17 @@ class Generation:
         """Whether the text has ended; the reason is set."""
         if self._stop.found:
             self.finish_reason = "stop"
-        elif len(self.ids) == self._limit:
-            self.finish_reason = "length"
-        elif self.ids and self._length > self._model.context:
-            self.finish_reason = "context"
+        elif len(self.ids) >= self._most:
+            self.finish_reason = "length" if len(self.ids) == self._limit else "context"
         return bool(self.finish_reason)
 
-    def _add(self, token: int) -> Iterator[str]:
-        """The text of a token, unless it ends all."""
+    def _add(self, token: int) -> str | None:
+        """The text of a token; none where it ends all."""
         if token in self._model.tokenizer.stop_ids:
             self.finish_reason = "stop"
-        else:
-            self.ids.append(token)
-            yield self._say(self._stop.push(self._decoder.push(token)))
+            return None
+        self.ids.append(token)
+        return self._say(self._stop.push(self._decoder.push(token)))
 
     def _rest(self) -> Iterator[str]:
         """What was held back, where no stop string ended the text."""

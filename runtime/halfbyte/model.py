@@ -141,9 +141,11 @@ class LanguageModel:
             return self._feed(ids, rows)
 
     def _feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int) -> F32Array:
+        """The same for whoever has the turn."""
         tokens = np.asarray(ids, np.int32)
         self._check(tokens, rows)
-        self._look(len(tokens))
+        if self._maps:
+            self._look(len(tokens))
         first = len(tokens) - rows  # the first token whose logits are wanted
         out = None if rows == 1 else np.empty((rows, self.vocabulary), np.float32)
         done = 0
@@ -167,7 +169,7 @@ class LanguageModel:
     def _look(self, tokens: int) -> None:
         """Raise `FormatError` where a file that weights are read from was changed in place."""
         now = time.monotonic()
-        if self._maps and (tokens > 1 or now - self._looked > _LOOK):
+        if tokens > 1 or now - self._looked > _LOOK:
             self._looked = now
             for pages in self._maps:
                 pages.check()

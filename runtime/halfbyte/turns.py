@@ -40,7 +40,7 @@ class Turns:
         self._queue: deque[Turn] = deque()
         # Reentrant: the garbage collector may end a text's turn wherever it comes by.
         self._lock = threading.RLock()
-        self._idle = threading.Event()
+        self._idle = _Signal()
 
     def whole(self, check: Callable[[], None] | None = None) -> AbstractContextManager[object]:
         """A turn of one step: ``with turns.whole():``; within a step of the same thread, nothing.
@@ -68,7 +68,7 @@ class Turns:
                 self._pass_over(turn)
                 if self._holder is not turn:
                     return False
-            turn.thread, turn.since, turn.inside = thread, time.monotonic(), inside
+            turn.thread, turn.inside = thread, inside
             return True
 
     def _pass_over(self, turn: Turn) -> None:
@@ -90,7 +90,8 @@ class Turns:
             if self._holder is turn:
                 turn.inside = False
                 self._next()
-            self._idle.set()
+        if self._closed:
+            self.paused()
 
     def _next(self) -> None:
         self._holder = self._queue.popleft() if self._queue else None
@@ -99,9 +100,8 @@ class Turns:
             self._holder.wake()
 
     def paused(self) -> None:
-        """A step is over."""
-        if self._closed:
-            self._idle.set()
+        """A step is over, which `close` may wait for."""
+        self._idle.give()
 
     def close(self) -> None:
         """End all turns: wait for the step under way; who comes later gets the error."""
@@ -112,7 +112,6 @@ class Turns:
             self._queue.clear()
         while (holder := self._holder) is not None and holder.inside and not self._inside:
             self._idle.wait(_IDLE)
-            self._idle.clear()
 
 
 class Turn:
@@ -136,18 +135,18 @@ class Turn:
         self.wake: Callable[[], object] = _asleep
 
     def __enter__(self) -> None:
-        if self._turns._inside:
+        turns = self._turns
+        if turns._holder is not self and turns._inside:
             self._nested = True
-        elif not self._turns.take(self, inside=True):
+        elif not turns.take(self, inside=True):
             self._wait()
 
     def _wait(self) -> None:
-        event = threading.Event()
-        self.wake = event.set
+        signal = _Signal()
+        self.wake = signal.give
         try:
             while not self._turns.take(self, inside=True):
-                event.wait(PATIENCE if self._check is None else PATIENCE / 10)
-                event.clear()
+                signal.wait(PATIENCE if self._check is None else PATIENCE / 10)
                 if self._check is not None:
                     self._check()
         except BaseException:  # Ctrl-C too
@@ -167,7 +166,8 @@ class Turn:
             return
         self.since = time.monotonic()
         self.inside = False
-        self._turns.paused()
+        if self._turns._closed:
+            self._turns.paused()
 
     async def ready(self) -> None:
         """Wait until the next step may begin; the event loop runs meanwhile."""
@@ -202,6 +202,24 @@ class _Whole(Turn):
 
     def __exit__(self, *exception: object) -> None:
         self.end()
+
+
+class _Signal:
+    """Given once, it ends one wait; also where the collector gives it in the midst of that wait.
+
+    `threading.Event` would wait for itself there.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def give(self) -> None:
+        with suppress(RuntimeError):  # it was given already
+            self._lock.release()
+
+    def wait(self, seconds: float) -> None:
+        self._lock.acquire(timeout=seconds)
 
 
 _INSIDE = nullcontext()
