@@ -113,3 +113,21 @@ def test_memory_is_flat(storyteller: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     early, late = map(float, done.stdout.split())
     assert late <= early + 2
+
+
+def test_the_soak_sees_what_grows(repository: Path) -> None:
+    tool = load_tool(repository, "soak")
+
+    def grown(megabytes: float = 0, threads: int = 0, files: int = 0) -> list[str]:
+        return tool.problems(
+            [
+                tool.Sample(i / 10, i, i, i, 90 + megabytes * i, 9 + threads * i, 7 + files * i)
+                for i in range(40)
+            ]
+        )
+
+    assert grown() == []
+    assert grown(megabytes=0.1) == []
+    assert grown(megabytes=0.4) == ["MB: 95.8 after the warm-up, 103.8 at the end"]
+    assert grown(threads=1) == ["threads: 23.5 after the warm-up, 43.5 at the end"]
+    assert grown(files=1) == ["files: 21.5 after the warm-up, 41.5 at the end"]

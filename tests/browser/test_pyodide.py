@@ -78,6 +78,27 @@ def test_shipped_model_in_two_lines(python: Python) -> None:
     assert len(text.split()) > 15
 
 
+def test_texts_take_turns_without_threads(python: Python) -> None:
+    """Those of one reader, and those of several tasks; a session beside them."""
+    code = """
+import asyncio, halfbyte
+from pathlib import Path
+model = halfbyte.load(Path(halfbyte.__path__[0]) / "data/storyteller.bin")
+options = {"max_tokens": 9, "seed": 1}
+expected = [model.generate(prompt, **options) for prompt in ("Once", "Tom")]
+both = zip(model.stream("Once", **options), model.stream("Tom", **options))
+one_reader = ["".join(pieces) for pieces in zip(*both)]
+
+async def read(prompt):
+    return "".join([piece async for piece in model.astream(prompt, **options)])
+
+tasks = await asyncio.gather(read("Once"), read("Tom"))
+model.close()
+[one_reader == expected, list(tasks) == expected]
+"""
+    assert python.run(code) == [True, True]
+
+
 def test_arrays_are_shared_without_a_copy(python: Python) -> None:
     """Kernels take the addresses of NumPy's arrays: one memory, no copy either way."""
     code = """
