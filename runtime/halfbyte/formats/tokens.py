@@ -19,6 +19,19 @@ SCORES = "halfbyte.tokenizer.scores"
 
 BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 
+# The characters that byte-level BPE writes bytes as: those of Latin-1 that can be seen are
+# themselves, the others follow U+0100.
+_VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+_HIDDEN = (byte for byte in range(256) if byte not in _VISIBLE)
+LETTERS = {byte: chr(byte) for byte in _VISIBLE} | {
+    byte: chr(0x100 + index) for index, byte in enumerate(_HIDDEN)
+}
+
+
+def write_bytes(content: bytes) -> str:
+    """Bytes as byte-level BPE writes them."""
+    return content.decode("latin-1").translate(LETTERS)
+
 
 def sentencepiece_metadata(
     pieces: list[str], scores: npt.NDArray[np.float32], *, unknown: int, bos: int, eos: int

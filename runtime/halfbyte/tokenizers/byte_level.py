@@ -10,19 +10,14 @@ from __future__ import annotations
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.huggingface.pretokenizers import SPLITS
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.formats.tokens import CONTROL, NORMAL, UNKNOWN, UNUSED
+from halfbyte.formats.tokens import CONTROL, LETTERS, NORMAL, UNKNOWN, UNUSED, write_bytes
 from halfbyte.tokenizers.base import BaseTokenizer, Piece, Span
 from halfbyte.tokenizers.composition import compose, composites
 from halfbyte.tokenizers.merging import merge
 from halfbyte.tokenizers.unicode_classes import Splitter
 from halfbyte.tokenizers.vocabulary import Vocabulary
 
-_VISIBLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-_HIDDEN = [byte for byte in range(256) if byte not in _VISIBLE]
-_CHARACTERS = {byte: chr(byte) for byte in _VISIBLE} | {
-    byte: chr(0x100 + index) for index, byte in enumerate(_HIDDEN)
-}
-_BYTES = {character: byte for byte, character in _CHARACTERS.items()}
+_BYTES = {character: byte for byte, character in LETTERS.items()}
 
 
 class ByteLevelTokenizer(BaseTokenizer):
@@ -81,7 +76,7 @@ class ByteLevelTokenizer(BaseTokenizer):
 
     def _pieces(self, word: str) -> list[Piece]:
         codes = word.encode()
-        letters = codes.decode("latin-1").translate(_CHARACTERS)
+        letters = write_bytes(codes)
         if self._ignore_merges and letters in self._ids_of:
             return [(self._ids_of[letters], 0, len(word))]
         places = range(len(word) + 1)  # of the character that a byte belongs to

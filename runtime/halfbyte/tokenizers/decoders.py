@@ -9,10 +9,9 @@ from typing import Any
 
 from halfbyte.errors import UnsupportedError
 from halfbyte.formats.json_file import field, optional
-from halfbyte.formats.tokens import BYTE_TOKEN
-from halfbyte.tokenizers.splitting import BYTES
+from halfbyte.formats.tokens import BYTE_TOKEN, LETTERS
 
-_BYTES = {character: byte for byte, character in BYTES.items()}
+_BYTES = {character: byte for byte, character in LETTERS.items()}
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,8 @@ class PipelineTokenizer(BaseTokenizer):
         }
         options = optional(path, data, "model", {}, dict)
         kind = options.get("type")
-        merges = _merges(vocabulary) if kind == "BPE" else []
+        by_rank = options.get("by_rank") is True  # the order of the tokens is that of merging
+        merges = _merges(vocabulary) if kind == "BPE" and not by_rank else []
         self._model = make_model(path, options, ids, merges, _scores(vocabulary, kind))
         self._cached_model = lru_cache(CACHED_WORDS)(self._model)
         self._control = added["special"]

@@ -14,6 +14,7 @@ from typing import Any
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.huggingface.pretokenizers import DIGIT, GPT2
 from halfbyte.formats.json_file import field, optional
+from halfbyte.formats.tokens import write_bytes
 from halfbyte.tokenizers.characters import is_punctuation
 from halfbyte.tokenizers.regexes import compiled
 from halfbyte.tokenizers.unicode_classes import ranges, translate, written
@@ -22,13 +23,6 @@ Spans = list[tuple[int, int]] | None
 Piece = tuple[str, Spans, bool]
 Splitter = Callable[[Piece], Iterator[Piece]]
 Range = tuple[int, int, bool]  # start, end, and whether the pattern matched
-
-BYTES = {
-    byte: chr(byte) if 0x21 <= byte < 0x7F or 0xA1 <= byte < 0xAD or byte >= 0xAE else chr(0)
-    for byte in range(256)
-}
-for _index, _byte in enumerate(byte for byte in range(256) if BYTES[byte] == "\0"):
-    BYTES[_byte] = chr(0x100 + _index)
 
 
 def make_splitters(path: Path, steps: Iterable[dict[str, Any]]) -> list[Splitter]:
@@ -177,7 +171,7 @@ def _byte_level(path: Path, step: dict[str, Any]) -> Splitter:
             content = text.encode()
             if spans and len(content) > len(text):
                 spans = [span for c, span in zip(text, spans, strict=True) for _ in c.encode()]
-            yield content.decode("latin-1").translate(BYTES), spans, first
+            yield write_bytes(content), spans, first
 
     return split_bytes
 

@@ -146,6 +146,9 @@ def _bpe(
         if not (left and right and left + right[len(prefix) :] in ids):
             raise FormatError(f"{path}: merge {str((left, right))[:80]} does not make a token")
     bytes_ = _byte_tokens(ids) if fallback else {}
+    separator = "\0"
+    if options.get("by_rank") is True:
+        ranks, separator = {token: float(i) for token, i in ids.items()}, ""
 
     def symbols(word: str) -> Iterator[tuple[str, int, int]]:
         """What is merged, and the span of each; "" is unknown."""
@@ -175,7 +178,7 @@ def _bpe(
         for known, group in groupby(symbols(word), key=lambda symbol: symbol[0] != ""):
             parts = list(group)
             if known:
-                found += _merged(parts, ids, ranks, len(prefix))
+                found += _merged(parts, ids, ranks, separator, len(prefix))
             else:
                 found += ((unknown or 0, start, end) for _, start, end in parts)
         return found
@@ -184,11 +187,15 @@ def _bpe(
 
 
 def _merged(
-    symbols: list[tuple[str, int, int]], ids: dict[str, int], ranks: dict[str, float], cut: int
+    symbols: list[tuple[str, int, int]],
+    ids: dict[str, int],
+    ranks: dict[str, float],
+    separator: str,
+    cut: int,
 ) -> Iterator[Piece]:
     """The tokens that symbols are merged to, with the spans of these."""
     at = 0
-    for piece in merge([symbol for symbol, _, _ in symbols], ranks, "\0", cut):
+    for piece in merge([symbol for symbol, _, _ in symbols], ranks, separator, cut):
         start, end = symbols[at][1], symbols[at][2]
         left = len(piece) - len(symbols[at][0])
         at += 1

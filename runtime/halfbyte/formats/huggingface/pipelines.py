@@ -28,13 +28,10 @@ from halfbyte.formats.huggingface.pretokenizers import DIGIT, DIGITS, GPT2, find
 from halfbyte.formats.huggingface.sentencepiece_model import read_sentencepiece
 from halfbyte.formats.json_file import kind_of, optional
 from halfbyte.formats.model_file import MetadataValue
-from halfbyte.formats.tokens import BYTE, BYTE_TOKEN, CONTROL, NORMAL, UNKNOWN
+from halfbyte.formats.tokens import BYTE, BYTE_TOKEN, CONTROL, LETTERS, NORMAL, UNKNOWN
 
 SPACE = "\u2581"
 MAX_TOKENS = 1 << 20
-_LETTERS = frozenset(  # that byte-level BPE writes bytes as
-    chr(code) for code in (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x144))
-)
 _LONGEST_WORD = 100  # characters that WordPiece looks at
 
 
@@ -117,7 +114,7 @@ def _byte_level(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipe
     metadata: dict[str, MetadataValue] = {"pre": name, "merges": merges}
     if prefix:
         metadata["add_space_prefix"] = True
-    exact = _LETTERS.issubset(pieces)  # what bytes without a token become differs
+    exact = set(LETTERS.values()).issubset(pieces)  # what bytes without a token become differs
     return Pipeline("gpt2", pieces, metadata, exact=exact, normalizes=bool(normal))
 
 

@@ -39,8 +39,8 @@ def tokenizer_metadata(path: Path) -> Metadata:
     Parameters
     ----------
     path
-        A tokenizer.json, a SentencePiece tokenizer.model, or a folder with one of them and what
-        Hugging Face puts beside: tokenizer_config.json, special_tokens_map.json,
+        A tokenizer.json, a tekken.json, a SentencePiece tokenizer.model, or a folder with one of
+        them and what Hugging Face puts beside: tokenizer_config.json, special_tokens_map.json,
         added_tokens.json, config.json, generation_config.json, chat_template.jinja.
 
     Returns
@@ -85,6 +85,8 @@ def _read_folder(path: Path, config: dict[str, Any]) -> Metadata:
     model = next((path / name for name in _MODELS if (path / name).is_file()), None)
     if (path / "tokenizer.json").is_file():
         return read_tokenizer_json(path / "tokenizer.json", model)
+    if model is None and (path / "tekken.json").is_file():
+        return read_tokenizer_json(path / "tekken.json")
     if model is None:
         raise FormatError(f"{path}: no tokenizer: expected tokenizer.json or tokenizer.model")
     pipeline = sentencepiece_pipeline(read_sentencepiece(model))

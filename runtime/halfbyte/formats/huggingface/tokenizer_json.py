@@ -23,6 +23,7 @@ from halfbyte.formats.huggingface.pipelines import (
     read_pipeline,
     steps,
 )
+from halfbyte.formats.huggingface.tekken import is_tekken, read_tekken
 from halfbyte.formats.json_file import field, optional, read_json
 from halfbyte.formats.model_file import MetadataValue
 from halfbyte.formats.tokens import CONTROL, NORMAL, UNUSED, USER_DEFINED
@@ -48,6 +49,8 @@ def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, Meta
         A pipeline that GGUF has no name for.
     """
     data = read_json(path)
+    if is_tekken(data):
+        return read_tekken(path, data)
     added = [read_added(path, value) for value in optional(path, data, "added_tokens", [], list)]
     kind = model_kind(path, data)
     around = _around_text(path, data)
