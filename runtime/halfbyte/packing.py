@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte import ops
-from halfbyte.backends.memory import ALIGNMENT, aligned, machine_bytes
+from halfbyte.backends.memory import ALIGNMENT, aligned
 from halfbyte.backends.native import Kernels
+from halfbyte.backends.room import machine_bytes
 from halfbyte.errors import ProgramError
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.mapped import is_mapped

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.backends.room import available_bytes
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
 from halfbyte.formats.mapped import OwnPages
 from halfbyte.program import SHARED, Buffer, Kind, Program
@@ -69,14 +69,6 @@ class Memory:
         return int(array.ctypes.data)
 
 
-def machine_bytes() -> float:
-    """Memory of this machine; infinite where the system does not tell."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return float("inf")
-
-
 def allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]:
     """An array for every buffer, at the maxima of its sizes; weights are views of their file.
 
@@ -88,17 +80,32 @@ def allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]
         The plan exceeds this machine's memory, or what this process may have of it.
     """
     planned = {kind: n for kind, n in program.bytes_by_kind().items() if kind is not Kind.WEIGHT}
+    taken = [b for b in program.buffers if b.source is None and not isinstance(b.value, _THERE)]
+    own = [b for b in taken if b not in program.places]
     error: type[MemoryBudgetError] = MemoryBudgetError
     try:
-        if sum(planned.values()) <= machine_bytes():
+        if program.arena_bytes + sum(b.nbytes for b in own) <= available_bytes():
             return _allocate(program, memory)
     except MemoryError:
         error = OutOfMemoryError
     numbers = ", ".join(f"{kind} {n / 1e6:.0f} MB" for kind, n in planned.items() if n >= 5e5)
     raise error(
         f"{program.name}: more memory than there is, beside the weights: {numbers}; "
-        "a smaller context needs less"
+        f"{_advice(program, taken)}"
     )
+
+
+_THERE = (Tensor, np.ndarray)  # values that have their memory already
+
+
+def _advice(program: Program, taken: list[Buffer]) -> str:
+    """What would need less, or what needs most."""
+    if program.sizes or not taken:
+        return "a smaller context needs less"
+    largest = max(taken, key=lambda buffer: buffer.nbytes)
+    makers = (i.origin for i in program.instructions for b in i.outputs if b.root is largest)
+    name = next(makers, "") or largest.name
+    return f"the largest part is {largest.nbytes / 1e6:.0f} MB of {name!r}"
 
 
 def at_sizes(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from halfbyte.backends.memory import machine_bytes
+from halfbyte.backends.room import machine_bytes
 from halfbyte.device.measure import Measured, kernels_of
 from halfbyte.device.profile import Memory, Overhead, Profile, load_profile
 from halfbyte.device.quantity import Quantity, Steps

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.memory import machine_bytes
+from halfbyte.backends.room import machine_bytes
 from halfbyte.download.response import (
     ConnectionLostError,
     DownloadError,

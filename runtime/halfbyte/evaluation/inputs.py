@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.memory import machine_bytes
+from halfbyte.backends.room import machine_bytes
 from halfbyte.errors import FormatError, HalfbyteError, MemoryBudgetError
 from halfbyte.formats.onnx import dtypes
 from halfbyte.formats.onnx.model import Graph, Model, ValueInfo

@@ -4,17 +4,19 @@ fused, what nothing reads dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from halfbyte.backends.room import memory_for
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.formats.onnx.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
 from halfbyte.onnx.capture import MOST_FOLDED, bytes_given, folded
 from halfbyte.onnx.definitions import find
-from halfbyte.onnx.definitions.arrays import check_elements
+from halfbyte.onnx.definitions.constant import dense
 from halfbyte.onnx.evaluate import bound, go_on, resolved, subgraphs, used_names
 from halfbyte.onnx.fusion import fuse
 from halfbyte.onnx.fusion.convolution import SCALED_KERNEL
@@ -23,6 +25,15 @@ from halfbyte.onnx.fusion.rewriter import drop_unused
 AT_CAPTURE = (SCALED_KERNEL,)  # large results are packed where they are needed, and not kept
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear")  # weights stay integers until after fusion
 DEPTH = 64  # functions that call functions
+ROOM = 64 << 20  # bytes that constants may take beside initializers, or twice what those take
+WORK = 1 << 33  # operations in all to compute constants
+# What these do is bounded by the product of their inputs' sizes; all others, by what they make.
+_PRODUCTS = {
+    "Attention", "CDist", "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "Det", "DFT",
+    "Einsum", "GRU", "GatherND", "Gemm", "GridSample", "LSTM", "MatMul", "MatMulInteger",
+    "MultiHeadAttention", "NonMaxSuppression", "QLinearConv", "QLinearMatMul", "RNN", "RoiAlign",
+    "STFT", "StringSplit", "TfIdfVectorizer", "RegexFullMatch",
+}  # fmt: skip
 
 
 def prepare(
@@ -34,30 +45,46 @@ def prepare(
 ) -> Model:
     """A model that does the same, for `Runner`: no functions, no sparse initializers.
 
-    Initializers are constants, but for those that are `given` as inputs. `check` is called now and
-    then; what it raises ends the preparation.
+    Initializers are constants, but for those that are `given` as inputs. What would take much
+    memory or time to compute is left to the run. `check` is called now and then; what it raises
+    ends the preparation.
+
+    Raises
+    ------
+    OutOfMemoryError
+        There is no memory even for that.
     """
-    graph = Graph(
-        model.graph.name,
-        _inlined(model, model.graph.nodes),
-        {n: _dense(v) for n, v in model.graph.initializers.items() if n not in given},
-        model.graph.inputs, model.graph.outputs, model.graph.value_info,
-    )  # fmt: skip
-    made = replace(model, graph=graph, functions={})
-    if optimize:
-        fold_constants(made, kept=QUANTIZED, check=check)
-        merge_equal(made)
+    with memory_for(f"{model.path}: its constants"):
+        allowed = _Allowed(model.graph.initializers.values())
+        nodes, initializers = _initializers(model.graph, allowed, given)
+        graph = Graph(
+            model.graph.name,
+            [*nodes, *_inlined(model, model.graph.nodes, allowed)],
+            initializers, model.graph.inputs, model.graph.outputs, model.graph.value_info,
+        )  # fmt: skip
+        made = replace(model, graph=graph, functions={})
+        if optimize:
+            _fold_constants(made, allowed, check, kept=QUANTIZED)
+            merge_equal(made)
+            drop_unused(graph)
+            fuse(made, check)
+            _fold_constants(made, allowed, check)
         drop_unused(graph)
-        fuse(made, check)
-        fold_constants(made, check=check)
-    drop_unused(graph)
     return made
+
+
+class _Allowed:
+    """How many bytes constants may take, and how many operations they may cost, in all."""
+
+    def __init__(self, initializers: Iterable[Any]) -> None:
+        given = sum(v.nbytes for v in initializers if isinstance(v, np.ndarray))
+        self.nbytes, self.work = max(ROOM, 2 * given), WORK
 
 
 # ---- functions -----------------------------------------------------------------------------------
 
 
-def _inlined(model: Model, nodes: list[Node], depth: int = 0) -> list[Node]:
+def _inlined(model: Model, nodes: list[Node], allowed: _Allowed, depth: int = 0) -> list[Node]:
     """The nodes with every call of a function replaced by the function's own nodes."""
     if depth > DEPTH:
         raise UnsupportedError(f"{model.path}: functions call each other more than {DEPTH} deep")
@@ -65,17 +92,17 @@ def _inlined(model: Model, nodes: list[Node], depth: int = 0) -> list[Node]:
     for node in nodes:
         function = model.functions.get((node.domain, node.op_type, node.overload))
         if function is not None:
-            made += _inlined(model, _called(function, node), depth + 1)
+            made += _inlined(model, _called(function, node), allowed, depth + 1)
         elif subgraphs(node):
-            made.append(_with_graphs(node, lambda g: _inlined_graph(model, g, depth + 1)))
+            made.append(_with_graphs(node, lambda g: _inlined_graph(model, g, allowed, depth + 1)))
         else:
             made.append(node)
     return made
 
 
-def _inlined_graph(model: Model, graph: Graph, depth: int) -> Graph:
-    initializers = {name: _dense(value) for name, value in graph.initializers.items()}
-    nodes = _inlined(model, graph.nodes, depth)
+def _inlined_graph(model: Model, graph: Graph, allowed: _Allowed, depth: int) -> Graph:
+    nodes, initializers = _initializers(graph, allowed)
+    nodes += _inlined(model, graph.nodes, allowed, depth)
     return Graph(graph.name, nodes, initializers, graph.inputs, graph.outputs, graph.value_info)
 
 
@@ -142,24 +169,29 @@ def _with_graphs(node: Node, change: Any) -> Node:
     return replace(node, attributes=attributes)
 
 
-def _dense(value: Any) -> Any:
-    """A sparse initializer as an array."""
-    if not isinstance(value, SparseTensor):
-        return value
-    check_elements(value.shape, value.values.dtype.itemsize)
-    dense = np.zeros(value.shape, value.values.dtype)
-    if value.indices.ndim == 1:
-        dense.reshape(-1)[value.indices] = value.values
-    else:
-        dense[tuple(value.indices.T)] = value.values
-    return dense
+def _initializers(
+    graph: Graph, allowed: _Allowed, given: frozenset[str] = frozenset()
+) -> tuple[list[Node], dict[str, Any]]:
+    """Initializers, sparse ones as arrays; those that are too large, as nodes that make them."""
+    nodes, arrays = [], dict[str, Any]()
+    for name, value in graph.initializers.items():
+        if name in given:
+            continue
+        if not isinstance(value, SparseTensor):
+            arrays[name] = value
+        elif (nbytes := math.prod(value.shape) * value.values.itemsize) <= allowed.nbytes:
+            allowed.nbytes -= nbytes
+            arrays[name] = dense(value)
+        else:
+            nodes.append(Node("Constant", (), (name,), {"sparse_value": value}))
+    return nodes, arrays
 
 
 # ---- constants -----------------------------------------------------------------------------------
 
 
-def fold_constants(
-    model: Model, kept: tuple[str, ...] = (), check: Callable[[], None] = go_on
+def _fold_constants(
+    model: Model, allowed: _Allowed, check: Callable[[], None], kept: tuple[str, ...] = ()
 ) -> None:
     """Compute, in place, every node whose inputs are initializers, but operators that are kept.
 
@@ -171,7 +203,7 @@ def fold_constants(
     left = []
     for node in graph.nodes:
         check()
-        results = None if node.op_type in kept else _folded(model, node, fixed)
+        results = None if node.op_type in kept else _folded(model, node, fixed, allowed)
         if results is None:
             left.append(node)
             continue
@@ -181,7 +213,9 @@ def fold_constants(
     graph.nodes[:] = left
 
 
-def _folded(model: Model, node: Node, fixed: Mapping[str, Any]) -> list[Any] | None:
+def _folded(
+    model: Model, node: Node, fixed: Mapping[str, Any], allowed: _Allowed
+) -> list[Any] | None:
     """A node's results, if they are constants worth keeping."""
     if subgraphs(node) or any(name and name not in fixed for name in node.inputs):
         return None
@@ -190,17 +224,31 @@ def _folded(model: Model, node: Node, fixed: Mapping[str, Any]) -> list[Any] | N
     if definition is None or not definition.pure:
         return None
     inputs = [fixed[name] if name else None for name in node.inputs]
+    if (work := _work(node, inputs)) > allowed.work:
+        return None
     where = f"{model.path}: {node}"
     try:
         opset = model.opsets.get("", 1) if node.domain else version
         call = bound(definition, node, opset, _no_body, where)
         least = 0 if node.op_type in AT_CAPTURE else bytes_given(node, inputs)
-        results = folded(call, inputs, max(least, MOST_FOLDED))
+        results = folded(call, inputs, min(max(least, MOST_FOLDED), allowed.nbytes))
     except HalfbyteError:
         return None  # it may never be reached; where it is, the run says what is wrong
     if results is None or not all(isinstance(r, np.ndarray) for r in results):
         return None
+    allowed.work -= work
+    allowed.nbytes -= sum(r.nbytes for r in results if not _shares(r, inputs))
     return list(results)
+
+
+def _work(node: Node, inputs: Iterable[Any]) -> int:
+    sizes = [v.size for v in inputs if isinstance(v, np.ndarray)]
+    return math.prod(sizes) if node.op_type in _PRODUCTS else sum(sizes)
+
+
+def _shares(result: Any, inputs: Iterable[Any]) -> bool:
+    """Whether a result lies where an input does: a view costs nothing."""
+    return any(isinstance(v, np.ndarray) and np.may_share_memory(result, v) for v in inputs)
 
 
 def merge_equal(model: Model) -> None:

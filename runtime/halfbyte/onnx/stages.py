@@ -18,6 +18,7 @@ import numpy as np
 
 from halfbyte import ops
 from halfbyte.backends import Executable
+from halfbyte.backends.room import memory_for
 from halfbyte.formats.onnx.model import Model, Node
 from halfbyte.onnx.capture import (
     Capture,
@@ -176,9 +177,10 @@ class Runner:
         self._evaluator.check = check or go_on
         values: dict[str, Any] = dict(feeds)
         known: dict[str, Any] = dict(self.model.graph.initializers)
-        for stage in self._through(values, known, observer):
-            stage.run(values, observer)
-        return {name: _own(values.get(name, known.get(name))) for name in names}
+        with memory_for(f"{self.model.path}: a run"):
+            for stage in self._through(values, known, observer):
+                stage.run(values, observer)
+            return {name: _own(values.get(name, known.get(name))) for name in names}
 
     def plan(self, feeds: Mapping[str, Any], observer: Observer | None = None) -> list[Program]:
         """The programs that such a call runs, in their order.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.memory import machine_bytes
+from halfbyte.backends.room import available_bytes
 from halfbyte.errors import MemoryBudgetError
 from halfbyte.formats.onnx import dtypes
 
@@ -19,6 +19,7 @@ Array = npt.NDArray[Any]
 
 MAX_ELEMENTS = 1 << 33
 MAX_RANK = 64  # NumPy's
+SMALL = 8 << 20  # bytes that are taken without a look at what is left
 _limit: ContextVar[float] = ContextVar("halfbyte_limit", default=math.inf)
 
 
@@ -38,7 +39,7 @@ def check_elements(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
     Raises
     ------
     MemoryBudgetError
-        More than `MAX_ELEMENTS`, or than this machine's memory holds.
+        More than `MAX_ELEMENTS`, or than there is memory for now.
     ValueError
         A size is negative, or there are too many.
     """
@@ -48,11 +49,12 @@ def check_elements(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
     if any(size < 0 for size in sizes):
         raise ValueError(f"a result of shape {list(sizes)}")
     count = math.prod(sizes)
-    if count > MAX_ELEMENTS or count * itemsize > min(machine_bytes(), _limit.get()):
+    nbytes = count * itemsize
+    if count > MAX_ELEMENTS or nbytes > _limit.get():
         raise MemoryBudgetError(
-            f"a result of shape {list(sizes)}, {count * itemsize / 1e9:.0f} GB: "
-            "more than this machine holds"
+            f"a result of shape {list(sizes)}, {_sized(nbytes)}: more than this machine holds"
         )
+    check_bytes(nbytes, f"a result of shape {list(sizes)}")
     return sizes
 
 
@@ -71,6 +73,38 @@ def take(x: Array, places: npt.ArrayLike, axis: int) -> Array:
     if here.dtype.itemsize < given.dtype.itemsize and not np.array_equal(here, given):
         raise IndexError(f"an index beyond axis {axis} of size {x.shape[axis]}")
     return np.take(x, here, axis)
+
+
+def check_bytes(nbytes: int, what: str) -> None:
+    """Raise `MemoryBudgetError` where there is no memory for so many bytes."""
+    if nbytes > SMALL and nbytes > (left := available_bytes()):
+        raise MemoryBudgetError(
+            f"{what}, {_sized(nbytes)}: more than this machine holds ({_sized(left)} are left)"
+        )
+
+
+class Kept:
+    """Counts bytes that pile up in small pieces, and looks now and then whether there is room.
+
+    What is kept is put together at its end, for which there has to be as much memory again.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what, self._total, self._next = what, 0, SMALL
+
+    def add(self, value: Any) -> None:
+        """Count an array, or another value."""
+        self._total += _OBJECT + (value.nbytes if isinstance(value, np.ndarray) else 0)
+        if self._total > self._next:
+            check_bytes(self._total, self._what)
+            self._next = self._total + self._total // 8
+
+
+_OBJECT = 128  # bytes of an array beside its numbers
+
+
+def _sized(nbytes: float) -> str:
+    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.0f} MB"
 
 
 def axis_of(axis: int, rank: int) -> int:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
 from halfbyte.formats.onnx.dtypes import DTYPES
+from halfbyte.onnx.definitions.arrays import Kept
 from halfbyte.onnx.definitions.registry import Body, define
 
 Array = npt.NDArray[Any]
@@ -33,6 +34,7 @@ def loop(trips: Array | None, cond: Array | None, *carried: Any, body: Body) -> 
     rounds = count() if trips is None else range(int(trips.item()))
     state = list(carried)
     scanned: list[list[Array]] = [[] for _ in body.graph.outputs[1 + len(carried) :]]
+    kept = Kept("what the iterations scan")
     for iteration in rounds:
         if not going:
             break
@@ -41,6 +43,7 @@ def loop(trips: Array | None, cond: Array | None, *carried: Any, body: Body) -> 
         state = results[1 : 1 + len(state)]
         for values, value in zip(scanned, results[1 + len(state) :], strict=True):
             values.append(value)
+            kept.add(value)
     first = 1 + len(state)
     return (*state, *(_stacked(v, body, first + i, 0) for i, v in enumerate(scanned)))
 
@@ -83,11 +86,13 @@ def _scan(
     """Iterate over the first axes of `scanned`."""
     held = len(state)
     made: list[list[Array]] = [[] for _ in body.graph.outputs[held:]]
+    kept = Kept("what the iterations scan")
     for parts in zip(*scanned, strict=True):
         results = body(*state, *(np.asarray(part) for part in parts))
         state = results[:held]
         for values, value in zip(made, results[held:], strict=True):
             values.append(value)
+            kept.add(value)
     axes = axes or [0] * len(made)
     directions = directions or [0] * len(made)
     outputs = [

@@ -20,7 +20,7 @@ from halfbyte.program import Buffer, Instruction, Kind, Program, current, resume
 
 CACHE = 2 << 20  # bytes of a core that a slice may take: its own cache, and some of the next
 LEAST_ROWS = 64  # of a product: fewer would read weights too often
-MOST_INSTRUCTIONS = 1 << 15  # of a program in slices
+MOST_INSTRUCTIONS = 1 << 14  # of a program in slices
 
 # What these make of a row, one of their dimension n, depends on that row alone.
 _BY_ROWS = {

@@ -1,0 +1,180 @@
+"""Small graphs that ask for much: what is computed at opening is bounded, and a run says no."""
+
+from __future__ import annotations
+
+import resource
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+from tests.session.models import node
+
+import halfbyte
+from halfbyte.backends import memory, room
+from halfbyte.errors import OutOfMemoryError
+from halfbyte.formats.onnx import open_onnx
+from halfbyte.onnx.definitions import arrays
+from halfbyte.onnx.prepare import ROOM, prepare
+from halfbyte.session.errors import RuntimeException
+
+LITTLE = 100e6  # bytes that are said to be left
+
+
+def serialized(
+    nodes: list[NodeProto], constants: dict[str, Any], sparse: tuple[Any, ...] = ()
+) -> bytes:
+    """A model from x [2] to y."""
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(v), name) for name, v in constants.items()],
+        sparse_initializer=sparse,
+    )  # fmt: skip
+    opset = helper.make_opsetid("", 21)
+    return bytes(helper.make_model(graph, opset_imports=[opset]).SerializeToString())
+
+
+def lying_sparse() -> bytes:
+    """One number in 11 GB of zeros."""
+    sparse = helper.make_sparse_tensor(
+        numpy_helper.from_array(np.float32([1]), "s"),
+        numpy_helper.from_array(np.int64([7]), "at"),
+        [1 << 31, 1],
+    )
+    return serialized(
+        [node("Gather", "s i", "t"), node("Add", "x t", "y")], {"i": np.int64([7])}, (sparse,)
+    )
+
+
+def run(data: bytes) -> Any:
+    with halfbyte.InferenceSession(data) as session:
+        return session.run(None, {"x": np.float32([1, 2])})[0]
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (arrays, memory):
+        monkeypatch.setattr(module, "available_bytes", lambda: LITTLE)
+
+
+@pytest.mark.usefixtures("little")
+def test_a_sparse_initializer_takes_no_memory_on_its_word() -> None:
+    data = lying_sparse()
+    tracemalloc.start()
+    with halfbyte.InferenceSession(data) as session:
+        assert tracemalloc.get_traced_memory()[1] < 2e6
+        with pytest.raises(RuntimeException, match=r"node of Constant: .*8\.6 GB.*100 MB are left"):
+            session.run(None, {"x": np.float32([1, 2])})
+    tracemalloc.stop()
+
+
+def test_small_sparse_initializers_are_constants() -> None:
+    sparse = helper.make_sparse_tensor(
+        numpy_helper.from_array(np.float32([1, 5]), "s"),
+        numpy_helper.from_array(np.int64([0, 1]), "at"),
+        [2],
+    )
+    data = serialized([node("Add", "x s", "y")], {}, (sparse,))
+    np.testing.assert_array_equal(run(data), [2, 7])
+    prepared = prepare(open_onnx(data))
+    assert [n.op_type for n in prepared.graph.nodes] == ["Add"]
+
+
+def test_folded_constants_are_bounded_in_all() -> None:
+    count = 200
+    nodes = [node("ConstantOfShape", "size", f"c{i}") for i in range(count)]
+    nodes += [node("Add", f"c{i} one", f"d{i}") for i in range(count)]
+    nodes += [node("Sum", " ".join(f"d{i}" for i in range(count)), "sum")]
+    nodes += [node("ReduceMax", "sum", "most", keepdims=0), node("Add", "x most", "y")]
+    data = serialized(nodes, {"size": np.int64([250_000]), "one": np.float32(1)})
+    prepared = prepare(open_onnx(data))
+    values = prepared.graph.initializers.values()
+    assert sum(v.nbytes for v in values if isinstance(v, np.ndarray)) <= ROOM + 1000
+    np.testing.assert_array_equal(run(data), [count + 1, count + 2])
+
+
+def test_work_without_end_is_not_done_at_opening() -> None:
+    """10^13 products of four vectors."""
+    data = serialized(
+        [node("Einsum", "c c c c", "e", equation="a,b,c,d->"), node("Add", "x e", "y")],
+        {"c": np.ones(1800, np.float32)},
+    )
+    prepared = prepare(open_onnx(data))
+    assert [n.op_type for n in prepared.graph.nodes] == ["Einsum", "Add"]
+    small = serialized(
+        [node("Einsum", "c c", "e", equation="a,b->"), node("Add", "x e", "y")],
+        {"c": np.ones(30, np.float32)},
+    )
+    assert [n.op_type for n in prepare(open_onnx(small)).graph.nodes] == ["Add"]
+
+
+@pytest.mark.usefixtures("little")
+def test_what_a_loop_scans_is_bounded() -> None:
+    body = helper.make_graph(
+        [node("Identity", "go", "go2"), node("Identity", "big", "each")],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+        ],
+        [
+            helper.make_tensor_value_info("go2", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("each", TensorProto.FLOAT, None),
+        ],
+    )
+    data = serialized(
+        [node("Loop", "trips yes", "all", body=body), node("ReduceMax", "all", "y", keepdims=0)],
+        {
+            "trips": np.int64(1 << 62),
+            "yes": np.array(True),
+            "big": np.ones(500_000, np.float32),
+        },
+    )
+    with pytest.raises(RuntimeException, match=r"node of Loop: what the iterations scan, 1.. MB"):
+        run(data)
+
+
+@pytest.mark.usefixtures("little")
+def test_a_plan_that_does_not_fit_names_its_largest_part() -> None:
+    nodes = [node("Reshape", "x column", "m0")]
+    for i in range(9):
+        nodes += [
+            node("MatMul", f"m{i} row", f"p{i}"),
+            node("Reshape", f"p{i} column", f"m{i + 1}"),
+        ]
+    nodes += [node("Identity", "m9", "y")]
+    data = serialized(nodes, {"column": np.int64([-1, 1]), "row": np.ones((1, 8), np.float32)})
+    with pytest.raises(RuntimeException, match=r"the largest part is 1074 MB of 'p8'"):
+        run(data)
+
+
+# ---- what is left ------------------------------------------------------------------------------
+
+
+def test_the_limit_of_addresses_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (used + 50_000_000, -1))
+    assert 0 < room.available_bytes() <= 50_000_000
+
+
+def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:
+    assert room._group_bytes(str(tmp_path)) == float("inf")
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("700\n")
+    assert room._group_bytes(str(tmp_path)) == float("inf")
+    (tmp_path / "memory.max").write_text("1000\n")
+    assert room._group_bytes(str(tmp_path)) == 300
+    (tmp_path / "memory.stat").write_text("anon 600\ninactive_file 60\nactive_file 40\n")
+    assert room._group_bytes(str(tmp_path)) == 400
+
+
+def test_pythons_own_error_becomes_ours() -> None:
+    with (
+        pytest.raises(OutOfMemoryError, match="model: no memory: nothing is left"),
+        room.memory_for("model"),
+    ):
+        raise MemoryError
