@@ -19,6 +19,7 @@ def add_web(commands: Commands[Parser]) -> None:
         examples=[
             "halfbyte web model-int4.gguf --port 8000",
             "halfbyte web model-int4.gguf --export site/",
+            "halfbyte web --allow-host my-tunnel.example",
         ],
     )
     parser.add_argument(
