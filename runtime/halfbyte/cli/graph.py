@@ -74,7 +74,9 @@ def refuse_graph_options(options: argparse.Namespace) -> None:
     """For a language model, which takes none of them."""
     for name in GRAPH_OPTIONS:
         if getattr(options, name, None):
-            raise HalfbyteError(f"{options.model}: --{name} is for ONNX graphs; this is none")
+            raise HalfbyteError(
+                f"{options.model}: --{name} is for ONNX graphs; this is a language model"
+            )
 
 
 def refuse_text_options(
