@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -266,8 +267,6 @@ def _check_report(options: argparse.Namespace, output: Path) -> None:
     """Refuse, before the work, a report that would replace a model or cannot be written."""
     path: Path = options.json
     refuse_to_replace(path, options.model, options.tokenizer)
-    if path.resolve() == output.resolve():
+    if os.path.realpath(path) == os.path.realpath(output):
         raise OutputError(f"{path}: is the output too; choose another report with --json")
-    if path.is_dir() or not path.parent.is_dir():
-        raise OutputError(f"{path}: cannot be written: expected a file in a folder that exists")
     may_replace(path, is_own_json("source_format", "output"), force=options.force, option="--json")

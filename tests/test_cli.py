@@ -113,7 +113,7 @@ def test_bench(small: str, capsys: Capture) -> None:
     assert tests == [(t, n) for n in (1, 2) for t in ("pp16", "pp32", "tg8")]
     assert all(r["tokens_per_second"] > 0 and r["bandwidth"] > 0 for r in report["results"])
     assert main(["bench", small, "-p", "100000"]) == 2
-    assert "pp100000: the context holds 256 tokens" in capsys.readouterr().err
+    assert "pp100000: expected at most 256 tokens" in capsys.readouterr().err
 
 
 def test_demo(capsys: Capture) -> None:

@@ -143,7 +143,7 @@ def test_broken_models_and_inputs(tmp_path: Path, capsys: Capture) -> None:
     assert "not an ONNX model" in capsys.readouterr().err
     array = saved(tmp_path, b"\x93NUMPY and no more", "in.npy")
     assert main(["run", saved(tmp_path, added()), "--input", array]) == 2
-    assert "not arrays of NumPy's" in capsys.readouterr().err
+    assert "expected an array in NumPy's .npy" in capsys.readouterr().err
 
 
 def test_graph_options_are_not_for_language_models(storyteller: Path, capsys: Capture) -> None:

@@ -194,7 +194,10 @@ METADATA = {
     ),
     "llama__expert_count": (np.uint32(8), "'llama.expert_count': expected 0, found 8"),
     "llama__attention__value_length": (np.uint32(8), "value_length': expected 16, found 8"),
-    "llama__logit_scale": (np.float32(2), "'llama.logit_scale': is not known, so it is refused"),
+    "llama__logit_scale": (
+        np.float32(2),
+        "'llama.logit_scale': halfbyte does not know this setting",
+    ),
     "tokenizer__ggml__model": (
         "rwkv",
         "tokenizer 'rwkv'; supported: 'llama', 'gpt2', 't5', 'bert'",
@@ -233,7 +236,7 @@ def test_tensors_without_a_use_here(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     norm = tensor("blk.0.attn_q_norm.weight", np.ones(32, np.float32))
     write_gguf(path, model_metadata(), [*(tensor(n, v) for n, v in weights().items()), norm])
-    assert "tensor 'blk.0.attn_q_norm.weight': architecture 'llama' has no use for it" in refused(
+    assert "tensor 'blk.0.attn_q_norm.weight': architecture 'llama' does not use it" in refused(
         path
     )
 
@@ -308,7 +311,9 @@ def test_memory_is_never_taken_on_a_file_s_word(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "model.gguf: more memory than there is, beside the weights: constant" in done.stderr
+    assert (
+        "model.gguf: it needs more memory than there is: beside the weights constant" in done.stderr
+    )
     assert "constant 1074 MB, state 4295 MB;" in done.stderr
 
 

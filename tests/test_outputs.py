@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import stat
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from halfbyte.errors import OutputError
@@ -109,6 +111,20 @@ def test_devices_are_written_in_place(tmp_path: Path, device: str, fails: bool) 
     assert Path(device).is_char_device()
     assert Path(device).stat().st_ino == before
     assert names(tmp_path) == ["device"]
+
+
+def test_archives_go_to_devices_and_pipes(tmp_path: Path) -> None:
+    """They are written from beginning to end, where a device says that it has places too."""
+    array = np.arange(1000)
+    write_file(Path("/dev/null"), lambda file: np.savez(file, x=array))
+    path, read = tmp_path / "pipe", []
+    os.mkfifo(path)
+    reader = threading.Thread(target=lambda: read.append(path.read_bytes()), daemon=True)
+    reader.start()
+    write_file(path, lambda file: np.savez(file, x=array))
+    reader.join(30)
+    with np.load(io.BytesIO(read[0])) as found:
+        np.testing.assert_array_equal(found["x"], array)
 
 
 @pytest.mark.parametrize("mode", ["w", "a"])

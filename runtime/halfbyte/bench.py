@@ -71,7 +71,9 @@ class Test:
 
     def __init__(self, model: LanguageModel, kind: str, count: int) -> None:
         if count + (kind == "tg") > model.context:
-            raise HalfbyteError(f"{kind}{count}: the context holds {model.context} tokens")
+            raise HalfbyteError(
+                f"{kind}{count}: expected at most {model.context} tokens, which the context holds"
+            )
         self.model, self.kind, self.count = model, kind, count
         self.speeds: list[float] = []
         random = np.random.default_rng(0)

@@ -8,6 +8,7 @@ holds. Devices and pipes are no files to replace: they are written as they are.
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
 import stat
@@ -64,8 +65,8 @@ def writing(path: Path, *, is_model: bool = False) -> Iterator[BinaryIO]:
     with reporting(path):
         descriptor = _opened_in_place(path, is_model)
         if descriptor is not None:
-            with os.fdopen(descriptor, "wb") as file:
-                yield file
+            with io.BufferedWriter(_Stream(descriptor, "wb")) as stream:
+                yield stream
             return
         target = Path(os.path.realpath(path))
         with Partial(target.parent) as partial:
@@ -127,6 +128,19 @@ class Partial:
             if os.fstat(descriptor).st_nlink:
                 return descriptor
             os.close(descriptor)  # another run took it for abandoned, before it was locked
+
+
+class _Stream(io.FileIO):
+    """A device or a pipe as what it is: bytes one after another. Some claim to have places."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        raise io.UnsupportedOperation("tell")
+
+    def seek(self, *_: int) -> int:
+        raise io.UnsupportedOperation("seek")
 
 
 _BINARY = getattr(os, "O_BINARY", 0)

@@ -169,8 +169,8 @@ def capture_model(file: ModelFile, settings: Settings | None = None) -> Program:
         if name not in used | architecture.TABLES:
             raise UnsupportedError(
                 f"{file.path}: tensor {name!r}: architecture "
-                f"{metadata.text(file, 'general.architecture')!r} has no use for it here; without "
-                "it the model would be another"
+                f"{metadata.text(file, 'general.architecture')!r} does not use it as halfbyte "
+                "runs it, and without it the model would compute something else"
             )
     return program
 

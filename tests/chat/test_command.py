@@ -19,7 +19,10 @@ from tests.chat.templates import HOSTILE
 from tests.tools import load_tool
 
 import halfbyte
+from halfbyte.chat import Chat
+from halfbyte.chat.template import BUILT_IN
 from halfbyte.cli import main
+from halfbyte.cli.chat import messages
 
 Capture = pytest.CaptureFixture[str]
 
@@ -50,6 +53,105 @@ def test_from_a_pipe(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captur
             messages.append({"role": "assistant", "content": answer})
             expected += f"{answer}\n"
     assert out == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["one", "two"], ["one", "two"]),
+        (['"""one', "two", 'three"""', "four"], ["one\ntwo\nthree", "four"]),
+        (['"""', "one", "", "  two", '"""'], ["one\n\n  two"]),
+        (['"""one"""', "two"], ["one", "two"]),
+        (["one\\", "two\\", "three", "four"], ["one\ntwo\nthree", "four"]),
+        (['"""one\\', '/reset"""'], ["one\\\n/reset"]),
+        (['"""one', "two"], ["one\ntwo"]),
+        (["one\\"], ["one"]),
+        (['"""one', None, "two"], ["two"]),
+        (["one\\", None, "two"], ["two"]),
+        (['say """this"""'], ['say """this"""']),
+    ],
+)
+def test_messages_of_several_lines(lines: list[str | None], expected: list[str]) -> None:
+    """None is Ctrl-C, which gives a message up."""
+    left, prompts = list(lines), []
+
+    def read(prompt: str) -> str | None:
+        prompts.append(prompt)
+        if not left:
+            raise EOFError
+        return left.pop(0)
+
+    assert list(messages(read)) == expected
+    assert prompts[0] == "> "
+    assert set(prompts) <= {"> ", "... "}
+
+
+def test_a_message_of_several_lines_from_a_pipe(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    piped(monkeypatch, '"""Tell me of Tom.\nWho is he?"""\nAnd\\\nthen?\n')
+    assert main(["chat", str(path), "--temp", "0", "-n", "9"]) == 0
+    with halfbyte.load(path) as model:
+        asked = [{"role": "user", "content": "Tell me of Tom.\nWho is he?"}]
+        first = model.chat(asked, temperature=0, max_tokens=9)
+        asked += [
+            {"role": "assistant", "content": first},
+            {"role": "user", "content": "And\nthen?"},
+        ]
+        second = model.chat(asked, temperature=0, max_tokens=9)
+    assert capsys.readouterr().out == f"{first}\n{second}\n"
+
+
+def test_a_paste_is_one_message(path: Path) -> None:
+    """A terminal puts marks around what is pasted, when it is asked to."""
+    with Terminal(str(path), "-n", "3", "--temp", "0", NO_COLOR="1", TERM="xterm") as terminal:
+        terminal.wait_for("\033[?2004h")
+        terminal.wait_for("> ")
+        terminal.type("\033[200~Tell me of Tom.\rWho is he?\033[201~")
+        terminal.wait_for("Who is he?")
+        terminal.type("\r")
+        read = int(re.findall(r"(\d+) tokens read", terminal.wait_for(" written at ") + "x")[0])
+        terminal.wait_for("> ")
+        terminal.type("\x04")
+        assert terminal.close() == 0
+    with halfbyte.load(path) as model:
+        asked = [{"role": "user", "content": "Tell me of Tom.\nWho is he?"}]
+        assert read == len(Chat(model).encode(asked))
+
+
+@pytest.mark.parametrize("way", ["chatml", "file"])
+def test_a_template_of_ones_own(
+    way: str, storyteller: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a model that has none, ChatML by its name or a template in a file."""
+    name = "chatml"
+    if way == "file":
+        name = str(tmp_path / "template.jinja")
+        Path(name).write_text(BUILT_IN["chatml"])
+    piped(monkeypatch, "Who is Tom?\n")
+    assert main(["chat", str(storyteller), "--template", name, "--temp", "0", "-n", "9"]) == 0
+    with halfbyte.load(storyteller) as model:
+        prompt = "<|im_start|>user\nWho is Tom?<|im_end|>\n<|im_start|>assistant\n"
+        ids = Chat(model, name).encode([{"role": "user", "content": "Who is Tom?"}])
+        assert ids == model.tokenizer.encode(prompt, add_special_tokens=False)
+        text = "".join(
+            Chat(model, name).begin(
+                [{"role": "user", "content": "Who is Tom?"}], temperature=0, max_tokens=9
+            )
+        )
+    assert capsys.readouterr().out == f"{text}\n"
+
+
+def test_templates_that_are_refused(storyteller: Path, tmp_path: Path, capsys: Capture) -> None:
+    bad = tmp_path / "bad.jinja"
+    bad.write_text("{% for %}")
+    assert main(["chat", str(storyteller), "--template", str(bad)]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {bad}: ")
+    bad.write_bytes(b"\xff")
+    assert main(["chat", str(storyteller), "--template", str(bad)]) == 2
+    assert f"{bad}: expected a chat template in UTF-8" in capsys.readouterr().err
+    assert main(["chat", str(storyteller), "--template", "none"]) == 2
+    assert "expected one of ['chatml'], or a file" in capsys.readouterr().err
 
 
 def test_commands(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

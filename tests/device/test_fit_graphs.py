@@ -286,7 +286,10 @@ def test_what_a_user_can_mend(
     path, device = str(saved(tmp_path, perceptron())), ["--device", "pixel-6"]
     for words, expected in (
         ([path, "--size", "rows=2"], "size 'rows': expected one of ['batch', 'n']"),
-        ([str(storyteller), "--size", "n=2"], "--size is for ONNX graphs; this is none"),
+        (
+            [str(storyteller), "--size", "n=2"],
+            "--size is for ONNX graphs; this is a language model",
+        ),
         ([path, "--level", "basic"], "--level is for language models"),
         ([path, "--context", "64"], "--context is for language models"),
         ([str(tmp_path / "none.onnx")], "none.onnx"),

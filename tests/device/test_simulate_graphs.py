@@ -295,7 +295,7 @@ def test_what_a_user_can_mend(run: Run, path: Path, storyteller: Path, task: Run
         (path, ("--weights", "mapped"), "--weights is for language models"),
         (path, ("--context", "64"), "--context is for language models"),
         (path, ("--cache", "f16"), "--cache is for language models"),
-        (storyteller, ("--size", "batch=2"), "--size is for ONNX graphs; this is none"),
+        (storyteller, ("--size", "batch=2"), "--size is for ONNX graphs; this is a language model"),
     ):
         code, _, error = run("--device", "pixel-6", *words, model=model)
         assert code == 2

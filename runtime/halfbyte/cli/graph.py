@@ -74,7 +74,9 @@ def refuse_graph_options(options: argparse.Namespace) -> None:
     """For a language model, which takes none of them."""
     for name in GRAPH_OPTIONS:
         if getattr(options, name, None):
-            raise HalfbyteError(f"{options.model}: --{name} is for ONNX graphs; this is none")
+            raise HalfbyteError(
+                f"{options.model}: --{name} is for ONNX graphs; this is a language model"
+            )
 
 
 def refuse_text_options(
@@ -154,17 +156,18 @@ def _feeds(session: InferenceSession, options: argparse.Namespace) -> dict[str, 
 
 def _read(path: Path, inputs: Sequence[NodeArg], options: argparse.Namespace) -> dict[str, Any]:
     """What a file feeds; its content says what it is."""
+    from halfbyte.evaluation.inputs import UNREADABLE, read_npz
+
     with path.open("rb") as file:
         start = file.read(6)
-    if start.startswith((b"PK\3\4", b"\x93NUMPY")):
+    if start.startswith(b"PK\3\4"):
+        return dict(read_npz(path))
+    if start == b"\x93NUMPY":
         try:
-            read = np.load(path, allow_pickle=False)
-            if isinstance(read, np.ndarray):
-                return {inputs[0].name: read} if inputs else {}
-            with read:
-                return dict(read)
-        except (ValueError, OSError, EOFError, KeyError, NotImplementedError) as error:
-            raise FormatError(f"{path}: not arrays of NumPy's: {error}") from None
+            array = np.load(path, allow_pickle=False)
+        except UNREADABLE as error:
+            raise FormatError(f"{path}: expected an array in NumPy's .npy: {error}") from None
+        return {inputs[0].name: array} if inputs else {}
     pixels = pictures.read_picture(path)
     for argument in inputs:
         layout = pictures.layout_of(argument.shape)

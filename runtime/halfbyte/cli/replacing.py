@@ -11,6 +11,7 @@ from pathlib import Path
 from halfbyte.cli.shared import ask
 from halfbyte.errors import OutputError
 from halfbyte.formats.gguf import MAGIC, QUANTIZED_BY, STRING
+from halfbyte.outputs import reporting
 
 IsOwn = Callable[[Path], bool]
 
@@ -33,8 +34,19 @@ def add_force(parser: argparse._ActionsContainer) -> None:
 
 
 def may_replace(path: Path, is_own: IsOwn, *, force: bool, option: str) -> None:
-    """Raise `OutputError` for a file that halfbyte did not write, unless someone says so."""
-    if force or not path.is_file() or not path.stat().st_size or is_own(path):
+    """Raise `OutputError` for a file that halfbyte did not write, unless someone says so.
+
+    And, before any work is done, for what cannot be written.
+    """
+    with reporting(path):
+        path.parent.stat()
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return
+    if path.is_dir():
+        raise OutputError(f"{path}: cannot be written: not a regular file")
+    if not path.is_file() or not status.st_size or force or is_own(path):
         return
     if ask(f"{path} is there, and halfbyte did not write it. Replace it?"):
         return

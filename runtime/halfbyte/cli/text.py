@@ -124,7 +124,7 @@ def _check(options: argparse.Namespace) -> None:
     if given:
         option = f"--{given[0].replace('_', '-')}"
         raise HalfbyteError(
-            f"{option}: --beams takes the likeliest text and samples nothing: expected one of both"
+            f"{option}: --beams takes the likeliest text, samples nothing: expected one of the two"
         )
 
 

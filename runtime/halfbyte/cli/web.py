@@ -20,6 +20,7 @@ def add_web(commands: Commands[Parser]) -> None:
             "halfbyte web model-int4.gguf --port 8000",
             "halfbyte web model-int4.gguf --allow-host demo.example.org",
             "halfbyte web model-int4.gguf --export site/",
+            "halfbyte web --allow-host my-tunnel.example",
         ],
     )
     parser.add_argument(

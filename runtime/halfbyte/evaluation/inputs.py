@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,13 @@ _SIZES = (
 _THROUGH = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
 
 
+# What NumPy raises for files of arrays that are none
+UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, tokenize.TokenError, ValueError, EOFError, KeyError,
+    MemoryError, SyntaxError, NotImplementedError, OverflowError,
+)  # fmt: skip
+
+
 def read_npz(path: Path) -> dict[str, Array]:
     """Arrays by name out of NumPy's .npz; nothing in it is executed.
 
@@ -42,7 +51,7 @@ def read_npz(path: Path) -> dict[str, Array]:
             raise MemoryBudgetError(f"{path}: {size:,} bytes of arrays: more than memory")
         with np.load(path, allow_pickle=False) as file:
             return {name: np.asarray(file[name]) for name in file.files}
-    except (zipfile.BadZipFile, ValueError, EOFError, KeyError, MemoryError, SyntaxError) as error:
+    except UNREADABLE as error:
         raise FormatError(f"{path}: expected arrays in NumPy's .npz: {error}") from None
 
 

@@ -130,7 +130,10 @@ def trace(e: Evaluation) -> Result:
     reference = e.reference_of("numpy", "onnxruntime")
     if e.forced:
         if reference != "numpy":
-            raise HalfbyteError(f"{e.model}: instructions are compared with numpy alone")
+            raise HalfbyteError(
+                f"{e.model}: --reference {reference}: --forced compares instructions, "
+                "which only numpy has"
+            )
         return _trace_instructions(e)
     graph = GraphUnderTest(e)
     inner = {name for node in graph.model.graph.nodes for name in node.outputs if name}

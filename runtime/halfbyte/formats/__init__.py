@@ -78,7 +78,10 @@ def open_bytes(data: Buffer, name: str, *, own: bool = False) -> ModelFile:
     pages = np.frombuffer(data, np.uint8).data
     model = _read(path, pages if own else pages.toreadonly())
     if model is None:
-        raise UnsupportedError(f"{path}: holds tensors alone: `quantize` its folder to a GGUF")
+        raise UnsupportedError(
+            f"{path}: holds only tensors, without the model's config.json: quantize its whole "
+            "folder to a GGUF file first: `quantize FOLDER --int8`"
+        )
     gguf_split.refuse_part(model)
     if model.kind.startswith("llama2.c"):
         model.notes.append("no tokenizer is in a llama2.c file; `quantize` writes a GGUF with it")

@@ -76,7 +76,10 @@ def refuse_others(file: ModelFile, prefix: str, read: set[str], others: dict[str
         if name == key or name in read:
             continue
         if name not in others:
-            raise UnsupportedError(f"{file.path}: metadata '{key}': is not known, so it is refused")
+            raise UnsupportedError(
+                f"{file.path}: metadata '{key}': halfbyte does not know this setting, and without "
+                "it the model may compute something else"
+            )
         wanted = others[name]
         if wanted is not ANY and value != wanted:
             found = repr(value)[:40] if isinstance(value, str | list) else value

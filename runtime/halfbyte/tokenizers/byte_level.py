@@ -110,5 +110,6 @@ def _split_name(file: ModelFile) -> str:
         return name
     found = "nothing" if name is None else repr(name)[:80]
     raise UnsupportedError(
-        f"{file.path}: metadata '{key}': found {found}; supported: {', '.join(sorted(SPLITS))}"
+        f"{file.path}: metadata '{key}': found {found}, a way of splitting text that halfbyte "
+        f"does not know: expected one of {', '.join(sorted(SPLITS))}"
     )

@@ -79,15 +79,18 @@ class PickleMachine:
         while True:
             self._steps += 1
             if self._steps > _MOST_STEPS:
-                raise UnsupportedError(f"{self.where}: pickle of more than {_MOST_STEPS} steps")
+                raise UnsupportedError(
+                    f"{self.where}: pickle: expected at most {_MOST_STEPS} steps, found more"
+                )
             opcode = self._take(1)
             if opcode == b".":
                 return self._pop()
             step = self._OPCODES.get(opcode)
             if step is None:
                 raise UnsupportedError(
-                    f"{self.where}: pickle opcode {opcode!r} at offset {self.at - 1} is not one "
-                    "that PyTorch writes for tensors, so it is refused"
+                    f"{self.where}: pickle opcode {opcode!r} at offset {self.at - 1} is not "
+                    "needed for tensors, and might run code of the file's; saved as safetensors, "
+                    "it can be read"
                 )
             step(self)
 
@@ -170,8 +173,8 @@ class PickleMachine:
         full = f"{module} {name}"
         if full not in self.names:
             raise UnsupportedError(
-                f"{self.where}: pickle asks for {f'{module}.{name}'[:80]!r}, which is not among "
-                "the names that tensors need, so it is refused"
+                f"{self.where}: pickle asks for {f'{module}.{name}'[:80]!r}, which tensors do not "
+                "need, and which might run code of the file's; saved as safetensors, it can be read"
             )
         self._push(self.names[full])
 

@@ -99,7 +99,9 @@ def _kind(model: dict[str, Any]) -> str:
 def _byte_level(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipeline:
     normal = [step["type"] for step in steps(path, data, "normalizer", "normalizers")]
     if normal not in ([], ["NFC"]):
-        raise UnsupportedError(f"{path}: normalizer {normal} before byte-level BPE is not known")
+        raise UnsupportedError(
+            f"{path}: normalizer {normal} before byte-level BPE: expected none or NFC"
+        )
     _refuse_variants(path, model, byte_fallback=False)
     patterns, prefix = _split(path, data)
     ignore = optional(path, model, "ignore_merges", False, bool, "model.")
@@ -107,7 +109,7 @@ def _byte_level(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipe
     if name is None:
         raise UnsupportedError(
             f"{path}: pre_tokenizer {list(patterns)}, normalizer {normal}, ignore_merges {ignore}: "
-            "GGUF has no name for it, so it is refused"
+            "halfbyte does not know this combination, and would make wrong tokens of some texts"
         )
     pieces = pieces_of(path, model)
     merges = [" ".join(pair) for pair in merges_of(path, model, pieces)]

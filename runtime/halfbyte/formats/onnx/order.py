@@ -183,8 +183,8 @@ def _check_opsets(
     version = opsets.get("")
     if version is not None and version not in OPSETS:
         raise UnsupportedError(
-            f"{model.path}: {where}: opset {version} of the default domain; supported: "
-            f"{OPSETS[0]} to {OPSETS[-1]}"
+            f"{model.path}: {where}: opset {version} of the default domain: expected "
+            f"{OPSETS[0]} to {OPSETS[-1]}, which halfbyte knows"
         )
     for node in _all_nodes(nodes):
         if node.domain not in opsets and _key(node) not in model.functions:
