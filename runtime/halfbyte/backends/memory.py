@@ -90,7 +90,7 @@ def allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]
         error = OutOfMemoryError
     numbers = ", ".join(f"{kind} {n / 1e6:.0f} MB" for kind, n in planned.items() if n >= 5e5)
     raise error(
-        f"{program.name}: it needs more memory than there is, beside the weights: {numbers}; "
+        f"{program.name}: it needs more memory than there is: beside the weights {numbers}; "
         f"{_advice(program, taken)}"
     )
 
