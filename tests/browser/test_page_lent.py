@@ -123,8 +123,16 @@ def test_the_policy_forbids_eval_and_strangers(user: User, page_server: Server) 
     user.failures.clear()
 
 
-def test_a_policy_without_webassembly(browser: Browser, site: Site, repository: Path) -> None:
-    strict = replace(site, policy="default-src 'self'")
+@pytest.mark.parametrize("asked", ["    mayCompile();", ""], ids=["first", "by Pyodide"])
+def test_a_policy_without_webassembly(
+    browser: Browser, site: Site, repository: Path, asked: str
+) -> None:
+    """WebKit compiles what the policy forbids, and refuses to run it."""
+    module = site.files["start.mjs"]
+    assert isinstance(module, Path)
+    changed = module.read_text().replace("  mayCompile();", asked, 1).encode()
+    files = {**site.files, "start.mjs": changed}
+    strict = replace(site, files=files, policy="default-src 'self'")
     with in_thread(Server(strict)) as server, visit(browser, server.address) as user:
         fails(user, re.compile("its script-src needs 'wasm-unsafe-eval'"))
         picture(user, repository, "policy")

@@ -7,6 +7,7 @@
 import { dropCache, openCache } from "./storage.mjs";
 
 const CACHE = "halfbyte-start";
+const FORBIDDEN = "the server's Content-Security-Policy forbids WebAssembly: its script-src needs 'wasm-unsafe-eval'";
 const folder = new URL("pyodide/", import.meta.url).href;
 
 async function kept(key) {
@@ -25,6 +26,7 @@ async function load(options) {
     const { loadPyodide } = await import("./pyodide/pyodide.mjs");
     return await Promise.race([loadPyodide({ indexURL: folder, ...options }), watch.failed]);
   } catch (error) {
+    if (/content.security.policy|\bCSP\b/i.test(error.message)) throw new Error(FORBIDDEN);
     await present();
     throw error;
   } finally {
@@ -37,7 +39,7 @@ function mayCompile() {
   try {
     new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]));
   } catch {
-    throw new Error("the server's Content-Security-Policy forbids WebAssembly: its script-src needs 'wasm-unsafe-eval'");
+    throw new Error(FORBIDDEN);
   }
 }
 
