@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte.errors import UnsupportedError
+from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.huggingface.added import Added
 from halfbyte.formats.huggingface.pipelines import (
     Pipeline,
@@ -90,8 +90,12 @@ def own_keys(
     found["special"] = [token.id for token in added if token.special]
     found["normalized"] = [token.id for token in added if token.normalized]
     found["single_word"] = [token.id for token in added if token.single_word]
-    metadata[PIPELINE] = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-    return metadata
+    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise FormatError(f"{path}: a string in its steps is half of a surrogate pair") from None
+    return metadata | {PIPELINE: text}
 
 
 def _check(path: Path, name: str, kind: str) -> None:

@@ -101,11 +101,11 @@ def add_tokens(path: Path, pipeline: Pipeline, tokens: Iterable[Added]) -> None:
         if not token.content:
             raise FormatError(f"{path}: added token {token.id} is empty")
         if not 0 <= token.id < MAX_TOKENS:
-            raise FormatError(f"{path}: added token {token.content!r}: id {token.id}")
+            raise FormatError(f"{path}: added token {token.content[:80]!r}: id {token.id}")
         if (known is not None and known != token.id) or taken not in (None, token.content):
             raise FormatError(
-                f"{path}: added token {token.content!r} has id {token.id}, but in the vocabulary "
-                + (f"{known}" if known is not None else f"that is {taken!r}")
+                f"{path}: added token {token.content[:80]!r} has id {token.id}, but in the vocabulary "
+                + (f"{known}" if known is not None else f"that is {taken[:80]!r}")
             )
         pipeline.pieces[token.content] = token.id
         by_id[token.id] = token.content
@@ -159,7 +159,7 @@ def _around_text(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
         elif kind in ("BertProcessing", "RobertaProcessing"):
             before, after = ([_pair(path, step, name)] for name in ("cls", "sep"))
         elif kind != "ByteLevel":  # that one changes offsets alone
-            raise UnsupportedError(f"{path}: post_processor {kind!r} is not supported")
+            raise UnsupportedError(f"{path}: post_processor {kind[:40]!r} is not supported")
     found: dict[str, MetadataValue] = {
         "add_bos_token": bool(before), "add_eos_token": bool(after)
     }  # fmt: skip
@@ -186,7 +186,7 @@ def _template(path: Path, step: dict[str, Any]) -> tuple[list[int], list[int]]:
         entry = known.get(name)
         ids = entry.get("ids") if isinstance(entry, dict) else None
         if not isinstance(ids, list) or not all(type(i) is int for i in ids):
-            raise FormatError(f"{path}: 'post_processor.special_tokens': no ids for {name!r}")
+            raise FormatError(f"{path}: 'post_processor.special_tokens': no ids for {name[:80]!r}")
         side += ids
     for number in (*before, *after):
         if not 0 <= number < MAX_TOKENS:
