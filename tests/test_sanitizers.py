@@ -56,17 +56,29 @@ def kernels(
     return library
 
 
-def test_kernels_are_clean(kernels: Path, address_sanitizer: str, repository: Path) -> None:
+def passed(kernels: Path, address_sanitizer: str, *arguments: str | Path) -> int:
+    """How many tests pass over these kernels; all of them do."""
     out = run(
-        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-        *(repository / "tests/ops", repository / "tests/quantize/test_kernels.py"),
-        *("-k", "not numpy and not wasm and not neon and not dotprod and not i8mm"),
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments),
         HALFBYTE_KERNELS=str(kernels),
         REQUIRE_BACKENDS=os.environ.get("REQUIRE_BACKENDS") or "native-scalar",
         LD_PRELOAD=address_sanitizer,
         ASAN_OPTIONS="detect_leaks=0",  # the interpreter's own
         UBSAN_OPTIONS="print_stacktrace=1",
     )
-    passed = re.search(r"(\d+) passed", out)
-    assert passed, out
-    assert int(passed[1]) > 0, out
+    found = re.search(r"(\d+) passed", out)
+    assert found, out
+    return int(found[1])
+
+
+def test_kernels_are_clean(kernels: Path, address_sanitizer: str, repository: Path) -> None:
+    tests = repository / "tests/ops", repository / "tests/quantize/test_kernels.py"
+    others = "not numpy and not wasm and not neon and not dotprod and not i8mm"
+    assert passed(kernels, address_sanitizer, *tests, "-k", others) > 0
+
+
+def test_graphs_are_clean(kernels: Path, address_sanitizer: str, repository: Path) -> None:
+    """Operands and attributes of every operator with a lowering, changed one by one."""
+    tests = repository / "tests/onnx/test_differential.py"
+    chosen = "test_sizes_and_attributes and native"
+    assert passed(kernels, address_sanitizer, tests, "-k", chosen) == 1

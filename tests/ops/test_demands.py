@@ -103,6 +103,24 @@ def mutants(case: Case) -> Iterator[tuple[str, Case]]:
                 yield f"{name} = {number}", replace(case, attributes=attributes)
 
 
+def _together(case: Case) -> Iterator[tuple[str, Case]]:
+    """A dimension changed in all operands that have it."""
+    given = {o.name: o for o in case.operator.inputs if case.operands.get(o.name) is not None}
+    for dim in dict.fromkeys(dim for o in given.values() for dim in o.dims if dim.isidentifier()):
+        old = next(
+            case.operands[n].shape[o.dims.index(dim)] for n, o in given.items() if dim in o.dims
+        )
+        for size in _changed(old):
+            made = dict(case.operands)
+            for name, operand in given.items():
+                shape = zip(operand.dims, case.operands[name].shape, strict=True)
+                resized = tuple(size if d == dim else n for d, n in shape)
+                if dim in operand.dims and size >= 0 and np.prod(resized) <= MOST:
+                    made[name] = _resized(case.operands[name], resized)
+            if all(made[name] is not None for name in given):
+                yield f"{dim} = {size}", replace(case, operands=made)
+
+
 def _recorded(case: Case) -> Program | None:
     try:
         program, _, _ = captured(case)
@@ -161,7 +179,7 @@ def test_every_demand_refuses_something() -> None:
     for name, operator in OPERATORS.items():
         unmet = set(operator.demands) - {"a constant plan"}
         for case in (c for c in CASES if c.operator is operator and unmet):
-            for _, mutant in mutants(case):
+            for _, mutant in (*mutants(case), *_together(case)):
                 try:
                     captured(mutant)
                 except HalfbyteError as error:

@@ -18,9 +18,9 @@ from halfbyte import ops
 from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
 from halfbyte.formats.onnx.model import Graph, Model, Node
 from halfbyte.onnx.definitions import Definition, lookup
-from halfbyte.onnx.definitions.arrays import results_limited
-from halfbyte.onnx.evaluate import UNFIT, bound, used_names
-from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_key, key_of
+from halfbyte.onnx.definitions.arrays import check_elements, results_limited
+from halfbyte.onnx.evaluate import UNFIT, Call, all_made, bound, used_names
+from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_key, dtype_of, key_of
 from halfbyte.ops.operator import record_host
 from halfbyte.program import Buffer, Kind, Program
 from halfbyte.weights import Tensor
@@ -112,6 +112,7 @@ class Capture:
     def value(self, buffer: Buffer, shape: tuple[int, ...] | None = None) -> Value:
         """A value whose elements lie in order in a buffer, under another shape if one is given."""
         made = tuple(int(d) for d in buffer.shape) if shape is None else shape  # type: ignore[arg-type]
+        check_elements(made)
         return Value(buffer.dtype, made, plain=buffer.view(made))
 
     def value_last(self, buffer: Buffer) -> Value:
@@ -235,6 +236,7 @@ class Capture:
             raise EndOfProgramError
         call = bound(definition, node, self.opset, _no_graph, where)
         results = self._results(definition, call, inputs)
+        all_made(node, results, where)
         for name, value in zip(node.outputs, results, strict=False):
             if name:
                 self.values[name] = value
@@ -257,9 +259,7 @@ class Capture:
             if name:
                 self.values[name] = value
 
-    def _results(
-        self, definition: Definition, call: Callable[..., Any], inputs: list[Any]
-    ) -> Sequence[Any]:
+    def _results(self, definition: Definition, call: Call, inputs: list[Any]) -> Sequence[Any]:
         if any(isinstance(v, Unknown) for v in inputs):
             raise EndOfProgramError
         if not any(isinstance(v, Value) for v in inputs):
@@ -268,6 +268,7 @@ class Capture:
             return self._folded(call, inputs)
         if not all(v is None or (isinstance(v, Value | np.ndarray) and key_of(v)) for v in inputs):
             raise EndOfProgramError
+        call.check(inputs, [None if v is None else dtype_of(v) for v in inputs])
         rule = None
         if self._use_kernels:
             from halfbyte.onnx.lowering import rule_of
@@ -277,9 +278,8 @@ class Capture:
             mark = self.mark()
             try:
                 result = rule(self, *inputs, **self.node.attributes)
-            except UNFIT:
-                self._inferred(call, inputs)  # ends the program where the definition says more
-                raise
+            except (*UNFIT, ProgramError):
+                result = None  # the definition says what does not fit, or takes it
             if result is not None:
                 return result if isinstance(result, tuple) else (result,)
             self.undo(mark)

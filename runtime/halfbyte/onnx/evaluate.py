@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,10 +17,14 @@ from halfbyte.formats.onnx import dtypes
 from halfbyte.formats.onnx.model import Function, Graph, Model, Node, Reference, SparseTensor
 from halfbyte.onnx.definitions import lookup
 from halfbyte.onnx.definitions.registry import Body, Definition
-from halfbyte.onnx.definitions.signatures import wrong_attribute
+from halfbyte.onnx.definitions.signatures import signature_of, wrong_attribute
+from halfbyte.onnx.definitions.types import Rule, rule_of
 
 # What code that expects a node of the standard raises where it is given another.
-UNFIT = (ValueError, TypeError, IndexError, KeyError, AttributeError, ArithmeticError)
+# RuntimeError is what NumPy raises of arrays with more dimensions than some functions take.
+UNFIT = (
+    ValueError, TypeError, IndexError, KeyError, AttributeError, ArithmeticError, RuntimeError,
+)  # fmt: skip
 
 Values: TypeAlias = "ChainMap[str, Any]"
 Observer = Callable[[Node, str, Any], None]  # of each value, as it is made
@@ -100,6 +105,7 @@ class Evaluator:
             results: Sequence[Any] = self._function(function, node, inputs)
         else:
             results = self._call(node, inputs, values, opsets)
+        all_made(node, results, f"{self.path}: {node}")
         for name, value in zip(node.outputs, results, strict=False):
             if name:
                 values[name] = value
@@ -133,6 +139,18 @@ class Evaluator:
         wanted = [v.name for v in graph.outputs]
         self._nodes(graph.nodes, inner, opsets, set(wanted))
         return [inner[name] for name in wanted]
+
+
+def all_made(node: Node, results: Sequence[Any], where: str) -> None:
+    """See that a node has no more outputs than its operator.
+
+    Raises
+    ------
+    ProgramError
+        It has.
+    """
+    if any(node.outputs[len(results) :]):
+        raise ProgramError(f"{where}: {len(node.outputs)} outputs, expected {len(results)}")
 
 
 def go_on() -> None:
@@ -193,7 +211,7 @@ def bound(
     opset: int,
     bind: Callable[[Graph], Body],
     where: str,
-) -> Callable[[Sequence[Any]], Sequence[Any]]:
+) -> Call:
     """A node as a function of its inputs' values alone: list in, outputs out.
 
     Raises
@@ -201,7 +219,7 @@ def bound(
     UnsupportedError
         The node has an attribute that the operator's definition does not know.
     ProgramError
-        An attribute is not of the type that the definition takes.
+        An attribute is missing, or not of the type that the definition takes.
     """
     unknown = sorted(set(node.attributes) - definition.attributes - definition.given)
     if unknown:
@@ -210,6 +228,9 @@ def bound(
         )
     if problem := wrong_attribute(definition, node.attributes):
         raise ProgramError(f"{where}: {problem}")
+    missing = sorted(signature_of(definition).required - node.attributes.keys())
+    if missing:
+        raise ProgramError(f"{where}: attribute {missing[0]!r} is required")
     keywords: dict[str, Any] = {
         name: bind(value) if isinstance(value, Graph) else value
         for name, value in node.attributes.items()
@@ -218,26 +239,58 @@ def bound(
         if name in definition.given:
             keywords.setdefault(name, value)  # an attribute of that name comes first
 
-    def call(inputs: Sequence[Any]) -> Sequence[Any]:
+    types = rule_of(node.domain, node.op_type, opset)
+    return Call(definition, keywords, types, where)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A definition with a node's attributes."""
+
+    definition: Definition
+    keywords: Mapping[str, Any]
+    types: Rule
+    where: str
+
+    def check(self, inputs: Sequence[Any], given: Sequence[np.dtype[Any] | None]) -> None:
+        """See that inputs are there and have types that fit; `given` are those of arrays.
+
+        Raises
+        ------
+        ProgramError
+            They are not.
+        """
+        signature = signature_of(self.definition)
+        if not signature.least <= len(inputs) <= signature.most:
+            raise ProgramError(
+                f"{self.where}: {len(inputs)} inputs, expected {signature.least} to "
+                f"{signature.most}"
+            )
+        left_out = [i for i in signature.needed if inputs[i] is None]
+        if left_out:
+            raise ProgramError(f"{self.where}: input {left_out[0]} is left out")
+        if problem := self.types.problem(given):
+            raise ProgramError(f"{self.where}: {problem}")
+
+    def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        self.check(inputs, [v.dtype if isinstance(v, np.ndarray) else None for v in inputs])
         special = None
-        if not definition.special:
+        if not self.definition.special:
             special = next((v.dtype for v in inputs if _is_special(v)), None)
             inputs = [dtypes.widen(v) if _is_special(v) else v for v in inputs]
         try:
             with np.errstate(all="ignore"):
-                result = definition.meaning(*inputs, **keywords)
+                result = self.definition.meaning(*inputs, **self.keywords)
         except HalfbyteError as error:
-            raise type(error)(f"{where}: {error}") from error
-        except UNFIT as error:
-            raise ProgramError(f"{where}: {error} for {_described(inputs)}") from error
+            raise type(error)(f"{self.where}: {error}") from error
         except MemoryError as error:
-            raise OutOfMemoryError(f"{where}: {error} for {_described(inputs)}") from error
+            raise OutOfMemoryError(f"{self.where}: {error} for {_described(inputs)}") from error
+        except UNFIT as error:
+            raise ProgramError(f"{self.where}: {error} for {_described(inputs)}") from error
         results = result if isinstance(result, tuple) else (result,)
         if special is not None:
             results = tuple(dtypes.narrow(r, special) if _is_float(r) else r for r in results)
         return results
-
-    return call
 
 
 def _is_special(value: Any) -> bool:

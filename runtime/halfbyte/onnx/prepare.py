@@ -17,6 +17,7 @@ from halfbyte.formats.onnx.model import Function, Graph, Model, Node, SparseTens
 from halfbyte.onnx.capture import MOST_FOLDED, bytes_given, folded
 from halfbyte.onnx.definitions import find
 from halfbyte.onnx.definitions.constant import dense
+from halfbyte.onnx.definitions.types import check_types
 from halfbyte.onnx.evaluate import bound, go_on, resolved, subgraphs, used_names
 from halfbyte.onnx.fusion import fuse
 from halfbyte.onnx.fusion.convolution import SCALED_KERNEL
@@ -64,6 +65,7 @@ def prepare(
         )  # fmt: skip
         made = replace(model, graph=graph, functions={})
         if optimize:
+            check_types(made)
             _fold_constants(made, allowed, check, kept=QUANTIZED)
             merge_equal(made)
             drop_unused(graph)

@@ -72,8 +72,8 @@ Operand = Value | Array | None  # computed, constant, or left out
 
 def ints(array: Array) -> list[int]:
     """The numbers of a constant that holds sizes, axes or the like."""
-    if array.dtype.kind not in "iu":
-        raise ProgramError(f"{array.dtype}{list(array.shape)}: expected whole numbers")
+    if array.dtype.kind not in "iu" or array.ndim > 1:
+        raise ProgramError(f"{array.dtype}{list(array.shape)}: expected a vector of whole numbers")
     return [int(number) for number in array.reshape(-1)]
 
 
@@ -85,3 +85,8 @@ def shape_of(operand: Value | Array) -> tuple[int, ...]:
 def key_of(operand: Value | Array) -> str | None:
     """The program's name of its element type."""
     return operand.dtype if isinstance(operand, Value) else dtype_key(operand.dtype)
+
+
+def dtype_of(operand: Value | Array) -> np.dtype[Any]:
+    """The element type of its arrays."""
+    return operand.numpy if isinstance(operand, Value) else operand.dtype

@@ -61,8 +61,8 @@ def _operations(d: Any) -> int:
     reads=_READS,
     operations=_operations,
     demands={
-        **_DEMANDS,
         "d and e of 256 and less": lambda d: max(d["d"], d["e"]) <= MOST_HEAD,
+        **_DEMANDS,
         "reach of 0 and more": lambda d: d["reach"] >= 0,
         "bias of bl where bias_batch, bias_head, bias_row lead": lambda d: inside(
             d["bl"],
@@ -135,10 +135,10 @@ def _inverse(most: int, top: F32) -> F32:
     reads=_READS,
     operations=_operations,
     demands={
-        **_DEMANDS,
         "d and e multiples of 16, of 64 and less": lambda d: (
             d["d"] % 16 == d["e"] % 16 == 0 and max(d["d"], d["e"]) <= MOST_CODED_HEAD
         ),
+        **_DEMANDS,
         "bias of bl where bias_batch, bias_head lead": lambda d: inside(
             d["bl"], 0, (d["batch"], d["bias_batch"]), (d["heads"], d["bias_head"]), (d["t"], 1)
         ),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.ops.activation import gelu, mul, silu
-from halfbyte.ops.attention import Cache, cache_write_keys, rotary_embedding
+from halfbyte.ops.attention import KEY_BLOCK, Cache, cache_write_keys, rotary_embedding
 from halfbyte.ops.linear import dynamic_quantize
 from halfbyte.ops.norm import layer_norm, rms_norm
 from halfbyte.ops.operator import operator
@@ -66,9 +66,10 @@ def swiglu_quantize(gate: F32, up: F32) -> Quantized:
     reads={**rotary_embedding.reads, **cache_write_keys.reads},
     variant=rotary_embedding.variant,
     demands={
-        **cache_write_keys.demands,
         "2 r <= h": lambda d: 2 * d["r"] <= d["h"],
-        "position + n <= t": lambda d: d["position"] + d["n"] <= d["t"],
+        "0 <= position <= t - n and 16 b - n": lambda d: (
+            0 <= d["position"] <= min(d["t"], KEY_BLOCK * d["b"]) - d["n"]
+        ),
     },
 )
 def rotary_cache_write_keys(

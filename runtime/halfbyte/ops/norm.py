@@ -10,11 +10,7 @@ from halfbyte.ops.operator import operator
 F32 = npt.NDArray[np.float32]
 
 
-@operator(
-    "RMSNormalization",
-    "x:f32[n,heads*d] weight:f32[d] -> y:f32[n,heads*d]",
-    demands={"heads of 1 and more": lambda d: d["heads"] >= 1},
-)
+@operator("RMSNormalization", "x:f32[n,heads*d] weight:f32[d] -> y:f32[n,heads*d]")
 def rms_norm(x: F32, weight: F32, *, epsilon: float, heads: int = 1) -> F32:
     """y = x / sqrt(mean(x^2) + epsilon) * weight, for each of a row's `heads` parts alone.
 

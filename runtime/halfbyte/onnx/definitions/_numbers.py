@@ -19,7 +19,7 @@ from halfbyte.onnx.definitions.arrays import (
 
 __all__ = [
     "Array", "channels", "fitting", "float_of", "per_channel", "rounded", "saturated", "scalar",
-    "widened",
+    "vector", "widened",
 ]  # fmt: skip
 
 
@@ -75,9 +75,16 @@ def channels(x: Array, rank: int) -> Array:
 
 def per_channel(x: Array, count: int, what: str) -> Array:
     """A tensor of one element, or of one for each of `count` channels, as a vector."""
-    if x.size not in (1, count):
+    if x.ndim > 1 or x.size not in (1, count):
         raise ProgramError(f"{what} of shape {list(x.shape)}: expected 1 or {count} elements")
     return x.reshape(-1)
+
+
+def vector(x: Array, count: int, what: str) -> Array:
+    """A tensor that has to be a vector of so many elements."""
+    if x.shape != (count,):
+        raise ProgramError(f"{what} of shape {list(x.shape)}: expected [{count}]")
+    return x
 
 
 def saturated(x: Array, dtype: np.dtype[Any]) -> Array:

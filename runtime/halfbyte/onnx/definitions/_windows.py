@@ -34,7 +34,7 @@ class Window:
 
 def per_axis(values: Sequence[int] | None, rank: int, default: int, what: str) -> tuple[int, ...]:
     """An attribute with one number a spatial axis, at least 1 each."""
-    made = tuple(int(v) for v in values) if values else (default,) * rank
+    made = (default,) * rank if values is None else tuple(int(v) for v in values)
     if len(made) != rank or min(made, default=1) < 1:
         raise ProgramError(f"{what} {list(made)}: expected {rank} numbers, each at least 1")
     return made
@@ -42,7 +42,7 @@ def per_axis(values: Sequence[int] | None, rank: int, default: int, what: str) -
 
 def padding(pads: Sequence[int] | None, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The attribute pads as padding before and after each axis."""
-    made = [int(v) for v in pads] if pads else [0] * (2 * rank)
+    made = [0] * (2 * rank) if pads is None else [int(v) for v in pads]
     if len(made) != 2 * rank or min(made, default=0) < 0:
         raise ProgramError(f"pads {made}: expected {2 * rank} numbers, none negative")
     return tuple(made[:rank]), tuple(made[rank:])

@@ -18,7 +18,7 @@ from halfbyte.formats.onnx import dtypes
 Array = npt.NDArray[Any]
 
 MAX_ELEMENTS = 1 << 33
-MAX_RANK = 64  # NumPy's
+MAX_RANK = 32  # of what all functions of all versions of NumPy take
 SMALL = 8 << 20  # bytes that are taken without a look at what is left
 _limit: ContextVar[float] = ContextVar("halfbyte_limit", default=math.inf)
 
@@ -123,8 +123,17 @@ def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
 
 
 def integers(array: Array | Sequence[int]) -> list[int]:
-    """Values of a 1-D input as Python's integers; a scalar is one value."""
-    return [int(value) for value in np.asarray(array).reshape(-1)]
+    """Values of a 1-D input as Python's integers; a scalar is one value.
+
+    Raises
+    ------
+    ValueError
+        It has more axes.
+    """
+    vector = np.asarray(array)
+    if vector.ndim > 1:
+        raise ValueError(f"axes, sizes or places of shape {list(vector.shape)}")
+    return [int(value) for value in vector.reshape(-1)]
 
 
 def scalar(array: Array) -> int:

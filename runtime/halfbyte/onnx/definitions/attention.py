@@ -120,11 +120,13 @@ def attention(
     Returns
     -------
     result in q's form, keys and values with their past [batch, heads, keys, d], and scores. A query
-    that sees nothing has a result of zeros. Batches and heads of one are broadcast, further than
-    ONNX says: graphs from which `fusion.attention` makes this do so. ONNX Attention-23, -24, -25.
+    that sees nothing has a result of zeros. ONNX Attention-23, -24, -25.
     """
     queries = _by_heads(q, q_num_heads, "Q")
     keys, values = _by_heads(k, kv_num_heads, "K"), _by_heads(v, kv_num_heads, "V")
+    shapes = queries.shape, keys.shape, values.shape
+    if len({s[0] for s in shapes}) > 1 or keys.shape[:3] != values.shape[:3]:
+        raise ProgramError(f"Q {shapes[0]}, K {shapes[1]}, V {shapes[2]}: do not fit each other")
     past = 0
     if past_key is not None and past_value is not None:
         past = past_key.shape[2]

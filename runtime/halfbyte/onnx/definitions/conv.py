@@ -19,6 +19,7 @@ from halfbyte.onnx.definitions._numbers import (
     per_channel,
     rounded,
     saturated,
+    vector,
     widened,
 )  # fmt: skip
 from halfbyte.onnx.definitions._windows import Window, counts, make_window, padded, slid
@@ -121,7 +122,7 @@ def conv(
     window = checked_window(x, w, group, auto_pad, dilations, kernel_shape, pads, strides)
     y = convolve(widened(x), widened(w), window, group)
     if b is not None:
-        y += channels(per_channel(widened(b), len(w), "bias"), y.ndim)
+        y += channels(vector(widened(b), len(w), "bias"), y.ndim)
     return rounded(y, x.dtype)
 
 
@@ -185,7 +186,8 @@ def qlinear_conv(
     window = checked_window(x, w, group, auto_pad, dilations, kernel_shape, pads, strides)
     sums = _integer_convolution(x, x_zero_point, w, w_zero_point, window, group)
     if b is not None:
-        sums += channels(per_channel(b, len(w), "bias"), sums.ndim)
+        sums += channels(vector(b, len(w), "bias"), sums.ndim)
+    sums = sums.astype(np.int32)  # beyond 32 bits it wraps
     scales = per_channel(w_scale, len(w), "w_scale")
     factor = per_channel(x_scale, 1, "x_scale") * scales / per_channel(y_scale, 1, "y_scale")
     real = np.rint(sums.astype(np.float32) * channels(factor, sums.ndim))

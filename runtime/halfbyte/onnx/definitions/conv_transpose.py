@@ -12,8 +12,8 @@ from halfbyte.onnx.definitions._numbers import (
     Array,
     channels,
     fitting,
-    per_channel,
     rounded,
+    vector,
     widened,
 )  # fmt: skip
 from halfbyte.onnx.definitions._windows import (
@@ -144,7 +144,7 @@ def conv_transpose(
     columns = columns.reshape(len(x), filters, *w.shape[2:], *x.shape[2:])
     y = fold(columns, window, x.shape[2:], sizes)
     if b is not None:
-        y = y + channels(per_channel(widened(b), filters, "bias"), y.ndim)
+        y = y + channels(vector(widened(b), filters, "bias"), y.ndim)
     return rounded(np.ascontiguousarray(y), x.dtype)
 
 

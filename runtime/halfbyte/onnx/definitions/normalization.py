@@ -14,8 +14,8 @@ from halfbyte.onnx import dtypes
 from halfbyte.onnx.definitions._numbers import (
     Array,
     channels,
-    per_channel,
     rounded,
+    vector,
     widened,
 )  # fmt: skip
 from halfbyte.onnx.definitions.arrays import axis_of, mean_of
@@ -40,7 +40,7 @@ def _batch_normalized(
 ) -> Array:
     count, rank = _features(x), max(x.ndim, 2)
     parts = [
-        channels(per_channel(widened(part), count, name), rank)
+        channels(vector(widened(part), count, name), rank)
         for part, name in ((scale, "scale"), (b, "B"), (mean, "mean"), (variance, "var"))
     ]
     wide = widened(x) if x.ndim > 1 else widened(x)[:, None]
@@ -146,9 +146,7 @@ def batch_normalization_6(
 def instance_normalization(x: Array, scale: Array, b: Array, *, epsilon: float = 1e-5) -> Array:
     """Standardized over the spatial axes, times scale [C], plus B [C]. ONNX -1, -6, -22."""
     wide, _, _ = standardized(widened(x), tuple(range(2, x.ndim)), epsilon)
-    by, plus = (
-        channels(per_channel(widened(v), x.shape[1], "scale or B"), x.ndim) for v in (scale, b)
-    )
+    by, plus = (channels(vector(widened(v), x.shape[1], "scale or B"), x.ndim) for v in (scale, b))
     return rounded(wide * by + plus, x.dtype)
 
 
@@ -171,7 +169,7 @@ def group_normalization(
     """
     wide = _grouped(x, num_groups, epsilon).reshape(x.shape)
     by, plus = (
-        channels(per_channel(widened(v), x.shape[1], "scale or bias"), x.ndim) for v in (scale, b)
+        channels(vector(widened(v), x.shape[1], "scale or bias"), x.ndim) for v in (scale, b)
     )
     return rounded(wide * by + plus, x.dtype)
 
@@ -183,8 +181,7 @@ def group_normalization_18(
     """The same with a scale and a bias for each group: [num_groups]. ONNX GroupNormalization-18."""
     wide = _grouped(x, num_groups, epsilon)
     by, plus = (
-        channels(per_channel(widened(v), num_groups, "scale or bias"), wide.ndim)
-        for v in (scale, b)
+        channels(vector(widened(v), num_groups, "scale or bias"), wide.ndim) for v in (scale, b)
     )
     return rounded((wide * by + plus).reshape(x.shape), x.dtype)
 
@@ -229,7 +226,12 @@ def rms_normalization(
     wide = widened(x)
     axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
     squares = mean_of(np.square(wide), axes)
-    return rounded(wide / np.sqrt(squares + epsilon) * widened(scale), scale.dtype)
+    y = wide / np.sqrt(squares + epsilon) * widened(scale)
+    if y.shape != x.shape:
+        raise ProgramError(
+            f"scale {list(scale.shape)}: expected to be broadcast to {list(x.shape)}"
+        )
+    return rounded(y, scale.dtype)
 
 
 @define("LpNormalization", since=1)

@@ -157,6 +157,8 @@ def lp_pool(
 
 
 def _spatial(x: Array) -> tuple[int, ...]:
+    if x.ndim < 3:
+        raise ProgramError(f"input {list(x.shape)}: expected [N, C, D...]")
     return tuple(range(2, x.ndim))
 
 

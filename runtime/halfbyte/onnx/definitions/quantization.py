@@ -43,6 +43,14 @@ def spread(scale: Array, shape: tuple[int, ...], axis: int, block_size: int, wha
     return take(np.repeat(scale, block_size, axis=number), np.arange(shape[number]), number)
 
 
+def _alike(scale: Array, zero_point: Array) -> None:
+    """See that a zero point has its scale's elements; one element may have any rank."""
+    if scale.shape != zero_point.shape and not scale.size == zero_point.size == 1:
+        raise ProgramError(
+            f"zero point {list(zero_point.shape)}: expected the scale's {list(scale.shape)}"
+        )
+
+
 def quantized(real: Array, zero_point: Array | None, dtype: np.dtype[Any], saturate: bool) -> Array:
     """Real numbers, already divided by the scale, as a quantized type: round, add, saturate."""
     name = dtypes.special_name(dtype)
@@ -82,6 +90,7 @@ def quantize_linear(
     scale = spread(y_scale, x.shape, axis, block_size, "y_scale")
     zero = None
     if y_zero_point is not None:
+        _alike(y_scale, y_zero_point)
         zero = spread(y_zero_point, x.shape, axis, block_size, "y_zero_point")
     inner = float_of(precision, y_scale.dtype)
     if inner == dtypes.FLOAT8E8M0:
@@ -110,6 +119,7 @@ def dequantize_linear(
     codes = widened(x)
     codes = codes.astype(np.int64) if codes.dtype.kind in "iu" else codes
     if x_zero_point is not None:
+        _alike(x_scale, x_zero_point)
         codes = codes - widened(spread(x_zero_point, x.shape, axis, block_size, "x_zero_point"))
     inner = np.float64 if dtype == np.float64 else np.float32
     return rounded(codes.astype(inner) * scale.astype(inner), dtype)

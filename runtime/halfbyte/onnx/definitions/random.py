@@ -109,6 +109,8 @@ def dropout(
     Which part is drawn like NumPy's RandomState of the seed, as ONNX's tests do. ONNX Dropout-12,
     -13, -22.
     """
+    if any(v is not None and v.ndim for v in (ratio, training_mode)):
+        raise ProgramError("ratio and training_mode: expected scalars")
     part = 0.5 if ratio is None else float(scalar(widened(ratio), "ratio"))
     if training_mode is None or not scalar(training_mode, "training_mode") or part == 0:
         return x, np.ones(x.shape, np.bool_)

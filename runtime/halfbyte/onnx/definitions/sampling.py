@@ -13,8 +13,8 @@ from halfbyte.onnx.definitions._numbers import (
     Array,
     channels,
     fitting,
-    per_channel,
     rounded,
+    vector,
     widened,
 )  # fmt: skip
 from halfbyte.onnx.definitions._windows import counts
@@ -233,5 +233,5 @@ def deform_conv(
     filters = widened(w).reshape(group, len(w) // group, -1)
     y = np.matmul(filters, columns).reshape(batch, len(w), *results)
     if b is not None:
-        y = y + channels(per_channel(widened(b), len(w), "bias"), y.ndim)
+        y = y + channels(vector(widened(b), len(w), "bias"), y.ndim)
     return rounded(y, x.dtype)

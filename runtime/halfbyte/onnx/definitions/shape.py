@@ -84,4 +84,6 @@ def unsqueeze(data: Array, axes: Array) -> Array:
 @define("Transpose", special=True)
 def transpose(data: Array, *, perm: list[int] | None = None) -> Array:
     """Axis i of the result is axis `perm`[i] of `data`; by default, turned round. Transpose-25."""
+    if perm is not None and sorted(perm) != list(range(data.ndim)):
+        raise ValueError(f"perm {perm} of {data.ndim} axes")
     return data.transpose(perm)

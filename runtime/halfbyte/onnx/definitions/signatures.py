@@ -29,6 +29,8 @@ class Signature:
     ----------
     least, most : int
         How many inputs.
+    needed : tuple of int
+        Inputs that are not left out.
     required : frozenset of str
         Attributes without a default.
     kinds : dict of str to (bool, tuple of type)
@@ -37,6 +39,7 @@ class Signature:
 
     least: int
     most: int
+    needed: tuple[int, ...]
     required: frozenset[str]
     kinds: dict[str, tuple[bool, tuple[type, ...]]]
 
@@ -51,6 +54,9 @@ def signature_of(definition: Definition) -> Signature:
     return Signature(
         sum(p.default is p.empty for p in inputs),
         1 << 30 if definition.variadic else len(inputs),
+        tuple(
+            i for i, p in enumerate(inputs) if p.default is p.empty and str(p.annotation) == "Array"
+        ),
         frozenset(p.name for p in named if p.default is p.empty),
         {name: kind for name, kind in kinds.items() if kind is not None},
     )

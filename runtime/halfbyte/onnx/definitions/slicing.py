@@ -127,7 +127,7 @@ def python_slice(start: int, end: int, step: int, size: int) -> slice:
 @define("Expand", since=8, decided_by=(1,), special=True)
 def expand(X: Array, shape: Array) -> Array:
     """X broadcast together with a shape. ONNX Expand-13."""
-    sizes = np.broadcast_shapes(X.shape, tuple(integers(shape)))
+    sizes = np.broadcast_shapes(X.shape, check_elements(integers(shape)))
     return np.broadcast_to(X, check_elements(sizes, X.dtype.itemsize)).copy()
 
 

@@ -44,7 +44,7 @@ def _flattened(function: Callable[[Array, int], Array], x: Array, axis: int) -> 
 @define("Softmax", since=13)
 def softmax(x: Array, *, axis: int = -1) -> Array:
     """exp(x) / sum of exp(x) along one axis. ONNX Softmax-13."""
-    return rounded(softmax_of(widened(x), axis), x.dtype)
+    return rounded(softmax_of(widened(x), axis_of(axis, x.ndim)), x.dtype)
 
 
 @define("Softmax", since=1)
@@ -56,7 +56,7 @@ def softmax_1(x: Array, *, axis: int = 1) -> Array:
 @define("LogSoftmax", since=13)
 def log_softmax(x: Array, *, axis: int = -1) -> Array:
     """x - log(sum of exp(x)) along one axis. ONNX LogSoftmax-13."""
-    return rounded(log_softmax_of(widened(x), axis), x.dtype)
+    return rounded(log_softmax_of(widened(x), axis_of(axis, x.ndim)), x.dtype)
 
 
 @define("LogSoftmax", since=1)
@@ -68,7 +68,7 @@ def log_softmax_1(x: Array, *, axis: int = 1) -> Array:
 @define("Hardmax", since=13)
 def hardmax(x: Array, *, axis: int = -1) -> Array:
     """1 at the first largest element along one axis, else 0. ONNX Hardmax-13."""
-    return hardmax_of(x, axis)
+    return hardmax_of(x, axis_of(axis, x.ndim))
 
 
 @define("Hardmax", since=1)

@@ -1,4 +1,4 @@
-"""softmax(Q K^T scale + mask) V, which exporters spell out, as ONNX's Attention."""
+"""softmax(Q K^T scale + mask) V, which exporters spell out, as one Attention."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from halfbyte.formats.onnx.model import Node
+from halfbyte.onnx.definitions.own import DOMAIN as OWN
 from halfbyte.onnx.fusion.rewriter import Rewriter, made
 
-VERSION = 23  # of Attention
 _LOWEST = -1e4  # what hides a key is at most this
 _ABSORBING = -1e9  # this much is the same whatever score it is added to
 _LAST = 2**31 - 1  # from here on an end means the end
@@ -46,7 +46,7 @@ def fuse_attention(r: Rewriter) -> None:
         mask, more = _joined(r, scores)
         inputs = [scores.q, keys, node.inputs[1], *([mask] if mask else [])]
         new = made(
-            "Attention", inputs, node.outputs, version=VERSION, name=node.name, scale=scores.scale
+            "Attention", inputs, node.outputs, domain=OWN, name=node.name, scale=scores.scale
         )
         r.replace(node, *nodes, *more, new)
 
@@ -194,7 +194,7 @@ def _swapped(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
     """A transposed value with its last two axes exchanged."""
     node = r.maker(name, "Transpose")
     perm = None if node is None else list(node.attributes.get("perm", ()))
-    if node is None or perm is None or len(perm) != 4:
+    if node is None or perm is None or sorted(perm) != [0, 1, 2, 3]:
         return None
     perm = [perm[i] for i in _SWAP]
     if perm == sorted(perm):

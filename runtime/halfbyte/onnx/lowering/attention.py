@@ -14,7 +14,7 @@ from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.definitions.contrib.attention import FILTER, padding_mask
 from halfbyte.onnx.lowering.elementwise import combine
 from halfbyte.onnx.lowering.linear import flat, product
-from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
 from halfbyte.onnx.lowering.strides import broadcast, row_major
 from halfbyte.onnx.values import Array, Operand, Value, key_of, shape_of
 from halfbyte.ops.full_attention import MOST_HEAD
@@ -147,6 +147,19 @@ def attention(
     if y is None or len(shape_of(q)) == 3:
         return _joined(c, y)
     return c.transposed(c.value(y), (0, 2, 1, 3))
+
+
+@lower("Attention", domain=OWN)
+def spelled_attention(
+    c: Capture, q: Operand, k: Operand, v: Operand, mask: Operand = None, *, scale: float
+) -> Value | None:
+    """Of one batch and as many heads, or one of keys and values."""
+    if q is None or k is None or v is None or {len(shape_of(x)) for x in (q, k, v)} != {4}:
+        return None
+    if shape_of(k)[1] not in (1, shape_of(q)[1]):
+        return None
+    y: Value | None = attention(c, q, k, v, mask, scale=scale)
+    return y
 
 
 def _filtered(

@@ -26,11 +26,20 @@ def block_weight(
     n, k = shape
     if bits not in (4, 8) or block_size % BLOCK or k % BLOCK:
         return None
-    if scales.size * block_size < n * k or codes.size * 8 < n * k * bits:
+    whole = -(-k // block_size) if block_size > 0 else 0
+    if (
+        scales.shape not in ((n * whole,), (n, whole))
+        or codes.size * 8 != n * whole * block_size * bits
+    ):
         return None
+    if codes.dtype != np.uint8:
+        return None
+    if zeros is not None:
+        each = -(-whole * bits // 8) if zeros.dtype == np.uint8 else whole
+        if zeros.size != n * each:
+            return None
     if bits == 8 and zeros is not None and not (zeros.dtype == np.uint8 and (zeros == 128).all()):
         return None
-    whole = -(-k // block_size)
     with np.errstate(over="ignore"):
         rounded = scales.astype(np.float32).reshape(n, whole).astype(np.float16)
     tiny = (rounded == 0) & (scales.reshape(n, whole) != 0)

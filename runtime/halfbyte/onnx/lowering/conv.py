@@ -13,6 +13,7 @@ from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.definitions._windows import counts, make_window
 from halfbyte.onnx.lowering.elementwise import apply, combine
+from halfbyte.onnx.lowering.linear import vector
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
 from halfbyte.onnx.values import Array, Operand, Value, key_of
 from halfbyte.program import Buffer
@@ -124,8 +125,12 @@ def fused_conv(
     window = sliding(x, kernel, strides, dilations, pads, auto_pad)
     if window is None or (z is not None and not _fits(z, (x.shape[0], m, *window.results))):
         return None
+    if len(activation_params) != _PARAMETERS.get(activation, -1) or any(
+        map(math.isnan, activation_params)
+    ):
+        return None
     low, high, function = _activation(activation, activation_params)
-    bias = c.constant(np.zeros(m, np.float32)) if b is None else c.constant(b.reshape(-1))
+    bias = vector(c, b, m)
     depthwise = group == m == x.shape[1]
     alone = depthwise and z is not None  # the sum is made behind it
     limits = {"lo": -_INFINITE, "hi": _INFINITE} if alone else {"lo": low, "hi": high}
@@ -147,6 +152,8 @@ def fused_conv(
 
 
 _NONE = (-_INFINITE, _INFINITE)
+_PARAMETERS = {"": 0, "Relu": 0, "Clip": 2, "LeakyRelu": 1, "Sigmoid": 0, "Tanh": 0,
+               "HardSigmoid": 2}  # fmt: skip
 
 
 def _fits(z: Value | Array, shape: tuple[int, ...]) -> bool:
@@ -221,8 +228,13 @@ def batch_normalization(
         return None
     if len([o for o in c.node.outputs if o]) > 1 or not spatial or len(x.shape) < 2:
         return None
-    factor = np.asarray(scale, np.float64) / np.sqrt(np.asarray(variance, np.float64) + epsilon)
-    shift = np.asarray(b, np.float64) - np.asarray(mean, np.float64) * factor
+    given = [np.asarray(v) for v in (scale, b, mean, variance)]
+    if any(v.shape != (x.shape[1],) for v in given):
+        return None
+    gain, plus, centre, spread = (v.astype(np.float64) for v in given)
+    with np.errstate(all="ignore"):
+        factor = gain / np.sqrt(spread + epsilon)
+        shift = plus - centre * factor
     shape = (-1, *[1] * (len(x.shape) - 2))
     scaled = combine(c, "mul", x, factor.astype(np.float32).reshape(shape))
     return (

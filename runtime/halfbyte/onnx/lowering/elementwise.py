@@ -116,8 +116,10 @@ def function(c: Capture, x: Value, **attributes: Any) -> Value | None:
 def apply(
     c: Capture, x: Value, function: str, alpha: float = 0.0, beta: float = 0.0
 ) -> Value | None:
-    """y = f(x), wherever x lies."""
+    """y = f(x), wherever x lies; limits may be infinite, other parameters are numbers."""
     if x.dtype != "f32" or not x.size:
+        return None
+    if any(math.isnan(v) or (math.isinf(v) and function != "clip") for v in (alpha, beta)):
         return None
     buffer = c.last(x) if lies_last(x) else c.plain(x)
     flat = ops.unary(buffer.view((x.size,)), function=function, alpha=alpha, beta=beta)
@@ -160,6 +162,8 @@ def clip(
 ) -> Value | None:  # fmt: skip
     """Limits that are constants."""
     if isinstance(low, Value) or isinstance(high, Value):
+        return None
+    if any(v is not None and v.shape for v in (low, high)):
         return None
     limits = np.finfo(np.float32)
     lowest = min if low is None else float(low.reshape(-1)[0])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte import ops
+from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.blocks import block_weight
 from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
@@ -37,10 +38,18 @@ def panels(c: Capture, w: Array, *, transposed: bool = False, scale: float = 1.0
 
 
 def vector(c: Capture, bias: Operand, m: int) -> Buffer:
-    """A constant bias [m], zeros where there is none."""
+    """A bias [m], zeros where there is none.
+
+    Raises
+    ------
+    ProgramError
+        It has another shape.
+    """
     if bias is None:
         return c.constant(np.zeros(m, np.float32))
-    return c.plain(bias).view((m,))
+    if bias.shape != (m,):
+        raise ProgramError(f"bias {list(bias.shape)}: expected [{m}]")
+    return c.plain(bias)
 
 
 def product(
@@ -163,6 +172,8 @@ def gemm(
         return None
     if len(x.shape) != 2 or w.ndim != 2 or w.dtype != np.float32 or not w.size:
         return None
+    if not math.isfinite(alpha) or not math.isfinite(beta):
+        return None
     x = c.transposed(x, (1, 0)) if transA else x
     m, k = w.shape if transB else w.shape[::-1]
     n = x.shape[0]
@@ -194,7 +205,7 @@ def matmul_nbits(
         return None
     if isinstance(zeros, Value) or order is not None or weight_prepacked or x.dtype != "f32":
         return None
-    if isinstance(bias, np.ndarray) and bias.dtype != np.float32:
+    if bias is not None and key_of(bias) != "f32":
         return None
     if not x.size or x.shape[-1] != K or K % 32:
         return None
@@ -211,5 +222,5 @@ def matmul_nbits(
         y = ops.matmul_int8(*c.quantized(x, rows, K), w, None, added)
     else:
         y = ops.matmul(c.matrix(x, rows, K), w)
-        y = y if bias is None else ops.add(y, c.plain(bias).view((1, N)))
+        y = y if added is None else ops.add(y, added.view((1, N)))
     return c.value(y, (*x.shape[:-1], N))

@@ -12,6 +12,7 @@ import numpy as np
 
 from halfbyte import ops
 from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.definitions.arrays import axes_of, axis_of
 from halfbyte.onnx.lowering.registry import lower
 from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, planned, row_major
 from halfbyte.onnx.lowering.tables import embedded
@@ -85,7 +86,7 @@ def expand(c: Capture, x: Value, shape: Operand) -> Value | None:
     if not isinstance(shape, np.ndarray):
         return None
     try:
-        wanted = np.broadcast_shapes(x.shape, tuple(int(d) for d in shape))
+        wanted = np.broadcast_shapes(x.shape, tuple(ints(shape)))
     except ValueError:
         return None
     return x if wanted == x.shape else moved(c, x, wanted, broadcast(x.shape, wanted))
@@ -110,9 +111,13 @@ def slice_(
     steps = [1] * len(firsts) if by is None else ints(by)
     strides, shape, offset = row_major(x.shape), list(x.shape), 0
     for axis, first, last, step in zip(
-        range(len(firsts)) if chosen is None else chosen, firsts, lasts, steps, strict=False
+        axes_of(range(len(firsts)) if chosen is None else chosen, len(shape)),
+        firsts,
+        lasts,
+        steps,
+        strict=True,
     ):
-        if not step or not -len(shape) <= axis < len(shape):
+        if not step:
             return None
         taken = range(x.shape[axis])[slice(first, _last(last, x.shape[axis], step), step)]
         shape[axis] = len(taken)
@@ -134,16 +139,21 @@ def split(
     """Parts along an axis."""
     if isinstance(sizes, Value):
         return None
+    axis = axis_of(axis, len(x.shape))
     total, count = x.shape[axis], len(c.node.outputs)
     parts = split if sizes is None else ints(sizes)
+    if num_outputs not in (0, count) or (num_outputs and parts is not None):
+        return None
     if parts is None:
         share = -(-total // count)
+        if not num_outputs and total % count:
+            return None
         parts = [share] * (count - 1) + [total - share * (count - 1)]
     if sum(parts) != total or len(parts) != count or min(parts) < 0:
         return None
     strides, found, first = row_major(x.shape), [], 0
     for part in parts:
-        shape = [part if i == axis % len(x.shape) else d for i, d in enumerate(x.shape)]
+        shape = [part if i == axis else d for i, d in enumerate(x.shape)]
         made = moved(c, x, shape, strides, first * strides[axis])
         if made is None:
             return None
@@ -157,11 +167,14 @@ def concat(c: Capture, *parts: Value | Array, axis: int = 1) -> Value | None:
     """Parts side by side along an axis."""
     first = next(p for p in parts if isinstance(p, Value))
     rank = len(first.shape)
-    axis = axis + rank if axis < 0 else axis
+    axis = axis_of(axis, rank)
     wide = words(first)
     if not wide or any(len(shape_of(p)) != rank for p in parts):
         return None
     shape = list(first.shape)
+    if any(shape_of(p)[:axis] + shape_of(p)[axis + 1 :] != (*shape[:axis], *shape[axis + 1 :])
+           for p in parts):  # fmt: skip
+        return None
     shape[axis] = sum(shape_of(p)[axis] for p in parts)
     if not math.prod(shape):
         return None
@@ -184,7 +197,7 @@ def gather(c: Capture, x: Value | Array, ids: Value | Array, *, axis: int = 0) -
         return embedded(c, x, ids) if axis in (0, -x.ndim) else None
     if not isinstance(x, Value) or isinstance(ids, Value) or not x.shape or ids.ndim > 1:
         return None
-    axis = axis + len(x.shape) if axis < 0 else axis
+    axis = axis_of(axis, len(x.shape))
     size, places = x.shape[axis], ids.reshape(-1).astype(np.int64)
     if not len(places) or ((places < -size) | (places >= size)).any():
         return None

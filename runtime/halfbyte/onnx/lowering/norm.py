@@ -9,19 +9,28 @@ import numpy as np
 
 from halfbyte import ops
 from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.definitions.arrays import axis_of
 from halfbyte.onnx.lowering.elementwise import combine
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
-from halfbyte.onnx.values import Operand, Value, key_of
+from halfbyte.onnx.values import Array, Operand, Value, key_of
 
 
 def _rows(x: Value, axis: int) -> tuple[int, int] | None:
     """A tensor as rows of what lies behind an axis."""
     rank = len(x.shape)
-    axis = axis + rank if axis < 0 else axis
-    if x.dtype != "f32" or not x.size or not 0 <= axis < rank:
+    axis = axis_of(axis, rank)
+    if x.dtype != "f32" or not x.size:
         return None
     columns = math.prod(x.shape[axis:])
     return x.size // columns, columns
+
+
+def _over(x: Value, factor: Value | Array, d: int) -> bool:
+    """Whether a scale or bias has a number for each of the last d, and is broadcast to no more."""
+    shape = tuple(factor.shape)
+    while shape[:1] == (1,):
+        shape = shape[1:]
+    return math.prod(shape) == d and shape == x.shape[len(x.shape) - len(shape) :]
 
 
 def normalized(
@@ -33,7 +42,7 @@ def normalized(
         return None
     rows, d = found
     bias = np.zeros(d, np.float32) if bias is None else bias
-    if math.prod(scale.shape) != d or math.prod(bias.shape) != d or key_of(bias) != "f32":
+    if key_of(bias) != "f32" or not _over(x, scale, d) or not _over(x, bias, d):
         return None
     y = ops.layer_norm(
         c.matrix(x, rows, d), c.plain(scale).view((d,)), c.plain(bias).view((d,)), epsilon=epsilon
@@ -58,17 +67,21 @@ def skip_layer_normalization(
     bias: Operand = None, *, epsilon: float = 1e-12, **attributes: Any,
 ) -> tuple[Value | None, ...] | None:  # fmt: skip
     """LayerNormalization of x + skip + bias, which is the fourth output."""
-    total = summed(c, x, skip, bias)
+    total = summed(c, x, skip, bias, gamma, beta)
     y = None if total is None else normalized(c, total, gamma, beta, epsilon)
     return None if y is None or any(c.node.outputs[1:3]) else (y, None, None, total)
 
 
-def summed(c: Capture, x: Operand, skip: Operand, bias: Operand) -> Value | None:
-    """x + skip + bias."""
+def summed(c: Capture, x: Operand, skip: Operand, bias: Operand, *vectors: Operand) -> Value | None:
+    """x + skip + bias; scales and biases are vectors over the last axis."""
     if x is None or skip is None:
         return None
     total = combine(c, "add", x, skip)
-    if total is None or bias is None:
+    if total is None or not total.shape:
+        return None
+    if any(v is not None and v.shape != total.shape[-1:] for v in (bias, *vectors)):
+        return None
+    if bias is None:
         return total
     return combine(c, "add", total, bias)
 
@@ -79,7 +92,7 @@ def rms_normalized(c: Capture, x: Value, scale: Operand, epsilon: float, axis: i
     if found is None or scale is None or key_of(scale) != "f32":
         return None
     rows, d = found
-    if math.prod(scale.shape) != d:
+    if not _over(x, scale, d):
         return None
     y = ops.rms_norm(c.matrix(x, rows, d), c.plain(scale).view((d,)), epsilon=epsilon)
     return c.value(y, x.shape)
@@ -105,7 +118,7 @@ def skip_rms_normalization(
     epsilon: float = 1e-12, **attributes: Any,
 ) -> tuple[Value | None, ...] | None:  # fmt: skip
     """RMSNormalization of x + skip + bias, which is the fourth output."""
-    total = summed(c, x, skip, bias)
+    total = summed(c, x, skip, bias, gamma)
     y = None if total is None else rms_normalized(c, total, gamma, epsilon, -1)
     return None if y is None or any(c.node.outputs[1:3]) else (y, None, None, total)
 
@@ -113,7 +126,7 @@ def skip_rms_normalization(
 @lower("Gelu")
 def gelu(c: Capture, x: Value, *, approximate: str = "none") -> Value | None:
     """By erf, or by tanh."""
-    if x.dtype != "f32" or not x.size:
+    if x.dtype != "f32" or not x.size or approximate not in ("none", "tanh"):
         return None
     y = ops.gelu(c.matrix(x, 1, x.size), approximate=approximate)
     return c.value(y, x.shape)
@@ -124,6 +137,8 @@ def microsoft_gelu(c: Capture, x: Value, bias: Operand = None) -> Value | None:
     """Gelu by erf, FastGelu by tanh; of x + bias."""
     total: Value | None = x
     if bias is not None:
+        if not x.shape or bias.shape != (x.shape[-1],):
+            return None
         total = combine(c, "add", x, bias)
     approximate = "tanh" if c.node.op_type == "FastGelu" else "none"
     return None if not isinstance(total, Value) else gelu(c, total, approximate=approximate)

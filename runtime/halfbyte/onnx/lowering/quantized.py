@@ -49,6 +49,8 @@ def meaning(scale: Operand, zero: Operand, like: str = "") -> Meaning | None:
         return None
     if scale.dtype != np.float32 or (zero is not None and zero.size != 1):
         return None
+    if scale.ndim > 1 or (zero is not None and zero.ndim > 1) or not 0 < scale < np.inf:
+        return None
     dtype = like if zero is None else _TYPES.get(zero.dtype, "")
     if dtype not in ("u8", "i8"):
         return None
@@ -148,13 +150,14 @@ def _product(
     if not isinstance(w_scale, np.ndarray) or isinstance(w_zero, Value) or not w.size:
         return None
     m = len(w)
-    if w_scale.size not in (1, m) or w_scale.dtype != np.float32 or w.dtype not in _TYPES:
+    shapes = (), (1,), (m,)
+    if w_scale.shape not in shapes or w_scale.dtype != np.float32 or w.dtype not in _TYPES:
         return None
     centre = 128 if w.dtype == np.uint8 else 0
     zeros = np.zeros(1, w.dtype) if w_zero is None else w_zero
-    if zeros.size not in (1, m) or (zeros != centre).any():
+    if zeros.shape not in shapes or (zeros != centre).any():
         return None
-    if bias is not None and (bias.dtype != np.int32 or bias.size != m):
+    if bias is not None and (bias.dtype != np.int32 or bias.shape != (m,)):
         return None
     codes = (w ^ np.uint8(128)).view(np.int8) if centre else w
     with np.errstate(all="ignore"):
@@ -247,6 +250,8 @@ def qgemm(
     """With a constant matrix, to codes."""
     w = _as_kernels(b, bool(transB))
     if not isinstance(a, Value) or len(a.shape) != 2 or transA or alpha != 1 or w is None:
+        return None
+    if y_zero is None:
         return None
     found = _product(
         meaning(a_scale, a_zero), w, b_scale, b_zero, meaning(y_scale, y_zero, a.dtype), bias,

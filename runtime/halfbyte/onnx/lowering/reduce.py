@@ -7,6 +7,7 @@ from typing import Any
 
 from halfbyte import ops
 from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.definitions.arrays import axes_of, axis_of
 from halfbyte.onnx.lowering.elementwise import apply, combine
 from halfbyte.onnx.lowering.registry import lower
 from halfbyte.onnx.values import Operand, Value, ints
@@ -32,9 +33,7 @@ def reduce(
         if noop_with_empty_axes:
             return x if kind in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin") else None
         chosen = list(range(rank))
-    if any(not -rank <= axis < rank for axis in chosen):
-        return None
-    dropped = sorted({axis % rank for axis in chosen})
+    dropped = sorted(axes_of(chosen, rank))
     if not dropped or dropped != list(range(dropped[0], dropped[-1] + 1)):
         return None
     first, last = dropped[0], dropped[-1] + 1
@@ -56,7 +55,7 @@ def softmax(c: Capture, x: Value, *, axis: int | None = None, **attributes: Any)
         return None
     if c.version < 13:
         axis = 1 if axis is None else axis
-        axis = axis + rank if axis < 0 else axis
+        axis = axis_of(axis, rank)
         columns = math.prod(x.shape[axis:])
     else:
         if axis not in (None, -1, rank - 1):

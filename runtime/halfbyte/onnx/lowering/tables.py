@@ -43,7 +43,13 @@ def gather_block_quantized(
         return None
     if scales.dtype != np.float32 or ids.dtype not in ("i32", "i64"):
         return None
+    if bits not in (4, 8) or block_size < 1:
+        return None
     shape = codes.shape[0], codes.shape[1] * 8 // bits
+    if scales.shape != (shape[0], -(-shape[1] // block_size)):
+        return None
+    if zeros is not None and (zeros.dtype != np.uint8 or zeros.shape != scales.shape):
+        return None
     if shape[1] % BLOCK or (zeros is not None and bits == 4):
         return None
     w = block_weight(c, codes, scales, zeros, shape, block_size, bits, packed=False)

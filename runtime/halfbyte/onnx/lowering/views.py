@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.definitions.arrays import axes_of, axis_of
 from halfbyte.onnx.lowering.registry import lower
 from halfbyte.onnx.values import Array, Operand, Value, ints
 
@@ -24,6 +25,8 @@ def dropout(
 ) -> Value | None:
     """Without training and without a mask the input itself."""
     if len(c.node.outputs) > 1 or isinstance(training, Value):
+        return None
+    if any(v is not None and v.shape for v in (ratio, training)):
         return None
     return x if training is None or not training.any() else None
 
@@ -63,7 +66,8 @@ def reshape(
 @lower("Flatten")
 def flatten(c: Capture, x: Value, *, axis: int = 1) -> Value | None:
     """[d0 ... d(axis-1), d(axis) ...] as a matrix."""
-    axis = axis + len(x.shape) if axis < 0 else axis
+    rank = len(x.shape)
+    axis = rank if axis == rank else axis_of(axis, rank)
     return _viewed(c, x, [math.prod(x.shape[:axis]), math.prod(x.shape[axis:])])
 
 
@@ -75,12 +79,13 @@ def squeeze(
     if isinstance(given, Value):
         return None
     chosen = axes if given is None else ints(given)
-    rank = len(x.shape)
     dropped = (
-        {i for i, d in enumerate(x.shape) if d == 1}
+        [i for i, d in enumerate(x.shape) if d == 1]
         if chosen is None
-        else {a + rank if a < 0 else a for a in chosen}
+        else axes_of(chosen, len(x.shape))
     )
+    if any(x.shape[i] != 1 for i in dropped):
+        return None
     return _viewed(c, x, [d for i, d in enumerate(x.shape) if i not in dropped])
 
 
@@ -92,10 +97,12 @@ def unsqueeze(
     if isinstance(given, Value):
         return None
     chosen = axes if given is None else ints(given)
-    rank = len(x.shape) + len(chosen or ())
-    added = {a + rank if a < 0 else a for a in chosen or ()}
+    if chosen is None:
+        return None
+    rank = len(x.shape) + len(chosen)
+    added = axes_of(chosen, rank)
     left = iter(x.shape)
-    return _viewed(c, x, [1 if i in added else next(left, -1) for i in range(rank)])
+    return _viewed(c, x, [1 if i in added else next(left) for i in range(rank)])
 
 
 def _viewed(c: Capture, x: Value, shape: list[int]) -> Value | None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError, UnsupportedError
+from halfbyte.onnx.definitions.arrays import axis_of
 from halfbyte.onnx.definitions.math import erf
 from halfbyte.onnx.definitions.registry import MICROSOFT, define
 
@@ -75,7 +76,8 @@ def along(values: Array, axis: int, rank: int) -> Array:
         return values.reshape(())
     if values.ndim != 1:
         raise ProgramError(f"shape {list(values.shape)}, expected one number or a vector")
-    return values.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
+    place = axis_of(axis, rank)
+    return values.reshape([-1 if i == place else 1 for i in range(rank)])
 
 
 def dequantized(x: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:

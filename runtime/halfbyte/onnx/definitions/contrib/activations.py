@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.onnx.definitions._attention import softmax
-from halfbyte.onnx.definitions._numbers import rounded, widened
+from halfbyte.onnx.definitions._numbers import rounded, vector, widened
 from halfbyte.onnx.definitions.contrib._common import contrib, gelu, gelu_tanh, sigmoid
 
 Array = npt.NDArray[Any]
@@ -20,16 +20,21 @@ def gelu_(x: Array) -> Array:
     return rounded(gelu(widened(x)), x.dtype)
 
 
+def _bias(b: Array, x: Array) -> Array:
+    """A bias over the last axis of x."""
+    return vector(widened(b), x.shape[-1] if x.ndim else 1, "bias")
+
+
 @contrib("BiasGelu")
 def bias_gelu(a: Array, b: Array) -> Array:
     """gelu(a + b); b is over the last axis."""
-    return rounded(gelu(widened(a) + widened(b)), a.dtype)
+    return rounded(gelu(widened(a) + _bias(b, a)), a.dtype)
 
 
 @contrib("FastGelu")
 def fast_gelu(x: Array, bias: Array | None = None) -> Array:
     """GELU of x + bias through tanh."""
-    whole = widened(x) if bias is None else widened(x) + widened(bias)
+    whole = widened(x) if bias is None else widened(x) + _bias(bias, x)
     return rounded(gelu_tanh(whole), x.dtype)
 
 

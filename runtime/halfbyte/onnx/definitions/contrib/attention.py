@@ -17,7 +17,7 @@ from halfbyte.onnx.definitions._attention import (
     scaled_dot_product,
     split_heads,
 )
-from halfbyte.onnx.definitions._numbers import fitting, rounded, widened
+from halfbyte.onnx.definitions._numbers import fitting, rounded, vector, widened
 from halfbyte.onnx.definitions.contrib._common import contrib, dequantized
 from halfbyte.onnx.definitions.contrib.norms import rms_norm
 
@@ -139,7 +139,8 @@ def attention(
     if do_rotary or past_present_share_buffer:
         raise UnsupportedError("Attention with do_rotary or past_present_share_buffer")
     rows = widened(x) @ widened(weights)
-    rows = rows if bias is None else rows + widened(bias)
+    if bias is not None:
+        rows = rows + vector(widened(bias), weights.shape[1], "bias")
     sizes = qkv_hidden_sizes or [weights.shape[1] // 3] * 3
     q, k, v, present = _project(rows, sizes, num_heads, past)
     n, t = q.shape[2], k.shape[2]
@@ -194,6 +195,8 @@ def _unpacked_heads(
     else:
         raise ProgramError(f"query of shape {list(query.shape)} without key and value")
     q, k, v = map(widened, parts)
+    if not len(q) == len(k) == len(v):
+        raise ProgramError(f"batches {len(q)}, {len(k)} and {len(v)}: expected the same")
     if bias is not None:
         widths = [heads * part.shape[-1] for part in (q, k)]
         shifts = np.split(widened(bias), np.cumsum(widths))

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from halfbyte.errors import ProgramError, UnsupportedError
 from halfbyte.formats.onnx.dtypes import widen
-from halfbyte.onnx.definitions._numbers import fitting, rounded, widened
-from halfbyte.onnx.definitions.arrays import take
+from halfbyte.onnx.definitions._numbers import fitting, rounded, vector, widened
+from halfbyte.onnx.definitions.arrays import axis_of, take
 from halfbyte.onnx.definitions.contrib._common import along, contrib, unpacked
 from halfbyte.onnx.definitions.quantization import dynamic_quantize_linear
 
@@ -37,7 +37,7 @@ def nbits_weights(
     blocks = -(-k // block_size)
     fitting((n, blocks * block_size), 4, "B")
     codes = unpacked(b.reshape(n, -1), bits).reshape(n, -1)
-    if codes.shape[1] != blocks * block_size or scales.size != n * blocks:
+    if codes.shape[1] != blocks * block_size or scales.shape not in ((n * blocks,), (n, blocks)):
         raise ProgramError(
             f"B {list(b.shape)} and scales {list(scales.shape)}: expected {n} × {blocks} blocks"
         )
@@ -76,7 +76,9 @@ def matmul_nbits(
         b, scales, zero_points, g_idx, k=K, n=N, bits=bits, block_size=block_size
     )
     product = widened(a) @ weights.T
-    return rounded(product if bias is None else product + widened(bias), a.dtype)
+    if bias is not None:
+        product = product + vector(widened(bias), N, "bias")
+    return rounded(product, a.dtype)
 
 
 # The 16 numbers of a 4-bit code, of bitsandbytes: FP4 and NF4.
@@ -135,7 +137,16 @@ def gather_block_quantized(
     """
     packed = data.dtype == np.uint8
     codes = unpacked(data, bits) if packed else widen(data) if data.dtype.names else data
-    axis, taken = quantize_axis % data.ndim, gather_axis % data.ndim
+    axis, taken = axis_of(quantize_axis, data.ndim), axis_of(gather_axis, data.ndim)
+    if packed and (taken or (block_size and (block_size < 16 or block_size & (block_size - 1)))):
+        raise ProgramError(
+            f"gather_axis {gather_axis} and block_size {block_size}: expected 0, and a power of 2 "
+            "from 16 on"
+        )
+    blocked = list(codes.shape)
+    blocked[axis] = -(-blocked[axis] // block_size) if block_size > 0 else 1
+    if list(scales.shape) != blocked:
+        raise ProgramError(f"scales {list(scales.shape)}: expected {blocked}")
     rows = codes.shape[taken]
     inside = (indices >= -rows) & (indices < rows)
     at = np.where(inside, indices, 0)
@@ -187,8 +198,10 @@ def matmul_integer_to_float(
         shifted = shifted - along(a_zero_point, -2, a.ndim).astype(np.int32)
     product = _columns_product(shifted, b, b_zero_point)
     factors = widened(a_scale) * _columns(widened(b_scale))
-    result = product.astype(np.float32) * factors
-    return rounded(result if bias is None else result + widened(bias), a_scale.dtype)
+    result = (product.astype(np.float32) * factors).reshape(product.shape)
+    if bias is not None:
+        result = result + vector(widened(bias), b.shape[-1], "bias")
+    return rounded(result, a_scale.dtype)
 
 
 @contrib("DynamicQuantizeMatMul")

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
-from halfbyte.onnx.definitions._numbers import rounded, widened
-from halfbyte.onnx.definitions.arrays import mean_of
+from halfbyte.onnx.definitions._numbers import rounded, vector, widened
+from halfbyte.onnx.definitions.arrays import axis_of, mean_of
 from halfbyte.onnx.definitions.contrib._common import contrib, sigmoid
 from halfbyte.onnx.definitions.registry import define
 
@@ -30,8 +30,12 @@ def rms_norm(x: Array, gamma: Array, epsilon: float) -> tuple[Array, Array]:
     return x * inverse * gamma, inverse
 
 
-def _skipped(x: Array, skip: Array, bias: Array | None) -> Array:
+def _skipped(x: Array, skip: Array, bias: Array | None, *vectors: Array | None) -> Array:
+    """x + skip + bias; scales and biases are vectors over the last axis."""
     whole = widened(x) + widened(skip)
+    for given in (bias, *vectors):
+        if given is not None:
+            vector(given, whole.shape[-1] if whole.ndim else 1, "gamma, beta or bias")
     return whole if bias is None else whole + widened(bias)
 
 
@@ -46,7 +50,7 @@ def skip_layer_normalization(
     epsilon: float = 1e-12,
 ) -> tuple[Array, ...]:
     """LayerNormalization of x + skip + bias; its mean, inverse deviation, and that sum."""
-    whole = _skipped(x, skip, bias)
+    whole = _skipped(x, skip, bias, gamma, beta)
     shift = None if beta is None else widened(beta)
     result, mean, inverse = layer_norm(whole, widened(gamma), shift, epsilon)
     return rounded(result, x.dtype), mean, inverse, rounded(whole, x.dtype)
@@ -57,7 +61,7 @@ def skip_simplified_layer_normalization(
     x: Array, skip: Array, gamma: Array, bias: Array | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Array, ...]:
     """RMSNormalization of x + skip + bias; no mean, the inverse root, and that sum."""
-    whole = _skipped(x, skip, bias)
+    whole = _skipped(x, skip, bias, gamma)
     result, inverse = rms_norm(whole, widened(gamma), epsilon)
     return rounded(result, x.dtype), np.zeros_like(inverse), inverse, rounded(whole, x.dtype)
 
@@ -71,12 +75,15 @@ def simplified_layer_normalization(
 
     ONNX Runtime's, in ONNX's own domain, older than RMSNormalization.
     """
-    rank = x.ndim
-    kept = x.shape[: axis % rank]
-    wide = widened(x).reshape(*kept, -1)
-    result, inverse = rms_norm(wide, widened(scale).reshape(-1), epsilon)
-    statistics = inverse.reshape(*kept, *[1] * (rank - len(kept)))
-    return rounded(result.reshape(x.shape), scale.dtype), statistics
+    wide = widened(x)
+    axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
+    inverse = 1 / np.sqrt(mean_of(np.square(wide), axes) + wide.dtype.type(epsilon))
+    result = wide * inverse * widened(scale)
+    if result.shape != x.shape:
+        raise ProgramError(
+            f"scale {list(scale.shape)}: expected to be broadcast to {list(x.shape)}"
+        )
+    return rounded(result, scale.dtype), inverse
 
 
 @contrib("GatedRMSNorm")

@@ -120,6 +120,8 @@ def qlinear_global_average_pool(
     channels_last: int = 0,
 ) -> Array:  # fmt: skip
     """The mean of each channel."""
+    if x.ndim < 3:
+        raise ProgramError(f"input {list(x.shape)}: expected three axes or more")
     axes = tuple(range(1, x.ndim - 1) if channels_last else range(2, x.ndim))
     mean = mean_of(dequantized(x, x_scale, x_zero), axes)
     return quantized(mean, y_scale, y_zero)
@@ -166,7 +168,7 @@ def qgemm(
     c: Array | None = None, y_scale: Array | None = None, y_zero: Array | None = None, *,
     alpha: float = 1.0, transA: int = 0, transB: int = 0,
 ) -> Array:  # fmt: skip
-    """alpha a b + c, in floats where there is no y_scale.
+    """alpha a b + c, in floats where there is no y_scale or no y_zero.
 
     b's scale and zero point may be by column; c is int32 in units of alpha a_scale b_scale.
     """
@@ -176,7 +178,7 @@ def qgemm(
     sums = (left.T if transA else left) @ right
     factor = np.float32(alpha) * a_scale * b_scale
     real = (sums if c is None else sums + c).astype(np.float32) * factor
-    return real if y_scale is None else quantized(real, y_scale, _typed(y_zero, a))
+    return real if y_scale is None or y_zero is None else quantized(real, y_scale, y_zero)
 
 
 @contrib("QuantizeLinear")

@@ -1,0 +1,70 @@
+"""Where ONNX Runtime is not what ONNX says, says less, or is stricter: not followed.
+
+Each is (pattern of a case and its changes, pattern of the difference, reason). "accepts" means that
+the definition gives a result where ONNX Runtime refuses, with its message; "refuses" the contrary.
+"""
+
+Exclusion = tuple[str, str, str]
+
+EXCLUSIONS: list[Exclusion] = [
+    ("", "accepts: .*NOT_IMPLEMENTED", "it has no kernel for these types"),
+    ("", "accepts: .*(Type Error|bound to different types)",
+     "types of other versions of the operator, or that the body of its function does not take"),
+    ("microsoft.SimplifiedLayerNormalization", "not a registered", "it is in ONNX's domain there"),
+    ("MultiHeadAttention-17-one", "accepts", "one tensor for all three is for GPUs"),
+    ("", "accepts: .*(Unable to handle object|narrowing_error)", "its interface alone"),
+    # axes, sizes, flags
+    ("", "refuses: .*name one twice", "axes that are named twice are passed over"),
+    ("(keepdims|ceil_mode|is_causal|noop_with_empty_axes|count_include_pad|allowzero|transA|transB"
+     "|unidirectional|channels_last) = ", "",
+     "flags are 0 or 1; which other numbers are true is nowhere said"),
+    ("scalar|rank", "accepts: .*(axes|Axes|squeeze.h|reduction_ops|unsqueeze.h|split.cc|reshape.h)",
+     "an axis, or a size, as a scalar, which ONNX's own tests have"),
+    ("Squeeze-17: .*x1 left out", "accepts", "an input that is named '' counts as left out"),
+    (r"axes = \[\]", "", "no axes at all, or none said"),
+    (r"Reduce\w+-\d+: .*x0 (scalar|rank|one axis)", "", "axes of a scalar"),
+    (r"Reduce\w+-\d+: .*x0 size", "shape|values", "axes are forgotten where there are no elements"),
+    ("Softmax axis", "refuses", "axes are cut to 32 bits"),
+    ("Softmax-11", "accepts: .*'axis' must be", "behind the last axis lie single numbers"),
+    ("Slice.*= (9223372036854775807|2147483647|2147483648)", "shape|values",
+     "the largest number means the end, backwards too"),
+    ("Split-18", "", "num_outputs need not be the number of outputs, nor may a part be empty"),
+    ("Concat", "refuses: .*must match exactly", "parts without elements have any shape"),
+    ("Expand.*x1 rank", "refuses", "a shape may be a matrix"),
+    # windows
+    ("Pool", "accepts: .*pool_attributes", "padding is smaller than the kernel"),
+    ("Pool", "refuses: .*larger than the input", "results of no elements"),
+    ("Pool|Conv", "accepts: .*incorrect size", "an empty kernel_shape is one that is not there"),
+    ("FusedConv", "accepts: .*sum shape must match", "fusion makes sums that are broadcast"),
+    ("FusedConv|SkipL|SkipS", "refuses|shape", "shapes of sums are not looked at"),
+    ("FusedConv", "accepts: .*fused_conv.cc", "parameters have defaults"),
+    (r"size \d+ = 0", "", "tensors without elements"),
+    # numbers without a meaning
+    (r"Clip.*= (nan|inf|-1.0|1e\+30|0.0|1e-30)", "", "limits in the wrong order, or NaN"),
+    (r"= (nan|inf|-1.0|0.0|1e\+30|1e-30)(;|$)", "accepts|values",
+     "scales, factors and epsilons that are no positive numbers of a usual size"),
+    ("Dropout", "accepts: .*dropout_op", "the ratio is not read outside of training"),
+    ("Dropout", "values", "drawn at random"),
+    ("Attention.*x[34] value", "values", "masks are 0 or 1"),
+    # ranks and shapes that say the same
+    ("LayerNorm|Gelu", "accepts: .*(is expected to|have rank|have shape|same)", "ranks of 2 or 3"),
+    ("LayerNormalization.*x2 size", "refuses", "a bias of no elements"),
+    ("QLinear|Quantize|QGemm|MatMulInteger", "accepts: .*(must be|a scalar|same shape|rank|shape)",
+     "one element is a scalar in any rank"),
+    ("(QLinear|QGemm).*left out", "", "a scale or zero point may be left out"),
+    ("MatMulNBits", "accepts: .*(attribute-derived|bias shape)", "the same bytes in another shape"),
+    ("MatMulNBits.*known or not|MatMulNBits.*computed", "values", "scales that are computed"),
+    ("MatMulIntegerToFloat|DynamicQuantizeMatMul", "refuses", "a bias of any shape"),
+    ("GatherBlockQuantized", "accepts", "data and scales of other shapes that fit"),
+    ("Attention", "accepts: .*(is expected to|attention_helper|attention_param|shall have|mask)",
+     "masks that are broadcast"),
+    ("BatchNormalization.*one output more", "accepts", "statistics of versions 7 to 9"),
+    ("RMSNorm", "accepts: .*Scale and", "scales that are broadcast"),
+]  # fmt: skip
+
+# Where a fused graph is not the graph that it was made of.
+OWN_EXCLUSIONS: list[Exclusion] = [
+    ("Dropout.*True", "values", "drawn at random"),
+    ("fused-norm: .*x0", "refuses",
+     "a normalization does not broadcast what it normalizes; the graph that spells it out does"),
+]  # fmt: skip

@@ -1,0 +1,451 @@
+"""A graph that runs for every operator with a lowering rule, and for every fused pattern.
+
+They are what `differential` changes one thing of: sizes, ranks, types, attributes, values.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+
+Array = npt.NDArray[Any]
+MICROSOFT, OWN = "com.microsoft", "ai.halfbyte"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node; inputs that are left out are ""."""
+
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    domain: str = ""
+
+    def node(self) -> onnx.NodeProto:
+        """As ONNX has it."""
+        made = helper.make_node(self.operator, self.inputs, self.outputs, domain=self.domain)
+        for name, value in self.attributes.items():
+            kind = None
+            if value == []:
+                floats = name == "activation_params"
+                kind = onnx.AttributeProto.FLOATS if floats else onnx.AttributeProto.INTS
+            made.attribute.append(helper.make_attribute(name, value, attr_type=kind))
+        return made
+
+
+@dataclass(frozen=True)
+class Case:
+    """A small graph and its numbers.
+
+    Attributes
+    ----------
+    arrays : mapping
+        Of what no step makes; `constants` are initializers, the others inputs.
+    rounding : float
+        Of what is rounded inside, over the largest operand: activations to 8 bits, minima to F16.
+    """
+
+    label: str
+    steps: tuple[Step, ...]
+    arrays: Mapping[str, Array]
+    constants: frozenset[str]
+    opset: int = 17
+    rounding: float = 0.0
+
+    @property
+    def feeds(self) -> dict[str, Array]:
+        """What the graph is run with."""
+        used = {name for step in self.steps for name in step.inputs}
+        return {n: v for n, v in self.arrays.items() if n not in self.constants and n in used}
+
+    @property
+    def outputs(self) -> list[str]:
+        """All that no step reads."""
+        read = {name for step in self.steps for name in step.inputs}
+        return [n for step in self.steps for n in step.outputs if n and n not in read]
+
+    def proto(self) -> onnx.ModelProto:
+        """The model; inputs have ranks, outputs have no type."""
+        nodes = [step.node() for step in self.steps]
+        inputs = [
+            helper.make_tensor_value_info(
+                name,
+                helper.np_dtype_to_tensor_dtype(v.dtype),
+                [f"{name}{i}" for i in range(v.ndim)],
+            )
+            for name, v in self.feeds.items()
+        ]
+        used = {name for step in self.steps for name in step.inputs}
+        constants = [
+            numpy_helper.from_array(self.arrays[n], n) for n in sorted(self.constants & used)
+        ]
+        outputs = [onnx.ValueInfoProto(name=name) for name in self.outputs]
+        graph = helper.make_graph(nodes, "case", inputs, outputs, constants)
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
+        opsets += [helper.make_opsetid(OWN, 1)] * any(s.domain == OWN for s in self.steps)
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+class _Numbers:
+    """Arrays of a case, seeded by its label."""
+
+    def __init__(self, label: str) -> None:
+        self.rng = np.random.default_rng(zlib.crc32(label.encode()))
+
+    def f(self, *shape: int) -> Array:
+        return self.rng.standard_normal(shape).astype(np.float32)
+
+    def positive(self, *shape: int) -> Array:
+        return self.rng.uniform(0.5, 2, shape).astype(np.float32)
+
+    def scales(self, *shape: int) -> Array:
+        """Numbers that F16 has: scales of blocks are rounded to it."""
+        return (self.positive(*shape) / 8).astype(np.float16).astype(np.float32)
+
+    def u8(self, *shape: int) -> Array:
+        return self.rng.integers(0, 256, shape).astype(np.uint8)
+
+    def i8(self, *shape: int) -> Array:
+        """Seven bits: without a dot product of bytes ONNX Runtime cuts off sums of larger ones."""
+        return self.rng.integers(-64, 64, shape).astype(np.int8)
+
+    def below(self, most: int, *shape: int, dtype: Any = np.int64) -> Array:
+        return self.rng.integers(0, most, shape).astype(dtype)
+
+
+N = _Numbers("cases")
+
+
+def i64(*values: int) -> Array:
+    """A vector of integers."""
+    return np.array(values, np.int64)
+
+
+def one(value: float, dtype: Any = np.float32) -> Array:
+    """A scalar."""
+    return np.array(value, dtype)
+
+
+def case(
+    operator: str, *inputs: Array | None, known: Sequence[int] = (), outputs: int = 1,
+    opset: int = 17, domain: str = "", label: str = "", rounding: float = 0.0, **attributes: Any,
+) -> Case:  # fmt: skip
+    """A single node; inputs whose numbers are `known` are initializers."""
+    names = tuple("" if v is None else f"x{i}" for i, v in enumerate(inputs))
+    arrays = {n: v for n, v in zip(names, inputs, strict=True) if v is not None}
+    made = Step(operator, names, tuple(f"y{i}" for i in range(outputs)), attributes, domain)
+    title = f"{domain}.{operator}".lstrip(".") + f"-{opset}" + (f"-{label}" if label else "")
+    return Case(title, (made,), arrays, frozenset(names[i] for i in known), opset, rounding)
+
+
+def microsoft(operator: str, *inputs: Array | None, **given: Any) -> Case:
+    """One of ONNX Runtime's own."""
+    return case(operator, *inputs, domain=MICROSOFT, **given)
+
+
+def elementwise() -> Iterator[Case]:
+    for name in ("Abs", "Neg", "Relu", "Sigmoid", "Tanh", "Erf", "Exp", "HardSwish", "Identity"):
+        yield case(name, N.f(2, 3, 5))
+    yield case("Sqrt", N.positive(3, 4))
+    yield case("Reciprocal", N.positive(3, 4))
+    yield case("LeakyRelu", N.f(3, 4), alpha=0.2)
+    yield case("HardSigmoid", N.f(3, 4), alpha=0.3, beta=0.4)
+    yield case("Gelu", N.f(3, 4), opset=20, approximate="tanh")
+    yield case("Swish", N.f(3, 4), opset=24, alpha=1.0)
+    for name in ("Add", "Sub", "Mul", "Div"):
+        yield case(name, N.f(2, 3, 4), N.positive(3, 1), known=[1])
+        yield case(name, N.f(2, 3, 1), N.positive(1, 4), label="both")
+    yield case("Pow", N.positive(2, 3), one(2.0), known=[1])
+    yield case("Pow", N.positive(2, 3), np.full(1, 0.5, np.float32), known=[1], label="root")
+    yield case("Clip", N.f(2, 3), one(-0.5), one(0.5), known=[1, 2])
+    yield case("Clip", N.f(2, 3), opset=9, min=-0.5, max=0.5)
+    yield case("Cast", N.below(9, 2, 3), to=1)
+    yield case("Cast", N.u8(2, 3), to=1, label="bytes")
+    yield case("Dropout", N.f(2, 3), one(0.5), one(False, np.bool_), known=[1, 2])
+    yield microsoft("Gelu", N.f(2, 3))
+    yield microsoft("BiasGelu", N.f(2, 3, 4), N.f(4), known=[1])
+    yield microsoft("FastGelu", N.f(2, 3, 4), N.f(4), known=[1])
+    yield microsoft("QuickGelu", N.f(2, 3), alpha=1.5)
+
+
+def views() -> Iterator[Case]:
+    x = N.f(2, 3, 4)
+    yield case("Shape", x, start=1, end=-1)
+    yield case("Size", x)
+    yield case("Reshape", x, i64(0, -1, 2), known=[1], opset=14)
+    yield case("Reshape", x, i64(4, 6), known=[1], opset=14, allowzero=1, label="zero")
+    yield case("Flatten", x, axis=2)
+    yield case("Squeeze", N.f(1, 3, 1), i64(0, -1), known=[1])
+    yield case("Squeeze", N.f(1, 3, 1), label="all")
+    yield case("Squeeze", N.f(1, 3, 1), opset=11, axes=[0, 2])
+    yield case("Unsqueeze", x, i64(0, -1), known=[1])
+    yield case("Unsqueeze", x, opset=11, axes=[0, 2])
+    yield case("Transpose", x, perm=[2, 0, 1])
+    yield case("Expand", N.f(3, 1), i64(2, 1, 4), known=[1])
+
+
+def parts() -> Iterator[Case]:
+    x = N.f(4, 5, 6)
+    yield case("Slice", x, i64(1, -2), i64(4, -6), i64(0, 2), i64(2, -1), known=[1, 2, 3, 4])
+    yield case("Slice", x, opset=9, starts=[1, 0], ends=[3, -1], axes=[0, -1])
+    yield case("Split", x, opset=11, axis=1, split=[2, 3], outputs=2)
+    yield case("Split", x, i64(1, 3), known=[1], opset=13, axis=0, outputs=2)
+    yield case("Split", x, opset=18, axis=1, num_outputs=2, outputs=2)
+    yield case("Concat", x, N.f(4, 2, 6), axis=1)
+    yield case("Concat", x, N.f(4, 2, 6), axis=-2, known=[1], label="known")
+    yield case("Gather", x, i64(1, 3), known=[1], axis=-1)
+    yield case("Gather", N.f(7, 3), N.below(7, 2, 2), known=[0], label="table")
+    yield microsoft(
+        "GatherBlockQuantized", N.u8(5, 32), N.below(5, 3), N.scales(5, 2), known=[0, 2],
+        bits=4, block_size=32, gather_axis=0, quantize_axis=1,
+    )  # fmt: skip
+    yield microsoft(
+        "GatherBlockQuantized", N.u8(5, 64), N.below(5, 3), N.scales(5, 2), known=[0, 2],
+        bits=8, block_size=32, gather_axis=0, quantize_axis=1, label="bytes",
+    )  # fmt: skip
+
+
+def reductions() -> Iterator[Case]:
+    x = N.f(2, 3, 4)
+    for name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2",
+                 "ReduceSumSquare"):  # fmt: skip
+        yield case(name, x, i64(1, -1), known=[1], opset=18, keepdims=0, noop_with_empty_axes=1)
+        yield case(name, x, opset=11, axes=[0, 1], keepdims=1)
+    yield case("Softmax", x, opset=11, axis=1)
+    yield case("Softmax", x, opset=13, axis=-1)
+
+
+def norms() -> Iterator[Case]:
+    x = N.f(2, 3, 4)
+    yield case("LayerNormalization", x, N.f(4), N.f(4), known=[1, 2], axis=-1, epsilon=1e-3)
+    yield case("LayerNormalization", x, N.f(3, 4), N.f(3, 4), known=[1, 2], axis=1, label="two")
+    yield case("RMSNormalization", x, N.f(4), known=[1], opset=23, axis=-1, epsilon=1e-3)
+    yield case("SimplifiedLayerNormalization", x, N.f(4), known=[1], axis=-1, epsilon=1e-3)
+    yield microsoft("SimplifiedLayerNormalization", x, N.f(4), known=[1], axis=-1, epsilon=1e-3)
+    skips = {"known": [2, 3, 4], "epsilon": 1e-3}
+    yield microsoft("SkipLayerNormalization", x, N.f(2, 3, 4), N.f(4), N.f(4), N.f(4), **skips)
+    skips["known"] = [2, 3]
+    yield microsoft("SkipSimplifiedLayerNormalization", x, N.f(2, 3, 4), N.f(4), N.f(4), **skips)
+    image, known = N.f(2, 3, 4, 2), [1, 2, 3, 4]
+    vectors = N.f(3), N.f(3), N.f(3), N.positive(3)
+    yield case("BatchNormalization", image, *vectors, known=known, opset=9, epsilon=1e-3)
+    yield case("BatchNormalization", image, *vectors, known=known, opset=15, epsilon=1e-3)
+
+
+def windows() -> Iterator[Case]:
+    image, line = N.f(2, 4, 6, 5), N.f(1, 4, 9)
+    window = {"pads": [1, 0, 1, 1], "strides": [2, 1], "dilations": [1, 2]}
+    kernel = {**window, "kernel_shape": [3, 2]}
+    known = [1, 2]
+    yield case("Conv", image, N.f(6, 4, 3, 2), N.f(6), known=known, **kernel)
+    yield case("Conv", image, N.f(6, 2, 3, 2), N.f(6), known=known, group=2, label="groups")
+    yield case("Conv", image, N.f(4, 1, 3, 2), N.f(4), known=known, group=4, label="depthwise")
+    yield case("Conv", line, N.f(5, 4, 3), N.f(5), known=known, pads=[1, 2], label="line")
+    yield case("Conv", N.f(1, 2, 3, 4, 3), N.f(3, 2, 2, 2, 2), N.f(3), known=known, label="volume")
+    yield microsoft(
+        "FusedConv", image, N.f(6, 4, 3, 2), N.f(6), N.f(2, 6, 3, 4), known=known,
+        activation="Relu", **window,
+    )  # fmt: skip
+    yield microsoft(
+        "FusedConv", image, N.f(4, 1, 1, 1), N.f(4), N.f(2, 4, 6, 5), known=known, group=4,
+        activation="LeakyRelu", activation_params=[0.1], label="depthwise",
+    )  # fmt: skip
+    pool = {"pads": [1, 0, 1, 1], "strides": [2, 1], "kernel_shape": [3, 2]}
+    yield case("MaxPool", image, opset=12, ceil_mode=1, **pool)
+    yield case("MaxPool", line, opset=12, kernel_shape=[3], label="line")
+    yield case("AveragePool", image, opset=19, count_include_pad=1, **pool)
+    yield case("AveragePool", image, opset=19, ceil_mode=1, **pool, label="ceil")
+    yield case("GlobalAveragePool", image)
+    yield case("GlobalMaxPool", image)
+
+
+def products() -> Iterator[Case]:
+    x = N.f(2, 3, 4)
+    yield case("MatMul", x, N.f(4, 5), known=[1])
+    yield case("MatMul", x, N.f(2, 4, 5), label="stack")
+    yield case("Gemm", N.f(3, 4), N.f(4, 5), N.f(5), known=[1, 2], alpha=0.5, beta=2.0)
+    yield case("Gemm", N.f(4, 3), N.f(5, 4), N.f(5), known=[1, 2], transA=1, transB=1, label="turn")
+    yield case("Gemm", N.f(3, 4), N.f(4, 5), N.f(3, 5), known=[1], label="residual")
+    yield case("Linear", x, N.f(4, 5), N.f(5), known=[1, 2], domain=OWN, activation="Relu")
+    blocks = {"K": 64, "N": 5, "block_size": 32}
+    codes, scales = N.u8(5, 2, 16), N.scales(5, 2)
+    yield microsoft("MatMulNBits", N.f(3, 64), codes, scales, known=[1, 2], bits=4, **blocks)
+    yield microsoft(
+        "MatMulNBits", N.f(3, 64), codes, scales, N.u8(5, 1), None, N.f(5), known=[1, 2, 3, 5],
+        bits=4, **blocks, label="zeros", rounding=1 / 2048,
+    )  # fmt: skip
+    yield microsoft(
+        "MatMulNBits", N.f(3, 64), N.u8(5, 2, 32), scales / 16, known=[1, 2], bits=8,
+        accuracy_level=4, **blocks, label="bytes", rounding=1 / 64,
+    )  # fmt: skip
+    yield microsoft(
+        "MatMulNBits", N.f(3, 64), N.u8(32, 2, 16), N.scales(32, 2), None, None, N.f(32),
+        known=[1, 2, 5], bits=4, accuracy_level=4, K=64, N=32, block_size=32, label="packed",
+        rounding=1 / 64,
+    )  # fmt: skip
+
+
+def attention() -> Iterator[Case]:
+    q, k = N.f(2, 3, 8), N.f(2, 5, 8)
+    heads = {"q_num_heads": 2, "kv_num_heads": 2}
+    yield case("Attention", q, k, N.f(2, 5, 8), N.f(3, 5), opset=23, **heads)
+    yield case("Attention", N.f(2, 2, 3, 4), N.f(2, 1, 5, 4), N.f(2, 1, 5, 6), opset=23,
+               is_causal=1, label="heads")  # fmt: skip
+    mask = np.ones((2, 5), np.int32)
+    mask[1, 3:] = 0
+    yield microsoft(
+        "MultiHeadAttention", q, k, N.f(2, 5, 8), N.f(24), mask, N.f(2, 2, 3, 5), known=[3],
+        num_heads=2,
+    )  # fmt: skip
+    yield microsoft("MultiHeadAttention", N.f(2, 3, 2, 3, 4), num_heads=2, label="one")
+    yield microsoft(
+        "Attention", q, N.f(8, 24), N.f(24), np.array([[1, 1, 1], [1, 1, 0]], np.int32),
+        known=[1, 2], num_heads=2,
+    )  # fmt: skip
+
+
+def codes() -> Iterator[Case]:
+    scale, zero = one(0.05), one(120, np.uint8)
+    vector, zeros = N.positive(3) / 8, N.u8(3)
+    x, image = N.f(2, 3, 4), N.u8(1, 3, 5, 4)
+    for made, opset in ((case, 13), (case, 21), (microsoft, 17)):
+        yield made("QuantizeLinear", x, scale, zero, known=[1, 2], opset=opset)
+        yield made("QuantizeLinear", x, vector, zeros, known=[1, 2], opset=opset, axis=1, label="c")
+        yield made("DequantizeLinear", image, scale, zero, known=[1, 2], opset=opset)
+    yield case("DynamicQuantizeLinear", x, outputs=3)
+    all_known = [1, 2, 3, 4, 5, 6, 7, 8]
+    scales, signed = N.positive(4) / 100, one(0, np.int8)
+    bias = N.below(200, 4, dtype=np.int32)
+    for made in (case, microsoft):
+        yield made(
+            "QLinearConv", image, scale, zero, N.i8(4, 3, 3, 2), scales, signed, one(0.3), zero,
+            bias, known=all_known, pads=[1, 0, 1, 0], strides=[1, 2],
+        )  # fmt: skip
+        yield made(
+            "QLinearConv", image, scale, zero, N.i8(3, 1, 3, 2), scales[:1], signed, one(0.3), zero,
+            bias[:3], known=all_known, group=3, label="depthwise",
+        )  # fmt: skip
+    rows = N.u8(2, 3, 8)
+    yield case(
+        "QLinearMatMul", rows, scale, zero, N.i8(8, 4), one(0.02), signed, one(0.3), zero,
+        known=all_known[:7],
+    )  # fmt: skip
+    yield microsoft(
+        "QGemm", rows[0], scale, zero, N.i8(8, 4), scales, np.zeros(4, np.int8), bias, one(0.3),
+        zero, known=all_known, alpha=1.0, transB=0,
+    )  # fmt: skip
+    known = {"known": [1, 2, 4, 5, 6, 7]}
+    for name in ("QLinearAdd", "QLinearMul"):
+        other = N.u8(1, 3, 5, 4)
+        yield microsoft(name, image, scale, zero, other, scale, zero, scale, zero, **known)
+        known["known"] = [1, 2, 3, 4, 5, 6, 7]
+        yield microsoft(name, image, scale, zero, N.u8(4), scale, zero, scale, zero, label="known",
+                        **known)  # fmt: skip
+        known["known"] = [1, 2, 4, 5, 6, 7]
+    single = {"known": [1, 2, 3, 4]}
+    yield microsoft("QLinearSigmoid", image, scale, zero, one(0.004), one(0, np.uint8), **single)
+    yield microsoft("QLinearLeakyRelu", image, scale, zero, scale, zero, alpha=0.2, **single)
+    yield microsoft("QLinearGlobalAveragePool", image, scale, zero, scale, zero, **single)
+    yield microsoft("QLinearAveragePool", image, scale, zero, scale, zero, kernel_shape=[2, 2],
+                    strides=[2, 1], pads=[1, 0, 0, 1], **single)  # fmt: skip
+    yield microsoft(
+        "DynamicQuantizeMatMul", N.f(2, 3, 8), N.i8(8, 4), scales, np.zeros(4, np.int8), N.f(4),
+        known=[1, 2, 3, 4],
+    )  # fmt: skip
+    yield microsoft(
+        "MatMulIntegerToFloat", rows, N.i8(8, 4), scale, scales, zero, np.zeros(4, np.int8), N.f(4),
+        known=[1, 2, 3, 4, 5, 6],
+    )  # fmt: skip
+
+
+class _Chain:
+    """Steps one behind the other: a pattern that is fused."""
+
+    def __init__(self, label: str, opset: int = 17) -> None:
+        self._made = Case(label, (), {}, frozenset(), opset)
+
+    def x(self, values: Array, *, known: bool = False) -> str:
+        name = f"x{len(self._made.arrays)}"
+        arrays = {**self._made.arrays, name: values}
+        constants = self._made.constants | ({name} if known else set())
+        self._made = replace(self._made, arrays=arrays, constants=constants)
+        return name
+
+    def w(self, values: Array) -> str:
+        return self.x(values, known=True)
+
+    def do(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        name = f"{operator}{len(self._made.steps)}"
+        made = Step(operator, inputs, (name,), attributes, domain)
+        self._made = replace(self._made, steps=(*self._made.steps, made))
+        return name
+
+    def case(self) -> Case:
+        return self._made
+
+
+def patterns() -> Iterator[Case]:
+    """Several nodes that become one."""
+    g = _Chain("fused-linear")
+    y = g.do("Add", g.do("MatMul", g.x(N.f(2, 3, 4)), g.w(N.f(4, 5))), g.w(N.f(5)))
+    g.do("Relu", y)
+    yield g.case()
+    g = _Chain("fused-convolution", 14)
+    y = g.do("Conv", g.x(N.f(1, 4, 5, 5)), g.w(N.f(6, 4, 3, 3)), g.w(N.f(6)))
+    y = g.do("BatchNormalization", y, *(g.w(N.f(6)) for _ in range(3)), g.w(N.positive(6)))
+    g.do("Relu", g.do("Add", y, g.x(N.f(1, 6, 3, 3))))
+    yield g.case()
+    g = _Chain("fused-norm")
+    x = g.x(N.f(2, 3, 8))
+    centred = g.do("Sub", x, g.do("ReduceMean", x, axes=[-1]))
+    squares = g.do("ReduceMean", g.do("Pow", centred, g.w(one(2.0))), axes=[-1])
+    y = g.do("Div", centred, g.do("Sqrt", g.do("Add", squares, g.w(one(1e-3)))))
+    g.do("Add", g.do("Mul", y, g.w(N.f(8))), g.w(N.f(8)))
+    yield g.case()
+    g = _Chain("fused-gelu")
+    x = g.x(N.f(2, 3, 8))
+    erf = g.do("Erf", g.do("Div", x, g.w(one(2**0.5))))
+    g.do("Mul", g.do("Mul", x, g.do("Add", erf, g.w(one(1.0)))), g.w(one(0.5)))
+    yield g.case()
+    g = _Chain("fused-attention")
+    q, k, v = (g.x(N.f(2, 2, n, 4)) for n in (3, 5, 5))
+    scores = g.do("MatMul", q, g.do("Transpose", k, perm=[0, 1, 3, 2]))
+    scores = g.do("Add", g.do("Div", scores, g.w(one(2.0))), g.x(N.f(2, 1, 1, 5)))
+    g.do("MatMul", g.do("Softmax", scores, axis=-1), v)
+    yield g.case()
+    g = _Chain("fused-qdq")
+    scale, zero = g.w(one(0.05)), g.w(one(120, np.uint8))
+    x = g.do("DequantizeLinear", g.do("QuantizeLinear", g.x(N.f(1, 4, 5, 5)), scale, zero), scale,
+             zero)  # fmt: skip
+    w = g.do("DequantizeLinear", g.w(N.i8(6, 4, 3, 3)), g.w(N.positive(6) / 50),
+             g.w(np.zeros(6, np.int8)), axis=0)  # fmt: skip
+    b = g.do("DequantizeLinear", g.w(N.below(99, 6, dtype=np.int32)), g.w(N.positive(6) / 1000),
+             g.w(np.zeros(6, np.int32)), axis=0)  # fmt: skip
+    g.do("QuantizeLinear", g.do("Conv", x, w, b), g.w(one(0.2)), zero)
+    yield g.case()
+    g = _Chain("fused-dynamic")
+    x = g.x(N.f(3, 8))
+    g._made = replace(
+        g._made,
+        steps=(Step("DynamicQuantizeLinear", (x,), ("q", "scale", "zero")),),
+    )
+    y = g.do("MatMulInteger", "q", g.w(N.i8(8, 4)), "zero", g.w(one(0, np.int8)))
+    y = g.do("Mul", g.do("Cast", y, to=1), g.do("Mul", "scale", g.w(N.positive(4) / 50)))
+    g.do("Add", y, g.w(N.f(4)))
+    yield g.case()
+
+
+def all_cases() -> list[Case]:
+    """Every one."""
+    families = (
+        elementwise, views, parts, reductions, norms, windows, products, attention, codes, patterns,
+    )  # fmt: skip
+    return [made for family in families for made in family()]

@@ -1,0 +1,100 @@
+"""Definitions, native programs and ONNX Runtime refuse the same graphs, and else agree."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from tests.onnx.differential import (
+    Judge,
+    Mutant,
+    attribute_mutants,
+    by_definition,
+    by_programs,
+    difference,
+    operand_mutants,
+    problems,
+    random_cases,
+    sweep,
+)
+from tests.onnx.differential_exclusions import EXCLUSIONS, OWN_EXCLUSIONS
+from tests.onnx.lowered_cases import Case, all_cases
+
+from halfbyte.onnx.lowering import lowered
+
+PARTS = 5  # of the sweep, one of which is run; `differential --sweep` runs all
+RANDOM = 1200
+SIZES = 5  # of changed sizes and attributes, every so many is run on slow kernels
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    made = Judge()
+    yield made
+    made.close()
+
+
+def assert_agree(mutants: Iterator[Mutant], judge: Judge | None, *backends: str) -> int:
+    """How many there were."""
+    count, found = 0, []
+    for label, case in mutants:
+        count += 1
+        found += [f"{who}: {label}: {what}" for who, what in problems(label, case, judge, backends)]
+    assert not found, f"{len(found)} of {count}:\n" + "\n".join(found[:20])
+    return count
+
+
+def test_every_rule_has_a_case() -> None:
+    tried = {(step.domain, step.operator) for case in all_cases() for step in case.steps}
+    assert set(lowered()) <= tried | {("ai.halfbyte", "Attention")}  # made by fused-attention
+
+
+@pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.label)
+def test_cases_run(case: Case, judge: Judge) -> None:
+    """As they are, they are refused by nobody, so that what is changed is what is wrong."""
+    data = case.proto().SerializeToString()
+    assert by_definition(data, case.feeds).arrays is not None
+    assert by_programs(data, case.feeds).arrays is not None
+    assert_agree(iter([(case.label, case)]), judge, "native", "numpy")
+
+
+def test_each_change(judge: Judge) -> None:
+    assert assert_agree(sweep(0, PARTS), judge, "native") > 2000
+
+
+def test_random_changes(judge: Judge) -> None:
+    seed = int(os.environ.get("HALFBYTE_SEED", "0"))
+    assert_agree(itertools.islice(random_cases(seed), RANDOM), judge, "native")
+
+
+@pytest.mark.parametrize("backend", ["native", "wasm-simd128"])
+def test_sizes_and_attributes(backend: str) -> None:
+    """Also where `test_sanitizers` runs it, with kernels that see what they should not read."""
+    every = (
+        (f"{case.label}: {label}", made)
+        for case in all_cases()
+        for label, made in (*operand_mutants(case, sizes_only=True), *attribute_mutants(case))
+        if made.feeds
+    )
+    slow = backend != "native" or os.environ.get("HALFBYTE_KERNELS")
+    step = SIZES if slow else 1
+    assert assert_agree(itertools.islice(every, 0, None, step), None, backend) > 3000 // step
+
+
+def test_differences_are_seen() -> None:
+    case = all_cases()[0]
+    data = case.proto().SerializeToString()
+    found = by_programs(data, case.feeds)
+    assert found.arrays is not None
+    (wanted,) = found.arrays
+    for other in (wanted[:1], wanted.astype(np.float64), wanted * np.float32(1.001), -wanted):
+        assert difference(case, type(found)([other]), found)
+    assert difference(case, type(found)(None, "refused"), found).startswith("refuses")
+    assert not difference(case, found, found)
+
+
+def test_exclusions_have_reasons() -> None:
+    assert all(reason for _, _, reason in (*EXCLUSIONS, *OWN_EXCLUSIONS))

@@ -1,0 +1,96 @@
+"""Write the table of the element types that ONNX's operators take.
+
+    python tools/make_type_table.py
+
+What a version of an operator takes is all that any version does: newer ones only add types. Which
+inputs have one type is each version's own.
+"""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+
+import onnx
+from onnx import TensorProto, defs
+
+TARGET = Path(__file__).parents[1] / "runtime/halfbyte/onnx/definitions/type_table.py"
+HEAD = '''"""Element types of the inputs and outputs of ONNX's operators.
+
+Made by tools/make_type_table.py with onnx {version}. A version of an operator has a word for each
+input: a letter, which is the same for inputs of one type, and the number of a set of types. "-" is
+an input that need not be a tensor; "*" ends the word of one that there may be several of. Behind
+">" are outputs: the letter of the inputs that they are like, the number of their type, or "-"; "*"
+as before.
+"""
+
+# Numbers of ONNX's element types
+SETS = (
+{sets}
+)  # fmt: skip
+# By operator: versions from which on, the newest first, and their words
+INPUTS: dict[str, tuple[tuple[int, str], ...]] = {{
+{lines}
+}}
+'''
+Variadic = defs.OpSchema.FormalParameterOption.Variadic
+
+
+def numbers(parameter: defs.OpSchema.FormalParameter) -> frozenset[int]:
+    """Element types of a tensor; none of what may be something else."""
+    if not all(name.startswith("tensor(") for name in parameter.types):
+        return frozenset()
+    return frozenset(TensorProto.DataType.Value(name[7:-1].upper()) for name in parameter.types)
+
+
+def words(
+    schema: defs.OpSchema, taken: list[frozenset[int]], sets: dict[frozenset[int], int]
+) -> str:
+    """A version's inputs."""
+    letters: dict[str, str] = {}
+    made = []
+    for parameter, types in zip(schema.inputs, taken, strict=False):
+        if not types:
+            made.append("-" + "*" * (parameter.option == Variadic))
+            continue
+        # of several inputs that need not be alike, each has a type of its own
+        key = parameter.type_str if parameter.is_homogeneous else parameter.name + "*"
+        letter = letters.setdefault(key, string.ascii_letters[len(letters)])
+        many = "*" if parameter.option == Variadic and parameter.is_homogeneous else ""
+        made.append(f"{letter}{sets.setdefault(types, len(sets))}{many}")
+    made.append(">")
+    for parameter in schema.outputs:
+        types = numbers(parameter)
+        known = str(*types) if len(types) == 1 else "-"
+        many = "*" if parameter.option == Variadic else ""
+        made.append((letters.get(parameter.type_str, known) if types else "-") + many)
+    return " ".join(made)
+
+
+def main() -> None:
+    """Write the table."""
+    found: dict[str, list[defs.OpSchema]] = {}
+    for schema in defs.get_all_schemas_with_history():
+        if not schema.domain and not schema.deprecated:
+            found.setdefault(schema.name, []).append(schema)
+    sets: dict[frozenset[int], int] = {}
+    lines = []
+    for name, schemas in sorted(found.items()):
+        schemas.sort(key=lambda schema: schema.since_version)
+        most = max(len(schema.inputs) for schema in schemas)
+        every = [[numbers(s.inputs[i]) for s in schemas if i < len(s.inputs)] for i in range(most)]
+        taken = [frozenset().union(*types) if all(types) else frozenset() for types in every]
+        versions: list[tuple[int, str]] = []
+        for schema in schemas:
+            spelled = words(schema, taken, sets)
+            if not versions or versions[-1][1] != spelled:
+                versions.append((schema.since_version, spelled))
+        entries = [f'({since}, "{spelled}")' for since, spelled in versions[::-1]]
+        lines += [f'    "{name}": (', *(f"        {entry}," for entry in entries), "    ),"]
+    rows = [f'    "{" ".join(map(str, sorted(types)))}",' for types in sets]
+    text = HEAD.format(version=onnx.__version__, sets="\n".join(rows), lines="\n".join(lines))
+    TARGET.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
