@@ -2,7 +2,7 @@
 import { locks } from "./storage.mjs";
 
 const BEAT = 10_000;  // milliseconds between two questions whether it is there
-const MISSED = 3;  // unanswered ones until that is said: it may only be busy
+const MISSED = 6;  // unanswered ones until that is said: it may only be busy
 const ENDED = "The browser has ended the page's Python, most often because memory ran out.";
 
 // `receive` gets the worker's messages; `lost` why it has ended; `silent` whether it does not answer.
