@@ -336,12 +336,13 @@ def pieces_of(path: Path, model: dict[str, Any]) -> dict[str, int]:
     for token, index in vocab.items():
         if type(index) is not int or not 0 <= index < MAX_TOKENS:
             raise FormatError(
-                f"{path}: 'model.vocab': {token!r} has id {repr(index)[:40]}, expected 0 to "
+                f"{path}: 'model.vocab': {token[:80]!r} has id {repr(index)[:40]}, expected 0 to "
                 f"{MAX_TOKENS - 1}"
             )
         if index in taken:
             raise FormatError(
-                f"{path}: 'model.vocab': {token!r} and {taken[index]!r} both have id {index}"
+                f"{path}: 'model.vocab': {token[:80]!r} and {taken[index][:80]!r} both have id "
+                f"{index}"
             )
         taken[index] = token
     return dict(vocab)

@@ -104,8 +104,8 @@ def add_tokens(path: Path, pipeline: Pipeline, tokens: Iterable[Added]) -> None:
             raise FormatError(f"{path}: added token {token.content[:80]!r}: id {token.id}")
         if (known is not None and known != token.id) or taken not in (None, token.content):
             raise FormatError(
-                f"{path}: added token {token.content[:80]!r} has id {token.id}, but in the vocabulary "
-                + (f"{known}" if known is not None else f"that is {taken[:80]!r}")
+                f"{path}: added token {token.content[:80]!r} has id {token.id}, but in the "
+                f"vocabulary {f'that is {str(taken)[:80]!r}' if known is None else known}"
             )
         pipeline.pieces[token.content] = token.id
         by_id[token.id] = token.content
