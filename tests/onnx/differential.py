@@ -94,7 +94,8 @@ def _values(array: Array) -> Iterator[tuple[str, Array]]:
         for value in _integers(old) if kind in "iu" else _FLOATS if kind == "f" else (not old,):
             made = array.copy()
             try:
-                made.reshape(-1)[place] = value
+                with np.errstate(all="ignore"):
+                    made.reshape(-1)[place] = value
             except OverflowError:
                 continue
             yield f"value {place} = {value}", made
