@@ -1,10 +1,12 @@
 """Chat templates in Jinja's sandbox, with every rendering's work bounded.
 
 A template is code from whoever made the file. Jinja's sandbox keeps it from Python's objects; what
-it does not keep it from is running for ever, or making a terabyte of text in forty steps, and in a
-browser no timer could stop either. So everything that takes time is measured before it is done:
-iterations, calls, filters and tests by the step, and whatever reads or makes a value by the
-value's size. What is left needs no measure, because a template's length bounds it.
+it does not keep it from is running for ever, making a terabyte of text in forty steps, or ending
+the process where C calls itself too often; and in a browser no timer could stop any of it. So
+everything that a template can reach is on a list here: nodes of its syntax tree, operators, filters
+and tests, functions, attributes of values, and what may be iterated. Whatever is on it is measured
+before it is done (`meter`); what is not is refused. The same holds in a process, in a tab and in a
+frozen application, without another process that would have to start and be waited for.
 
 The names are those that Hugging Face's transformers gives its chat templates, without those that
 are for web pages.
@@ -12,83 +14,53 @@ are for web pages.
 
 from __future__ import annotations
 
-import functools
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from numbers import Number
 from typing import Any
 
-from jinja2 import TemplateRuntimeError, nodes
+from jinja2 import TemplateRuntimeError, TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, LoopControlExtension
+from jinja2.lexer import Token, TokenStream
 from jinja2.parser import Parser
-from jinja2.runtime import Context, Macro
+from jinja2.runtime import Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-STEP = 50  # work of an iteration, a call, a filter or a test; a character is 1
-ITEM = 8  # of a value that is looked at, among others in a list
+from halfbyte.chat.filters import metered_filters, metered_tests
+from halfbyte.chat.meter import NODE, STEP, TEXT_METHODS, Meter
+
 WORK = 20_000_000  # of one rendering: about a second at most
 WORK_PER_CHARACTER = 20  # more for each character of a conversation
+MAX_NODES = 20_000  # of a template's syntax tree
+MAX_NESTED = 100  # of its nodes, or of brackets and signs in one expression
+_TOO_DEEP = f"nested more than {MAX_NESTED} deep: recursion without need"
+_BLOCKS = {"call", "filter", "for", "generation", "if", "macro", "with"}
+_PATTERN = 100  # characters of a date's pattern
 
-_FREE = {"length", "count", "first", "last", "default", "d"}
-_SHALLOW = {"list", "map", "select", "reject", "selectattr", "rejectattr", "reverse", "items"}
-_DEEP = {
-    "abs", "capitalize", "dictsort", "e", "escape", "float", "int", "join", "lower", "max", "min",
-    "replace", "safe", "sort", "string", "title", "trim", "unique", "upper",
-}  # fmt: skip
-_ATTRIBUTES = {
-    str: {
-        "capitalize", "count", "endswith", "find", "isalnum", "isalpha", "isdigit", "islower",
-        "isspace", "isupper", "join", "lower", "lstrip", "partition", "removeprefix",
-        "removesuffix", "replace", "rfind", "rpartition", "rsplit", "rstrip", "split",
-        "splitlines", "startswith", "strip", "title", "upper",
-    },
+_ATTRIBUTES: dict[type, set[str] | dict[str, Any]] = {
+    str: TEXT_METHODS,
     dict: {"get", "items", "keys", "values"},
-    list: set(), tuple: set(), int: set(), float: set(), bytes: set(),
+    LoopContext: {
+        "changed", "cycle", "depth", "depth0", "first", "index", "index0", "last", "length",
+        "nextitem", "previtem", "revindex", "revindex0",
+    },
 }  # fmt: skip
-
-
-class LimitError(TemplateRuntimeError):
-    """A rendering took more work than a conversation needs."""
+_NODES = (
+    nodes.And, nodes.Assign, nodes.AssignBlock, nodes.BinExpr, nodes.Break, nodes.Call,
+    nodes.CallBlock, nodes.Compare, nodes.Concat, nodes.CondExpr, nodes.Const, nodes.Continue,
+    nodes.Dict, nodes.Filter, nodes.FilterBlock, nodes.For, nodes.Getattr, nodes.Getitem, nodes.If,
+    nodes.Keyword, nodes.List, nodes.Macro, nodes.NSRef, nodes.Name, nodes.Operand, nodes.Output,
+    nodes.Pair, nodes.Scope, nodes.Slice, nodes.Template, nodes.TemplateData, nodes.Test,
+    nodes.Tuple, nodes.UnaryExpr, nodes.With,
+)  # fmt: skip
+_NO_FILES = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 
 
 class RaisedError(TemplateRuntimeError):
     """The template itself refused the conversation, by `raise_exception`."""
-
-
-class Meter:
-    """The work that a rendering may still do."""
-
-    def __init__(self) -> None:
-        self.left = 0
-
-    def take(self, work: int) -> None:
-        """Pay for some work, or raise `LimitError`."""
-        self.left -= work
-        if self.left < 0:
-            raise LimitError("runs for too long, or makes too much text")
-
-    def read(self, *values: object) -> None:
-        """Pay for looking at all of these values, and at all that they hold."""
-        stack = list(values)
-        while stack:
-            value = stack.pop()
-            self.take(ITEM + (len(value) if isinstance(value, str) else 0))
-            if isinstance(value, Mapping):
-                stack += [*value.keys(), *value.values()]
-            elif isinstance(value, list | tuple | set | frozenset):
-                stack += value
-
-    def size(self, value: object) -> None:
-        """Pay for each item that a value holds, but not for what the items hold."""
-        self.take(1 + (len(value) if hasattr(value, "__len__") else 0))
-
-    def counted(self, values: Any) -> Iterator[Any]:
-        """The same items, a step each."""
-        for value in values:
-            self.take(STEP)
-            yield value
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -100,25 +72,30 @@ class Sandbox(ImmutableSandboxedEnvironment):
         # Constants are not folded: that would run filters without the meter.
         super().__init__(
             trim_blocks=True, lstrip_blocks=True, optimized=False,
-            extensions=[Generation, LoopControlExtension],
+            extensions=[Generation, Nesting, LoopControlExtension],
         )  # fmt: skip
         self.meter = meter = Meter()
-        self.filters = _metered_filters(meter, self.filters)
-        self.tests = {name: _metered(meter, test, meter.read) for name, test in self.tests.items()}
-        self.tests |= {"odd": lambda n: _whole(n) % 2 == 1, "even": lambda n: _whole(n) % 2 == 0}
-        self.tests["divisibleby"] = lambda n, by: _whole(n) % _whole(by) == 0
-        for name in ("lipsum", "cycler", "joiner"):
-            del self.globals[name]
-        self.globals |= {"raise_exception": _raise, "strftime_now": _now}
+        self.filters = metered_filters(meter, self.filters) | _operators(meter)
+        self.tests = metered_tests(meter, self.tests)
+        self.globals = {
+            "range": self.globals["range"], "dict": self._dict, "namespace": self._namespace,
+            "raise_exception": _raise, "strftime_now": _now,
+        }  # fmt: skip
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree = super()._parse(source, name, filename)
+        _check(tree)
+        return tree
 
     def _generate(self, source: nodes.Template, *arguments: Any, **options: Any) -> str:
         return super()._generate(_Meters().visit(source), *arguments, **options)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Methods that only look, and whose work is known; no attribute of a plain value."""
-        kind = next((kind for kind in _ATTRIBUTES if isinstance(obj, kind)), None)
-        allowed = kind is None or attr in _ATTRIBUTES[kind]
-        return allowed and super().is_safe_attribute(obj, attr, value)
+        """Methods that only look, and whose work is known; no attribute of other values."""
+        if isinstance(obj, Namespace):  # it shows what a template has put there, and nothing else
+            return super().is_safe_attribute(obj, attr, value)
+        allowed = next((names for kind, names in _ATTRIBUTES.items() if isinstance(obj, kind)), ())
+        return attr in allowed and super().is_safe_attribute(obj, attr, value)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
         """An error at once, not when the value is used."""
@@ -141,13 +118,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         text = getattr(__obj, "__self__", None)
         if isinstance(text, str):
             meter.read(text)
-            if __obj.__name__ == "replace" and len(args) > 1:
-                _pay_replace(meter, text, str(args[0]), str(args[1]))
-            elif __obj.__name__ == "join" and args:
-                args = (list(args[0]),)
+            TEXT_METHODS[__obj.__name__](meter, text, *args, *kwargs.values())
+            if __obj.__name__ == "join" and args:
+                args = (list(meter.counted(args[0])),)
                 meter.read(args)
-                meter.take(len(text) * len(args[0]))
-        return super().call(__context, __obj, *args, **kwargs)
+        with meter.call():
+            return super().call(__context, __obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """An operator: repetition is paid for before, and numbers stay of 64 bits."""
@@ -158,11 +134,54 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 raise SecurityError("a number has more than 64 bits")
         if operator == "**" or (operator == "%" and isinstance(left, str)):
             raise SecurityError(f"operator '{operator}' is not offered here")
-        if operator == "*":
-            for value, count in (values, values[::-1]):
-                if hasattr(value, "__len__") and isinstance(count, int):
-                    self.meter.take(len(value) * max(count, 0))
+        if not self._combine(operator, left, right):
+            kinds = " and ".join(type(value).__name__ for value in values)
+            raise SecurityError(f"operator '{operator}' is not offered between {kinds}")
         return super().call_binop(context, operator, left, right)
+
+    def _combine(self, operator: str, left: Any, right: Any) -> bool:
+        """Whether these are an operator's operands; a repetition is paid for."""
+        if isinstance(left, Undefined) or isinstance(right, Undefined):
+            return True  # it says so itself
+        if isinstance(left, Number) and isinstance(right, Number):
+            return True
+        if operator == "+":
+            return any(isinstance(left, k) and isinstance(right, k) for k in (str, list, tuple))
+        if operator == "*":
+            for values, count in ((left, right), (right, left)):
+                if isinstance(values, str | list | tuple) and isinstance(count, int):
+                    weight = 1 if isinstance(values, str) else NODE
+                    self.meter.take(weight * len(values) * max(count, 0))
+                    return True
+        return False
+
+    def _dict(self, given: Any = (), **named: Any) -> dict[Any, Any]:
+        pairs = given.items() if isinstance(given, Mapping) else self.meter.counted(given)
+        return {self.meter.key(key): value for key, value in pairs} | named
+
+    def _namespace(self, given: Any = (), **named: Any) -> Namespace:
+        return Namespace(self._dict(given, **named))
+
+
+class Nesting(Extension):
+    """Bounds what the parser calls itself for: blocks, brackets, and signs before values."""
+
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        """The same tokens."""
+        blocks = brackets = signs = 0
+        first = False  # in a block: it says of which kind it is
+        for token in stream:
+            if first and token.value != "endset":  # there is a `set` with and without a body
+                blocks += (token.value in _BLOCKS) - token.value.startswith("end")
+            first = token.type == "block_begin"
+            signs = 0 if first or token.type == "variable_begin" else signs + (
+                token.type in ("add", "sub") or token.value in ("not", "else")
+            )  # fmt: skip
+            brackets += token.type in ("lparen", "lbracket", "lbrace")
+            brackets -= token.type in ("rparen", "rbracket", "rbrace")
+            if max(blocks, brackets, signs) > MAX_NESTED:
+                raise TemplateSyntaxError(_TOO_DEEP, token.lineno)
+            yield token
 
 
 class Generation(Extension):
@@ -177,14 +196,49 @@ class Generation(Extension):
         return nodes.Scope(body).set_lineno(line)
 
 
+def _check(tree: nodes.Template) -> None:
+    """Refuse nodes that are not on the list, and trees that would take long to compile."""
+    stack: list[tuple[nodes.Node, int]] = [(tree, 0)]
+    count = 0
+    while stack:
+        node, depth = stack.pop()
+        count += 1
+        if depth > MAX_NESTED:
+            raise SecurityError(_TOO_DEEP)
+        if count > MAX_NODES:
+            raise SecurityError(f"more than {MAX_NODES} parts of its syntax")
+        if isinstance(node, _NO_FILES):
+            raise SecurityError("other templates: there is no loader for them here")
+        if not isinstance(node, _NODES):
+            raise SecurityError(f"a {type(node).__name__.lower()} is not offered here")
+        stack += [(child, depth + 1) for child in node.iter_child_nodes()]
+
+
 class _Meters(NodeTransformer):
-    """Puts the meter's filters, whose names no template can write, around what costs work."""
+    """Puts the meter's filters, whose names no template can write, around what costs work.
+
+    What is left costs a little for each node, and is paid where it may come again: in the bodies of
+    loops, macros and calls.
+    """
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
         if node.recursive:
             raise SecurityError("recursive loops are not offered here")
+        weight = _weight([node.test] if node.test else [])
         self.generic_visit(node)
-        node.iter = _filter("(count)", node.iter)
+        node.iter = _filter("(count)", node.iter, nodes.Const(weight))
+        return self._pays(node)
+
+    def visit_Macro(self, node: nodes.Macro) -> nodes.Node:
+        self.generic_visit(node)
+        return self._pays(node)
+
+    visit_CallBlock = visit_Macro
+
+    def _pays(self, node: nodes.For | nodes.Macro | nodes.CallBlock) -> nodes.Node:
+        """A body that is paid for at its beginning."""
+        paid = _filter("(pay)", nodes.Const(_weight(node.body), lineno=node.lineno))
+        node.body = [nodes.ExprStmt(paid, lineno=node.lineno), *node.body]
         return node
 
     def visit_Output(self, node: nodes.Output) -> nodes.Node:
@@ -198,10 +252,15 @@ class _Meters(NodeTransformer):
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
         self.generic_visit(node)
+        first = node.ops[0]
+        if any(operand.op in ("in", "notin") for operand in node.ops):
+            if len(node.ops) > 1:
+                raise SecurityError("'in' among other comparisons is not offered here")
+            found = _filter("(in)", node.expr, first.expr)
+            return found if first.op == "in" else nodes.Not(found, lineno=node.lineno)
         node.expr = _filter("(read)", node.expr)
         for operand in node.ops:
-            name = "(size)" if operand.op in ("in", "notin") else "(read)"
-            operand.expr = _filter(name, operand.expr)
+            operand.expr = _filter("(read)", operand.expr)
         return node
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
@@ -212,16 +271,21 @@ class _Meters(NodeTransformer):
 
     def visit_Pair(self, node: nodes.Pair) -> nodes.Node:
         self.generic_visit(node)
-        node.key = _filter("(read)", node.key)
+        node.key = _filter("(key)", node.key)
         return node
 
 
-def _filter(name: str, value: Any) -> nodes.Filter:
-    return nodes.Filter(value, name, [], [], None, None, lineno=value.lineno)
+def _filter(name: str, value: Any, *arguments: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(value, name, list(arguments), [], None, None, lineno=value.lineno)
 
 
-def _metered_filters(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The filters that templates have, each of which pays; and the meter's own."""
+def _weight(body: list[Any]) -> int:
+    """Nodes of a part of a syntax tree."""
+    return sum(1 + _weight(list(node.iter_child_nodes())) for node in body)
+
+
+def _operators(meter: Meter) -> dict[str, Any]:
+    """The meter as filters."""
 
     def read(value: Any) -> Any:
         meter.read(value)
@@ -235,73 +299,13 @@ def _metered_filters(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
         meter.read(values)
         return "".join(map(str, values))
 
-    def join(_: Any, value: Any, d: str = "", *rest: Any, **named: Any) -> Any:
-        items = list(value)
-        meter.take(len(items) * len(str(d)))
-        meter.read(items)
-        return known["join"](_, items, d, *rest, **named)
+    def pay(nodes: int) -> None:
+        meter.take(STEP + NODE * nodes)
 
-    def replace(_: Any, s: Any, old: Any, new: Any, count: int | None = None) -> Any:
-        _pay_replace(meter, str(s), str(old), str(new))
-        return known["replace"](_, s, old, new, count)
-
-    def indent(s: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> Any:
-        columns = len(width) if isinstance(width, str) else width
-        meter.take((1 + str(s).count("\n")) * max(columns, 1))
-        return known["indent"](str(s), width, first, blank)
-
-    def tojson(
-        value: Any,
-        indent: int | None = None,
-        separators: tuple[str, str] | None = None,
-        sort_keys: bool = False,
-    ) -> str:
-        if indent is not None and not 0 <= indent <= 16:
-            raise SecurityError(f"tojson: indent {indent}: expected 0 to 16")
-        return json.dumps(
-            value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys
-        )
-
-    def shallow(value: Any, *rest: Any) -> None:
-        meter.size(value)
-        meter.read(*rest)
-
-    pays: dict[str, Callable[..., None]] = dict.fromkeys(_FREE, lambda *_: None)
-    pays |= dict.fromkeys(_SHALLOW, shallow) | dict.fromkeys(_DEEP, meter.read)
-    made = {name: _metered(meter, known[name], pay) for name, pay in pays.items()}
-    own: dict[str, Any] = {"join": join, "replace": replace}
-    for name, function in own.items():
-        made[name] = _metered(meter, functools.wraps(known[name])(function), meter.read)
-    made |= {f.__name__: _metered(meter, f, meter.read) for f in (indent, tojson)}
-    return made | {"(read)": read, "(size)": size, "(concat)": concat, "(count)": meter.counted}
-
-
-def _metered(meter: Meter, function: Any, pay: Callable[..., None]) -> Any:
-    """A filter or a test that pays first; what it yields is counted."""
-    passed = getattr(function, "jinja_pass_arg", None) is not None  # Jinja's context comes first
-
-    @functools.wraps(function)
-    def paying(*args: Any, **kwargs: Any) -> Any:
-        meter.take(STEP)
-        pay(*args[passed:], *kwargs.values())
-        result = function(*args, **kwargs)
-        if isinstance(result, Iterator):
-            return meter.counted(result)
-        meter.size(result)
-        return result
-
-    return paying
-
-
-def _pay_replace(meter: Meter, text: str, old: str, new: str) -> None:
-    found = text.count(old)
-    meter.take(found * len(new))
-
-
-def _whole(value: Any) -> int:
-    if not isinstance(value, int):
-        raise SecurityError(f"expected a whole number, found {type(value).__name__}")
-    return value
+    return {
+        "(read)": read, "(size)": size, "(concat)": concat, "(pay)": pay, "(in)": meter.contains,
+        "(key)": meter.key, "(count)": meter.counted,
+    }  # fmt: skip
 
 
 def _raise(message: Any) -> None:
@@ -309,4 +313,6 @@ def _raise(message: Any) -> None:
 
 
 def _now(pattern: str) -> str:
+    if len(pattern) > _PATTERN:
+        raise SecurityError(f"strftime_now: a pattern of {len(pattern)} characters")
     return datetime.now().strftime(pattern)

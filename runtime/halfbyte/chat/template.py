@@ -70,7 +70,7 @@ class ChatTemplate:
         from halfbyte.chat.sandbox import WORK, WORK_PER_CHARACTER
 
         given = sum(len(str(message)) for message in messages)
-        self._sandbox.meter.left = WORK + WORK_PER_CHARACTER * given
+        self._sandbox.meter.begin(WORK + WORK_PER_CHARACTER * given)
         try:
             return self._template.render(messages=list(messages), **variables)
         except Exception as error:
