@@ -187,7 +187,7 @@ def run(words: Sequence[str]) -> int:
     options.model = located(options.model)
     onnx = is_onnx_file(options.model)
     output = options.output or default_output(options.model, options.kind, _SUFFIXES[onnx])
-    refuse_to_replace(output, options.model, options.tokenizer)
+    refuse_to_replace(output, options.model, options.tokenizer, *_beside(options.model))
     is_own = is_own_onnx if onnx else is_own_gguf
     may_replace(output, is_own, force=options.force, option="--output")
     if options.json:
@@ -261,6 +261,11 @@ def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
         options.model, options.output, chosen, samples=options.calibrate,
         threads=useful_threads(options.threads), progress=bar,
     )  # fmt: skip
+
+
+def _beside(model: Path) -> list[Path]:
+    """What a model's folder holds, but for GGUF files, which may be earlier outputs."""
+    return [p for p in model.iterdir() if p.suffix != ".gguf"] if model.is_dir() else []
 
 
 def _check_report(options: argparse.Namespace, output: Path) -> None:

@@ -71,7 +71,7 @@ def test_what_is_pulled_runs(hub: Hub, run: Run, shards: int, tmp_path: Path) ->
     assert folder.parts[-3:] == ("models--org--model", "snapshots", COMMIT)
     assert files(folder) == made
     assert hub.fetched() == sorted(made)
-    ran = run("run", folder, "ab", "-n", "2", "--temp", "0")
+    ran = run("run", folder, "ab", "-n", "2", "--temp", "0", "--raw")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("ab")
     hub.requests.clear()
