@@ -14,7 +14,7 @@ from tests.session.models import node
 
 import halfbyte
 from halfbyte.backends import memory, room
-from halfbyte.errors import OutOfMemoryError
+from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.formats.onnx import open_onnx
 from halfbyte.onnx.definitions import arrays
 from halfbyte.onnx.prepare import ROOM, prepare
@@ -178,3 +178,11 @@ def test_pythons_own_error_becomes_ours() -> None:
         room.memory_for("model"),
     ):
         raise MemoryError
+
+
+@pytest.mark.parametrize("operator", ["Expand", "Reshape"])
+@pytest.mark.parametrize("rank", [33, 64, 300])
+def test_more_dimensions_than_arrays_have_are_refused(operator: str, rank: int) -> None:
+    data = serialized([node(operator, "x s", "y")], {"s": np.int64([*[1] * (rank - 1), 2])})
+    with pytest.raises(HalfbyteError, match=f"node of {operator}: .*{rank}"):
+        run(data)
