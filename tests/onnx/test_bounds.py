@@ -138,8 +138,8 @@ def test_what_a_loop_scans_is_bounded() -> None:
         run(data)
 
 
-@pytest.mark.usefixtures("little")
-def test_a_plan_that_does_not_fit_names_its_largest_part() -> None:
+def products() -> bytes:
+    """A value that grows eightfold nine times."""
     nodes = [node("Reshape", "x column", "m0")]
     for i in range(9):
         nodes += [
@@ -147,9 +147,19 @@ def test_a_plan_that_does_not_fit_names_its_largest_part() -> None:
             node("Reshape", f"p{i} column", f"m{i + 1}"),
         ]
     nodes += [node("Identity", "m9", "y")]
-    data = serialized(nodes, {"column": np.int64([-1, 1]), "row": np.ones((1, 8), np.float32)})
+    return serialized(nodes, {"column": np.int64([-1, 1]), "row": np.ones((1, 8), np.float32)})
+
+
+@pytest.mark.usefixtures("little")
+def test_results_that_do_not_fit_are_refused_by_name() -> None:
+    with pytest.raises(RuntimeException, match=r"node of MatMul: a result of .*100 MB are left"):
+        run(products())
+
+
+def test_a_plan_that_does_not_fit_names_its_largest_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: LITTLE)
     with pytest.raises(RuntimeException, match=r"the largest part is 1074 MB of 'p8'"):
-        run(data)
+        run(products())
 
 
 # ---- what is left ------------------------------------------------------------------------------

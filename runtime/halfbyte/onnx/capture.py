@@ -19,7 +19,7 @@ from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
 from halfbyte.formats.onnx.model import Graph, Model, Node
 from halfbyte.onnx.definitions import Definition, lookup
 from halfbyte.onnx.definitions.arrays import check_elements, results_limited
-from halfbyte.onnx.evaluate import UNFIT, Call, all_made, bound, check_ranks, used_names
+from halfbyte.onnx.evaluate import UNFIT, Call, all_made, bound, used_names
 from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_key, dtype_of, key_of
 from halfbyte.ops.operator import record_host
 from halfbyte.program import Buffer, Kind, Program
@@ -217,6 +217,10 @@ class Capture:
         first = len(self.program.instructions)
         try:
             self._record(node)
+        except MemoryBudgetError as error:
+            if str(error).startswith(str(self.model.path)):
+                raise
+            raise type(error)(f"{self.model.path}: {node}: {error}") from error
         except UNFIT as error:
             raise ProgramError(f"{self.model.path}: {node}: {error!r}") from error
         for instruction in self.program.instructions[first:]:

@@ -289,7 +289,7 @@ class Call:
         except UNFIT as error:
             raise ProgramError(f"{self.where}: {error} for {_described(inputs)}") from error
         results = result if isinstance(result, tuple) else (result,)
-        check_ranks(results, where)
+        check_ranks(results, self.where)
         if special is not None:
             results = tuple(dtypes.narrow(r, special) if _is_float(r) else r for r in results)
         return results
