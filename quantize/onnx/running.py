@@ -15,6 +15,7 @@ from onnx import helper
 from halfbyte import ops
 from halfbyte.backends import Executable, available, open_program
 from halfbyte.backends.cores import default_threads
+from halfbyte.errors import HalfbyteError
 from halfbyte.formats.onnx import Model, ValueInfo, open_onnx
 from halfbyte.formats.onnx.dtypes import special_name, widen
 from halfbyte.onnx.prepare import prepare
@@ -26,6 +27,7 @@ from halfbyte.quantize.onnx.samples import Feeds
 from halfbyte.quantize.report import OutputRow, decibels
 
 Array = npt.NDArray[Any]
+MOST_STEPS = 1 << 20  # nodes of loops in one run: made-up inputs may keep one going forever
 
 
 class Running:
@@ -48,6 +50,7 @@ class Running:
         names: Sequence[str] | None = None,
         int8_attention: Collection[Operator] | None = None,
     ) -> None:
+        self._path = model.path
         self.names = [v.name for v in model.graph.outputs] if names is None else list(names)
         graph = replace(model.graph, outputs=[ValueInfo(name) for name in self.names])
         backend = "native" if available()[0] != "numpy" else "numpy"
@@ -64,7 +67,13 @@ class Running:
 
     def __call__(self, feeds: Feeds) -> dict[str, Any]:
         """The values."""
-        return self._runner.run(feeds, self.names)
+        steps = iter(range(MOST_STEPS))
+
+        def check() -> None:
+            if next(steps, None) is None:
+                raise HalfbyteError(f"{self._path}: its loops do not end on these inputs")
+
+        return self._runner.run(feeds, self.names, check=check)
 
     def has(self, operator: Operator) -> bool:
         """Whether what ran has such an instruction."""

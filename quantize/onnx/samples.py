@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from onnx import ValueInfoProto, helper
 
-from halfbyte.errors import FormatError, HalfbyteError
+from halfbyte.backends.room import available_bytes
+from halfbyte.errors import FormatError, HalfbyteError, MemoryBudgetError
+from halfbyte.formats.npz import read_npy, read_npz
 from halfbyte.quantize.onnx.graph import Editor, is_op
 from halfbyte.quantize.onnx.pictures import SUFFIXES, Normalization, read_picture
 
@@ -32,13 +35,20 @@ class Inputs:
         self.values = [v for v in editor.model.graph.input if v.name not in constants]
 
     def shape(self, value: ValueInfoProto) -> list[int | str]:
-        """Sizes, names of sizes, and '' where nothing is said."""
+        """Sizes, names of sizes, and '' where nothing is said; a size of -1 says nothing."""
         dims = value.type.tensor_type.shape.dim
-        return [d.dim_value if d.HasField("dim_value") else d.dim_param for d in dims]
+        known = (d.HasField("dim_value") and d.dim_value >= 0 for d in dims)
+        return [d.dim_value if k else d.dim_param for d, k in zip(dims, known, strict=True)]
 
     def dtype(self, value: ValueInfoProto) -> np.dtype[Any]:
         """NumPy's type."""
-        return helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        number = value.type.tensor_type.elem_type
+        try:
+            return helper.tensor_dtype_to_np_dtype(number)
+        except KeyError:
+            raise FormatError(
+                f"{self.path}: input {value.name!r}: element type {number}, expected one of ONNX's"
+            ) from None
 
     # ---- made up ----------------------------------------------------------------------------
 
@@ -59,6 +69,10 @@ class Inputs:
             chosen = _BATCH if axis == 0 else _SIDE if picture else _LENGTH
             made.append(size if isinstance(size, int) else _size(size, chosen, sizes))
         dtype = self.dtype(value)
+        if math.prod(made) * 8 > available_bytes():  # random numbers are made in float64
+            raise MemoryBudgetError(
+                f"{self.path}: input {value.name!r}: {dtype} {made}: more than this machine holds"
+            )
         if dtype.kind in "iu":
             limit = self._table_rows(value.name)
             return rng.integers(0, limit, made).astype(dtype) if limit else np.ones(made, dtype)
@@ -101,7 +115,7 @@ class Inputs:
         return samples
 
     def _many(self, path: Path) -> list[Feeds]:
-        arrays = _arrays(path)
+        arrays = read_npz(path)
         lists = {value.name: self._samples(path, value, arrays, i)
                  for i, value in enumerate(self.values)}  # fmt: skip
         counts = {len(found) for found in lists.values()}
@@ -138,7 +152,7 @@ class Inputs:
     def _one(self, path: Path, normalization: Normalization) -> Feeds:
         """The sample in a file of a folder."""
         if path.suffix.lower() == ".npz":
-            arrays = _arrays(path)
+            arrays = read_npz(path)
             found = {}
             for index, value in enumerate(self.values):
                 array = arrays.get(value.name, arrays.get(f"arr_{index}"))
@@ -152,7 +166,7 @@ class Inputs:
             )
         value = self.values[0]
         if path.suffix.lower() == ".npy":
-            return {value.name: self._fitted(path, value, _load(path))}
+            return {value.name: self._fitted(path, value, read_npy(path))}
         shape = [size if isinstance(size, int) else 0 for size in self.shape(value)]
         return {value.name: read_picture(path, shape, self.dtype(value), normalization)}
 
@@ -181,22 +195,3 @@ def _size(text: str, chosen: int, sizes: dict[str, int]) -> int:
     """A size by its name, which may be a sum of names: the same name means the same size."""
     parts = [part.strip() for part in text.split("+")]
     return sum(int(part) if part.isdecimal() else sizes.setdefault(part, chosen) for part in parts)
-
-
-def _arrays(path: Path) -> dict[str, Array]:
-    loaded = _load(path)
-    if not isinstance(loaded, np.lib.npyio.NpzFile):
-        raise FormatError(f"{path}: expected arrays with names")
-    with loaded:
-        try:
-            return {name: loaded[name] for name in loaded.files}
-        except (ValueError, OSError, EOFError) as error:
-            raise FormatError(f"{path}: cannot be read: {error}") from None
-
-
-def _load(path: Path) -> Any:
-    """What is in a file of NumPy's; nothing in it is run."""
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise FormatError(f"{path}: cannot be read: {error}") from None

@@ -14,7 +14,7 @@ from tests.session.models import node
 
 import halfbyte
 from halfbyte.backends import memory, room
-from halfbyte.errors import OutOfMemoryError
+from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.formats.onnx import open_onnx
 from halfbyte.onnx.definitions import arrays
 from halfbyte.onnx.prepare import ROOM, prepare
@@ -138,8 +138,8 @@ def test_what_a_loop_scans_is_bounded() -> None:
         run(data)
 
 
-@pytest.mark.usefixtures("little")
-def test_a_plan_that_does_not_fit_names_its_largest_part() -> None:
+def products() -> bytes:
+    """A value that grows eightfold nine times."""
     nodes = [node("Reshape", "x column", "m0")]
     for i in range(9):
         nodes += [
@@ -147,9 +147,19 @@ def test_a_plan_that_does_not_fit_names_its_largest_part() -> None:
             node("Reshape", f"p{i} column", f"m{i + 1}"),
         ]
     nodes += [node("Identity", "m9", "y")]
-    data = serialized(nodes, {"column": np.int64([-1, 1]), "row": np.ones((1, 8), np.float32)})
+    return serialized(nodes, {"column": np.int64([-1, 1]), "row": np.ones((1, 8), np.float32)})
+
+
+@pytest.mark.usefixtures("little")
+def test_results_that_do_not_fit_are_refused_by_name() -> None:
+    with pytest.raises(RuntimeException, match=r"node of MatMul: a result of .*100 MB are left"):
+        run(products())
+
+
+def test_a_plan_that_does_not_fit_names_its_largest_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: LITTLE)
     with pytest.raises(RuntimeException, match=r"the largest part is 1074 MB of 'p8'"):
-        run(data)
+        run(products())
 
 
 # ---- what is left ------------------------------------------------------------------------------
@@ -178,3 +188,11 @@ def test_pythons_own_error_becomes_ours() -> None:
         room.memory_for("model"),
     ):
         raise MemoryError
+
+
+@pytest.mark.parametrize("operator", ["Expand", "Reshape"])
+@pytest.mark.parametrize("rank", [33, 64, 300])
+def test_more_dimensions_than_arrays_have_are_refused(operator: str, rank: int) -> None:
+    data = serialized([node(operator, "x s", "y")], {"s": np.int64([*[1] * (rank - 1), 2])})
+    with pytest.raises(HalfbyteError, match=f"node of {operator}: .*{rank}"):
+        run(data)

@@ -159,3 +159,54 @@ def test_nodes_that_differ_from_their_operators(
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(FormatError, match=message):
         quantize_onnx(tmp_path / "m.onnx")
+
+
+def sized(path: Path, *sizes: int) -> Path:
+    """A product whose input is declared to have these sizes."""
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4", "fp16"])
+def test_inputs_of_absurd_sizes_are_refused_by_name(tmp_path: Path, kind: str) -> None:
+    path = sized(tmp_path / "huge.onnx", 1 << 40, 64)
+    with pytest.raises(HalfbyteError, match=r"huge\.onnx: input 'x': float32 \[1099511627776, 64"):
+        quantize_onnx(path, tmp_path / "out.onnx", Options(type=kind))
+
+
+def test_a_size_of_minus_one_says_nothing(tmp_path: Path) -> None:
+    """As exporters write it where others leave a name."""
+    report = quantize_onnx(sized(tmp_path / "open.onnx", -1, 64), tmp_path / "out.onnx", Options())
+    assert [row.name for row in report.outputs] == ["y"]
+
+
+def test_loops_that_do_not_end_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("halfbyte.quantize.onnx.running.MOST_STEPS", 1000)
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["go2"]), helper.make_node("Neg", ["a"], ["a2"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("a", TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("go2", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("a2", TensorProto.FLOAT, None),
+        ],
+    )
+    path = sized(tmp_path / "loop.onnx", 1, 64)
+    model = onnx.load(path)
+    model.graph.node[0].output[0] = "p"
+    model.graph.node.append(helper.make_node("Loop", ["trips", "", "p"], ["y"], body=body))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.int64(1 << 62), "trips"))
+    onnx.save(model, path)
+    report = quantize_onnx(path, tmp_path / "out.onnx", Options())
+    assert any("loops do not end" in note for note in report.notes)

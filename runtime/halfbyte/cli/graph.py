@@ -15,8 +15,9 @@ import numpy.typing as npt
 from halfbyte.cli.parser import named_size, number, numbers, whole
 from halfbyte.cli.replacing import add_force, is_own_npz, may_replace
 from halfbyte.cli.shared import useful_threads
-from halfbyte.errors import FormatError, HalfbyteError, OutputError, printable
+from halfbyte.errors import HalfbyteError, OutputError, printable
 from halfbyte.formats import pictures
+from halfbyte.formats.npz import read_npy, read_npz
 from halfbyte.outputs import write_file
 
 if TYPE_CHECKING:
@@ -156,17 +157,12 @@ def _feeds(session: InferenceSession, options: argparse.Namespace) -> dict[str, 
 
 def _read(path: Path, inputs: Sequence[NodeArg], options: argparse.Namespace) -> dict[str, Any]:
     """What a file feeds; its content says what it is."""
-    from halfbyte.evaluation.inputs import UNREADABLE, read_npz
-
     with path.open("rb") as file:
         start = file.read(6)
     if start.startswith(b"PK\3\4"):
-        return dict(read_npz(path))
-    if start == b"\x93NUMPY":
-        try:
-            array = np.load(path, allow_pickle=False)
-        except UNREADABLE as error:
-            raise FormatError(f"{path}: expected an array in NumPy's .npy: {error}") from None
+        return read_npz(path)
+    if start.startswith(b"\x93NUMPY"):
+        array = read_npy(path)
         return {inputs[0].name: array} if inputs else {}
     pixels = pictures.read_picture(path)
     for argument in inputs:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.backends.room import machine_bytes
-from halfbyte.errors import FormatError, HalfbyteError, MemoryBudgetError
+from halfbyte.errors import HalfbyteError, MemoryBudgetError
+from halfbyte.formats.npz import read_npz
 from halfbyte.formats.onnx import dtypes
 from halfbyte.formats.onnx.model import Graph, Model, ValueInfo
 
@@ -25,34 +23,6 @@ _SIZES = (
     ("token", 16), ("time", 16), ("", 1),
 )  # fmt: skip
 _THROUGH = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
-
-
-# What NumPy raises for files of arrays that are none
-UNREADABLE = (
-    zipfile.BadZipFile, zlib.error, tokenize.TokenError, ValueError, EOFError, KeyError,
-    MemoryError, SyntaxError, NotImplementedError, OverflowError,
-)  # fmt: skip
-
-
-def read_npz(path: Path) -> dict[str, Array]:
-    """Arrays by name out of NumPy's .npz; nothing in it is executed.
-
-    Raises
-    ------
-    FormatError
-        It is no such file.
-    MemoryBudgetError
-        What it unpacks to exceeds this machine's memory.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(part.file_size for part in archive.infolist())
-        if size > machine_bytes():
-            raise MemoryBudgetError(f"{path}: {size:,} bytes of arrays: more than memory")
-        with np.load(path, allow_pickle=False) as file:
-            return {name: np.asarray(file[name]) for name in file.files}
-    except UNREADABLE as error:
-        raise FormatError(f"{path}: expected arrays in NumPy's .npz: {error}") from None
 
 
 def graph_feeds(

@@ -217,6 +217,10 @@ class Capture:
         first = len(self.program.instructions)
         try:
             self._record(node)
+        except MemoryBudgetError as error:
+            if str(error).startswith(str(self.model.path)):
+                raise
+            raise type(error)(f"{self.model.path}: {node}: {error}") from error
         except UNFIT as error:
             raise ProgramError(f"{self.model.path}: {node}: {error!r}") from error
         for instruction in self.program.instructions[first:]:

@@ -15,6 +15,7 @@ import numpy as np
 from halfbyte.errors import HalfbyteError, OutOfMemoryError, ProgramError, UnsupportedError
 from halfbyte.formats.onnx import dtypes
 from halfbyte.formats.onnx.model import Function, Graph, Model, Node, Reference, SparseTensor
+from halfbyte.formats.onnx.tensors import MAX_RANK
 from halfbyte.onnx.definitions import lookup
 from halfbyte.onnx.definitions.registry import Body, Definition
 from halfbyte.onnx.definitions.signatures import signature_of, wrong_attribute
@@ -288,9 +289,18 @@ class Call:
         except UNFIT as error:
             raise ProgramError(f"{self.where}: {error} for {_described(inputs)}") from error
         results = result if isinstance(result, tuple) else (result,)
+        check_ranks(results, self.where)
         if special is not None:
             results = tuple(dtypes.narrow(r, special) if _is_float(r) else r for r in results)
         return results
+
+
+def check_ranks(results: Iterable[Any], where: str) -> None:
+    """Raise `ProgramError` where a result has more dimensions than an array here may have."""
+    for result in results:
+        rank = len(getattr(result, "shape", ()))
+        if rank > MAX_RANK:
+            raise ProgramError(f"{where}: {rank} dimensions, expected at most {MAX_RANK}")
 
 
 def _is_special(value: Any) -> bool:

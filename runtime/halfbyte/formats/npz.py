@@ -1,0 +1,105 @@
+"""Arrays in NumPy's .npy and .npz files; nothing in them is run.
+
+An array takes memory only once there are as many bytes as its header says, and a file inflates to
+a bounded size.
+"""
+
+from __future__ import annotations
+
+import math
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.backends.room import available_bytes
+from halfbyte.errors import FormatError, MemoryBudgetError
+
+Array = npt.NDArray[Any]
+
+MAX_INFLATED = 256 << 20  # bytes of all arrays of a file, beside its own size times:
+MAX_RATIO = 100
+MAX_RANK = 32
+_WRONG = (
+    ValueError, OSError, EOFError, KeyError, TypeError, SyntaxError, RecursionError,
+    NotImplementedError, RuntimeError, OverflowError, tokenize.TokenError, zipfile.BadZipFile,
+    zlib.error,
+)  # fmt: skip
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """Arrays by name.
+
+    Raises
+    ------
+    FormatError
+        It is no such file, is damaged, or has arrays of Python's objects.
+    MemoryBudgetError
+        It inflates to more than `MAX_INFLATED` and `MAX_RATIO` times its size, or than is left.
+    """
+    with _named(path, "arrays in NumPy's .npz"), zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+        _check_size(path, sum(part.file_size for part in parts))
+        arrays = {}
+        for part in parts:
+            with archive.open(part) as stream:
+                arrays[part.filename.removesuffix(".npy")] = _array(stream, part.file_size)
+        return arrays
+
+
+def read_npy(path: Path) -> Array:
+    """The array of a .npy file; raises as `read_npz`."""
+    with _named(path, "an array in NumPy's .npy"), path.open("rb") as stream:
+        size = path.stat().st_size
+        _check_size(path, size)
+        return _array(stream, size)
+
+
+def _check_size(path: Path, nbytes: int) -> None:
+    most = min(MAX_INFLATED + MAX_RATIO * path.stat().st_size, available_bytes())
+    if nbytes > most:
+        raise MemoryBudgetError(
+            f"{path}: {nbytes:,} bytes of arrays, expected at most {int(most):,}"
+        )
+
+
+@contextmanager
+def _named(path: Path, expected: str) -> Iterator[None]:
+    try:
+        yield
+    except MemoryError:
+        raise MemoryBudgetError(f"{path}: no memory for its arrays") from None
+    except _WRONG as error:
+        reason = str(error) or type(error).__name__
+        raise FormatError(
+            f"{path}: cannot be read: not arrays of NumPy's; expected {expected}: {reason}"
+        ) from None
+
+
+def _array(stream: IO[bytes], size: int) -> Array:
+    """The array of a stream of so many bytes; no more of them are read."""
+    version = np.lib.format.read_magic(stream)
+    if version[0] not in (1, 2, 3):
+        raise ValueError(f"version {version[0]}")
+    read = np.lib.format.read_array_header_1_0
+    if version[0] > 1:
+        read = np.lib.format.read_array_header_2_0
+    shape, turned, dtype = read(stream)
+    if dtype.hasobject or not dtype.itemsize or len(shape) > MAX_RANK:
+        raise ValueError(f"{len(shape)} dimensions of {dtype}")
+    if any(length < 0 for length in shape):
+        raise ValueError(f"shape {list(shape)}")
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes > size:
+        raise ValueError(f"{nbytes} bytes for shape {list(shape)}, found fewer than {size}")
+    data = stream.read(nbytes)
+    if len(data) < nbytes:
+        raise ValueError(f"{nbytes} bytes for shape {list(shape)}, found {len(data)}")
+    array = np.frombuffer(bytearray(data), dtype)
+    return array.reshape(shape, order="F" if turned else "C")
