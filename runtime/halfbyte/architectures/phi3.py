@@ -35,7 +35,7 @@ def read_config(file: ModelFile) -> Config:
     original = keys.size("rope.scaling.original_context_length", 1 << 24, c.context)
     gain = keys.number("rope.scaling.attn_factor", 1.0)
     config = Config(**vars(c), original_context=original, gain=gain)
-    keys.refuse_others({"attention.value_length": config.head_dim})
+    keys.refuse_others(config.head_dim)
     return config
 
 
