@@ -131,3 +131,22 @@ def test_what_changes_no_result_is_passed_over(
     assert len(more) == ((name, changes) in PASSED)
     text = describe(path)
     assert (f"notes\n  metadata '{key}': passed over" in text) == bool(more)
+
+
+@pytest.mark.parametrize(("context", "reach"), [(24, "short"), (25, "long")])
+def test_a_context_says_which_factors_of_longrope_it_takes(
+    context: int, reach: str, tmp_path: Path
+) -> None:
+    """As llama.cpp: by the context that is asked for, not by the length of a text."""
+    path = models.write(tmp_path / "m.gguf", "phi3-long")
+
+    def only(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
+        for name in ("long", "short"):
+            tensors[f"rope_factors_{name}.weight"] = tensors[f"rope_factors_{reach}.weight"]
+
+    same = models.write(tmp_path / "same.gguf", "phi3-long", change=only)
+    ids = models.ids("phi3-long")[:20]
+    with halfbyte.load(path, context=context) as model, halfbyte.load(same, context=24) as one:
+        np.testing.assert_array_equal(model.logits(ids), one.logits(ids))
+    text = describe(path, context=context)
+    assert ("notes\n  LongRoPE: a context of 25 tokens, beyond" in text) == (reach == "long")
