@@ -194,10 +194,10 @@ METADATA = {
     ),
     "llama__expert_count": (np.uint32(8), "'llama.expert_count': expected 0, found 8"),
     "llama__attention__value_length": (np.uint32(8), "value_length': expected 16, found 8"),
-    "llama__logit_scale": (
-        np.float32(2),
-        "'llama.logit_scale': halfbyte does not know this setting",
-    ),
+    "llama__logit_scale": (np.float32(2), "'llama.logit_scale': expected 1, found 2.0"),
+    "llama__moe_latent_size": (np.uint32(2), "_size': halfbyte does not know this setting"),
+    "llama__embedding_scale": (np.ones(2, np.float32) * 2, "_scale': expected 1, found [2. 2.]"),
+    "llama__swin_norm": ([["a"], []], "swin_norm': expected False, found [['a'], []]"),
     "tokenizer__ggml__model": (
         "rwkv",
         "tokenizer 'rwkv'; supported: 'llama', 'gpt2', 't5', 'bert'",

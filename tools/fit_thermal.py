@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from halfbyte.device import fitting
-from halfbyte.device.fitting import BATTERY_J_K, CAPACITIES, CONDUCTANCES, GUESS
+from halfbyte.device.fitting import BATTERY_J_K, CAPACITIES, CHIPS, CONDUCTANCES, GUESS
 from halfbyte.device.traces import Recording, read_recording
 from halfbyte.errors import HalfbyteError, OutputError
 from halfbyte.outputs import write_text
@@ -45,6 +45,9 @@ GUESS_WITHIN = 1.5  # standard deviation of a value's logarithm around its guess
 AIR_WITHIN_K = 3.0  # that of the air's temperature around the recorder's estimate
 BLOCKS = 6
 NUDGE = 1e-6  # of a parameter, for derivatives
+_CHIP = (  # from a die alone with its package to all that lies on it
+    '{ value = 10, range = [2, 40], assumed = "the recordings hold no watts" }'
+)
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,10 @@ def fit(recordings: Sequence[Recording], blocks: int = BLOCKS) -> Fit:
 
 
 def profile_part(found: Fit, recordings: Sequence[Recording]) -> str:
-    """The tables of TOML that a device's profile takes."""
+    """The tables of TOML that take the place of a device's nodes and links.
+
+    Chips have a capacity, which a profile needs and the recordings do not tell.
+    """
     names = ", ".join(r.path.name.encode("utf-8", "replace").decode() for r in recordings)
     source = json.dumps(f"fitted to {names} by tools/fit_thermal.py", ensure_ascii=False)
     scale = (
@@ -133,7 +139,7 @@ def profile_part(found: Fit, recordings: Sequence[Recording]) -> str:
     )
     load = found.values[-1], found.low[-1], found.high[-1]
     lines = [
-        "# Heat capacities of the chips are not in the recordings, which hold no watts.",
+        "# In place of all [thermal.nodes] and [[thermal.links]] of a profile.",
         f"# Battery's heat under load: {load[0]:.3g} W (from {load[1]:.3g} to {load[2]:.3g}) where "
         f"the small cores are {fitting.LOAD_K:g} K warmer than the GPU, by the square of that.",
         "[thermal.nodes.battery]",
@@ -148,6 +154,8 @@ def profile_part(found: Fit, recordings: Sequence[Recording]) -> str:
         low, high = sorted(ends)
         return f"{{ value = {value:.4g}, range = [{low:.4g}, {high:.4g}], source = {source} }}"
 
+    for name in CHIPS:
+        lines += ["", f"[thermal.nodes.{name}]", f"heat_capacity_j_k = {_CHIP}"]
     for i, name in enumerate(CAPACITIES):
         lines += ["", f"[thermal.nodes.{name}]", f"heat_capacity_j_k = {quantity(i, False)}"]
     for i, (a, b) in enumerate(CONDUCTANCES, len(CAPACITIES)):

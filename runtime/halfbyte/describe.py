@@ -33,7 +33,7 @@ def describe(
     memory, context = planned.memory, planned.settings.context or 0
     if as_json:
         return json.dumps(_data(file, context, memory), indent=1)
-    parts = [_metadata(file), _tensors(file), _memory(context, memory)]
+    parts = [_metadata(file), *_notes(file), _tensors(file), _memory(context, memory)]
     if program:
         captured = capture_model(apart, settings)
         parts += [f"as captured:\n{captured.dump()}", f"after passes:\n{planned.program.dump()}"]
@@ -70,10 +70,16 @@ def _short(value: Any) -> Any:
 
 def _metadata(file: ModelFile) -> str:
     width = max(map(len, file.metadata), default=0)
-    lines = [f"{file.path}: {file.kind}", *(f"note: {note}" for note in file.notes)]
+    lines = [f"{file.path}: {file.kind}"]
     for key, value in file.metadata.items():
         lines.append(f"  {key:<{width}}  {printable(str(_short(value)), 80)}")
     return "\n".join(map(printable, lines))
+
+
+def _notes(file: ModelFile) -> list[str]:
+    """What was passed over or is not exact, under a heading, if there is such."""
+    lines = [printable(f"  {note}") for note in file.notes]
+    return ["\n".join(["notes", *lines])] if lines else []
 
 
 def _tensors(file: ModelFile) -> str:

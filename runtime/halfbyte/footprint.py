@@ -19,24 +19,35 @@ from halfbyte.weights import Tensor
 
 FILE = "model's file"  # a kind of memory, in a tab
 
-# A token of the vocabulary costs its string, dictionary entries and a score (CPython, 64 bits).
-TOKEN_BYTES = 250
+# A token of the vocabulary costs its string, dictionary entries and a score (CPython, 64 bits), and
+# its probabilities while the next token is chosen; a merge is another string and its rank.
+TOKEN_BYTES = 320
+MERGE_BYTES = 110
 # The same in WebAssembly, whose pointers have 32 bits.
 TAB_TOKEN_BYTES = 150
 # What Pyodide, NumPy and halfbyte have taken of a tab's heap before a model is there.
 TAB_BYTES = 41_600_000
-# What loading and running leave behind beside the plan: threads, modules, fragments of the heap.
+# What loading and running leave behind in a tab beside the plan: modules, fragments of the heap.
 REST_BYTES = 3_000_000
-# Text of the interpreter, NumPy and its libraries, when they are not measured.
-INTERPRETER_BYTES = 35_000_000
+# The same of a process, where it is more: the command line, Jinja and random numbers are imported
+# when they are needed (8 MB), then kernels, threads, and words that a tokenizer remembers (4 MB).
+PROCESS_REST_BYTES = 13_000_000
+# What a process holds when it has imported halfbyte: the interpreter, NumPy and its libraries.
+# 40 MB were measured. The figure is fixed, so that a budget has the same answer each time; where
+# the process held more already, it is that, in steps.
+INTERPRETER_BYTES = 44_000_000
+_STEP = 8_000_000
 
 
-def planned(program: Program, tokens: int, to_pack: Iterable[Buffer] = ()) -> dict[str, int]:
+def planned(
+    program: Program, tokens: int, to_pack: Iterable[Buffer] = (), merges: int = 0
+) -> dict[str, int]:
     """Bytes by kind: what the program plans, the tokenizer and the interpreter.
 
     Mapped weights count whole: their pages are resident once they have been read, and the system
-    may drop them; packed ones it may not. `tokens` is the size of the vocabulary, `to_pack` are
-    weights that will be packed, beside those that are. Of streamed weights two lots count.
+    may drop them; packed ones it may not. `tokens` is the size of the vocabulary, `merges` how many
+    its tokenizer has, `to_pack` are weights that will be packed, beside those that are. Of streamed
+    weights two lots count.
     """
     by_kind, waiting = program.bytes_by_kind(), set(to_pack)
     windows = window_bytes(program)
@@ -53,7 +64,7 @@ def planned(program: Program, tokens: int, to_pack: Iterable[Buffer] = ()) -> di
         "KV cache": by_kind[Kind.STATE],
         "activations": by_kind[Kind.SCRATCH] + by_kind[Kind.INPUT] + by_kind[Kind.OUTPUT] - windows,
         "constants": by_kind[Kind.CONSTANT] + copied,
-        "tokenizer": tokens * TOKEN_BYTES,
+        "tokenizer": tokens * TOKEN_BYTES + merges * MERGE_BYTES,
         "interpreter": beside_bytes(),
     }
 
@@ -116,12 +127,13 @@ def in_tab(memory: Mapping[str, int], file: int) -> dict[str, int]:
 
 def beside_bytes() -> int:
     """What a process holds beside a model: the interpreter, and what loading leaves behind."""
-    return interpreter_bytes() + REST_BYTES
+    return interpreter_bytes() + PROCESS_REST_BYTES
 
 
 def interpreter_bytes() -> int:
     """What a process that imported halfbyte holds before it loads a model."""
-    return _at_import
+    beyond = max(_at_import - INTERPRETER_BYTES, 0)
+    return INTERPRETER_BYTES + -(-beyond // _STEP) * _STEP
 
 
 def resident_bytes() -> int:

@@ -73,8 +73,10 @@ def load(
         smallest cache, batches of 32 and a context of at most 2048 tokens; streamed with batches
         of 16 and at most 1024. What is given beside it counts.
     memory_budget : int, optional
-        Bytes that the process may take, the interpreter's included. Weights "auto" are packed
-        where they fit, else streamed; where nothing fits, the model is refused.
+        Bytes that the process may take, the interpreter's included: a fixed figure for one that
+        imported nothing large before. Weights "auto" are packed where they fit, else streamed;
+        where nothing fits, the model is refused. Beam search takes more: each beam has its logits
+        and its own part of the KV cache.
 
     Raises
     ------

@@ -86,6 +86,7 @@ def pack(buffers: list[Buffer], file: ModelFile, threads: int) -> None:
 
 def keep_vectors(program: Program, file: ModelFile) -> None:
     """Copy vectors out of the file: each would keep a page, or a huge one, of it resident."""
+    _keep_constants(program)
     for buffer in program.buffers:
         if isinstance(buffer.value, Tensor) and len(buffer.shape) == 1:
             _keep(buffer, buffer.value, file)
@@ -93,12 +94,20 @@ def keep_vectors(program: Program, file: ModelFile) -> None:
 
 def keep_all(program: Program, file: ModelFile) -> None:
     """Copy what is still mapped: the file is on a network, and may change where nobody sees it."""
+    _keep_constants(program)
     for buffer in program.buffers:
         tensor = buffer.value
         if isinstance(tensor, DerivedTensor) or not isinstance(tensor, Tensor):
             continue
         if is_mapped(tensor.data):
             _keep(buffer, tensor, file)
+
+
+def _keep_constants(program: Program) -> None:
+    """Copy constants that are views of the file, such as a bias."""
+    for buffer in program.buffers:
+        if isinstance(buffer.value, np.ndarray) and is_mapped(buffer.value):
+            buffer.value = buffer.value.copy()
 
 
 def _keep(buffer: Buffer, tensor: Tensor, file: ModelFile) -> None:

@@ -141,11 +141,18 @@ def _planned(file: ModelFile, settings: Settings, captured: Program) -> Plan:
     if settings.passes:
         program = optimize(captured, int8_activations=settings.activations == "int8", reader=reader)
     to_pack = packing.to_pack(program, settings.weights)
-    memory = footprint.planned(program, maximum(program.outputs["logits"].shape[1]), to_pack)
+    memory = footprint.planned(
+        program, maximum(program.outputs["logits"].shape[1]), to_pack,
+        merges=_count(file.metadata.get("tokenizer.ggml.merges")),
+    )  # fmt: skip
     return Plan(
         program, to_pack, reader, memory,
         replace(settings, context=program.sizes["position"].maximum),
     )  # fmt: skip
+
+
+def _count(value: object) -> int:
+    return len(value) if isinstance(value, list) else 0
 
 
 def capture_model(file: ModelFile, settings: Settings | None = None) -> Program:

@@ -10,6 +10,7 @@ import pytest
 from tests.architectures import models
 
 import halfbyte
+from halfbyte.describe import describe
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import MetadataValue
 
@@ -25,14 +26,14 @@ REFUSED: list[tuple[str, dict[str, MetadataValue], str]] = [
     ("qwen3", {"qwen3.attention.value_length": np.uint32(8)}, "value_length': expected 12"),
     ("qwen3", {"qwen3.attention.key_length": np.uint32(11)}, "dimension_count': expected 1 to 11"),
     ("qwen3", {"qwen3.expert_count": np.uint32(8)}, "expert_count': expected 0, found 8"),
-    ("gemma3", {"gemma3.final_logit_softcapping": np.float32(30)}, "does not know this setting"),
+    ("gemma3", {"gemma3.final_logit_softcapping": np.float32(30)}, "expected 0, found 30.0"),
     ("gemma3", {"gemma3.rope.freq_base_swa": np.float32(np.nan)}, "expected a positive number"),
     ("gemma3", {"gemma3.attention.scale": np.float32(0)}, "expected a positive number"),
     ("phi3", {"phi3.rope.scaling.type": "su"}, "'none' or 'linear' or 'longrope', found 'su'"),
     ("phi3", {"phi3.rope.scaling.attn_factor": np.float32(np.inf)}, "expected a positive number"),
     ("phi3", {"phi3.feed_forward_length": np.uint32(63)}, "'blk.0.ffn_up.weight': expected [126,"),
     ("gpt2", {"gpt2.context_length": np.uint32(64)}, "'position_embd.weight': expected [64, 32]"),
-    ("gpt2", {"gpt2.attention.max_alibi_bias": np.float32(8)}, "does not know this setting"),
+    ("gpt2", {"gpt2.attention.max_alibi_bias": np.float32(8)}, "expected 0, found 8.0"),
     ("gpt2", {"gpt2.attention.head_count": np.uint32(5)}, "5 key/value heads and width 32"),
 ]  # fmt: skip
 
@@ -93,3 +94,59 @@ def test_a_weight_that_is_not_finite_is_named_within_its_part(tmp_path: Path) ->
     expected = r"'blk\.1\.attn_qkv\.weight\[32:48\]': expected finite .* row 1, column 5"
     with halfbyte.load(path) as model, pytest.raises(HalfbyteError, match=expected):
         model.logits([1, 2, 3])
+
+
+PASSED: list[tuple[str, dict[str, MetadataValue]]] = [
+    ("llama", {"llama.rope.scaling.finetuned": True}),
+    ("qwen2", {"qwen2.pooling_type": np.uint32(1)}),
+    ("qwen3", {"qwen3.rope.scaling.yarn_beta_fast": np.float32(32)}),
+    ("llama", {"llama.expert_weights_scale": np.float32(2)}),
+]
+NEUTRAL: list[tuple[str, dict[str, MetadataValue]]] = [
+    ("llama", {"llama.rope.scaling.attn_factor": np.float32(1)}),
+    ("llama", {"llama.attention.scale": np.float32(8**-0.5)}),
+    ("gemma3", {"gemma3.final_logit_softcapping": np.float32(0)}),
+    ("gpt2", {"gpt2.attention.max_alibi_bias": np.float32(0)}),
+    ("mistral", {"llama.expert_count": np.zeros(3, np.uint32)}),
+    ("qwen2", {"qwen2.attention.head_count": np.array([4, 4, 4], np.uint32)}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), [*PASSED, *NEUTRAL])
+def test_what_changes_no_result_is_passed_over(
+    name: str, changes: dict[str, MetadataValue], tmp_path: Path
+) -> None:
+    ids = models.ids(name)[:5]
+    with halfbyte.load(models.write(tmp_path / "plain.gguf", name)) as model:
+        expected = model.feed(ids).copy()
+        notes = len(model.file.notes)
+    (key,) = changes
+    path = models.write(
+        tmp_path / "more.gguf", name, change=lambda metadata, tensors: metadata.update(changes)
+    )
+    with halfbyte.load(path) as model:
+        np.testing.assert_array_equal(model.feed(ids), expected)
+        more = model.file.notes[notes:]
+    assert [key in note and "passed over" in note for note in more] == [True] * len(more)
+    assert len(more) == ((name, changes) in PASSED)
+    text = describe(path)
+    assert (f"notes\n  metadata '{key}': passed over" in text) == bool(more)
+
+
+@pytest.mark.parametrize(("context", "reach"), [(24, "short"), (25, "long")])
+def test_a_context_says_which_factors_of_longrope_it_takes(
+    context: int, reach: str, tmp_path: Path
+) -> None:
+    """As llama.cpp: by the context that is asked for, not by the length of a text."""
+    path = models.write(tmp_path / "m.gguf", "phi3-long")
+
+    def only(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
+        for name in ("long", "short"):
+            tensors[f"rope_factors_{name}.weight"] = tensors[f"rope_factors_{reach}.weight"]
+
+    same = models.write(tmp_path / "same.gguf", "phi3-long", change=only)
+    ids = models.ids("phi3-long")[:20]
+    with halfbyte.load(path, context=context) as model, halfbyte.load(same, context=24) as one:
+        np.testing.assert_array_equal(model.logits(ids), one.logits(ids))
+    text = describe(path, context=context)
+    assert ("notes\n  LongRoPE: a context of 25 tokens, beyond" in text) == (reach == "long")

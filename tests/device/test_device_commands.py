@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from halfbyte.cli import main
+from halfbyte.device import machine
 from halfbyte.device import profile as profiles
 from halfbyte.device.profile import load_profile, profile_names
 from halfbyte.web.wheel import make_wheel
@@ -80,3 +81,14 @@ def test_a_page_for_text_does_without() -> None:
 def test_threads_that_a_machine_has_not(threads: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["device", "measure", "-t", threads]) == 2
     assert f"error: {threads} threads: expected 1 to {os.cpu_count()}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("claimed", "found"), [("1024K", 1.048576), ("515072K", 24.0)])
+def test_a_cache_is_no_larger_than_its_cores_have(
+    claimed: str, found: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Virtual machines are told of their host's whole cache."""
+    monkeypatch.setattr(machine, "_system", lambda path: claimed if "cache" in path else "")
+    cache = machine._cache(2)
+    assert cache.value == pytest.approx(found)
+    assert bool(cache.assumed) == (found == 24.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -16,8 +17,14 @@ from tests.device import recordings
 from tests.tools import load_tool
 
 from halfbyte.device import fitting
+from halfbyte.device.profile import load_profile
+from halfbyte.device.simulate import simulate
+from halfbyte.device.speed import Tokens
+from halfbyte.device.summary import bands
 from halfbyte.device.traces import Recording, read_recording
 from halfbyte.errors import FormatError, HalfbyteError
+from halfbyte.formats import open_model
+from halfbyte.planning import Settings, plan
 
 STRESS, EVERYDAY = "s25_stress_20251126_142908", "s25_20251126_112051"
 # Others than guessed, by up to a factor of two
@@ -168,6 +175,22 @@ def test_command(repository: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "first.npz", "part.toml", "second.npz",
     ]  # fmt: skip
+    simulates(part.read_text(encoding="utf-8"), repository, tmp_path)
+
+
+def simulates(part: str, repository: Path, folder: Path) -> None:
+    """A profile with this part in place of its own nodes and links loads, and warms up."""
+    source = repository / "runtime/halfbyte/device/profiles/galaxy-s25.toml"
+    tables = re.split(r"^(?=\[)", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    kept = [t for t in tables if not t.startswith(("[thermal.nodes.", "[[thermal.links]]"))]
+    path = folder / "galaxy-s25.toml"
+    path.write_text("".join([*kept, part]), encoding="utf-8")
+    profile = load_profile(path)
+    assert set(fitting.CHIPS) < set(profile.thermal.nodes)
+    model = folder / "model.gguf"
+    load_tool(repository, "make_model").make_model(model, "tiny", "Q8_0")
+    warm = simulate(Tokens(plan(open_model(model), Settings())), profile, minutes=1, draws=4)
+    assert bands(warm)["tokens"].median > 0
 
 
 def test_command_refuses(repository: Path, tmp_path: Path) -> None:

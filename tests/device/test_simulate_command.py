@@ -133,10 +133,10 @@ def write_phone(folder: Path, app_mb: float) -> Path:
 
 def test_a_model_that_does_not_fit(run: Run, storyteller: Path, tmp_path: Path) -> None:
     code, out, error = run("--device", str(write_phone(tmp_path, 1)))
-    assert code == 2
+    assert code == 1
     assert out == ""
     assert f"error: {storyteller}: expected to need at most 1 MB, which an app on phone" in error
-    assert "MB at level aggressive" in error
+    assert "MB; no --level needs so little, a smaller context may; `halfbyte fit` says" in error
     needs = small_plan(storyteller).total / 1e6
     options = ("--context", "256", "--cache", "f32")
     code, out, _ = run("--device", str(write_phone(tmp_path, needs + 100)), *options)
@@ -151,12 +151,11 @@ def test_a_model_that_fits_at_another_level(run: Run, storyteller: Path, tmp_pat
     own = {name: (p.total - p.memory["weights (mapped)"]) / 1e6 for name, p in plans.items()}
     assert own["aggressive"] < own["basic"] == own["baseline"]
     phone = write_phone(tmp_path, (own["aggressive"] + own["baseline"]) / 2)
-    code, out, _ = run("--device", str(phone))
-    assert code == 0
-    assert f"warning: it needs {own['baseline']:.0f} MB, and an app on phone may take" in out
-    assert "--level aggressive needs" in out.splitlines()[0]
-    found = json.loads(run("--device", str(phone), "--json")[1])
-    assert found["warning"].startswith("warning")
+    code, out, error = run("--device", str(phone), "--json")
+    assert (code, out) == (1, "")
+    assert f"which an app on phone may take, found {own['baseline']:.0f} MB; --level " in error
+    assert f"--level aggressive needs {own['aggressive']:.0f} MB; `halfbyte fit`" in error
+    assert run("--device", str(phone), "--level", "aggressive")[0] == 0
 
 
 def test_pages_that_are_dropped_are_read_again_as_fit_has_it(

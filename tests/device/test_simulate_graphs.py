@@ -276,7 +276,7 @@ def test_a_plot_says_runs(task: Runs) -> None:
 
 def test_what_does_not_fit(run: Run, path: Path, tmp_path: Path) -> None:
     code, out, error = run("--device", str(write_phone(tmp_path, 1)), model=path)
-    assert (code, out) == (2, "")
+    assert (code, out) == (1, "")
     assert f"{path}: expected to need at most 1 MB, which an app on phone may take" in error
     assert "`halfbyte fit` says what would fit" in error
     path = saved(tmp_path, in_numpy(1))

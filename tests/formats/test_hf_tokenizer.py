@@ -8,8 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.formats.files import VOCABULARY
+from tests.formats.folders import write_folder
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors, trainers
 
+import halfbyte
+from halfbyte.describe import describe
+from halfbyte.errors import FormatError
 from halfbyte.formats.huggingface.pretokenizers import SPLITS
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 
@@ -90,3 +95,50 @@ def test_a_file_alone(folder: Path) -> None:
     found = tokenizer_metadata(folder / "tokenizer.json")
     assert found["tokenizer.ggml.bos_token_id"] == 0
     assert "tokenizer.ggml.eos_token_id" not in found
+
+
+def added(folder: Path, content: str, index: int, special: bool) -> None:
+    """Add a token to tokenizer.json, as a fine-tune does that does not resize the embedding."""
+    path = folder / "tokenizer.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    token = {"id": index, "content": content, "special": special, **flags}
+    data["added_tokens"].append(token)
+    write(folder, "tokenizer.json", data)
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_added_tokens_without_a_row_are_text(special: bool, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "m")
+    with halfbyte.load(folder) as model:
+        expected = model.tokenizer.encode("a <image> b", parse_special=True)
+        logits = model.logits(expected)
+    added(folder, "<image>", VOCABULARY, special)
+    added(folder, "\x1b[2J", VOCABULARY + 1, special)
+    write(folder, "tokenizer_config.json", {"pad_token": "<image>"})
+    with halfbyte.load(folder) as model:
+        assert model.vocabulary == model.tokenizer.vocab_size == VOCABULARY
+        assert model.tokenizer.encode("a <image> b", parse_special=True) == expected
+        assert max(expected) < VOCABULARY
+        np.testing.assert_array_equal(model.logits(expected), logits)
+        assert "tokenizer.ggml.padding_token_id" not in model.file.metadata
+    note = "2 tokens have no row in the embedding, so they are text: '<image>', '\\x1b[2J'"
+    assert f"notes\n  {note}\n" in describe(folder)
+
+
+@pytest.mark.parametrize("role", ["eos", "unk"])
+def test_a_token_without_a_row_that_a_text_needs(role: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "m")
+    added(folder, "<new>", VOCABULARY, special=True)
+    write(folder, "tokenizer_config.json", {f"{role}_token": "<new>"})
+    with pytest.raises(FormatError, match="expected a token with a row in the embedding, of which"):
+        halfbyte.load(folder)
+
+
+def test_words_without_a_row(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "m")
+    data = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    data["model"]["vocab"]["word"] = VOCABULARY
+    write(folder, "tokenizer.json", data)
+    with pytest.raises(FormatError, match="of the embedding, and 'word' is not an added one"):
+        halfbyte.load(folder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,8 @@ from tests.formats.test_hostile_files import little_memory, mutate, use
 from tests.formats.torch_files import write_legacy, write_zip
 from tests.tools import load_tool
 
-from halfbyte.errors import HalfbyteError
+from halfbyte.errors import FormatError, HalfbyteError
+from halfbyte.formats import open_model
 
 MUTATIONS = 150
 BIN = "pytorch_model.bin"
@@ -64,3 +67,24 @@ def test_mutated_folders_are_refused_or_used(name: str, tmp_path: Path) -> None:
             assert "\n" not in message
             assert len(message) < len(str(path)) + 600
     assert MUTATIONS // 8 < refused < MUTATIONS
+
+
+def test_more_layers_than_there_are_take_no_memory(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "m", num_hidden_layers=1 << 24)
+    tracemalloc.start()
+    with pytest.raises(FormatError, match=r"layer 2 is missing, but .* num_hidden_layers is 1677"):
+        open_model(folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+@pytest.mark.parametrize("character", ["a", "ä", "\ud800"])
+def test_names_of_files_that_no_system_takes(character: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "m", shards=2)
+    index = folder / "model.safetensors.index.json"
+    data = json.loads(index.read_text(encoding="utf-8"))
+    data["weight_map"] = dict.fromkeys(data["weight_map"], character * 256)
+    index.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(FormatError, match=r"expected at most 255 bytes"):
+        open_model(folder)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.formats.files import weights, write_small
-from tests.formats.folders import write_folder
+from tests.formats.folders import trained_weights, write_folder, write_safetensors
 from tests.tools import load_tool
 
 import halfbyte
@@ -82,6 +82,28 @@ def test_sliding_window(tmp_path: Path) -> None:
     make_torchless(folder, tmp_path / "model.bin")
     file = open_bytes((tmp_path / "model.bin").read_bytes(), "model.bin")
     assert file.metadata["llama.attention.sliding_window"] == 8
+
+
+def test_an_embedding_with_more_rows_than_tokens(tmp_path: Path) -> None:
+    names = {"model_type": "mistral", "sliding_window": None, "vocab_size": 300}
+    tensors = trained_weights()
+    embedding = tensors["model.embed_tokens.weight"]
+    padding = np.ones((300 - len(embedding), embedding.shape[1]), np.float32)
+    tensors["model.embed_tokens.weight"] = np.concatenate([embedding, padding])
+    folder = write_folder(tmp_path / "folder", **names)
+    write_safetensors(folder / "model.safetensors", tensors)
+    path = tmp_path / "model.bin"
+    make_torchless(folder, path)
+    header, body = parts(path)
+    assert len(header["tokenizer"]["vocab"]) == 264
+    write(path, header, body)
+    with halfbyte.load(path) as model:
+        assert model.vocabulary == model.tokenizer.vocab_size == 300
+        assert model.tokenizer.decode([299]) == ""
+        assert max(model.tokenizer.encode("[PAD299] ab")) < 264
+        assert model.file.notes == [
+            "36 rows of the embedding have no token: chosen, they decode as nothing"
+        ]
 
 
 def parts(path: Path) -> tuple[Header, bytearray]:

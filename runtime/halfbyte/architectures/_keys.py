@@ -11,19 +11,49 @@ from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
 
-# Metadata beside what is read; each must say what is built here.
+# Metadata beside what is read, of all that llama.cpp knows. Each must say what is built here, or
+# change no result: there are no experts, no YaRN, no pooling, no LayerNorm where the key is here.
 _OTHERS: dict[str, object] = {
     "vocab_size": metadata.ANY,  # the embedding tells
     "tensor_data_layout": metadata.ANY,
-    "attention.layer_norm_epsilon": metadata.ANY,  # where there is no LayerNorm
+    "attention.layer_norm_epsilon": metadata.ANY,
+    "attention.layer_norm_rms_epsilon": metadata.ANY,
     "rope.scaling.factor": 1,
+    "rope.scaling.attn_factor": 1,
     "rope.scaling.original_context_length": metadata.ANY,  # for types other than "none"
+    "rope.scale_linear": 1,  # the factor's older name
     "expert_count": 0,
     "expert_used_count": 0,
+    "expert_shared_count": 0,
+    "leading_dense_block_count": 0,
+    "nextn_predict_layers": 0,
     "attention.causal": True,
     "attention.sliding_window": 0,
+    "attention.shared_kv_layers": 0,
+    "attention.max_alibi_bias": 0,
+    "attention.clamp_kqv": 0,
+    "attention.output_scale": 1,
+    "attention.temperature_scale": 0,
+    "attn_logit_softcapping": 0,
+    "final_logit_softcapping": 0,
+    "logit_scale": 1,
+    "embedding_scale": 1,
+    "residual_scale": 1,
     "use_parallel_residual": False,
-}
+    "swin_norm": False,
+} | dict.fromkeys(
+    (
+        "rope.scaling.finetuned", "rope.scaling.yarn_log_multiplier",
+        "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
+        "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
+        "pooling_type", "classifier.output_labels", "decoder_start_token_id",
+        "attention.group_norm_epsilon", "attention.group_norm_groups",
+        "attention.relative_buckets_count", "expert_feed_forward_length",
+        "expert_shared_feed_forward_length", "expert_weights_scale", "expert_weights_norm",
+        "expert_gating_func", "expert_group_count", "expert_group_used_count",
+    ),
+    metadata.PASSED,
+)  # fmt: skip
 
 
 class Keys:
@@ -34,7 +64,7 @@ class Keys:
         self._read: set[str] = set()
 
     def size(self, key: str, high: int, default: int | None = None, low: int = 1) -> int:
-        """An integer from `low` to `high`."""
+        """An integer from `low` to `high`; the same one for each layer will do."""
         name = self._name(key)
         if default is None:
             return metadata.integer(self.file, name, low, high)
@@ -88,9 +118,12 @@ class Keys:
                 raise self.error(key, f"expected {layers} flags")
         return tuple(window if flag else 0 for flag in flags.tolist())
 
-    def refuse_others(self, others: Mapping[str, object] | None = None) -> None:
+    def refuse_others(self, head_dim: int, others: Mapping[str, object] | None = None) -> None:
         """Refuse what was not read and does not say what is built."""
-        metadata.refuse_others(self.file, self._prefix, self._read, {**_OTHERS, **(others or {})})
+        built = {"attention.value_length": head_dim, "attention.scale": head_dim**-0.5}
+        metadata.refuse_others(
+            self.file, self._prefix, self._read, {**_OTHERS, **built, **(others or {})}
+        )
 
     def _name(self, key: str) -> str:
         self._read.add(key)

@@ -41,7 +41,7 @@ def read_config(file: ModelFile) -> Config:
         local_base=keys.number("rope.freq_base_swa", 10000.0),
         scale=keys.number("attention.scale", wide**-0.5),
     )
-    keys.refuse_others({"attention.value_length": config.head_dim})
+    keys.refuse_others(config.head_dim)
     return config
 
 

@@ -16,7 +16,7 @@ def read_config(file: ModelFile) -> Config:
     """Hyperparameters from metadata, under ``gpt2.*``."""
     keys = Keys(file, "gpt2")
     config = _decoder.sizes(keys, "attention.layer_norm_epsilon")
-    keys.refuse_others({"attention.value_length": config.head_dim})
+    keys.refuse_others(config.head_dim)
     return config
 
 

@@ -19,7 +19,7 @@ def read_config(file: ModelFile, architecture: str = "llama") -> RotaryConfig:
     """Hyperparameters from metadata, each in its range and consistent with the others."""
     keys = Keys(file, architecture)
     config = _decoder.rotary(keys)
-    keys.refuse_others({"attention.value_length": config.head_dim})
+    keys.refuse_others(config.head_dim)
     return config
 
 

@@ -3,7 +3,11 @@
 Models with a long context divide the frequencies of their pairs by ``rope_factors_short.weight``
 or, where more tokens than the original context are asked for, ``rope_factors_long.weight``, and
 multiply cos and sin by a factor (LongRoPE; Ding et al. 2024). Which is chosen when a model is
-loaded: a text's keys are turned once.
+loaded, by the context that is asked for, as llama.cpp does: a text's keys are turned once, and
+those of one text must be turned alike. transformers chooses by the length of each text, and turns
+the keys in its cache by the factors of the time when they came; texts of up to the original
+context are the same there with a context of at most that, which is the default where it is 4096
+or more.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ def read_config(file: ModelFile) -> Config:
     original = keys.size("rope.scaling.original_context_length", 1 << 24, c.context)
     gain = keys.number("rope.scaling.attn_factor", 1.0)
     config = Config(**vars(c), original_context=original, gain=gain)
-    keys.refuse_others({"attention.value_length": config.head_dim})
+    keys.refuse_others(config.head_dim)
     return config
 
 
@@ -46,6 +50,12 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
         model = Decoder(file, c, program, context, batch, cache)
         reach = "long" if context > c.original_context else "short"
         factors = f"rope_factors_{reach}.weight" if TABLES & file.tensors.keys() else ""
+        if factors and reach == "long":
+            file.note(
+                f"LongRoPE: a context of {context} tokens, beyond the original "
+                f"{c.original_context}, takes the long factors for every text, short ones too; "
+                f"a context of {c.original_context} takes the short factors"
+            )
         rope = model.rope(c, interleaved=False, factors=factors, gain=c.gain)
         x = model.embed()
         for layer in range(c.layers):

@@ -17,7 +17,7 @@ def read_config(file: ModelFile) -> RotaryConfig:
     """Hyperparameters from metadata, under ``qwen3.*``."""
     keys = Keys(file, "qwen3")
     config = _decoder.rotary(keys)
-    keys.refuse_others({"attention.value_length": config.head_dim})
+    keys.refuse_others(config.head_dim)
     return config
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -12,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from halfbyte.cli.fit import NO
 from halfbyte.cli.graph import add_sizes, refuse_graph_options, refuse_text_options
 from halfbyte.cli.parser import Commands, Parser, number, whole
 from halfbyte.cli.replacing import add_force, is_own_plot, may_replace
@@ -120,7 +122,13 @@ def _simulate(options: argparse.Namespace) -> int:
         may_replace(options.plot, is_own_plot, force=options.force, option="--plot")
     profile, is_graph = load_profile(options.device), is_onnx_file(options.model)
     workload = load_workload(options.workload, "run" if is_graph else "token")
-    asked = (_graph if is_graph else _language_model)(options, profile)
+    try:
+        asked = (_graph if is_graph else _language_model)(options, profile)
+    except MemoryBudgetError as error:
+        if options.debug:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return NO
     result = simulate(
         asked.task, profile, workload, options.governor, minutes=options.minutes,
         ambient=options.ambient, threads=options.threads, draws=options.draws, seed=options.seed,
@@ -155,11 +163,7 @@ def _graph(options: argparse.Namespace, profile: Profile) -> _Asked:
         planner.close()
     verdict = room.verdict("", planned.memory)
     if not verdict.fits:
-        raise MemoryBudgetError(
-            f"{options.model}: expected to need at most {room.limit.value:.0f} MB, which an app on "
-            f"{profile.name} may take, found {verdict.private / 1e6:.0f} MB; `halfbyte fit` says "
-            "what would fit"
-        )
+        raise _too_large(options, verdict, profile, room)
     note = _dropped(verdict, profile, room)
     return _Asked(Runs(planned, verdict.from_storage), note, inputs=planned.inputs)
 
@@ -170,12 +174,21 @@ def _language_model(options: argparse.Namespace, profile: Profile) -> _Asked:
     planned = plan(file, settings_of(options.level, _given(options)))
     room = Room(profile, options.threads, options.seed, tab=False)
     verdict = room.verdict("", planned.memory)
-    if verdict.fits:
-        note = _dropped(verdict, profile, room)
-    else:
-        note = _other_level(options, file, verdict.private / 1e6, profile, room)
+    if not verdict.fits:
+        raise _too_large(options, verdict, profile, room, _other_level(options, file, room))
     streamed = planned.reader is not None or verdict.from_storage
+    note = _dropped(verdict, profile, room)
     return _Asked(Tokens(planned, streamed), note, context=planned.settings.context)
+
+
+def _too_large(
+    options: argparse.Namespace, verdict: Verdict, profile: Profile, room: Room, more: str = ""
+) -> MemoryBudgetError:
+    return MemoryBudgetError(
+        f"{options.model}: expected to need at most {room.limit.value:.0f} MB, which an app on "
+        f"{profile.name} may take, found {verdict.private / 1e6:.0f} MB{more}; `halfbyte fit` says "
+        "what would fit"
+    )
 
 
 def _given(options: argparse.Namespace) -> Given:
@@ -183,33 +196,15 @@ def _given(options: argparse.Namespace) -> Given:
     return given_settings(argparse.Namespace(passes="on", activations="int8", **vars(options)))
 
 
-def _other_level(
-    options: argparse.Namespace, file: ModelFile, needs: float, profile: Profile, room: Room
-) -> str:
-    """A sentence for what does not fit at this level: the first that does.
-
-    Raises
-    ------
-    MemoryBudgetError
-        None does.
-    """
+def _other_level(options: argparse.Namespace, file: ModelFile, room: Room) -> str:
+    """What the first level that fits needs, or that none does."""
     given = {key: value for key, value in _given(options).items() if key != "weights"}
-    plans = {level: plan(file, settings_of(level, cast(Given, given))) for level in LEVELS}
-    verdicts = {level: room.verdict("", planned.memory) for level, planned in plans.items()}
-    fitting = next((level for level in LEVELS if verdicts[level].fits), None)
-    most = room.limit.value
-    if fitting is None:
-        level, least = min(verdicts.items(), key=lambda item: item[1].private)
-        raise MemoryBudgetError(
-            f"{options.model}: expected to need at most {most:.0f} MB, which an app on "
-            f"{profile.name} may take, found {least.private / 1e6:.0f} MB at level {level}, which "
-            "needs least; a smaller context needs less"
-        )
-    return (
-        f"warning: it needs {needs:.0f} MB, and an app on {profile.name} may take {most:.0f} MB: "
-        f"--level {fitting} needs {verdicts[fitting].private / 1e6:.0f} MB; these are speeds of a "
-        "device that had room"
-    )
+    for level in LEVELS:
+        planned = plan(file, settings_of(level, cast(Given, given)))
+        verdict = room.verdict("", planned.memory)
+        if verdict.fits:
+            return f"; --level {level} needs {verdict.private / 1e6:.0f} MB"
+    return "; no --level needs so little, a smaller context may"
 
 
 def _dropped(verdict: Verdict, profile: Profile, room: Room) -> str:

@@ -15,6 +15,7 @@ from halfbyte.device.quantity import Quantity, Steps
 
 _LIKE = "macbook-air-m1"
 _CORE_W = 6.0
+_CACHE_MB = 12.0  # of a core: the most that processors have (EPYC with stacked caches)
 
 
 def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
@@ -45,7 +46,7 @@ def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
         bandwidth_gb_s=known(max(measured.bandwidth.values()) / 1e9),
         core_bandwidth_gb_s=known(measured.bandwidth[1] / 1e9),
         storage_gb_s=_assumed(1.0, 4.0, "a solid-state disk; not measured"),
-        cache_mb=_cache(),
+        cache_mb=_cache(threads),
     )
     overhead = Overhead(known(measured.launch * 1e6), known(measured.call * 1e6))
     return replace(
@@ -78,7 +79,7 @@ def _frequency() -> float:
     return round(float(match[1])) * 1e6 if match else 1e9
 
 
-def _cache() -> Quantity:
+def _cache(threads: int) -> Quantity:
     """The last cache of a core, as Linux has it."""
     texts = (
         _system(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size").strip()
@@ -87,4 +88,7 @@ def _cache() -> Quantity:
     sizes = [int(t[:-1]) * 1024 / 1e6 for t in texts if re.fullmatch(r"\d{1,9}K", t)]
     if not sizes:
         return _assumed(8.0, 4.0, "the system does not say")
+    share = _CACHE_MB * threads
+    if max(sizes) > share:  # a virtual machine is told of its host's, which many share
+        return _assumed(share, 4.0, f"{_CACHE_MB:g} MB a core, of {max(sizes):.0f} MB claimed")
     return Quantity(max(sizes), max(sizes), max(sizes), "what the system says of the first core")

@@ -6,14 +6,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.model_file import ModelFile
+from halfbyte.errors import FormatError, UnsupportedError, printable
+from halfbyte.formats.model_file import MetadataValue, ModelFile
 from halfbyte.weights import Tensor
 
 T = TypeVar("T")
 
 _MISSING: Any = object()
-ANY: Any = object()
+ANY: Any = object()  # what a key says is known otherwise
+PASSED: Any = object()  # a key that changes nothing; a note says that it is passed over
 
 
 def integer(file: ModelFile, key: str, low: int, high: int, default: int = _MISSING) -> int:
@@ -21,6 +22,8 @@ def integer(file: ModelFile, key: str, low: int, high: int, default: int = _MISS
     value = file.metadata.get(key, default)
     if value is _MISSING:
         raise FormatError(f"{file.path}: metadata '{key}': expected an integer, found nothing")
+    if isinstance(value, np.ndarray) and value.size and np.all(value == value[0]):
+        value = value[0]  # of every layer
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         found = type(value).__name__
         raise FormatError(f"{file.path}: metadata '{key}': expected an integer, found {found}")
@@ -64,7 +67,7 @@ def refuse_others(file: ModelFile, prefix: str, read: set[str], others: dict[str
     read : set of str
         Keys that are honoured.
     others : dict
-        Keys that may be there if they have this value; `ANY` for those without meaning here.
+        Keys that may be there if they have this value; `ANY` and `PASSED` for any value.
 
     Raises
     ------
@@ -81,11 +84,24 @@ def refuse_others(file: ModelFile, prefix: str, read: set[str], others: dict[str
                 "it the model may compute something else"
             )
         wanted = others[name]
-        if wanted is not ANY and value != wanted:
-            found = repr(value)[:40] if isinstance(value, str | list) else value
+        if wanted is PASSED:
+            file.note(f"metadata {key!r}: passed over: it changes no result")
+        elif wanted is not ANY and not _same(value, wanted):
+            found = repr(value)[:40] if isinstance(value, str | list) else printable(str(value), 40)
             raise UnsupportedError(
                 f"{file.path}: metadata '{key}': expected {wanted!r}, found {found}"
             )
+
+
+def _same(value: MetadataValue, wanted: object) -> bool:
+    """Whether a value is the one that is built, be it once or for every layer."""
+    if isinstance(wanted, float) and isinstance(value, np.floating):
+        return bool(np.float32(value) == np.float32(wanted))
+    try:
+        found = np.asarray(value)
+        return found.size > 0 and bool(np.all(found == wanted))
+    except ValueError:  # lists of lists that are not alike
+        return False
 
 
 def tensor(file: ModelFile, name: str, shape: tuple[int, ...]) -> Tensor:

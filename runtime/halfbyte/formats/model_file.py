@@ -29,8 +29,13 @@ class ModelFile:
     kind: str  # for people: "GGUF v3", "llama2.c v0"
     metadata: dict[str, MetadataValue]
     tensors: dict[str, Tensor]  # in file order
-    notes: list[str] = field(default_factory=list)  # conversions that were not exact
+    notes: list[str] = field(default_factory=list)  # what was passed over or is not exact
     parts: dict[Path, Pages] = field(default_factory=dict)  # the files that it is made of
+
+    def note(self, text: str) -> None:
+        """Say once what was passed over, or is not exact."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     @property
     def size(self) -> int:

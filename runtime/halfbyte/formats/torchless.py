@@ -27,7 +27,7 @@ from halfbyte.formats.huggingface.names import naming
 from halfbyte.formats.json_file import field
 from halfbyte.formats.mapped import Pages, refuse_overlaps
 from halfbyte.formats.model_file import MetadataValue, ModelFile
-from halfbyte.formats.tokens import sentencepiece_metadata
+from halfbyte.formats.tokens import fit_vocabulary, sentencepiece_metadata
 from halfbyte.weights import F32, U8
 
 ALIGNMENT = 64
@@ -71,7 +71,8 @@ def read_torchless(path: Path, pages: Pages, header: dict[str, Any], start: int)
     file = ModelFile(path, "torchless", {}, model_tensors(str(path), names, weights))
     file.notes, file.parts = grouped_notes(weights.tensors), weights.parts
     rows = file.tensors["token_embd.weight"].shape[0]
-    tokenizer = _tokenizer(path, field(path, header, "tokenizer", dict), rows)
+    tokenizer = _tokenizer(path, field(path, header, "tokenizer", dict))
+    fit_vocabulary(str(path), tokenizer, rows, file.notes)
     name = path.stem.encode(errors="replace").decode()
     file.metadata = {**names.metadata, "general.name": name, **tokenizer}
     file.forget()  # the scales were read to check them
@@ -144,13 +145,14 @@ def _shape(path: Path, name: str, entry: dict[str, Any]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _tokenizer(path: Path, given: dict[str, Any], rows: int) -> dict[str, MetadataValue]:
+def _tokenizer(path: Path, given: dict[str, Any]) -> dict[str, MetadataValue]:
     """SentencePiece's BPE with byte fallback: a piece scores higher the earlier it is merged."""
     vocab = field(path, given, "vocab", dict, "tokenizer.")
     merges = field(path, given, "merges", list, "tokenizer.")
     tokens = {number: token for token, number in vocab.items() if type(number) is int}
-    if tokens.keys() != set(range(rows)) or len(vocab) != rows:
-        raise FormatError(f"{path}: 'tokenizer.vocab': expected ids 0 to {rows - 1}, once each")
+    if not vocab or tokens.keys() != set(range(len(vocab))):
+        last = max(tokens, default=0)
+        raise FormatError(f"{path}: 'tokenizer.vocab': expected ids 0 to {last}, once each")
     pieces = [tokens[number].encode(errors="replace").decode() for number in range(len(vocab))]
     scores = np.zeros(len(vocab), np.float32)
     for rank, merge in enumerate(merges):

@@ -14,7 +14,7 @@ from functools import lru_cache
 from weakref import WeakMethod
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats.tokens import CONTROL, UNKNOWN, USER_DEFINED
+from halfbyte.formats.tokens import CONTROL, UNKNOWN, UNUSED, USER_DEFINED, padding
 from halfbyte.tokenizers.literals import Literals
 from halfbyte.tokenizers.unicode_classes import WHITESPACE, translate
 from halfbyte.tokenizers.vocabulary import Vocabulary
@@ -261,7 +261,10 @@ class BaseTokenizer(ABC):
         """The type of a token; raises `HalfbyteError` where there is none of this id."""
         if not 0 <= token < self.vocab_size:
             raise HalfbyteError(f"token id {token}: expected 0 to {self.vocab_size - 1}")
-        return self.vocabulary.types[token]
+        kind = self.vocabulary.types[token]
+        if kind == UNUSED and self.vocabulary.tokens[token] == padding(token):
+            return CONTROL  # a row of the embedding that no token has: it is no text
+        return kind
 
 
 class Decoder:

@@ -18,7 +18,16 @@ import numpy as np
 from halfbyte.errors import FormatError
 from halfbyte.formats.json_file import optional, parse_json
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.formats.tokens import CONTROL, MERGES, PIPELINE, SCORES, UNKNOWN, UNUSED, USER_DEFINED
+from halfbyte.formats.tokens import (
+    CONTROL,
+    MERGES,
+    PIPELINE,
+    PIPELINE_IDS,
+    SCORES,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+)  # fmt: skip
 from halfbyte.tokenizers import normalizing, splitting
 from halfbyte.tokenizers.base import CACHED_LENGTH, CACHED_WORDS, BaseTokenizer, Piece, Span
 from halfbyte.tokenizers.decoders import make_decoder
@@ -51,10 +60,7 @@ class PipelineTokenizer(BaseTokenizer):
         self._decoder = make_decoder(path, steps["decoder"])
         self.strips_space = self._decoder.strips_space
         self.strips_end = self._decoder.strips_end
-        added = {
-            name: _ids(file, data, name, self.vocab_size)
-            for name in ("only_added", "normalized", "single_word", "added", "special")
-        }
+        added = {name: _ids(file, data, name, self.vocab_size) for name in PIPELINE_IDS}
         self._single_word = added["single_word"]
         ids = {
             token: i

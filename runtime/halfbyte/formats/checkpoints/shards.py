@@ -12,6 +12,7 @@ from halfbyte.formats.mapped import Pages, map_file
 
 WHOLE = ("model.safetensors", "pytorch_model.bin")  # in this order, each before its index
 _MOST_SHARDS = 1 << 10
+_LONGEST_NAME = 255  # bytes that file systems take
 
 
 def is_weights(start: bytes) -> bool:
@@ -79,6 +80,8 @@ def _weight_map(index: Path) -> dict[str, str]:
     for name in found.values():
         if not isinstance(name, str) or name in ("", ".", "..") or set("/\\\0") & set(name):
             raise FormatError(f"{index}: file {name!r:.80}: expected a name in the same folder")
+        if len(name.encode(errors="surrogatepass")) > _LONGEST_NAME:
+            raise FormatError(f"{index}: file {name!r:.80}: expected at most {_LONGEST_NAME} bytes")
     return found
 
 

@@ -148,7 +148,7 @@ def _converted(name: str, tensor: Tensor, transform: Transform) -> Tensor:
 
 def _tokenizer(folder: Path, notes: list[str]) -> dict[str, MetadataValue]:
     if any((folder / name).is_file() for name in _TOKENIZERS):
-        return tokenizer_metadata(folder)
+        return tokenizer_metadata(folder, notes)
     notes.append(f"no tokenizer found: looked for {' and '.join(_TOKENIZERS)}")
     return {}
 

@@ -68,8 +68,11 @@ def check_layers(where: str, config: str, names: Iterable[str], layers: int) -> 
     for name in names:
         if match := _LAYER.fullmatch(name):
             found.setdefault(int(match[1]), set()).add(match[2])
-    if found.keys() != set(range(layers)):
-        wrong = min(found.keys() ^ set(range(layers)))
+    expected = range(layers)  # as many as config.json says: no set is made of them
+    if len(found) != layers or any(layer not in expected for layer in found):
+        beyond = [layer for layer in found if layer not in expected]
+        lacking = next((layer for layer in expected if layer not in found), layers)
+        wrong = min([*beyond, lacking])
         state = "is there" if wrong in found else "is missing"
         raise FormatError(
             f"{where}: layer {wrong} {state}, but {config} says num_hidden_layers is {layers}"

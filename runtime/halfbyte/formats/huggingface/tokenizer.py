@@ -20,7 +20,7 @@ from halfbyte.formats.huggingface.tokenizer_json import (
 from halfbyte.formats.json_file import kind_of, optional, read_json
 from halfbyte.formats.mapped import map_file
 from halfbyte.formats.model_file import MetadataValue
-from halfbyte.formats.tokens import UNUSED
+from halfbyte.formats.tokens import fit_vocabulary
 
 _MODELS = ("tokenizer.model", "spiece.model")
 _ROLES = {  # Hugging Face's name of a special token -> GGUF's
@@ -33,7 +33,7 @@ _BY_FLAGS = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTo
 Metadata = dict[str, MetadataValue]
 
 
-def tokenizer_metadata(path: Path) -> Metadata:
+def tokenizer_metadata(path: Path, notes: list[str] | None = None) -> Metadata:
     """The tokenizer that a folder or a file holds.
 
     Parameters
@@ -42,17 +42,19 @@ def tokenizer_metadata(path: Path) -> Metadata:
         A tokenizer.json, a tekken.json, a SentencePiece tokenizer.model, or a folder with one of
         them and what Hugging Face puts beside: tokenizer_config.json, special_tokens_map.json,
         added_tokens.json, config.json, generation_config.json, chat_template.jinja.
+    notes
+        What is not as the files have it is said here.
 
     Returns
     -------
     dict
         ``tokenizer.ggml.*`` and ``tokenizer.chat_template``. In a folder with a config.json there
-        are as many tokens as its vocab_size says; those that nothing names are unused.
+        are as many tokens as its vocab_size says; see `fit_vocabulary`.
 
     Raises
     ------
     FormatError
-        Damaged, missing or contradicting files; more tokens than the model has.
+        Damaged, missing or contradicting files.
     UnsupportedError
         A tokenizer that GGUF has no name for.
     """
@@ -66,7 +68,9 @@ def tokenizer_metadata(path: Path) -> Metadata:
     _set_model_ids(path, metadata, model, generation)
     _set_flags(metadata, config)
     metadata |= _chat_templates(path, config)
-    _pad(path, metadata, model)
+    size = _vocabulary_size(model)
+    if size is not None:
+        fit_vocabulary(str(path), metadata, size, [] if notes is None else notes)
     return metadata
 
 
@@ -218,25 +222,11 @@ def _chat_templates(path: Path, config: dict[str, Any]) -> Metadata:
     return found | ({"tokenizer.chat_templates": others} if others else {})
 
 
-def _pad(path: Path, metadata: Metadata, model: dict[str, Any]) -> None:
-    """As many tokens as the model has: embeddings are often rounded up."""
+def _vocabulary_size(model: dict[str, Any]) -> int | None:
+    """Rows of the embedding, as config.json has them."""
     inner = model.get("text_config")
     size = (inner if isinstance(inner, dict) else model).get("vocab_size", model.get("vocab_size"))
-    if type(size) is not int:
-        return
-    tokens = metadata["tokenizer.ggml.tokens"]
-    count = len(tokens)  # type: ignore[arg-type]
-    if not count <= size <= 2 * count + 4096:
-        raise FormatError(
-            f"{path}: the tokenizer has {count} tokens, but config.json's vocab_size is {size}"
-        )
-    more = range(count, size)
-    metadata["tokenizer.ggml.tokens"] = [*tokens, *(f"[PAD{index}]" for index in more)]  # type: ignore[misc]
-    for name, fill in (("token_type", UNUSED), ("scores", 0)):
-        values = metadata.get(f"tokenizer.ggml.{name}")
-        if isinstance(values, np.ndarray):
-            padding = np.full(len(more), fill, values.dtype)
-            metadata[f"tokenizer.ggml.{name}"] = np.concatenate([values, padding])
+    return size if type(size) is int and size > 0 else None
 
 
 def _optional_json(path: Path) -> dict[str, Any]:
