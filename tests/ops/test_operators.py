@@ -88,8 +88,9 @@ def run(case: Case, backend: str, threads: int = 1) -> list[npt.NDArray[Any]]:
         if isinstance(value, np.ndarray) and buffers[name].value is None:
             executable.array(buffers[name])[...] = value
     executable.run({})
-    executable.close()
-    return [executable.array(buffer).copy() for buffer in results]
+    found = [executable.array(buffer).copy() for buffer in results]
+    executable.close()  # which gives memory back
+    return found
 
 
 def assert_close(case: Case, found: list[npt.NDArray[Any]]) -> None:
