@@ -65,7 +65,10 @@ class Kernels:
         self._lock = threading.Lock()  # one call at a time
 
     def call(self, name: str, **arguments: Any) -> None:
-        """Run one kernel; keywords are its fields: C-contiguous arrays, ints, floats."""
+        """Run one kernel; keywords are its fields: C-contiguous arrays, ints, floats.
+
+        What it reads may lie at any address, as tensors in files do; then it reads a copy.
+        """
         kernel = self._library.kernels[name]
         fields = {f.name for f in kernel.fields}
         if not fields - OPTIONAL <= set(arguments) <= fields:
@@ -73,7 +76,8 @@ class Kernels:
                 f"kernel {name}: expected arguments {[f.name for f in kernel.fields]}, "
                 f"found {sorted(arguments)}"
             )
-        values = [self._slot(name, f, arguments.get(f.name)) for f in kernel.fields]
+        given = [_aligned(arguments.get(f.name), f) for f in kernel.fields]
+        values = [self._slot(name, *pair) for pair in zip(kernel.fields, given, strict=True)]
         with self._lock:
             slots = self._instruction["slot"][0]
             for slot, value in enumerate(values):
@@ -104,6 +108,12 @@ class Kernels:
         if not value.flags.aligned:
             raise ProgramError(f"kernel {name}: argument '{field.name}' is not aligned")
         return self._memory.address(value)
+
+
+def _aligned(value: Any, field: Field) -> Any:
+    if field.kind == "in" and isinstance(value, np.ndarray) and not value.flags.aligned:
+        return np.require(value, requirements="A")
+    return value
 
 
 @cache
