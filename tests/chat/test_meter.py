@@ -88,7 +88,7 @@ def measured(template: Any, **variables: Any) -> tuple[bool, int, float]:
 CASES = {name: [e for n, e in reached() if n == name] for name, _ in reached()}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sorted(CASES))
 def test_time_is_paid_for(name: str) -> None:
     """On values and arguments that are the worst for something."""
     worked = 0
@@ -106,7 +106,7 @@ def test_time_is_paid_for(name: str) -> None:
     assert worked, "nothing was measured"
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n[1:] not in CONSTANT])
+@pytest.mark.parametrize("name", [n for n in sorted(CASES) if n[1:] not in CONSTANT])
 def test_what_is_read_is_paid_for(name: str) -> None:
     """A unit for each character of a value and of an argument, whatever the time was."""
     for expression in CASES[name]:
