@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from halfbyte import footprint
@@ -36,10 +36,18 @@ class Engine:
     ----------
     backend : str
         "native" takes the best that works here.
+    unpack_rest : callable, optional
+        Brings what a page starts without: the readers of files other than GGUF.
     """
 
-    def __init__(self, post: Callable[[str], object], backend: str = "native") -> None:
+    def __init__(
+        self,
+        post: Callable[[str], object],
+        backend: str = "native",
+        unpack_rest: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
         self._post = post
+        self._unpack_rest = unpack_rest
         self._model: LanguageModel | None = None
         self._chat: Chat | None = None
         self._stopped = False
@@ -139,7 +147,7 @@ class Engine:
         try:
             with warnings.catch_warnings(record=True) as notes:
                 warnings.simplefilter("always")
-                model = await self._open(load)
+                model = await self._open_any(load)
             self._close()
             self._model = model
             self._describe(model, [str(note.message) for note in notes])
@@ -147,6 +155,16 @@ class Engine:
             self._say("error", text=plain(error))
         finally:
             self._busy = False
+
+    async def _open_any(self, load: Callable[[dict[str, Any]], Any]) -> LanguageModel:
+        """The new model, of any format."""
+        try:
+            return await self._open(load)
+        except ImportError as error:
+            if self._unpack_rest is None or not (error.name or "").startswith("halfbyte"):
+                raise
+            await self._unpack_rest()
+        return await self._open(load)
 
     async def _open(self, load: Callable[[dict[str, Any]], Any]) -> LanguageModel:
         """The new model; the old one is given up only where both do not fit."""

@@ -10,15 +10,20 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.visitor import DROP, PROMPT, READY, User, works
+from tests.formats.folders import write_folder
 from tests.http_server import Server as ModelServer
 from tests.http_server import (
     in_thread,
     status,
 )
+from tests.tools import load_tool
 
 import halfbyte
 from halfbyte.web.server import Server
 from halfbyte.web.site import STORYTELLER, Site
+from halfbyte.web.wheel import file_name
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def test_a_story(user: User, golden: str) -> None:
@@ -76,6 +81,21 @@ def test_a_file_is_dropped(user: User, models: Path) -> None:
     expect(user.page.locator("#model-name")).to_have_text("dropped.gguf", timeout=READY)
     user.settle()
     works(user)
+
+
+def test_a_file_of_a_format_that_the_page_starts_without(user: User, tmp_path: Path) -> None:
+    """Its reader is fetched then, once."""
+    make_torchless = load_tool(REPOSITORY, "make_torchless").make_torchless
+    folder = write_folder(tmp_path / "folder", model_type="mistral", sliding_window=None)
+    make_torchless(folder, tmp_path / "model.bin")
+    for _ in range(2):
+        user.page.set_input_files("#file", tmp_path / "model.bin")
+        expect(user.page.locator("#model-name")).to_have_text("model.bin", timeout=READY)
+        user.settle()
+    assert sum(url.endswith(f"/pyodide/{file_name()}") for url in user.requests) == 1
+    content = list((folder / "model.safetensors").read_bytes())
+    user.page.evaluate(DROP, ["model.safetensors", content])
+    expect(user.page.locator("#problem")).to_contain_text("holds only tensors", timeout=READY)
 
 
 def test_an_address(user: User, elsewhere: ModelServer) -> None:

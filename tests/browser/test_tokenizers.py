@@ -13,7 +13,7 @@ from tests.tokenizers.hugging_face import byte_level, lines, train_sentencepiece
 from tests.tokenizers.strings import strings
 
 import halfbyte
-from halfbyte.formats.huggingface.pretokenizers import SPLITS
+from halfbyte.formats.pretokenizers import SPLITS
 
 
 def _byte_level(name: str) -> Callable[[Path], bytes]:

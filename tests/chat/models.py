@@ -12,8 +12,8 @@ from tests.formats.folders import write_json, write_safetensors
 from tests.tokenizers.hugging_face import byte_level, lines
 
 from halfbyte.formats import open_model
-from halfbyte.formats.huggingface.pretokenizers import SPLITS
 from halfbyte.formats.model_file import MetadataValue
+from halfbyte.formats.pretokenizers import SPLITS
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.writers import write_gguf
 

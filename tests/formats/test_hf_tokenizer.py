@@ -15,8 +15,8 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors, tra
 import halfbyte
 from halfbyte.describe import describe
 from halfbyte.errors import FormatError
-from halfbyte.formats.huggingface.pretokenizers import SPLITS
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
+from halfbyte.formats.pretokenizers import SPLITS
 
 
 def write(folder: Path, name: str, value: Any) -> None:

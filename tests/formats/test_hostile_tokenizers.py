@@ -16,7 +16,7 @@ from tests.tokenizers import hugging_face
 import halfbyte
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.formats import ModelFile
-from halfbyte.formats.huggingface.pretokenizers import SPLITS
+from halfbyte.formats.pretokenizers import SPLITS
 from halfbyte.tokenizers import from_metadata
 from halfbyte.weights import F32, Tensor
 

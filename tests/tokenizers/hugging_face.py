@@ -10,7 +10,7 @@ from typing import Any
 import sentencepiece
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from halfbyte.formats.huggingface.pretokenizers import DIGIT, GPT2, Split
+from halfbyte.formats.pretokenizers import DIGIT, GPT2, Split
 from halfbyte.tokenizers import load_tokenizer
 from halfbyte.tokenizers.base import BaseTokenizer
 

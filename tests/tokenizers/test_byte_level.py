@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.formats import ModelFile, open_model
-from halfbyte.formats.huggingface.pretokenizers import SPLITS
+from halfbyte.formats.pretokenizers import SPLITS
 from halfbyte.tokenizers import from_metadata
 from halfbyte.tokenizers.base import BaseTokenizer
 from halfbyte.tokenizers.composition import compose, composites

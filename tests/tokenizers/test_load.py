@@ -14,8 +14,8 @@ from tests.tokenizers.strings import strings
 
 import halfbyte
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.huggingface.pretokenizers import SPLITS
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
+from halfbyte.formats.pretokenizers import SPLITS
 from halfbyte.quantize.writers import write_gguf
 from halfbyte.tokenizers.base import BaseTokenizer
 

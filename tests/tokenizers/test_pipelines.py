@@ -27,9 +27,9 @@ from tokenizers import (
     trainers,
 )
 
-from halfbyte.formats.huggingface.pretokenizers import SPLITS
 from halfbyte.formats.huggingface.sentencepiece_model import read_sentencepiece
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
+from halfbyte.formats.pretokenizers import SPLITS
 from halfbyte.formats.tokens import PIPELINE
 from halfbyte.quantize.writers import write_gguf
 from halfbyte.tokenizers import load_tokenizer

@@ -11,6 +11,7 @@ const query = new URL(self.location.href).searchParams;
 const parts = {};
 let last = performance.now();
 let engine;
+let rest;  // a promise of what the page starts without
 let desk;  // a promise of what answers requests for ONNX models
 let templates;  // Jinja, once a model has a chat template
 
@@ -55,7 +56,7 @@ import numpy
       else message.notes.push("This page was made without Jinja (pip install 'halfbyte[chat]'), so it holds no conversation.");
     }
     self.postMessage(message);
-  }, query.get("backend") ?? "native");
+  }, query.get("backend") ?? "native", () => unpackRest(pyodide, settings.wheel));
   mark("halfbyte");
   await engine.load_url(model, false, fetcher);
   mark("model");
@@ -64,12 +65,22 @@ import numpy
   return { pyodide, key, wheel: settings.wheel };
 }
 
+function unpackRest(pyodide, wheel) {
+  rest ??= (async () => {
+    const answer = await fetch(wheel);  // Pyodide takes halfbyte for loaded: a part of it is
+    if (!answer.ok) throw new Error(`${wheel}: the server answered ${answer.status}`);
+    unpack(pyodide, await answer.arrayBuffer());
+    pyodide.runPython("import importlib; importlib.invalidate_caches()");
+  })();
+  return rest.catch((error) => {
+    rest = undefined;
+    throw error;
+  });
+}
+
 async function startDesk() {
   const { pyodide, key, wheel } = await started;
-  const answer = await fetch(wheel);  // Pyodide takes halfbyte for loaded: a part of it is
-  if (!answer.ok) throw new Error(`${wheel}: the server answered ${answer.status}`);
-  unpack(pyodide, await answer.arrayBuffer());
-  pyodide.runPython("import importlib; importlib.invalidate_caches()");
+  await unpackRest(pyodide, wheel);
   const kept = await unpackKept(pyodide, "graphs", key).catch(() => true);
   const before = pyodide.runPython("import sys; set(sys.modules)");
   const { Desk } = pyodide.pyimport("halfbyte.web.graphs.desk");

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats import gguf, gguf_split, llama2c
-from halfbyte.formats.llama2c_tokenizer import attach_tokenizer
+from halfbyte.formats import gguf, gguf_split
 from halfbyte.formats.mapped import Buffer, Pages, map_file
 from halfbyte.formats.model_file import MetadataValue, ModelFile
 
@@ -40,6 +39,8 @@ def open_model(
     path = Path(path)
     model = _open_folder(path) if path.is_dir() else _open_file(path)
     if tokenizer is not None or model.kind.startswith("llama2.c"):
+        from halfbyte.formats.llama2c_tokenizer import attach_tokenizer
+
         attach_tokenizer(model, Path(tokenizer) if tokenizer is not None else None)
     return model
 
@@ -90,19 +91,19 @@ def open_bytes(data: Buffer, name: str, *, own: bool = False) -> ModelFile:
 
 def _read(path: Path, pages: Pages) -> ModelFile | None:
     """The model in one file; None where it has tensors alone."""
-    start, size = bytes(pages[:256]), len(pages)
+    start = bytes(pages[:256])
     if start.startswith(gguf.MAGIC):
         return gguf.read_gguf(path, pages)
-    if start.startswith(llama2c.MAGIC) or llama2c.is_legacy(start, size):
-        return llama2c.read_llama2c(path, pages)
     return _read_other(path, pages, start)
 
 
 def _read_other(path: Path, pages: Pages, start: bytes) -> ModelFile | None:
     """The same for formats whose readers a GGUF file shall not wait for, in a browser above all."""
-    from halfbyte.formats import torchless
+    from halfbyte.formats import llama2c, torchless
     from halfbyte.formats.checkpoints import safetensors, shards
 
+    if start.startswith(llama2c.MAGIC) or llama2c.is_legacy(start, len(pages)):
+        return llama2c.read_llama2c(path, pages)
     if safetensors.has_json_header(start):
         header, end = safetensors.read_json_header(path, pages)
         if torchless.is_torchless(header):

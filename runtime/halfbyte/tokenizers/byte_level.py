@@ -8,8 +8,8 @@ and merged pairwise, each time the pair that comes first among the merges.
 from __future__ import annotations
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.huggingface.pretokenizers import SPLITS
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.pretokenizers import SPLITS
 from halfbyte.formats.tokens import CONTROL, LETTERS, NORMAL, UNKNOWN, UNUSED, write_bytes
 from halfbyte.tokenizers.base import BaseTokenizer, Piece, Span
 from halfbyte.tokenizers.composition import compose, composites

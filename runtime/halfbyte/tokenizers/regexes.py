@@ -1,7 +1,7 @@
 """The regular expressions of tokenizer.json: those that are known, and plain ones.
 
 A regular expression can take longer than anyone waits for, so none is run only because a file has
-it. Known are those of the model families (:mod:`halfbyte.formats.huggingface.pretokenizers`); plain
+it. Known are those of the model families (:mod:`halfbyte.formats.pretokenizers`); plain
 are those without a choice, a group or a look around, whose only unbounded repeat is at their end.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.huggingface.pretokenizers import KNOWN
+from halfbyte.formats.pretokenizers import KNOWN
 from halfbyte.tokenizers.unicode_classes import translate
 
 _ATOM = (

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.huggingface.pretokenizers import DIGIT, GPT2
 from halfbyte.formats.json_file import field, optional
+from halfbyte.formats.pretokenizers import DIGIT, GPT2
 from halfbyte.formats.tokens import write_bytes
 from halfbyte.tokenizers.characters import is_punctuation
 from halfbyte.tokenizers.regexes import compiled

@@ -24,10 +24,10 @@ import numpy.typing as npt
 
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import json_file
-from halfbyte.formats.huggingface.pretokenizers import DIGIT, DIGITS, GPT2, find_name
 from halfbyte.formats.huggingface.sentencepiece_model import read_sentencepiece
 from halfbyte.formats.json_file import kind_of, optional
 from halfbyte.formats.model_file import MetadataValue
+from halfbyte.formats.pretokenizers import DIGIT, DIGITS, GPT2, find_name
 from halfbyte.formats.tokens import BYTE, BYTE_TOKEN, CONTROL, LETTERS, NORMAL, UNKNOWN
 
 SPACE = "\u2581"
