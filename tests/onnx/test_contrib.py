@@ -18,6 +18,7 @@ from tests.onnx.convert import model_from
 from halfbyte.onnx.definitions import operators
 from halfbyte.onnx.definitions.registry import MICROSOFT, ML
 from halfbyte.onnx.evaluate import Evaluator
+from halfbyte.session.checking import check_nodes
 
 CASES = [*contrib_cases.all_cases(), *ml_cases.all_cases()]
 
@@ -93,6 +94,11 @@ def test_against_onnxruntime(case: Case) -> None:
 @pytest.mark.parametrize(("case", "expected"), all_formulas(), ids=lambda v: str(v)[:60])
 def test_against_formulas(case: Case, expected: Sequence[Array]) -> None:
     compare(case, defined(case), expected)
+
+
+def test_sessions_know_what_definitions_know() -> None:
+    for case in [*CASES, *(case for case, _ in all_formulas())]:
+        check_nodes(model_from(built(case), f"{case}.onnx"))
 
 
 def test_every_operator_has_a_case() -> None:

@@ -81,7 +81,7 @@ def _check_node(definition: Definition, node: Node, where: str) -> None:
     if not signature.least <= count <= signature.most:
         most = signature.most if signature.most < 1 << 30 else "any number"
         raise InvalidGraph(f"{where}: {count} inputs, expected {signature.least} to {most}")
-    unknown = sorted(set(node.attributes) - definition.attributes)
+    unknown = sorted(set(node.attributes) - definition.attributes - definition.given)
     if unknown:
         raise InvalidGraph(
             f"{where}: attribute {unknown[0]!r}: expected one of {sorted(definition.attributes)}"
