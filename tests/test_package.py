@@ -170,7 +170,9 @@ def test_runtime_imports_numpy_and_the_standard_library_alone(repository: Path) 
             foreign |= {(path.name, m) for m in modules if m.split(".")[0] not in allowed}
     optional = {
         ("plot.py", "matplotlib"),  # where a picture is asked for
-        ("sandbox.py", "jinja2"),  # where a chat template is opened
+        ("sandbox.py", "jinja2"),  # where a chat template is opened, as are the next two
+        ("filters.py", "jinja2"),
+        ("meter.py", "jinja2"),
         ("backend.py", "onnx"),  # that package's own interface
         ("backend.py", "ml_dtypes"),
         ("arrays.py", "ml_dtypes"),  # where it is there: types that NumPy lacks

@@ -68,7 +68,7 @@ def in_a_loop(model: halfbyte.LanguageModel, prompt: str, seed: int) -> str:
     async def read() -> str:
         return "".join([piece async for piece in model.astream(prompt, max_tokens=3, seed=seed)])
 
-    return asyncio.run(read())
+    return aio.run(read())
 
 
 CALLED: tuple[Callable[[halfbyte.LanguageModel, str, int], Any], ...] = (

@@ -6,12 +6,12 @@ As a program: tries them, with Python's own limit of recursion out of the way.
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 
 from halfbyte.chat.template import ChatTemplate
 from halfbyte.errors import HalfbyteError
+from halfbyte.footprint import peak_bytes
 
 NS = "{% set ns = namespace(x=[1]) %}"
 LONG = "{% set a = [0] * 100000 + [1] %}{% set b = [0] * 100000 + [2] %}"
@@ -144,7 +144,7 @@ def attack(name: str, source: str) -> dict[str, object]:
     return {
         "name": name, "refused": message != "", "message": message,
         "seconds": time.process_time() - start,
-        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "megabytes": peak_bytes() / 1e6,
     }  # fmt: skip
 
 

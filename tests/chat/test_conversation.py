@@ -237,7 +237,9 @@ def test_named_templates(tmp_path: Path) -> None:
     )  # fmt: skip
     with halfbyte.load(path) as model:
         assert Chat(model, "short").render([{"role": "user", "content": "hi"}]) == "hi"
-        with pytest.raises(FormatError, match=r"chat template 'long': expected one of \['short'\]"):
+        with pytest.raises(
+            FormatError, match=r"template 'long': expected one of \['short', 'chatml'\]"
+        ):
             Chat(model, "long")
 
 

@@ -80,7 +80,10 @@ def test_a_page_for_text_does_without() -> None:
 @pytest.mark.parametrize("threads", ["0", "-1", "100000000"])
 def test_threads_that_a_machine_has_not(threads: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["device", "measure", "-t", threads]) == 2
-    assert f"error: {threads} threads: expected 1 to {os.cpu_count()}" in capsys.readouterr().err
+    assert (
+        f"error: --threads {threads}: expected 1 to {os.cpu_count()}, the cores"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(("claimed", "found"), [("1024K", 1.048576), ("515072K", 24.0)])

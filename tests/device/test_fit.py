@@ -71,14 +71,14 @@ def test_pages_that_may_be_dropped_do_not_count(repository: Path) -> None:
 
 
 def test_each_suggestion_fits_by_itself(repository: Path) -> None:
-    found = fit(repository, 270)
+    found = fit(repository, 280)
     assert not found.fits
     assert all(need.fits for need in found.would)
     words = [need.settings for need in found.would]
     (context,) = [int(w.split()[1]) for w in words if w.startswith("--context")]
     assert context % 64 == 0
-    assert fit(repository, 270, context=context).fits
-    assert not fit(repository, 270, context=context + 64).fits
+    assert fit(repository, 280, context=context).fits
+    assert not fit(repository, 280, context=context + 64).fits
     assert any(w.startswith("quantize") and w.endswith("--int4") for w in words)
     assert {"--weights mapped", "--level extreme"} <= set(words)
 

@@ -222,7 +222,10 @@ def test_a_size_that_cannot_be_planned_here(tmp_path: Path) -> None:
     x, y = net.input("x", FLOAT, ["n", 1]), net.input("y", FLOAT, [1, "n"])
     wide = net.node("Cast", net.node("MatMul", x, y), to=onnx.TensorProto.DOUBLE)
     model = open_onnx(saved(tmp_path, net.made(wide)))
-    with pytest.raises(HalfbyteError, match=r"graph.onnx: no memory to plan a run of this size"):
+    with pytest.raises(
+        HalfbyteError,
+        match=r"graph.onnx: node .*a result of shape \[10000000, 10000000\], 100000.0 GB",
+    ):
         GraphPlanner(model).plan({"n": 10_000_000})
 
 

@@ -248,7 +248,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
         ("llama.rope.freq_base", np.float64(1e300), "in float32's range, found 1e+300"),
         ("llama.attention.layer_norm_rms_epsilon", np.float64(1e-300), "found 1e-300"),
         ("llama.attention.layer_norm_rms_epsilon", ["a"] * 999, "found ['a', 'a', "),
-        ("llama.attention.head_count", np.array([2, 2], np.uint32), "an integer, found ndarray"),
+        ("llama.attention.head_count", np.array([2, 1], np.uint32), "an integer, found ndarray"),
         ("llama.block_count", True, "expected an integer, found bool"),
         ("tokenizer.ggml.tokens", np.zeros(264, np.uint8), "'tokenizer.ggml.tokens': expected str"),
         ("tokenizer.ggml.tokens", [["a"]] * 264, "'tokenizer.ggml.tokens': expected strings"),
