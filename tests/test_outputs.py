@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from halfbyte import outputs
 from halfbyte.errors import OutputError
 from halfbyte.outputs import Partial, write_file, write_text, writing
 
@@ -181,6 +182,22 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
         assert names(tmp_path) == [held.name, ".other.part", "out"]
     write_text(tmp_path / "out", "text")
     assert names(tmp_path) == [".other.part", "out"]
+
+
+def test_it_is_not_open_when_it_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows, which has no such locks, removes no file that is open."""
+    left, unlink = tmp_path / ".halfbyte-0123.part", Path.unlink
+    left.write_bytes(b"half")
+
+    def remove(path: Path, missing_ok: bool = False) -> None:
+        if any(os.path.realpath(f) == str(path) for f in Path("/proc/self/fd").iterdir()):
+            raise PermissionError
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(outputs, "_LOCKS", False)
+    monkeypatch.setattr(Path, "unlink", remove)
+    write_text(tmp_path / "out", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.usefixtures("system")

@@ -165,9 +165,12 @@ def _remove_abandoned(folder: Path) -> None:
         return
     for path in folder.glob(_PART):
         with suppress(OSError):
+            if not _LOCKS:  # Windows removes nothing that is open, here or elsewhere
+                path.unlink()
+                continue
             descriptor = os.open(path, os.O_RDWR)
             try:
-                if not _LOCKS or _lock(descriptor):
+                if _lock(descriptor):
                     path.unlink()
             finally:
                 os.close(descriptor)

@@ -678,6 +678,24 @@ def test_links_of_the_hub(tmp_path: Path) -> None:
     np.testing.assert_array_equal(array, WEIGHTS[:8])
 
 
+def test_a_link_to_a_model_that_has_its_data_beside_it(tmp_path: Path) -> None:
+    """But not elsewhere; a file beside the link comes first."""
+    write_external(tmp_path / "there/m.onnx", {"location": "w.bin"})
+    link, data = tmp_path / "link.onnx", tmp_path / "there/w.bin"
+    link.symlink_to("there/m.onnx")
+    data.write_bytes(WEIGHTS.tobytes())
+    (array,) = open_onnx(link).graph.initializers.values()
+    np.testing.assert_array_equal(array, WEIGHTS[:8])
+    (tmp_path / "w.bin").write_bytes(WEIGHTS[::-1].tobytes())
+    (array,) = open_onnx(link).graph.initializers.values()
+    np.testing.assert_array_equal(array, WEIGHTS[::-1][:8])
+    (tmp_path / "w.bin").unlink()
+    data.rename(tmp_path / "other")
+    data.symlink_to(tmp_path.parent / "other")
+    with pytest.raises(FormatError, match=r"is a link to .*, outside"):
+        open_onnx(link)
+
+
 def test_a_system_that_cannot_follow_a_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

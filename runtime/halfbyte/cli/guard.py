@@ -10,10 +10,9 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from halfbyte.errors import HalfbyteError
+from halfbyte.errors import HalfbyteError, printable
 
 BAD_INPUT, INTERRUPTED = 2, 130
-_LONGEST = 2000  # characters of a message
 
 
 def guarded(command: Callable[[], int], *, debug: bool) -> int:
@@ -32,19 +31,10 @@ def guarded(command: Callable[[], int], *, debug: bool) -> int:
     except Exception as error:
         if debug:
             raise
-        _say(f"error: {one_line(_explained(error))}")
+        _say(f"error: {printable(_explained(error))}")
         return BAD_INPUT
     finally:
         _drop_what_cannot_be_written()
-
-
-def one_line(text: str) -> str:
-    """A message as it can be shown: its line breaks and control characters escaped, and no more of
-    it than anyone reads."""
-    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _explained(error: Exception) -> str:

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from halfbyte.cli.guard import BAD_INPUT, one_line
+from halfbyte.cli.guard import BAD_INPUT
+from halfbyte.errors import printable
 
 Commands = argparse._SubParsersAction  # argparse names its type privately
 
@@ -30,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line, where argparse prints its usage first."""
-        self.exit(BAD_INPUT, f"error: {one_line(message)}; see `{self.prog} --help`\n")
+        self.exit(BAD_INPUT, f"error: {printable(message)}; see `{self.prog} --help`\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Where it cannot be written, say so; argparse passes over that."""

@@ -120,11 +120,6 @@ def sha256_of(header: Header) -> str:
     return match[1] if match else ""
 
 
-def printable(text: str) -> str:
-    """What a server said, as a part of a line."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:300])
-
-
 def _length(header: Header) -> int | None:
     text = header("Content-Length")
     if text is None:

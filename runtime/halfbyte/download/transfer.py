@@ -18,9 +18,8 @@ from halfbyte.download.response import (
     Head,
     MismatchError,
     Version,
-    printable,
 )
-from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
+from halfbyte.errors import MemoryBudgetError, OutOfMemoryError, printable
 
 U8 = npt.NDArray[np.uint8]
 Progress = Callable[[int, "int | None"], None]  # bytes done, bytes in all if they are known
@@ -29,6 +28,7 @@ ATTEMPTS = 5  # in a row, without PROGRESS between them
 PROGRESS = 1 << 16  # bytes further than ever before, for which a connection was worth it
 CONNECTIONS = 200  # in all
 PAUSE = 0.2  # seconds before the second attempt; each further one waits twice as long
+MAX_REASON = 300  # characters of what a server said
 TIMEOUT = 60.0  # seconds without a byte
 SLOWEST = 1024  # bytes per second, over TIMEOUT
 HEAP_BYTES = 4 << 30  # what WebAssembly addresses with 32 bits
@@ -87,7 +87,7 @@ class Transfer:
                 await self._attempt()
                 break
             except ConnectionLostError as error:
-                reason = printable(str(error))
+                reason = printable(str(error), MAX_REASON)
                 self._resumable = self._resumable and not isinstance(error, MismatchError)
             failures = 1 if self._done >= most + PROGRESS else failures + 1
             most = max(most, self._done)

@@ -161,9 +161,10 @@ class Operator:
         """
         operands = instruction.operands
         for operand in (*self.inputs, *self.outputs):
-            if operand.name in operands:
-                self._check(operand, operands[operand.name], instruction.dims)
-        known = _known(instruction)
+            buffer = operands.get(operand.name)  # an optional operand may be missing
+            if buffer is not None and (problem := self._problem(operand, buffer, instruction.dims)):
+                raise ProgramError(f"{self.name}: operand '{operand.name}' ({buffer}): {problem}")
+        known = _known(instruction) if self.demands else {}
         for words, holds in self.demands.items():
             try:
                 met = holds(known)
@@ -174,16 +175,17 @@ class Operator:
                 found = ", ".join(f"{n} = {known[n]}" for n in named)
                 raise ProgramError(f"{self.name}: expected {words}, found {found or 'none'}")
 
-    def _check(self, operand: Operand, buffer: Buffer, dims: Mapping[str, Dim]) -> None:
-        where = f"{self.name}: operand '{operand.name}' ({buffer})"
+    def _problem(self, operand: Operand, buffer: Buffer, dims: Mapping[str, Dim]) -> str | None:
+        """What is wrong with the shape of an operand."""
         if len(buffer.shape) != len(operand.dims):
-            raise ProgramError(f"{where}: expected {len(operand.dims)} dimensions")
+            return f"expected {len(operand.dims)} dimensions"
         for dim, size in zip(operand.dims, buffer.shape, strict=True):
             wanted = self._resolved(dim, dims)
             if wanted != size:
-                raise ProgramError(f"{where}: expected {dim} = {wanted}, found {size}")
+                return f"expected {dim} = {wanted}, found {size}"
             if maximum(size) < 1:
-                raise ProgramError(f"{where}: has no elements")
+                return "has no elements"
+        return None
 
     def kernel(self, instruction: Instruction) -> str:
         """The C kernel's name for an instruction: variant and open type (``*``) are suffixes."""

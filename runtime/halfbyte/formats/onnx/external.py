@@ -19,7 +19,8 @@ class External:
 
     A file must lie in the model's folder: the path is relative, without `..`, and what symbolic
     links make of it lies in the folder that holds the model, or in the one that holds the file that
-    the model itself is a link to (as in the Hugging Face hub's cache).
+    the model itself is a link to (as in the Hugging Face hub's cache). What is not in the first is
+    looked for in the second, where `quantize` puts it if its output is a link.
 
     Parameters
     ----------
@@ -108,8 +109,9 @@ class External:
                 f"{where}: expected a file in the model's folder, found {location[:200]!r}"
             )
         try:
-            real = Path(os.path.realpath(self._folder / location))
             model = Path(os.path.realpath(self._folder / self._path.name))
+            places = (self._folder / location, model.parent / location)
+            real = Path(os.path.realpath(next(filter(os.path.lexists, places), places[0])))
             folders = (os.path.realpath(self._folder), model.parent)
         except (OSError, ValueError) as error:
             raise ModelError(f"{where}: external data: {location!r}: {error}") from None
