@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import random
+from collections.abc import Sequence
+from typing import Any
 
 ODD = (
     0, 1, 2, 3, 7, 63, 64, 65, 255, 256, 1 << 15, (1 << 16) - 1, 1 << 20, (1 << 31) - 1, 1 << 31,
@@ -53,3 +57,43 @@ def _place(length: int, chance: random.Random) -> int:
     if where == 1:
         return chance.randrange(min(length, 1024))
     return chance.randrange(length)
+
+
+def mutate_json(data: bytes, chance: random.Random, values: Sequence[Any]) -> bytes:
+    """Another of these values, another key or place somewhere in the tree, or other bytes."""
+    try:
+        tree = json.loads(data)
+    except ValueError:
+        tree = None
+    if not isinstance(tree, dict) or not tree or chance.random() < 0.1:
+        changed = bytearray(data or b"{")
+        for _ in range(chance.randint(1, 4)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        return bytes(changed)
+    for _ in range(chance.randint(1, 3)):
+        mutate_tree(tree, chance, values)
+    return json.dumps(tree).encode()
+
+
+def mutate_tree(tree: dict[str, Any], chance: random.Random, values: Sequence[Any]) -> None:
+    """One change somewhere in a JSON object."""
+    if not tree:
+        return
+    parent: Any = tree
+    key: Any = chance.choice(list(tree))
+    while isinstance(parent[key], dict | list) and parent[key] and chance.random() < 0.85:
+        parent = parent[key]
+        key = chance.choice(list(parent)) if isinstance(parent, dict) else chance.randrange(
+            len(parent)
+        )  # fmt: skip
+    way = chance.randrange(5)
+    if way == 0:
+        del parent[key]
+    elif way == 1 and isinstance(parent, dict):
+        parent[str(chance.choice(values))[:20]] = copy.deepcopy(parent[key])
+    elif way == 2 and isinstance(parent, list):
+        parent += [copy.deepcopy(parent[key])] * chance.choice((1, 2, 1000))
+    elif way == 3 and type(parent[key]) is int:
+        parent[key] += chance.choice((-1, 1, 1000))
+    else:
+        parent[key] = chance.choice(values)
