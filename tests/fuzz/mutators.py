@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
+import pickletools
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -97,3 +99,55 @@ def mutate_tree(tree: dict[str, Any], chance: random.Random, values: Sequence[An
         parent[key] += chance.choice((-1, 1, 1000))
     else:
         parent[key] = chance.choice(values)
+
+
+_NAMES = (
+    b"ctorch\nFloatStorage\n", b"ctorch\nLongStorage\n", b"ctorch\nSize\n", b"cos\nsystem\n",
+    b"ccollections\nOrderedDict\n", b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch\nfloat32\n",
+    b"ctorch._utils\n_rebuild_parameter\n", b"cbuiltins\neval\n",
+)  # fmt: skip
+_PARTS = (
+    *(bytes([opcode]) for opcode in b"N\x88\x89()t\x85\x86\x87]ae}suQRb01.\x93\x94\x81ciop"),
+    b"K\0", b"K\1", b"J\xff\xff\xff\xff", b"M\xff\xff", b"\x8a\x08" + b"\xff" * 7 + b"\x7f",
+    b"\x8a\xff" + b"\x7f" * 255, b"G\x7f\xf8" + bytes(6), b"X\0\0\0\0", b"X\1\0\0\0a",
+    b"\x8c\x04\xff\xfe\xfd\xfc", b"q\0", b"q\1", b"h\0", b"h\1", b"r\xff\xff\xff\xff", b"\x80\2",
+    b"P0\n", b"h\0" * 500, b"(" * 500, b"]" * 200 + b"a" * 199, b")" + b"\x85" * 300,
+    b"N" + b"q\0h\0\x86" * 200, *_NAMES,
+)  # fmt: skip
+
+
+def mutate_pickle(data: bytes, chance: random.Random) -> bytes:
+    """An opcode of one of the pickles at the beginning put in, left out, or its number another."""
+    found = _opcodes(data)
+    if not found:
+        return mutate_bytes(data, chance)
+    way = chance.randrange(4)
+    numbers = [at for at, end in found if data[at : at + 1] == b"J" and end == at + 5]
+    if way == 0 and numbers:
+        at = chance.choice(numbers) + 1
+        old = int.from_bytes(data[at : at + 4], "little", signed=True)
+        value = odd_integer(chance, old)
+        if -(1 << 31) <= value < 1 << 31:
+            return data[:at] + value.to_bytes(4, "little", signed=True) + data[at + 4 :]
+        raw = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+        return data[: at - 1] + b"\x8a" + bytes([len(raw)]) + raw + data[at + 4 :]
+    at, end = chance.choice(found)
+    if way == 1:
+        return data[:at] + chance.choice(_PARTS) + data[at:]
+    if way == 2:
+        return data[:at] + chance.choice(_PARTS) + data[end:]
+    first, last = chance.choice(found)
+    return data[:at] + chance.choice([b"", data[first:last]]) + data[end:]
+
+
+def _opcodes(data: bytes) -> list[tuple[int, int]]:
+    """Where the opcodes of the first pickles begin and end, as far as they can be followed."""
+    found: list[tuple[int, int]] = []
+    stream = io.BytesIO(data)
+    try:
+        while data[stream.tell() :].startswith(b"\x80"):
+            places = [place for _, _, place in pickletools.genops(stream)]
+            found += zip(places, [*places[1:], stream.tell()], strict=True)
+    except Exception:
+        return found
+    return found
