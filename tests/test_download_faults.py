@@ -165,6 +165,7 @@ LIES = {
     )
     + BODY,
     "not modified": head("304 Not Modified"),
+    "moved to half an address": head("302 Found", "Location: http://[::1"),
     "nothing": b"",
     "no HTTP": b"SSH-2.0-OpenSSH_9.2\r\n",
     "headers without end": b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 1000,

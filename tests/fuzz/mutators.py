@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import json
+import pickletools
 import random
+from collections.abc import Sequence
+from typing import Any
 
 ODD = (
     0, 1, 2, 3, 7, 63, 64, 65, 255, 256, 1 << 15, (1 << 16) - 1, 1 << 20, (1 << 31) - 1, 1 << 31,
@@ -53,3 +59,95 @@ def _place(length: int, chance: random.Random) -> int:
     if where == 1:
         return chance.randrange(min(length, 1024))
     return chance.randrange(length)
+
+
+def mutate_json(data: bytes, chance: random.Random, values: Sequence[Any]) -> bytes:
+    """Another of these values, another key or place somewhere in the tree, or other bytes."""
+    try:
+        tree = json.loads(data)
+    except ValueError:
+        tree = None
+    if not isinstance(tree, dict) or not tree or chance.random() < 0.1:
+        changed = bytearray(data or b"{")
+        for _ in range(chance.randint(1, 4)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        return bytes(changed)
+    for _ in range(chance.randint(1, 3)):
+        mutate_tree(tree, chance, values)
+    return json.dumps(tree).encode()
+
+
+def mutate_tree(tree: dict[str, Any], chance: random.Random, values: Sequence[Any]) -> None:
+    """One change somewhere in a JSON object."""
+    if not tree:
+        return
+    parent: Any = tree
+    key: Any = chance.choice(list(tree))
+    while isinstance(parent[key], dict | list) and parent[key] and chance.random() < 0.85:
+        parent = parent[key]
+        key = chance.choice(list(parent)) if isinstance(parent, dict) else chance.randrange(
+            len(parent)
+        )  # fmt: skip
+    way = chance.randrange(5)
+    if way == 0:
+        del parent[key]
+    elif way == 1 and isinstance(parent, dict):
+        parent[str(chance.choice(values))[:20]] = copy.deepcopy(parent[key])
+    elif way == 2 and isinstance(parent, list):
+        parent += [copy.deepcopy(parent[key])] * chance.choice((1, 2, 1000))
+    elif way == 3 and type(parent[key]) is int:
+        parent[key] += chance.choice((-1, 1, 1000))
+    else:
+        parent[key] = chance.choice(values)
+
+
+_NAMES = (
+    b"ctorch\nFloatStorage\n", b"ctorch\nLongStorage\n", b"ctorch\nSize\n", b"cos\nsystem\n",
+    b"ccollections\nOrderedDict\n", b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch\nfloat32\n",
+    b"ctorch._utils\n_rebuild_parameter\n", b"cbuiltins\neval\n",
+)  # fmt: skip
+_PARTS = (
+    *(bytes([opcode]) for opcode in b"N\x88\x89()t\x85\x86\x87]ae}suQRb01.\x93\x94\x81ciop"),
+    b"K\0", b"K\1", b"J\xff\xff\xff\xff", b"M\xff\xff", b"\x8a\x08" + b"\xff" * 7 + b"\x7f",
+    b"\x8a\xff" + b"\x7f" * 255, b"G\x7f\xf8" + bytes(6), b"X\0\0\0\0", b"X\1\0\0\0a",
+    b"\x8c\x04\xff\xfe\xfd\xfc", b"q\0", b"q\1", b"h\0", b"h\1", b"r\xff\xff\xff\xff", b"\x80\2",
+    b"P0\n", b"h\0" * 500, b"(" * 500, b"]" * 200 + b"a" * 199, b")" + b"\x85" * 300,
+    b"N" + b"q\0h\0\x86" * 200, *_NAMES,
+)  # fmt: skip
+
+
+def mutate_pickle(data: bytes, chance: random.Random) -> bytes:
+    """An opcode of one of the pickles at the beginning put in, left out, or its number another."""
+    found = _opcodes(data)
+    if not found:
+        return mutate_bytes(data, chance)
+    way = chance.randrange(4)
+    numbers = [at for at, end in found if data[at : at + 1] == b"J" and end == at + 5]
+    if way == 0 and numbers:
+        at = chance.choice(numbers) + 1
+        old = int.from_bytes(data[at : at + 4], "little", signed=True)
+        value = odd_integer(chance, old)
+        if -(1 << 31) <= value < 1 << 31:
+            return data[:at] + value.to_bytes(4, "little", signed=True) + data[at + 4 :]
+        raw = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+        return data[: at - 1] + b"\x8a" + bytes([len(raw)]) + raw + data[at + 4 :]
+    at, end = chance.choice(found)
+    if way == 1:
+        return data[:at] + chance.choice(_PARTS) + data[at:]
+    if way == 2:
+        return data[:at] + chance.choice(_PARTS) + data[end:]
+    first, last = chance.choice(found)
+    return data[:at] + chance.choice([b"", data[first:last]]) + data[end:]
+
+
+def _opcodes(data: bytes) -> list[tuple[int, int]]:
+    """Where the opcodes of the first pickles begin and end, as far as they can be followed."""
+    found: list[tuple[int, int]] = []
+    stream = io.BytesIO(data)
+    try:
+        while data[stream.tell() :].startswith(b"\x80"):
+            places = [place for _, _, place in pickletools.genops(stream)]
+            found += zip(places, [*places[1:], stream.tell()], strict=True)
+    except Exception:
+        return found
+    return found

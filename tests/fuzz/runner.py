@@ -74,7 +74,7 @@ class Report:
 def formats() -> list[str]:
     """The modules of this folder that are formats."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("*.py"))
-    own = {"__main__", "mutators", "runner", "worker", "coverage"}
+    own = {"__main__", "coverage", "folders", "mutators", "runner", "worker"}
     return [name for name in names if name not in own]
 
 

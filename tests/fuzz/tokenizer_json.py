@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import random as randomness
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from tests.fuzz.mutators import mutate_json
 
 from halfbyte.formats.tokens import LETTERS
 from halfbyte.tokenizers import load_tokenizer
@@ -94,39 +95,7 @@ def corpus() -> list[bytes]:
 
 def mutate(data: bytes, random: randomness.Random) -> bytes:
     """Another value, key or place somewhere in the tree, or other bytes."""
-    try:
-        tree = json.loads(data)
-    except ValueError:
-        tree = None
-    if not isinstance(tree, dict) or random.random() < 0.1:
-        changed = bytearray(data or b"{")
-        for _ in range(random.randint(1, 4)):
-            changed[random.randrange(len(changed))] = random.randrange(256)
-        return bytes(changed)
-    for _ in range(random.randint(1, 3)):
-        _change(tree, random)
-    return json.dumps(tree).encode()
-
-
-def _change(tree: Json, random: randomness.Random) -> None:
-    places = [(tree, key) for key in tree]
-    parent, key = random.choice(places)
-    while isinstance(parent[key], dict | list) and parent[key] and random.random() < 0.85:
-        parent = parent[key]
-        key = random.choice(list(parent)) if isinstance(parent, dict) else random.randrange(
-            len(parent)
-        )  # fmt: skip
-    way = random.randrange(5)
-    if way == 0:
-        del parent[key]
-    elif way == 1 and isinstance(parent, dict):
-        parent[str(random.choice(VALUES))[:20]] = copy.deepcopy(parent[key])
-    elif way == 2 and isinstance(parent, list):
-        parent += [copy.deepcopy(parent[key])] * random.choice((1, 2, 1000))
-    elif way == 3 and type(parent[key]) is int:
-        parent[key] += random.choice((-1, 1, 1000))
-    else:
-        parent[key] = random.choice(VALUES)
+    return mutate_json(data, random, VALUES)
 
 
 def target(data: bytes) -> None:

@@ -20,6 +20,7 @@ from halfbyte.download.response import (
     Head,
     MismatchError,
     Version,
+    printable,
     read_head,
     sha256_of,
 )
@@ -83,7 +84,10 @@ class UrllibSource:
             if response.status not in _MOVED or not place:
                 return response, sha256
             response.close()
-            target = urljoin(target, place)
+            try:
+                target = urljoin(target, place)
+            except ValueError as error:
+                raise DownloadError(f"{url}: redirected to {place[:200]!r}: {error}") from None
         raise DownloadError(f"{url}: redirected more than {REDIRECTS} times")
 
     def _answer(self, url: str, headers: dict[str, str]) -> Any:
@@ -96,7 +100,7 @@ class UrllibSource:
         except (OSError, http.client.HTTPException) as error:
             raise ConnectionLostError(str(getattr(error, "reason", error))) from None
         except ValueError as error:
-            raise DownloadError(f"{url}: {error}") from None
+            raise DownloadError(f"{url}: {printable(str(error))}") from None
         return self._response
 
     def connected(self, made: socket.socket) -> None:

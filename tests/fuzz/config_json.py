@@ -1,0 +1,57 @@
+"""config.json of every architecture, changed, beside weights that fit the unchanged one."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.architectures import models
+from tests.formats.folders import write_safetensors
+from tests.fuzz.folders import small_folder, use
+from tests.fuzz.mutators import ODD, mutate_json
+
+VALUES: tuple[Any, ...] = (
+    *ODD, None, True, False, 0.0, -1.5, 0.5, 1.0, 1e-45, 1e-38, 1e38, 1e308, float("inf"),
+    float("nan"), 10**400, "", "a", "\ud800", "a" * 5000, "1", [], {}, [[]], [0], [1e9] * 4,
+    "linear", "llama3", "longrope", "yarn", "default", "sliding_attention", "full_attention",
+    ["sliding_attention"] * 3, "LlamaForCausalLM", ["BertModel"], "silu", "gelu_new",
+    "hidden_size", "num_hidden_layers", "num_key_value_heads", "head_dim", "rope_scaling",
+    "rope_parameters", "sliding_window", "tie_word_embeddings", "layer_types", "n_inner",
+    "text_config", "quantization_config", "partial_rotary_factor", "use_sliding_window",
+    "sliding_window_pattern", "query_pre_attn_scalar", "rope_local_base_freq", "max_window_layers",
+    "attention_factor", "long_factor", "model_type",
+    *sorted({config["model_type"] for config in models.CONFIGS.values()}),
+)  # fmt: skip
+
+
+def corpus() -> list[bytes]:
+    """A line with the weights' name, and the config."""
+    return [_joined(name, json.dumps(models.config(name)).encode()) for name in models.CONFIGS]
+
+
+def mutate(data: bytes, chance: random.Random) -> bytes:
+    """Another value or key; the weights stay those of the name."""
+    name, _, config = data.partition(b"\n")
+    return _joined(name.decode(), mutate_json(config, chance, VALUES))
+
+
+def target(data: bytes) -> None:
+    """Use the folder."""
+    name, _, config = data.partition(b"\n")
+    use({**small_folder(), "config.json": config, "model.safetensors": _weights(name.decode())})
+
+
+def _joined(name: str, config: bytes) -> bytes:
+    return name.encode() + b"\n" + config
+
+
+@cache
+def _weights(name: str) -> bytes:
+    shapes = models.read_golden(name)[0]
+    tensors = {n: models.values(f"{name}/{n}", tuple(shape)) for n, shape in shapes.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        return write_safetensors(Path(folder, "model.safetensors"), tensors).read_bytes()

@@ -1,0 +1,82 @@
+"""safetensors: a folder whose weights' header is changed as JSON, or whose bytes are changed."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.formats.folders import trained_weights, write_safetensors
+from tests.fuzz.folders import small_folder, use
+from tests.fuzz.mutators import mutate_bytes, mutate_tree, odd_integer
+
+from halfbyte.weights import BF16, F16, F32
+
+NAME = "model.safetensors"
+VALUES: tuple[Any, ...] = (
+    None, True, -1, 0, 1, 1 << 48, 1 << 63, 1.5, float("nan"), "", "F32", "F16", "BF16", "I8",
+    "F8_E4M3", "\ud800", "\0", "a" * 300, "model.norm.weight", "lm_head.weight", "__metadata__",
+    "tensors", [], {}, [1] * 17, [0, 1 << 62], [0, 128], [32, 32], [1, 32, 32], "data_offsets",
+)  # fmt: skip
+
+
+@cache
+def corpus() -> list[bytes]:
+    """The weights of one model in each type."""
+    made = []
+    with tempfile.TemporaryDirectory() as folder:
+        for format_ in (F32, F16, BF16):
+            path = write_safetensors(Path(folder, NAME), trained_weights(), format_)
+            made.append(path.read_bytes())
+    return made
+
+
+def mutate(data: bytes, chance: random.Random) -> bytes:
+    """The header as JSON, an entry's numbers, two entries for each other, its length, any bytes."""
+    kind = chance.randrange(5)
+    header, body = _parts(data)
+    if header is None or kind == 0:
+        return mutate_bytes(data, chance)
+    entries = [entry for entry in header.values() if _is_entry(entry)]
+    if kind == 1:
+        return struct.pack("<Q", odd_integer(chance, len(data)) & ((1 << 64) - 1)) + data[8:]
+    if kind == 2 and entries:
+        numbers = chance.choice(entries)[chance.choice(["shape", "data_offsets"])]
+        at = chance.randrange(len(numbers))
+        numbers[at] = odd_integer(chance, numbers[at])
+    elif kind == 3 and entries:
+        one, other = (chance.choice(entries) for _ in range(2))
+        key = chance.choice(["dtype", "shape", "data_offsets"])
+        one[key], other[key] = other[key], one[key]
+    else:
+        mutate_tree(header, chance, VALUES)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def _parts(data: bytes) -> tuple[dict[str, Any] | None, bytes]:
+    end = 8 + int.from_bytes(data[:8], "little")
+    try:
+        header = json.loads(data[8:end])
+    except ValueError:
+        return None, b""
+    return (header, data[end:]) if isinstance(header, dict) else (None, b"")
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    numbers = (entry.get("shape"), entry.get("data_offsets"))
+    return "dtype" in entry and all(
+        isinstance(each, list) and each and all(type(n) is int for n in each) for each in numbers
+    )
+
+
+def target(data: bytes) -> None:
+    """Use the folder."""
+    use({**small_folder(), NAME: data})

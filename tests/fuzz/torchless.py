@@ -1,0 +1,82 @@
+"""torchless' files: the header changed as JSON, its numbers in strings, any bytes."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.formats.folders import write_folder
+from tests.fuzz.folders import use
+from tests.fuzz.mutators import ODD, mutate_bytes, mutate_tree, odd_integer
+from tests.fuzz.runner import REPOSITORY
+from tests.tools import load_tool
+
+from halfbyte.formats.torchless import ALIGNMENT
+
+VALUES: tuple[Any, ...] = (
+    None, True, -1, 0, 1, 32, 64, 1 << 48, 1 << 63, 1.5, float("nan"), "", "None", "0", "1e999",
+    "999999999999", "1e-99", "٣", "silu", "f32", "int8", "int4", "\ud800", "\0", "a" * 300, "a b",
+    "model.norm.weight", "lm_head.weight", "sliding_window", "scale_offset", [], {}, [32], [[]],
+    [1] * 5, [1 << 40, 1 << 40], [32, 32], *(str(number) for number in ODD),
+)  # fmt: skip
+
+
+@cache
+def corpus() -> list[bytes]:
+    """One model, with int8 and without, with a sliding window and without."""
+    make = load_tool(REPOSITORY, "make_torchless").make_torchless
+    made = []
+    for int8, window in ((False, None), (True, None), (True, 8)):
+        with tempfile.TemporaryDirectory() as name:
+            folder, path = Path(name, "folder"), Path(name, "m.bin")
+            make(write_folder(folder, model_type="mistral", sliding_window=window), path, int8=int8)
+            made.append(path.read_bytes())
+    return made
+
+
+def mutate(data: bytes, chance: random.Random) -> bytes:
+    """The length, a place in a tensor's entry, a size of the model, any of the header, or bytes."""
+    kind = chance.randrange(5)
+    header, body = _parts(data)
+    if header is None or kind == 0:
+        return mutate_bytes(data, chance)
+    if kind == 1:
+        return struct.pack("<Q", odd_integer(chance, len(data)) & ((1 << 64) - 1)) + data[8:]
+    tensors = list(_inner(header, "tensors").values())
+    entry = chance.choice(tensors) if tensors else None
+    sizes = _inner(header, "metadata")
+    if kind == 2 and isinstance(entry, dict):
+        key = chance.choice(["offset", "scale_offset", "scale_size"])
+        old = entry.get(key)
+        entry[key] = odd_integer(chance, old if isinstance(old, int) else 0)
+    elif kind == 3 and sizes:
+        sizes[chance.choice(list(sizes))] = chance.choice(VALUES)
+    else:
+        mutate_tree(header, chance, VALUES)
+    text = json.dumps(header).encode()
+    text += bytes(-(8 + len(text)) % ALIGNMENT)
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def _inner(header: dict[str, Any], name: str) -> dict[str, Any]:
+    value = header.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _parts(data: bytes) -> tuple[dict[str, Any] | None, bytes]:
+    end = 8 + int.from_bytes(data[:8], "little")
+    try:
+        header = json.loads(data[8:end].rstrip(b"\0"))
+    except ValueError:
+        return None, b""
+    return (header, data[end:]) if isinstance(header, dict) else (None, b"")
+
+
+def target(data: bytes) -> None:
+    """Use the file."""
+    use({"m.bin": data}, "m.bin")
