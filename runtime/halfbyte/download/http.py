@@ -20,10 +20,10 @@ from halfbyte.download.response import (
     Head,
     MismatchError,
     Version,
-    printable,
     read_head,
     sha256_of,
 )
+from halfbyte.errors import printable
 
 CHUNK = 1 << 20  # bytes
 REDIRECTS = 10
