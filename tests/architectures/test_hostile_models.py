@@ -105,6 +105,7 @@ PASSED: list[tuple[str, dict[str, MetadataValue]]] = [
 NEUTRAL: list[tuple[str, dict[str, MetadataValue]]] = [
     ("llama", {"llama.rope.scaling.attn_factor": np.float32(1)}),
     ("llama", {"llama.attention.scale": np.float32(8**-0.5)}),
+    ("llama", {"llama.attention.scale": np.nextafter(np.float32(8**-0.5), np.float32(1))}),
     ("gemma3", {"gemma3.final_logit_softcapping": np.float32(0)}),
     ("gpt2", {"gpt2.attention.max_alibi_bias": np.float32(0)}),
     ("mistral", {"llama.expert_count": np.zeros(3, np.uint32)}),

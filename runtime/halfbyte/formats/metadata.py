@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -96,7 +97,7 @@ def refuse_others(file: ModelFile, prefix: str, read: set[str], others: dict[str
 def _same(value: MetadataValue, wanted: object) -> bool:
     """Whether a value is the one that is built, be it once or for every layer."""
     if isinstance(wanted, float) and isinstance(value, np.floating):
-        return bool(np.float32(value) == np.float32(wanted))
+        return math.isclose(float(value), wanted, rel_tol=1e-6)  # its writer may have rounded twice
     try:
         found = np.asarray(value)
         return found.size > 0 and bool(np.all(found == wanted))
