@@ -26,10 +26,10 @@ export const dropCache = (name) => lent(() => caches.delete(name))?.catch(() => 
 // Asks the browser not to clear what is kept; a worker cannot ask.
 export const persist = () => lent(() => navigator.storage.persist())?.catch(() => false);
 
-// What this window is not lent, for people; "" where nothing is missing.
+// What this window has to do without, for people; "" where nothing is missing.
 export async function lacking() {
   if (!self.isSecureContext) {
-    return "This page came over http from another machine, so the browser lends it no storage: models are fetched " +
+    return "This page came over http from another machine, so the browser gives it no storage, and models are fetched " +
       "again at every visit. Over https, or on localhost, they are kept.";
   }
   if (await openCache("halfbyte-start")) return "";
