@@ -17,17 +17,19 @@ from tests.fuzz.runner import Report, formats, run_all, table
 
 from halfbyte.errors import HalfbyteError
 
-COUNT = 400  # cases of each format
+CHANGED = 270  # cases of each format, after its corpus
 SEED = 0
 
 
 @pytest.mark.parametrize("name", formats())
 def test_mutated_files(name: str) -> None:
-    reports = run_all([name], SEED, COUNT, jobs=2, batch=COUNT // 2)
+    corpus = len(runner.module_of(name).corpus())
+    count = corpus + CHANGED
+    reports = run_all([name], SEED, count, jobs=2, batch=count // 2 + 1)
     assert not reports[name].failures, "\n".join(map(str, reports[name].failures))
-    assert reports[name].counts.total() == COUNT
-    assert reports[name].counts["accepted"] >= len(runner.module_of(name).corpus()) // 2
-    assert reports[name].counts["refused"] > COUNT // 10
+    assert reports[name].counts.total() == count
+    assert reports[name].counts["accepted"] >= corpus // 2
+    assert reports[name].counts["refused"] > CHANGED // 10
 
 
 @pytest.mark.parametrize("name", formats())

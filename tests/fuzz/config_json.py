@@ -12,7 +12,7 @@ from typing import Any
 from tests.architectures import models
 from tests.formats.folders import write_safetensors
 from tests.fuzz.folders import small_folder, use
-from tests.fuzz.mutators import ODD, mutate_json
+from tests.fuzz.mutators import ODD, mutate_bytes, mutate_json, odd_integer
 
 VALUES: tuple[Any, ...] = (
     *ODD, None, True, False, 0.0, -1.5, 0.5, 1.0, 1e-45, 1e-38, 1e38, 1e308, float("inf"),
@@ -28,6 +28,15 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+NUMBERS = (
+    "max_position_embeddings", "n_positions", "rms_norm_eps", "layer_norm_epsilon", "rope_theta",
+    "sliding_window", "query_pre_attn_scalar", "rope_local_base_freq", "sliding_window_pattern",
+    "max_window_layers", "partial_rotary_factor", "original_max_position_embeddings", "factor",
+    "low_freq_factor", "high_freq_factor", "attention_factor", "eos_token_id",
+)  # fmt: skip
+KINDS = ("linear", "llama3", "longrope", "su", "default")
+
+
 def corpus() -> list[bytes]:
     """A line with the weights' name, and the config."""
     return [_joined(name, json.dumps(models.config(name)).encode()) for name in models.CONFIGS]
@@ -36,7 +45,27 @@ def corpus() -> list[bytes]:
 def mutate(data: bytes, chance: random.Random) -> bytes:
     """Another value or key; the weights stay those of the name."""
     name, _, config = data.partition(b"\n")
-    return _joined(name.decode(), mutate_json(config, chance, VALUES))
+    changed = mutate_json(config, chance, VALUES) if chance.random() < 0.5 else None
+    return _joined(name.decode(), changed or _number(config, chance))
+
+
+def _number(config: bytes, chance: random.Random) -> bytes:
+    """One that no tensor's shape depends on, at the edge of what there is."""
+    try:
+        tree = json.loads(config)
+    except ValueError:
+        return mutate_bytes(config, chance)
+    if not isinstance(tree, dict):
+        return mutate_bytes(config, chance)
+    places = [tree, *(value for value in tree.values() if isinstance(value, dict))]
+    if len(places) == 1 and chance.random() < 0.3:
+        tree["rope_scaling"] = {name: chance.uniform(0.5, 9) for name in NUMBERS}
+        tree["rope_scaling"]["original_max_position_embeddings"] = chance.choice([1, 16, 1 << 31])
+        tree["rope_scaling"]["rope_type"] = chance.choice(KINDS)
+        return json.dumps(tree).encode()
+    values = (odd_integer(chance), 10.0 ** chance.randrange(-40, 40), chance.random())
+    chance.choice(places)[chance.choice(NUMBERS)] = chance.choice(values)
+    return json.dumps(tree).encode()
 
 
 def target(data: bytes) -> None:
