@@ -98,7 +98,7 @@ def mutate_tree(tree: dict[str, Any], chance: random.Random, values: Sequence[An
     elif way == 3 and type(parent[key]) is int:
         parent[key] += chance.choice((-1, 1, 1000))
     else:
-        parent[key] = chance.choice(values)
+        parent[key] = copy.deepcopy(chance.choice(values))  # which further changes would reach
 
 
 _NAMES = (
