@@ -198,6 +198,18 @@ def test_a_tab_whose_module_does_not_come(
         works(user)
 
 
+# A promise of the first of a text, which may be whole before anyone looks a second time.
+WATCH = """
+() => {
+  const written = document.getElementById("written");
+  const options = { subtree: true, childList: true, characterData: true };
+  globalThis.writes = new Promise((done) => {
+    new MutationObserver(() => done()).observe(written, options);
+  });
+}
+"""
+
+
 def test_a_worker_that_ends_while_it_writes(
     browser: Browser, page_server: Server, models: Path, repository: Path
 ) -> None:
@@ -208,8 +220,9 @@ def test_a_worker_that_ends_while_it_writes(
         expect(user.page.locator("#model-name")).to_have_text("F32.gguf", timeout=READY)
         user.settle()
         user.write(PROMPT, 240)
+        user.page.evaluate(WATCH)
         user.page.click("#run")
-        expect(user.page.locator("#speed")).to_contain_text("tokens/s", timeout=READY)
+        user.page.evaluate("writes")
         [worker] = [worker for worker in user.page.workers if "worker.mjs" in worker.url]
         worker.evaluate("self.close()")
         expect(user.page.locator("#failure-text")).to_contain_text(

@@ -245,8 +245,12 @@ class Terminal:
         return found
 
     def wait_for_more(self) -> None:
-        """Until anything more is shown."""
-        assert select.select([self._mine], [], [], 60)[0]
+        """Until more is shown than the end of a line that was typed."""
+        end = time.monotonic() + 60
+        while not self.seen.replace("\033[?2004l", "").strip():
+            assert time.monotonic() < end, self.seen
+            if select.select([self._mine], [], [], 0.1)[0]:
+                self.seen += os.read(self._mine, 65536).decode()
 
     def close(self) -> int:
         return self.process.wait(30)
