@@ -27,7 +27,7 @@ from halfbyte.quantize.onnx.samples import Feeds
 from halfbyte.quantize.report import OutputRow, decibels
 
 Array = npt.NDArray[Any]
-MOST_STEPS = 1 << 20  # nodes of loops in one run: made-up inputs may keep one going forever
+MAX_STEPS = 1 << 20  # nodes of loops in one run: made-up inputs may keep one going forever
 
 
 class Running:
@@ -67,7 +67,7 @@ class Running:
 
     def __call__(self, feeds: Feeds) -> dict[str, Any]:
         """The values."""
-        steps = iter(range(MOST_STEPS))
+        steps = iter(range(MAX_STEPS))
 
         def check() -> None:
             if next(steps, None) is None:

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from onnx import ValueInfoProto, helper
 
-from halfbyte.backends.room import available_bytes
 from halfbyte.errors import FormatError, HalfbyteError, MemoryBudgetError
 from halfbyte.formats.npz import read_npy, read_npz
 from halfbyte.quantize.onnx.graph import Editor, is_op
 from halfbyte.quantize.onnx.pictures import SUFFIXES, Normalization, read_picture
+from halfbyte.room import available_bytes
 
 Array = npt.NDArray[Any]
 Feeds: TypeAlias = "Mapping[str, Array]"

@@ -14,13 +14,13 @@ import numpy.typing as npt
 from halfbyte import ops
 from halfbyte.backends.memory import ALIGNMENT, aligned
 from halfbyte.backends.native import Kernels
-from halfbyte.backends.room import machine_bytes
 from halfbyte.errors import ProgramError
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.layouts import LAYOUTS, Packed
 from halfbyte.program import Buffer, Kind, Program
+from halfbyte.room import machine_bytes
 from halfbyte.weights import Tensor
 
 _SHARE = 0.5  # of the machine's memory that a model with packed weights may take

@@ -7,16 +7,9 @@ import struct
 import tempfile
 from pathlib import Path
 
-from halfbyte.tokenizers import load_tokenizer
+from tests.fuzz.tokenizer_json import MARK, TEXTS
 
-TEXTS = (
-    "Hello, world! it's 123",
-    " a  b\n\n<s>x</s> é字👍",
-    "",
-    "a" * 300,
-    "\u0085\u2581\U00041234",
-)
-MARK = "\u2581"
+from halfbyte.tokenizers import load_tokenizer
 
 
 def _field(number: int, content: bytes) -> bytes:

@@ -13,7 +13,8 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from tests.session.models import node
 
 import halfbyte
-from halfbyte.backends import memory, room
+from halfbyte import room
+from halfbyte.backends import memory
 from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.formats.onnx import open_onnx
 from halfbyte.onnx.definitions import arrays

@@ -188,7 +188,7 @@ def test_a_size_of_minus_one_says_nothing(tmp_path: Path) -> None:
 
 
 def test_loops_that_do_not_end_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("halfbyte.quantize.onnx.running.MOST_STEPS", 1000)
+    monkeypatch.setattr("halfbyte.quantize.onnx.running.MAX_STEPS", 1000)
     body = helper.make_graph(
         [helper.make_node("Identity", ["go"], ["go2"]), helper.make_node("Neg", ["a"], ["a2"])],
         "body",

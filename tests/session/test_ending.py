@@ -23,7 +23,7 @@ from tests.session.models import (
 
 from halfbyte.onnx import capture, prepare
 from halfbyte.session import Fail
-from halfbyte.session.session import MOST_RUNNERS
+from halfbyte.session.session import MAX_RUNNERS
 
 X = np.ones((1, 2), np.float32)
 CANCELED = HALFBYTE.capi.onnxruntime_pybind11_state.ModelLoadCanceled
@@ -122,7 +122,7 @@ def test_runners_are_bounded() -> None:
                 np.testing.assert_array_equal(
                     y, X + sum(7 if name in given else int(name[1]) for name in names)
                 )
-                assert len(made._runners) <= MOST_RUNNERS
-                assert threading.active_count() <= before + MOST_RUNNERS
-        assert len(made.programs()) <= MOST_RUNNERS
+                assert len(made._runners) <= MAX_RUNNERS
+                assert threading.active_count() <= before + MAX_RUNNERS
+        assert len(made.programs()) <= MAX_RUNNERS
     assert threading.active_count() == before

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.room import available_bytes
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
 from halfbyte.formats.mapped import OwnPages
 from halfbyte.program import SHARED, Buffer, Kind, Program
+from halfbyte.room import available_bytes
 from halfbyte.weights import Tensor
 
 U8 = npt.NDArray[np.uint8]

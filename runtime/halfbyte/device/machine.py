@@ -8,10 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from halfbyte.backends.room import machine_bytes
 from halfbyte.device.measure import Measured, kernels_of
 from halfbyte.device.profile import Memory, Overhead, Profile, load_profile
 from halfbyte.device.quantity import Quantity, Steps
+from halfbyte.room import machine_bytes
 
 _LIKE = "macbook-air-m1"
 _CORE_W = 6.0

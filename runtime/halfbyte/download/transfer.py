@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.room import machine_bytes
 from halfbyte.download.response import (
     ConnectionLostError,
     DownloadError,
@@ -20,6 +19,7 @@ from halfbyte.download.response import (
     Version,
 )
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError, printable
+from halfbyte.room import machine_bytes
 
 U8 = npt.NDArray[np.uint8]
 Progress = Callable[[int, "int | None"], None]  # bytes done, bytes in all if they are known

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.room import machine_bytes
 from halfbyte.errors import HalfbyteError, MemoryBudgetError
 from halfbyte.formats.npz import read_npz
 from halfbyte.formats.onnx import dtypes
 from halfbyte.formats.onnx.model import Graph, Model, ValueInfo
+from halfbyte.room import machine_bytes
 
 Array = npt.NDArray[Any]
 

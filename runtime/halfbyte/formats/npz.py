@@ -18,8 +18,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.room import available_bytes
 from halfbyte.errors import FormatError, MemoryBudgetError
+from halfbyte.room import available_bytes
 
 Array = npt.NDArray[Any]
 

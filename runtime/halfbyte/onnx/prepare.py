@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte.backends.room import memory_for
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.formats.onnx.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
 from halfbyte.onnx.capture import MOST_FOLDED, bytes_given, folded
@@ -22,6 +21,7 @@ from halfbyte.onnx.evaluate import bound, go_on, resolved, subgraphs, used_names
 from halfbyte.onnx.fusion import fuse
 from halfbyte.onnx.fusion.convolution import SCALED_KERNEL
 from halfbyte.onnx.fusion.rewriter import drop_unused
+from halfbyte.room import memory_for
 
 AT_CAPTURE = (SCALED_KERNEL,)  # large results are packed where they are needed, and not kept
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear")  # weights stay integers until after fusion

@@ -18,7 +18,6 @@ import numpy as np
 
 from halfbyte import ops
 from halfbyte.backends import Executable
-from halfbyte.backends.room import memory_for
 from halfbyte.formats.onnx.model import Model, Node
 from halfbyte.onnx.capture import (
     Capture,
@@ -33,6 +32,7 @@ from halfbyte.onnx.values import Unknown, Value, dtype_key
 from halfbyte.ops import Operator
 from halfbyte.passes.graphs import optimize_graph
 from halfbyte.program import Buffer, Program, capture
+from halfbyte.room import memory_for
 
 INT8_ATTENTION = "halfbyte.int8_attention"  # "1" in a model's metadata: may be in int8
 KEPT = 8  # programs of other input shapes that are kept

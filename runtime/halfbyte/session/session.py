@@ -38,7 +38,7 @@ from halfbyte.session.trace import Trace
 from halfbyte.session.values import OrtValue
 from halfbyte.turns import Turns
 
-MOST_RUNNERS = 4  # sets of initializers that are given; each has packed weights of its own
+MAX_RUNNERS = 4  # sets of initializers that are given; each has packed weights of its own
 
 
 class InferenceSession(Described):
@@ -220,7 +220,7 @@ class InferenceSession(Described):
                 wide_products=prefers_widened(self._backend),
                 int8_attention=attention_products(self._model, self._options.int8_attention),
             )  # fmt: skip
-            while len(self._runners) > MOST_RUNNERS:
+            while len(self._runners) > MAX_RUNNERS:
                 self._runners.popitem(last=False)[1].close()
         self._runners.move_to_end(replaced)
         return self._runners[replaced]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.room import available_bytes
 from halfbyte.errors import MemoryBudgetError
 from halfbyte.formats.onnx import dtypes
+from halfbyte.room import available_bytes
 
 Array = npt.NDArray[Any]
 
