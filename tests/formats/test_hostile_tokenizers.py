@@ -133,6 +133,12 @@ CHANGES: dict[str, tuple[Callable[[Json], object], str]] = {
         lambda m: m["model"].update({"unk_token": "[UNK]", "type": "WordPiece"}),
         "'model.unk_token': '[UNK]' is not",
     ),
+    "an unknown token's id that is none": (
+        lambda m: m.update(
+            model={"type": "Unigram", "vocab": [["a", -1.0]], "unk_id": []}, added_tokens=[]
+        ),
+        "'model.unk_id': expected an integer, found an array",
+    ),
     "bytes of a word too long": (
         lambda m: m["model"].update(
             {"unk_token": "a", "type": "WordPiece", "max_input_chars_per_word": 1 << 40}

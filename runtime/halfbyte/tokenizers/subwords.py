@@ -78,11 +78,13 @@ def _word_piece(path: Path, options: dict[str, Any], ids: dict[str, int], unknow
 def _unigram(
     path: Path, options: dict[str, Any], ids: dict[str, int], scores: list[float]
 ) -> Model:
-    unknown = options.get("unk_id")
+    unknown = (
+        None if options.get("unk_id") is None else field(path, options, "unk_id", int, "model.")
+    )
     fallback = optional(path, options, "byte_fallback", False, bool, "model.")
     known = set(ids.values())
     if unknown is not None and unknown not in known:
-        raise FormatError(f"{path}: 'model.unk_id': {str(unknown)[:40]} is not a token")
+        raise FormatError(f"{path}: 'model.unk_id': {unknown} is not a token")
     if not ids:
         raise FormatError(f"{path}: 'model.vocab': is empty")
     viterbi = Viterbi({token: (i, scores[i]) for token, i in ids.items()})
