@@ -58,8 +58,9 @@ test: $(WASM) lint
 test-browser: $(WASM)
 	@$(BIN)/python -m pytest tests/browser $(ARGS)
 
-# Files that are not treated as they should be are left in build/fuzz. Some formats alone:
-# make fuzz ARGS="gguf onnx"
+# Files that are not treated as they should be are left in build/fuzz. Only some formats:
+# make fuzz ARGS="gguf onnx"; guided by coverage, each format for MINUTES, with the package atheris:
+# make fuzz MINUTES=5 ARGS="gguf onnx --coverage"
 fuzz: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)
 

@@ -1,7 +1,11 @@
-"""python -m tests.fuzz [FORMAT ...] [--minutes 30 | --count 1000] [--seed 0] [--case N]
+"""python -m tests.fuzz [FORMAT ...] [--minutes 30 | --count 1000] [--seed 0]
+python -m tests.fuzz [FORMAT ...] --coverage --minutes 5
+python -m tests.fuzz FORMAT [--seed 0 --case N | --file build/fuzz/FORMAT-...bin]
 
 Mutated files of every format through halfbyte, on all cores, and a table of what became of them.
-Files that are not treated as they should be are written to build/fuzz. Exit status 1 if there are.
+With --coverage, files are made by what they reach, for so many minutes of each format, on one core;
+it needs the package atheris. Files that are not treated as they should be are written to
+build/fuzz. Exit status 1 if there are any. The last form runs one file, with its traceback.
 """
 
 from __future__ import annotations
@@ -10,40 +14,61 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from tests.fuzz.runner import REPRODUCERS, case, formats, module_of, run_all, table
+from tests.fuzz import coverage
+from tests.fuzz.runner import REPRODUCERS, Report, case, formats, module_of, run_all, table
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("formats", nargs="*", default=formats(), help=f"of {formats()}")
     parser.add_argument("--minutes", type=float, default=0.0, help="further seeds up to this time")
     parser.add_argument("--count", type=int, default=1000, help="cases of each format and seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--case", type=int, help="this one alone, in this process")
+    parser.add_argument("--case", type=int, help="only this one, in this process")
+    parser.add_argument("--file", type=Path, help="only this one, in this process")
     parser.add_argument("--coverage", action="store_true", help="guided by coverage, with atheris")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     unknown = sorted(set(given.formats) - set(formats()))
     if unknown:
         parser.error(f"format {unknown[0]!r}: expected one of {formats()}")
+    if given.case is not None or given.file is not None:
+        return _one(given)
     if given.coverage:
-        from tests.fuzz.coverage import fuzz
+        if given.minutes <= 0:
+            parser.error("--coverage: expected --minutes, of each format")
+        if not coverage.available():
+            parser.error("--coverage: expected the package atheris; pip install atheris")
+        seconds = 60 * given.minutes
+        reports = {name: coverage.guided(name, seconds, given.seed) for name in given.formats}
+    else:
+        until = time.monotonic() + 60 * given.minutes
+        reports = run_all(given.formats, given.seed, given.count, given.jobs, until=until)
+    return _said(reports)
 
-        fuzz(given.formats[0])
-    if given.case is not None:
-        module = module_of(given.formats[0])
-        module.target(case(module, module.corpus(), given.seed, given.case))
-        print("accepted")
-        return 0
-    until = time.monotonic() + 60 * given.minutes
-    reports = run_all(given.formats, given.seed, given.count, given.jobs, until=until)
+
+def _one(given: argparse.Namespace) -> int:
+    module = module_of(given.formats[0])
+    if given.file is not None:
+        data = given.file.read_bytes()
+    else:
+        data = case(module, module.corpus(), given.seed, given.case)
+    module.target(data)
+    print("accepted")
+    return 0
+
+
+def _said(reports: Mapping[str, Report]) -> int:
     print(table(reports))
     failures = [failure for report in reports.values() for failure in report.failures]
     for failure in failures:
         print(failure)
-    if failures:
-        print(f"{len(failures)} files are in {REPRODUCERS}")
+    cases = sum(report.counts.total() for report in reports.values())
+    where = f": their files are in {REPRODUCERS}" if failures else ""
+    print(f"{cases:,} cases, {len(failures):,} failures{where}")
     return int(bool(failures))
 
 

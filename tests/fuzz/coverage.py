@@ -1,42 +1,113 @@
-"""Guided by coverage, where atheris is installed; it ends at the first file that fails."""
+"""Files that are made by what they reach: guided by coverage, where atheris is installed.
+
+`python -m tests.fuzz.coverage FORMAT SECONDS SEED` is the process, in build/fuzz; `guided` follows
+it. What reaches more is kept in FORMAT-corpus there, from which the next run begins.
+"""
 
 from __future__ import annotations
 
+import gc
+import json
 import random
+import re
 import sys
 from importlib import import_module
-from typing import Any, NoReturn
+from itertools import count
+from pathlib import Path
+from types import FunctionType
+from typing import Any, TypeGuard
 
-from tests.fuzz.runner import REPRODUCERS, module_of
+from tests.fuzz import runner
+from tests.fuzz.runner import BAD, Report, followed, module_of
+from tests.fuzz.worker import begin, outcome
 
-from halfbyte.errors import HalfbyteError
+SLOWER = 5.0  # times, with every branch counted
 
 
-def fuzz(name: str) -> NoReturn:
-    """Run until something fails, or forever; what covers more is kept in build/fuzz."""
+def guided(name: str, seconds: float, seed: int) -> Report:
+    """New files of a format for so long; it ends early at one that ends the process."""
+    report, seen = Report(), set[str]()
+    folder = runner.REPRODUCERS
+    corpus = folder / _corpus(name)
+    corpus.mkdir(parents=True, exist_ok=True)
+    log = folder / f"{name}-coverage.stderr"
+    arguments = ("tests.fuzz.coverage", name, max(1, round(seconds)), seed)
+    for line in followed(arguments, log, 0):
+        path = folder / _at_hand(name, line.index)
+        what = f"{line.outcome} {line.detail.partition(': ')[0]}"
+        if line.outcome in BAD and what in seen:
+            path.unlink()  # the same place again
+            report.counts[line.outcome] += 1
+            continue
+        seen.add(what)
+        report.add(line, f"{name} --file {path}")
+    reached = re.findall(rb"cov: (\d+)", log.read_bytes()) or [b"0"]
+    kept = sum(1 for _ in corpus.iterdir())
+    print(f"{name}: {int(reached[-1]):,} branches reached; {kept:,} files in {corpus}")
+    log.unlink()
+    return report
+
+
+def available() -> bool:
+    """Whether atheris is there."""
     try:
-        atheris: Any = import_module("atheris")
+        import_module("atheris")
     except ImportError:
-        sys.exit("--coverage: expected the package atheris; pip install atheris")
-    with atheris.instrument_imports(include=["halfbyte"]):
-        module = module_of(name)
-    kept = REPRODUCERS / f"{name}-corpus"
-    kept.mkdir(parents=True, exist_ok=True)
-    for index, data in enumerate(module.corpus()):
-        (kept / f"seed-{index}").write_bytes(data)
+        return False
+    return True
+
+
+def main() -> None:
+    """Run until the time is over: atheris ends the process."""
+    name, seconds, seed = sys.argv[1:]
+    atheris: Any = import_module("atheris")
+    lines, module, numbers = begin(), module_of(name), count()
 
     def one(data: bytes) -> None:
-        try:
-            module.target(data)
-        except HalfbyteError:
-            return
+        index = next(numbers)
+        path = Path(_at_hand(name, index))  # which stays where it ends the process
+        path.write_bytes(data)
+        found = outcome(module, data, SLOWER)
+        if found.name not in BAD:
+            path.unlink()
+        print(json.dumps([index, *found]), file=lines, flush=True)
+
+    corpus = module.corpus()
+    for data in corpus:  # modules are imported where they are needed
+        one(data)
+    for function in filter(_is_ours, gc.get_objects()):
+        atheris.instrument_func(function)
+    gc.freeze()
+    for index, data in enumerate(corpus):
+        Path(_corpus(name), f"seed-{index}").write_bytes(data)
 
     def mutate(data: bytes, most: int, seed: int) -> bytes:
         chance = random.Random(seed)
-        if chance.random() < 0.5:
+        if chance.random() < 0.2:  # bytes, with what comparisons met; few are read far
             return bytes(atheris.Mutate(data, most))
         return module.mutate(data, chance)[:most]
 
-    atheris.Setup([sys.argv[0], str(kept)], one, custom_mutator=mutate)
+    options = {
+        "max_total_time": seconds, "seed": int(seed) + 1, "len_control": 0, "mutate_depth": 2,
+        "max_len": 2 * max(map(len, corpus)), "rss_limit_mb": 0, "malloc_limit_mb": 0,
+    }  # fmt: skip
+    words = [f"-{option}={value}" for option, value in options.items()]
+    atheris.Setup([sys.argv[0], *words, _corpus(name)], one, custom_mutator=mutate)
     atheris.Fuzz()
-    sys.exit(0)
+
+
+def _is_ours(thing: object) -> TypeGuard[FunctionType]:
+    """Whether it is a function of halfbyte; atheris' import hook does not see editable ones."""
+    return isinstance(thing, FunctionType) and (thing.__module__ or "").startswith("halfbyte.")
+
+
+def _at_hand(name: str, index: int) -> str:
+    return f"{name}-coverage-{index}.bin"
+
+
+def _corpus(name: str) -> str:
+    return f"{name}-corpus"
+
+
+if __name__ == "__main__":
+    main()

@@ -20,18 +20,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Protocol, cast
+from typing import IO, NamedTuple, Protocol, cast
 
 REPOSITORY = Path(__file__).parents[2]
 REPRODUCERS = REPOSITORY / "build" / "fuzz"
 SECONDS = 30  # of one case; what takes so long hangs, on a busy machine too
 GOOD = ("accepted", "refused")
-BAD = ("foreign", "message", "memory", "crash", "hang")
+BAD = ("foreign", "message", "memory", "slow", "crash", "hang")
 
 
 class Format(Protocol):
@@ -47,28 +47,44 @@ class Format(Protocol):
         """Read it."""
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A case that must not be: crash, hang, memory, an error that is not ours, a bad message."""
+class Line(NamedTuple):
+    """Of a case: its number, what became of it, what is to be said of that, and CPU seconds."""
 
-    format: str
-    seed: int
     index: int
     outcome: str
     detail: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.format} --seed {self.seed} --case {self.index}: {self.outcome}: {self.detail}"
-        )
+    seconds: float
 
 
 @dataclass
 class Report:
-    """What became of a format's cases."""
+    """What became of a format's cases.
+
+    Attributes
+    ----------
+    failures : list of str
+        Cases that must not be: which one, the outcome, and its detail.
+    slowest : (float, str)
+        CPU seconds of the refused file that took longest, and which one it was.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    slowest: tuple[float, str] = (0.0, "")
+
+    def add(self, line: Line, which: str) -> None:
+        """One more case."""
+        self.counts[line.outcome] += 1
+        if line.outcome == "refused":
+            self.slowest = max(self.slowest, (line.seconds, which))
+        if line.outcome in BAD:
+            self.failures.append(f"{which}: {line.outcome}: {line.detail}")
+
+    def __iadd__(self, other: Report) -> Report:
+        self.counts += other.counts
+        self.failures += other.failures
+        self.slowest = max(self.slowest, other.slowest)
+        return self
 
 
 def formats() -> list[str]:
@@ -98,13 +114,14 @@ def run(name: str, seed: int, first: int, last: int) -> Report:
     """Cases [first, last) of a format."""
     report = Report()
     while first < last:
-        for index, outcome, detail in _batch(name, seed, first, last):
-            report.counts[outcome] += 1
-            first = index + 1
-            if outcome in BAD:
-                failure = Failure(name, seed, index, outcome, detail)
-                report.failures.append(failure)
-                _keep(failure)
+        log = REPRODUCERS / f"{name}-{seed}-{first}.stderr"
+        arguments = ("tests.fuzz.worker", name, seed, first, last)
+        for line in followed(arguments, log, first, last):
+            first = line.index + 1
+            report.add(line, f"{name} --seed {seed} --case {line.index}")
+            if line.outcome in BAD:
+                _keep(name, seed, line)
+        log.unlink()
     return report
 
 
@@ -122,55 +139,61 @@ def run_all(
         while True:
             tasks = [(name, seed, at) for at in range(0, count, batch) for name in reports]
             for name, found in pool.map(work, tasks):
-                reports[name].counts += found.counts
-                reports[name].failures += found.failures
+                reports[name] += found
             seed += 1
             if time.monotonic() >= until:
                 return reports
 
 
-def table(reports: dict[str, Report]) -> str:
-    """Outcomes by format, in Markdown."""
+def table(reports: Mapping[str, Report]) -> str:
+    """Outcomes by format, in Markdown, and the seed and number of the slowest refused file."""
     columns = (*GOOD, *BAD)
-    lines = [f"| format | cases | {' | '.join(columns)} |", f"|---|{'--:|' * (len(columns) + 1)}"]
+    lines = [
+        f"| format | cases | {' | '.join(columns)} | slowest refused |",
+        f"|---|{'--:|' * (len(columns) + 2)}",
+    ]
     for name, report in reports.items():
         numbers = [report.counts.total(), *(report.counts[column] for column in columns)]
-        lines.append(f"| {name} | {' | '.join(f'{n:,}' for n in numbers)} |")
+        seconds, which = report.slowest
+        cells = [*(f"{n:,}" for n in numbers), f"{seconds * 1000:,.0f} ms: {which}"]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 # ---- a process ---------------------------------------------------------------------------------
 
 
-def _batch(name: str, seed: int, first: int, last: int) -> Iterator[tuple[int, str, str]]:
-    """Number, outcome and detail of each case; ends early after one that ended the process."""
-    command = [sys.executable, "-m", "tests.fuzz.worker", name, *map(str, (seed, first, last))]
+def followed(
+    arguments: Sequence[object], log: Path, first: int, last: int | None = None
+) -> Iterator[Line]:
+    """What a module prints of its cases [first, last); the last line may be of one that ended it.
+
+    Its stderr is in `log`.
+    """
     environment = os.environ | {
         "PYTHONPATH": str(REPOSITORY), "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2",
     }  # fmt: skip
-    REPRODUCERS.mkdir(parents=True, exist_ok=True)
-    errors = REPRODUCERS / f"{name}-{seed}-{first}.stderr"
-    with errors.open("w+b") as stderr, subprocess.Popen(
-        command, cwd=REPRODUCERS, env=environment, stdout=subprocess.PIPE, stderr=stderr
+    log.parent.mkdir(parents=True, exist_ok=True)
+    at = first
+    with log.open("w+b") as stderr, subprocess.Popen(
+        [sys.executable, "-m", *map(str, arguments)],
+        cwd=log.parent, env=environment, stdout=subprocess.PIPE, stderr=stderr,
     ) as process:  # fmt: skip
         assert process.stdout is not None
-        at = first
         for line in _lines(process.stdout):
             if line is None:
                 process.send_signal(signal.SIGKILL)
-                yield at, "hang", f"more than {SECONDS} s"
-                break
-            index, outcome, detail = json.loads(line)
-            at = index + 1
-            yield index, outcome, detail
-        else:
-            if (status := process.wait()) != 0 or at < last:
-                stderr.seek(0)
-                last_words = stderr.read()[-2000:].decode(errors="replace")
-                if at == first and status > 0:  # it never began
-                    raise RuntimeError(f"{name}: the worker ended with {status}: {last_words}")
-                yield at, "crash", f"exit status {status}: {last_words[-500:]}"
-    errors.unlink(missing_ok=True)
+                yield Line(at, "hang", f"more than {SECONDS} s", 0.0)
+                return
+            case_line = Line(*json.loads(line))
+            at = case_line.index + 1
+            yield case_line
+        if (status := process.wait()) != 0 or (last is not None and at < last):
+            stderr.seek(0)
+            last_words = stderr.read()[-2000:].decode(errors="replace")
+            if at == first and status > 0:  # it never began
+                raise RuntimeError(f"{arguments[1]}: ended with {status}: {last_words}")
+            yield Line(at, "crash", f"exit status {status}: {last_words[-500:]}", 0.0)
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes | None]:
@@ -189,10 +212,10 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes | None]:
             yield from lines
 
 
-def _keep(failure: Failure) -> None:
+def _keep(name: str, seed: int, line: Line) -> None:
     """Write the file and what happened, for who looks into it."""
-    module = module_of(failure.format)
-    data = case(module, module.corpus(), failure.seed, failure.index)
-    name = f"{failure.format}-{failure.seed}-{failure.index}-{failure.outcome}"
-    (REPRODUCERS / f"{name}.bin").write_bytes(data)
-    (REPRODUCERS / f"{name}.txt").write_text(f"{failure}\n")
+    module = module_of(name)
+    data = case(module, module.corpus(), seed, line.index)
+    path = REPRODUCERS / f"{name}-{seed}-{line.index}-{line.outcome}.bin"
+    path.write_bytes(data)
+    path.with_suffix(".txt").write_text(f"{line.detail}\n")

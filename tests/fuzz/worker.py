@@ -1,6 +1,6 @@
 """One process of the runner: `python -m tests.fuzz.worker FORMAT SEED FIRST LAST`.
 
-A line of JSON for each case: its number, the outcome, and what is to be said of it.
+A line of JSON for each case: its number, the outcome, what is to be said of it, and CPU seconds.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import json
 import os
 import resource
 import sys
+import time
 import traceback
 import warnings
 from pathlib import Path
+from typing import NamedTuple, TextIO
 
 from tests.fuzz.runner import Format, case, module_of
 
@@ -23,14 +25,25 @@ FREE = 200 << 20  # bytes that any case may take
 TIMES = 4  # the file, beside them
 ADDRESSES = 1 << 30  # of threads' stacks and the like, which are not memory
 MOST_MESSAGE = 2000  # characters
+REFUSAL = 2.0  # CPU seconds that a refused file may take
+REFUSAL_PER_BYTE = 10e-6  # beside them
 
 
-def outcome(module: Format, data: bytes) -> tuple[str, str]:
-    """Of one case, and a line about it where it is not as it should be."""
+class Outcome(NamedTuple):
+    """What became of a case, a line about it where it must not be, and CPU seconds."""
+
+    name: str
+    detail: str
+    seconds: float
+
+
+def outcome(module: Format, data: bytes, slower: float = 1.0) -> Outcome:
+    """Of one case, where everything takes `slower` times as long."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before, allowed = resident_bytes(), FREE + TIMES * len(data)
     _limit(allowed + ADDRESSES)
+    start = time.process_time()
     try:
         module.target(data)
         found, detail = "accepted", ""
@@ -45,10 +58,12 @@ def outcome(module: Format, data: bytes) -> tuple[str, str]:
         found, detail = "foreign", f"{type(error).__name__} at {where}: {str(error)[:300]}"
     finally:
         _limit(None)
-    taken = peak_bytes() - before
+    seconds, taken = time.process_time() - start, peak_bytes() - before
     if found in ("accepted", "refused") and taken > allowed:
         found, detail = "memory", f"{taken / 1e6:.0f} MB for a file of {len(data):,} bytes"
-    return found, detail
+    elif found == "refused" and seconds > slower * (REFUSAL + REFUSAL_PER_BYTE * len(data)):
+        found, detail = "slow", f"{seconds:.1f} CPU seconds for a file of {len(data):,} bytes"
+    return Outcome(found, detail, seconds)
 
 
 def _limit(nbytes: int | None) -> None:
@@ -63,14 +78,21 @@ def _limit(nbytes: int | None) -> None:
 def main() -> None:
     name, *numbers = sys.argv[1:]
     seed, first, last = map(int, numbers)
-    lines = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a reader prints does not come between
-    warnings.simplefilter("error", RuntimeWarning)
+    lines = begin()
     module = module_of(name)
     corpus = module.corpus()
+    gc.freeze()  # what stays need not be looked through after every case
     for index in range(first, last):
         data = case(module, corpus, seed, index)
         print(json.dumps([index, *outcome(module, data)]), file=lines, flush=True)
+
+
+def begin() -> TextIO:
+    """Where the lines go; what a reader prints does not come between, and warnings are errors."""
+    lines = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    warnings.simplefilter("error", RuntimeWarning)
+    return lines
 
 
 if __name__ == "__main__":
