@@ -96,7 +96,7 @@ def check(
         assert error.count("\n") == 1, (words, error)
         assert line.isprintable(), (words, error)
         assert line.startswith("error: "), (words, error)
-        assert len(line) < 2100, (words, error)
+        assert len(line) < 2000, (words, error)
         assert "a mistake in halfbyte" not in line, (words, error)
     return code
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from tests.formats.test_pictures import PIXELS, bitmap
-from tests.session.models import FLOAT, added, identity, model, node, proto, tensor, weight
+from tests.session.models import BOOL, FLOAT, added, identity, model, node, proto, tensor, weight
 
 from halfbyte.cli import main
+from halfbyte.evaluation.inputs import graph_feeds
+from halfbyte.formats.onnx import open_onnx
 
 Capture = pytest.CaptureFixture[str]
 
@@ -38,6 +41,23 @@ def test_random_inputs(tmp_path: Path, capsys: Capture) -> None:
     assert said.startswith("first run ")
     assert main(["run", path]) == 0
     assert "float32 [1, 2]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("kind", "width"), [(FLOAT, 4), (TensorProto.INT32, 4), (BOOL, 1)])
+def test_random_inputs_take_little_more_memory_than_they_hold(
+    tmp_path: Path, kind: int, width: int
+) -> None:
+    count = 3 << 20
+    opened = open_onnx(saved(tmp_path, identity(kind, ["n"])))
+    tracemalloc.start()
+    (x,) = graph_feeds(opened, None, {"n": count}, 5).values()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < width * count + (1 << 23)
+    if kind == FLOAT:  # in parts as at once
+        np.testing.assert_array_equal(
+            x, np.random.default_rng(5).standard_normal(count).astype(np.float32)
+        )
 
 
 def test_arrays(tmp_path: Path, capsys: Capture) -> None:

@@ -108,6 +108,14 @@ def test_perplexity_is_that_of_the_logits(storyteller: Path) -> None:
         assert model.perplexity(text) == pytest.approx(np.exp(np.mean(losses)), rel=1e-6)
 
 
+def test_perplexity_of_what_cannot_be_is_infinite(
+    storyteller: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(halfbyte.LanguageModel, "token_losses", lambda *_: np.full(3, 1e3))
+    with halfbyte.load(storyteller) as model:
+        assert model.perplexity("Once upon a time") == np.inf
+
+
 def test_shipped_model_is_as_good_as_it_says(storyteller: Path, repository: Path) -> None:
     """Its held-out perplexity, story by story as the training tool computes it."""
     import re

@@ -353,11 +353,12 @@ class LanguageModel:
         return np.concatenate(losses) if losses else np.empty(0)
 
     def perplexity(self, text: str) -> float:
-        """exp of the mean loss per token of a text; see :meth:`token_losses`."""
+        """exp of the mean loss per token of a text, which may be infinite; see `token_losses`."""
         ids = self.tokenizer.encode(arguments.text("text", text))
         if len(ids) < 2:
             raise HalfbyteError(f"perplexity needs at least 2 tokens, found {len(ids)}")
-        return float(np.exp(self.token_losses(ids).mean()))
+        with np.errstate(over="ignore"):
+            return float(np.exp(self.token_losses(ids).mean()))
 
     def close(self) -> None:
         """Stop threads, give memory back and drop the mapping of the file.

@@ -357,7 +357,7 @@ def test_dump(folder: Path, tmp_path: Path) -> None:
         (["chain.onnx", "--reference", "torch"], "expected numpy or onnxruntime"),
         (["chain.onnx", "-w", "run", "--reference", "numpy"], "of run: expected none"),
         (["chain.onnx", "--size", "m=3"], "size 'm': expected one of ['n']"),
-        (["chain.onnx", "--size", "n=9999999999"], "more than memory"),
+        (["chain.onnx", "--size", "n=9999999999"], "MB of memory that are left, found 160,000 MB"),
         (["chain.onnx", "--input", "chain.onnx"], "expected arrays in NumPy's .npz"),
         (["chain.onnx", "--input", "other.npz"], "array 'z': expected one of ['x']"),
         (["chain.onnx", "--input", "double.npz"], "array 'x': expected float32, found float64"),

@@ -31,7 +31,7 @@ def guarded(command: Callable[[], int], *, debug: bool) -> int:
     except Exception as error:
         if debug:
             raise
-        _say(f"error: {printable(_explained(error))}")
+        _say(printable(f"error: {_explained(error)}"))
         return BAD_INPUT
     finally:
         _drop_what_cannot_be_written()

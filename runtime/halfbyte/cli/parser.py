@@ -31,7 +31,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line, where argparse prints its usage first."""
-        self.exit(BAD_INPUT, f"error: {printable(message)}; see `{self.prog} --help`\n")
+        line = printable(f"error: {message}; see `{self.prog} --help`")
+        self.exit(BAD_INPUT, f"{line}\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Where it cannot be written, say so; argparse passes over that."""

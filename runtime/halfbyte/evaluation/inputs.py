@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.errors import HalfbyteError, MemoryBudgetError
+from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.formats.npz import read_npz
 from halfbyte.formats.onnx import dtypes
 from halfbyte.formats.onnx.model import Graph, Model, ValueInfo
-from halfbyte.room import machine_bytes
+from halfbyte.room import available_bytes
 
 Array = npt.NDArray[Any]
 
@@ -22,6 +23,7 @@ _SIZES = (
     ("past", 0), ("batch", 1), ("height", 224), ("width", 224), ("seq", 16), ("len", 16),
     ("token", 16), ("time", 16), ("", 1),
 )  # fmt: skip
+_PART = 1 << 18  # numbers that are drawn at once, in a wider type than the input's
 _THROUGH = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
 
 
@@ -128,11 +130,12 @@ def _type(
     shape = tuple(
         dim if isinstance(dim, int) else opened[axis] for axis, dim in enumerate(kind.shape)
     )
-    count = 1
-    for dim in shape:
-        count *= dim
-    if count * dtype.itemsize > machine_bytes():
-        raise MemoryBudgetError(f"{where}: {list(shape)} of {dtype}: more than memory")
+    nbytes, left = math.prod(shape) * dtype.itemsize, available_bytes()
+    if nbytes > left:
+        raise OutOfMemoryError(
+            f"{where}: {list(shape)} of {dtype}: expected at most the {left / 1e6:,.0f} MB of "
+            f"memory that are left, found {nbytes / 1e6:,.0f} MB"
+        )
     return shape, dtype
 
 
@@ -195,14 +198,24 @@ def _random(
     if dtype == dtypes.STRING:
         return np.full(shape, "text", object)
     if dtype.kind == "b":
-        return np.asarray(random.random(shape)) < 0.5
+        return _drawn(lambda n: random.random(n) < 0.5, shape, dtype)
     if dtype.names:
         return dtypes.narrow(np.asarray(random.standard_normal(shape, np.float32)), dtype)
     if dtype.kind in "fc":
-        return np.asarray(random.standard_normal(shape)).astype(dtype)
+        return _drawn(random.standard_normal, shape, dtype)
     if "mask" in name.lower():
         return np.ones(shape, dtype)
     if limit is None and dtype.itemsize == 1:  # quantized values
         limits = np.iinfo(dtype)
         return random.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-    return np.asarray(random.integers(0, max(limit or 2, 1), shape)).astype(dtype)
+    return _drawn(lambda n: random.integers(0, max(limit or 2, 1), n), shape, dtype)
+
+
+def _drawn(
+    draw: Callable[[int], Array], shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    made = np.empty(math.prod(shape), dtype)
+    for start in range(0, made.size, _PART):
+        part = made[start : start + _PART]
+        part[...] = draw(part.size)
+    return made.reshape(shape)
