@@ -14,6 +14,8 @@ from tests.formats.folders import write_safetensors
 from tests.fuzz.folders import small_folder, use
 from tests.fuzz.mutators import ODD, mutate_bytes, mutate_json, odd_integer
 
+from halfbyte.errors import HalfbyteError
+
 VALUES: tuple[Any, ...] = (
     *ODD, None, True, False, 0.0, -1.5, 0.5, 1.0, 1e-45, 1e-38, 1e38, 1e308, float("inf"),
     float("nan"), 10**400, "", "a", "\ud800", "a" * 5000, "1", [], {}, [[]], [0], [1e9] * 4,
@@ -70,8 +72,11 @@ def _number(config: bytes, chance: random.Random) -> bytes:
 
 def target(data: bytes) -> None:
     """Use the folder."""
-    name, _, config = data.partition(b"\n")
-    use({**small_folder(), "config.json": config, "model.safetensors": _weights(name.decode())})
+    first, _, config = data.partition(b"\n")
+    name = first.decode(errors="replace")
+    if name not in models.CONFIGS:
+        raise HalfbyteError("the name of no weights")
+    use({**small_folder(), "config.json": config, "model.safetensors": _weights(name)})
 
 
 def _joined(name: str, config: bytes) -> bytes:

@@ -11,6 +11,7 @@ import json
 import random
 import re
 import sys
+from contextlib import suppress
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -83,9 +84,10 @@ def main() -> None:
 
     def mutate(data: bytes, most: int, seed: int) -> bytes:
         chance = random.Random(seed)
-        if chance.random() < 0.2:  # bytes, with what comparisons met; few are read far
-            return bytes(atheris.Mutate(data, most))
-        return module.mutate(data, chance)[:most]
+        if chance.random() < 0.8:
+            with suppress(Exception):  # of files that are nothing any more
+                return module.mutate(data, chance)[:most] or b"\0"
+        return bytes(atheris.Mutate(data, most))  # bytes, with what comparisons met
 
     options = {
         "max_total_time": seconds, "seed": int(seed) + 1, "len_control": 0, "mutate_depth": 2,

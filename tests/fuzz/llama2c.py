@@ -38,7 +38,7 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
     start = 8 if model.startswith(b"24ka") else 0
     changed = _number(model, start + 4 * chance.randrange(8), chance)
     if kind == 3:  # a file of another size, which may fit
-        size = chance.choice([len(model) // 2, 2 * len(model), chance.randrange(2 * len(model))])
+        size = chance.choice([len(model) // 2, 2 * len(model), chance.randint(0, 2 * len(model))])
         changed = changed[:size].ljust(size, b"\1")
     elif kind == 4 and start:  # the number between is one byte
         changed = _number(model, chance.choice([4, 36, 37]), chance)
