@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.evaluation.models import plant, write_chain, write_dynamic
+from tests.session import models
 from tools.onnx_models import make, save
 
 import halfbyte
@@ -171,6 +173,24 @@ def test_unfused_every_value_is_compared(folder: Path, tmp_path: Path) -> None:
     assert code == 0
     assert found["removed"] == []
     assert len(found["values"]) == len(make("resnet-small").graph.node)
+
+
+def test_a_trace_grows_with_the_graph(tmp_path: Path) -> None:
+    """In calls of functions, which are the same every time."""
+    calls = []
+    for count in (30, 150, 600):  # the first one imports
+        names = ["x", *(f"v{i}" for i in range(count - 1)), "y"]
+        nodes = [models.node("Add", f"{names[i]} x", names[i + 1]) for i in range(count)]
+        path = tmp_path / f"{count}.onnx"
+        path.write_bytes(models.model(nodes))
+        counted = Counter[str]()
+        sys.setprofile(lambda _, event, __, to=counted: to.update([event]))
+        try:
+            assert main(["eval", str(path), "-w", "trace", "-t", "1"]) == 0
+        finally:
+            sys.setprofile(None)
+        calls.append(counted["call"])
+    assert calls[2] < 4.5 * calls[1]
 
 
 @pytest.mark.parametrize("reference", ["numpy", "onnxruntime"])

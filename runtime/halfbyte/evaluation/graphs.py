@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,13 +56,13 @@ class GraphUnderTest:
         self.dump.graphs(self.model.graph, self.prepared.graph)
         self.dump.values("inputs", self.feeds)
 
-    @property
+    @cached_property
     def output_kind(self) -> str:
         """What stands for the operator of its outputs in tolerances' rules."""
         quantized = any(_INTEGER.search(node.op_type) for node in self.model.graph.nodes)
         return OUTPUT_INT8 if quantized or self.rounds_activations else OUTPUT
 
-    @property
+    @cached_property
     def rounds_activations(self) -> bool:
         """Whether products take activations in int8 that the graph has in floats."""
         return any(
