@@ -33,7 +33,7 @@ def guided(name: str, seconds: float, seed: int) -> Report:
     corpus.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name}-coverage.stderr"
     arguments = ("tests.fuzz.coverage", name, max(1, round(seconds)), seed)
-    for line in followed(arguments, log, 0):
+    for line in followed(arguments, log, SLOWER * runner.SECONDS):
         path = folder / _at_hand(name, line.index)
         what = f"{line.outcome} {line.detail.partition(': ')[0]}"
         if line.outcome in BAD and what in seen:

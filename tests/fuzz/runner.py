@@ -116,7 +116,7 @@ def run(name: str, seed: int, first: int, last: int) -> Report:
     while first < last:
         log = REPRODUCERS / f"{name}-{seed}-{first}.stderr"
         arguments = ("tests.fuzz.worker", name, seed, first, last)
-        for line in followed(arguments, log, first, last):
+        for line in followed(arguments, log, SECONDS, first, last):
             first = line.index + 1
             report.add(line, f"{name} --seed {seed} --case {line.index}")
             if line.outcome in BAD:
@@ -164,11 +164,11 @@ def table(reports: Mapping[str, Report]) -> str:
 
 
 def followed(
-    arguments: Sequence[object], log: Path, first: int, last: int | None = None
+    arguments: Sequence[object], log: Path, seconds: float, first: int = 0, last: int | None = None
 ) -> Iterator[Line]:
     """What a module prints of its cases [first, last); the last line may be of one that ended it.
 
-    Its stderr is in `log`.
+    Its stderr is in `log`. After `seconds` without a line it hangs.
     """
     environment = os.environ | {
         "PYTHONPATH": str(REPOSITORY), "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2",
@@ -180,10 +180,10 @@ def followed(
         cwd=log.parent, env=environment, stdout=subprocess.PIPE, stderr=stderr,
     ) as process:  # fmt: skip
         assert process.stdout is not None
-        for line in _lines(process.stdout):
+        for line in _lines(process.stdout, seconds):
             if line is None:
                 process.send_signal(signal.SIGKILL)
-                yield Line(at, "hang", f"more than {SECONDS} s", 0.0)
+                yield Line(at, "hang", f"more than {seconds:.0f} s", 0.0)
                 return
             case_line = Line(*json.loads(line))
             at = case_line.index + 1
@@ -196,13 +196,13 @@ def followed(
             yield Line(at, "crash", f"exit status {status}: {last_words[-500:]}", 0.0)
 
 
-def _lines(stream: IO[bytes]) -> Iterator[bytes | None]:
+def _lines(stream: IO[bytes], seconds: float) -> Iterator[bytes | None]:
     """Lines as they come; None, and then no more, where none came for too long."""
     descriptor, held = stream.fileno(), b""
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
         while True:
-            if not selector.select(SECONDS):
+            if not selector.select(seconds):
                 yield None
                 return
             piece = os.read(descriptor, 1 << 16)
