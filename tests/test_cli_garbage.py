@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from tests.session.models import added
 
 from halfbyte.cli import main
+from halfbyte.cli.commands import make_parser
+from halfbyte.quantize import cli as quantize
 
 MODELS = [  # commands that open a model, which is the argument in braces
     ["run", "{}", "Once"], ["run", "{}", "Once", "--beams", "2"], ["chat", "{}"],
@@ -42,6 +45,8 @@ VALUES = [  # numbers and words where others are expected
     )
     for value in ("-7", "1e400", "nan", "99999999999999999999", "\x1b[31m", "", "1=nan")
 ]  # fmt: skip
+
+ODD = ("-7", "1e400", "nan", "9" * 20, "\x1b[31m\n", "", "x" * 3000, "a=b", "none.toml")
 
 
 def _bytes(start: bytes, seed: int = 0, size: int = 2000) -> Callable[[Path], None]:
@@ -121,3 +126,34 @@ def test_garbage(
 @pytest.mark.parametrize("words", VALUES, ids=lambda words: " ".join(words[3:]).encode().hex())
 def test_values(words: list[str], storyteller: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check([*words, "-n", "2"] if words[3] != "-n" else words, "", {"{model}": storyteller}, capsys)
+
+
+def _parsers() -> dict[str, argparse.ArgumentParser]:
+    """Of all commands, by name."""
+    found: dict[str, argparse.ArgumentParser] = {}
+    for action in make_parser()._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found |= action.choices
+    return {**found, "quantize": quantize.parser()}
+
+
+def test_every_command_that_opens_files_is_here() -> None:
+    here = {words[0] for words in (*MODELS, *OTHERS)}
+    assert here == set(_parsers()) - {"demo", "pull"}
+
+
+@pytest.mark.parametrize("name", _parsers())
+def test_every_option(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a model that is not there: what is wrong is said before, or that."""
+    monkeypatch.chdir(tmp_path)
+    words = [name, *{"demo": [], "device": ["show", "none"], "pull": ["\x1b/"]}.get(name, ["none"])]
+    words += {"quantize": ["--int4"], "web": ["--export", "out"], "fit": ["--device", "pixel-6"],
+              "simulate": ["--device", "pixel-6"]}.get(name, [])  # fmt: skip
+    for number, action in enumerate(_parsers()[name]._actions):
+        if action.option_strings and action.nargs is None:
+            for value in (ODD[0], *ODD[1 + number % 4 :: 4]):  # the others at other options
+                code = check([*words, f"{action.option_strings[-1]}={value}"], "", {}, capsys)
+                assert code == 2 or name == "demo", (words, action.option_strings, value)
+    assert name == "demo" or not list(tmp_path.iterdir())

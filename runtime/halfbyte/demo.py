@@ -9,10 +9,12 @@ from pathlib import Path
 
 from halfbyte.loading import load
 from halfbyte.quantize import quantize_file
+from halfbyte.sampling import Sampler
 
 
 def run(seed: int) -> int:
     """Quantize, tell a story, print sizes and speed; returns the exit code."""
+    Sampler(seed=seed)  # refuses it before any work is done
     with as_file(files("halfbyte") / "data") as data, tempfile.TemporaryDirectory() as folder:
         source = data / "storyteller.bin"
         target = Path(folder) / "storyteller-int4.gguf"
