@@ -17,6 +17,11 @@ T = Tolerance(rtol=1e-3, atol=0.0, min_cosine=0.9, steps=1)
 F32 = np.float32
 
 
+def test_signalling_nans_are_compared_without_a_warning() -> None:
+    values = np.array([1, 0x7F800001], np.uint32).view(F32)
+    assert compare(values, values.copy(), T).differing == 0
+
+
 def test_figures() -> None:
     wanted = np.array([3, 4, 0, 0], F32)
     found = np.array([3, 4, 0, 0.5], F32)

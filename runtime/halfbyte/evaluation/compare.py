@@ -141,10 +141,11 @@ def _compare_texts(found: Array, wanted: Array, tolerance: Tolerance) -> Compari
 
 def _compare_numbers(found: Array, wanted: Array, tolerance: Tolerance, kind: str) -> Comparison:
     errors, beyond = _errors(found, wanted, tolerance)
-    x, w = (v.astype(np.complex128 if v.dtype.kind == "c" else np.float64) for v in (found, wanted))
-    finite = np.isfinite(x) & np.isfinite(w)
-    x, w = np.where(finite, x, 0), np.where(finite, w, 0)
-    with np.errstate(all="ignore"):
+    wide_type = np.complex128 if wanted.dtype.kind == "c" else np.float64
+    with np.errstate(all="ignore"):  # a signalling NaN warns as it is cast
+        x, w = found.astype(wide_type), wanted.astype(wide_type)
+        finite = np.isfinite(x) & np.isfinite(w)
+        x, w = np.where(finite, x, 0), np.where(finite, w, 0)
         relative = np.where(errors > 0, errors / np.maximum(np.abs(w), _rms(w)), 0.0)
         cosine, wide = _cosine(x, w), _rms(w) > tolerance.atol  # else noise has any angle
         noise = _energy(x - w) if np.isfinite(errors).all() else math.inf
