@@ -17,6 +17,7 @@ import numpy as np
 from halfbyte import ops
 from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
 from halfbyte.formats.onnx.model import Graph, Model, Node
+from halfbyte.interrupt import step
 from halfbyte.onnx.definitions import Definition, lookup
 from halfbyte.onnx.definitions.arrays import check_elements, results_limited
 from halfbyte.onnx.evaluate import UNFIT, Call, all_made, bound, used_names
@@ -214,6 +215,7 @@ class Capture:
         ProgramError
             The node is not as its operator wants it.
         """
+        step()
         first = len(self.program.instructions)
         try:
             self._record(node)

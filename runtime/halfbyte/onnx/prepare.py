@@ -5,7 +5,7 @@ fused, what nothing reads dropped.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,12 @@ import numpy as np
 
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.formats.onnx.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
+from halfbyte.interrupt import step
 from halfbyte.onnx.capture import MOST_FOLDED, bytes_given, folded
 from halfbyte.onnx.definitions import find
 from halfbyte.onnx.definitions.constant import dense
 from halfbyte.onnx.definitions.types import check_types
-from halfbyte.onnx.evaluate import bound, go_on, resolved, subgraphs, used_names
+from halfbyte.onnx.evaluate import bound, resolved, subgraphs, used_names
 from halfbyte.onnx.fusion import fuse
 from halfbyte.onnx.fusion.convolution import SCALED_KERNEL
 from halfbyte.onnx.fusion.rewriter import drop_unused
@@ -42,13 +43,12 @@ def prepare(
     *,
     optimize: bool = True,
     given: frozenset[str] = frozenset(),
-    check: Callable[[], None] = go_on,
 ) -> Model:
     """A model that does the same, for `Runner`: no functions, no sparse initializers.
 
     Initializers are constants, but for those that are `given` as inputs. What would take much
-    memory or time to compute is left to the run. `check` is called now and then; what it raises
-    ends the preparation.
+    memory or time to compute is left to the run. Each node is a step that may be the last; see
+    `interrupt`.
 
     Raises
     ------
@@ -66,11 +66,11 @@ def prepare(
         made = replace(model, graph=graph, functions={})
         if optimize:
             check_types(made)
-            _fold_constants(made, allowed, check, kept=QUANTIZED)
+            _fold_constants(made, allowed, kept=QUANTIZED)
             merge_equal(made)
             drop_unused(graph)
-            fuse(made, check)
-            _fold_constants(made, allowed, check)
+            fuse(made)
+            _fold_constants(made, allowed)
         drop_unused(graph)
     return made
 
@@ -92,6 +92,7 @@ def _inlined(model: Model, nodes: list[Node], allowed: _Allowed, depth: int = 0)
         raise UnsupportedError(f"{model.path}: functions call each other more than {DEPTH} deep")
     made: list[Node] = []
     for node in nodes:
+        step()
         function = model.functions.get((node.domain, node.op_type, node.overload))
         if function is not None:
             made += _inlined(model, _called(function, node), allowed, depth + 1)
@@ -192,9 +193,7 @@ def _initializers(
 # ---- constants -----------------------------------------------------------------------------------
 
 
-def _fold_constants(
-    model: Model, allowed: _Allowed, check: Callable[[], None], kept: tuple[str, ...] = ()
-) -> None:
+def _fold_constants(model: Model, allowed: _Allowed, kept: tuple[str, ...] = ()) -> None:
     """Compute, in place, every node whose inputs are initializers, but operators that are kept.
 
     A result that is larger than what it is made of stays a node, unless it is small:
@@ -204,7 +203,7 @@ def _fold_constants(
     fixed = dict(graph.initializers)
     left = []
     for node in graph.nodes:
-        check()
+        step()
         results = None if node.op_type in kept else _folded(model, node, fixed, allowed)
         if results is None:
             left.append(node)
@@ -260,6 +259,7 @@ def merge_equal(model: Model) -> None:
     outputs = {v.name for v in model.graph.outputs}
     left = []
     for node in model.graph.nodes:
+        step()
         if not subgraphs(node):
             node = replace(node, inputs=tuple(same.get(n, n) for n in node.inputs))
         key = _identity(model, node)

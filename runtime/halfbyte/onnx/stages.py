@@ -19,6 +19,7 @@ import numpy as np
 from halfbyte import ops
 from halfbyte.backends import Executable
 from halfbyte.formats.onnx.model import Model, Node
+from halfbyte.interrupt import step
 from halfbyte.onnx.capture import (
     Capture,
     EndOfProgramError,
@@ -27,7 +28,7 @@ from halfbyte.onnx.capture import (
     dead_code_removed,
     finish,
 )
-from halfbyte.onnx.evaluate import Evaluator, Values, go_on, used_names
+from halfbyte.onnx.evaluate import Evaluator, Values, used_names
 from halfbyte.onnx.values import Unknown, Value, dtype_key
 from halfbyte.ops import Operator
 from halfbyte.passes.graphs import optimize_graph
@@ -168,13 +169,8 @@ class Runner:
         feeds: Mapping[str, Any],
         names: Sequence[str],
         observer: Observer | None = None,
-        check: Callable[[], None] | None = None,
     ) -> dict[str, Any]:
-        """Values of these outputs; arrays are the caller's own.
-
-        `check` is called between programs, and before each node there, in loops too.
-        """
-        self._evaluator.check = check or go_on
+        """Values of these outputs; arrays are the caller's own."""
         values: dict[str, Any] = dict(feeds)
         known: dict[str, Any] = dict(self.model.graph.initializers)
         with memory_for(f"{self.model.path}: a run"):
@@ -188,7 +184,6 @@ class Runner:
         Those that others follow are run, since what they compute may decide about shapes; the last
         one takes no memory. `observer` is told of the nodes between programs.
         """
-        self._evaluator.check = go_on
         values: dict[str, Any] = dict(feeds)
         found = []
         for stage in self._through(values, dict(self.model.graph.initializers), observer):
@@ -208,7 +203,7 @@ class Runner:
         stage: Stage | None = None
         at, given = 0, values.keys() - {""}
         while True:
-            self._evaluator.check()
+            step()
             stage = self._stage(at, (stage, _signature(values, given)), values, known)
             yield stage
             known |= stage.known
@@ -287,7 +282,6 @@ class Runner:
     def _record(self, captured: Capture, nodes: Sequence[Node], at: int) -> int:
         """Record nodes until one ends the program; its index."""
         for index in range(at, len(nodes)):
-            self._evaluator.check()
             mark = captured.mark()
             try:
                 captured.record(nodes[index])
