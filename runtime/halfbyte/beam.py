@@ -132,8 +132,7 @@ def beam_search(
     if (needed := beams_bytes(model, len(ids), num_beams, limit)) > room:
         raise MemoryBudgetError(
             f"{model.path}: {num_beams} beams of {limit} tokens: expected to need at most "
-            f"{room / 1e6:.1f} MB beside the model, found {needed / 1e6:.1f} MB; fewer beams or "
-            "fewer tokens need less"
+            f"{room / 1e6:.1f} MB beside the model, found {needed / 1e6:.1f} MB"
         )
     logits = model.feed(ids[model.rewind(ids) :])[0].copy()
 

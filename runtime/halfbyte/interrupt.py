@@ -10,10 +10,7 @@ _check: ContextVar[Callable[[], None] | None] = ContextVar("halfbyte_check", def
 
 
 class _Ended(BaseException):
-    """Passes handlers of errors on its way to who asked for the work."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
+    """Passes handlers of errors on its way to who asked for the work; holds the error."""
 
 
 @contextmanager
@@ -23,7 +20,7 @@ def interruptible(check: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     except _Ended as end:
-        raise end.error from None
+        raise end.args[0] from None
     finally:
         _check.reset(token)
 

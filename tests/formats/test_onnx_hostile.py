@@ -327,7 +327,7 @@ LIES: dict[str, tuple[Change, str]] = {
     ),
     "a format of the future": (
         lambda m: setattr(m, "ir_version", 99),
-        "IR version 99; supported: 3 to 14",
+        "expected IR version 3 to 14, found 99",
     ),
     "no graph": (lambda m: m.ClearField("graph"), "expected one graph, found none"),
     "external data of a model in memory": (
