@@ -46,7 +46,7 @@ _GENERAL = ("general.", "tokenizer.", "split.", "quantize.", "halfbyte.")
 
 
 def _note_foreign(file: ModelFile) -> None:
-    """Note metadata that belongs to nothing of this model: its writer may have meant it to count."""
+    """Note metadata that belongs to nothing here: its writer may have meant it to count."""
     known = (*_GENERAL, metadata.text(file, "general.architecture") + ".")
     for key in file.metadata:
         if not key.startswith(known):
