@@ -33,7 +33,7 @@ def results_limited(nbytes: float) -> Iterator[None]:
         _limit.reset(token)
 
 
-def check_shape(shape: Iterable[int]) -> tuple[int, ...]:
+def check_shape(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
     """The shape, if arrays can have it on any machine.
 
     Raises
@@ -48,9 +48,10 @@ def check_shape(shape: Iterable[int]) -> tuple[int, ...]:
         raise ValueError(f"a result of {len(sizes)} axes")
     if any(size < 0 for size in sizes):
         raise ValueError(f"a result of shape {list(sizes)}")
-    if math.prod(sizes) > MAX_ELEMENTS:
+    if (count := math.prod(sizes)) > MAX_ELEMENTS:
         raise MemoryBudgetError(
-            f"a result of shape {list(sizes)}: expected at most {MAX_ELEMENTS} elements"
+            f"a result of shape {list(sizes)}, {_sized(count * itemsize)}: expected at most "
+            f"{MAX_ELEMENTS} elements"
         )
     return sizes
 
@@ -65,7 +66,7 @@ def check_elements(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
     ValueError
         A size is negative, or there are too many.
     """
-    sizes = check_shape(shape)
+    sizes = check_shape(shape, itemsize)
     nbytes = math.prod(sizes) * itemsize
     if nbytes > _limit.get():
         raise MemoryBudgetError(
