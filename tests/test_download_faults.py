@@ -10,13 +10,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 from tests import aio
 from tests.http_server import Handler, Server, answering, in_pieces, in_thread, whole
 
-from halfbyte.download import DownloadError, fetch, transfer
+from halfbyte.download import DownloadError, fetch, http, transfer
 from halfbyte.errors import HalfbyteError, MemoryBudgetError
 
 BODY = np.random.default_rng(2).bytes(150)
@@ -339,6 +340,37 @@ def test_a_redirection(server: Server, status: int) -> None:
         assert get(first.url) == server.body
 
 
+@pytest.fixture
+def encrypted(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What stands behind https is the server without it; the addresses that were asked for."""
+    plainly, asked = http.UrllibSource._answer, list[str]()
+
+    def answer(source: http.UrllibSource, url: str, headers: dict[str, str]) -> Any:
+        asked.append(url)
+        return plainly(source, server.url if url[:5].lower() == "https" else url, headers)
+
+    monkeypatch.setattr(http.UrllibSource, "_answer", answer)
+    return asked
+
+
+@pytest.mark.parametrize("place", ["HTTP", "Https", "HTTPS"])
+def test_schemes_may_be_in_capitals(place: str, server: Server, encrypted: list[str]) -> None:
+    target = place + server.url.removeprefix("http")
+    assert get(target) == server.body
+    with answering() as first:
+        first.answer = moved(target)
+        assert get(first.url) == server.body
+    assert [url.lower() for url in encrypted] == [target.lower(), first.url, target.lower()]
+
+
+@pytest.mark.parametrize("place", ["http://127.0.0.1/m", "HTTP://127.0.0.1/m"])
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
+@pytest.mark.usefixtures("encrypted")
+def test_no_redirection_takes_encryption_away(scheme: str, place: str, server: Server) -> None:
+    server.answer = moved(place)
+    assert f"to one without encryption: '{place}'" in problem(f"{scheme}://127.0.0.1/m")
+
+
 REDIRECTIONS = {
     "/model.gguf": "redirected more than 10 times",
     "file:///etc/passwd": "redirected to 'file:///etc/passwd'",
@@ -388,7 +420,7 @@ def test_a_promise_larger_than_the_machine(server: Server) -> None:
 
 PROMISED = """
 import asyncio, sys
-from halfbyte.download import DownloadError, fetch, transfer
+from halfbyte.download import DownloadError, fetch, http, transfer
 from halfbyte.footprint import peak_bytes
 transfer.PAUSE = 0
 before = peak_bytes()

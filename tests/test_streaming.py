@@ -126,14 +126,14 @@ def test_levels_need_less_and_less(repository: Path) -> None:
 # and a conversation is held, with all that is imported for it.
 FILL = """
 import json, sys
-held = b"x" * int(sys.argv[3])  # what a process has beside differs a little each time
+held = b"x" * int(sys.argv[4])  # what a process has beside differs a little each time
 import halfbyte
 from halfbyte import footprint
 from halfbyte.errors import MemoryBudgetError
 from halfbyte.formats import open_model
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.planning import Settings, plan
-path, way = sys.argv[1:3]
+path, way, use = sys.argv[1:4]
 settings = {"context": 256, "weights": way}
 least = plan(open_model(path), Settings(**settings)).total
 try:
@@ -141,10 +141,25 @@ try:
     refused = ""
 except MemoryBudgetError as error:
     refused = str(error)
-if len(sys.argv) == 4:
+if use == "beams":
+    from halfbyte.beam import beam_search, beams_bytes
+    from halfbyte.sampling import Sampler
+    with halfbyte.load(path, threads=2, memory_budget=least, **settings) as model:
+        endless = Sampler(logit_bias=dict.fromkeys(model.tokenizer.stop_ids, float("-inf")))
+        search = [[1, 2], endless, 8, 1.0, 60]
+        needed = beams_bytes(model, 2, 8, 60)
+        try:
+            beam_search(model, *search)
+        except MemoryBudgetError as error:
+            refused = str(error)
+    least += needed
+    model = halfbyte.load(path, threads=2, memory_budget=least, **settings)
+    assert max(len(beam.ids) for beam in beam_search(model, *search)) == 60
+elif use == "all":
     import halfbyte.cli
     model = halfbyte.load(path, threads=2, memory_budget=least, **settings)
     model.feed([1 + i % 100 for i in range(model.context)], rows=2)
+    model.token_losses([1 + i % 100 for i in range(model.context)])
     model.generate("Once upon a time", max_tokens=4, seed=1, top_p=0.9, repetition_penalty=1.1)
     if "tokenizer.chat_template" in model.file.metadata:
         model.chat([{"role": "user", "content": "hello"}], max_tokens=4)
@@ -154,9 +169,9 @@ print(json.dumps([refused, least, footprint.peak_bytes()]))
 """
 
 
-def least_budget(path: Path, way: str, *more: object) -> tuple[str, int, int]:
-    """Why a byte less is refused, the least budget, and the peak when it was used up."""
-    command = [sys.executable, "-c", FILL, str(path), way, *map(str, more)]
+def least_budget(path: Path, way: str, use: str, held: int = 0) -> tuple[str, int, int]:
+    """Why less is refused, the least budget, and the peak when it was used up."""
+    command = [sys.executable, "-c", FILL, str(path), way, use, str(held)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     refused, least, peak = json.loads(done.stdout)
     return refused, least, peak
@@ -189,15 +204,25 @@ def shapes(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
 )
 def test_a_budget_is_kept(name: str, way: str, shapes: Path) -> None:
     """The least budget that is accepted is never exceeded; a little less is refused."""
-    refused, least, peak = least_budget(shapes / f"{name}.gguf", way, 0)
+    refused, least, peak = least_budget(shapes / f"{name}.gguf", way, "all")
     assert "expected to need at most" in refused
     assert "interpreter" in refused
     assert peak <= least, (peak, least)
 
 
+@pytest.mark.parametrize(
+    ("name", "way"), [("large", "packed"), ("floats", "streamed"), ("tiny", "packed")]
+)
+def test_beams_keep_to_a_budget(name: str, way: str, shapes: Path) -> None:
+    """They are refused in a budget that the model uses up; in what they say they need, they fit."""
+    refused, least, peak = least_budget(shapes / f"{name}.gguf", way, "beams")
+    assert "8 beams of 60 tokens: expected to need at most 0.0 MB beside the model" in refused
+    assert peak <= least, (peak, least)
+
+
 def test_a_budget_has_the_same_answer_each_time(shapes: Path) -> None:
     answers = {
-        least_budget(shapes / "tiny.gguf", "streamed", held, "plan")[:2]
+        least_budget(shapes / "tiny.gguf", "streamed", "plan", held)[:2]
         for held in (0, 1000, 100_000, 400_000, 1_000_000)
     }
     assert len(answers) == 1

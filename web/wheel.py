@@ -112,12 +112,13 @@ def _files() -> Iterator[tuple[str, Path]]:
 
 
 def _metadata() -> str:
+    """What pip and importlib ask of it; the README behind that is for people."""
     try:
         text = distribution("halfbyte").read_text("METADATA")
     except PackageNotFoundError:
         text = None
     fallback = f"Metadata-Version: 2.1\nName: halfbyte\nVersion: {halfbyte.__version__}\n"
-    return text or fallback
+    return text.partition("\n\n")[0] + "\n" if text else fallback
 
 
 def _digest(data: bytes) -> str:

@@ -18,6 +18,7 @@ from halfbyte.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.onnx import Model, ValueInfo, open_onnx
 from halfbyte.formats.onnx.dtypes import special_name, widen
+from halfbyte.interrupt import interruptible
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.stages import Runner, attention_products
 from halfbyte.ops import Operator
@@ -27,7 +28,7 @@ from halfbyte.quantize.onnx.samples import Feeds
 from halfbyte.quantize.report import OutputRow, decibels
 
 Array = npt.NDArray[Any]
-MAX_STEPS = 1 << 20  # nodes of loops in one run: made-up inputs may keep one going forever
+MAX_STEPS = 1 << 21  # of one run, in loops too: made-up inputs may keep one going forever
 
 
 class Running:
@@ -73,7 +74,8 @@ class Running:
             if next(steps, None) is None:
                 raise HalfbyteError(f"{self._path}: its loops do not end on these inputs")
 
-        return self._runner.run(feeds, self.names, check=check)
+        with interruptible(check):
+            return self._runner.run(feeds, self.names)
 
     def has(self, operator: Operator) -> bool:
         """Whether what ran has such an instruction."""

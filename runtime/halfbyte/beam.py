@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte import arguments
-from halfbyte.errors import HalfbyteError
+from halfbyte.errors import HalfbyteError, MemoryBudgetError
 from halfbyte.ops.attention import KEY_BLOCK
 from halfbyte.program import Kind
+from halfbyte.room import available_bytes
 from halfbyte.sampling import F32Array, Sampler, largest, log_softmax
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ State = TypeVar("State")
 _Rows = list[npt.NDArray[Any]]
 
 MOST_BEAMS = 64
+_TOKEN, _FOUND = 32, 160  # bytes of a token in the list of a text, of a continuation that is ranked
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,13 @@ def beam_search(
             "time and memory of its own"
         )
     ids = model.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+    limit = min(max_tokens, model.context - len(ids) + 1)
+    room = min(model.room, available_bytes())
+    if (needed := beams_bytes(model, len(ids), num_beams, limit)) > room:
+        raise MemoryBudgetError(
+            f"{model.path}: {num_beams} beams of {limit} tokens: expected to need at most "
+            f"{room / 1e6:.1f} MB beside the model, found {needed / 1e6:.1f} MB"
+        )
     logits = model.feed(ids[model.rewind(ids) :])[0].copy()
 
     def advance(state: _Rows, generated: list[int]) -> tuple[F32Array, _Rows]:
@@ -138,8 +147,7 @@ def beam_search(
         found = search(
             logits, _copy(model, len(ids)), advance,
             lambda row, generated: sampler.adjust(row, ids, generated),
-            model.tokenizer.stop_ids, num_beams, length_penalty,
-            min(max_tokens, model.context - len(ids) + 1),
+            model.tokenizer.stop_ids, num_beams, length_penalty, limit,
         )  # fmt: skip
     finally:
         del model.tokens[len(ids) :]  # whose rows are any beam's
@@ -149,6 +157,15 @@ def beam_search(
         said = "".join([*map(decoder.push, generated), decoder.flush()])
         texts.append(Beam(said, generated, score))
     return texts
+
+
+def beams_bytes(model: LanguageModel, prompt: int, num_beams: int, limit: int) -> int:
+    """What beams of so many tokens take at most, behind a prompt of so many.
+
+    While a step makes the next beams, those before are there too.
+    """
+    rows = sum(part.nbytes for part in _parts(model, prompt, prompt + limit - 1))
+    return 2 * num_beams * (rows + 4 * model.vocabulary + _TOKEN * limit + _FOUND * num_beams)
 
 
 def _parts(model: LanguageModel, first: int, last: int) -> _Rows:

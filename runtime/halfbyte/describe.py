@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import printable
-from halfbyte.formats import open_model
+from halfbyte.formats import metadata, open_model
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.planning import Settings, capture_model, plan
 
@@ -30,6 +30,7 @@ def describe(
     apart = replace(file, tensors=dict(file.tensors))  # an architecture may cut some tensors up
     settings = Settings(context=context, cache=cache)
     planned = plan(apart, settings)
+    _note_foreign(file)
     memory, context = planned.memory, planned.settings.context or 0
     if as_json:
         return json.dumps(_data(file, context, memory), indent=1)
@@ -38,6 +39,18 @@ def describe(
         captured = capture_model(apart, settings)
         parts += [f"as captured:\n{captured.dump()}", f"after passes:\n{planned.program.dump()}"]
     return "\n\n".join(parts)
+
+
+# What names a file, its tokenizer and how it was made; other keys are an architecture's own.
+_GENERAL = ("general.", "tokenizer.", "split.", "quantize.", "halfbyte.")
+
+
+def _note_foreign(file: ModelFile) -> None:
+    """Note metadata that belongs to nothing here: its writer may have meant it to count."""
+    known = (*_GENERAL, metadata.text(file, "general.architecture") + ".")
+    for key in file.metadata:
+        if not key.startswith(known):
+            file.note(f"metadata {key!r}: passed over: it is no key of this architecture")
 
 
 def _data(file: ModelFile, context: int, memory: dict[str, int]) -> dict[str, Any]:

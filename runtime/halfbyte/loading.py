@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -75,8 +76,7 @@ def load(
     memory_budget : int, optional
         Bytes that the process may take, the interpreter's included: a fixed figure for one that
         imported nothing large before. Weights "auto" are packed where they fit, else streamed;
-        where nothing fits, the model is refused. Beam search takes more: each beam has its logits
-        and its own part of the KV cache.
+        where nothing fits, the model is refused. Beam search has what the plan leaves of it.
 
     Raises
     ------
@@ -206,4 +206,5 @@ def load_file(
     whole = chosen.weights in ("auto", "packed") and found.reader is None
     if whole and any(p.remote for p in file.mapped) and packing.has_room(found.program):
         packing.keep_all(found.program, file)
-    return LanguageModel(file, words, found.program, backend, threads)
+    room = math.inf if memory_budget is None else memory_budget - found.total
+    return LanguageModel(file, words, found.program, backend, threads, room)

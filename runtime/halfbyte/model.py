@@ -23,7 +23,7 @@ from halfbyte.formats.model_file import ModelFile
 from halfbyte.generate import KEYWORDS, Generation, Options, begin
 from halfbyte.profile import Profile
 from halfbyte.program import Kind, Program
-from halfbyte.sampling import Adjustments, Sampler
+from halfbyte.sampling import Adjustments, Sampler, log_softmax
 from halfbyte.tokenizers import Tokenizer
 from halfbyte.turns import Turn, Turns
 
@@ -49,12 +49,20 @@ class LanguageModel:
         Text <-> token ids.
     program : Program
         What runs for every batch of tokens.
+    room : float
+        Bytes that a memory budget leaves beside the plan; infinite without one.
     """
 
     def __init__(
-        self, file: ModelFile, tokenizer: Tokenizer, program: Program, backend: str, threads: int
+        self,
+        file: ModelFile,
+        tokenizer: Tokenizer,
+        program: Program,
+        backend: str,
+        threads: int,
+        room: float = math.inf,
     ) -> None:
-        self.file, self.tokenizer, self.program = file, tokenizer, program
+        self.file, self.tokenizer, self.program, self.room = file, tokenizer, program, room
         self.executable = open_program(program, backend, threads)
         self._ids = self.executable.array(program.inputs["ids"])
         self._logits: F32Array = self.executable.array(program.outputs["logits"])
@@ -299,6 +307,11 @@ class LanguageModel:
             long texts, 0 compares sums.
         **adjustments
             Penalties and bias; see :class:`halfbyte.sampling.Sampler`.
+
+        Raises
+        ------
+        MemoryBudgetError
+            The beams need more memory than the model's budget, or the machine, leaves.
         """
         arguments.check_keywords("beam_search", adjustments, Adjustments.__optional_keys__)
         arguments.text("prompt", prompt)
@@ -342,15 +355,18 @@ class LanguageModel:
         A text longer than the context is cut into windows; each starts afresh from its first
         token, which `ids[0]` (the beginning-of-text token) precedes.
         """
-        losses = []
-        window = self.context
-        for start in range(1, len(ids), window):
-            part = list(ids[start : start + window])
-            logits = self.logits([ids[0], *part[:-1]]).astype(np.float64)
-            logits -= logits.max(axis=1, keepdims=True)
-            normaliser = np.log(np.exp(logits).sum(axis=1))
-            losses.append(normaliser - logits[np.arange(len(part)), part])
-        return np.concatenate(losses) if losses else np.empty(0)
+        losses: list[float] = []
+        rows = self._sizes["rows"]  # the logits that the plan has room for
+        for start in range(1, len(ids), self.context):
+            wanted = ids[start : start + self.context]
+            given = [ids[0], *wanted[:-1]]
+            with self.exclusive():
+                self.reset()
+                for at in range(0, len(given), rows):
+                    part = given[at : at + rows]
+                    for logits, token in zip(self.feed(part, len(part)), wanted[at:], strict=False):
+                        losses.append(-log_softmax(logits)[token])
+        return np.array(losses, np.float64)
 
     def perplexity(self, text: str) -> float:
         """exp of the mean loss per token of a text, which may be infinite; see `token_losses`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,19 @@ def test_what_changes_no_result_is_passed_over(
     assert len(more) == ((name, changes) in PASSED)
     text = describe(path)
     assert (f"notes\n  metadata '{key}': passed over" in text) == bool(more)
+
+
+def test_keys_of_nothing_here_are_noted(tmp_path: Path) -> None:
+    """Another architecture's, or those of no one; not those that say how a file came to be."""
+    general: dict[str, MetadataValue] = {"general.author": "me", "quantize.imatrix.file": "x"}
+    foreign: dict[str, MetadataValue] = {"qwen2.rope.freq_base": np.float32(7), "clip.a": "b"}
+    path = models.write(
+        tmp_path / "m.gguf", "llama",
+        change=lambda metadata, tensors: metadata.update(general | foreign | {"llamas": "x"}),
+    )  # fmt: skip
+    notes = json.loads(describe(path, as_json=True))["notes"]
+    assert [note.split("'")[1] for note in notes] == [*foreign, "llamas"]
+    assert all("passed over: it is no key of this architecture" in note for note in notes)
 
 
 @pytest.mark.parametrize(("context", "reach"), [(24, "short"), (25, "long")])

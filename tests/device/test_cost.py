@@ -11,8 +11,8 @@ from tests.shapes import zeros
 
 from halfbyte.backends.native import NativeExecutable
 from halfbyte.cli import main
+from halfbyte.device import machine, timing
 from halfbyte.device import measure as measuring
-from halfbyte.device import timing
 from halfbyte.device.cost import Cost, Rates, work_of
 from halfbyte.device.kernels import Kernel, kernel_of, usual_kernels
 from halfbyte.device.machine import machine_profile
@@ -25,6 +25,10 @@ from halfbyte.device.writer import to_toml
 from halfbyte.planning import LEVELS, Plan, Settings, plan
 
 TOKEN, PROMPT = {"n": 1, "position": 64, "rows": 1}, {"n": 128, "position": 0, "rows": 1}
+
+MEASURED = Measured(
+    {1: 2e10}, {1: 4e11}, 1e11, 1e-7, 3e-6, {"matmul_int8_q4_0": (0.7, 0.3, 0.8)}
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -183,18 +187,38 @@ def test_measure_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    measured = Measured(
-        {1: 2e10}, {1: 4e11}, 1e11, 1e-7, 3e-6, {"matmul_int8_q4_0": (0.7, 0.3, 0.8)}
-    )
-    monkeypatch.setattr(measuring, "measure", lambda threads, step: measured)
+    monkeypatch.setattr(measuring, "measure", lambda threads, step: MEASURED)
     assert main(["device", "measure"]) == 0
     assert "this-machine.toml" in capsys.readouterr().out
     assert main(["device", "show", "this-machine"]) == 0
     assert "halfbyte device measure, 20" in capsys.readouterr().out
     assert [p.name for p in (tmp_path / "halfbyte/devices").iterdir()] == ["this-machine.toml"]
+    assert main(["device", "measure"]) == 0  # its own is replaced
+    assert "wrote" in capsys.readouterr().out
     for words in (["--name", "../evil"], ["--threads", "0"]):
         assert main(["device", "measure", *words]) == 2
         assert "expected" in capsys.readouterr().err
+
+
+def test_measure_replaces_no_profile_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is measured; profiles that cannot be read are others' too."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(measuring, "measure", lambda threads, step: MEASURED)
+    path = tmp_path / "halfbyte/devices/my-desk.toml"
+    path.parent.mkdir(parents=True)
+    shipped = Path(machine.__file__).parent / "profiles/pixel-6.toml"
+    written = shipped.read_text(encoding="utf-8").replace('"pixel-6"', '"my-desk"')
+    for text in (written, "name = 'my"):
+        path.write_text(text, encoding="utf-8")
+        assert main(["device", "measure", "--name", "my-desk"]) == 2
+        error = capsys.readouterr().err
+        assert "my-desk.toml: is there already" in error
+        assert "expected another --name, or --force to replace it" in error
+        assert path.read_text(encoding="utf-8") == text
+    assert main(["device", "measure", "--name", "my-desk", "--force"]) == 0
+    assert machine.is_measured(load_profile("my-desk"))
 
 
 def test_medians_of_passes() -> None:

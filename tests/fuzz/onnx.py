@@ -20,7 +20,7 @@ from halfbyte.session import RunOptions
 
 NODES = Path(__file__).with_name("onnx-nodes.xz")  # of ONNX's node tests, one an operator
 _TWO = b"two files"  # then the model's length, the model, and the data beside it
-_CHECKS = 5000  # between nodes: a loop without end is ended
+_CHECKS = 20_000  # steps of a preparation and its run: a loop without end is ended
 
 
 @cache

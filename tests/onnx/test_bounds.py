@@ -15,7 +15,8 @@ from tests.session.models import node
 import halfbyte
 from halfbyte import room
 from halfbyte.backends import memory
-from halfbyte.errors import HalfbyteError, OutOfMemoryError
+from halfbyte.device.graphs import GraphPlanner
+from halfbyte.errors import HalfbyteError, OutOfMemoryError, UnsupportedError
 from halfbyte.formats.onnx import open_onnx
 from halfbyte.onnx.definitions import arrays
 from halfbyte.onnx.prepare import ROOM, prepare
@@ -111,6 +112,72 @@ def test_work_without_end_is_not_done_at_opening() -> None:
         {"c": np.ones(30, np.float32)},
     )
     assert [n.op_type for n in prepare(open_onnx(small)).graph.nodes] == ["Add"]
+
+
+def planner(data: bytes) -> GraphPlanner:
+    return GraphPlanner(open_onnx(data))
+
+
+def test_work_without_end_is_not_done_for_a_plan() -> None:
+    """Neither on constants nor on zeros in place of values that are not known."""
+    equation = ",".join(f"{letter}x" for letter in "abcd") + "->abcd"
+    nodes = [
+        node("MatMul", "column row", "c"),
+        node("ReduceSum", "x", "s", keepdims=1),
+        node("Mul", "c s", "v"),
+        node("ReduceMax", "e", "most", keepdims=0),
+        node("Add", "x most", "y"),
+    ]
+    sides = {"column": np.ones((40, 1), np.float32), "row": np.ones((1, 3000), np.float32)}
+    for inputs in ("c c c c", "v v v v"):
+        einsum = node("Einsum", inputs, "e", equation=equation)
+        data = serialized([*nodes[:3], einsum, *nodes[3:]], sides)
+        with pytest.raises(UnsupportedError, match=r"node of Einsum: .*8\.6e\+09.*found 3\.1e\+10"):
+            planner(data).plan({})
+
+
+def test_an_einsum_of_many_terms_is_refused() -> None:
+    """An order for them is looked for in time with the fourth power of their number."""
+    count = 300
+    equation = ",".join("a" * count) + "->a"
+    data = serialized([node("Einsum", " ".join("x" * count), "y", equation=equation)], {})
+    with pytest.raises(HalfbyteError, match="Einsum of 300 terms: expected at most 32"):
+        run(data)
+
+
+def test_a_plan_does_not_depend_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = []
+    for left in (1e18, LITTLE):
+        monkeypatch.setattr(arrays, "available_bytes", lambda left=left: left)
+        plans.append(planner(products()).plan({}).memory)
+    assert plans[0] == plans[1]
+    assert plans[0]["activations"] > 1e9
+
+
+@pytest.mark.usefixtures("little")
+@pytest.mark.parametrize(("levels", "length", "inputs"), [(14, 900, 1), (14, 9, 400)])
+def test_functions_that_make_much_of_little_are_refused(
+    levels: int, length: int, inputs: int
+) -> None:
+    """Thousands of nodes whose names grow from call to call, or that read very much."""
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    name, functions = "n" * length, []
+    for level in range(levels):
+        kind, domain = (f"{level - 1}{name}", "own") if level else ("Sum", "")
+        given = inputs if level == 0 else 1
+        twice = [
+            helper.make_node(kind, [a] * given, [b], domain=domain)
+            for a, b in (("x", name), (name, "y"))
+        ]
+        functions.append(helper.make_function("own", f"{level}{name}", ["x"], ["y"], twice, opsets))
+    graph = helper.make_graph(
+        [helper.make_node(f"{levels - 1}{name}", ["x"], ["y"], domain="own")], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    made = helper.make_model(graph, functions=functions, opset_imports=opsets)
+    with pytest.raises(HalfbyteError, match=r"functions' nodes|more than 262144 nodes"):
+        prepare(open_onnx(made.SerializeToString()))
 
 
 @pytest.mark.usefixtures("little")

@@ -16,6 +16,7 @@ from tests.onnx.graphs import Net, assert_close, by_definition, by_onnxruntime, 
 
 from halfbyte.backends import Executable, open_program
 from halfbyte.errors import HalfbyteError
+from halfbyte.interrupt import interruptible
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.stages import KEPT, Runner
 from halfbyte.program import Program
@@ -176,7 +177,8 @@ def test_loops_run_between_programs() -> None:
     same(proto, run, net.feeds)
     assert seen(run, net.feeds) == ["Unary", "[Loop]", "Unary"]
     calls = []
-    run.run(net.feeds, ["/Neg_output_0"], check=lambda: calls.append(1))
+    with interruptible(lambda: calls.append(1)):
+        run.run(net.feeds, ["/Neg_output_0"])
     assert len(calls) > 2 + 3 * 2  # programs, and nodes of the body
 
 
@@ -187,8 +189,8 @@ def test_a_check_that_raises_ends_the_run() -> None:
     def stop() -> None:
         raise HalfbyteError("enough")
 
-    with pytest.raises(HalfbyteError, match="enough"):
-        run.run(net.feeds, ["/Neg_output_0"], check=stop)
+    with pytest.raises(HalfbyteError, match="enough"), interruptible(stop):
+        run.run(net.feeds, ["/Neg_output_0"])
     same(proto, run, net.feeds)
 
 

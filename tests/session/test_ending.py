@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 import threading
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 from tests.session.models import (
     FLOAT,
     HALFBYTE,
@@ -21,7 +24,13 @@ from tests.session.models import (
     weight,
 )
 
-from halfbyte.onnx import capture, prepare
+from halfbyte.backends import open_program
+from halfbyte.formats.onnx import open_onnx
+from halfbyte.interrupt import interruptible
+from halfbyte.onnx import capture
+from halfbyte.onnx import prepare as preparing
+from halfbyte.onnx.prepare import prepare
+from halfbyte.onnx.stages import Runner
 from halfbyte.session import Fail
 from halfbyte.session.session import MAX_RUNNERS
 
@@ -54,7 +63,7 @@ def spoiled(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, end: Any) ->
     return calls
 
 
-@pytest.mark.parametrize(("where", "name"), [(prepare, "folded"), (capture.Capture, "record")])
+@pytest.mark.parametrize(("where", "name"), [(preparing, "folded"), (capture.Capture, "record")])
 def test_terminate_ends_a_preparation(
     where: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +77,71 @@ def test_terminate_ends_a_preparation(
     monkeypatch.undo()
     (y,) = made.run(None, feeds)
     np.testing.assert_array_equal(y, X + 1 + sum(range(9)))
+
+
+NODES = 300
+
+
+def called() -> bytes:
+    """y = -...-x, by functions that call functions, and constants beside it."""
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    names = [f"t{i}" for i in range(NODES - 1)]
+    chain = [node("Neg", a, b) for a, b in zip(["x", *names], [*names, "y"], strict=True)]
+    inner = helper.make_function("own", "Inner", ["x"], ["y"], chain, opsets)
+    call = helper.make_node("Inner", ["x"], ["y"], domain="own")
+    outer = helper.make_function("own", "Outer", ["x"], ["y"], [call], opsets)
+    constants = [node("Neg", f"c{i}", f"c{i + 1}") for i in range(NODES)]
+    graph = helper.make_graph(
+        [
+            helper.make_node("Outer", ["x"], ["z"], domain="own"), *constants,
+            node("Add", f"z c{NODES}", "y"),
+        ],
+        "g", [tensor("x", FLOAT, ["n", 2])], [tensor("y", FLOAT, ["n", 2])],
+        [weight("c0", [1, 2])],
+    )  # fmt: skip
+    made = helper.make_model(graph, functions=[inner, outer], opset_imports=opsets)
+    return bytes(made.SerializeToString())
+
+
+PHASES = {
+    "_inlined", "check_types", "_fold_constants", "merge_equal", "drop_unused", "__init__", "nodes",
+    "record", "check", "lifetimes", "_allocate",
+}  # fmt: skip
+
+
+def test_every_phase_of_a_preparation_has_a_step_for_each_node() -> None:
+    steps: Counter[str] = Counter()
+
+    def check() -> None:
+        steps[sys._getframe(2).f_code.co_name] += 1  # whoever called `step`
+
+    with interruptible(check):
+        runner = Runner(prepare(open_onnx(called())), open_program)
+        (y,) = runner.run({"x": X}, ["y"]).values()
+    runner.close()
+    np.testing.assert_array_equal(y, np.add(X, [1, 2]))
+    assert {name for name, count in steps.items() if count >= NODES} >= PHASES
+
+
+def test_any_step_may_be_the_last() -> None:
+    """Whatever handles errors on the way: the caller's own comes out, and no step follows."""
+    model = open_onnx(called())
+
+    def run(last: int) -> int:
+        steps = itertools.count(1)
+
+        def check() -> None:
+            if next(steps) == last:
+                raise ValueError("enough")
+
+        with interruptible(check):
+            Runner(prepare(model), open_program).run({"x": X}, ["y"])
+        return next(steps) - 1
+
+    whole = run(0)
+    for last in range(1, whole + 1, whole // 50):
+        with pytest.raises(ValueError, match="enough"):
+            run(last)
 
 
 def test_terminate_ends_the_wait_for_a_turn() -> None:
@@ -101,7 +175,7 @@ def test_loading_is_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
         assert session(api, added(), options).run(None, {"x": X})
     options = HALFBYTE.SessionOptions()
     cancel = options.set_load_cancellation_flag
-    calls = spoiled(monkeypatch, prepare, "folded", lambda: cancel(True))
+    calls = spoiled(monkeypatch, preparing, "folded", lambda: cancel(True))
     with pytest.raises(CANCELED, match="canceled"):
         session(HALFBYTE, overridable(tail=9), options)
     assert len(calls) == 1

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
 from halfbyte.formats.mapped import OwnPages
+from halfbyte.interrupt import step
 from halfbyte.program import SHARED, Buffer, Kind, Program
 from halfbyte.room import available_bytes
 from halfbyte.weights import Tensor
@@ -120,6 +121,7 @@ def _allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]
     arena = memory.aligned(program.arena_bytes)
     arrays: dict[Buffer, npt.NDArray[Any]] = {}
     for buffer in program.buffers:
+        step()  # some are packed now
         if buffer.source is not None:
             dtype, shape = buffer.held_as({})
             whole = arrays[buffer.root].reshape(-1).view(np.uint8)

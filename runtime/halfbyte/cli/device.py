@@ -6,12 +6,14 @@ import argparse
 import dataclasses
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from halfbyte.backends.cores import default_threads
 from halfbyte.cli.parser import Commands, Parser, whole
+from halfbyte.cli.replacing import add_force, may_replace
 from halfbyte.cli.shared import Progress, add_debug
-from halfbyte.errors import HalfbyteError
+from halfbyte.errors import HalfbyteError, ProfileError
 from halfbyte.outputs import reporting, write_text
 from halfbyte.tables import table
 
@@ -53,6 +55,7 @@ def add_device(commands: Commands[Parser]) -> None:
         "--threads", "-t", type=whole, metavar="N", help="cores (default: the fast ones)"
     )
     measuring.add_argument("--name", default="this-machine", help="what to call it")
+    add_force(measuring)
     for part, command in ((measuring, _measure), (listing, _list), (showing, _show)):
         part.add_argument("--json", action="store_true", help="print JSON")
         add_debug(part)
@@ -134,12 +137,13 @@ def _measure(options: argparse.Namespace) -> int:
     path = user_folder() / f"{options.name}.toml"
     if not NAME.fullmatch(options.name):
         raise HalfbyteError(f"--name {options.name!r}: expected up to 64 of a-z, 0-9, - and _")
+    with reporting(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    may_replace(path, _is_own, force=options.force, option="--name")
     progress = Progress()
     measured = measure(options.threads or default_threads(), lambda what: progress(f"{what} ..."))
     progress.clear()
     profile = machine_profile(measured, options.name)
-    with reporting(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, to_toml(profile))
     if options.json:
         print(json.dumps(_summary(profile), indent=1))
@@ -153,6 +157,17 @@ def _measure(options: argparse.Namespace) -> int:
     print("\n".join(table(heads, rows)))
     print(f"float32 {measured.float32 / 1e9:.0f} GFLOP/s a core")
     return 0
+
+
+def _is_own(path: Path) -> bool:
+    """Whether `device measure` wrote a profile."""
+    from halfbyte.device.machine import is_measured
+    from halfbyte.device.profile import load_profile
+
+    try:
+        return is_measured(load_profile(path))
+    except ProfileError:
+        return False
 
 
 def _rounded(value: object) -> str:

@@ -13,6 +13,7 @@ from halfbyte.device.profile import Memory, Overhead, Profile, load_profile
 from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.room import machine_bytes
 
+MEASURED = "halfbyte device measure, "  # and the day: the source of what was measured
 _LIKE = "macbook-air-m1"
 _CORE_W = 6.0
 _CACHE_MB = 12.0  # of a core: the most that processors have (EPYC with stacked caches)
@@ -21,7 +22,7 @@ _CACHE_MB = 12.0  # of a core: the most that processors have (EPYC with stacked 
 def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
     """What was measured as a profile; heat and power, which were not, are a thin laptop's."""
     like, today = load_profile(_LIKE), datetime.now(tz=UTC).date()
-    source = f"halfbyte device measure, {today}"
+    source = f"{MEASURED}{today}"
 
     def known(value: float, digits: int = 4) -> Quantity:
         value = float(f"{value:.{digits}g}")
@@ -53,6 +54,12 @@ def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
         like, name=name, title=_processor(), kind="machine", year=today.year, memory=memory,
         clusters=(cluster,), overhead=overhead, kernels=kernels_of(measured, source),
     )  # fmt: skip
+
+
+def is_measured(profile: Profile) -> bool:
+    """Whether `machine_profile` made a profile."""
+    rate = profile.clusters[0].int8_ops_per_cycle
+    return profile.kind == "machine" and rate.source.startswith(MEASURED)
 
 
 def _assumed(value: float, factor: float, why: str) -> Quantity:

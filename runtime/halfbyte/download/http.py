@@ -69,12 +69,12 @@ class UrllibSource:
         """The answer of the last of some redirections, and the hash that the first ones gave."""
         target, sha256 = url, ""
         for _ in range(REDIRECTS + 1):
-            if not target.startswith(("http://", "https://")):
+            if not target.lower().startswith(("http://", "https://")):
                 there = "" if target == url else f", redirected to {target[:200]!r}"
                 raise DownloadError(
                     f"{url}: expected an address that begins with http:// or https://{there}"
                 )
-            if url.startswith("https:") and target.startswith("http:"):
+            if url.lower().startswith("https:") and target.lower().startswith("http:"):
                 raise DownloadError(
                     f"{url}: redirected to one without encryption: {target[:200]!r}"
                 )

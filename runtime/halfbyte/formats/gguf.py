@@ -176,8 +176,8 @@ def _read_start(cursor: _Cursor) -> tuple[int, int, int]:
     version = cursor.u32()
     if version not in (2, VERSION):
         swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
-        kind = "big-endian GGUF" if swapped in (2, VERSION) else f"GGUF version {version}"
-        raise UnsupportedError(f"{cursor.path}: {kind}; supported: little-endian versions 2 and 3")
+        kind = "big-endian bytes" if swapped in (2, VERSION) else version
+        raise UnsupportedError(f"{cursor.path}: expected GGUF version 2 or 3, found {kind}")
     return version, cursor.u64(), cursor.u64()
 
 
@@ -267,7 +267,7 @@ def _tensor_bytes(where: str, shape: tuple[int, ...], kind: int) -> int:
     if weight_format is None:
         label = GGML_TYPE_NAMES.get(kind, "unknown")
         known = ", ".join(FORMATS)
-        raise UnsupportedError(f"{where}: type {kind} ({label}) is not supported; expected {known}")
+        raise UnsupportedError(f"{where}: expected type {known}, found {kind} ({label})")
     if 0 in shape:
         raise FormatError(f"{where}: shape {shape} has no elements")
     if shape[-1] % weight_format.block:

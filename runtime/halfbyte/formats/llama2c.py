@@ -176,7 +176,9 @@ def _read_header(path: Path, start: bytes) -> _Header:
     else:
         (version,) = struct.unpack_from("<i", start, 4)
         if version not in (1, 2):
-            raise UnsupportedError(f"{path}: llama2.c version {version}; supported: 0, 1, 2")
+            raise UnsupportedError(
+                f"{path}: expected llama2.c's version 0, 1 or 2, found {version}"
+            )
         *sizes, shared, group_size = struct.unpack_from("<7iBi", start, 8)
         if shared > 1:
             raise FormatError(f"{path}: shared_classifier is {shared}, expected 0 or 1")

@@ -17,10 +17,12 @@ import numpy as np
 from halfbyte import ops
 from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
 from halfbyte.formats.onnx.model import Graph, Model, Node
+from halfbyte.interrupt import step
 from halfbyte.onnx.definitions import Definition, lookup
-from halfbyte.onnx.definitions.arrays import check_elements, results_limited
+from halfbyte.onnx.definitions.arrays import check_elements, check_shape, results_limited
 from halfbyte.onnx.evaluate import UNFIT, Call, all_made, bound, used_names
 from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_key, dtype_of, key_of
+from halfbyte.onnx.work import WORK, exact_work, work_of
 from halfbyte.ops.operator import record_host
 from halfbyte.program import Buffer, Kind, Program
 from halfbyte.weights import Tensor
@@ -96,12 +98,15 @@ class Capture:
         values: MutableMapping[str, Any],
         weights: Weights,
         use_kernels: bool = True,
+        planning: bool = False,
     ) -> None:
         self.model, self.program, self.values, self.weights = model, program, values, weights
         self.opset = model.opsets.get("", 1)
         self.node = Node("", (), ())
         self.version = 0
         self._use_kernels = use_kernels
+        # What is only planned may be for a machine with more memory than this one.
+        self._check: Callable[[Sequence[int]], Any] = check_shape if planning else check_elements
         # by what was quantized, and how: the number of the instruction, and its results
         self._quantized: dict[tuple[Buffer, Rounding], tuple[int, tuple[Buffer, ...]]] = {}
         self._made: list[tuple[Value, str]] = []  # buffers made of others, in order
@@ -112,7 +117,7 @@ class Capture:
     def value(self, buffer: Buffer, shape: tuple[int, ...] | None = None) -> Value:
         """A value whose elements lie in order in a buffer, under another shape if one is given."""
         made = tuple(int(d) for d in buffer.shape) if shape is None else shape  # type: ignore[arg-type]
-        check_elements(made)
+        self._check(made)
         return Value(buffer.dtype, made, plain=buffer.view(made))
 
     def value_last(self, buffer: Buffer) -> Value:
@@ -214,6 +219,7 @@ class Capture:
         ProgramError
             The node is not as its operator wants it.
         """
+        step()
         first = len(self.program.instructions)
         try:
             self._record(node)
@@ -290,7 +296,9 @@ class Capture:
         return self._host(definition, call, inputs)
 
     def _folded(self, call: Callable[..., Any], inputs: list[Any]) -> Sequence[Any]:
-        """A node whose inputs are all known; a large result is not kept, but made at each run."""
+        """A node whose inputs are all known; what is large is not kept, but made at each run."""
+        if work_of(self.node, inputs) > WORK:
+            raise EndOfProgramError
         most = max(2 * bytes_given(self.node, inputs), MOST_FOLDED)
         results = folded(call, inputs, most)
         if results is None:
@@ -326,8 +334,10 @@ class Capture:
         self, call: Callable[..., Any], inputs: list[Operand]
     ) -> list[tuple[str, tuple[int, ...]]]:
         """Dtypes and shapes of a node's results: those that it has for zeros."""
-        zeros = [np.zeros(v.shape, v.numpy) if isinstance(v, Value) else v for v in inputs]
+        if (exact_work(self.node, inputs) or 0) > WORK:
+            raise EndOfProgramError
         try:
+            zeros = [_zeros(v) if isinstance(v, Value) else v for v in inputs]
             results = call(zeros)
         except HalfbyteError:
             raise EndOfProgramError from None  # zeros may be out of range: values decide
@@ -355,6 +365,10 @@ class Capture:
             "Transpose", lambda x: (x.transpose(order),), [buffer], [(buffer.dtype, shape)]
         )
         return turned
+
+
+def _zeros(value: Value) -> Array:
+    return np.zeros(check_elements(value.shape, value.numpy.itemsize), value.numpy)
 
 
 def _no_graph(graph: Graph) -> Any:

@@ -16,6 +16,7 @@ from halfbyte.errors import HalfbyteError, OutOfMemoryError, ProgramError, Unsup
 from halfbyte.formats.onnx import dtypes
 from halfbyte.formats.onnx.model import Function, Graph, Model, Node, Reference, SparseTensor
 from halfbyte.formats.onnx.tensors import MAX_RANK
+from halfbyte.interrupt import step
 from halfbyte.onnx.definitions import lookup
 from halfbyte.onnx.definitions.registry import Body, Definition
 from halfbyte.onnx.definitions.signatures import signature_of, wrong_attribute
@@ -51,16 +52,12 @@ class Evaluator:
     observe : callable, optional
         Called with node, name and value for every output of every node of the main graph.
 
-    Attributes
-    ----------
-    check : callable
-        Called before each node and each run of a body; what it raises ends the run.
+    Each node and each run of a body is a step that may be the last; see `interrupt`.
     """
 
     def __init__(self, model: Model, observe: Observer | None = None) -> None:
         self.model = model
         self.path = model.path
-        self.check: Callable[[], None] = go_on
         self._observe = observe
 
     def run(self, feeds: Mapping[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
@@ -96,7 +93,7 @@ class Evaluator:
                     values.maps[0].pop(name, None)
 
     def _node(self, node: Node, values: Values, opsets: Mapping[str, int]) -> None:
-        self.check()
+        step()
         function = self.model.functions.get((node.domain, node.op_type, node.overload))
         try:
             inputs = [values[name] for name in node.inputs]
@@ -134,7 +131,7 @@ class Evaluator:
     def _body(
         self, graph: Graph, given: Sequence[Any], values: Values, opsets: Mapping[str, int]
     ) -> list[Any]:
-        self.check()
+        step()
         inner = values.new_child(dict(graph.initializers))
         inner.update(zip((v.name for v in graph.inputs), given, strict=True))
         wanted = [v.name for v in graph.outputs]
@@ -152,10 +149,6 @@ def all_made(node: Node, results: Sequence[Any], where: str) -> None:
     """
     if any(node.outputs[len(results) :]):
         raise ProgramError(f"{where}: {len(node.outputs)} outputs, expected {len(results)}")
-
-
-def go_on() -> None:
-    """Let the run go on."""
 
 
 def used_names(node: Node) -> set[str]:

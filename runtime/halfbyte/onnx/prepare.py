@@ -5,36 +5,32 @@ fused, what nothing reads dropped.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.formats.onnx.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
+from halfbyte.interrupt import step
 from halfbyte.onnx.capture import MOST_FOLDED, bytes_given, folded
 from halfbyte.onnx.definitions import find
+from halfbyte.onnx.definitions.arrays import Kept
 from halfbyte.onnx.definitions.constant import dense
 from halfbyte.onnx.definitions.types import check_types
-from halfbyte.onnx.evaluate import bound, go_on, resolved, subgraphs, used_names
+from halfbyte.onnx.evaluate import bound, resolved, subgraphs, used_names
 from halfbyte.onnx.fusion import fuse
 from halfbyte.onnx.fusion.convolution import SCALED_KERNEL
 from halfbyte.onnx.fusion.rewriter import drop_unused
+from halfbyte.onnx.work import WORK, work_of
 from halfbyte.room import memory_for
 
 AT_CAPTURE = (SCALED_KERNEL,)  # large results are packed where they are needed, and not kept
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear")  # weights stay integers until after fusion
 DEPTH = 64  # functions that call functions
 ROOM = 64 << 20  # bytes that constants may take beside initializers, or twice what those take
-WORK = 1 << 33  # operations in all to compute constants
-# What these do is bounded by the product of their inputs' sizes; all others, by what they make.
-_PRODUCTS = {
-    "Attention", "CDist", "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "Det", "DFT",
-    "Einsum", "GRU", "GatherND", "Gemm", "GridSample", "LSTM", "MatMul", "MatMulInteger",
-    "MultiHeadAttention", "NonMaxSuppression", "QLinearConv", "QLinearMatMul", "RNN", "RoiAlign",
-    "STFT", "StringSplit", "TfIdfVectorizer", "RegexFullMatch",
-}  # fmt: skip
 
 
 def prepare(
@@ -42,13 +38,12 @@ def prepare(
     *,
     optimize: bool = True,
     given: frozenset[str] = frozenset(),
-    check: Callable[[], None] = go_on,
 ) -> Model:
     """A model that does the same, for `Runner`: no functions, no sparse initializers.
 
     Initializers are constants, but for those that are `given` as inputs. What would take much
-    memory or time to compute is left to the run. `check` is called now and then; what it raises
-    ends the preparation.
+    memory or time to compute is left to the run. Each node is a step that may be the last; see
+    `interrupt`.
 
     Raises
     ------
@@ -56,7 +51,7 @@ def prepare(
         There is no memory even for that.
     """
     with memory_for(f"{model.path}: its constants"):
-        allowed = _Allowed(model.graph.initializers.values())
+        allowed = _Allowed(model.path, model.graph.initializers.values())
         nodes, initializers = _initializers(model.graph, allowed, given)
         graph = Graph(
             model.graph.name,
@@ -66,11 +61,11 @@ def prepare(
         made = replace(model, graph=graph, functions={})
         if optimize:
             check_types(made)
-            _fold_constants(made, allowed, check, kept=QUANTIZED)
+            _fold_constants(made, allowed, kept=QUANTIZED)
             merge_equal(made)
             drop_unused(graph)
-            fuse(made, check)
-            _fold_constants(made, allowed, check)
+            fuse(made)
+            _fold_constants(made, allowed)
         drop_unused(graph)
     return made
 
@@ -78,9 +73,14 @@ def prepare(
 class _Allowed:
     """How many bytes constants may take, and how many operations they may cost, in all."""
 
-    def __init__(self, initializers: Iterable[Any]) -> None:
+    def __init__(self, path: Path, initializers: Iterable[Any]) -> None:
         given = sum(v.nbytes for v in initializers if isinstance(v, np.ndarray))
         self.nbytes, self.work = max(ROOM, 2 * given), WORK
+        self.names = Kept(f"{path}: functions' nodes in place of their calls")
+
+
+# Bytes of nodes, of names and of where they stand, with what is known of them while graphs change
+_NODE, _NAME, _REFERENCE = 1000, 100, 50
 
 
 # ---- functions -----------------------------------------------------------------------------------
@@ -92,9 +92,10 @@ def _inlined(model: Model, nodes: list[Node], allowed: _Allowed, depth: int = 0)
         raise UnsupportedError(f"{model.path}: functions call each other more than {DEPTH} deep")
     made: list[Node] = []
     for node in nodes:
+        step()
         function = model.functions.get((node.domain, node.op_type, node.overload))
         if function is not None:
-            made += _inlined(model, _called(function, node), allowed, depth + 1)
+            made += _inlined(model, _called(function, node, allowed.names), allowed, depth + 1)
         elif subgraphs(node):
             made.append(_with_graphs(node, lambda g: _inlined_graph(model, g, allowed, depth + 1)))
         else:
@@ -108,14 +109,17 @@ def _inlined_graph(model: Model, graph: Graph, allowed: _Allowed, depth: int) ->
     return Graph(graph.name, nodes, initializers, graph.inputs, graph.outputs, graph.value_info)
 
 
-def _called(function: Function, node: Node) -> list[Node]:
-    """A function's nodes for one call: names are the caller's, or made unique by its output's."""
+def _called(function: Function, node: Node, kept: Kept) -> list[Node]:
+    """A function's nodes for one call: names are the caller's, or made unique by its output's.
+
+    `kept` counts the bytes that they take.
+    """
     given = dict.fromkeys(function.inputs, "") | dict(
         zip(function.inputs, node.inputs, strict=False)
     )
     results = list(zip(function.outputs, node.outputs, strict=False))
     names = {formal: actual for formal, actual in results if actual} | given
-    call = _Call(f"{next(filter(None, node.outputs), node.name)}/{function.name}/", function)
+    call = _Call(f"{next(filter(None, node.outputs), node.name)}/{function.name}/", function, kept)
     attributes = {**function.defaults, **node.attributes}
     made = [call.renamed(resolved(inner, attributes), names) for inner in function.nodes]
     made += [
@@ -129,15 +133,20 @@ def _called(function: Function, node: Node) -> list[Node]:
 class _Call:
     """One call of a function: what makes its names unique, and versions of its operators."""
 
-    def __init__(self, prefix: str, function: Function) -> None:
-        self.prefix, self.function = prefix, function
+    def __init__(self, prefix: str, function: Function, kept: Kept) -> None:
+        self.prefix, self.function, self._kept = prefix, function, kept
 
     def renamed(self, node: Node, names: dict[str, str]) -> Node:
         """The node with its values' names translated; others get the prefix, and are remembered."""
 
         def of(name: str) -> str:
-            return names.setdefault(name, self.prefix + name) if name else ""
+            if name and name not in names:
+                names[name] = self.prefix + name
+                self._kept.add_bytes(len(names[name]) + _NAME)
+            return names.get(name, "")
 
+        references = len(node.inputs) + len(node.outputs) + len(node.attributes)
+        self._kept.add_bytes(_NODE + len(self.prefix) + _REFERENCE * references)
         made = _with_graphs(node, lambda graph: self._graph(graph, names))
         return replace(
             made, inputs=tuple(map(of, node.inputs)), outputs=tuple(map(of, node.outputs)),
@@ -192,9 +201,7 @@ def _initializers(
 # ---- constants -----------------------------------------------------------------------------------
 
 
-def _fold_constants(
-    model: Model, allowed: _Allowed, check: Callable[[], None], kept: tuple[str, ...] = ()
-) -> None:
+def _fold_constants(model: Model, allowed: _Allowed, kept: tuple[str, ...] = ()) -> None:
     """Compute, in place, every node whose inputs are initializers, but operators that are kept.
 
     A result that is larger than what it is made of stays a node, unless it is small:
@@ -204,7 +211,7 @@ def _fold_constants(
     fixed = dict(graph.initializers)
     left = []
     for node in graph.nodes:
-        check()
+        step()
         results = None if node.op_type in kept else _folded(model, node, fixed, allowed)
         if results is None:
             left.append(node)
@@ -226,7 +233,7 @@ def _folded(
     if definition is None or not definition.pure:
         return None
     inputs = [fixed[name] if name else None for name in node.inputs]
-    if (work := _work(node, inputs)) > allowed.work:
+    if (work := work_of(node, inputs)) > allowed.work:
         return None
     where = f"{model.path}: {node}"
     try:
@@ -243,11 +250,6 @@ def _folded(
     return list(results)
 
 
-def _work(node: Node, inputs: Iterable[Any]) -> int:
-    sizes = [v.size for v in inputs if isinstance(v, np.ndarray)]
-    return math.prod(sizes) if node.op_type in _PRODUCTS else sum(sizes)
-
-
 def _shares(result: Any, inputs: Iterable[Any]) -> bool:
     """Whether a result lies where an input does: a view costs nothing."""
     return any(isinstance(v, np.ndarray) and np.may_share_memory(result, v) for v in inputs)
@@ -260,6 +262,7 @@ def merge_equal(model: Model) -> None:
     outputs = {v.name for v in model.graph.outputs}
     left = []
     for node in model.graph.nodes:
+        step()
         if not subgraphs(node):
             node = replace(node, inputs=tuple(same.get(n, n) for n in node.inputs))
         key = _identity(model, node)

@@ -18,7 +18,9 @@ import numpy as np
 
 from halfbyte import ops
 from halfbyte.backends import Executable
+from halfbyte.errors import UnsupportedError
 from halfbyte.formats.onnx.model import Model, Node
+from halfbyte.interrupt import step
 from halfbyte.onnx.capture import (
     Capture,
     EndOfProgramError,
@@ -27,8 +29,9 @@ from halfbyte.onnx.capture import (
     dead_code_removed,
     finish,
 )
-from halfbyte.onnx.evaluate import Evaluator, Values, go_on, used_names
+from halfbyte.onnx.evaluate import Evaluator, Values, used_names
 from halfbyte.onnx.values import Unknown, Value, dtype_key
+from halfbyte.onnx.work import WORK, exact_work
 from halfbyte.ops import Operator
 from halfbyte.passes.graphs import optimize_graph
 from halfbyte.program import Buffer, Program, capture
@@ -168,13 +171,8 @@ class Runner:
         feeds: Mapping[str, Any],
         names: Sequence[str],
         observer: Observer | None = None,
-        check: Callable[[], None] | None = None,
     ) -> dict[str, Any]:
-        """Values of these outputs; arrays are the caller's own.
-
-        `check` is called between programs, and before each node there, in loops too.
-        """
-        self._evaluator.check = check or go_on
+        """Values of these outputs; arrays are the caller's own."""
         values: dict[str, Any] = dict(feeds)
         known: dict[str, Any] = dict(self.model.graph.initializers)
         with memory_for(f"{self.model.path}: a run"):
@@ -187,18 +185,26 @@ class Runner:
 
         Those that others follow are run, since what they compute may decide about shapes; the last
         one takes no memory. `observer` is told of the nodes between programs.
+
+        Raises
+        ------
+        UnsupportedError
+            One of those nodes takes more operations than are worth a plan.
         """
-        self._evaluator.check = go_on
         values: dict[str, Any] = dict(feeds)
         found = []
-        for stage in self._through(values, dict(self.model.graph.initializers), observer):
+        for stage in self._through(values, dict(self.model.graph.initializers), observer, True):
             found += [stage.program] if stage.program is not None else []
             if stage.last < len(self.model.graph.nodes):
                 stage.run(values, None)
         return found
 
     def _through(
-        self, values: dict[str, Any], known: dict[str, Any], observer: Observer | None
+        self,
+        values: dict[str, Any],
+        known: dict[str, Any],
+        observer: Observer | None,
+        planning: bool = False,
     ) -> Iterator[Stage]:
         """The stages of a call, each to be run before the next one is asked for.
 
@@ -208,14 +214,22 @@ class Runner:
         stage: Stage | None = None
         at, given = 0, values.keys() - {""}
         while True:
-            self._evaluator.check()
-            stage = self._stage(at, (stage, _signature(values, given)), values, known)
+            step()
+            key = stage, _signature(values, given)
+            stage = self._stage(at, key, values, known, planning)
             yield stage
             known |= stage.known
             if stage.last == len(nodes):
                 return
             node = nodes[stage.last]
-            self._between(node, ChainMap(values, known, {"": None}), observer)
+            scope: Values = ChainMap(values, known, {"": None})
+            work = exact_work(node, [scope.get(name) for name in node.inputs]) or 0
+            if planning and work > WORK:
+                raise UnsupportedError(
+                    f"{self.model.path}: {node}: expected at most {WORK:.1e} operations of what a "
+                    f"plan has to compute, found {work:.1e}"
+                )
+            self._between(node, scope, observer)
             for name in stage.dead:
                 values.pop(name, None)
             at, given = stage.last + 1, set(node.outputs) - {""}
@@ -250,22 +264,28 @@ class Runner:
             for stage in found.values():
                 stage.close()
 
-    def _stage(self, at: int, key: Key, values: dict[str, Any], known: dict[str, Any]) -> Stage:
+    def _stage(
+        self, at: int, key: Key, values: dict[str, Any], known: dict[str, Any], planning: bool
+    ) -> Stage:
         """The stage from node `at` on, for the shapes that led there."""
         stages = self._stages.setdefault(at, OrderedDict())
         stage = stages.get(key)
         if stage is None:
-            stage = stages[key] = self._capture(at, values, known)
+            stage = stages[key] = self._capture(at, values, known, planning)
             while len(stages) > self._kept:
                 stages.popitem(last=False)[1].close()
         stages.move_to_end(key)
         return stage
 
-    def _capture(self, at: int, values: dict[str, Any], known: dict[str, Any]) -> Stage:
+    def _capture(
+        self, at: int, values: dict[str, Any], known: dict[str, Any], planning: bool
+    ) -> Stage:
         nodes = self.model.graph.nodes
         with capture(f"{self.model.path.name}[{at}:]") as program:
             scope = _Scope(program, values, known)
-            captured = Capture(self.model, program, scope, self._weights, self._use_kernels)
+            captured = Capture(
+                self.model, program, scope, self._weights, self._use_kernels, planning
+            )
             last = self._record(captured, nodes, at)
             made = [name for node in nodes[at:last] for name in node.outputs if name]
             wanted = [name for name in made if self._lives.needed(name, last)]
@@ -287,7 +307,6 @@ class Runner:
     def _record(self, captured: Capture, nodes: Sequence[Node], at: int) -> int:
         """Record nodes until one ends the program; its index."""
         for index in range(at, len(nodes)):
-            self._evaluator.check()
             mark = captured.mark()
             try:
                 captured.record(nodes[index])

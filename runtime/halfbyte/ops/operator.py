@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
+from halfbyte.interrupt import step
 from halfbyte.program import Buffer, Dim, Instruction, Size, current, maximum
 
 OPERATORS: dict[str, Operator] = {}
@@ -159,6 +160,7 @@ class Operator:
         ProgramError
             A dimension is none, or another than the signature says, or a demand is not met.
         """
+        step()  # of capture, of passes, and of making a program ready to run
         operands = instruction.operands
         for operand in (*self.inputs, *self.outputs):
             buffer = operands.get(operand.name)  # an optional operand may be missing

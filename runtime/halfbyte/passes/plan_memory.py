@@ -12,6 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from halfbyte.interrupt import step
 from halfbyte.program import SHARED, Buffer, Instruction, Program
 
 ALIGNMENT = 64
@@ -42,6 +43,7 @@ def placed(
     taken: list[tuple[int, int, Life]] = []  # offset, end, life; in this order
     places, arena_bytes = {}, 0
     for buffer in sorted(sizes, key=lambda b: -sizes[b]):
+        step()
         life = lives[buffer]
         size = _rounded(sizes[buffer])
         offset = 0
@@ -67,6 +69,7 @@ def _placed_in_time(
         ending.setdefault(lives[buffer].last, []).append(buffer)
     ends = sorted(ending, reverse=True)
     for buffer in sorted(sizes, key=lambda b: lives[b].first):
+        step()
         while ends and ends[-1] < lives[buffer].first:
             for gone in ending[ends.pop()]:
                 arena.free(places[gone], _rounded(sizes[gone]))
@@ -124,6 +127,7 @@ def lifetimes(instructions: Sequence[Instruction]) -> dict[Buffer, Life]:
     """First and last instruction that touches each scratch buffer and window."""
     lives: dict[Buffer, Life] = {}
     for number, instruction in enumerate(instructions):
+        step()
         for buffer in (b.root for b in (*instruction.inputs, *instruction.outputs)):
             if buffer.kind in SHARED:
                 first = lives[buffer].first if buffer in lives else number

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from halfbyte.backends import available, open_program, prefers_widened
 from halfbyte.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError
+from halfbyte.interrupt import interruptible
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.stages import Runner, attention_products
 from halfbyte.profile import Profile
@@ -87,7 +88,8 @@ class InferenceSession(Described):
         # by initializers that are given, the one used longest ago first
         self._runners: OrderedDict[frozenset[str], Runner] = OrderedDict()
         try:
-            self._runner(frozenset(), check)
+            with interruptible(check):
+                self._runner(frozenset())
         except HalfbyteError as error:
             raise translated(error) from error
         if self._trace is not None:
@@ -199,8 +201,9 @@ class InferenceSession(Described):
             try:
                 for pages in self._model.mapped:
                     pages.check()
-                runner = self._runner(frozenset(feeds.keys() & self._overridable.keys()), check)
-                results = runner.run(feeds, names, self._trace, check)
+                with interruptible(check):
+                    runner = self._runner(frozenset(feeds.keys() & self._overridable.keys()))
+                    results = runner.run(feeds, names, self._trace)
             except HalfbyteError as error:
                 raise translated(error) from error
             except MemoryError as error:
@@ -209,10 +212,10 @@ class InferenceSession(Described):
                 self._trace.span("model_run", start)
         return [results[name] for name in names]
 
-    def _runner(self, replaced: frozenset[str], check: Callable[[], None]) -> Runner:
+    def _runner(self, replaced: frozenset[str]) -> Runner:
         """What runs the model where these initializers are inputs."""
         if replaced not in self._runners:
-            prepared = prepare(self._model, optimize=self._optimize, given=replaced, check=check)
+            prepared = prepare(self._model, optimize=self._optimize, given=replaced)
             self._runners[replaced] = Runner(
                 prepared,
                 functools.partial(open_program, backend=self._backend, threads=self._threads),

@@ -148,5 +148,6 @@ def from_metadata(file: ModelFile) -> Tokenizer:
 
         return WordPieceTokenizer(file)
     raise UnsupportedError(
-        f"{file.path}: tokenizer {kind[:80]!r}; supported: 'llama', 'gpt2', 't5', 'bert', 'gemma4'"
+        f"{file.path}: tokenizer: expected 'llama', 'gpt2', 't5', 'bert' or 'gemma4', found "
+        f"{kind[:80]!r}"
     )

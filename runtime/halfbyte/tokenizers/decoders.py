@@ -82,7 +82,7 @@ def _replacing(path: Path, steps: list[dict[str, Any]], kinds: list[str]) -> Tok
         elif kind == "Strip" and step.get("content") == " " and step.get("stop") == 0:
             strips = step.get("start") == 1
         elif kind != "Fuse":
-            raise UnsupportedError(f"{path}: decoder {str(step)[:200]}: is not supported")
+            raise UnsupportedError(f"{path}: expected a known decoder, found {str(step)[:200]}")
 
     def content(token: str) -> bytes:
         if fallback and BYTE_TOKEN.fullmatch(token):

@@ -204,7 +204,7 @@ def _step(path: Path, step: dict[str, Any]) -> Step:
             raise FormatError(f"{path}: 'normalizer.precompiled_charsmap': not base64") from None
         where = f"{path}: 'normalizer.precompiled_charsmap'"
         return Precompiled(Charsmap(data, where)) if data else Step()
-    raise UnsupportedError(f"{path}: normalizer {kind[:40]!r} is not supported")
+    raise UnsupportedError(f"{path}: expected a known normalizer, found {kind[:40]!r}")
 
 
 _TABLES = {"Lowercase": _Lowercase, "StripAccents": _WithoutMarks, "Nmt": _Nmt}

@@ -65,7 +65,7 @@ def _splitter(path: Path, step: dict[str, Any]) -> Splitter:
         spaces = _pattern(path, _regex(r"\s"), "Removed")
         marks = _pattern(path, _punctuation(), "Isolated")
         return lambda piece: (part for word in spaces(piece) for part in marks(word))
-    raise UnsupportedError(f"{path}: pre_tokenizer {kind[:40]!r} is not supported")
+    raise UnsupportedError(f"{path}: expected a known pre_tokenizer, found {kind[:40]!r}")
 
 
 def _regex(pattern: str) -> re.Pattern[str]:

@@ -43,7 +43,7 @@ def make_model(
         return lambda word: [(ids.get(word, number), 0, len(word))]
     if kind == "WordPiece":
         return _word_piece(path, options, ids, number)
-    raise UnsupportedError(f"{path}: model {kind[:40]!r} is not supported")
+    raise UnsupportedError(f"{path}: expected a known model, found {kind[:40]!r}")
 
 
 def _word_piece(path: Path, options: dict[str, Any], ids: dict[str, int], unknown: int) -> Model:

@@ -146,7 +146,7 @@ def _tokens(file: ModelFile) -> list[str]:
     longest = max(map(len, found))
     if longest > _LONGEST_TOKEN:
         raise UnsupportedError(
-            f"{where}: a token of {longest} characters; at most {_LONGEST_TOKEN} are supported"
+            f"{where}: a token of {longest} characters: expected at most {_LONGEST_TOKEN}"
         )
     return found
 

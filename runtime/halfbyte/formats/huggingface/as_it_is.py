@@ -101,7 +101,7 @@ def own_keys(
 def _check(path: Path, name: str, kind: str) -> None:
     if kind not in _KNOWN[name].split():
         known = ", ".join(_KNOWN[name].split())
-        raise UnsupportedError(f"{path}: {name} {kind[:40]!r} is not supported; supported: {known}")
+        raise UnsupportedError(f"{path}: {name}: expected one of {known}, found {kind[:40]!r}")
 
 
 def _merges(path: Path, merges: list[tuple[str, str]]) -> dict[str, MetadataValue]:

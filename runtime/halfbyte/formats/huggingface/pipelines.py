@@ -63,7 +63,7 @@ def read_pipeline(path: Path, data: dict[str, Any], beside: Path | None) -> Pipe
         return _unigram(path, data, model)
     if kind == "WordPiece":
         return _wordpiece(path, data, model)
-    raise UnsupportedError(f"{path}: model {kind[:80]!r}; supported: BPE, Unigram, WordPiece")
+    raise UnsupportedError(f"{path}: expected model BPE, Unigram or WordPiece, found {kind[:80]!r}")
 
 
 def model_kind(path: Path, data: dict[str, Any]) -> str:

@@ -121,9 +121,11 @@ def _check(path: Path, model: _Model) -> None:
         raise FormatError(f"{path}: piece {again!r} appears twice")
     if model.kind not in (_UNIGRAM, _BPE):
         name = _KINDS.get(model.kind, str(model.kind))
-        raise UnsupportedError(f"{path}: model type '{name}'; supported: unigram, bpe")
+        raise UnsupportedError(f"{path}: expected model type unigram or bpe, found '{name}'")
     if model.treat_whitespace_as_suffix or not model.escape_whitespaces:
-        raise UnsupportedError(f"{path}: whitespace as a suffix, or not escaped, is not supported")
+        raise UnsupportedError(
+            f"{path}: expected escaped whitespace before words, found it after them or not escaped"
+        )
 
 
 def _metadata(model: _Model) -> dict[str, MetadataValue]:

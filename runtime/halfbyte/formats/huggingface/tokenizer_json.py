@@ -159,7 +159,7 @@ def _around_text(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
         elif kind in ("BertProcessing", "RobertaProcessing"):
             before, after = ([_pair(path, step, name)] for name in ("cls", "sep"))
         elif kind != "ByteLevel":  # that one changes offsets alone
-            raise UnsupportedError(f"{path}: post_processor {kind[:40]!r} is not supported")
+            raise UnsupportedError(f"{path}: expected a known post_processor, found {kind[:40]!r}")
     found: dict[str, MetadataValue] = {
         "add_bos_token": bool(before), "add_eos_token": bool(after)
     }  # fmt: skip

@@ -15,7 +15,8 @@ from halfbyte.formats.onnx.model import Graph, Model, Node, ValueInfo
 from halfbyte.formats.protobuf import MAX_PROBLEM
 
 OPSETS = range(7, 29)  # of the default domain
-_MAX_CALLS = 1 << 20  # nodes of a model whose functions are put in place of their calls
+_MAX_CALLS = 1 << 18  # nodes of a model whose functions are put in place of their calls
+_NAMES = 16  # of a node, that take as long as the node
 _MAX_DEPTH = 64  # of functions that call functions
 
 _Key = tuple[str, str, str]
@@ -43,7 +44,7 @@ def check_functions(model: Model) -> None:
         arrange_graph(model.path, body)
         function.nodes = body.nodes
     sizes: dict[_Key, int] = {}
-    total = sum(_inlined(model, _key(node), sizes, ()) for node in _all_nodes(model.graph.nodes))
+    total = sum(_inlined(model, node, sizes, ()) for node in _all_nodes(model.graph.nodes))
     if total > _MAX_CALLS:
         raise UnsupportedError(
             f"{model.path}: with its functions in place of their calls, the model has more than "
@@ -161,18 +162,19 @@ def _key(node: Node) -> _Key:
     return node.domain, node.op_type, node.overload
 
 
-def _inlined(model: Model, key: _Key, sizes: dict[_Key, int], callers: tuple[_Key, ...]) -> int:
-    """How many nodes a call is, with all that it calls; 1 of what is not a function."""
+def _inlined(model: Model, node: Node, sizes: dict[_Key, int], callers: tuple[_Key, ...]) -> int:
+    """How many nodes a call is, with all that it calls; of what is not a function, the node."""
+    key = _key(node)
     function = model.functions.get(key)
     if function is None:
-        return 1
+        return 1 + (len(node.inputs) + len(node.outputs) + len(node.attributes)) // _NAMES
     if key in callers or len(callers) > _MAX_DEPTH:
         problem = "calls itself" if key in callers else f"is called more than {_MAX_DEPTH} deep"
         raise _error(model.path, f"function {function.name!r} {problem}")
     if key not in sizes:
         inner = (*callers, key)
         sizes[key] = 1 + sum(
-            _inlined(model, _key(node), sizes, inner) for node in _all_nodes(function.nodes)
+            _inlined(model, inside, sizes, inner) for inside in _all_nodes(function.nodes)
         )
     return sizes[key]
 

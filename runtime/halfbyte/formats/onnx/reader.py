@@ -86,8 +86,8 @@ class Reader:
         ir_version = numbers[_IR_VERSION]
         if ir_version not in IR_VERSIONS:
             raise UnsupportedError(
-                f"{self._path}: IR version {ir_version}; supported: {IR_VERSIONS[0]} to "
-                f"{IR_VERSIONS[-1]}"
+                f"{self._path}: expected IR version {IR_VERSIONS[0]} to {IR_VERSIONS[-1]}, found "
+                f"{ir_version}"
             )
         if not graphs:
             raise message.error("expected one graph, found none")

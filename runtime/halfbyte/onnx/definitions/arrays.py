@@ -33,13 +33,13 @@ def results_limited(nbytes: float) -> Iterator[None]:
         _limit.reset(token)
 
 
-def check_elements(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
-    """The shape, once it is known to fit; called before anything of a computed size is made.
+def check_shape(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
+    """The shape, if arrays can have it on any machine.
 
     Raises
     ------
     MemoryBudgetError
-        More than `MAX_ELEMENTS`, or than there is memory for now.
+        More than `MAX_ELEMENTS`.
     ValueError
         A size is negative, or there are too many.
     """
@@ -48,9 +48,27 @@ def check_elements(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
         raise ValueError(f"a result of {len(sizes)} axes")
     if any(size < 0 for size in sizes):
         raise ValueError(f"a result of shape {list(sizes)}")
-    count = math.prod(sizes)
-    nbytes = count * itemsize
-    if count > MAX_ELEMENTS or nbytes > _limit.get():
+    if (count := math.prod(sizes)) > MAX_ELEMENTS:
+        raise MemoryBudgetError(
+            f"a result of shape {list(sizes)}, {_sized(count * itemsize)}: expected at most "
+            f"{MAX_ELEMENTS} elements"
+        )
+    return sizes
+
+
+def check_elements(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
+    """The same, once it is known to fit too; called before anything of a computed size is made.
+
+    Raises
+    ------
+    MemoryBudgetError
+        More than `MAX_ELEMENTS`, or than there is memory for now.
+    ValueError
+        A size is negative, or there are too many.
+    """
+    sizes = check_shape(shape, itemsize)
+    nbytes = math.prod(sizes) * itemsize
+    if nbytes > _limit.get():
         raise MemoryBudgetError(
             f"a result of shape {list(sizes)}, {_sized(nbytes)}: more than this machine holds"
         )
@@ -94,7 +112,11 @@ class Kept:
 
     def add(self, value: Any) -> None:
         """Count an array, or another value."""
-        self._total += _OBJECT + (value.nbytes if isinstance(value, np.ndarray) else 0)
+        self.add_bytes(_OBJECT + (value.nbytes if isinstance(value, np.ndarray) else 0))
+
+    def add_bytes(self, nbytes: int) -> None:
+        """Count so many."""
+        self._total += nbytes
         if self._total > self._next:
             check_bytes(self._total, self._what)
             self._next = self._total + self._total // 8

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
+from halfbyte.errors import UnsupportedError
 from halfbyte.onnx.definitions.arrays import Array, check_elements, working
 from halfbyte.onnx.definitions.registry import define
+
+Shape = tuple[int, ...]
 
 
 @define("MatMul")
@@ -67,39 +71,35 @@ def scaled(array: Array, factor: float) -> Array:
     )
 
 
+MOST_TERMS = 32  # of an Einsum: NumPy looks for an order in time with the fourth power of them
+
+
 @define("Einsum", since=12)
 def einsum(*parts: Array, equation: str) -> Array:
     """Y[out] = sum of parts[0][term 0] parts[1][term 1] ... over labels not in out. Einsum-28."""
     equation = equation.replace(" ", "")
-    shape = einsum_shape(equation, parts)
+    if len(parts) > MOST_TERMS:
+        raise UnsupportedError(f"Einsum of {len(parts)} terms: expected at most {MOST_TERMS}")
+    shape = einsum_shape(equation, [part.shape for part in parts])
     check_elements(shape, parts[0].dtype.itemsize)
     many = len(parts) > 1
     result = np.einsum(equation, *map(working, parts), optimize=many)
     return np.asarray(result).astype(parts[0].dtype, copy=False).reshape(shape)
 
 
-def einsum_shape(equation: str, parts: Sequence[Array]) -> list[int]:
+def einsum_work(equation: str, shapes: Sequence[Shape]) -> int:
+    """Operations of an Einsum, at most: NumPy may find no better order than all labels at once.
+
+    Raises `ValueError` where labels and shapes differ.
+    """
+    sizes, between = _labels(equation.replace(" ", ""), shapes)
+    return len(shapes) * math.prod(sizes.values()) * math.prod(between)
+
+
+def einsum_shape(equation: str, shapes: Sequence[Shape]) -> list[int]:
     """The shape of an equation's result. Raises `ValueError` where labels and shapes differ."""
     left, arrow, right = equation.partition("->")
-    terms = left.split(",")
-    if len(terms) != len(parts):
-        raise ValueError(f"equation {equation!r} of {len(terms)} terms, {len(parts)} inputs")
-    sizes: dict[str, int] = {}
-    between: tuple[int, ...] = ()  # of the ellipsis
-    for term, part in zip(terms, parts, strict=True):
-        before, dots, after = term.partition("...")
-        rest = part.ndim - len(before) - len(after)
-        if rest < 0 or (rest and not dots):
-            raise ValueError(f"term {term!r} for a shape {list(part.shape)}")
-        named = zip(
-            before + after,
-            part.shape[: len(before)] + part.shape[part.ndim - len(after) :],
-            strict=True,
-        )
-        for label, size in named:
-            if sizes.setdefault(label, size) != size:
-                raise ValueError(f"label {label!r} is {sizes[label]} and {size}")
-        between = np.broadcast_shapes(between, part.shape[len(before) : len(before) + rest])
+    sizes, between = _labels(equation, shapes)
     if not arrow:
         once = Counter(left.replace(".", "").replace(",", ""))
         right = "..." + "".join(sorted(label for label, n in once.items() if n == 1))
@@ -109,6 +109,28 @@ def einsum_shape(equation: str, parts: Sequence[Array]) -> list[int]:
         *(between if dots else ()),
         *map(sizes.__getitem__, after),
     ]
+
+
+def _labels(equation: str, shapes: Sequence[Shape]) -> tuple[dict[str, int], Shape]:
+    """The sizes of an equation's labels, and of what its dots stand for."""
+    terms = equation.partition("->")[0].split(",")
+    if len(terms) != len(shapes):
+        raise ValueError(f"equation {equation!r} of {len(terms)} terms, {len(shapes)} inputs")
+    sizes: dict[str, int] = {}
+    between: tuple[int, ...] = ()  # of the ellipsis
+    for term, shape in zip(terms, shapes, strict=True):
+        before, dots, after = term.partition("...")
+        rest = len(shape) - len(before) - len(after)
+        if rest < 0 or (rest and not dots):
+            raise ValueError(f"term {term!r} for a shape {list(shape)}")
+        named = zip(
+            before + after, shape[: len(before)] + shape[len(shape) - len(after) :], strict=True
+        )
+        for label, size in named:
+            if sizes.setdefault(label, size) != size:
+                raise ValueError(f"label {label!r} is {sizes[label]} and {size}")
+        between = np.broadcast_shapes(between, shape[len(before) : len(before) + rest])
+    return sizes, between
 
 
 @define("Det", since=11)

@@ -12,6 +12,7 @@ import numpy as np
 from halfbyte.errors import ProgramError
 from halfbyte.formats.onnx import dtypes
 from halfbyte.formats.onnx.model import Model, Node
+from halfbyte.interrupt import step
 from halfbyte.onnx.definitions.registry import MICROSOFT, find
 from halfbyte.onnx.definitions.signatures import signature_of
 from halfbyte.onnx.definitions.type_table import INPUTS, SETS
@@ -134,6 +135,7 @@ def check_types(model: Model) -> None:
     }  # fmt: skip
     known |= {n: v.dtype for n, v in graph.initializers.items() if isinstance(v, np.ndarray)}
     for node in graph.nodes:
+        step()
         version = node.version or model.opsets.get(node.domain, 1)
         rule = rule_of(node.domain, node.op_type, version)
         given = [known.get(name) if name else None for name in node.inputs]

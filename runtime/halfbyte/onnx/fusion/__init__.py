@@ -6,11 +6,9 @@ What comes out is ONNX, ONNX Runtime's contrib operators and a few of halfbyte's
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from halfbyte.errors import ProgramError
 from halfbyte.formats.onnx.model import Model
-from halfbyte.onnx.evaluate import UNFIT, go_on
+from halfbyte.onnx.evaluate import UNFIT
 from halfbyte.onnx.fusion.attention import fuse_attention
 from halfbyte.onnx.fusion.broadcast import fuse_expanded
 from halfbyte.onnx.fusion.convolution import (
@@ -32,13 +30,9 @@ PASSES = (
 )  # fmt: skip
 
 
-def fuse(model: Model, check: Callable[[], None] = go_on) -> None:
-    """Rewrite the main graph in place; nodes that nothing needs any more are left to be dropped.
-
-    `check` is called before each pass; what it raises ends the rewriting.
-    """
+def fuse(model: Model) -> None:
+    """Rewrite the main graph in place; nodes that nothing needs any more are left to be dropped."""
     for fusion in PASSES:
-        check()
         try:
             fusion(Rewriter(model))
         except UNFIT as error:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from halfbyte.formats.onnx.model import Graph, Node
+from halfbyte.interrupt import step
 
 Ranks = dict[str, int | None]
 
@@ -34,6 +35,7 @@ def ranks(graph: Graph) -> Ranks:
             found.setdefault(info.name, len(info.type.shape))
     makers = {name: node for node in graph.nodes for name in node.outputs}
     for node in graph.nodes:
+        step()
         rank = _of(node, graph, found, makers)
         for name in node.outputs:
             if found.get(name) is None:

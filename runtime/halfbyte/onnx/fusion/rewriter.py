@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.formats.onnx.model import Graph, Model, Node
+from halfbyte.interrupt import step
 from halfbyte.onnx.evaluate import used_names
 from halfbyte.onnx.fusion.ranks import Ranks, ranks
 
@@ -33,12 +34,14 @@ class Rewriter:
         self._makers = {name: n for n in self.graph.nodes for name in n.outputs if name}
         self._users: dict[str, list[Node]] = defaultdict(list)
         for node in self.graph.nodes:
+            step()
             for name in used_names(node):
                 self._users[name].append(node)
 
     def nodes(self, *kinds: str, domain: str = "") -> Iterator[Node]:
         """Nodes of these operators, in order."""
         for node in list(self.graph.nodes):
+            step()
             if node.domain == domain and node.op_type in kinds and self._is_there(node):
                 yield node
 
@@ -167,6 +170,7 @@ def drop_unused(graph: Graph) -> None:
     needed = {v.name for v in graph.outputs}
     kept = []
     for node in reversed(graph.nodes):
+        step()
         if needed.intersection(node.outputs):
             needed |= used_names(node)
             kept.append(node)
