@@ -18,9 +18,9 @@ from tests.session.models import FLOAT, INT64, node, proto, tensor, weight
 
 import halfbyte
 from halfbyte.errors import FormatError
-from halfbyte.formats import mapped
+from halfbyte.formats import mapped, open_model
 from halfbyte.formats.mapped import file_system, map_file
-from halfbyte.quantize import quantize_file
+from halfbyte.quantize import encode, quantize_file
 from halfbyte.weights import Tensor
 
 # In a process of its own: a signal would end it. Prints what each attempt came to.
@@ -154,19 +154,28 @@ def test_between_tokens(language_model: Path) -> None:
             model.generate("Tom")
 
 
+@pytest.mark.parametrize("place", [0, -1])
 def test_quantize_reads_what_it_began_with(
-    language_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: int, language_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = Tensor.take
+    """Within the first tensor, and at the end of the last; nothing is read after that."""
+    take, name = Tensor.take, list(open_model(language_model).tensors)[place]
+    monkeypatch.setattr(encode, "SLICE", 1 << 14 if place == 0 else 1 << 24)
+    read: list[str] = []
 
     def changed(self: Tensor, first: int, count: int) -> Any:
+        if self.name != name:
+            return take(self, first, count)
+        read.append(name)
+        part = take(self, 0, count).copy() if len(read) == 1 else np.zeros(1, np.uint8)
         os.truncate(language_model, 4096)
-        return take(self, first, 0)
+        return part
 
     monkeypatch.setattr(Tensor, "take", changed)
     with pytest.raises(FormatError, match=CHANGED):
         quantize_file(language_model, "int8", tmp_path / "out.gguf")
     assert not (tmp_path / "out.gguf").exists()
+    assert read == [name]
 
 
 # In a process of its own too. The file is changed when a function is called for the first time.
