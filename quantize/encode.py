@@ -121,3 +121,4 @@ def slices(file: ModelFile, tensor: Tensor, codec: Codec) -> Iterator[Slice]:
         values = codec.decode(tensor.format, part, columns)
         yield Slice(first, np.ascontiguousarray(values, np.float32), part)
         file.forget()
+    file.check()

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import socketserver
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import pytest
 from tests import aio
-from tests.http_server import Handler, Server, answering, in_pieces, in_thread, whole
+from tests.http_server import Handler, Server, answering, in_pieces, whole
+from tests.raw_server import BODY, RawHandler, chunk, chunked, head, measured, raw
 
 from halfbyte.download import DownloadError, fetch, http, transfer
 from halfbyte.errors import HalfbyteError, MemoryBudgetError
 
-BODY = np.random.default_rng(2).bytes(150)
 SHA256 = hashlib.sha256(BODY).hexdigest()
 
 
@@ -58,65 +55,6 @@ def problem(url: str, sha256: str | None = None) -> str:
 
 
 # ---- responses to the byte -----------------------------------------------------------------------
-
-
-class Raw(socketserver.ThreadingTCPServer):
-    """Sends what a function makes of a request and its number, and closes."""
-
-    allow_reuse_address = True
-    daemon_threads = True
-
-    def __init__(self, answer: Callable[[bytes, int], bytes]) -> None:
-        super().__init__(("127.0.0.1", 0), RawHandler)
-        self.answer, self.requests = answer, 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/m.gguf"
-
-
-class RawHandler(socketserver.StreamRequestHandler):
-    server: Raw
-
-    def handle(self) -> None:
-        request = b""
-        while (line := self.rfile.readline()) not in (b"\r\n", b""):
-            request += line
-        self.server.requests += 1
-        self.wfile.write(self.server.answer(request, self.server.requests))
-
-
-@contextmanager
-def raw(answer: Callable[[bytes, int], bytes]) -> Iterator[Raw]:
-    with in_thread(Raw(answer)) as server:
-        yield server
-
-
-def head(status: str, *lines: str) -> bytes:
-    return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode()
-
-
-def measured(request: bytes = b"") -> bytes:
-    """The whole, or the rest, with its length."""
-    start = 0
-    if b"Range: bytes=" in request:
-        start = int(request.split(b"Range: bytes=")[1].split(b"-")[0])
-    rest = BODY[start:]
-    lines = ['ETag: "v1"', f"Content-Length: {len(rest)}"]
-    if not start:
-        return head("200 OK", *lines) + rest
-    lines.append(f"Content-Range: bytes {start}-{len(BODY) - 1}/{len(BODY)}")
-    return head("206 Partial Content", *lines) + rest
-
-
-def chunk(data: bytes, size: str | None = None) -> bytes:
-    return (size or f"{len(data):x}").encode() + b"\r\n" + data + b"\r\n"
-
-
-def chunked(request: bytes = b"") -> bytes:
-    """In three chunks, with an extension and a trailer."""
-    body = chunk(BODY[:16]) + chunk(BODY[16:100], "54;name=value") + chunk(BODY[100:])
-    return head("200 OK", 'ETag: "v1"', "Transfer-Encoding: chunked") + body + b"0\r\nX: y\r\n\r\n"
 
 
 @pytest.mark.parametrize("response", [measured, chunked])
@@ -159,7 +97,10 @@ LIES = {
     "two lengths": head("200 OK", "Content-Length: 150, 150") + BODY,
     "a negative length": head("200 OK", "Content-Length: -1") + BODY,
     "a length too large": head("200 OK", "Content-Length: 151") + BODY,
-    "another coding": head("200 OK", "Transfer-Encoding: gzip, chunked") + chunk(BODY) + END,
+    "another coding": head(
+        "200 OK", "Transfer-Encoding: gzip, chunked", f"Content-Length: {len(chunk(BODY) + END)}"
+    )
+    + chunk(BODY) + END,
     "packed": head("200 OK", "Content-Encoding: gzip", "Content-Length: 20") + gzip.compress(b""),
     "a part that nobody asked for": head(
         "206 Partial Content", "Content-Length: 150", "Content-Range: bytes 0-149/150"
@@ -240,6 +181,7 @@ def test_a_part_of_another_place(server: Server, text: str) -> None:
 
 def test_another_version_by_its_etag_alone(server: Server) -> None:
     """Of the same length and date, and the server does not look at If-Range."""
+    server.headers["Last-Modified"] = "Mon, 01 Jan 2024 00:00:00 GMT"
 
     def answer(handler: Handler, start: int) -> None:
         if start:

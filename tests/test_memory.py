@@ -115,6 +115,32 @@ def test_memory_is_flat(storyteller: Path, tmp_path: Path) -> None:
     assert late <= early + 2
 
 
+# A program for each shape, of which a session keeps some; sizes go up and down.
+SHAPES = """
+import sys
+import numpy as np
+import halfbyte
+from halfbyte.footprint import resident_bytes
+session = halfbyte.InferenceSession(sys.argv[1])
+after = []
+for number in range(2000):
+    rows = 1 + number * 7 % 2003
+    y = session.run(None, {"x": np.full((rows, 8), number, np.float32)})[0]
+    assert y.shape[0] == rows
+    after.append(resident_bytes() / 1e6)
+print(len(session.programs()), max(after[500:1000]), max(after[1500:]))
+"""
+
+
+def test_two_thousand_shapes_through_one_session(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(network())
+    command = [sys.executable, "-c", SHAPES, str(tmp_path / "m.onnx")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    programs, early, late = map(float, done.stdout.split())
+    assert programs <= 64
+    assert late <= early + 2
+
+
 def test_the_soak_sees_what_grows(repository: Path) -> None:
     tool = load_tool(repository, "soak")
 

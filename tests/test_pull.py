@@ -12,6 +12,7 @@ import pytest
 from tests.formats.files import write_small
 from tests.formats.folders import write_folder
 from tests.hub_server import COMMIT, TOKEN, Hub, Repository, serving
+from tests.tools import largest
 
 from halfbyte.download.hub import choose
 from halfbyte.errors import HalfbyteError
@@ -109,6 +110,25 @@ def test_what_arrived_is_kept(hub: Hub, run: Run, tmp_path: Path) -> None:
     assert second.returncode == 0, second.stderr
     assert hub.fetched() == [name]
     assert files(Path(second.stdout.strip())) == made
+
+
+@pytest.mark.parametrize("taken_up", [False, True])
+def test_a_full_disk(hub: Hub, run: Run, taken_up: bool) -> None:
+    """At its first bytes, or where a transfer is taken up; with room it goes on."""
+    content = b"GGUF" + bytes(24 << 20)
+    hub.repositories["org/model"] = Repository({"m.gguf": content})
+    if taken_up:
+        hub.breaks["m.gguf"] = 99
+        run("pull", "org/model")
+        hub.breaks.clear()
+    with largest(12 << 20 if taken_up else 5000):
+        done = run("pull", "org/model")
+    said = one_line(done)
+    assert said.startswith("error: org/model: could not be fetched: ")
+    assert "File too large" in said
+    done = run("pull", "org/model")
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).read_bytes() == content
 
 
 def test_gguf_files(hub: Hub, run: Run, tmp_path: Path) -> None:

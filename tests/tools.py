@@ -1,9 +1,10 @@
-"""The repository's tools as modules."""
+"""The repository's tools as modules; what tests need of the system."""
 
 from __future__ import annotations
 
 import fcntl
 import importlib.util
+import resource
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -29,3 +30,14 @@ def one_at_a_time() -> Iterator[None]:
     with (Path(tempfile.gettempdir()) / "halfbyte-tests.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
         yield
+
+
+@contextmanager
+def largest(size: int) -> Iterator[None]:
+    """No file of this process, or of those that it starts, grows larger than `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

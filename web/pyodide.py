@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from halfbyte.download import DownloadError
+from halfbyte.errors import OutputError
+from halfbyte.outputs import write_file
 
 VERSION = "314.0.3"
 CDN = f"https://cdn.jsdelivr.net/pyodide/v{VERSION}/full/"
@@ -66,13 +68,13 @@ def complete(folder: Path) -> bool:
 
 
 def fill(folder: Path, read: Reader) -> None:
-    """Copy all files, each checked, each renamed into place; the lock file comes last."""
+    """Copy all files, each checked and whole or not there; the lock file comes last."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = _checked(read, LOCK, CORE[LOCK])
     for name, sha256 in wanted(lock).items():
         if name != LOCK:
-            _place(folder / name, _checked(read, name, sha256))
-    _place(folder / LOCK, lock)
+            _write(folder / name, _checked(read, name, sha256))
+    _write(folder / LOCK, lock)
 
 
 def _checked(read: Reader, name: str, sha256: str) -> bytes:
@@ -83,10 +85,8 @@ def _checked(read: Reader, name: str, sha256: str) -> bytes:
     return data
 
 
-def _place(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(data)
-    partial.replace(path)
+def _write(path: Path, data: bytes) -> None:
+    write_file(path, lambda file: file.write(data))
 
 
 def from_cdn(folder: Path) -> None:
@@ -122,7 +122,7 @@ def get_pyodide(folder: Path | None = None) -> Path:
             return folder
         try:
             source(folder)
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, OutputError, ValueError, KeyError, zipfile.BadZipFile) as error:
             problems.append(f"{source.__name__}: {error}")
     if complete(folder):
         return folder

@@ -21,6 +21,8 @@ from benches.browser.site import make_bench_site
 from benches.figures import pytest_json
 from benches.prepare import ROOT
 
+from halfbyte.outputs import write_text
+
 
 def main() -> None:
     """The command line."""
@@ -49,7 +51,7 @@ def main() -> None:
     print(markdown(speeds, starts))
     if options.json:
         content = pytest_json(as_series(speeds, starts), "benches/browser", {})
-        options.json.write_text(json.dumps(content, indent=1))
+        write_text(options.json, json.dumps(content, indent=1))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ from benches.onnx import table
 from benches.onnx.files import MODELS, PRECISIONS, Contest, contests
 from benches.onnx.measure import Plan, Results, measure
 
+from halfbyte.outputs import write_text
+
 WHOSE = ("own", "onnxruntime", "halfbyte")
 
 
@@ -103,7 +105,7 @@ def main() -> None:
     print(f"{table.runs(results.runs)}\n\nLoading:\n\n{table.loads(results.loads)}")
     content = pytest_json([*results.runs, *results.loads], "benches/onnx", {})
     if options.json:
-        options.json.write_text(json.dumps(content, indent=1))
+        write_text(options.json, json.dumps(content, indent=1))
     if old:
         print(f"\nCompared with {options.compare}:\n")
         print(compare.report(old, content, colours=sys.stdout.isatty()))

@@ -35,6 +35,7 @@ from benches.onnx.measure import (
 )  # fmt: skip
 from playwright.sync_api import Page
 
+from halfbyte.outputs import write_text
 from halfbyte.web.site import Site, make_site
 
 ENGINES = {
@@ -155,7 +156,7 @@ def main() -> None:
             series += measure(bench, contest, options.engines, shapes, options.rounds)
     print(table(series))
     if options.json:
-        options.json.write_text(json.dumps(pytest_json(series, "benches/onnx/browser", {})))
+        write_text(options.json, json.dumps(pytest_json(series, "benches/onnx/browser", {})))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ from benches.peers import table
 from benches.peers.limits import Limits, Work, measure_limits, work_of
 from benches.peers.session import Plan, Results, measure
 
+from halfbyte.outputs import write_text
+
 OURS = [("relaxed", 1), ("simd128", 1)]
 
 
@@ -139,7 +141,7 @@ def main() -> None:
     series: list[Series] = [s for result in results for s in result.all]
     content = pytest_json(series, "benches/peers", {"limits": asdict(limits)})
     if options.json:
-        options.json.write_text(json.dumps(content, indent=1))
+        write_text(options.json, json.dumps(content, indent=1))
     if old:
         print(f"\nCompared with {options.compare}:\n")
         print(compare.report(old, content, colours=sys.stdout.isatty()))

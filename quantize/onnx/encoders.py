@@ -59,11 +59,13 @@ class Numbers:
 
     def take(self, first: int, count: int) -> F32Array:
         """Rows as float32 [count, columns]; a copy where the file has them at an odd address."""
+        self.source.file.check()
         x = self.format.decode(np.ascontiguousarray(self._data[first : first + count]))
         return np.require(x, requirements=["C", "A"])
 
     def take_columns(self, first: int, count: int) -> F32Array:
         """Columns, as rows: float32 [count, rows]."""
+        self.source.file.check()
         width = self._data.shape[1] // self.columns
         part = self._data[:, first * width : (first + count) * width]
         return np.ascontiguousarray(self.format.decode(np.ascontiguousarray(part)).T)

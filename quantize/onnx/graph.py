@@ -248,7 +248,18 @@ class Editor:
             if t.name in self.source.bulk and t.name not in self.payloads
         }
         names = {t.name for t in self.model.graph.initializer}
-        return {n: p for n, p in (kept | self.payloads).items() if n in names}
+        return {n: self._checked(p) for n, p in (kept | self.payloads).items() if n in names}
+
+    def _checked(self, payload: Payload) -> Payload:
+        """Its numbers, of a source that nobody changes before they are made, or after."""
+
+        def parts() -> Iterator[npt.NDArray[Any]]:
+            self.source.file.check()
+            for part in payload.parts():
+                yield part
+                self.source.file.check()
+
+        return Payload(payload.size, parts)
 
     def _copied(self, tensor: TensorProto) -> Payload:
         data = self.source.bulk[tensor.name]

@@ -16,6 +16,7 @@ from halfbyte import ops
 from halfbyte.backends import Executable, available, open_program
 from halfbyte.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError
+from halfbyte.formats.mapped import MappedFile
 from halfbyte.formats.onnx import Model, ValueInfo, open_onnx
 from halfbyte.formats.onnx.dtypes import special_name, widen
 from halfbyte.interrupt import interruptible
@@ -41,6 +42,8 @@ class Running:
         Values of the main graph; by default its outputs.
     int8_attention : collection of Operator, optional
         Products whose results attention takes in int8; by default as the model says.
+    mapped : sequence of MappedFile, optional
+        Files with its numbers; by default those that the model was opened from.
 
     Products are those of bytes on every machine, so that a report does not depend on it.
     """
@@ -50,8 +53,10 @@ class Running:
         model: Model,
         names: Sequence[str] | None = None,
         int8_attention: Collection[Operator] | None = None,
+        mapped: Sequence[MappedFile] | None = None,
     ) -> None:
         self._path = model.path
+        self._mapped = model.mapped if mapped is None else mapped
         self.names = [v.name for v in model.graph.outputs] if names is None else list(names)
         graph = replace(model.graph, outputs=[ValueInfo(name) for name in self.names])
         backend = "native" if available()[0] != "numpy" else "numpy"
@@ -62,6 +67,7 @@ class Running:
 
         if int8_attention is None:
             int8_attention = attention_products(model)
+        self._check()
         self._runner = Runner(
             prepare(replace(model, graph=graph)), opened, int8_attention=int8_attention
         )
@@ -73,9 +79,14 @@ class Running:
         def check() -> None:
             if next(steps, None) is None:
                 raise HalfbyteError(f"{self._path}: its loops do not end on these inputs")
+            self._check()
 
         with interruptible(check):
             return self._runner.run(feeds, self.names)
+
+    def _check(self) -> None:
+        for pages in self._mapped:
+            pages.check()
 
     def has(self, operator: Operator) -> bool:
         """Whether what ran has such an instruction."""
@@ -99,7 +110,8 @@ def running_editor(editor: Editor, names: Sequence[str]) -> Running:
     del proto.graph.output[:]
     proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
     named = str(editor.source.path)
-    return Running(open_onnx(proto.SerializeToString(), name=named, external=bulk), names)
+    model = open_onnx(proto.SerializeToString(), name=named, external=bulk)
+    return Running(model, names, mapped=editor.source.file.mapped)
 
 
 def compare_outputs(before: Path, after: Path, samples: Iterable[Feeds]) -> list[OutputRow]:

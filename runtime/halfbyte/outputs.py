@@ -65,7 +65,7 @@ def writing(path: Path, *, is_model: bool = False) -> Iterator[BinaryIO]:
     with reporting(path):
         descriptor = _opened_in_place(path, is_model)
         if descriptor is not None:
-            with io.BufferedWriter(_Stream(descriptor, "wb")) as stream:
+            with _Buffered(_Stream(descriptor, "wb")) as stream:
                 yield stream
             return
         target = Path(os.path.realpath(path))
@@ -82,7 +82,8 @@ class Partial:
         self._name: Path | None = None
         _remove_abandoned(folder)
         descriptor = _open_nameless(folder)
-        self.file = os.fdopen(self._open_named() if descriptor is None else descriptor, "wb")
+        self._descriptor = self._open_named() if descriptor is None else descriptor
+        self.file = _Buffered(io.FileIO(self._descriptor, "wb"))
 
     def place(self, target: Path) -> None:
         """Give it its name, in place of a file there, whose owner and permissions it takes."""
@@ -90,12 +91,12 @@ class Partial:
         with suppress(FileNotFoundError, AttributeError):  # Windows has no fchmod
             before = target.stat()
             with suppress(PermissionError):
-                os.fchown(self.file.fileno(), before.st_uid, before.st_gid)
-            os.fchmod(self.file.fileno(), stat.S_IMODE(before.st_mode))
+                os.fchown(self._descriptor, before.st_uid, before.st_gid)
+            os.fchmod(self._descriptor, stat.S_IMODE(before.st_mode))
         if self._name is None:
             name = self._new_name()
             # With a folder's descriptor, which an absolute path ignores, Python follows the link.
-            os.link(f"/proc/self/fd/{self.file.fileno()}", name, src_dir_fd=0)
+            os.link(f"/proc/self/fd/{self._descriptor}", name, src_dir_fd=0)
             self._name = name
         if os.name == "nt":
             self.file.close()  # or it could not be renamed; elsewhere this would give up the lock
@@ -128,6 +129,13 @@ class Partial:
             if os.fstat(descriptor).st_nlink:
                 return descriptor
             os.close(descriptor)  # another run took it for abandoned, before it was locked
+
+
+class _Buffered(io.BufferedWriter):
+    """The only way into a file: NumPy would write past it, and not notice that the disk is full."""
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation("fileno")
 
 
 class _Stream(io.FileIO):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+from tests.browser.graph_files import write_files
 from tests.browser.visitor import INSECURE, PROMPT, User
 from tests.http_server import Server as ModelServer
 from tests.http_server import answering, in_thread
@@ -126,6 +127,14 @@ def python(
 @pytest.fixture(scope="session")
 def site(wheel: Path) -> Site:  # which builds the kernels too
     return make_site()
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of `graph_files`."""
+    folder = tmp_path_factory.mktemp("graphs")
+    write_files(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

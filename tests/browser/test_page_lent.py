@@ -1,21 +1,19 @@
-"""The page where a browser lends it little, where its policy is strict, and where Python ends."""
+"""The page where a browser lends it little, and where its policy is strict."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
-from tests.browser.visitor import INSECURE, PROMPT, READY, User, works
+from playwright.sync_api import Browser, expect
+from tests.browser.visitor import INSECURE, PROMPT, READY, User, patched, picture, visit, works
 from tests.http_server import Server as ModelServer
 from tests.http_server import in_thread
 
 from halfbyte.web.server import Server
-from halfbyte.web.site import STORYTELLER, Site
+from halfbyte.web.site import Site
 
 # What Chromium does where site data are blocked: reading or using these throws.
 BLOCKED = """
@@ -30,34 +28,6 @@ navigator.storage.getDirectory = async () => {
   throw new DOMException("storage is denied", "SecurityError");
 };
 """
-
-
-def patched(change: Callable[[str], str]) -> Callable[[Route], None]:
-    """A route's handler: the server's file, changed."""
-
-    def handle(route: Route) -> None:
-        response = route.fetch()
-        route.fulfill(response=response, body=change(response.text()))
-
-    return handle
-
-
-@contextmanager
-def visit(browser: Browser, address: str, **routes: Callable[[Route], None]) -> Iterator[User]:
-    """A visit of its own; `routes` by the names of modules."""
-    context = browser.new_context(viewport={"width": 360, "height": 780})
-    for name, handle in routes.items():
-        context.route(f"**/{name}.mjs*", handle)
-    yield User(context, address)
-    context.close()
-
-
-def picture(user: User, repository: Path, name: str) -> None:
-    """Kept in build/screenshots to be looked at; nothing is wider than the window."""
-    folder = repository / "build/screenshots"
-    folder.mkdir(parents=True, exist_ok=True)
-    user.page.screenshot(path=folder / f"{name}.png")
-    assert user.page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def fails(user: User, text: str | re.Pattern[str]) -> None:
@@ -195,83 +165,4 @@ def test_a_tab_whose_module_does_not_come(
         picture(user, repository, "tab")
         user.page.click("#language-tab")
         user.ready()
-        works(user)
-
-
-# A promise of the first of a text, which may be whole before anyone looks a second time.
-WATCH = """
-() => {
-  const written = document.getElementById("written");
-  const options = { subtree: true, childList: true, characterData: true };
-  globalThis.writes = new Promise((done) => {
-    new MutationObserver(() => done()).observe(written, options);
-  });
-}
-"""
-
-
-def test_a_worker_that_ends_while_it_writes(
-    browser: Browser, page_server: Server, models: Path, repository: Path
-) -> None:
-    """Python is started again, with the model that was there."""
-    with visit(browser, f"{page_server.address}?backend=numpy") as user:
-        user.ready()
-        user.page.set_input_files("#file", models / "F32.gguf")
-        expect(user.page.locator("#model-name")).to_have_text("F32.gguf", timeout=READY)
-        user.settle()
-        user.write(PROMPT, 240)
-        user.page.evaluate(WATCH)
-        user.page.click("#run")
-        user.page.evaluate("writes")
-        [worker] = [worker for worker in user.page.workers if "worker.mjs" in worker.url]
-        worker.evaluate("self.close()")
-        expect(user.page.locator("#failure-text")).to_contain_text(
-            "The browser has ended the page's Python, most often because memory ran out. "
-            "It has been started again."
-        )
-        expect(user.page.locator("#story")).to_have_attribute("aria-busy", "false")
-        picture(user, repository, "ended")
-        expect(user.page.locator("#run")).to_be_enabled(timeout=READY)
-        expect(user.page.locator("#model-name")).to_have_text("F32.gguf", timeout=READY)
-        user.settle()
-        works(user)
-        expect(user.page.locator("#failure")).to_be_hidden()
-        assert user.failures == []
-
-
-def test_a_worker_that_ends_unseen(browser: Browser, site: Site, repository: Path) -> None:
-    """Without locks its silence is all there is: a person decides."""
-    module = site.files["python.mjs"]
-    assert isinstance(module, Path)
-    quick = module.read_bytes().replace(b"BEAT = 10_000", b"BEAT = 500")
-    made = replace(site, files={**site.files, "python.mjs": quick})
-    with in_thread(Server(made, names=[INSECURE])) as server:
-        address = f"http://{INSECURE}:{server.server_address[1]}/"
-        with visit(browser, address) as user:
-            user.ready()
-            user.page.workers[0].evaluate("self.close()")
-            expect(user.page.locator("#failure-text")).to_have_text(
-                "Python does not answer. It may be busy, or the browser has ended it.",
-                timeout=READY,
-            )
-            picture(user, repository, "silent")
-            user.page.click("#again")
-            user.ready()
-            works(user)
-
-
-def test_python_that_fails_for_good(browser: Browser, page_server: Server) -> None:
-    """Pyodide runs nothing after what it calls a fatal error."""
-    shown = patched(
-        lambda text: text.replace('mark("Python");\n  if', "self.broken = pyodide;\n  if")
-    )
-    with visit(browser, page_server.address, worker=shown) as user:
-        user.ready()
-        worker = next(w for w in user.page.workers if "worker.mjs" in w.url)
-        worker.evaluate("try { broken._api.fatal_error(new Error('out of stack')); } catch {}")
-        expect(user.page.locator("#failure-text")).to_contain_text(
-            "Python has failed (out of stack). It has been started again.", timeout=READY
-        )
-        user.ready()
-        assert user.get("model-name") == STORYTELLER
         works(user)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect
 
 READY = 60_000  # milliseconds
 PROMPT = "One morning, Tom"
@@ -57,6 +61,32 @@ class User:
         self.settle()
 
 
+class Visitor(User):
+    """Somebody at the tabs for ONNX models."""
+
+    def give(self, view: str, *paths: Path) -> None:
+        """Choose files, and wait for what comes of them."""
+        self.page.set_input_files(f"#{view}-file", paths)
+        expect(self.page.locator(f"#{view}-wait")).to_be_hidden(timeout=READY)
+
+    def run_model(self) -> list[str]:
+        """Run, and give the best classes."""
+        self.page.click("#onnx-run")
+        expect(self.page.locator("#outputs")).to_have_attribute("aria-busy", "false", timeout=READY)
+        return self.page.locator(".best th").all_inner_texts()
+
+    def search(self, question: str) -> list[str]:
+        """Search, and give the nearest passages."""
+        self.page.fill("#question", question)
+        self.page.click("#search-run")
+        expect(self.page.locator("#search-run")).to_be_enabled(timeout=READY)
+        return self.page.locator("#hits .text").all_inner_texts()
+
+    def problem(self, view: str) -> str:
+        expect(self.page.locator(f"#{view}-problem")).to_be_visible(timeout=READY)
+        return self.get(f"{view}-problem")
+
+
 def works(user: User) -> None:
     """A text comes, and no problem is shown."""
     user.write(PROMPT, 20)
@@ -72,3 +102,31 @@ DROP = """
     new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
 }
 """
+
+
+def patched(change: Callable[[str], str]) -> Callable[[Route], None]:
+    """A route's handler: the server's file, changed."""
+
+    def handle(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, body=change(response.text()))
+
+    return handle
+
+
+@contextmanager
+def visit(browser: Browser, address: str, **routes: Callable[[Route], None]) -> Iterator[Visitor]:
+    """A visit of its own; `routes` by the names of modules."""
+    context = browser.new_context(viewport={"width": 360, "height": 780})
+    for name, handle in routes.items():
+        context.route(f"**/{name}.mjs*", handle)
+    yield Visitor(context, address)
+    context.close()
+
+
+def picture(user: User, repository: Path, name: str) -> None:
+    """Kept in build/screenshots to be looked at; nothing is wider than the window."""
+    folder = repository / "build/screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    user.page.screenshot(path=folder / f"{name}.png")
+    assert user.page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -136,7 +136,7 @@ def test_absurd_sizes_take_no_memory(tmp_path: Path, content: Arrays) -> None:
         bomb.write_bytes(path.read_bytes())
         with zipfile.ZipFile(bomb, "a", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("predictions.npy", header(shape) + body)
-        with pytest.raises(FormatError, match=r"bomb.npz: predictions: expected at most 67108864"):
+        with pytest.raises(FormatError, match=r"bomb.npz: .* predictions: .* at most 67108864"):
             read_recording(bomb)
 
 

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from tests.formats.folders import write_folder
+from tests.quantize.kills import graph as large_graph
 from tests.session.models import FLOAT, INT64, node, proto, tensor, weight
 
 import halfbyte
 from halfbyte.errors import FormatError
-from halfbyte.formats import mapped
+from halfbyte.formats import mapped, open_model
 from halfbyte.formats.mapped import file_system, map_file
-from halfbyte.quantize import quantize_file
+from halfbyte.quantize import encode, quantize_file
 from halfbyte.weights import Tensor
 
 # In a process of its own: a signal would end it. Prints what each attempt came to.
@@ -40,7 +42,7 @@ try:
     else:
         made = halfbyte.load(path, context=64, **eval(kind))
         run = lambda n: made.generate("Once", max_tokens=n, seed=1)
-        run(3)
+        run(2)
 except halfbyte.HalfbyteError as error:
     sys.exit(str(error))
 before = os.path.getsize(changed)
@@ -125,6 +127,14 @@ def test_a_file_that_takes_the_name_changes_nothing(
     assert attempts(path, path, "replaced", kind) == ["ran", "ran"]
 
 
+@pytest.mark.parametrize("how", FOUND)
+def test_safetensors_that_were_changed_are_named(how: str, tmp_path: Path) -> None:
+    path = write_folder(tmp_path / "folder", max_position_embeddings=64) / "model.safetensors"
+    for line in attempts(path.parent, path, how, "{}"):
+        expected = CHANGED.replace(r"m\.", r"model\.")
+        assert re.fullmatch(f".*{expected}{FOUND[how]}; load it again", line)
+
+
 def test_what_is_packed_does_not_need_the_file(storyteller: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     quantize_file(storyteller, "int4", path)
@@ -144,19 +154,102 @@ def test_between_tokens(language_model: Path) -> None:
             model.generate("Tom")
 
 
+@pytest.mark.parametrize("place", [0, -1])
 def test_quantize_reads_what_it_began_with(
-    language_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: int, language_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = Tensor.take
+    """Within the first tensor, and at the end of the last; nothing is read after that."""
+    take, name = Tensor.take, list(open_model(language_model).tensors)[place]
+    monkeypatch.setattr(encode, "SLICE", 1 << 14 if place == 0 else 1 << 24)
+    read: list[str] = []
 
     def changed(self: Tensor, first: int, count: int) -> Any:
+        if self.name != name:
+            return take(self, first, count)
+        read.append(name)
+        part = take(self, 0, count).copy() if len(read) == 1 else np.zeros(1, np.uint8)
         os.truncate(language_model, 4096)
-        return take(self, first, 0)
+        return part
 
     monkeypatch.setattr(Tensor, "take", changed)
     with pytest.raises(FormatError, match=CHANGED):
         quantize_file(language_model, "int8", tmp_path / "out.gguf")
     assert not (tmp_path / "out.gguf").exists()
+    assert read == [name]
+
+
+# In a process of its own too. The file is changed when a function is called for the first time.
+QUANTIZE = """
+import importlib, os, sys
+from halfbyte.cli import main
+changed, how, module, name, *words = sys.argv[1:]
+place = importlib.import_module(module)
+*holders, name = name.split(".")
+for holder in holders:
+    place = getattr(place, holder)
+function = getattr(place, name)
+
+def change(*arguments, **options):
+    setattr(place, name, function)
+    if how == "rewritten":
+        os.utime(changed, ns=(1, 1))
+    elif how == "replaced":
+        os.rename(changed, changed + ".old")
+        os.symlink(os.devnull, changed)
+    else:
+        os.truncate(changed, 4096)
+    return function(*arguments, **options)
+
+setattr(place, name, change)
+sys.exit(main(["quantize", *words]))
+"""
+ONNX = "halfbyte.quantize.onnx."
+MOMENTS = {
+    "graph": [
+        (ONNX + "quantizer", "Editor"), (ONNX + "running", "open_onnx"),
+        (ONNX + "running", "Running.__call__"), (ONNX + "encoders", "Numbers.slices"),
+        (ONNX + "quantizer", "write_model"), ("halfbyte.quantize.encode", "Codec.decode"),
+    ],
+    "gguf": [("halfbyte.quantize.writers", "GGUFWriter.write")],
+    "folder": [("halfbyte.quantize.writers", "GGUFWriter.write")],
+}  # fmt: skip
+MOMENTS["external"] = MOMENTS["graph"]
+
+
+@pytest.mark.parametrize("how", ["truncated", "rewritten", "replaced"])
+@pytest.mark.parametrize(
+    ("kind", "moment"), [(kind, moment) for kind in MOMENTS for moment in MOMENTS[kind]]
+)
+def test_a_file_that_is_changed_while_it_is_quantized(
+    kind: str, moment: tuple[str, str], how: str, language_model: Path, tmp_path: Path
+) -> None:
+    """Nothing is written of two versions; a file that takes its name changes nothing."""
+    path = language_model
+    if kind == "folder":
+        path = write_folder(tmp_path / "folder")
+    elif kind != "gguf":
+        path = large_graph(tmp_path / "graph", 0)
+    changed = path / "model.safetensors" if kind == "folder" else path
+    if kind == "external":
+        path, changed = tmp_path / "outside.onnx", tmp_path / "m.data"
+        onnx.save(
+            onnx.load(tmp_path / "graph.onnx"), path,
+            save_as_external_data=True, location=changed.name,
+        )  # fmt: skip
+    target = tmp_path / "out" / f"out{'.gguf' if kind in ('gguf', 'folder') else '.onnx'}"
+    target.parent.mkdir()
+    words = [str(changed), how, *moment, str(path), "--int8", "-t", "1", "-o", str(target)]
+    done = subprocess.run(
+        [sys.executable, "-c", QUANTIZE, *words], capture_output=True, text=True, check=False
+    )
+    if how == "replaced":
+        assert (done.returncode, target.exists()) == (0, True), done.stderr
+        return
+    assert done.returncode == 2, (done.returncode, done.stderr[-500:])
+    said = done.stderr.splitlines()[-1]
+    found = {"truncated": "4096", "rewritten": "as many, which were written since"}[how]
+    assert re.fullmatch(rf"error: .*{changed.name}: was changed while .* found {found}; .*", said)
+    assert list(target.parent.iterdir()) == []
 
 
 def test_files_of_a_network_are_copied(

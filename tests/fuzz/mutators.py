@@ -7,6 +7,7 @@ import io
 import json
 import pickletools
 import random
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,6 +76,28 @@ def mutate_json(data: bytes, chance: random.Random, values: Sequence[Any]) -> by
     for _ in range(chance.randint(1, 3)):
         mutate_tree(tree, chance, values)
     return json.dumps(tree).encode()
+
+
+def split_header(data: bytes) -> tuple[dict[str, Any] | None, bytes]:
+    """A JSON object after its length of 8 bytes, with padding or none, and what follows it."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    try:
+        header = json.loads(data[8:end].rstrip(b"\0"))
+    except ValueError:
+        return None, b""
+    return (header, data[end:]) if isinstance(header, dict) else (None, b"")
+
+
+def join_header(header: dict[str, Any], body: bytes, pad: bytes, alignment: int) -> bytes:
+    """The same as a file: the body begins at a multiple of `alignment`."""
+    text = json.dumps(header).encode()
+    text += pad * (-(8 + len(text)) % alignment)
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def mutate_length(data: bytes, chance: random.Random) -> bytes:
+    """Another length of the header."""
+    return struct.pack("<Q", odd_integer(chance, len(data)) & ((1 << 64) - 1)) + data[8:]
 
 
 def mutate_tree(tree: dict[str, Any], chance: random.Random, values: Sequence[Any]) -> None:

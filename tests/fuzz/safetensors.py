@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import struct
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -12,7 +10,14 @@ from typing import Any
 
 from tests.formats.folders import trained_weights, write_safetensors
 from tests.fuzz.folders import small_folder, use
-from tests.fuzz.mutators import mutate_bytes, mutate_tree, odd_integer
+from tests.fuzz.mutators import (
+    join_header,
+    mutate_bytes,
+    mutate_length,
+    mutate_tree,
+    odd_integer,
+    split_header,
+)
 
 from halfbyte.weights import BF16, F16, F32
 
@@ -38,12 +43,12 @@ def corpus() -> list[bytes]:
 def mutate(data: bytes, chance: random.Random) -> bytes:
     """The header as JSON, an entry's numbers, two entries for each other, its length, any bytes."""
     kind = chance.randrange(5)
-    header, body = _parts(data)
+    header, body = split_header(data)
     if header is None or kind == 0:
         return mutate_bytes(data, chance)
     entries = [entry for entry in header.values() if _is_entry(entry)]
     if kind == 1:
-        return struct.pack("<Q", odd_integer(chance, len(data)) & ((1 << 64) - 1)) + data[8:]
+        return mutate_length(data, chance)
     if kind == 2 and entries:
         numbers = chance.choice(entries)[chance.choice(["shape", "data_offsets"])]
         at = chance.randrange(len(numbers))
@@ -54,18 +59,7 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
         one[key], other[key] = other[key], one[key]
     else:
         mutate_tree(header, chance, VALUES)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + body
-
-
-def _parts(data: bytes) -> tuple[dict[str, Any] | None, bytes]:
-    end = 8 + int.from_bytes(data[:8], "little")
-    try:
-        header = json.loads(data[8:end])
-    except ValueError:
-        return None, b""
-    return (header, data[end:]) if isinstance(header, dict) else (None, b"")
+    return join_header(header, body, b" ", 8)
 
 
 def _is_entry(entry: Any) -> bool:

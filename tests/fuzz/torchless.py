@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import struct
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -12,7 +10,15 @@ from typing import Any
 
 from tests.formats.folders import write_folder
 from tests.fuzz.folders import use
-from tests.fuzz.mutators import ODD, mutate_bytes, mutate_tree, odd_integer
+from tests.fuzz.mutators import (
+    ODD,
+    join_header,
+    mutate_bytes,
+    mutate_length,
+    mutate_tree,
+    odd_integer,
+    split_header,
+)
 from tests.fuzz.runner import REPOSITORY
 from tests.tools import load_tool
 
@@ -42,11 +48,11 @@ def corpus() -> list[bytes]:
 def mutate(data: bytes, chance: random.Random) -> bytes:
     """The length, a place in a tensor's entry, a size of the model, any of the header, or bytes."""
     kind = chance.randrange(5)
-    header, body = _parts(data)
+    header, body = split_header(data)
     if header is None or kind == 0:
         return mutate_bytes(data, chance)
     if kind == 1:
-        return struct.pack("<Q", odd_integer(chance, len(data)) & ((1 << 64) - 1)) + data[8:]
+        return mutate_length(data, chance)
     tensors = list(_inner(header, "tensors").values())
     entry = chance.choice(tensors) if tensors else None
     sizes = _inner(header, "metadata")
@@ -58,23 +64,12 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
         sizes[chance.choice(list(sizes))] = chance.choice(VALUES)
     else:
         mutate_tree(header, chance, VALUES)
-    text = json.dumps(header).encode()
-    text += bytes(-(8 + len(text)) % ALIGNMENT)
-    return struct.pack("<Q", len(text)) + text + body
+    return join_header(header, body, b"\0", ALIGNMENT)
 
 
 def _inner(header: dict[str, Any], name: str) -> dict[str, Any]:
     value = header.get(name)
     return value if isinstance(value, dict) else {}
-
-
-def _parts(data: bytes) -> tuple[dict[str, Any] | None, bytes]:
-    end = 8 + int.from_bytes(data[:8], "little")
-    try:
-        header = json.loads(data[8:end].rstrip(b"\0"))
-    except ValueError:
-        return None, b""
-    return (header, data[end:]) if isinstance(header, dict) else (None, b"")
 
 
 def target(data: bytes) -> None:

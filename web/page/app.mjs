@@ -96,7 +96,6 @@ function write(view, message) {
     return false;
   }
   problem("");
-  failure("");
   running = true;
   firstPiece = 0;
   shown = view;
@@ -251,6 +250,7 @@ function listen() {
     $("file").value = "";
   });
   $("again").addEventListener("click", restart);
+  document.addEventListener("submit", () => failure(""));
   for (const name of ["dragover", "dragleave", "drop"]) {
     document.addEventListener(name, (event) => {
       event.preventDefault();

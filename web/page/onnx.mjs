@@ -13,6 +13,8 @@ export function onnx(ask, side) {
   let ready = false;
   let busy = false;
   let pictures = [];  // that came with a model
+  let given = [];  // the files of the model that is there
+  let opening = [];  // those that are being opened
   let facts = [];
 
   function update() {
@@ -41,8 +43,13 @@ export function onnx(ask, side) {
     problem("");
     pictures = files.filter((file) => file.type.startsWith("image/"));
     const others = files.filter((file) => !pictures.includes(file));
-    if (others.length) begin("Loading", { ask: "open" }, others);
+    if (others.length) load(others);
     else await place();
+  }
+
+  function load(files) {
+    opening = files;
+    begin("Loading", { ask: "open" }, files);
   }
 
   async function place() {
@@ -59,6 +66,7 @@ export function onnx(ask, side) {
     progress: ({ text, done, total }) => wait(`${text}: ${megabytes(done)} of ${megabytes(total)}`, done, total),
     model: (model) => {
       ready = true;
+      given = model.fresh ? opening : [...given, ...opening];
       end();
       $("onnx-form").hidden = false;
       $("onnx-none").hidden = true;
@@ -81,7 +89,7 @@ export function onnx(ask, side) {
       card.show(model, facts);
     },
     error: ({ text }) => {
-      pictures = [];
+      [opening, pictures] = [[], []];
       end();
       problem(text);
     },
@@ -100,13 +108,16 @@ export function onnx(ask, side) {
     on,
     take,
     stop: () => { if (busy) ask({ ask: "stop" }); },
-    // Python was started again, without the model.
+    // Python was started again, without the model; `open` brings it back.
     lost() {
       ready = false;
-      pictures = [];
+      [opening, pictures] = [[], []];
       end();
       $("onnx-form").hidden = true;
       $("onnx-none").hidden = false;
+    },
+    open() {
+      if (!ready && !busy && given.length) load(given);
     },
   };
 }

@@ -20,6 +20,9 @@ export function search(ask, side, encoder) {
   let busy = false;
   let begun = false;
   let facts = [];  // of the encoder
+  let own = [];  // its files, where a person gave them
+  let parts = [];  // those of one that is not complete
+  let opening = [];  // those that are being opened
 
   function update() {
     $("search-run").disabled = !ready || busy;
@@ -61,7 +64,12 @@ export function search(ask, side, encoder) {
       update();
       return;
     }
+    load(files);
+  }
+
+  function load(files) {
     begun = true;
+    opening = files;
     begin("Loading the model", { ask: "encoder" }, files);
   }
 
@@ -99,11 +107,13 @@ export function search(ask, side, encoder) {
       unit === "bytes" ? `${text}: ${megabytes(done)}${total ? ` of ${megabytes(total)}` : ""}` : `${text}: ${done} of ${total}`,
       done, total),
     waiting: ({ text }) => {
+      parts.push(...opening);
       end();
       card.note(text);
     },
     encoder: (model) => {
       ready = true;
+      [own, parts] = [[...parts, ...opening], []];
       end();
       card.note();
       facts = [`${model.tokens.toLocaleString("en")} tokens`];
@@ -130,6 +140,7 @@ export function search(ask, side, encoder) {
       $("search-state").textContent = "Stopped.";
     },
     error: ({ text }) => {
+      opening = [];
       end();
       problem(text);
     },
@@ -161,14 +172,19 @@ export function search(ask, side, encoder) {
     on,
     take,
     stop: () => { if (busy) ask({ ask: "stop" }); },
-    // Python was started again, without the model; `open` fetches the site's.
+    // Python was started again, without the model; `open` brings it back.
     lost() {
       ready = begun = false;
+      [opening, parts] = [[], []];
       end();
     },
     // The site's own model is fetched at the first visit of the tab.
     open() {
       if (begun) return;
+      if (own.length) {
+        load(own);
+        return;
+      }
       begun = true;
       if (!encoder.model) {
         card.note($("no-encoder").content.cloneNode(true));

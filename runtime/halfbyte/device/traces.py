@@ -9,35 +9,25 @@ forecast of another model, and power was not recorded. `T_ambient` is an estimat
 made from the battery's temperature: it follows the phone, even to 37 degrees in a cold room, so it
 says something of the air only while the phone rests.
 
-A file is data from elsewhere: nothing in it is executed or unpickled, and sizes are compared with
-the bytes that are there before memory is taken.
+A file is data from elsewhere, and read as such; see `formats.npz`.
 """
 
 from __future__ import annotations
 
-import struct
-import tokenize
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from halfbyte.errors import FormatError
+from halfbyte.formats.npz import read_npz
 
 MOST_BYTES = 64 << 20  # of an array: 88 hours in float32
 COLDEST, HOTTEST = -60.0, 200.0  # that a phone's sensor may say
 LONGEST_TICK_S = 60.0
 ARRAYS = ("predictions", "column_names", "zone_names")
 COLUMNS = ("t_predict", "zone_id", "T0", "T_ambient")
-# What zipfile and NumPy's reader of headers raise on bytes that are none of theirs
-DAMAGED = (
-    *(ValueError, EOFError, KeyError, RuntimeError, NotImplementedError, MemoryError),
-    *(TypeError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error),
-)
 
 Floats = NDArray[np.float64]
 
@@ -57,14 +47,7 @@ class Recording:
 
 def read_recording(path: Path) -> Recording:
     """Of the whole ticks of a file; raises `FormatError` with what was expected and found."""
-    try:
-        arrays = _read_arrays(path)
-    except FormatError:
-        raise
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except DAMAGED as error:
-        raise FormatError(f"{path}: expected an npz of plain arrays: {error}") from error
+    arrays = read_npz(path, ARRAYS, MOST_BYTES)
     rows, columns = arrays["predictions"], _names(path, arrays["column_names"], "column_names")
     zones = _names(path, arrays["zone_names"], "zone_names")
     if rows.ndim != 2 or rows.dtype.kind != "f" or rows.shape[1] != len(columns):
@@ -83,31 +66,6 @@ def read_recording(path: Path) -> Recording:
         )
     by_zone = {name: ticks[:, i, 2].copy() for i, name in enumerate(zones)}
     return Recording(path, _tick_seconds(path, ticks[:, 0, 0]), by_zone, ticks[:, 0, 3].copy())
-
-
-def _read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    with zipfile.ZipFile(path) as archive:
-        members = {info.filename: info for info in archive.infolist()}
-        if missing := [name for name in ARRAYS if f"{name}.npy" not in members]:
-            raise FormatError(f"{path}: expected the arrays {', '.join(ARRAYS)}, "
-                              f"found none named {', '.join(missing)}")  # fmt: skip
-        for name in ARRAYS:
-            info = members[f"{name}.npy"]
-            with archive.open(info) as file:
-                version = npy.read_magic(file)
-                if version != (1, 0):
-                    raise FormatError(f"{path}: {name}: expected npy 1.0, found {version}")
-                shape, _, dtype = npy.read_array_header_1_0(file)
-                size = dtype.itemsize
-                for length in shape:
-                    size *= length
-            if dtype.hasobject:
-                raise FormatError(f"{path}: {name}: expected numbers or names, found objects")
-            if size > MOST_BYTES or size > info.file_size:
-                raise FormatError(f"{path}: {name}: expected at most {MOST_BYTES} bytes, and as "
-                                  f"many as there are, found {list(shape)} of {dtype}")  # fmt: skip
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in ARRAYS}
 
 
 def _names(path: Path, found: NDArray[np.generic], what: str) -> list[str]:

@@ -122,6 +122,8 @@ class Transfer:
             raise ConnectionLostError("the connection was closed")
         if self._done != (self._done if self.head.total is None else self.head.total):
             raise ConnectionLostError("the server sent a part of the rest")
+        if not self._done and self.head.total is None:  # to a browser, headers that were cut
+            raise ConnectionLostError("the server sent nothing")
 
     async def _take(self, chunks: AsyncIterator[Any], end: int | None) -> None:
         mark, since = self._done, time.monotonic()

@@ -7,10 +7,11 @@ a bounded size.
 from __future__ import annotations
 
 import math
+import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -29,27 +30,43 @@ MAX_RANK = 32
 _WRONG = (
     ValueError, OSError, EOFError, KeyError, TypeError, SyntaxError, RecursionError,
     NotImplementedError, RuntimeError, OverflowError, tokenize.TokenError, zipfile.BadZipFile,
-    zlib.error,
+    zlib.error, struct.error,
 )  # fmt: skip
 
 
-def read_npz(path: Path) -> dict[str, Array]:
+def read_npz(
+    path: Path, names: Sequence[str] | None = None, most: float = math.inf
+) -> dict[str, Array]:
     """Arrays by name.
+
+    Parameters
+    ----------
+    names : sequence of str, optional
+        Those that are wanted, and must be there; nothing else is looked at. By default all.
+    most : int, optional
+        Bytes of an array.
 
     Raises
     ------
     FormatError
-        It is no such file, is damaged, or has arrays of Python's objects.
+        It is no such file, is damaged, or has arrays of Python's objects; one of `names` is
+        missing, or larger than `most`.
     MemoryBudgetError
         It inflates to more than `MAX_INFLATED` and `MAX_RATIO` times its size, or than is left.
     """
     with _named(path, "arrays in NumPy's .npz"), zipfile.ZipFile(path) as archive:
-        parts = archive.infolist()
-        _check_size(path, sum(part.file_size for part in parts))
+        parts = [(part.filename.removesuffix(".npy"), part) for part in archive.infolist()]
+        parts = [(name, part) for name, part in parts if names is None or name in names]
+        if missing := set(names or ()) - {name for name, _ in parts}:
+            raise FormatError(
+                f"{path}: expected arrays {', '.join(names or ())}; found none named "
+                f"{', '.join(sorted(missing))}"
+            )
+        _check_size(path, sum(min(part.file_size, most) for _, part in parts))
         arrays = {}
-        for part in parts:
-            with archive.open(part) as stream:
-                arrays[part.filename.removesuffix(".npy")] = _array(stream, part.file_size)
+        for name, part in parts:
+            with _told(name), archive.open(part) as stream:
+                arrays[name] = _array(stream, part.file_size, most)
         return arrays
 
 
@@ -61,11 +78,19 @@ def read_npy(path: Path) -> Array:
         return _array(stream, size)
 
 
-def _check_size(path: Path, nbytes: int) -> None:
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _check_size(path: Path, nbytes: float) -> None:
     most = min(MAX_INFLATED + MAX_RATIO * path.stat().st_size, available_bytes())
     if nbytes > most:
         raise MemoryBudgetError(
-            f"{path}: {nbytes:,} bytes of arrays, expected at most {int(most):,}"
+            f"{path}: {int(nbytes):,} bytes of arrays, expected at most {int(most):,}"
         )
 
 
@@ -82,7 +107,7 @@ def _named(path: Path, expected: str) -> Iterator[None]:
         ) from None
 
 
-def _array(stream: IO[bytes], size: int) -> Array:
+def _array(stream: IO[bytes], size: int, most: float = math.inf) -> Array:
     """The array of a stream of so many bytes; no more of them are read."""
     version = np.lib.format.read_magic(stream)
     if version[0] not in (1, 2, 3):
@@ -96,6 +121,8 @@ def _array(stream: IO[bytes], size: int) -> Array:
     if any(length < 0 for length in shape):
         raise ValueError(f"shape {list(shape)}")
     nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes > most:
+        raise ValueError(f"{nbytes} bytes for shape {list(shape)}, expected at most {most}")
     if nbytes > size:
         raise ValueError(f"{nbytes} bytes for shape {list(shape)}, found fewer than {size}")
     data = stream.read(nbytes)

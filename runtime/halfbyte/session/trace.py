@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.errors import OutputError
 from halfbyte.formats.onnx.model import Node
+from halfbyte.outputs import write_text
 from halfbyte.profile import Call, Profile, chrome_trace
 from halfbyte.program import Program
 from halfbyte.session.metadata import element_name
@@ -62,15 +62,17 @@ class Trace:
         OutputError
             It cannot be written.
         """
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
-        path = f"{prefix}_{stamp}_{int(now * 1000) % 1000:03d}.json"
-        try:
-            with Path(path).open("x", encoding="utf-8") as file:
-                json.dump(self.events(backend, threads), file)
-        except OSError as error:
-            raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
-        return path
+        now = time.time_ns() // 1_000_000
+        while (path := _name(prefix, now)).exists():
+            now += 1
+        write_text(path, json.dumps(self.events(backend, threads)))
+        return str(path)
+
+
+def _name(prefix: str, now: int) -> Path:
+    """Of a trace, with the time in milliseconds."""
+    stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now // 1000))
+    return Path(f"{prefix}_{stamp}_{now % 1000:03d}.json")
 
 
 def _kind(value: Any) -> dict[str, list[int]]:

@@ -11,6 +11,7 @@ from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.json_file import field, optional
 from halfbyte.tokenizers.merging import merge
 from halfbyte.tokenizers.viterbi import Found, Viterbi
+from halfbyte.tokenizers.wordpiece import longest_matches
 
 Piece = tuple[int, int, int]  # token id, and its span
 Model = Callable[[str], list[Piece]]
@@ -47,30 +48,19 @@ def make_model(
 
 
 def _word_piece(path: Path, options: dict[str, Any], ids: dict[str, int], unknown: int) -> Model:
-    """The longest token that begins a word, then the longest that goes on, and so forth."""
+    """See `longest_matches`."""
     most = optional(path, options, "max_input_chars_per_word", 100, int, "model.")
     prefix = optional(path, options, "continuing_subword_prefix", "##", str, "model.")
     if most > _LONGEST_WORD:
         raise UnsupportedError(
             f"{path}: 'model.max_input_chars_per_word': {most}, expected at most {_LONGEST_WORD}"
         )
+    rest = {token.removeprefix(prefix): i for token, i in ids.items() if token.startswith(prefix)}
     longest = max(map(len, ids))
 
     def tokens(word: str) -> list[Piece]:
-        size = len(word)
-        found: list[Piece] = []
-        start = 0
-        while start < size <= most:
-            before = prefix if start else ""
-            for end in range(min(size, start + longest), start, -1):
-                token = ids.get(before + word[start:end])
-                if token is not None:
-                    found.append((token, start, end))
-                    start = end
-                    break
-            else:
-                break
-        return found if found and start == size else [(unknown, 0, size)]
+        found = longest_matches(word, ids, rest, longest) if len(word) <= most else []
+        return found or [(unknown, 0, len(word))]
 
     return tokens
 

@@ -8,6 +8,8 @@ the whole word is unknown. Tokens that begin a word are spelled with U+2581 befo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.tokens import CONTROL, NORMAL, UNKNOWN, UNUSED
 from halfbyte.tokenizers.base import BaseTokenizer, Piece, Span
@@ -57,16 +59,30 @@ class WordPieceTokenizer(BaseTokenizer):
 
     def _pieces(self, word: str) -> list[Piece]:
         size = len(word)
-        found: list[Piece] = []
-        start = 0
-        while start < size <= _LONGEST_WORD:
-            tokens = self._rest if start else self._first
-            for end in range(min(size, start + self._longest), start, -1):
-                token = tokens.get(word[start:end])
-                if token is not None:
-                    found.append((token, start, end))
-                    start = end
-                    break
-            else:
+        if size > _LONGEST_WORD:
+            return [(self.unknown or 0, 0, size)]
+        found = longest_matches(word, self._first, self._rest, self._longest)
+        return found or [(self.unknown or 0, 0, size)]
+
+
+def longest_matches(
+    word: str, first: Mapping[str, int], rest: Mapping[str, int], longest: int
+) -> list[Piece]:
+    """The longest token that begins a word, then the longest that goes on, and so forth.
+
+    Nothing where none goes on. `first` has the ids of tokens that begin words, `rest` of those that
+    go on, without what marks them as such; none has more than `longest` characters.
+    """
+    size, start = len(word), 0
+    found: list[Piece] = []
+    while start < size:
+        tokens = rest if start else first
+        for end in range(min(size, start + longest), start, -1):
+            token = tokens.get(word[start:end])
+            if token is not None:
+                found.append((token, start, end))
+                start = end
                 break
-        return found if found and start == size else [(self.unknown or 0, 0, size)]
+        else:
+            return []
+    return found

@@ -1,0 +1,79 @@
+"""Small ONNX models, pictures and words to give to the page, and a page without an encoder."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+from tests.tokenizers.hugging_face import word_piece
+from tools.onnx_models import make
+
+from halfbyte.web.site import ENCODER, Site
+
+COLOURS = {"red": (230, 20, 10), "green": (10, 210, 60), "blue": (0, 40, 250)}
+SIDE = 12  # pixels of the classifier's pictures
+
+
+def png(rows: np.ndarray) -> bytes:  # type: ignore[type-arg]
+    """A picture [height, width, 3] as a file."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    height, width, _ = rows.shape
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    lines = b"".join(b"\0" + row.tobytes() for row in rows.astype(np.uint8))
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def classifier(last: bool = False) -> bytes:
+    """logits [1, 3] of a picture's middle: twenty times how red, green and blue it is."""
+    order = [0, 3, 1, 2] if last else [0, 1, 2, 3]
+    dims: list[int | str] = [1, SIDE, SIDE, 3] if last else [1, 3, SIDE, SIDE]
+    nodes = [
+        helper.make_node("Transpose", ["image"], ["first"], perm=order),
+        helper.make_node("GlobalAveragePool", ["first"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
+    ]  # fmt: skip
+    weights = numpy_helper.from_array(np.eye(3, dtype=np.float32) * 20, "weights")
+    graph = helper.make_graph(
+        nodes, "colours", [helper.make_tensor_value_info("image", TensorProto.FLOAT, dims)],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [1, 3])], [weights],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+def write_files(folder: Path) -> None:
+    """A classifier, its labels, pictures; a small random encoder and its tokenizer."""
+    (folder / "colours.onnx").write_bytes(classifier())
+    (folder / "last.onnx").write_bytes(classifier(last=True))
+    (folder / "colours.txt").write_text("\n".join(COLOURS), encoding="utf-8")
+    for name, colour in COLOURS.items():  # wide, with margins that are cropped
+        rows = np.full((40, 100, 3), 128, np.uint8)
+        rows[:, 30:70] = colour
+        (folder / f"{name}.png").write_bytes(png(rows))
+    pieces = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+    letters = [mark + chr(code) for code in range(33, 127) for mark in ("", "##")]
+    words = word_piece({piece: i for i, piece in enumerate([*pieces, *letters])})
+    (folder / "tokenizer.json").write_bytes(words.to_str().encode())
+    model = make("bert-small", pooled=True)
+    (folder / "small.onnx").write_bytes(model.SerializeToString())
+
+
+def with_encoder(site: Site, encoder: dict[str, Path]) -> Site:
+    """The site with this encoder (model and tokenizer), or without one."""
+    found = {n: c for n, c in site.files.items() if n.removeprefix("models/") not in ENCODER}
+    settings = found["site.json"]
+    assert isinstance(settings, bytes)
+    added = {f"models/{path.name}": path for path in encoder.values()}
+    names = dict(zip(encoder, added, strict=True))
+    told = json.dumps({**json.loads(settings), "encoder": names}).encode()
+    return Site({**found, **added, "site.json": told})

@@ -1,0 +1,195 @@
+"""The page when the browser ends its Python: it says so, starts it again, and goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from playwright.sync_api import Browser, expect
+from tests.browser.graph_files import SIDE, with_encoder
+from tests.browser.visitor import (
+    INSECURE,
+    PROMPT,
+    READY,
+    User,
+    patched,
+    picture,
+    visit,
+    works,
+)
+from tests.http_server import in_thread
+
+from halfbyte.web.server import Server
+from halfbyte.web.site import STORYTELLER, Site
+
+ENDED = (
+    "The browser has ended the page's Python, most often because memory ran out. "
+    "It has been started again."
+)
+
+
+def end_python(user: User) -> None:
+    [worker] = [worker for worker in user.page.workers if "worker.mjs" in worker.url]
+    worker.evaluate("self.close()")
+
+
+# A promise of the first of a text, which may be whole before anyone looks a second time.
+WATCH = """
+() => {
+  const written = document.getElementById("written");
+  const options = { subtree: true, childList: true, characterData: true };
+  globalThis.writes = new Promise((done) => {
+    new MutationObserver(() => done()).observe(written, options);
+  });
+}
+"""
+
+
+def test_a_worker_that_ends_while_it_writes(
+    browser: Browser, page_server: Server, models: Path, repository: Path
+) -> None:
+    """Python is started again, with the model that was there."""
+    with visit(browser, f"{page_server.address}?backend=numpy") as user:
+        user.ready()
+        user.page.set_input_files("#file", models / "F32.gguf")
+        expect(user.page.locator("#model-name")).to_have_text("F32.gguf", timeout=READY)
+        user.settle()
+        user.write(PROMPT, 240)
+        user.page.evaluate(WATCH)
+        user.page.click("#run")
+        user.page.evaluate("writes")
+        end_python(user)
+        expect(user.page.locator("#failure-text")).to_have_text(ENDED)
+        expect(user.page.locator("#story")).to_have_attribute("aria-busy", "false")
+        picture(user, repository, "ended")
+        expect(user.page.locator("#run")).to_be_enabled(timeout=READY)
+        expect(user.page.locator("#model-name")).to_have_text("F32.gguf", timeout=READY)
+        user.settle()
+        works(user)
+        expect(user.page.locator("#failure")).to_be_hidden()
+        assert user.failures == []
+
+
+def test_while_it_searches(browser: Browser, site: Site, files: Path, repository: Path) -> None:
+    """The encoder that a person gave, in two goes, is there again."""
+    with (
+        in_thread(Server(with_encoder(site, {}))) as server,
+        visit(browser, f"{server.address}#search") as user,
+    ):
+        user.give("search", files / "small.onnx")
+        user.give("search", files / "tokenizer.json")
+        numbers = "".join(f"Sentence number {i} goes here. " for i in range(4000))
+        user.page.fill("#document", numbers)
+        user.page.fill("#question", "one")
+        user.page.click("#search-run")
+        expect(user.page.locator("#search-wait-text")).to_contain_text(" of 4000", timeout=READY)
+        end_python(user)
+        expect(user.page.locator("#failure-text")).to_have_text(ENDED)
+        expect(user.page.locator("#search-run")).to_be_disabled()
+        picture(user, repository, "search-ended")
+        expect(user.page.locator("#search-run")).to_be_enabled(timeout=READY)
+        expect(user.page.locator("#search-wait")).to_be_hidden()
+        user.page.fill("#document", "A first one. The second one.")
+        assert user.search("The second one.")[0] == "The second one."
+        expect(user.page.locator("#failure")).to_be_hidden()
+        end_python(user)  # and of a Python that does nothing
+        expect(user.page.locator("#failure-text")).to_have_text(ENDED)
+        expect(user.page.locator("#search-run")).to_be_enabled(timeout=READY)
+        assert user.search("A first one.")[0] == "A first one."
+        assert user.failures == []
+
+
+def test_the_site_s_own_encoder(browser: Browser, site: Site, files: Path) -> None:
+    encoder = {"model": files / "small.onnx", "tokenizer": files / "tokenizer.json"}
+    with (
+        in_thread(Server(with_encoder(site, encoder))) as server,
+        visit(browser, f"{server.address}#search") as user,
+    ):
+        for _ in range(2):
+            expect(user.page.locator("#search-run")).to_be_enabled(timeout=READY)
+            user.page.fill("#document", "A first one. The second one.")
+            assert user.search("The second one.")[0] == "The second one."
+            expect(user.page.locator("#failure")).to_be_hidden()
+            end_python(user)
+            expect(user.page.locator("#failure-text")).to_have_text(ENDED)
+        assert user.failures == []
+
+
+def test_the_onnx_model(browser: Browser, page_server: Server, files: Path) -> None:
+    """With what was given for it later; also where another tab is open when Python ends."""
+    with visit(browser, f"{page_server.address}#onnx") as user:
+        user.give("onnx", files / "colours.onnx")
+        user.give("onnx", files / "colours.txt")
+        for there in (True, False):
+            user.page.locator("#inputs select").first.select_option("values")
+            values = " ".join(["0"] * 2 * SIDE**2 + ["0.5"] * SIDE**2)
+            user.page.locator("#inputs textarea").fill(values)
+            assert user.run_model()[0] == "blue"
+            expect(user.page.locator("#failure")).to_be_hidden()
+            if not there:
+                user.page.click("#language-tab")
+            end_python(user)
+            expect(user.page.locator("#failure-text")).to_have_text(ENDED)
+            if not there:
+                user.ready()
+                works(user)
+                user.page.click("#onnx-tab")
+            expect(user.page.locator("#onnx-run")).to_be_enabled(timeout=READY)
+        assert user.failures == []
+
+
+def test_while_a_model_is_opened(browser: Browser, page_server: Server, files: Path) -> None:
+    """It is not opened again, lest it end Python again; the one before it is."""
+    with visit(browser, f"{page_server.address}#onnx") as user:
+        user.give("onnx", files / "colours.onnx")
+        [worker] = [worker for worker in user.page.workers if "worker.mjs" in worker.url]
+        worker.evaluate("""() => {
+          const { stream } = File.prototype;
+          File.prototype.stream = function () {
+            self.close();
+            return stream.call(this);
+          };
+        }""")
+        user.page.set_input_files("#onnx-file", files / "last.onnx")
+        expect(user.page.locator("#failure-text")).to_have_text(ENDED, timeout=READY)
+        expect(user.page.locator("#onnx-run")).to_be_enabled(timeout=READY)
+        assert "colours.onnx" in user.page.locator("#onnx-side").inner_text()
+        assert user.failures == []
+
+
+def test_a_worker_that_ends_unseen(browser: Browser, site: Site, repository: Path) -> None:
+    """Without locks its silence is all there is: a person decides."""
+    module = site.files["python.mjs"]
+    assert isinstance(module, Path)
+    quick = module.read_bytes().replace(b"BEAT = 10_000", b"BEAT = 500")
+    made = replace(site, files={**site.files, "python.mjs": quick})
+    with in_thread(Server(made, names=[INSECURE])) as server:
+        address = f"http://{INSECURE}:{server.server_address[1]}/"
+        with visit(browser, address) as user:
+            user.ready()
+            user.page.workers[0].evaluate("self.close()")
+            expect(user.page.locator("#failure-text")).to_have_text(
+                "Python does not answer. It may be busy, or the browser has ended it.",
+                timeout=READY,
+            )
+            picture(user, repository, "silent")
+            user.page.click("#again")
+            user.ready()
+            works(user)
+
+
+def test_python_that_fails_for_good(browser: Browser, page_server: Server) -> None:
+    """Pyodide runs nothing after what it calls a fatal error."""
+    shown = patched(
+        lambda text: text.replace('mark("Python");\n  if', "self.broken = pyodide;\n  if")
+    )
+    with visit(browser, page_server.address, worker=shown) as user:
+        user.ready()
+        worker = next(w for w in user.page.workers if "worker.mjs" in w.url)
+        worker.evaluate("try { broken._api.fatal_error(new Error('out of stack')); } catch {}")
+        expect(user.page.locator("#failure-text")).to_contain_text(
+            "Python has failed (out of stack). It has been started again.", timeout=READY
+        )
+        user.ready()
+        assert user.get("model-name") == STORYTELLER
+        works(user)
