@@ -9,21 +9,21 @@ C_FILES := $(KERNELS) $(wildcard tests/aarch64/*.[ch])
 WASM   := runtime/halfbyte/kernels.wasm
 SITE   := build/lint/site
 
-# More for pytest: make test ARGS="tests/ops -k matmul"
+# More for pytest: make test ARGS="tests/core/ops -k matmul"
 ARGS :=
 # Of make soak and make fuzz
 MINUTES := 60
 # Workers of pytest, each with files of its own: one for each core
 WORKERS := -n auto --maxprocesses 8
 
-.PHONY: help demo web wheels test test-browser fuzz judge tokenizers peers bench-peers bench-onnx soak lint lint-python lint-types lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser fuzz judge tokenizers peers bench-peers bench-onnx soak lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo      quantize the shipped model to int4 and let it tell a story"
 	@echo "make web       build the kernels for WebAssembly and serve the page"
 	@echo "make wheels    build the wheels of every platform into dist/"
-	@echo "make test      lint, then every test        (one folder: make test ARGS=tests/ops)"
+	@echo "make test      lint, then every test        (one folder: make test ARGS=tests/core/ops)"
 	@echo "make test-browser   only the tests in Chromium"
 	@echo "make fuzz      mutated files of every format, on all cores   (make fuzz MINUTES=30)"
 	@echo "make judge     outputs of models beside transformers', into the tests' goldens (minutes)"
@@ -96,25 +96,35 @@ soak: $(VENV)/.installed-dev
 
 # ---- lint ----------------------------------------------------------------------------------------
 
-lint: lint-python lint-types lint-c
+lint: lint-python lint-types lint-layers lint-c
 
 lint-python: $(VENV)/.installed-dev
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 	@echo "ruff          clean"
 
-# On the wheel, as users get it: under an editable install, mypy passes over errors in quantize/.
-# The last two lines of sed name the sources again, so that the messages can be followed.
-lint-types: $(VENV)/.installed-dev
+# The wheel, as users get it: in an editable install mypy passes over errors in quantize/, and
+# import-linter meets the repository as a part of the package.
+lint-site: $(VENV)/.installed-dev
 	@rm -rf build/lint && mkdir -p $(SITE)
 	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/lint \
 	    --config-settings wheel.cmake=false .
 	@$(PIP) install --quiet --no-deps --no-compile --target $(SITE) build/lint/*.whl
+
+# The last two lines of sed name the sources again, so that the messages can be followed.
+lint-types: lint-site
 	@MYPYPATH=$(SITE) $(BIN)/mypy --package halfbyte >build/lint/report 2>&1; status=$$?; \
 	    [ $$status = 0 ] || sed -e 's|^$(SITE)/halfbyte/quantize/|quantize/|' \
 	                            -e 's|^$(SITE)/halfbyte/|runtime/halfbyte/|' build/lint/report; \
 	    exit $$status
 	@echo "mypy --strict clean"
+
+# -S: without the .pth file of the editable install
+lint-layers: lint-site
+	@PYTHONPATH=$(SITE):$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
+	    $(BIN)/python -S -c "from importlinter.cli import lint_imports_command as run; run()" \
+	    --no-cache >build/lint/layers 2>&1 || { cat build/lint/layers; exit 1; }
+	@echo "import-linter clean"
 
 lint-c: $(VENV)/.installed-dev
 	@$(BIN)/clang-format --dry-run -Werror $(C_FILES)

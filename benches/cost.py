@@ -23,14 +23,14 @@ import numpy as np
 from benches.prepare import ROOT, folder
 
 import halfbyte
-from halfbyte.backends.cores import default_threads
-from halfbyte.bench import dot_peak, read_bandwidth
+from halfbyte.core.backends.cores import default_threads
 from halfbyte.device.machine import machine_profile
 from halfbyte.device.measure import measure
 from halfbyte.device.profile import Profile
 from halfbyte.device.speed import Draws, Processor, Speed
 from halfbyte.formats import open_model
-from halfbyte.planning import Settings, plan
+from halfbyte.text.bench import dot_peak, read_bandwidth
+from halfbyte.text.planning import Settings, plan
 
 CASES = [
     (shape, kind)

@@ -19,7 +19,7 @@ import gguf
 import numpy as np
 import xllamacpp
 
-from halfbyte.backends.native import Kernels
+from halfbyte.core.backends.native import Kernels
 from halfbyte.weights import FORMATS, Q4_0, Q8_0
 
 ROWS, COLUMNS = 2048, 2048

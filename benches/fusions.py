@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from halfbyte import ops
-from halfbyte.backends import Executable, open_program
-from halfbyte.passes import fuse, plan_memory, quantize_activations
-from halfbyte.program import Buffer, Program, capture
+from halfbyte.core import ops
+from halfbyte.core.backends import Executable, open_program
+from halfbyte.core.passes import fuse, plan_memory, quantize_activations
+from halfbyte.core.program import Buffer, Program, capture
 from halfbyte.weights import F16, Q4_0, Tensor, WeightFormat
 
 DIM, HIDDEN, KEYS, HEAD, CONTEXT = 576, 1536, 192, 64, 256

@@ -25,7 +25,7 @@ from halfbyte.device.simulate import GOVERNORS, simulate
 from halfbyte.device.speed import Tokens
 from halfbyte.device.summary import band, quantities
 from halfbyte.formats import open_model
-from halfbyte.planning import LEVELS, Plan, plan
+from halfbyte.text.planning import LEVELS, Plan, plan
 
 PHONES = ("pixel-6", "galaxy-s25", "oneplus-12")
 TUNED_ON = ("iphone-16-pro", "macbook-air-m1")

@@ -16,8 +16,8 @@ import numpy as np
 from tests.judges.test_llama_cpp import STEPS, as_f32, distributions, divergence, log_softmax
 
 import halfbyte
-from halfbyte.describe import bits_per_weight
 from halfbyte.quantize import quantize_file
+from halfbyte.text.describe import bits_per_weight
 
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "runtime/halfbyte/data/storyteller.bin"

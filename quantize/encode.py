@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends import available
-from halfbyte.backends.native import Kernels
+from halfbyte.core.backends import available
+from halfbyte.core.backends.native import Kernels
+from halfbyte.core.ops import hadamard
 from halfbyte.formats import ModelFile
-from halfbyte.ops import hadamard
 from halfbyte.quantize import search, search_blocks
 from halfbyte.weights import F32, Tensor, WeightFormat
 
@@ -52,7 +52,7 @@ class Codec:
         return y
 
     def hadamard(self, x: F32Array) -> F32Array:
-        """Each 32 numbers of a row turned, float32 [n, k]; see `halfbyte.ops.rotated`."""
+        """Each 32 numbers of a row turned, float32 [n, k]; see `halfbyte.core.ops.rotated`."""
         if self._kernels is None:
             return hadamard.meaning(x)  # type: ignore[no-any-return]
         n, k = x.shape

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends.cores import default_threads
+from halfbyte.core.backends.cores import default_threads
 from halfbyte.errors import FormatError, OutputError, UnsupportedError
 from halfbyte.formats import ModelFile, open_model
 from halfbyte.formats.gguf import QUANTIZED_BY

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from tests import wasm
 from tests.aarch64 import emulated
+from tests.support import wasm
 from xdist.scheduler import LoadScopeScheduling
 
-from halfbyte.backends import FAMILIES, available
+from halfbyte.core.backends import FAMILIES, available
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DATA = os.environ.get("HALFBYTE_TEST_DATA")
@@ -34,8 +34,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 # What takes minutes, so that no worker is left alone with it at the end
 LONGEST = (
-    *("tests/browser/", "tests/ops/", "tests/test_sanitizers.py", "tests/test_wheels.py"),
-    "tests/test_package.py",
+    *(
+        "tests/browser/",
+        "tests/core/ops/",
+        "tests/core/test_sanitizers.py",
+        "tests/packaging/test_wheels.py",
+    ),
+    "tests/packaging/test_package.py",
 )
 
 

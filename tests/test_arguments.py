@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import aio
-from tests.chat.models import sentencepiece
+from tests.support import aio
+from tests.text.chat.models import sentencepiece
 
 import halfbyte
 from halfbyte.errors import HalfbyteError

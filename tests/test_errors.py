@@ -8,7 +8,7 @@ import pytest
 
 from halfbyte.download.transfer import DownloadError
 from halfbyte.errors import HalfbyteError, printable
-from halfbyte.session import errors as session_errors
+from halfbyte.onnx.session import errors as session_errors
 
 KINDS = ("\n", "\r", "\x1b[2J", "\x00", "\x7f", "\x9b31m", "\u2028", "\u202e", "\u200b", "\ufeff")
 LONE = "\ud800"

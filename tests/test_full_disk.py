@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.onnx.session.models import HALFBYTE, added, session
 from tests.quantize.kills import graph
-from tests.session.models import HALFBYTE, added, session
-from tests.tools import largest
+from tests.support.tools import largest
 
 from halfbyte import outputs
 from halfbyte.cli import main

@@ -14,7 +14,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, defs
 
-TARGET = Path(__file__).parents[1] / "runtime/halfbyte/onnx/definitions/type_table.py"
+TARGET = Path(__file__).parents[1] / "runtime/halfbyte/onnx/reference/type_table.py"
 HEAD = '''"""Element types of the inputs and outputs of ONNX's operators.
 
 Made by tools/make_type_table.py with onnx {version}. A version of an operator has a word for each

@@ -20,7 +20,7 @@ import unicodedata2  # type: ignore[import-not-found]
 VERSION = "16.0.0"
 AGES = Path("/usr/share/unicode/DerivedAge.txt")  # Debian's package unicode-data
 OLD = ("8.0", "9.0")  # those of the normalizers in `tokenizers`
-TARGET = Path(__file__).parents[1] / "runtime/halfbyte/tokenizers/unicode_table.py"
+TARGET = Path(__file__).parents[1] / "runtime/halfbyte/text/tokenizers/unicode_table.py"
 HEAD = '''"""Categories of code points, and which are new; made by tools/make_unicode_table.py."""
 
 VERSION = "{version}"

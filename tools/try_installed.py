@@ -15,9 +15,9 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 import halfbyte
-from halfbyte.backends import available
-from halfbyte.loading import load
+from halfbyte.core.backends import available
 from halfbyte.quantize import quantize_file
+from halfbyte.text.loading import load
 
 TOKENS = 48
 

@@ -12,13 +12,13 @@ import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from halfbyte import footprint
-from halfbyte.backends import available
-from halfbyte.chat import Chat, has_template
+from halfbyte.core.backends import available
 from halfbyte.errors import HalfbyteError, OutOfMemoryError
-from halfbyte.generate import Generation, Options
-from halfbyte.loading import load_bytes, load_url
-from halfbyte.model import LanguageModel
+from halfbyte.text import footprint
+from halfbyte.text.chat import Chat, has_template
+from halfbyte.text.generate import Generation, Options
+from halfbyte.text.loading import load_bytes, load_url
+from halfbyte.text.model import LanguageModel
 from halfbyte.weights import BY_GGML_TYPE
 
 PROGRESS_SECONDS = 0.05  # between two messages

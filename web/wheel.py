@@ -21,12 +21,10 @@ from halfbyte.errors import UnsupportedError
 KERNELS = ("kernels.wasm", "kernels-relaxed.wasm")
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
 BEYOND_TEXT = (  # graphs, commands, what serves the page, and files other than GGUF
-    *("cli/", "device/", "evaluation/", "onnx/", "formats/onnx/", "quantize/", "session/"),
+    *("cli/", "device/", "evaluation/", "onnx/", "quantize/"),
     *("formats/checkpoints/", "formats/huggingface/", "formats/llama2c", "formats/torchless.py"),
     *("formats/grouped.py", "formats/npz.py", "formats/pictures.py", "formats/protobuf.py"),
-    *("download/http.py", "download/hub.py"),
-    "passes/graphs/",
-    *("bench.py", "demo.py", "describe.py", "describe_graph.py", "outputs.py", "tables.py"),
+    *("download/http.py", "download/hub.py", "text/bench.py", "text/describe.py", "outputs.py"),
     *("web/graphs/", "web/pyodide.py", "web/server.py", "web/site.py", "web/wheel.py"),
 )
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made

@@ -27,7 +27,7 @@ from halfbyte.device.speed import Draws, Processor, Speed
 from halfbyte.device.tab import in_tab
 from halfbyte.device.timing import decoders
 from halfbyte.formats import open_model
-from halfbyte.planning import Given, Settings, plan
+from halfbyte.text.planning import Given, Settings, plan
 
 CASES = {
     f"{shape} {kind}": (shape, kind)

@@ -13,10 +13,10 @@ from types import TracebackType
 from benches.prepare import WLLAMA
 from playwright.sync_api import Browser, BrowserContext, Page, Response, sync_playwright
 from tests.browser.conftest import FLAGS, tool
-from tests.http_server import in_thread
+from tests.support.http_server import in_thread
 
 from halfbyte.formats import open_bytes, open_model
-from halfbyte.tokenizers import from_metadata
+from halfbyte.text.tokenizers import from_metadata
 from halfbyte.web.server import Server
 from halfbyte.web.site import Site
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.onnx.stages import INT8_ATTENTION
+from halfbyte.onnx.runner import INT8_ATTENTION
 from halfbyte.quantize.onnx.graph import Editor
 from halfbyte.quantize.onnx.running import attention_noise, compare_outputs
 from halfbyte.quantize.onnx.samples import Feeds

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from halfbyte.backends.cores import default_threads
+from halfbyte.core.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError, OutputError, UnsupportedError
 from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.onnx.brain import Brain

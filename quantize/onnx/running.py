@@ -12,18 +12,18 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 
-from halfbyte import ops
-from halfbyte.backends import Executable, available, open_program
-from halfbyte.backends.cores import default_threads
+from halfbyte.core import ops
+from halfbyte.core.backends import Executable, available, open_program
+from halfbyte.core.backends.cores import default_threads
+from halfbyte.core.interrupt import interruptible
+from halfbyte.core.ops import Operator
+from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.mapped import MappedFile
-from halfbyte.formats.onnx import Model, ValueInfo, open_onnx
-from halfbyte.formats.onnx.dtypes import special_name, widen
-from halfbyte.interrupt import interruptible
+from halfbyte.onnx.files import Model, ValueInfo, open_onnx
+from halfbyte.onnx.files.dtypes import special_name, widen
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner, attention_products
-from halfbyte.ops import Operator
-from halfbyte.program import Program
+from halfbyte.onnx.runner import Runner, attention_products
 from halfbyte.quantize.onnx.graph import Editor
 from halfbyte.quantize.onnx.samples import Feeds
 from halfbyte.quantize.report import OutputRow, decibels

@@ -22,9 +22,9 @@ from onnx import TensorProto
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.mapped import map_file
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.formats.onnx import Graph, open_onnx
-from halfbyte.formats.onnx.external import External
 from halfbyte.formats.protobuf import Message, Value
+from halfbyte.onnx.files import Graph, open_onnx
+from halfbyte.onnx.files.external import External
 
 U8 = npt.NDArray[np.uint8]
 
@@ -71,7 +71,7 @@ def read_source(path: Path) -> Source:
     Raises
     ------
     FormatError, UnsupportedError
-        See :func:`halfbyte.formats.onnx.open_onnx`.
+        See :func:`halfbyte.onnx.files.open_onnx`.
     """
     checked = open_onnx(path)
     pages = map_file(path)

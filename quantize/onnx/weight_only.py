@@ -2,7 +2,7 @@
 
 MatMul, Gemm    com.microsoft.MatMulNBits: blocks of 32 of 8 or 4 bits, integer products with
                 activations that are quantized to 8 bits as they come (accuracy_level 4); a Hadamard
-                matrix before them and in the weights (see `halfbyte.ops.rotated`)
+                matrix before them and in the weights (see `halfbyte.core.ops.rotated`)
 Gather          com.microsoft.GatherBlockQuantized: the same blocks
 Conv, LSTM ...  int8 a channel and DequantizeLinear, which is folded or runs before the node
 """
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
-from halfbyte.ops.rotated import SIZE, fits, matrix
+from halfbyte.core.ops.rotated import SIZE, fits, matrix
 from halfbyte.quantize.onnx import blocks
 from halfbyte.quantize.onnx.encoders import Encoder, F32Array, Result, dtype_of
 from halfbyte.quantize.onnx.graph import MICROSOFT, Editor, Scope, Weight, attribute, is_op

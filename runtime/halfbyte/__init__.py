@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 from halfbyte.errors import HalfbyteError
 
 if TYPE_CHECKING:
-    from halfbyte.loading import load, load_bytes, load_url
-    from halfbyte.model import LanguageModel
-    from halfbyte.session import InferenceSession, SessionOptions, install_as_onnxruntime
-    from halfbyte.tokenizers import load_tokenizer
+    from halfbyte.onnx.session import InferenceSession, SessionOptions
+    from halfbyte.onnx.standin import install_as_onnxruntime
+    from halfbyte.text.loading import load, load_bytes, load_url
+    from halfbyte.text.model import LanguageModel
+    from halfbyte.text.tokenizers import load_tokenizer
 
     __version__: str
 
@@ -29,16 +30,15 @@ __all__ = [
 # What is imported when it is asked for: each part waits for itself alone, and a command that is
 # interrupted meanwhile can say so.
 _PLACES = {
-    "InferenceSession": "session",
-    "LanguageModel": "model",
-    "SessionOptions": "session",
-    "install_as_onnxruntime": "session",
-    "load": "loading",
-    "load_bytes": "loading",
-    "load_tokenizer": "tokenizers",
-    "load_url": "loading",
+    "InferenceSession": "onnx.session",
+    "LanguageModel": "text.model",
+    "SessionOptions": "onnx.session",
+    "install_as_onnxruntime": "onnx.standin",
+    "load": "text.loading",
+    "load_bytes": "text.loading",
+    "load_tokenizer": "text.tokenizers",
+    "load_url": "text.loading",
 }
-_MODULES = {"formats", "loading", "model", "session", "tokenizers"}
 
 
 def __getattr__(name: str) -> Any:
@@ -46,8 +46,6 @@ def __getattr__(name: str) -> Any:
         value: Any = _version()
     elif name in _PLACES:
         value = getattr(import_module(f"halfbyte.{_PLACES[name]}"), name)
-    elif name in _MODULES:
-        value = import_module(f"halfbyte.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -21,13 +21,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-from tests.tools import load_tool, one_at_a_time
+from tests.support.tools import load_tool, one_at_a_time
 
-from halfbyte.backends.library import Library
-from halfbyte.backends.memory import ALIGNMENT, Memory, aligned
-from halfbyte.backends.native import NativeExecutable
+from halfbyte.core.backends.library import Library
+from halfbyte.core.backends.memory import ALIGNMENT, Memory, aligned
+from halfbyte.core.backends.native import NativeExecutable
+from halfbyte.core.program import Program
 from halfbyte.errors import UnsupportedError
-from halfbyte.program import Program
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]

@@ -8,13 +8,13 @@ from types import ModuleType
 import pytest
 from tests.aarch64 import emulated
 from tests.conftest import lacking
-from tests.encoders import assert_encodes
-from tests.tools import load_tool
+from tests.support.encoders import assert_encodes
+from tests.support.tools import load_tool
 
-from halfbyte.backends import open_program
-from halfbyte.backends.library import library
+from halfbyte.core.backends import open_program
+from halfbyte.core.backends.opening import library
+from halfbyte.core.program import capture
 from halfbyte.errors import UnsupportedError
-from halfbyte.program import capture
 
 
 @pytest.fixture(params=emulated.TABLES)

@@ -13,10 +13,10 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 from tests.browser.graph_files import write_files
 from tests.browser.visitor import INSECURE, PROMPT, User
-from tests.http_server import Server as ModelServer
-from tests.http_server import answering, in_thread
-from tests.packages import CLICK, MAGIKA, fetch
-from tests.tools import load_tool, one_at_a_time
+from tests.support.http_server import Server as ModelServer
+from tests.support.http_server import answering, in_thread
+from tests.support.packages import CLICK, MAGIKA, fetch
+from tests.support.tools import load_tool, one_at_a_time
 
 import halfbyte
 from halfbyte.web.pyodide import LOCK

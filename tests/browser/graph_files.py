@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
-from tests.tokenizers.hugging_face import word_piece
+from tests.text.tokenizers.hugging_face import word_piece
 from tools.onnx_models import make
 
 from halfbyte.web.site import ENCODER, Site

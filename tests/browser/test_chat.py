@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.visitor import PROMPT, READY, User, works
-from tests.chat.models import MODELS, sentencepiece
-from tests.chat.templates import HOSTILE
+from tests.text.chat.models import MODELS, sentencepiece
+from tests.text.chat.templates import HOSTILE
 
 import halfbyte
 from halfbyte.web.server import Server

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser.conftest import tool
 from tests.browser.graph_files import COLOURS, SIDE, with_encoder
 from tests.browser.visitor import READY, Visitor
-from tests.http_server import in_thread
+from tests.support.http_server import in_thread
 
 from halfbyte.web.server import Server
 from halfbyte.web.site import ENCODER, Site

@@ -8,13 +8,13 @@ from benches.browser.cost import LOAD
 from benches.browser.python import python_site
 from playwright.sync_api import Browser
 from tests.browser.conftest import Python
-from tests.http_server import in_thread
-from tests.tools import load_tool
+from tests.support.http_server import in_thread
+from tests.support.tools import load_tool
 
 from halfbyte.device.fit import Fitter
 from halfbyte.device.profile import load_profile
 from halfbyte.formats import open_model
-from halfbyte.planning import Given
+from halfbyte.text.planning import Given
 from halfbyte.web.server import Server
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.browser.conftest import Python
-from tests.http_server import BAD_ANSWERS, Server, answering, in_pieces, status
+from tests.support.http_server import BAD_ANSWERS, Server, answering, in_pieces, status
 
 import halfbyte
 

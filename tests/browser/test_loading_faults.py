@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from tests.browser.conftest import Python
-from tests.http_server import Handler, Server, answering, in_pieces
-from tests.raw_server import BODY, chunk, chunked, head, measured, raw
+from tests.support.http_server import Handler, Server, answering, in_pieces
+from tests.support.raw_server import BODY, chunk, chunked, head, measured, raw
 
 pytestmark = [
     pytest.mark.parametrize("server", [True], ids=["isolated"], indirect=True),

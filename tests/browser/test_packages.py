@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.browser.conftest import Python
-from tests.packages import CLICK, MAGIKA, fetch
-from tests.session.mutants import network
-from tests.session.test_standin import IDENTIFY
+from tests.onnx.session.mutants import network
+from tests.onnx.session.test_standin import IDENTIFY
+from tests.support.packages import CLICK, MAGIKA, fetch
 
 import halfbyte
 

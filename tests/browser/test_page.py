@@ -11,12 +11,12 @@ import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.visitor import DROP, PROMPT, READY, User, works
 from tests.formats.folders import write_folder
-from tests.http_server import Server as ModelServer
-from tests.http_server import (
+from tests.support.http_server import Server as ModelServer
+from tests.support.http_server import (
     in_thread,
     status,
 )
-from tests.tools import load_tool
+from tests.support.tools import load_tool
 
 import halfbyte
 from halfbyte.web.server import Server

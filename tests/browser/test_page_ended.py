@@ -17,7 +17,7 @@ from tests.browser.visitor import (
     visit,
     works,
 )
-from tests.http_server import in_thread
+from tests.support.http_server import in_thread
 
 from halfbyte.web.server import Server
 from halfbyte.web.site import STORYTELLER, Site

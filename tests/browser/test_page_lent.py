@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.visitor import INSECURE, PROMPT, READY, User, patched, picture, visit, works
-from tests.http_server import Server as ModelServer
-from tests.http_server import in_thread
+from tests.support.http_server import Server as ModelServer
+from tests.support.http_server import in_thread
 
 from halfbyte.web.server import Server
 from halfbyte.web.site import Site

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser.visitor import DROP, PROMPT, READY, User, works
-from tests.http_server import (
+from tests.support.http_server import (
     BAD_ANSWERS,
     answering,
     in_pieces,
     in_thread,
     never,
 )
-from tests.http_server import Server as ModelServer
+from tests.support.http_server import Server as ModelServer
 
 from halfbyte.web.server import Server
 from halfbyte.web.site import Site

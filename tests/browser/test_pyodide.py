@@ -29,7 +29,7 @@ True
 TELL = """
 import os, sys
 import halfbyte
-from halfbyte.backends import library
+from halfbyte.core.backends import library
 from pathlib import Path
 os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / "{file}")
 library.library.cache_clear()
@@ -57,7 +57,7 @@ def expected(models: Path) -> dict[str, str]:
 
 
 def test_chromium_gets_the_fastest_table(python: Python) -> None:
-    code = "from halfbyte.backends import available; available()"
+    code = "from halfbyte.core.backends import available; available()"
     assert python.run(code) == ["native-relaxed", "numpy"]
 
 
@@ -103,7 +103,7 @@ def test_arrays_are_shared_without_a_copy(python: Python) -> None:
     """Kernels take the addresses of NumPy's arrays: one memory, no copy either way."""
     code = """
 import numpy as np
-from halfbyte.backends.native import Kernels
+from halfbyte.core.backends.native import Kernels
 x = np.arange(64, dtype=np.float32).reshape(1, 64)
 y = np.zeros_like(x)
 Kernels().call("add", z=y, x=x, y=x, n=1, p=1, d=64)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.browser.conftest import Python
-from tests.tokenizers.hugging_face import byte_level, lines, train_sentencepiece, word_piece
-from tests.tokenizers.strings import strings
+from tests.text.tokenizers.hugging_face import byte_level, lines, train_sentencepiece, word_piece
+from tests.text.tokenizers.strings import strings
 
 import halfbyte
 from halfbyte.formats.pretokenizers import SPLITS

@@ -10,7 +10,7 @@ from halfbyte.device.cooling import Allocator, Link, Node, Thermal, Trip
 from halfbyte.device.profile import Cluster, Profile, load_profile
 from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.formats import open_model
-from halfbyte.planning import LEVELS, Plan, plan
+from halfbyte.text.planning import LEVELS, Plan, plan
 
 CAPACITY, RESISTANCE, IDLE = 20.0, 10.0, 0.5  # J/K, K/W, W
 AIR = 25.0

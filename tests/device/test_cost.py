@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.shapes import zeros
+from tests.support.shapes import zeros
 
-from halfbyte.backends.native import NativeExecutable
 from halfbyte.cli import main
+from halfbyte.core.backends.native import NativeExecutable
 from halfbyte.device import machine, timing
 from halfbyte.device import measure as measuring
 from halfbyte.device.cost import Cost, Rates, work_of
@@ -22,7 +22,7 @@ from halfbyte.device.quantity import Quantity
 from halfbyte.device.reading import read_file
 from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
 from halfbyte.device.writer import to_toml
-from halfbyte.planning import LEVELS, Plan, Settings, plan
+from halfbyte.text.planning import LEVELS, Plan, Settings, plan
 
 TOKEN, PROMPT = {"n": 1, "position": 64, "rows": 1}, {"n": 128, "position": 0, "rows": 1}
 

@@ -73,7 +73,7 @@ def test_a_wrong_device_is_one_line(capsys: Capture) -> None:
 
 def test_a_page_for_text_does_without() -> None:
     names = zipfile.ZipFile(BytesIO(make_wheel(graphs=False))).namelist()
-    assert "halfbyte/loading.py" in names
+    assert "halfbyte/text/loading.py" in names
     assert not [name for name in names if name.startswith("halfbyte/device/")]
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.shapes import zeros
+from tests.support.shapes import zeros
 
-from halfbyte import footprint
 from halfbyte.cli import main
 from halfbyte.device.fit import Fit, Fitter, Need
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.smaller import smaller_types
 from halfbyte.errors import HalfbyteError
-from halfbyte.planning import LEVELS, Given, plan
+from halfbyte.text import footprint
+from halfbyte.text.planning import LEVELS, Given, plan
 
 
 def with_app(megabytes: float, low: float = 0.0, high: float = 0.0) -> Profile:

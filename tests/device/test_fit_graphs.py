@@ -17,6 +17,7 @@ from tests.onnx.graphs import Net
 from tools.onnx_models.graph import FLOAT
 
 from halfbyte.cli import main
+from halfbyte.core.program import Kind
 from halfbyte.device.cost import work_of
 from halfbyte.device.fit import Fit
 from halfbyte.device.graphs import GraphFitter, GraphNeed, GraphPlanner, Runs
@@ -24,12 +25,11 @@ from halfbyte.device.profile import load_profile, profile_names
 from halfbyte.device.smaller import halved, smaller_graphs
 from halfbyte.device.speed import Draws, Processor, fast_cores
 from halfbyte.errors import HalfbyteError
-from halfbyte.footprint import beside_bytes
-from halfbyte.formats.onnx import open_onnx
-from halfbyte.formats.onnx.model import Model
-from halfbyte.program import Kind
+from halfbyte.onnx.files import open_onnx
+from halfbyte.onnx.files.model import Model
+from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize.onnx import Options, quantize_onnx
-from halfbyte.session import InferenceSession
+from halfbyte.text.footprint import beside_bytes
 
 WIDE, DEEP = 512, 256
 INTERPRETER = beside_bytes() / 1e6

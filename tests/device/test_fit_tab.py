@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.device.test_fit_graphs import perceptron, saved
-from tests.shapes import zeros
+from tests.support.shapes import zeros
 
 from halfbyte.cli import main
 from halfbyte.cli.fit import _verdict
@@ -24,10 +24,10 @@ from halfbyte.device.tab import Tab, in_tab, usual_tab
 from halfbyte.device.writer import to_toml
 from halfbyte.download.transfer import HEAP_BYTES
 from halfbyte.errors import HalfbyteError
-from halfbyte.footprint import FILE, REST_BYTES, TAB_BYTES
 from halfbyte.formats import open_model
-from halfbyte.formats.onnx import open_onnx
-from halfbyte.planning import Given, Settings, plan
+from halfbyte.onnx.files import open_onnx
+from halfbyte.text.footprint import FILE, REST_BYTES, TAB_BYTES
+from halfbyte.text.planning import Given, Settings, plan
 
 
 def with_tab(megabytes: float, low: float = 0.0, high: float = 0.0) -> Profile:

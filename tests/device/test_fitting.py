@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 from tests.device import recordings
-from tests.tools import load_tool
+from tests.support.tools import load_tool
 
 from halfbyte.device import fitting
 from halfbyte.device.profile import load_profile
@@ -24,7 +24,7 @@ from halfbyte.device.summary import bands
 from halfbyte.device.traces import Recording, read_recording
 from halfbyte.errors import FormatError, HalfbyteError
 from halfbyte.formats import open_model
-from halfbyte.planning import Settings, plan
+from halfbyte.text.planning import Settings, plan
 
 STRESS, EVERYDAY = "s25_stress_20251126_142908", "s25_20251126_112051"
 # Others than guessed, by up to a factor of two

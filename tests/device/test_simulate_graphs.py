@@ -31,7 +31,7 @@ from halfbyte.device.speed import Draws, Processor
 from halfbyte.device.summary import bands, quantities
 from halfbyte.device.workload import CHAT, CONTINUOUS, Turn, Workload, load_workload
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats.onnx import open_onnx
+from halfbyte.onnx.files import open_onnx
 
 __all__ = ["run"]  # a fixture
 

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from halfbyte.ops.operator import Operator
+from halfbyte.core.operator import Operator
 
 FLOAT = TensorProto.FLOAT
 

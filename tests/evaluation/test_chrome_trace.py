@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import halfbyte
-from halfbyte import ops, profile
-from halfbyte.profile import Call, Profile, chrome_trace
-from halfbyte.program import Program, capture
+from halfbyte.core import ops, profile
+from halfbyte.core.profile import Call, Profile, chrome_trace
+from halfbyte.core.program import Program, capture
 
 
 def _program() -> Program:

@@ -11,7 +11,7 @@ import pytest
 
 from halfbyte.evaluation.compare import compare
 from halfbyte.evaluation.tolerances import Tolerance
-from halfbyte.formats.onnx.dtypes import BFLOAT16, narrow
+from halfbyte.onnx.files.dtypes import BFLOAT16, narrow
 
 T = Tolerance(rtol=1e-3, atol=0.0, min_cosine=0.9, steps=1)
 F32 = np.float32

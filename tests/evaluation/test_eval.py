@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.evaluation.models import plant, write_chain, write_dynamic
-from tests.session import models
+from tests.onnx.session import models
 from tools.onnx_models import make, save
 
 import halfbyte
-from halfbyte import evaluation, ops
+from halfbyte import evaluation
 from halfbyte.cli import evaluate as command
 from halfbyte.cli import main
-from halfbyte.formats.onnx.model import Model
+from halfbyte.core import ops
 from halfbyte.onnx import fusion, prepare
+from halfbyte.onnx.files.model import Model
+from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize import quantize_file
-from halfbyte.session import InferenceSession
 
 Capture = pytest.CaptureFixture[str]
 

@@ -13,10 +13,10 @@ from tests.formats.folders import write_folder
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors, trainers
 
 import halfbyte
-from halfbyte.describe import describe
 from halfbyte.errors import FormatError
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 from halfbyte.formats.pretokenizers import SPLITS
+from halfbyte.text.describe import describe
 
 
 def write(folder: Path, name: str, value: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.formats.folders import write_folder
 from tests.formats.test_hostile_files import little_memory, mutate, use
 from tests.formats.torch_files import write_legacy, write_zip
-from tests.tools import load_tool
+from tests.support.tools import load_tool
 
 from halfbyte.errors import FormatError, HalfbyteError
 from halfbyte.formats import open_model

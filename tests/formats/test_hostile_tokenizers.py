@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.tokenizers import hugging_face
+from tests.text.tokenizers import hugging_face
 
 import halfbyte
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.formats import ModelFile
 from halfbyte.formats.pretokenizers import SPLITS
-from halfbyte.tokenizers import from_metadata
+from halfbyte.text.tokenizers import from_metadata
 from halfbyte.weights import F32, Tensor
 
 Json = dict[str, Any]

@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 import pytest
 from tests.formats.folders import write_folder
+from tests.onnx.session.models import FLOAT, INT64, node, proto, tensor, weight
 from tests.quantize.kills import graph as large_graph
-from tests.session.models import FLOAT, INT64, node, proto, tensor, weight
 
 import halfbyte
 from halfbyte.errors import FormatError

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.formats.files import weights, write_small
 from tests.formats.folders import trained_weights, write_folder, write_safetensors
-from tests.tools import load_tool
+from tests.support.tools import load_tool
 
 import halfbyte
 from halfbyte.cli import main

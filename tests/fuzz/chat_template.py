@@ -10,15 +10,15 @@ from functools import cache
 from pathlib import Path
 from unittest import mock
 
-from tests.chat.attacks import RENDERING
-from tests.chat.templates import HOSTILE, LONG, TEMPLATES, TOOLS
-from tests.chat.test_template import SNIPPETS, VARIABLES
 from tests.fuzz.mutators import mutate_bytes
+from tests.text.chat.attacks import RENDERING
+from tests.text.chat.templates import HOSTILE, LONG, TEMPLATES, TOOLS
+from tests.text.chat.test_template import SNIPPETS, VARIABLES
 
-from halfbyte.chat import sandbox
-from halfbyte.chat.meter import TEXT_METHODS
-from halfbyte.chat.template import find_template
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.text.chat import sandbox
+from halfbyte.text.chat.meter import TEXT_METHODS
+from halfbyte.text.chat.template import find_template
 
 WORK = 500_000  # of one rendering: some hundredths of a second, for there are many
 SECONDS = 3.0  # of this thread: what takes longer was not measured before it was done

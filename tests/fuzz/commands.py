@@ -23,8 +23,8 @@ from google.protobuf.message import DecodeError
 from tests.fuzz import gguf
 from tests.fuzz import onnx as graphs
 from tests.onnx.mutations import mutated
-from tests.session.models import FLOAT, INT64, model, node, tensor, weight
-from tests.session.mutants import MOST_ELEMENTS
+from tests.onnx.session.models import FLOAT, INT64, model, node, tensor, weight
+from tests.onnx.session.mutants import MOST_ELEMENTS
 
 from halfbyte.cli import main
 from halfbyte.errors import MAX_MESSAGE, HalfbyteError

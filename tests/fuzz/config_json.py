@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.architectures import models
 from tests.formats.folders import write_safetensors
 from tests.fuzz.folders import small_folder, use
 from tests.fuzz.mutators import ODD, mutate_bytes, mutate_json, odd_integer
+from tests.text.architectures import models
 
 from halfbyte.errors import HalfbyteError
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.formats.folders import write_folder
 
 import halfbyte
-from halfbyte.describe import describe
+from halfbyte.text.describe import describe
 
 
 @cache

@@ -7,9 +7,9 @@ import socket
 from typing import Any
 from unittest import mock
 
-from tests import aio
+from tests.download.test_download_faults import BODY, SHA256, chunk, chunked, head, measured, raw
 from tests.fuzz.mutators import mutate_bytes, odd_integer
-from tests.test_download_faults import BODY, SHA256, chunk, chunked, head, measured, raw
+from tests.support import aio
 
 from halfbyte.download import fetch, transfer
 

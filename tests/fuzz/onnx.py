@@ -12,11 +12,11 @@ import numpy as np
 from onnx import TensorProto, load_from_string
 from tests.fuzz.mutators import mutate_bytes, odd_integer
 from tests.onnx.mutations import mutated
-from tests.session.mutants import attention, feeds, network
+from tests.onnx.session.mutants import attention, feeds, network
 
 import halfbyte
 from halfbyte.errors import HalfbyteError
-from halfbyte.session import RunOptions
+from halfbyte.onnx.session import RunOptions
 
 NODES = Path(__file__).with_name("onnx-nodes.xz")  # of ONNX's node tests, one an operator
 _TWO = b"two files"  # then the model's length, the model, and the data beside it

@@ -11,7 +11,7 @@ from typing import Any
 from tests.fuzz.mutators import mutate_json
 
 from halfbyte.formats.tokens import LETTERS
-from halfbyte.tokenizers import load_tokenizer
+from halfbyte.text.tokenizers import load_tokenizer
 
 Json = dict[str, Any]
 TEXTS = (

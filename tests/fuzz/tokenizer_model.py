@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.fuzz.tokenizer_json import MARK, TEXTS
 
-from halfbyte.tokenizers import load_tokenizer
+from halfbyte.text.tokenizers import load_tokenizer
 
 
 def _field(number: int, content: bytes) -> bytes:

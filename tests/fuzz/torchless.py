@@ -20,7 +20,7 @@ from tests.fuzz.mutators import (
     split_header,
 )
 from tests.fuzz.runner import REPOSITORY
-from tests.tools import load_tool
+from tests.support.tools import load_tool
 
 from halfbyte.formats.torchless import ALIGNMENT
 

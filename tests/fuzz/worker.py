@@ -19,7 +19,7 @@ from typing import NamedTuple, TextIO
 from tests.fuzz.runner import Format, case, module_of
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.footprint import peak_bytes, resident_bytes
+from halfbyte.text.footprint import peak_bytes, resident_bytes
 
 FREE = 200 << 20  # bytes that any case may take
 TIMES = 4  # the file, beside them

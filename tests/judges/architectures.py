@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from tests.architectures import models
+from tests.text.architectures import models
 
 import halfbyte
 

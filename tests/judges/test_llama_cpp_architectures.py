@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xllamacpp
-from tests.architectures import models
 from tests.formats.files import VOCABULARY
 from tests.judges.test_llama_cpp import F64, divergence, log_softmax
+from tests.text.architectures import models
 
 import halfbyte
 from halfbyte.quantize import quantize_file

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xllamacpp
-from tests.tokenizers import hugging_face
-from tests.tokenizers.strings import strings
+from tests.text.tokenizers import hugging_face
+from tests.text.tokenizers.strings import strings
 
 from halfbyte.formats import MetadataValue, open_model
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 from halfbyte.formats.pretokenizers import SPLITS
 from halfbyte.quantize.writers import write_gguf
-from halfbyte.tokenizers import load_tokenizer
+from halfbyte.text.tokenizers import load_tokenizer
 from halfbyte.weights import F32, Tensor
 
 WIDTH = 32

@@ -17,7 +17,7 @@ import pytest
 import xllamacpp
 from tests.judges.test_llama_cpp import divergence, log_softmax
 from tests.judges.test_llama_cpp_architectures import log_probabilities
-from tests.tools import load_tool
+from tests.support.tools import load_tool
 
 import halfbyte
 from halfbyte.formats import open_model

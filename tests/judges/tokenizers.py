@@ -25,12 +25,12 @@ from pathlib import Path
 
 import sentencepiece
 import tiktoken
-from tests.tokenizers.texts import texts
+from tests.text.tokenizers.texts import texts
 from tokenizers import Tokenizer
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.tokenizers import load_tokenizer
-from halfbyte.tokenizers.base import BaseTokenizer
+from halfbyte.text.tokenizers import load_tokenizer
+from halfbyte.text.tokenizers.base import BaseTokenizer
 
 REPOSITORY = Path(__file__).parents[2]
 CACHE = REPOSITORY / "build/tokenizers"

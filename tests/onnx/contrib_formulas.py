@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tests.onnx.contrib_cases import Array, Case, Random, i32, i64, scalar, zero
 
-from halfbyte.onnx.definitions import find
+from halfbyte.onnx.reference import find
 
 Judged = tuple[Case, Sequence[Array]]
 erf = np.vectorize(math.erf)

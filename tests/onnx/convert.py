@@ -15,7 +15,8 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
-from halfbyte.formats.onnx.model import (
+from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.files.model import (
     Function,
     Graph,
     Model,
@@ -25,7 +26,6 @@ from halfbyte.formats.onnx.model import (
     TypeInfo,
     ValueInfo,
 )
-from halfbyte.onnx import dtypes
 
 Array = npt.NDArray[Any]
 

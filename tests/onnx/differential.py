@@ -26,12 +26,12 @@ import numpy.typing as npt
 from tests.onnx.differential_exclusions import EXCLUSIONS, OWN_EXCLUSIONS, Exclusion
 from tests.onnx.lowered_cases import OWN, Case, all_cases
 
-from halfbyte.backends import open_program
+from halfbyte.core.backends import open_program
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats.onnx import open_onnx
 from halfbyte.onnx.evaluate import Evaluator
+from halfbyte.onnx.files import open_onnx
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner
+from halfbyte.onnx.runner import Runner
 
 Array = npt.NDArray[Any]
 Mutant = tuple[str, Case]  # what was changed, and what came of it

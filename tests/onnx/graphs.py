@@ -15,10 +15,10 @@ from tests.onnx.convert import model_from
 from tests.onnx.exact_sums import EXACT
 from tools.onnx_models.graph import FLOAT, GraphBuilder
 
-from halfbyte.backends import open_program
+from halfbyte.core.backends import open_program
 from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner
+from halfbyte.onnx.runner import Runner
 
 Array = npt.NDArray[Any]
 NUMBERS = {

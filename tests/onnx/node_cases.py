@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx.backend.test import loader
-from tests import wasm
 from tests.onnx.convert import array_from, model_from, numbers, value_from
+from tests.support import wasm
 
-from halfbyte.backends import Executable, open_program
-from halfbyte.formats.onnx.model import Model, SparseTensor
-from halfbyte.onnx import dtypes
+from halfbyte.core.backends import Executable, open_program
+from halfbyte.core.program import Program
 from halfbyte.onnx.evaluate import Evaluator
+from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.files.model import Model, SparseTensor
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner
-from halfbyte.program import Program
+from halfbyte.onnx.runner import Runner
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 EXCLUSIONS = Path(__file__).with_name("node_exclusions.toml")

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats.onnx.model import Graph, Model, Node, TypeInfo, ValueInfo
 from halfbyte.onnx.evaluate import Evaluator
+from halfbyte.onnx.files.model import Graph, Model, Node, TypeInfo, ValueInfo
 
 Array = npt.NDArray[Any]
 MOST = 4000  # elements of a value

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
-from tests.session.models import node
+from tests.onnx.session.models import node
 
 import halfbyte
 from halfbyte import room
-from halfbyte.backends import memory
+from halfbyte.core.backends import memory
 from halfbyte.device.graphs import GraphPlanner
 from halfbyte.errors import HalfbyteError, OutOfMemoryError, UnsupportedError
-from halfbyte.formats.onnx import open_onnx
-from halfbyte.onnx.definitions import arrays
+from halfbyte.onnx.files import open_onnx
 from halfbyte.onnx.prepare import ROOM, prepare
-from halfbyte.session.errors import RuntimeException
+from halfbyte.onnx.reference import arrays
+from halfbyte.onnx.session.errors import RuntimeException
 
 LITTLE = 100e6  # bytes that are said to be left
 

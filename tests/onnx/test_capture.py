@@ -22,11 +22,11 @@ from tests.onnx.graphs import (
     runner,
 )
 
+from halfbyte.core.profile import Profile
+from halfbyte.core.program import Buffer, Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.lowering.registry import rule_of
-from halfbyte.onnx.stages import Runner
-from halfbyte.profile import Profile
-from halfbyte.program import Buffer, Program
+from halfbyte.onnx.runner import Runner
 
 MICROSOFT = "com.microsoft"
 LARGE = 520  # a square matrix of it has more than a megabyte

@@ -15,10 +15,10 @@ from tests.onnx.contrib_cases import Array, Case
 from tests.onnx.contrib_formulas import all_formulas
 from tests.onnx.convert import model_from
 
-from halfbyte.onnx.definitions import operators
-from halfbyte.onnx.definitions.registry import MICROSOFT, ML
 from halfbyte.onnx.evaluate import Evaluator
-from halfbyte.session.checking import check_nodes
+from halfbyte.onnx.reference import operators
+from halfbyte.onnx.reference.registry import MICROSOFT, ML
+from halfbyte.onnx.session.checking import check_nodes
 
 CASES = [*contrib_cases.all_cases(), *ml_cases.all_cases()]
 

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from halfbyte.backends import open_program
+from halfbyte.core.backends import open_program
 from halfbyte.errors import HalfbyteError, ProgramError, UnsupportedError
-from halfbyte.formats.onnx.model import Graph, Model, Node, ValueInfo
-from halfbyte.onnx import dtypes
 from halfbyte.onnx.evaluate import Evaluator
+from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.files.model import Graph, Model, Node, ValueInfo
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner
+from halfbyte.onnx.runner import Runner
 
 Array = npt.NDArray[Any]
 HUGE = 1 << 40

@@ -24,10 +24,10 @@ from halfbyte.errors import (
     ProgramError,
     UnsupportedError,
 )
-from halfbyte.formats.onnx import dtypes
-from halfbyte.onnx.definitions import find, operators, slicing
-from halfbyte.onnx.definitions.math import BINARY, UNARY
 from halfbyte.onnx.evaluate import Evaluator
+from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.reference import find, operators, slicing
+from halfbyte.onnx.reference.math import BINARY, UNARY
 
 Array = npt.NDArray[Any]
 F = np.float32

@@ -12,7 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 from halfbyte.errors import UnsupportedError
-from halfbyte.formats.onnx import dtypes
+from halfbyte.onnx.files import dtypes
 
 Array = npt.NDArray[Any]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.ops.cases import activations
+from tests.core.ops.cases import activations
 
-from halfbyte import ops
-from halfbyte.backends import open_program
-from halfbyte.passes import plan_memory
-from halfbyte.passes.graphs import fuse_views
-from halfbyte.program import Buffer, Program, capture
+from halfbyte.core import ops
+from halfbyte.core.backends import open_program
+from halfbyte.core.passes import plan_memory
+from halfbyte.core.program import Buffer, Program, capture
+from halfbyte.onnx.passes import fuse_views
 
 N, D = 5, 64
 GAIN = np.linspace(0.5, 2, D, dtype=np.float32)

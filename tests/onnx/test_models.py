@@ -20,18 +20,18 @@ import pytest
 from onnxruntime import quantization
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxruntime.quantization.shape_inference import quant_pre_process
-from tests import wasm
 from tests.onnx.exact_sums import exact_sums
+from tests.support import wasm
 from tools.onnx_models import make, minilm, save
 
-from halfbyte import ops
-from halfbyte.backends import Executable, open_program
-from halfbyte.formats.onnx import open_onnx
+from halfbyte.core import ops
+from halfbyte.core.backends import Executable, open_program
+from halfbyte.core.ops import Operator
+from halfbyte.core.program import Program
 from halfbyte.formats.pictures import read_picture
+from halfbyte.onnx.files import open_onnx
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner, attention_products
-from halfbyte.ops import Operator
-from halfbyte.program import Program
+from halfbyte.onnx.runner import Runner, attention_products
 from halfbyte.quantize.onnx import Options, quantize_onnx
 
 Array = npt.NDArray[Any]

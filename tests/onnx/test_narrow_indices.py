@@ -9,7 +9,7 @@ import pytest
 from tests.onnx.node_cases import check, exclusions, node_cases
 from tests.onnx.test_contrib import CASES, defined
 
-from halfbyte.onnx.definitions.arrays import take
+from halfbyte.onnx.reference.arrays import take
 
 NODE_CASES = [c for c in node_cases() if c.kind == "node" and c.name not in exclusions()]
 take_by_numpy = np.take

@@ -13,11 +13,11 @@ from typing import Any
 import onnx
 import pytest
 from onnx.backend.test import BackendTest
+from tests.onnx.backend import HalfbyteBackend, HalfbyteRep
 from tests.onnx.node_cases import BACKENDS, NodeCase, check, exclusions, node_cases, outcome
 
-from halfbyte.formats.onnx.order import OPSETS
-from halfbyte.onnx.backend import HalfbyteBackend, HalfbyteRep
-from halfbyte.session import SessionOptions
+from halfbyte.onnx.files.order import OPSETS
+from halfbyte.onnx.session import SessionOptions
 
 CASES = node_cases()
 EXCLUDED = exclusions()

@@ -9,10 +9,10 @@ import pytest
 from tests.onnx.graphs import assert_close
 from tests.onnx.random_graphs import SIZE, RandomGraph
 
-from halfbyte.backends import open_program
+from halfbyte.core.backends import open_program
 from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner
+from halfbyte.onnx.runner import Runner
 
 GRAPHS, BATCHES = 400, 8
 BOUND = 2e-4  # of the largest: errors of up to 14 nodes, one behind the other

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.onnx.definitions._regex import Pattern
+from halfbyte.onnx.reference._regex import Pattern
 
 ATOMS = ["a", "b", ".", "[ab]", "[^a]", "[a-c1]", "(a|b)", "(?:ab|c)", r"\d", r"\w", r"\S", r"\.",
          "1", "(a*)", "(a|)", r"\x41", "[^\\d]"]  # fmt: skip

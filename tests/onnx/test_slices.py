@@ -12,16 +12,16 @@ import pytest
 from tests.onnx.random_graphs import RandomGraph
 from tools.onnx_models import make, save
 
-from halfbyte import ops
-from halfbyte.backends import open_program
-from halfbyte.formats.onnx import open_onnx
-from halfbyte.formats.onnx.model import Model
+from halfbyte.core import ops
+from halfbyte.core.backends import open_program
+from halfbyte.core.ops import Operator
+from halfbyte.onnx.files import open_onnx
+from halfbyte.onnx.files.model import Model
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner, attention_products
-from halfbyte.ops import Operator
+from halfbyte.onnx.runner import Runner, attention_products
 from halfbyte.quantize.onnx import Options, quantize_onnx
 
-PASS = importlib.import_module("halfbyte.passes.graphs.slice_rows")
+PASS = importlib.import_module("halfbyte.onnx.passes.slice_rows")
 WHOLE = 1 << 40  # of a cache: nothing is cut
 LAYERS = 2
 

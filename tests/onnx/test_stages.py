@@ -14,12 +14,12 @@ from onnx import TensorProto, helper
 from tests.onnx.convert import model_from
 from tests.onnx.graphs import Net, assert_close, by_definition, by_onnxruntime, outputs_of
 
-from halfbyte.backends import Executable, open_program
+from halfbyte.core.backends import Executable, open_program
+from halfbyte.core.interrupt import interruptible
+from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError
-from halfbyte.interrupt import interruptible
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import KEPT, Runner
-from halfbyte.program import Program
+from halfbyte.onnx.runner import KEPT, Runner
 
 Array = npt.NDArray[Any]
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 from tests.onnx.graphs import Net, by_programs, check, outputs_of, runner
 
+from halfbyte.core.ops.elementwise import PLAN_DIMS, strided
 from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, planned, row_major
-from halfbyte.ops.elementwise import PLAN_DIMS, strided
 
 Array = npt.NDArray[Any]
 

@@ -8,12 +8,13 @@ from tests.onnx.test_slices import feeds_of, run
 from tools.onnx_models import make, save
 
 import halfbyte.web.graphs.model  # noqa: F401  backends "measured-..."
-from halfbyte import SessionOptions, ops
-from halfbyte.backends import available, prefers_widened
-from halfbyte.formats.onnx import open_onnx
-from halfbyte.formats.onnx.model import Model
+from halfbyte import SessionOptions
+from halfbyte.core import ops
+from halfbyte.core.backends import available, prefers_widened
+from halfbyte.onnx.files import open_onnx
+from halfbyte.onnx.files.model import Model
+from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize.onnx import Options, quantize_onnx
-from halfbyte.session import InferenceSession
 
 BYTES = {"avx512vnni", "avxvnni", "i8mm", "dotprod", "neon", "scalar"}  # are faster there
 

@@ -8,13 +8,13 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.tools import load_tool
+from tests.support.tools import load_tool
 
 import halfbyte
+from halfbyte.cli.quantization import main
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
-from halfbyte.quantize.cli import main
 from halfbyte.quantize.kinds import TYPES, takes_more
 from halfbyte.quantize.search_blocks import SEARCHED, search
 from halfbyte.weights import FORMATS, ScaledFormat

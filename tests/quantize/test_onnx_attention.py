@@ -9,13 +9,13 @@ import pytest
 from tests.onnx.test_slices import feeds_of
 from tools.onnx_models import make, save
 
-from halfbyte import ops
 from halfbyte.cli import main
+from halfbyte.cli.quantization import main as quantize_main
+from halfbyte.core import ops
 from halfbyte.errors import HalfbyteError
-from halfbyte.onnx.stages import INT8_ATTENTION
-from halfbyte.quantize.cli import main as quantize_main
+from halfbyte.onnx.runner import INT8_ATTENTION
+from halfbyte.onnx.session import InferenceSession, SessionOptions
 from halfbyte.quantize.onnx import Options, outputs, quantize_onnx
-from halfbyte.session import InferenceSession, SessionOptions
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from onnx import TensorProto
-from tests.quantize.onnx_files import Array, convolutions, node, normal, products, write
+from tests.quantize.onnx_models import Array, convolutions, node, normal, products, write
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.quantize.onnx.calibrate import Calibration

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tests.quantize.onnx_files import (
+from tests.quantize.onnx_models import (
     IDS,
     Array,
     cosine,
@@ -282,7 +282,7 @@ def test_without_onnx(model: Path) -> None:
     """The message says what to install."""
     code = (
         "import sys; sys.modules['onnx'] = None\n"
-        "from halfbyte.quantize.cli import main\n"
+        "from halfbyte.cli.quantization import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tests.quantize.onnx_files import (
+from tests.quantize.onnx_models import (
     IDS,
     PICTURES,
     Array,
@@ -26,9 +26,9 @@ from tests.quantize.onnx_files import (
     write,
 )
 
+from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize import Report
 from halfbyte.quantize.onnx import Options, quantize_onnx
-from halfbyte.session import InferenceSession
 
 F, H = TensorProto.FLOAT, TensorProto.FLOAT16
 

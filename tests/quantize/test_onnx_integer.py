@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto
-from tests.quantize.onnx_files import (
+from tests.quantize.onnx_models import (
     IDS,
     PICTURES,
     Array,
@@ -27,9 +27,9 @@ from tests.quantize.onnx_files import (
 )
 
 from halfbyte.errors import HalfbyteError
+from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize import Report
 from halfbyte.quantize.onnx import Options, quantize_onnx
-from halfbyte.session import InferenceSession
 
 
 def quantized(path: Path, samples: Path | None = None, **options: Any) -> Report:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tests.quantize.onnx_files import (
+from tests.quantize.onnx_models import (
     IDS,
     cosine,
     load,

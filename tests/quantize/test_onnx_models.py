@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.quantize.onnx_files import Array, cosine, run
+from tests.quantize.onnx_models import Array, cosine, run
 from tools.onnx_models import make, minilm, save
 
+from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize import Report
 from halfbyte.quantize.onnx import Options, quantize_onnx
 from halfbyte.quantize.onnx.graph import Editor
 from halfbyte.quantize.onnx.samples import Inputs
 from halfbyte.quantize.onnx.source import read_source
-from halfbyte.session import InferenceSession
 
 # How near the first output has to be; the models' weights are random, and convolutions deep.
 WAYS: dict[str, tuple[dict[str, Any], float, float]] = {

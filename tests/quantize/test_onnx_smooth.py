@@ -10,9 +10,10 @@ import onnx
 import pytest
 from benches.onnx.measure import sentences
 from onnx import TensorProto, numpy_helper
-from tests.quantize.onnx_files import Array, load, node, normal, operators, run, tensors_of, write
+from tests.quantize.onnx_models import Array, load, node, normal, operators, run, tensors_of, write
 from tools.onnx_models import bert, make, minilm, save
 
+from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize import Report
 from halfbyte.quantize.onnx import Options, quantize_onnx
 from halfbyte.quantize.onnx.calibrate import Calibration
@@ -21,7 +22,6 @@ from halfbyte.quantize.onnx.rewriter import find_product
 from halfbyte.quantize.onnx.samples import Inputs
 from halfbyte.quantize.onnx.smooth import find_groups, smooth
 from halfbyte.quantize.onnx.source import read_source
-from halfbyte.session import InferenceSession
 
 FLOAT = TensorProto.FLOAT
 X = {"x": normal(5, 64, seed=9)}

@@ -9,14 +9,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
-from tests.quantize.onnx_files import Array, load, node, normal, operators, run, tensors_of, write
+from tests.quantize.onnx_models import Array, load, node, normal, operators, run, tensors_of, write
 
+from halfbyte.core.ops import hadamard
+from halfbyte.core.ops.rotated import matrix
 from halfbyte.errors import HalfbyteError
-from halfbyte.onnx.definitions.contrib.matmul import matmul_nbits
-from halfbyte.ops import hadamard
-from halfbyte.ops.rotated import matrix
+from halfbyte.onnx.reference.contrib.matmul import matmul_nbits
+from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize.onnx import Options, quantize_onnx
-from halfbyte.session import InferenceSession
 
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tests.quantize.onnx_files import (
+from tests.quantize.onnx_models import (
     IDS,
     PICTURES,
     Array,
@@ -29,9 +29,9 @@ from tests.quantize.onnx_files import (
 from tests.quantize.test_quantize import write_model
 
 from halfbyte.formats import open_model
+from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize import Report, quantize_file
 from halfbyte.quantize.onnx import Options, quantize_onnx
-from halfbyte.session import InferenceSession
 from halfbyte.weights import Q4_0, Q8_0
 
 FORMATS = {"int8": (8, Q8_0), "int4": (4, Q4_0)}

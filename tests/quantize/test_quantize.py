@@ -15,11 +15,11 @@ from tests.formats.files import DIM, model_metadata, weights, write_v2
 from tests.formats.files import tensor as made_tensor
 
 import halfbyte
+from halfbyte.cli.quantization import main
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
 from halfbyte.formats.grouped import Groups
 from halfbyte.quantize import encode, quantize_file
-from halfbyte.quantize.cli import main
 from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.equalize import exponents, find_scales
 from halfbyte.quantize.recipe import norm_groups

@@ -15,9 +15,9 @@ from tests.formats.folders import CONFIG, write_folder, write_json, write_safete
 from tests.formats.torch_files import write_legacy, write_zip
 
 import halfbyte
+from halfbyte.cli.quantization import main
 from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
-from halfbyte.quantize.cli import main
 from halfbyte.quantize.writers import write_gguf
 from halfbyte.weights import BF16, F16, F32, Q4_0, Q8_0
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.tokenizers import Tokenizer
+from halfbyte.text.tokenizers import Tokenizer
 from halfbyte.web.engine import PROGRESS_SECONDS, plain
 from halfbyte.web.graphs import feeds, outputs
 from halfbyte.web.graphs.encoder import Encoder

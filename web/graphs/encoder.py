@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.tokenizers import Tokenizer
+from halfbyte.text.tokenizers import Tokenizer
 from halfbyte.web.graphs.model import GraphModel
 
 F32Array = npt.NDArray[np.float32]

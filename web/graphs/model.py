@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends import FAMILIES, Executable, open_program
+from halfbyte.core.backends import FAMILIES, Executable, open_program
+from halfbyte.core.program import Buffer, Kind, Program
 from halfbyte.errors import HalfbyteError
-from halfbyte.footprint import resident_bytes
-from halfbyte.program import Buffer, Kind, Program
-from halfbyte.session import InferenceSession, SessionOptions
+from halfbyte.onnx.session import InferenceSession, SessionOptions
+from halfbyte.text.footprint import resident_bytes
 
 _FAMILY = "measured"  # of backends: "measured-native" is the native one with a clock
 _NAMELESS = "model.onnx"  # what a session calls a model that has no path

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.tokenizers import Tokenizer, load_tokenizer
+from halfbyte.text.tokenizers import Tokenizer, load_tokenizer
 
 MOST_BYTES = 1 << 26
 SUFFIXES = (".json", ".txt", ".model")  # of such files; all others are models

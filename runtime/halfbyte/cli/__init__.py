@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def command() -> int:
         if words[:1] == ["quantize"]:
-            from halfbyte.quantize.cli import run
+            from halfbyte.cli.quantization import run
 
             return run(words[1:])
         from halfbyte.cli.commands import run as run_command
@@ -36,7 +36,7 @@ def quantize(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
 
     def command() -> int:
-        from halfbyte.quantize.cli import run
+        from halfbyte.cli.quantization import run
 
         return run(words)
 

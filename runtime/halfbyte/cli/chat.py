@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from halfbyte.chat import Chat
-from halfbyte.chat.conversation import MAX_TOKENS
 from halfbyte.cli.parser import Commands, Parser
 from halfbyte.cli.shared import (
     add_execution,
@@ -21,7 +19,9 @@ from halfbyte.cli.shared import (
 )
 from halfbyte.cli.text import add_template
 from halfbyte.errors import HalfbyteError
-from halfbyte.generate import Generation, Options
+from halfbyte.text.chat import Chat
+from halfbyte.text.chat.conversation import MAX_TOKENS
+from halfbyte.text.generate import Generation, Options
 
 _QUOTES = '"""'
 _NUMBERS: dict[str, Callable[[str], int | float]] = {

@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from halfbyte import __version__, demo
+from halfbyte import __version__
 from halfbyte.cli import (
     chat,
+    demo,
     device,
     evaluate,
     fit,

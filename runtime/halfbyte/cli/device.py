@@ -9,13 +9,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from halfbyte.backends.cores import default_threads
 from halfbyte.cli.parser import Commands, Parser, whole
 from halfbyte.cli.replacing import add_force, may_replace
 from halfbyte.cli.shared import Progress, add_debug
+from halfbyte.core.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError, ProfileError
+from halfbyte.evaluation.tables import table
 from halfbyte.outputs import reporting, write_text
-from halfbyte.tables import table
 
 if TYPE_CHECKING:
     from halfbyte.device.profile import Profile

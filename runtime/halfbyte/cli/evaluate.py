@@ -13,7 +13,7 @@ from halfbyte.cli.parser import Commands, Parser, counts, named_size, number, wh
 from halfbyte.cli.replacing import add_force, is_own_json, may_replace
 from halfbyte.cli.shared import Progress, add_backend, add_debug, check_threads, has_colours
 from halfbyte.errors import HalfbyteError
-from halfbyte.planning import CACHES
+from halfbyte.text.planning import CACHES
 
 if TYPE_CHECKING:
     from halfbyte.evaluation import Evaluation

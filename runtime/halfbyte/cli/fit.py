@@ -11,11 +11,11 @@ from halfbyte.cli.graph import add_sizes, refuse_graph_options, refuse_text_opti
 from halfbyte.cli.parser import Commands, Parser, whole
 from halfbyte.cli.shared import command, given_settings
 from halfbyte.errors import HalfbyteError
-from halfbyte.footprint import FILE
+from halfbyte.evaluation.tables import table
 from halfbyte.formats import open_model
-from halfbyte.formats.onnx import is_onnx_file
-from halfbyte.planning import LEVELS, WEIGHTS
-from halfbyte.tables import table
+from halfbyte.onnx.files import is_onnx_file
+from halfbyte.text.footprint import FILE
+from halfbyte.text.planning import LEVELS, WEIGHTS
 
 if TYPE_CHECKING:
     from halfbyte.device.fit import Fit, Need, Spread, Verdict
@@ -96,8 +96,8 @@ def _of_language_model(options: argparse.Namespace, profile: Profile) -> Fit[Nee
 
 def _of_graph(options: argparse.Namespace, profile: Profile) -> Fit[GraphNeed]:
     from halfbyte.device.graphs import GraphFitter
-    from halfbyte.session.opening import open_model as open_graph
-    from halfbyte.session.options import SessionOptions
+    from halfbyte.onnx.session.opening import open_model as open_graph
+    from halfbyte.onnx.session.options import SessionOptions
 
     refuse_text_options(options)
     model = open_graph(options.model, SessionOptions())

@@ -21,7 +21,7 @@ from halfbyte.formats.npz import read_npy, read_npz
 from halfbyte.outputs import write_file
 
 if TYPE_CHECKING:
-    from halfbyte.session import InferenceSession, NodeArg
+    from halfbyte.onnx.session import InferenceSession, NodeArg
 
 Array = npt.NDArray[Any]
 SHOWN, TOP = 6, 5
@@ -94,7 +94,7 @@ def refuse_text_options(
 
 def run(options: argparse.Namespace) -> int:
     """The command."""
-    from halfbyte.session import GraphOptimizationLevel, InferenceSession, SessionOptions
+    from halfbyte.onnx.session import GraphOptimizationLevel, InferenceSession, SessionOptions
 
     if options.words:
         raise HalfbyteError(f"{options.model}: an ONNX graph takes --input, not a prompt")
@@ -209,7 +209,7 @@ def _of_picture(
 
 
 def _dtype(argument: NodeArg) -> np.dtype[Any]:
-    from halfbyte.session.metadata import dtype_of
+    from halfbyte.onnx.session.metadata import dtype_of
 
     return dtype_of(argument.type)
 
@@ -245,8 +245,8 @@ def _described(name: str, value: Any) -> list[str]:
 
 def _plain(value: Array) -> Array:
     """In one of NumPy's own types: small floats as float32, small integers as int8."""
-    from halfbyte.formats.onnx.dtypes import special_name, widen
-    from halfbyte.session.arrays import taken
+    from halfbyte.onnx.files.dtypes import special_name, widen
+    from halfbyte.onnx.session.arrays import taken
 
     ours = taken(value)
     return widen(ours) if special_name(ours.dtype) else ours

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
-from halfbyte import bench, describe
 from halfbyte.cli.parser import Commands, Parser, counts, whole
 from halfbyte.cli.shared import add_backend, check_threads, command
-from halfbyte.formats.onnx import is_onnx_file
+from halfbyte.onnx.files import is_onnx_file
+from halfbyte.text import bench, describe
 
 
 def add_info(commands: Commands[Parser]) -> None:
@@ -29,7 +29,7 @@ def add_info(commands: Commands[Parser]) -> None:
 
 def _info(options: argparse.Namespace) -> int:
     if is_onnx_file(options.model):
-        from halfbyte import describe_graph
+        from halfbyte.onnx import describe as describe_graph
 
         print(describe_graph.describe(options.model, as_json=options.json))
         return 0

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from halfbyte.backends.cores import default_threads
-from halfbyte.backends.threads import MOST_THREADS
 from halfbyte.cli.parser import Commands, Parser, number, whole
+from halfbyte.core.backends.cores import default_threads
+from halfbyte.core.backends.threads import MOST_THREADS
 from halfbyte.errors import HalfbyteError
-from halfbyte.generate import Options
-from halfbyte.loading import load
-from halfbyte.model import LanguageModel
-from halfbyte.planning import CACHES, LEVELS, WEIGHTS, Given
-from halfbyte.sampling import Sampler
+from halfbyte.text.generate import Options
+from halfbyte.text.loading import load
+from halfbyte.text.model import LanguageModel
+from halfbyte.text.planning import CACHES, LEVELS, WEIGHTS, Given
+from halfbyte.text.sampling import Sampler
 
 # What a model writes must not steer the terminal.
 _CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}

@@ -28,11 +28,11 @@ from halfbyte.device.speed import Task, Tokens
 from halfbyte.device.summary import Band, band, bands
 from halfbyte.device.workload import load_workload
 from halfbyte.errors import MemoryBudgetError
+from halfbyte.evaluation.tables import table
 from halfbyte.formats import open_model
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.formats.onnx import is_onnx_file
-from halfbyte.planning import LEVELS, WEIGHTS, Given, plan, settings_of
-from halfbyte.tables import table
+from halfbyte.onnx.files import is_onnx_file
+from halfbyte.text.planning import LEVELS, WEIGHTS, Given, plan, settings_of
 
 _ABOUT = """\
 Predict how fast a model runs on a device that is not here, minute by minute, while the device warms
@@ -150,8 +150,8 @@ def _graph(options: argparse.Namespace, profile: Profile) -> _Asked:
     """
     from halfbyte.device.graphs import GraphPlanner, Runs
     from halfbyte.evaluation.inputs import open_sizes
-    from halfbyte.session.opening import open_model as open_graph
-    from halfbyte.session.options import SessionOptions
+    from halfbyte.onnx.session.opening import open_model as open_graph
+    from halfbyte.onnx.session.options import SessionOptions
 
     refuse_text_options(options)
     model = open_graph(options.model, SessionOptions())

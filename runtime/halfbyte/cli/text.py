@@ -9,8 +9,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from halfbyte.beam import beam_search
-from halfbyte.chat import Chat, has_template
 from halfbyte.cli import graph, prompts
 from halfbyte.cli.parser import Commands, Parser, number, whole
 from halfbyte.cli.shared import (
@@ -24,12 +22,14 @@ from halfbyte.cli.shared import (
     load_model,
     most_tokens,
 )
+from halfbyte.core.profile import Profile
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats.onnx import is_onnx_file
-from halfbyte.generate import Generation
-from halfbyte.model import LanguageModel
-from halfbyte.profile import Profile
-from halfbyte.sampling import Sampler
+from halfbyte.onnx.files import is_onnx_file
+from halfbyte.text.beam import beam_search
+from halfbyte.text.chat import Chat, has_template
+from halfbyte.text.generate import Generation
+from halfbyte.text.model import LanguageModel
+from halfbyte.text.sampling import Sampler
 
 MAX_TOKENS = 256
 _EXAMPLES = (

@@ -11,8 +11,8 @@ from halfbyte.cli import prompts
 from halfbyte.cli.parser import Commands, Parser
 from halfbyte.cli.shared import add_debug
 from halfbyte.errors import HalfbyteError, printable
-from halfbyte.tables import table
-from halfbyte.tokenizers import load_tokenizer
+from halfbyte.evaluation.tables import table
+from halfbyte.text.tokenizers import load_tokenizer
 
 
 def add_tokenize(commands: Commands[Parser]) -> None:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte import ops
+from halfbyte.core import ops
+from halfbyte.core.program import Buffer, Instruction, Kind, Program, maximum
 from halfbyte.device.kernels import HOST, POINTS, ROWS, Kernel, kernel_of
 from halfbyte.device.quantity import Quantity
-from halfbyte.program import Buffer, Instruction, Kind, Program, maximum
 
 F64 = npt.NDArray[np.float64]
 

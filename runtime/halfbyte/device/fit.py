@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from halfbyte import footprint
+from halfbyte.core.program import Kind
 from halfbyte.device.cost import F64, Rates
 from halfbyte.device.profile import Profile
 from halfbyte.device.quantity import Quantity
@@ -18,10 +18,10 @@ from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
 from halfbyte.device.tab import in_tab
 from halfbyte.download.transfer import ARRAY_BYTES
 from halfbyte.errors import HalfbyteError
-from halfbyte.footprint import FILE
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.planning import LEVELS, Given, Plan, Settings, plan, settings_of
-from halfbyte.program import Kind
+from halfbyte.text import footprint
+from halfbyte.text.footprint import FILE
+from halfbyte.text.planning import LEVELS, Given, Plan, Settings, plan, settings_of
 
 DRAWS = 200  # of the profile's uncertain numbers
 _STEP = 64  # tokens, of which the largest context is a multiple

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from halfbyte import footprint
-from halfbyte.backends import available, open_program
+from halfbyte.core.backends import available, open_program
+from halfbyte.core.operator import host_instruction
+from halfbyte.core.program import Buffer, Instruction, Kind, Program
 from halfbyte.device.cost import Cost, held_by_host, multiplied_bytes
 from halfbyte.device.fit import Fit, Room, Spread, Verdict, largest
 from halfbyte.device.profile import Profile
@@ -23,12 +24,11 @@ from halfbyte.device.speed import Draws, Pass
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation.inputs import completed, open_sizes
 from halfbyte.formats.mapped import is_mapped
-from halfbyte.formats.onnx.model import Model, Node
+from halfbyte.onnx.files.model import Model, Node
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner, attention_products
+from halfbyte.onnx.runner import Runner, attention_products
 from halfbyte.onnx.values import dtype_key
-from halfbyte.ops.operator import host_instruction
-from halfbyte.program import Buffer, Instruction, Kind, Program
+from halfbyte.text import footprint
 from halfbyte.weights import Tensor
 
 
@@ -46,7 +46,7 @@ class GraphPlan:
     inputs : dict of str to tuple of int
         Shapes.
     memory : dict of str to int
-        Bytes by kind; see :func:`halfbyte.footprint.planned_graph`.
+        Bytes by kind; see :func:`halfbyte.text.footprint.planned_graph`.
     file : int
         Bytes of the model's file, with what lies outside of it.
     """
@@ -70,7 +70,7 @@ class GraphPlanner:
     """
 
     def __init__(self, model: Model, cores: int = 1) -> None:
-        from halfbyte.session.checking import check_nodes
+        from halfbyte.onnx.session.checking import check_nodes
 
         check_nodes(model)
         self.model = model

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from halfbyte.bench import dot_peak, read_bandwidth
 from halfbyte.device.kernels import HOST, Kernel
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.timing import Timed, decoders, float_rate, graphs
+from halfbyte.text.bench import dot_peak, read_bandwidth
 
 TYPES = ("Q4_0", "Q8_0", "Q4_K", "Q6_K", "F16", "F32")
 _CODES = ("matmul_codes", "conv2d_codes")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.formats.onnx.dtypes import NUMBERS
-from halfbyte.formats.onnx.model import Graph, Model, Node, TypeInfo, ValueInfo
+from halfbyte.onnx.files.dtypes import NUMBERS
+from halfbyte.onnx.files.model import Graph, Model, Node, TypeInfo, ValueInfo
 
 Array = npt.NDArray[Any]
 _MICROSOFT = "com.microsoft"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.formats.onnx.model import Graph, Model, Node
+from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.weights import Tensor
 
 _BLOCK = 32

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from halfbyte.device.cost import F64, Cost, Rates
 from halfbyte.device.profile import Cluster, Profile
 from halfbyte.device.quantity import Quantity
-from halfbyte.planning import Plan
+from halfbyte.text.planning import Plan
 
 HELD, PROMPT = 256, 128  # tokens that a speed is of: in the context, and of a prompt
 _FAST = 0.3  # of the fastest core: slower ones would hold the others back more than they help

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from halfbyte import packing
-from halfbyte.backends.native import NativeExecutable
+from halfbyte.core import packing
+from halfbyte.core.backends.native import NativeExecutable
 from halfbyte.device.cost import F64, Work, counts_operations, kind_of, work_of
 from halfbyte.device.reference import Shape, reference_model
 from halfbyte.device.reference_graphs import Made, of_many_rows, of_one_row
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Runner
-from halfbyte.planning import Settings, plan
+from halfbyte.onnx.runner import Runner
+from halfbyte.text.planning import Settings, plan
 
 # Weights of the first do not fit into caches, those of the second fit into a core's own.
 _LARGE = Shape(1536, 7, 12, 4, 4096, 32000)

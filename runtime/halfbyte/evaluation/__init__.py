@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from halfbyte.evaluation import graphs, language, throughput, tracing
 from halfbyte.evaluation.settings import REFERENCES, WORKLOADS, Evaluation, Result
-from halfbyte.formats.onnx import is_onnx_file
+from halfbyte.onnx.files import is_onnx_file
 
 __all__ = ["REFERENCES", "WORKLOADS", "Evaluation", "Result", "evaluate"]
 

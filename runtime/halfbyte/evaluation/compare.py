@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from halfbyte.evaluation.settings import type_name
 from halfbyte.evaluation.tolerances import Tolerance
-from halfbyte.formats.onnx import dtypes
-from halfbyte.formats.onnx.model import SparseTensor
+from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.files.model import SparseTensor
 
 Array = npt.NDArray[Any]
 

@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import numpy as np
 
-from halfbyte.formats.onnx.dtypes import DTYPES
-from halfbyte.formats.onnx.model import Graph, Node, SparseTensor, ValueInfo
+from halfbyte.core.program import Program
+from halfbyte.onnx.files.dtypes import DTYPES
+from halfbyte.onnx.files.model import Graph, Node, SparseTensor, ValueInfo
 from halfbyte.outputs import reporting, write_file, write_text
-from halfbyte.program import Program
 
 MOST_NAME = 180  # bytes of a file's name; file systems take 255
 MOST_SHOWN = 8  # elements of an attribute

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends import Executable, open_program, prefers_widened
+from halfbyte.core.backends import Executable, open_program, prefers_widened
+from halfbyte.core.profile import Profile
+from halfbyte.core.program import Program
 from halfbyte.evaluation import onnx_runtime
 from halfbyte.evaluation.compare import compare, json_number
 from halfbyte.evaluation.dump import Dump
@@ -20,14 +22,12 @@ from halfbyte.evaluation.inputs import graph_feeds
 from halfbyte.evaluation.report import comparison_rows, value_rows
 from halfbyte.evaluation.settings import Evaluation, Result
 from halfbyte.evaluation.tolerances import OUTPUT, OUTPUT_INT8
-from halfbyte.formats.onnx import open_onnx
 from halfbyte.onnx.evaluate import Evaluator
+from halfbyte.onnx.files import open_onnx
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.stages import Opener, Runner, attention_products
+from halfbyte.onnx.runner import Opener, Runner, attention_products
+from halfbyte.onnx.session.trace import Trace
 from halfbyte.outputs import write_text
-from halfbyte.profile import Profile
-from halfbyte.program import Program
-from halfbyte.session.trace import Trace
 
 _INTEGER = re.compile("^Quantize|DynamicQuantize|QLinear|Integer|^QGemm|^QAttention")
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.formats.npz import read_npz
-from halfbyte.formats.onnx import dtypes
-from halfbyte.formats.onnx.model import Graph, Model, ValueInfo
+from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.files.model import Graph, Model, ValueInfo
 from halfbyte.room import available_bytes
 
 Array = npt.NDArray[Any]

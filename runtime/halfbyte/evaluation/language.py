@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.profile import Profile, chrome_trace
+from halfbyte.core.program import Kind
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation import transformers_reference
 from halfbyte.evaluation.compare import compare
@@ -21,11 +23,9 @@ from halfbyte.evaluation.settings import Evaluation, Result
 from halfbyte.evaluation.tolerances import OUTPUT, OUTPUT_F16, OUTPUT_INT8
 from halfbyte.evaluation.tracing import FirstDifferenceError, InstructionTrace
 from halfbyte.formats.npz import read_npz
-from halfbyte.loading import load
-from halfbyte.model import LanguageModel
 from halfbyte.outputs import write_text
-from halfbyte.profile import Profile, chrome_trace
-from halfbyte.program import Kind
+from halfbyte.text.loading import load
+from halfbyte.text.model import LanguageModel
 
 LOGITS = "logits"
 
@@ -55,7 +55,7 @@ def _programs(dump: Dump, e: Evaluation, model: LanguageModel) -> None:
     if not dump:
         return
     from halfbyte.formats import open_model
-    from halfbyte.planning import Settings, capture_model
+    from halfbyte.text.planning import Settings, capture_model
 
     captured = capture_model(
         open_model(e.model, e.tokenizer), Settings(context=e.context, cache=e.cache)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.backends import Executable, open_program
-from halfbyte.program import Buffer, Instruction, Program
+from halfbyte.core.backends import Executable, open_program
+from halfbyte.core.program import Buffer, Instruction, Program
 
 Array = npt.NDArray[Any]
 _FLOATS = ("f32", "f16", "f64")

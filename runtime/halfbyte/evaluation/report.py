@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from halfbyte.evaluation.compare import Comparison
-from halfbyte.tables import table
+from halfbyte.evaluation.tables import table
 
 
 def verdict(passed: bool | None) -> str:

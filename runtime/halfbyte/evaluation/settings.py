@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte.backends.cores import default_threads
+from halfbyte.core.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation.tolerances import Rule, Tolerance, Tolerances, built_in
 
@@ -42,7 +42,7 @@ class Evaluation:
     reference : {"numpy", "onnxruntime", "torch", "none"} or None
         None is each workload's own; "none" is for `bench` and `run` alone.
     backend : str
-        See `halfbyte.backends`.
+        See `halfbyte.core.backends`.
     threads : tuple of int
         Empty for one per fast core; several for `validate` and `bench`.
     passes : bool

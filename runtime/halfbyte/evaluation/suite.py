@@ -28,10 +28,10 @@ from halfbyte.evaluation import evaluate
 from halfbyte.evaluation.dump import file_name
 from halfbyte.evaluation.report import verdict
 from halfbyte.evaluation.settings import REFERENCES, WORKLOADS, Evaluation, Result
+from halfbyte.evaluation.tables import table
 from halfbyte.evaluation.tolerances import Rule, read_rules, take_numbers
 from halfbyte.evaluation.toml_file import Section, read_toml
-from halfbyte.planning import CACHES
-from halfbyte.tables import table
+from halfbyte.text.planning import CACHES
 
 FAILED, BAD_INPUT = 1, 2
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from halfbyte import bench
 from halfbyte.evaluation import onnx_runtime
 from halfbyte.evaluation.graphs import GraphUnderTest, default_reference
 from halfbyte.evaluation.settings import Evaluation, Result
-from halfbyte.loading import load
-from halfbyte.model import LanguageModel
+from halfbyte.evaluation.tables import table
 from halfbyte.onnx.evaluate import Evaluator
-from halfbyte.session import GraphOptimizationLevel, InferenceSession, SessionOptions
-from halfbyte.tables import table
+from halfbyte.onnx.session import GraphOptimizationLevel, InferenceSession, SessionOptions
+from halfbyte.text import bench
+from halfbyte.text.loading import load
+from halfbyte.text.model import LanguageModel
 
 TURN = 0.05  # seconds that a turn of a graph takes at least
 MOST_RUNS = 100  # in a turn

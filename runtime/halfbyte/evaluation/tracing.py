@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from halfbyte.backends import Executable
+from halfbyte.core.backends import Executable
+from halfbyte.core.program import Buffer, Instruction, Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation import onnx_runtime
 from halfbyte.evaluation.compare import Comparison, compare
@@ -17,9 +18,8 @@ from halfbyte.evaluation.lockstep import Lockstep
 from halfbyte.evaluation.report import difference_rows
 from halfbyte.evaluation.settings import Evaluation, Result
 from halfbyte.evaluation.tolerances import INNER_INT8
-from halfbyte.formats.onnx.model import Node
 from halfbyte.onnx.evaluate import Evaluator
-from halfbyte.program import Buffer, Instruction, Program
+from halfbyte.onnx.files.model import Node
 
 
 class FirstDifferenceError(Exception):

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte import ops
+from halfbyte.core import ops
+from halfbyte.core.interrupt import step
+from halfbyte.core.operator import record_host
+from halfbyte.core.program import Buffer, Kind, Program
 from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
-from halfbyte.formats.onnx.model import Graph, Model, Node
-from halfbyte.interrupt import step
-from halfbyte.onnx.definitions import Definition, lookup
-from halfbyte.onnx.definitions.arrays import check_elements, check_shape, results_limited
 from halfbyte.onnx.evaluate import UNFIT, Call, all_made, bound, used_names
+from halfbyte.onnx.files.model import Graph, Model, Node
+from halfbyte.onnx.reference import Definition, lookup
+from halfbyte.onnx.reference.arrays import check_elements, check_shape, results_limited
 from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_key, dtype_of, key_of
 from halfbyte.onnx.work import WORK, exact_work, work_of
-from halfbyte.ops.operator import record_host
-from halfbyte.program import Buffer, Kind, Program
 from halfbyte.weights import Tensor
 
 Rounding = Callable[[Buffer], tuple[Buffer, ...]]  # of a matrix to integers, and their scales

@@ -12,15 +12,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from halfbyte.core.interrupt import step
 from halfbyte.errors import HalfbyteError, OutOfMemoryError, ProgramError, UnsupportedError
-from halfbyte.formats.onnx import dtypes
-from halfbyte.formats.onnx.model import Function, Graph, Model, Node, Reference, SparseTensor
-from halfbyte.formats.onnx.tensors import MAX_RANK
-from halfbyte.interrupt import step
-from halfbyte.onnx.definitions import lookup
-from halfbyte.onnx.definitions.registry import Body, Definition
-from halfbyte.onnx.definitions.signatures import signature_of, wrong_attribute
-from halfbyte.onnx.definitions.types import Rule, rule_of
+from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.files.model import Function, Graph, Model, Node, Reference, SparseTensor
+from halfbyte.onnx.files.tensors import MAX_RANK
+from halfbyte.onnx.reference import lookup
+from halfbyte.onnx.reference.registry import Body, Definition
+from halfbyte.onnx.reference.signatures import signature_of, wrong_attribute
+from halfbyte.onnx.reference.types import Rule, rule_of
 
 # What code that expects a node of the standard raises where it is given another.
 # RuntimeError is what NumPy raises of arrays with more dimensions than some functions take.

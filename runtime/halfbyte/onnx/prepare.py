@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.core.interrupt import step
 from halfbyte.errors import HalfbyteError, UnsupportedError
-from halfbyte.formats.onnx.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
-from halfbyte.interrupt import step
 from halfbyte.onnx.capture import MOST_FOLDED, bytes_given, folded
-from halfbyte.onnx.definitions import find
-from halfbyte.onnx.definitions.arrays import Kept
-from halfbyte.onnx.definitions.constant import dense
-from halfbyte.onnx.definitions.types import check_types
 from halfbyte.onnx.evaluate import bound, resolved, subgraphs, used_names
+from halfbyte.onnx.files.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
 from halfbyte.onnx.fusion import fuse
 from halfbyte.onnx.fusion.convolution import SCALED_KERNEL
 from halfbyte.onnx.fusion.rewriter import drop_unused
+from halfbyte.onnx.reference import find
+from halfbyte.onnx.reference.arrays import Kept
+from halfbyte.onnx.reference.constant import dense
+from halfbyte.onnx.reference.types import check_types
 from halfbyte.onnx.work import WORK, work_of
 from halfbyte.room import memory_for
 

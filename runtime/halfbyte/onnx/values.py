@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.program import DTYPES, Buffer
 from halfbyte.errors import ProgramError
-from halfbyte.formats.onnx.dtypes import SPECIAL
-from halfbyte.program import DTYPES, Buffer
+from halfbyte.onnx.files.dtypes import SPECIAL
 
 Array = npt.NDArray[Any]
 

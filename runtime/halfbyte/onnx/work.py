@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from halfbyte.formats.onnx.model import Node
-from halfbyte.onnx.definitions.arrays import Array
-from halfbyte.onnx.definitions.linear import einsum_work
+from halfbyte.onnx.files.model import Node
+from halfbyte.onnx.reference.arrays import Array
+from halfbyte.onnx.reference.linear import einsum_work
 from halfbyte.onnx.values import Operand, Value
 
 WORK = 1 << 33  # operations to compute constants, or shapes: some seconds

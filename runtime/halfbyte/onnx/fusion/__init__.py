@@ -7,8 +7,8 @@ What comes out is ONNX, ONNX Runtime's contrib operators and a few of halfbyte's
 from __future__ import annotations
 
 from halfbyte.errors import ProgramError
-from halfbyte.formats.onnx.model import Model
 from halfbyte.onnx.evaluate import UNFIT
+from halfbyte.onnx.files.model import Model
 from halfbyte.onnx.fusion.attention import fuse_attention
 from halfbyte.onnx.fusion.broadcast import fuse_expanded
 from halfbyte.onnx.fusion.convolution import (

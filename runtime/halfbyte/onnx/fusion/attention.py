@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from halfbyte.formats.onnx.model import Node
-from halfbyte.onnx.definitions.own import DOMAIN as OWN
+from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.fusion.rewriter import Rewriter, made
+from halfbyte.onnx.reference.own import DOMAIN as OWN
 
 _LOWEST = -1e4  # what hides a key is at most this
 _ABSORBING = -1e9  # this much is the same whatever score it is added to

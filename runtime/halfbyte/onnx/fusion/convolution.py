@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte.formats.onnx.model import Node
+from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Array, Rewriter, made
 
 SCALED_KERNEL = "ScaledKernel"  # of halfbyte's own; see definitions/own.py

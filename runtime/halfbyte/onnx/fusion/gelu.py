@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from halfbyte.formats.onnx.model import Node
+from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.fusion.rewriter import MICROSOFT, Rewriter, made, near
 
 _ROOT = math.sqrt(2 / math.pi)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from halfbyte.formats.onnx.model import Node
+from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Rewriter, made
 
 # products and the place of their bias among the inputs

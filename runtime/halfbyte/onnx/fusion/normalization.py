@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.formats.onnx.model import Node
+from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.fusion.rewriter import MICROSOFT, Rewriter, made, near
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from halfbyte.formats.onnx.model import Node
+from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.fusion.rewriter import MICROSOFT, Array, Rewriter, made
 
 FLOAT = 1  # ONNX's number of float32

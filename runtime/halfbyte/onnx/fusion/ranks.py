@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from halfbyte.formats.onnx.model import Graph, Node
-from halfbyte.interrupt import step
+from halfbyte.core.interrupt import step
+from halfbyte.onnx.files.model import Graph, Node
 
 Ranks = dict[str, int | None]
 

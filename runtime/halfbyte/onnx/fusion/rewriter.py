@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.formats.onnx.model import Graph, Model, Node
-from halfbyte.interrupt import step
+from halfbyte.core.interrupt import step
 from halfbyte.onnx.evaluate import used_names
+from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.onnx.fusion.ranks import Ranks, ranks
 
 Array = npt.NDArray[Any]

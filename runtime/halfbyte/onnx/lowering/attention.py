@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte import ops
+from halfbyte.core import ops
+from halfbyte.core.operator import record_host
+from halfbyte.core.ops.full_attention import MOST_HEAD
+from halfbyte.core.program import Buffer
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.definitions.contrib.attention import FILTER, padding_mask
 from halfbyte.onnx.lowering.elementwise import combine
 from halfbyte.onnx.lowering.linear import flat, product
 from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
 from halfbyte.onnx.lowering.strides import broadcast, row_major
+from halfbyte.onnx.reference.contrib.attention import FILTER, padding_mask
 from halfbyte.onnx.values import Array, Operand, Value, key_of, shape_of
-from halfbyte.ops.full_attention import MOST_HEAD
-from halfbyte.ops.operator import record_host
-from halfbyte.program import Buffer
 
 Tensor = Value | Array
 

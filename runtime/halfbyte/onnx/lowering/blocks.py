@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.layouts import LAYOUTS, Packed
+from halfbyte.core.program import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.values import Array
-from halfbyte.program import Buffer
 from halfbyte.weights import FORMATS, Q4_0, Q4_1, Q8_0, BlockFormat, Tensor
+from halfbyte.weights.layouts import LAYOUTS, Packed
 
 BLOCK = 32
 

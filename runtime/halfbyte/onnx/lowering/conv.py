@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte import ops
+from halfbyte.core import ops
+from halfbyte.core.program import Buffer
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.definitions._windows import counts, make_window
 from halfbyte.onnx.lowering.elementwise import apply, combine
 from halfbyte.onnx.lowering.linear import vector
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.reference._windows import counts, make_window
 from halfbyte.onnx.values import Array, Operand, Value, key_of
-from halfbyte.program import Buffer
 
 _INFINITE = float("inf")
 _FUNCTIONS = {"LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid", "Tanh": "tanh",

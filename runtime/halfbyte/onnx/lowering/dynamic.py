@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte import ops
+from halfbyte.core import ops
+from halfbyte.core.program import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.conv import floats
 from halfbyte.onnx.lowering.linear import vector
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
 from halfbyte.onnx.values import Array, Operand, Value, key_of
-from halfbyte.program import Buffer
 
 
 def _quantized(x: Buffer) -> tuple[Buffer, ...]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte import ops
-from halfbyte.formats.onnx.dtypes import DTYPES
+from halfbyte.core import ops
+from halfbyte.core.program import Buffer
 from halfbyte.onnx.capture import Capture
+from halfbyte.onnx.files.dtypes import DTYPES
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
 from halfbyte.onnx.lowering.strides import broadcast, planned
 from halfbyte.onnx.values import Array, Operand, Value, key_of
-from halfbyte.program import Buffer
 
 _BYTES = {"bool": "u8", "u8": "u8", "i8": "i8"}
 _PAIRS = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte import ops
+from halfbyte.core import ops
+from halfbyte.core.ops.panels import PANEL, Activation, pack_panels
+from halfbyte.core.ops.panels import panels as count
+from halfbyte.core.ops.rotated import fits
+from halfbyte.core.ops.rotated import matrix as hadamard_matrix
+from halfbyte.core.program import Buffer
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.blocks import block_weight
 from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
 from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, row_major
 from halfbyte.onnx.values import Array, Operand, Value, key_of
-from halfbyte.ops.panels import PANEL, Activation, pack_panels
-from halfbyte.ops.panels import panels as count
-from halfbyte.ops.rotated import fits
-from halfbyte.ops.rotated import matrix as hadamard_matrix
-from halfbyte.program import Buffer
 
 _ACTIVATIONS = {
     "": Activation.NONE, "Relu": Activation.RELU, "Gelu": Activation.GELU,

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from halfbyte import ops
+from halfbyte.core import ops
+from halfbyte.core.program import DTYPES, Buffer
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.definitions.arrays import axes_of, axis_of
 from halfbyte.onnx.lowering.registry import lower
 from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, planned, row_major
 from halfbyte.onnx.lowering.tables import embedded
+from halfbyte.onnx.reference.arrays import axes_of, axis_of
 from halfbyte.onnx.values import Array, Operand, Value, ints, shape_of
-from halfbyte.program import DTYPES, Buffer
 
 
 def words(value: Value) -> int:

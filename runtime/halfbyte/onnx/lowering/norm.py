@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte import ops
+from halfbyte.core import ops
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.definitions.arrays import axis_of
 from halfbyte.onnx.lowering.elementwise import combine
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.reference.arrays import axis_of
 from halfbyte.onnx.values import Array, Operand, Value, key_of
 
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte import ops
+from halfbyte.core import ops
+from halfbyte.core.program import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.conv import Sliding, floats, image, result, sliding
 from halfbyte.onnx.lowering.elementwise import apply, combine, lies_last
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower, rule_of
 from halfbyte.onnx.values import Array, Operand, Value
-from halfbyte.program import Buffer
 
 _TYPES = {np.dtype(np.uint8): "u8", np.dtype(np.int8): "i8"}
 

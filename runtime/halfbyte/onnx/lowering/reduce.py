@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from halfbyte import ops
+from halfbyte.core import ops
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.definitions.arrays import axes_of, axis_of
 from halfbyte.onnx.lowering.elementwise import apply, combine
 from halfbyte.onnx.lowering.registry import lower
+from halfbyte.onnx.reference.arrays import axes_of, axis_of
 from halfbyte.onnx.values import Operand, Value, ints
 
 _FUNCTIONS = {

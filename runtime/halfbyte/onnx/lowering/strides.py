@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from halfbyte.ops.elementwise import PLAN_DIMS
+from halfbyte.core.ops.elementwise import PLAN_DIMS
 
 Dimension = tuple[int, tuple[int, ...]]  # size; stride of each operand, in elements
 

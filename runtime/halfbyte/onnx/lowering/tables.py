@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte import ops
+from halfbyte.core import ops
+from halfbyte.core.operator import record_host
+from halfbyte.core.program import Buffer
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.blocks import BLOCK, block_weight
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower
 from halfbyte.onnx.values import Array, Operand, Value
-from halfbyte.ops.operator import record_host
-from halfbyte.program import Buffer
 from halfbyte.weights import F32, Tensor
 
 

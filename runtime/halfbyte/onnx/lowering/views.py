@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from halfbyte.onnx.capture import Capture
-from halfbyte.onnx.definitions.arrays import axes_of, axis_of
 from halfbyte.onnx.lowering.registry import lower
+from halfbyte.onnx.reference.arrays import axes_of, axis_of
 from halfbyte.onnx.values import Array, Operand, Value, ints
 
 

@@ -1,6 +1,0 @@
-"""Conversations: a model's chat template, what of it the context holds, and the next answer."""
-
-from halfbyte.chat.conversation import Chat, Message
-from halfbyte.chat.template import has_template
-
-__all__ = ["Chat", "Message", "has_template"]

@@ -1,0 +1,277 @@
+"""The command ``quantize``, which is ``halfbyte quantize`` too."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from halfbyte.cli import quantize
+from halfbyte.cli.parser import Parser, numbers, whole
+from halfbyte.cli.pull import located
+from halfbyte.cli.replacing import add_force, is_own_gguf, is_own_json, is_own_onnx, may_replace
+from halfbyte.cli.shared import add_debug, useful_threads
+from halfbyte.errors import HalfbyteError, OutputError
+from halfbyte.onnx.files import is_onnx_file
+from halfbyte.outputs import write_text
+from halfbyte.quantize.kinds import KINDS, TYPES, canonical
+from halfbyte.quantize.onnx import Normalization, Options, quantize_onnx
+from halfbyte.quantize.quantizer import default_output, quantize_file, refuse_to_replace
+from halfbyte.quantize.recipe import parse_keep, split_keep
+from halfbyte.quantize.report import Report
+
+EXAMPLES = (
+    "quantize stories.bin --int4                     writes stories-int4.gguf",
+    "quantize model.gguf --int8 -o small.gguf",
+    "quantize model.gguf --type q4_k_m               writes model-Q4_K_M.gguf",
+    "quantize SmolLM2-135M --int4 -o smollm2.gguf    a Hugging Face folder",
+    "quantize model.gguf --int4 --keep '*.ffn_down.weight=Q8_0' --json report.json --force",
+    "quantize model-q8_0.gguf --int4 --requantize --pure --rtn --verbose --threads 2",
+    "quantize stories.bin --bf16 --tokenizer tokenizer.bin",
+    "quantize encoder.onnx --int8                    writes encoder-int8.onnx",
+    "quantize encoder.onnx --int8 --dynamic --per-channel",
+    "quantize encoder.onnx --int8 --attention floats --external --no-compare",
+    "quantize model.onnx --fp16 --fp16-io --keep '/decoder/*=fp32'",
+    "quantize mobilenet.onnx --int8 --calibrate pictures/ --mean 0.5,0.5,0.5 --std 1,1,1",
+    "quantize resnet.onnx --int8 --static --calibrate samples.npz --activations int8",
+    "quantize resnet.onnx --int8 --calibrate samples.npz --calibration-method entropy",
+)
+EPILOG = """\
+int4 is Q4_0 with the token embedding and the head in Q8_0; int8 is Q8_0. K-quants have the head in
+Q6_K, and Q4_K_M and Q5_K_M also attn_v and ffn_down of some layers, as llama.cpp's. Norms and
+biases stay F32. Output is GGUF, which llama.cpp reads too.
+
+ONNX stays ONNX, which ONNX Runtime runs too (it needs `pip install 'halfbyte[quantize]'`). int8 and
+int4 are weights in the same blocks (MatMulNBits, GatherBlockQuantized), and int8 a channel where a
+convolution has them; --dynamic and --static multiply integers in standard operators.
+"""
+
+
+class Bar:
+    """Progress with MB/s on a terminal; nothing where stderr is a file or a pipe."""
+
+    def __init__(self) -> None:
+        self._start = self._shown = time.perf_counter()
+        self._wide = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.perf_counter()
+        if not sys.stderr.isatty() or (done < total and now - self._shown < 0.1):
+            return
+        self._shown = now
+        filled = 30 * done // max(total, 1)
+        rate = done / 1e6 / max(now - self._start, 1e-9)
+        line = f"[{'#' * filled:<30}] {done / max(total, 1):4.0%}  {rate:.0f} MB/s"
+        self._wide = len(line)
+        print(f"\r{line}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Remove the bar, before something else is printed."""
+        if self._wide:
+            print(f"\r{'':{self._wide}}\r", end="", file=sys.stderr, flush=True)
+            self._wide = 0
+
+
+def parser() -> Parser:
+    """The command's options."""
+    made = Parser(
+        prog="quantize",
+        description="Make a trained model small: int4, int8, fp16 or bf16.",
+        examples=EXAMPLES,
+        epilog=EPILOG,
+    )
+    made.add_argument(
+        "model", metavar="MODEL", type=Path, help="a model file, or a Hugging Face folder"
+    )
+    kind = made.add_mutually_exclusive_group(required=True)
+    for name, value in KINDS.items():
+        kind.add_argument(
+            f"--{name}", dest="kind", action="store_const", const=name, help=value.format.name
+        )
+    kind.add_argument(
+        "--type", dest="kind", type=canonical, choices=[*TYPES], metavar="TYPE",
+        help=f"by GGUF's or llama.cpp's name: {', '.join(TYPES)}",
+    )  # fmt: skip
+    made.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="OUT",
+        help="default: <stem>-<type>.gguf or .onnx beside MODEL",
+    )
+    made.add_argument(
+        "--tokenizer", type=Path, metavar="FILE", help="a llama2.c model's tokenizer file"
+    )
+    made.add_argument(
+        "--keep", action="append", default=[], metavar="PATTERN=TYPE",
+        help="another type for tensors whose names match; may be repeated, the last match decides",
+    )  # fmt: skip
+    made.add_argument("--pure", action="store_true", help="embedding and head in the same type too")
+    made.add_argument(
+        "--requantize", action="store_true",
+        help="take models in less than 8 bits too: what they lost is lost, and more is",
+    )  # fmt: skip
+    made.add_argument(
+        "--rtn", action="store_true", help="plain rounding: no search of scales, no equalization"
+    )
+    _add_onnx(made)
+    made.add_argument("--json", type=Path, metavar="REPORT", help="write the report as JSON")
+    add_force(made)
+    made.add_argument("--threads", "-t", type=whole, metavar="N", help="default: one per fast core")
+    made.add_argument("--verbose", action="store_true", help="a line per tensor")
+    add_debug(made)
+    return made
+
+
+def _add_onnx(made: argparse.ArgumentParser) -> None:
+    """Options of ONNX models."""
+    group = made.add_argument_group("ONNX models")
+    method = group.add_mutually_exclusive_group()
+    method.add_argument(
+        "--dynamic", dest="method", action="store_const", const="dynamic",
+        help="with --int8: scales of activations are found as they come",
+    )  # fmt: skip
+    method.add_argument(
+        "--static", dest="method", action="store_const", const="static",
+        help="with --int8: fixed scales of activations, from --calibrate; the default for models "
+        "with convolutions where that is given",
+    )  # fmt: skip
+    group.add_argument(
+        "--calibrate", type=Path, metavar="DATA",
+        help="inputs: a .npz file with an array of samples for each input, or a folder of .npz, "
+        ".npy and pictures, one sample each",
+    )  # fmt: skip
+    group.add_argument(
+        "--calibration-method", choices=("minmax", "percentile", "entropy"), default="minmax",
+        help="how ranges are made of samples; percentile is 99.99",
+    )  # fmt: skip
+    group.add_argument(
+        "--activations", choices=("uint8", "int8"), default="uint8",
+        help="type of activations with fixed scales",
+    )  # fmt: skip
+    group.add_argument(
+        "--mean", type=numbers, metavar="R,G,B", help="of pictures in 0 to 1; default: ImageNet's"
+    )
+    group.add_argument("--std", type=numbers, metavar="R,G,B", help="likewise; default: ImageNet's")
+    group.add_argument(
+        "--per-channel", action="store_true", help="with --dynamic: a scale for each channel"
+    )
+    group.add_argument(
+        "--fp16-io", action="store_true", help="with --fp16: inputs and outputs are float16 too"
+    )
+    group.add_argument(
+        "--external", action="store_true", help="tensors in a second file, OUT.<hash>.data"
+    )
+    group.add_argument(
+        "--attention", choices=("auto", "int8", "floats"),
+        help="with --int8 and --int4: what halfbyte takes attention in; auto, the default, is "
+        "int8 where that alone leaves outputs at 40 dB or more",
+    )  # fmt: skip
+    group.add_argument(
+        "--no-compare", action="store_true", help="do not run both models to compare their outputs"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Quantize one file; returns the exit code: 2 for input that cannot be used."""
+    return quantize(arguments)
+
+
+def run(words: Sequence[str]) -> int:
+    """The same, where errors are met by the caller."""
+    options = parser().parse_args(words)
+    options.model = located(options.model)
+    onnx = is_onnx_file(options.model)
+    output = options.output or default_output(options.model, options.kind, _SUFFIXES[onnx])
+    refuse_to_replace(output, options.model, options.tokenizer, *_beside(options.model))
+    is_own = is_own_onnx if onnx else is_own_gguf
+    may_replace(output, is_own, force=options.force, option="--output")
+    if options.json:
+        _check_report(options, output)
+    bar = Bar()
+    try:
+        report = _quantize_onnx(options, bar) if onnx else _quantize_gguf(options, bar)
+    finally:
+        bar.clear()
+    print(report.table())
+    if options.verbose:
+        print("\n" + report.details())
+    if options.json:
+        write_text(options.json, json.dumps(report.as_json(), indent=1))
+    return 0
+
+
+_SUFFIXES = ("gguf", "onnx")
+
+
+def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
+    given = (
+        "method",
+        "calibrate",
+        "mean",
+        "std",
+        "per_channel",
+        "fp16_io",
+        "external",
+        "attention",
+    )
+    for option in given:
+        if getattr(options, option):
+            shown = "dynamic or --static" if option == "method" else option.replace("_", "-")
+            raise HalfbyteError(f"{options.model}: --{shown} is for ONNX models")
+    return quantize_file(
+        options.model,
+        options.kind,
+        options.output,
+        tokenizer=options.tokenizer,
+        keep=[parse_keep(text) for text in options.keep],
+        rtn=options.rtn,
+        pure=options.pure,
+        requantize=options.requantize,
+        threads=useful_threads(options.threads),
+        progress=bar,
+    )
+
+
+def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
+    if options.tokenizer is not None:
+        raise HalfbyteError(f"{options.model}: --tokenizer is for llama2.c models")
+    given = {"mean": options.mean, "std": options.std}
+    chosen = Options(
+        type=options.kind,
+        method=options.method or "auto",
+        calibration=options.calibration_method,
+        normalization=Normalization(**{name: v for name, v in given.items() if v is not None}),
+        activations=options.activations,
+        per_channel=options.per_channel,
+        keep=[split_keep(text) for text in options.keep],
+        rtn=options.rtn,
+        pure=options.pure,
+        requantize=options.requantize,
+        fp16_io=options.fp16_io,
+        external=options.external,
+        attention=options.attention or "auto",
+        compare=not options.no_compare,
+    )
+    return quantize_onnx(
+        options.model, options.output, chosen, samples=options.calibrate,
+        threads=useful_threads(options.threads), progress=bar,
+    )  # fmt: skip
+
+
+def _beside(model: Path) -> list[Path]:
+    """What a model's folder holds, but for GGUF files, which may be earlier outputs."""
+    return [p for p in model.iterdir() if p.suffix != ".gguf"] if model.is_dir() else []
+
+
+def _check_report(options: argparse.Namespace, output: Path) -> None:
+    """Refuse, before the work, a report that would replace a model or cannot be written."""
+    path: Path = options.json
+    refuse_to_replace(path, options.model, options.tokenizer)
+    if os.path.realpath(path) == os.path.realpath(output):
+        raise OutputError(f"{path}: is the output too; choose another report with --json")
+    may_replace(path, is_own_json("source_format", "output"), force=options.force, option="--json")

@@ -1,0 +1,1 @@
+"""What runs programs: operators, their kernels' order, passes, memory, backends."""

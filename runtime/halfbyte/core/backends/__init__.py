@@ -1,0 +1,74 @@
+"""Backends run programs: `open_program` picks one by name.
+
+``numpy`` is the definition. ``native`` is the compiled kernels with the best instruction set this
+CPU has; ``native-avx2``, ``native-scalar`` and so on name one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.backends import native
+from halfbyte.core.backends.native import NativeExecutable, instruction_sets
+from halfbyte.core.backends.numpy import NumpyExecutable
+from halfbyte.core.program import Buffer, Program
+from halfbyte.errors import UnsupportedError
+
+
+class Executable(Protocol):
+    """A program with its memory, ready to run."""
+
+    program: Program
+    backend: str
+    threads: int
+
+    def array(self, buffer: Buffer) -> npt.NDArray[Any]:
+        """The memory of an input, output or state buffer, at the maxima of its sizes."""
+
+    def run(self, registers: dict[str, int]) -> None:
+        """Execute all instructions with these values of the program's named sizes."""
+
+    def profile(self, registers: dict[str, int]) -> npt.NDArray[np.float64]:
+        """Run, and return the seconds spent in each instruction."""
+
+    def step(self, number: int, registers: dict[str, int]) -> None:
+        """Execute one instruction alone, on what memory holds now."""
+
+    def close(self) -> None:
+        """Stop threads; the executable must not run afterwards."""
+
+
+def available() -> list[str]:
+    """Names of the backends that work here, fastest first."""
+    return [*(f"native-{isa}" for isa in instruction_sets()), "numpy"]
+
+
+def prefers_widened(backend: str = "native") -> bool:
+    """Whether :func:`halfbyte.core.ops.matmul_widened` is faster there than products of bytes."""
+    if backend == "native" or backend in available():
+        isa = backend.removeprefix("native").removeprefix("-")
+        return backend != "numpy" and native.prefers_widened(isa or None)
+    family, _, rest = backend.partition("-")
+    return family in FAMILIES and prefers_widened(rest)
+
+
+# Further families of backends: a prefix, and what opens a program with the rest of the name.
+FAMILIES: dict[str, Callable[[Program, str, int], Executable]] = {}
+
+
+def open_program(program: Program, backend: str = "native", threads: int = 1) -> Executable:
+    """Allocate a program's memory and bind it to a backend; see the module's text for names."""
+    if backend == "numpy":
+        return NumpyExecutable(program)
+    if backend == "native":
+        return NativeExecutable(program, None, threads)
+    if backend in available():
+        return NativeExecutable(program, backend.removeprefix("native-"), threads)
+    family, _, rest = backend.partition("-")
+    if family in FAMILIES:
+        return FAMILIES[family](program, rest, threads)
+    raise UnsupportedError(f"backend '{backend}': expected native or one of {available()}")

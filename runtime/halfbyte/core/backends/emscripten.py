@@ -1,0 +1,75 @@
+"""The kernels inside Pyodide: which of the two WebAssembly files this engine runs rightly.
+
+A module with relaxed SIMD is invalid as a whole where the engine lacks it, and some engines get
+its dot product wrong; so a file is validated first, then has to answer a question whose answer is
+known.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halfbyte.core.backends.library import Library, declare, packaged
+from halfbyte.core.backends.memory import Memory
+from halfbyte.core.backends.single import SingleKernels
+from halfbyte.errors import UnsupportedError
+from halfbyte.weights import Q4_0, Q8_0
+from halfbyte.weights.layouts import LAYOUTS
+
+FILES = ("kernels-relaxed.wasm", "kernels.wasm")  # the faster first
+
+
+def open_library() -> Library:
+    """The best kernels for this engine; raises `UnsupportedError` where there are none."""
+    reasons = []
+    for name in FILES:
+        path = packaged(name)
+        if path is None:
+            reasons.append(f"{name} is not in the package")
+        elif not _valid(path):
+            reasons.append(f"{name} needs SIMD that this browser lacks")
+        else:
+            library = Library(declare(ctypes.CDLL(str(path))), Memory())
+            if answers_rightly(library):
+                return library
+            reasons.append(f"{name} computes wrongly in this browser")
+    raise UnsupportedError(f"no kernels: {'; '.join(reasons)}; backend numpy works all the same")
+
+
+def _valid(path: Path) -> bool:
+    js: Any = import_module("js")  # Pyodide's own modules, there without being installed
+    to_js: Any = import_module("pyodide.ffi").to_js
+    return bool(js.WebAssembly.validate(to_js(path.read_bytes())))
+
+
+def answers_rightly(library: Library) -> bool:
+    """Integer products of every pair of signs and of the largest codes, against NumPy's."""
+    kernels = SingleKernels(library)
+    reach = library.memory.reach
+    random = np.random.default_rng(0)
+    xq = random.integers(-127, 128, (1, 64)).astype(np.int8)
+    xq[0, :4] = [127, -127, 127, -127]
+    xs = xq.reshape(1, 4, 16).sum(axis=2, dtype=np.int16)
+    ones = np.ones((1, 2), np.float32)
+    for format_ in (Q4_0, Q8_0):
+        weights = random.integers(-8, 8, (16, 64)).astype(np.float32)
+        weights[:, [0, 32]] = -8  # the largest: the scale is 1, or exact in any case
+        rows = format_.encode(weights)
+        codes, scales, _ = format_.codes(rows)
+        products = codes.astype(np.int32) * xq.reshape(2, 32)
+        want = (products.sum(axis=2) * scales).sum(axis=1, dtype=np.float32)
+        layout = LAYOUTS[f"{format_.name}_R16"]
+        for name, w in ((format_.name, rows), (layout.name, layout.pack(rows))):
+            y = reach(np.zeros((1, 16), np.float32))
+            kernels.call(
+                f"matmul_int8_{name.lower()}",
+                y=y, w=reach(w), xd=reach(ones), xq=reach(xq), xs=reach(xs), n=1, k=64, m=16,
+            )  # fmt: skip
+            if not np.array_equal(y[0], want):
+                return False
+    return True

@@ -1,0 +1,119 @@
+"""The compiled kernels: their C interface and the list of kernels that a library has."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from halfbyte.core.backends.memory import Memory
+from halfbyte.errors import UnsupportedError
+
+SLOTS = 30
+INSTRUCTION = np.dtype(
+    [("kernel", "<i4"), ("chunk", "<i4"), ("ticks", "<u8"), ("slot", "<u8", (SLOTS,))]
+)
+PATCH = np.dtype([("instruction", "<i4"), ("slot", "<i4"), ("register", "<i4")])
+
+
+class Field(NamedTuple):
+    """One argument of a kernel: out, in, int or float; the dtype of pointers as in kernels.h."""
+
+    kind: str
+    dtype: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A line of kernels.h."""
+
+    index: int
+    name: str
+    fields: tuple[Field, ...]
+
+
+def packaged(name: str) -> Path | None:
+    """A file of the package; an editable install has two folders, the sources and the build."""
+    folders = sys.modules["halfbyte"].__path__
+    return next((path for f in folders if (path := Path(f) / name).exists()), None)
+
+
+_POINTER, _I32 = ctypes.c_void_p, ctypes.c_int32
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "hb_kernel_list": (ctypes.c_char_p, ()),
+    "hb_isa_name": (ctypes.c_char_p, (_I32,)),
+    "hb_open": (_POINTER, (ctypes.c_char_p,)),
+    "hb_ticks": (ctypes.c_uint64, ()),
+    "hb_pool_size": (_I32, ()),
+    "hb_pool_announce": (_I32, (_POINTER,)),
+    "hb_pool_stop": (None, (_POINTER,)),
+    "hb_help": (_I32, (_POINTER, _I32)),
+    "hb_run": (
+        None,
+        (_POINTER, _POINTER, _I32, _I32, _POINTER, _I32, _POINTER, _POINTER, _I32),
+    ),
+}
+
+
+class Library:
+    """The kernels, opened: functions of run.h and what they tell.
+
+    Parameters
+    ----------
+    functions : object
+        Has the functions of run.h as attributes: a `ctypes.CDLL`, or what stands for one.
+    memory : Memory
+        Where these functions find arrays.
+
+    Attributes
+    ----------
+    kernels : dict of str to Kernel
+        Every kernel by name, as the library itself lists them.
+    instruction_sets : list of str
+        Names of the compiled tables that this machine can run, best first.
+    """
+
+    def __init__(self, functions: Any, memory: Memory) -> None:
+        self.memory = memory
+        self.run, self.ticks = functions.hb_run, functions.hb_ticks
+        self.pool_size, self.pool_announce = functions.hb_pool_size, functions.hb_pool_announce
+        self.pool_stop, self.help = functions.hb_pool_stop, functions.hb_help
+        self._open = functions.hb_open
+        self.kernels = dict(_parse(functions.hb_kernel_list().decode()))
+        names: list[bytes] = []
+        while name := functions.hb_isa_name(len(names)):
+            names.append(name)
+        self.instruction_sets = [name.decode() for name in names if self._open(name)]
+
+    def table(self, isa: str) -> int:
+        """Address of an instruction set's table."""
+        table = self._open(isa.encode())
+        if not table:
+            raise UnsupportedError(
+                f"instruction set '{isa}': expected one of {self.instruction_sets} on this machine"
+            )
+        return int(table)
+
+
+def _parse(text: str) -> Iterator[tuple[str, Kernel]]:
+    for index, line in enumerate(text.splitlines()):
+        name, *fields = line.split()
+        parsed = []
+        for item in fields:
+            kind, *dtype, field = item.split(":")
+            parsed.append(Field(kind, dtype[0] if dtype else kind, field))
+        yield name, Kernel(index, name, tuple(parsed))
+
+
+def declare(functions: ctypes.CDLL) -> ctypes.CDLL:
+    """The same library, its functions' types set."""
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(functions, name)
+        function.restype, function.argtypes = result, arguments
+    return functions

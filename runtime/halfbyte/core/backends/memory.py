@@ -1,0 +1,142 @@
+"""Memory for a program's buffers, as its plan says."""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.interrupt import step
+from halfbyte.core.program import SHARED, Buffer, Kind, Program
+from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
+from halfbyte.formats.mapped import OwnPages
+from halfbyte.room import available_bytes
+from halfbyte.weights import Tensor
+
+U8 = npt.NDArray[np.uint8]
+
+_OWN_PAGES, _HUGE = 1 << 18, 4 << 20  # bytes from which on pages are its own, and huge
+# Where there are such flags and more than one heap: not on Windows, whose heap gives back itself
+_PRIVATE = (
+    0
+    if sys.platform == "emscripten"
+    else getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
+)
+ALIGNMENT = 64  # bytes: a cache line, and the widest vector
+
+
+def aligned(nbytes: int) -> U8:
+    """Zeroed bytes whose address is a multiple of ALIGNMENT; pages come when first touched.
+
+    Many bytes have pages of their own. The heap would keep what lies below something small that
+    lives longer, and give less and less back as models come and go.
+    """
+    if nbytes >= _OWN_PAGES and _PRIVATE:
+        return _own_pages(nbytes)
+    raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + nbytes]
+
+
+def _own_pages(nbytes: int) -> U8:
+    try:
+        pages = OwnPages(-1, nbytes, flags=_PRIVATE)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"{nbytes} bytes: {error}") from None
+    if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
+
+
+class Memory:
+    """Memory that kernels reach: this process's own."""
+
+    def aligned(self, nbytes: int) -> U8:
+        """Zeroed bytes, aligned to a cache line."""
+        return aligned(nbytes)
+
+    def reach(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The array where kernels reach it: itself, or a copy; C-contiguous and aligned."""
+        return np.require(array, requirements=["C", "A"])
+
+    def address(self, array: npt.NDArray[Any]) -> int:
+        """What a kernel takes for a pointer to the array."""
+        return int(array.ctypes.data)
+
+
+def allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]:
+    """An array for every buffer, at the maxima of its sizes; weights are views of their file.
+
+    A weight in a block format is its bytes, one-dimensional uint8.
+
+    Raises
+    ------
+    MemoryBudgetError
+        The plan exceeds this machine's memory, or what this process may have of it.
+    """
+    planned = {kind: n for kind, n in program.bytes_by_kind().items() if kind is not Kind.WEIGHT}
+    taken = [b for b in program.buffers if b.source is None and not isinstance(b.value, _THERE)]
+    own = [b for b in taken if b not in program.places]
+    error: type[MemoryBudgetError] = MemoryBudgetError
+    try:
+        if program.arena_bytes + sum(b.nbytes for b in own) <= available_bytes():
+            return _allocate(program, memory)
+    except MemoryError:
+        error = OutOfMemoryError
+    numbers = ", ".join(f"{kind} {n / 1e6:.0f} MB" for kind, n in planned.items() if n >= 5e5)
+    raise error(
+        f"{program.name}: it needs more memory than there is: beside the weights {numbers}; "
+        f"{_advice(program, taken)}"
+    )
+
+
+_THERE = (Tensor, np.ndarray)  # values that have their memory already
+
+
+def _advice(program: Program, taken: list[Buffer]) -> str:
+    """What would need less, or what needs most."""
+    if program.sizes or not taken:
+        return "a smaller context needs less"
+    largest = max(taken, key=lambda buffer: buffer.nbytes)
+    makers = (i.origin for i in program.instructions for b in i.outputs if b.root is largest)
+    name = next(makers, "") or largest.name
+    return f"the largest part is {largest.nbytes / 1e6:.0f} MB of {name!r}"
+
+
+def at_sizes(
+    array: npt.NDArray[Any], buffer: Buffer, registers: Mapping[str, int]
+) -> npt.NDArray[Any]:
+    """The part of a buffer's array that a run with these sizes uses."""
+    _, shape = buffer.held_as(registers)
+    return array[tuple(map(slice, shape))] if shape else array
+
+
+def _allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]:
+    arena = memory.aligned(program.arena_bytes)
+    arrays: dict[Buffer, npt.NDArray[Any]] = {}
+    for buffer in program.buffers:
+        step()  # some are packed now
+        if buffer.source is not None:
+            dtype, shape = buffer.held_as({})
+            whole = arrays[buffer.root].reshape(-1).view(np.uint8)
+            part = whole[buffer.offset : buffer.offset + buffer.nbytes]
+            arrays[buffer] = part.view(dtype).reshape(shape)
+        elif isinstance(buffer.value, Tensor):
+            arrays[buffer] = memory.reach(buffer.value.data)
+        elif callable(buffer.value):
+            arrays[buffer] = memory.reach(buffer.value())
+        elif buffer.value is not None:
+            arrays[buffer] = memory.reach(buffer.value)
+        else:
+            place = program.places.get(buffer) if buffer.kind in SHARED else None
+            size = buffer.nbytes
+            raw = memory.aligned(size) if place is None else arena[place : place + size]
+            dtype, shape = buffer.held_as({})
+            arrays[buffer] = raw.view(dtype).reshape(shape)
+    return arrays

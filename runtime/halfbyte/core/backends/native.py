@@ -1,0 +1,256 @@
+"""The native backend: a program becomes an array of instructions that C runs in one call.
+
+The binding is derived: a kernel's fields are the operator's operands, dimensions and attributes by
+name, so nothing here knows any single operator.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.backends.library import INSTRUCTION, PATCH, SLOTS, Library
+from halfbyte.core.backends.memory import allocate, at_sizes
+from halfbyte.core.backends.opening import instruction_sets
+from halfbyte.core.backends.opening import library as package_library
+from halfbyte.core.backends.single import WORD, SingleKernels, float_slot
+from halfbyte.core.backends.threads import Pool
+from halfbyte.core.program import Buffer, Instruction, Program, Size, maximum
+from halfbyte.errors import ProgramError
+
+__all__ = ["Kernels", "NativeExecutable", "instruction_sets"]
+
+
+class Kernels(SingleKernels):
+    """Single kernels of the package's own library, or of another one; see :class:`SingleKernels`.
+
+    Parameters
+    ----------
+    isa : str or None
+        Instruction set, as in `instruction_sets()`; None for the best.
+    threads : int
+        Threads that share the work of each call.
+    library : Library, optional
+    """
+
+    def __init__(
+        self, isa: str | None = None, threads: int = 1, library: Library | None = None
+    ) -> None:
+        super().__init__(library or package_library(), isa, threads)
+
+
+@cache
+def prefers_widened(isa: str | None) -> bool:
+    """What the kernel of this name says; of the best table where none is named."""
+    kernels, said = Kernels(isa, 1), np.zeros(1, np.int32)
+    kernels.call("prefers_widened", y=said)
+    kernels.close()
+    return bool(said[0])
+
+
+def _segments(program: Program) -> list[tuple[int, int]]:
+    """Instructions [first, last) of one call of C; one that NumPy runs is [number, number)."""
+    found: list[tuple[int, int]] = []
+    first = 0
+    for number, instruction in enumerate(program.instructions):
+        if instruction.operator.host:
+            found += [(first, number)] if first < number else []
+            found.append((number, number))
+            first = number + 1
+    count = len(program.instructions)
+    return found + ([(first, count)] if first < count else [])
+
+
+class NativeExecutable:
+    """A program lowered to instructions for one instruction set.
+
+    `library` is the package's own unless another is given; its backends are named `family`-isa.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        isa: str | None = None,
+        threads: int = 1,
+        library: Library | None = None,
+        family: str = "native",
+    ) -> None:
+        self._library = library or package_library()
+        memory = self._memory = self._library.memory
+        isa = isa or self._library.instruction_sets[0]
+        table = self._library.table(isa)
+        self.program = program
+        self.backend = f"{family}-{isa}"
+        self.threads = threads
+        self._arrays = allocate(program, memory)
+        count = len(program.instructions)
+        self._code = memory.aligned(count * INSTRUCTION.itemsize).view(INSTRUCTION)
+        patches: list[tuple[int, int, int]] = []
+        registers = {name: index for index, name in enumerate(program.sizes)}
+        for number, instruction in enumerate(program.instructions):
+            if not instruction.operator.host:
+                self._lower(number, instruction, registers, patches)
+        self._patches = memory.reach(np.array(patches, PATCH))
+        self._registers = memory.reach(np.zeros(max(len(registers), 1), np.int32))
+        self._limits = [size.maximum for size in program.sizes.values()]
+        self._pool = Pool(self._library, threads)
+        self._program = (table, memory.address(self._code))
+        self._arguments = (
+            memory.address(self._patches), len(patches), memory.address(self._registers),
+            self._pool.address,
+        )  # fmt: skip
+        self._segments = _segments(program)
+        self._fixed: dict[int, tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]] = {}
+        self._run = self._library.run
+        self._lock = threading.RLock()  # memory and pool are for one run at a time
+        self._closed = False
+
+    def array(self, buffer: Buffer) -> npt.NDArray[Any]:
+        """The memory of an input, output or state buffer, at the maxima of its sizes."""
+        return self._arrays[buffer]
+
+    def run(self, registers: Mapping[str, int], profile: bool = False) -> None:
+        """Execute all instructions with these values of the program's named sizes."""
+        with self._lock:
+            self._set(registers)
+            for first, last in self._segments:
+                if first == last:
+                    self._run_host(first, registers, profile)
+                else:
+                    self._pool.wake()
+                    self._run(*self._program, first, last, *self._arguments, profile)
+
+    def _run_host(self, number: int, registers: Mapping[str, int], profile: bool) -> None:
+        """An instruction without a kernel, in NumPy."""
+        instruction, start = self.program.instructions[number], self._library.ticks()
+        inputs, outputs = self._host_arrays(number, registers)
+        with np.errstate(all="ignore"):
+            if instruction.operator.fills:
+                instruction.operator.meaning(*inputs, *outputs)
+            else:
+                for array, result in zip(
+                    outputs, instruction.operator.meaning(*inputs), strict=True
+                ):
+                    array[...] = result
+        if profile:
+            self._code[number]["ticks"] += self._library.ticks() - start
+
+    def _host_arrays(
+        self, number: int, registers: Mapping[str, int]
+    ) -> tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]:
+        """Inputs and outputs of an instruction; where no sizes are named, made once."""
+        if (known := self._fixed.get(number)) is not None:
+            return known
+        instruction = self.program.instructions[number]
+        inputs, outputs = (
+            [at_sizes(self._arrays[b], b, registers) for b in buffers]
+            for buffers in (instruction.inputs, instruction.outputs)
+        )
+        if not self.program.sizes:
+            self._fixed[number] = inputs, outputs
+        return inputs, outputs
+
+    def _set(self, registers: Mapping[str, int]) -> None:
+        if self._closed:
+            raise ProgramError(f"{self.program.name}: is closed")
+        for index, (name, limit) in enumerate(zip(self.program.sizes, self._limits, strict=True)):
+            value = registers[name]
+            if not 0 <= value <= limit:
+                raise ProgramError(f"{self.program.name}: {name} = {value}, expected 0 to {limit}")
+            self._registers[index] = value
+
+    def profile(self, registers: Mapping[str, int]) -> npt.NDArray[np.float64]:
+        """Run once; seconds spent in each instruction.
+
+        Measured inside the C run, or, where C has no clock (WebAssembly), around calls of single
+        instructions, which adds some microseconds to each.
+        """
+        ticks = self._library.ticks
+        if not self.has_clock:
+            return self._profile_singly(registers)
+        with self._lock:
+            self._code["ticks"] = 0
+            start, first = time.perf_counter(), ticks()
+            self.run(registers, profile=True)
+            last, end = ticks(), time.perf_counter()
+            per_second = (last - first) / (end - start) if last > first else np.inf
+            seconds: npt.NDArray[np.float64] = self._code["ticks"] / per_second
+        return seconds
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether C has one."""
+        return bool(self._library.ticks())
+
+    def profile_calls(self, registers: Mapping[str, int]) -> npt.NDArray[np.float64]:
+        """What `profile` adds to each instruction's seconds where C has no clock."""
+        return self._profile_singly(registers, 0)
+
+    def _profile_singly(
+        self, registers: Mapping[str, int], count: int = 1
+    ) -> npt.NDArray[np.float64]:
+        with self._lock:
+            self._set(registers)
+            times = [time.perf_counter()]
+            for number in range(len(self.program.instructions)):
+                self._step(number, registers, count)
+                times.append(time.perf_counter())
+        return np.diff(times)
+
+    def step(self, number: int, registers: Mapping[str, int]) -> None:
+        """Execute one instruction alone, on what memory holds now."""
+        with self._lock:
+            self._set(registers)
+            self._step(number, registers)
+
+    def _step(self, number: int, registers: Mapping[str, int], count: int = 1) -> None:
+        """Execute one instruction alone, or, with a count of 0, none in the same way."""
+        if not self.program.instructions[number].operator.host:
+            self._pool.wake()
+            self._run(*self._program, number, number + count, *self._arguments, 0)
+        elif count:
+            self._run_host(number, registers, profile=False)
+
+    def close(self) -> None:
+        """Stop threads and give memory back, when a run under way is over; none may follow."""
+        with self._lock:
+            self._closed = True
+            self._pool.close()
+            self._arrays.clear()
+            self._fixed.clear()
+
+    def _lower(
+        self,
+        number: int,
+        instruction: Instruction,
+        registers: Mapping[str, int],
+        patches: list[tuple[int, int, int]],
+    ) -> None:
+        """Fill in one instruction's slots; named sizes become patches."""
+        instruction.operator.check(instruction)  # passes gave it other buffers
+        name = instruction.operator.kernel(instruction)
+        kernel = self._library.kernels.get(name)
+        if kernel is None or len(kernel.fields) > SLOTS:
+            raise ProgramError(f"{self.program.name}: no kernel '{name}' in the library")
+        code = self._code[number]
+        code["kernel"] = kernel.index
+        operands = instruction.operands
+        values = {**instruction.attributes, **instruction.dims}
+        for slot, field in enumerate(kernel.fields):
+            if field.kind in ("in", "out"):
+                buffer = operands.get(field.name)  # an optional operand may be missing
+                address = 0 if buffer is None else self._memory.address(self._arrays[buffer])
+                code["slot"][slot] = address
+            elif field.kind == "float":
+                code["slot"][slot] = float_slot(values[field.name])
+            else:
+                value = values[field.name]
+                code["slot"][slot] = maximum(value) & WORD
+                if isinstance(value, Size):
+                    patches.append((number, slot, registers[value.name]))

@@ -1,0 +1,83 @@
+"""The NumPy backend: every operator by its meaning. Slow, complete, the definition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.backends.memory import Memory, allocate, at_sizes
+from halfbyte.core.program import Buffer, Instruction, Kind, Program, Size, at
+from halfbyte.weights import FORMATS, Tensor
+
+
+class NumpyExecutable:
+    """A program run operator by operator in NumPy, in the memory that its plan gives it."""
+
+    backend = "numpy"
+    threads = 1
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._arrays = allocate(program, Memory())
+
+    def array(self, buffer: Buffer) -> npt.NDArray[Any]:
+        """The memory of an input, output or state buffer, at the maxima of its sizes."""
+        return self._arrays[buffer]
+
+    def run(self, registers: dict[str, int]) -> None:
+        """Execute all instructions with these values of the program's named sizes."""
+        with np.errstate(all="ignore"):  # as in C, infinities travel on to the result
+            for instruction in self.program.instructions:
+                self._execute(instruction, registers)
+
+    def profile(self, registers: dict[str, int]) -> npt.NDArray[np.float64]:
+        """Run, and return the seconds spent in each instruction."""
+        seconds = []
+        for instruction in self.program.instructions:
+            start = time.perf_counter()
+            self._execute(instruction, registers)
+            seconds.append(time.perf_counter() - start)
+        return np.array(seconds)
+
+    def step(self, number: int, registers: Mapping[str, int]) -> None:
+        """Execute one instruction alone, on what memory holds now."""
+        with np.errstate(all="ignore"):
+            self._execute(self.program.instructions[number], registers)
+
+    def _execute(self, instruction: Instruction, registers: Mapping[str, int]) -> None:
+        operands = {b: self._operand(b, registers) for b in instruction.inputs}
+        attributes = {
+            k: at(v, registers) if isinstance(v, Size) else v
+            for k, v in instruction.attributes.items()
+        }
+        meaning, arguments = instruction.operator.meaning, instruction.arguments
+        if instruction.operator.fills:
+            outputs = (self._view(b, registers) for b in instruction.outputs)
+            meaning(*(operands[b] for b in instruction.inputs), *outputs)
+            return
+        results = meaning(*(b and operands[b] for b in arguments), **attributes)
+        if len(instruction.outputs) == 1 and not instruction.operator.host:
+            results = (results,)
+        for buffer, result in zip(instruction.outputs, results, strict=True):
+            if result is not operands.get(buffer):  # otherwise it was written in place
+                self._view(buffer, registers)[...] = result
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+    def _operand(self, buffer: Buffer, registers: Mapping[str, int]) -> Any:
+        if isinstance(buffer.value, Tensor):
+            # Vectors are operands like any other; only matrices are weights in a format.
+            return buffer.value if len(buffer.shape) > 1 else buffer.value.decode()
+        if buffer.kind is Kind.WINDOW:
+            data = self._arrays[buffer].reshape(-1).view(np.uint8)
+            sizes = buffer.sizes_at(registers)
+            return Tensor(buffer.name, FORMATS[buffer.dtype.upper()], sizes, data)
+        return self._view(buffer, registers)
+
+    def _view(self, buffer: Buffer, registers: Mapping[str, int]) -> npt.NDArray[Any]:
+        return at_sizes(self._arrays[buffer], buffer, registers)

@@ -1,0 +1,93 @@
+"""Kernels called one by one with arrays: the quantizer's way in, and the tests'."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from halfbyte.core.backends.library import INSTRUCTION, Field, Library
+from halfbyte.core.backends.threads import Pool
+from halfbyte.errors import ProgramError
+
+OPTIONAL = {"r", "bias", "gain"}  # operands that kernels take NULL for
+WORD = (1 << 64) - 1  # negative integers are stored in two's complement
+
+
+def float_slot(value: float) -> int:
+    """The bits of a float as an instruction carries them."""
+    return int(np.float32(value).view(np.uint32))
+
+
+class SingleKernels:
+    """A library's kernels one by one, called with arrays.
+
+    Parameters
+    ----------
+    library : Library
+    isa : str or None
+        Instruction set, as in `instruction_sets()`; None for the best.
+    threads : int
+        Threads that share the work of each call.
+    """
+
+    def __init__(self, library: Library, isa: str | None = None, threads: int = 1) -> None:
+        self._library = library
+        self.isa = isa or self._library.instruction_sets[0]
+        self._memory = self._library.memory
+        self._table = self._library.table(self.isa)
+        self._pool = Pool(self._library, threads)
+        self._instruction = self._memory.aligned(INSTRUCTION.itemsize).view(INSTRUCTION)
+        self._lock = threading.Lock()  # one call at a time
+
+    def call(self, name: str, **arguments: Any) -> None:
+        """Run one kernel; keywords are its fields: C-contiguous arrays, ints, floats.
+
+        What it reads may lie at any address, as tensors in files do; then it reads a copy.
+        """
+        kernel = self._library.kernels[name]
+        fields = {f.name for f in kernel.fields}
+        if not fields - OPTIONAL <= set(arguments) <= fields:
+            raise ProgramError(
+                f"kernel {name}: expected arguments {[f.name for f in kernel.fields]}, "
+                f"found {sorted(arguments)}"
+            )
+        given = [_aligned(arguments.get(f.name), f) for f in kernel.fields]
+        values = [self._slot(name, *pair) for pair in zip(kernel.fields, given, strict=True)]
+        with self._lock:
+            slots = self._instruction["slot"][0]
+            for slot, value in enumerate(values):
+                slots[slot] = value
+            self._instruction["kernel"] = kernel.index
+            address = self._memory.address(self._instruction)
+            self._pool.wake()
+            self._library.run(self._table, address, 0, 1, 0, 0, 0, self._pool.address, 0)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a kernel of this name."""
+        return name in self._library.kernels
+
+    def close(self) -> None:
+        """Stop the threads."""
+        with self._lock:
+            self._pool.close()
+
+    def _slot(self, name: str, field: Field, value: Any) -> int:
+        if value is None:
+            return 0
+        if field.kind == "float":
+            return float_slot(value)
+        if field.kind == "int":
+            return int(value) & WORD
+        if not value.flags.c_contiguous:
+            raise ProgramError(f"kernel {name}: argument '{field.name}' is not C-contiguous")
+        if not value.flags.aligned:
+            raise ProgramError(f"kernel {name}: argument '{field.name}' is not aligned")
+        return self._memory.address(value)
+
+
+def _aligned(value: Any, field: Field) -> Any:
+    if field.kind == "in" and isinstance(value, np.ndarray) and not value.flags.aligned:
+        return np.require(value, requirements="A")
+    return value

@@ -1,0 +1,105 @@
+"""Helper threads for the kernels: made here, asleep here, working inside C.
+
+A thread enters ``hb_help`` with the pool, claims chunks of work there without the interpreter's
+lock, and returns when it found nothing for a while; then it sleeps on an event. A run never waits
+for a thread that has claimed nothing, so a thread that wakes late costs speed, not correctness.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.backends.library import Library
+from halfbyte.errors import HalfbyteError
+
+MOST_THREADS = 4096  # more than processors have; each takes memory before it runs
+SPINS = 20_000  # idle turns before a helper sleeps: a fraction of a millisecond
+
+
+class Pool:
+    """`threads` - 1 helpers beside the calling thread; with one thread there is no pool in C.
+
+    Attributes
+    ----------
+    address : int
+        Of the pool in C, or 0: what `hb_run` takes.
+    """
+
+    def __init__(self, library: Library, threads: int, spins: int = SPINS) -> None:
+        if not 1 <= threads <= MOST_THREADS:
+            raise HalfbyteError(f"{threads} threads: expected 1 to {MOST_THREADS}")
+        self.threads = threads
+        self.address = 0
+        self._announce = library.pool_announce
+        self._events = [threading.Event() for _ in range(threads - 1)]
+        self._finalizer: weakref.finalize[..., Pool] | None = None
+        if threads == 1:
+            return
+        memory = library.memory.aligned(library.pool_size())
+        self.address = library.memory.address(memory)
+        helpers = [
+            threading.Thread(
+                target=_help,
+                args=(library.help, self.address, spins, event, memory),
+                daemon=True,
+                name="halfbyte",
+            )
+            for event in self._events
+        ]
+        started: list[threading.Thread] = []
+        self._finalizer = weakref.finalize(
+            self, _stop, library, self.address, memory, self._events, started
+        )
+        for helper in helpers:
+            try:
+                helper.start()
+            except RuntimeError as error:
+                self.close()
+                raise HalfbyteError(f"{threads} threads: {error}; expected fewer") from None
+            started.append(helper)
+
+    def wake(self) -> None:
+        """Announce a run, which must follow, and wake the helpers that sleep."""
+        if self._events and self._announce(self.address) < len(self._events):
+            for event in self._events:
+                event.set()
+
+    def close(self) -> None:
+        """Stop the helpers and wait for them; happens by itself when the pool is dropped."""
+        if self._finalizer is not None:
+            self._finalizer()
+
+
+def _help(
+    enter: Callable[[int, int], int],
+    address: int,
+    spins: int,
+    event: threading.Event,
+    memory: npt.NDArray[np.uint8],  # kept until here
+) -> None:
+    """A helper's life. The event is cleared before the work, so that no wake is lost."""
+    while True:
+        event.wait()
+        event.clear()
+        if enter(address, spins):
+            return
+
+
+def _stop(
+    library: Library,
+    address: int,
+    memory: npt.NDArray[np.uint8],  # kept until here
+    events: list[threading.Event],
+    helpers: list[threading.Thread],
+) -> None:
+    library.pool_stop(address)
+    for event in events:
+        event.set()
+    for helper in helpers:
+        if helper is not threading.current_thread():  # which may collect the garbage
+            helper.join()

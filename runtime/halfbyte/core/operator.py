@@ -1,0 +1,302 @@
+"""What an operator is: a signature, a meaning in NumPy, and what running it costs.
+
+A signature such as ``"x:f32[n,k] w:*[m,k] -> y:f32[n,m]"`` names operands, dtypes and dimensions
+(``*`` is a weight in any format, ``k/32`` a dimension derived from another, and operands
+whose names carry a ``?`` may be left out, or be None). It is the shape rule,
+and the C kernel of the same name takes its arguments under these names.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.interrupt import step
+from halfbyte.core.program import Buffer, Dim, Instruction, Size, current, maximum
+from halfbyte.errors import ProgramError
+
+OPERATORS: dict[str, Operator] = {}
+
+Count: TypeAlias = Callable[[Mapping[str, int]], int]  # of an instruction's dimensions
+Demand: TypeAlias = Callable[[Mapping[str, Any]], bool]  # of what is known of an instruction
+
+_OPERAND = re.compile(r"(\w+)(\??):(\*|\w+)\[([\w,/*]+)\]")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One entry of a signature."""
+
+    name: str
+    dtype: str  # "f32", "i8" ... or "*": a weight in any format, a cache or an image of any type
+    dims: tuple[str, ...]
+    optional: bool = False
+
+
+def _parse(text: str) -> tuple[Operand, ...]:
+    return tuple(
+        Operand(name, dtype, tuple(dims.split(",")), bool(optional))
+        for name, optional, dtype, dims in _OPERAND.findall(text)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """A function of arrays that can also be recorded.
+
+    Called with arrays it computes its NumPy meaning; called with a program's buffers it checks
+    them against the signature and records one instruction.
+
+    Attributes
+    ----------
+    name : str
+        Python's name and the C kernel's, before the suffix for the weight format or variant.
+    onnx : str
+        The operator's name in ONNX or in ONNX Runtime's contrib domain.
+    defaults : mapping of attribute name to value
+        Attributes that may be left out.
+    reads : mapping of operand name to callable
+        Operands of which only some rows (of the last dimension) are touched: dimensions -> how
+        many.
+    operations : callable or None
+        Dimensions -> arithmetic operations; None where one per output element is near enough.
+    variant : callable or None
+        Attributes -> suffix of the kernel's name.
+    demands : mapping of words to callable
+        What kernels trust beyond the signature: dimensions, attributes and constant operands by
+        name -> whether it holds. One that reads a size known only at run time (a KeyError) is for
+        whoever sets the size.
+    host : bool
+        There is no kernel: every backend runs the meaning, in NumPy.
+    fills : bool
+        The meaning of a host operator takes the arrays of its outputs too and fills them, perhaps
+        later.
+    holds : tuple of array
+        Constants that the meaning of a host operator reads beside its inputs.
+    """
+
+    name: str
+    onnx: str
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    attributes: tuple[str, ...]
+    meaning: Callable[..., Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    reads: Mapping[str, Count] = field(default_factory=dict)
+    operations: Count | None = None
+    variant: Callable[[Mapping[str, Any]], str] | None = None
+    demands: Mapping[str, Demand] = field(default_factory=dict)
+    host: bool = False
+    fills: bool = False
+    holds: tuple[npt.NDArray[Any], ...] = ()
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        if any(isinstance(operand, Buffer) for operand in operands):
+            return self.record(operands, attributes)
+        return self.meaning(*operands, **attributes)
+
+    def record(self, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        """Append this operator to the program under capture; returns its output buffer(s)."""
+        attributes = {**self.defaults, **attributes}
+        required = sum(not o.optional for o in self.inputs)
+        fits = required <= len(operands) <= len(self.inputs)
+        if not fits or set(attributes) != set(self.attributes):
+            raise ProgramError(
+                f"{self.name}: expected operands {[o.name for o in self.inputs]} and attributes "
+                f"{list(self.attributes)}, found {len(operands)} and {sorted(attributes)}"
+            )
+        program = current()
+        dims: dict[str, Dim] = {k: v for k, v in attributes.items() if isinstance(v, int | Size)}
+        given = [(o, b) for o, b in zip(self.inputs, operands, strict=False) if b is not None]
+        if not {o.name for o in self.inputs if not o.optional} <= {o.name for o, _ in given}:
+            raise ProgramError(f"{self.name}: only optional operands may be None")
+        for operand, buffer in given:
+            self._bind(operand, buffer, dims)
+        by_name = {o.name: b for o, b in given}
+        results = tuple(
+            by_name.get(o.name)
+            or program.scratch(_dtype(o, given), tuple(self._resolved(d, dims) for d in o.dims))
+            for o in self.outputs
+        )
+        buffers, names = (
+            tuple(part) for part in zip(*((b, o.name) for o, b in given), strict=True)
+        )
+        instruction = Instruction(self, buffers, results, attributes, dims, names)
+        self.check(instruction)
+        program.append(instruction)
+        return results if len(results) > 1 else results[0]
+
+    def _bind(self, operand: Operand, buffer: Any, dims: dict[str, Dim]) -> None:
+        """Check one buffer's kind against the signature and learn the dimensions it names."""
+        where = f"{self.name}: operand '{operand.name}'"
+        if not isinstance(buffer, Buffer):
+            raise ProgramError(f"{where}: expected a buffer, found {type(buffer).__name__}")
+        if operand.dtype not in ("*", buffer.dtype):
+            raise ProgramError(f"{where} ({buffer}): expected {operand.dtype}")
+        if len(buffer.shape) != len(operand.dims):
+            raise ProgramError(f"{where} ({buffer}): expected {len(operand.dims)} dimensions")
+        for dim, size in zip(operand.dims, buffer.shape, strict=True):
+            if dim.isidentifier():
+                dims.setdefault(dim, size)
+
+    def _resolved(self, dim: str, dims: Mapping[str, Dim]) -> Dim:
+        try:
+            return resolve(dim, dims)
+        except ProgramError as error:
+            raise ProgramError(f"{self.name}: {error}") from None
+
+    def check(self, instruction: Instruction) -> None:
+        """See that operands and results fit each other, and all that the kernel trusts.
+
+        Raises
+        ------
+        ProgramError
+            A dimension is none, or another than the signature says, or a demand is not met.
+        """
+        step()  # of capture, of passes, and of making a program ready to run
+        operands = instruction.operands
+        for operand in (*self.inputs, *self.outputs):
+            buffer = operands.get(operand.name)  # an optional operand may be missing
+            if buffer is not None and (problem := self._problem(operand, buffer, instruction.dims)):
+                raise ProgramError(f"{self.name}: operand '{operand.name}' ({buffer}): {problem}")
+        known = _known(instruction) if self.demands else {}
+        for words, holds in self.demands.items():
+            try:
+                met = holds(known)
+            except KeyError:
+                continue
+            if not met:
+                named = [n for n in dict.fromkeys(re.findall(r"\w+", words)) if n in known]
+                found = ", ".join(f"{n} = {known[n]}" for n in named)
+                raise ProgramError(f"{self.name}: expected {words}, found {found or 'none'}")
+
+    def _problem(self, operand: Operand, buffer: Buffer, dims: Mapping[str, Dim]) -> str | None:
+        """What is wrong with the shape of an operand."""
+        if len(buffer.shape) != len(operand.dims):
+            return f"expected {len(operand.dims)} dimensions"
+        for dim, size in zip(operand.dims, buffer.shape, strict=True):
+            wanted = self._resolved(dim, dims)
+            if wanted != size:
+                return f"expected {dim} = {wanted}, found {size}"
+            if maximum(size) < 1:
+                return "has no elements"
+        return None
+
+    def kernel(self, instruction: Instruction) -> str:
+        """The C kernel's name for an instruction: variant and open type (``*``) are suffixes."""
+        name = self.name
+        if self.host:
+            return f"numpy:{name}"
+        if self.variant is not None:
+            name += "_" + self.variant(instruction.attributes)
+        operands = instruction.operands
+        pairs = ((o, operands[o.name]) for o in self.inputs if o.name in operands)
+        open_types = dict.fromkeys(b.dtype for operand, b in pairs if operand.dtype == "*")
+        return "_".join((name, *open_types))
+
+
+def _known(instruction: Instruction) -> dict[str, Any]:
+    """Dimensions, attributes and constant operands; no sizes that are known only at run time."""
+    known = {
+        name: buffer.value
+        for name, buffer in instruction.operands.items()
+        if isinstance(buffer.value, np.ndarray)
+    }
+    every = {**instruction.attributes, **instruction.dims, **known}
+    return {name: value for name, value in every.items() if not isinstance(value, Size)}
+
+
+def _dtype(result: Operand, given: Sequence[tuple[Operand, Buffer]]) -> str:
+    """A result's type; an open one is that of the first operand with an open type."""
+    if result.dtype != "*":
+        return result.dtype
+    return next(buffer.dtype for operand, buffer in given if operand.dtype == "*")
+
+
+def record_host(
+    name: str,
+    meaning: Callable[..., tuple[Any, ...]],
+    inputs: Sequence[Buffer],
+    results: Sequence[tuple[str, tuple[int, ...]]],
+    holds: Sequence[npt.NDArray[Any]] = (),
+) -> tuple[Buffer, ...]:
+    """Record an operator without a kernel: `meaning` takes arrays and returns a tuple of them.
+
+    `results` are dtype and shape of each, `holds` constants that it reads beside its inputs.
+    Backends with kernels return to Python for it.
+    """
+    program = current()
+    outputs = tuple(program.scratch(dtype, shape) for dtype, shape in results)
+    program.append(host_instruction(name, meaning, inputs, outputs, holds=tuple(holds)))
+    return outputs
+
+
+def host_instruction(
+    name: str,
+    meaning: Callable[..., Any],
+    inputs: Sequence[Buffer],
+    outputs: Sequence[Buffer],
+    *,
+    fills: bool = False,
+    holds: tuple[npt.NDArray[Any], ...] = (),
+) -> Instruction:
+    """An instruction without a kernel; see :class:`Operator` for `fills` and `holds`."""
+    made = Operator(
+        name, name,
+        tuple(Operand(f"x{i}", b.dtype, ()) for i, b in enumerate(inputs)),
+        tuple(Operand(f"y{i}", b.dtype, ()) for i, b in enumerate(outputs)),
+        (), meaning, host=True, fills=fills, holds=holds,
+    )  # fmt: skip
+    return Instruction(made, tuple(inputs), tuple(outputs), {}, {})
+
+
+def resolve(dim: str, dims: Mapping[str, Dim]) -> Dim:
+    """The value of ``"n"``, ``"k/32"``, ``"g*h"`` or ``"32"`` under known dimensions."""
+    if "*" in dim:
+        sizes = [resolve(part, dims) for part in dim.split("*")]
+        if any(isinstance(size, Size) for size in sizes):
+            raise ProgramError(f"dimension {dim}: {sizes} are not all known")
+        return math.prod(maximum(size) for size in sizes)
+    name, _, divisor = dim.partition("/")
+    value = dims[name] if name.isidentifier() else int(name)
+    if not divisor:
+        return value
+    if isinstance(value, Size) or value % int(divisor):
+        raise ProgramError(f"dimension {dim}: {value} is not a multiple of {divisor}")
+    return value // int(divisor)
+
+
+def operator(
+    onnx: str,
+    signature: str,
+    *,
+    reads: Mapping[str, Count] | None = None,
+    operations: Count | None = None,
+    variant: Callable[[Mapping[str, Any]], str] | None = None,
+    demands: Mapping[str, Demand] | None = None,
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Declare an operator; the decorated function is its meaning. See :class:`Operator`."""
+    left, _, right = signature.partition("->")
+
+    def declare(meaning: Callable[..., Any]) -> Operator:
+        parameters = inspect.signature(meaning).parameters.values()
+        named = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+        attributes = tuple(p.name for p in named)
+        defaults = {p.name: p.default for p in named if p.default is not p.empty}
+        name = meaning.__name__
+        made = Operator(
+            name, onnx, _parse(left), _parse(right), attributes, meaning,
+            defaults, reads or {}, operations, variant, demands or {},
+        )  # fmt: skip
+        object.__setattr__(made, "__doc__", meaning.__doc__)
+        OPERATORS[name] = made
+        return made
+
+    return declare

@@ -1,0 +1,74 @@
+"""Element by element, and softmax."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.operator import Demand, operator
+
+F32 = npt.NDArray[np.float32]
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+ROWS: dict[str, Demand] = {"p = 1 or p = n": lambda d: d["p"] in (1, d["n"])}
+
+
+@operator("Softmax", "x:f32[n,d] -> y:f32[n,d]")
+def softmax(x: F32) -> F32:
+    """y = exp(x - max) / sum exp(x - max), per row. Source: ONNX Softmax (opset 13)."""
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    y: F32 = (e / e.sum(axis=-1, keepdims=True)).astype(np.float32, copy=False)
+    return y
+
+
+@operator("Swish", "x:f32[n,d] -> y:f32[n,d]")
+def silu(x: F32) -> F32:
+    """y = x / (1 + exp(-x)). Source: ONNX Swish (opset 24) with alpha = 1."""
+    with np.errstate(over="ignore"):
+        y: F32 = (x / (1 + np.exp(-x))).astype(np.float32, copy=False)
+    return y
+
+
+@operator(
+    "Gelu",
+    "x:f32[n,d] -> y:f32[n,d]",
+    variant=lambda attributes: "tanh" if attributes["approximate"] == "tanh" else "erf",
+)
+def gelu(x: F32, *, approximate: str) -> F32:
+    """Gaussian error linear unit; `approximate` is "none" (erf) or "tanh".
+
+    x (1 + erf(x / sqrt 2)) / 2, or x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2.
+
+    Source: ONNX Gelu (opset 20); Hendrycks and Gimpel 2016.
+    """
+    wide = x.astype(np.float64)
+    if approximate == "tanh":
+        inner = np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3))
+    else:
+        inner = _erf(wide / math.sqrt(2))
+    y: F32 = (wide * (1 + inner) / 2).astype(np.float32)
+    return y
+
+
+@operator(
+    "Add",
+    "x:f32[n,d] y:f32[p,d] -> z:f32[n,d]",
+    demands=ROWS,
+)
+def add(x: F32, y: F32) -> F32:
+    """z = x + y; y has as many rows as x, or one. Source: ONNX Add."""
+    return x + y
+
+
+@operator(
+    "Mul",
+    "x:f32[n,d] y:f32[p,d] -> z:f32[n,d]",
+    demands=ROWS,
+)
+def mul(x: F32, y: F32) -> F32:
+    """z = x * y; y has as many rows as x, or one. Source: ONNX Mul."""
+    return x * y

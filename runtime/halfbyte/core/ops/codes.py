@@ -1,0 +1,96 @@
+"""Floats as codes of eight bits with one scale and zero point, and back; sums of codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.operator import operator
+from halfbyte.core.ops.demands import codes
+
+F32 = npt.NDArray[np.float32]
+U8 = npt.NDArray[np.uint8]
+I32 = npt.NDArray[np.int32]
+Codes = npt.NDArray[Any]  # uint8 or int8
+
+RANGE = 4096  # numbers that have a least and a largest one of their own
+
+
+def rounded_codes(real: F32, zero: int, lo: int, hi: int, dtype: np.dtype[Any]) -> Codes:
+    """zero + round(min(max(real, lo - zero), hi - zero)), ties to even.
+
+    What is not a number becomes lo. A negative code in uint8 is the byte that it is in int8.
+    """
+    low, high = np.float32(lo - zero), np.float32(hi - zero)
+    limited = np.minimum(np.where(real > low, real, low), high)
+    codes: Codes = (np.rint(limited).astype(np.int64) + zero).astype(dtype)
+    return codes
+
+
+@operator("QuantizeLinear", "x:f32[n] -> y:u8[n]", demands=codes("zero"))
+def quantize_linear(x: F32, *, scale: float, zero: int, lo: int, hi: int) -> U8:
+    """y = zero + round(x / scale) between lo and hi, ties to even: bytes of uint8, or of int8.
+
+    Source: ONNX QuantizeLinear (opset 13) with one scale.
+    """
+    with np.errstate(all="ignore"):
+        real = x / np.float32(scale)
+    return rounded_codes(real, zero, lo, hi, np.dtype(np.uint8))
+
+
+@operator(
+    "ReduceMin+ReduceMax",
+    "x:f32[n] -> range:f32[spans,2]",
+    demands={"spans = ceil(n / 4096)": lambda d: d["spans"] == -(-d["n"] // RANGE)},
+)
+def tensor_range(x: F32, *, spans: int) -> F32:
+    """The least and the largest number, and 0, of each `RANGE` of x; NaN where there is one."""
+    parts = [x[i * RANGE : (i + 1) * RANGE] for i in range(spans)]
+    return np.array([(p.min(initial=0), p.max(initial=0)) for p in parts], np.float32)
+
+
+@operator(
+    "DynamicQuantizeLinear",
+    "x:f32[n,k] range:f32[spans,2] -> y:u8[n,k] sums:i32[n] scale:f32[1] zero:u8[1]",
+)
+def quantize_tensor(x: F32, range: F32) -> tuple[U8, I32, F32, U8]:
+    """Codes of x from 0 to 255 by the range of all of it; sums of y - zero for each row.
+
+    scale = (largest - least) / 255, 1 where that is 0, and zero = round(-least / scale); codes are
+    those of :func:`quantize_linear`. `range` is what :func:`tensor_range` returns. Where there is
+    NaN in it, scale is NaN and codes are 0.
+
+    Source: ONNX DynamicQuantizeLinear (opset 11).
+    """
+    low, high = range[:, 0].min(), range[:, 1].max()
+    with np.errstate(all="ignore"):
+        scale = (high - low) / np.float32(255) or np.float32(1)
+        zero = int(np.rint(np.nan_to_num(np.clip(-low / scale, 0, 255))))
+        y = rounded_codes(x / scale, zero, 0, 255, np.dtype(np.uint8))
+    sums = (y.astype(np.int32) - zero).sum(axis=1, dtype=np.int32)
+    return y, sums, np.array([scale], np.float32), np.array([zero], np.uint8)
+
+
+@operator("DequantizeLinear", "x:*[n] -> y:f32[n]", demands=codes("zero"))
+def dequantize_linear(x: Codes, *, scale: float, zero: int) -> F32:
+    """y = (x - zero) scale of uint8 or int8. Source: ONNX DequantizeLinear (opset 13)."""
+    y: F32 = (x.astype(np.int32) - zero).astype(np.float32) * np.float32(scale)
+    return y
+
+
+@operator("QLinearAdd", "x:*[n] z:*[n] -> y:*[n]", demands=codes("x_zero", "z_zero", "y_zero"))
+def add_codes(
+    x: Codes, z: Codes, *, x_scale: float, x_zero: int, z_scale: float, z_zero: int, y_zero: int,
+    lo: int, hi: int,
+) -> Codes:  # fmt: skip
+    """y = y_zero + round((x - x_zero) x_scale + (z - z_zero) z_scale), between lo and hi.
+
+    Scales are quotients by the result's scale; products and sum are float32, ties go to even.
+
+    Source: ONNX Runtime's QLinearAdd.
+    """
+    left = dequantize_linear.meaning(x, scale=x_scale, zero=x_zero)
+    right = dequantize_linear.meaning(z, scale=z_scale, zero=z_zero)
+    return rounded_codes(left + right, y_zero, lo, hi, x.dtype)

@@ -1,0 +1,70 @@
+"""What kernels trust beyond signatures, in the words that refuse what does not meet it.
+
+Each is a demand of :class:`halfbyte.core.operator.Operator`: of dimensions, attributes and constant
+operands by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from halfbyte.core.operator import Demand
+
+LIMIT = 2**31 - 1  # kernels count places of images in 32 bits
+
+Known = Mapping[str, Any]
+
+
+def reach(at: int, *steps: tuple[int, int]) -> tuple[int, int]:
+    """First and last element of a walk: so many, so far apart, along each dimension."""
+    spans = [(count - 1) * stride for count, stride in steps]
+    return at + sum(min(span, 0) for span in spans), at + sum(max(span, 0) for span in spans)
+
+
+def inside(size: int, at: int, *steps: tuple[int, int]) -> bool:
+    """Whether a walk stays among `size` elements, and goes anywhere at all."""
+    first, last = reach(at, *steps)
+    return 0 <= first <= last < size and all(count > 0 for count, _ in steps)
+
+
+def planned(d: Known, size: int, at: int, strides: Sequence[int], step: int) -> bool:
+    """Whether an operand has what a plan reads of it: see :mod:`halfbyte.core.ops.elementwise`."""
+    sizes = [int(n) for n in d["plan"][: len(strides)]]
+    steps = [*zip(sizes, map(int, strides), strict=True), (int(d["d"]), int(step))]
+    return inside(size, at, *steps)
+
+
+def codes(*zeros: str) -> dict[str, Demand]:
+    """Of codes of eight bits: their zero points, and limits where there are any."""
+    names = (*zeros, "lo", "hi")
+    return {
+        f"{', '.join(names)} from -128 to 255": lambda d: all(
+            -128 <= d[name] <= 255 for name in names if name in d
+        )
+    }
+
+
+def windows(taps: str = "", most: int = LIMIT) -> dict[str, Demand]:
+    """Of windows over images; `taps` is a dimension with one entry a pixel, of `most`."""
+    made: dict[str, Demand] = {
+        "kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, p, q of 1 and more": (
+            lambda d: min(
+                d["kernel_h"], d["kernel_w"], d["stride_h"], d["stride_w"], d["dilation_h"],
+                d["dilation_w"], d["p"], d["q"],
+            ) >= 1
+        ),
+        "windows from top and left to p stride_h and q stride_w within 2^31": (
+            lambda d: min(d["top"], d["left"]) >= 0
+            and max(
+                d["top"] + d["h"], d["left"] + d["v"],
+                d["p"] * d["stride_h"] + d["kernel_h"] * d["dilation_h"],
+                d["q"] * d["stride_w"] + d["kernel_w"] * d["dilation_w"],
+            ) <= LIMIT
+        ),
+    }  # fmt: skip
+    if taps:
+        made[f"{taps} = kernel_h kernel_w, at most {most}"] = lambda d: (
+            d["kernel_h"] * d["kernel_w"] == d[taps] <= most
+        )
+    return made

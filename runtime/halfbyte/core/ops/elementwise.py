@@ -1,0 +1,115 @@
+"""Functions of single numbers, and of pairs with broadcasting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.operator import operator
+from halfbyte.core.ops.demands import planned
+
+F32 = npt.NDArray[np.float32]
+I32 = npt.NDArray[np.int32]
+
+PLAN_DIMS = 4  # outer dimensions of a plan; kernels/elementwise.inc has the same number
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+}
+
+
+def strided(x: npt.NDArray[Any], plan: I32, strides: I32, n: int, d: int, step: int) -> Any:
+    """Rows of d elements, as many as there are in n, each where sizes and strides put it."""
+    sizes = [int(size) for size in plan[:PLAN_DIMS]]
+    steps = [int(stride) * x.itemsize for stride in (*strides, step)]
+    return np.lib.stride_tricks.as_strided(x, (*sizes, d), steps, writeable=False).reshape(n)
+
+
+@operator(
+    "Binary",
+    "x:f32[k] y:f32[m] plan:i32[12] -> z:f32[n]",
+    reads={"plan": lambda d: 0},
+    variant=lambda attributes: str(attributes["function"]),
+    demands={
+        "a constant plan": lambda d: "plan" in d,
+        "x_step, y_step of 0 or 1": lambda d: {d["x_step"], d["y_step"]} <= {0, 1},
+        "d of 1 and more and n = d sizes": lambda d: (
+            d["d"] >= 1 and d["n"] == d["d"] * math.prod(map(int, d["plan"][:PLAN_DIMS]))
+        ),
+        "plan, d and x_step inside of x: k": lambda d: planned(
+            d, d["k"], 0, d["plan"][PLAN_DIMS : 2 * PLAN_DIMS], d["x_step"]
+        ),
+        "plan, d and y_step inside of y: m": lambda d: planned(
+            d, d["m"], 0, d["plan"][2 * PLAN_DIMS :], d["y_step"]
+        ),
+    },
+)
+def binary(
+    x: F32, y: F32, plan: I32, *, function: str, n: int, d: int, x_step: int, y_step: int
+) -> F32:
+    """z = x op y, op being add, sub, mul or div, with broadcasting.
+
+    z has n elements in rows of d, which belong to four outer dimensions: `plan` has their sizes,
+    the strides of x over them and those of y, in elements. Along a row x and y advance by their
+    step, 0 or 1.
+
+    Source: ONNX Add, Sub, Mul, Div; broadcasting as NumPy's.
+    """
+    xs = strided(x, plan, plan[PLAN_DIMS : 2 * PLAN_DIMS], n, d, x_step)
+    ys = strided(y, plan, plan[2 * PLAN_DIMS :], n, d, y_step)
+    with np.errstate(all="ignore"):
+        z: F32 = BINARY[function](xs, ys)
+    return z
+
+
+def _sigmoid(x: Any, alpha: float, beta: float) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+UNARY: dict[str, Callable[[Any, float, float], Any]] = {
+    "relu": lambda x, a, b: np.maximum(x, 0),
+    "clip": lambda x, a, b: np.minimum(np.maximum(x, a), b),
+    "leaky_relu": lambda x, a, b: np.where(x < 0, a * x, x),
+    "sigmoid": _sigmoid,
+    "hard_sigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1),
+    "hard_swish": lambda x, a, b: x * np.clip(x / 6 + 0.5, 0, 1),
+    "tanh": lambda x, a, b: np.tanh(x),
+    "erf": lambda x, a, b: _erf(x),
+    "exp": lambda x, a, b: np.exp(x),
+    "sqrt": lambda x, a, b: np.sqrt(x),
+    "reciprocal": lambda x, a, b: 1 / x,
+    "neg": lambda x, a, b: -x,
+    "abs": lambda x, a, b: np.abs(x),
+}
+
+
+@operator("Cast", "x:i64[n] -> y:f32[n]")
+def cast(x: npt.NDArray[np.int64]) -> F32:
+    """y = x as the nearest float32. Source: ONNX Cast (opset 13)."""
+    return x.astype(np.float32)
+
+
+@operator("Unary", "x:f32[n] -> y:f32[n]", variant=lambda attributes: str(attributes["function"]))
+def unary(x: F32, *, function: str, alpha: float = 0.0, beta: float = 0.0) -> F32:
+    """y = f(x): ONNX's functions of one number under their names in snake case.
+
+    relu max(x, 0); clip min(max(x, alpha), beta); leaky_relu x, and alpha x below 0; sigmoid
+    1 / (1 + exp(-x)); hard_sigmoid min(max(alpha x + beta, 0), 1); hard_swish x times that of
+    x / 6 + 1 / 2; tanh, erf, exp, sqrt, reciprocal, neg, abs.
+
+    Source: ONNX's operators of these names.
+    """
+    rounded = np.array([alpha, beta], np.float32).tolist()  # as kernels have them
+    with np.errstate(all="ignore"):
+        wide = UNARY[function](x.astype(np.float64), rounded[0], rounded[1])
+        y: F32 = wide.astype(np.float32)
+    return y

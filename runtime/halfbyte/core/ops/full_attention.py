@@ -1,0 +1,192 @@
+"""Attention of all queries over all keys of a batch, where they lie in matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.operator import Demand, operator
+from halfbyte.core.ops.activation import softmax
+from halfbyte.core.ops.demands import inside
+
+F32 = npt.NDArray[np.float32]
+
+MOST_HEAD = 256  # numbers of a query, key or value
+MOST_CODED_HEAD, CODED_KEYS = 64, 128  # of attention_int8; keys of a step
+
+
+def _strided(x: F32, at: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> F32:
+    size = x.itemsize
+    return np.lib.stride_tricks.as_strided(
+        x[at:], shape, tuple(s * size for s in strides), writeable=False
+    )
+
+
+_READS: dict[str, Callable[[Any], int]] = {
+    "q": lambda d: d["batch"] * d["heads"] * d["s"] * d["d"] // d["ql"],
+    "k": lambda d: d["batch"] * d["kv_heads"] * d["t"] * d["d"] // d["kl"],
+    "v": lambda d: d["batch"] * d["kv_heads"] * d["t"] * d["e"] // d["vl"],
+}
+
+
+_DEMANDS: dict[str, Demand] = {
+    "heads a multiple of kv_heads": lambda d: (
+        d["kv_heads"] >= 1 and d["heads"] % d["kv_heads"] == 0
+    ),
+    "queries of ql where q_at, q_batch, q_head, q_row lead": lambda d: inside(
+        d["ql"], d["q_at"], (d["batch"], d["q_batch"]), (d["heads"], d["q_head"]),
+        (d["s"], d["q_row"]), (d["d"], 1),
+    ),
+    "keys of kl where k_at, k_batch, k_head, k_row lead": lambda d: inside(
+        d["kl"], d["k_at"], (d["batch"], d["k_batch"]), (d["kv_heads"], d["k_head"]),
+        (d["t"], d["k_row"]), (d["d"], 1),
+    ),
+    "values of vl where v_at, v_batch, v_head, v_row lead": lambda d: inside(
+        d["vl"], d["v_at"], (d["batch"], d["v_batch"]), (d["kv_heads"], d["v_head"]),
+        (d["t"], d["v_row"]), (d["e"], 1),
+    ),
+}  # fmt: skip
+
+
+def _operations(d: Any) -> int:
+    return int(2 * d["batch"] * d["heads"] * d["s"] * d["t"] * (d["d"] + d["e"]))
+
+
+@operator(
+    "Attention",
+    "q:f32[ql] k:f32[kl] v:f32[vl] bias?:f32[bl] -> y:f32[batch,s,heads,e]",
+    reads=_READS,
+    operations=_operations,
+    demands={
+        "d and e of 256 and less": lambda d: max(d["d"], d["e"]) <= MOST_HEAD,
+        **_DEMANDS,
+        "reach of 0 and more": lambda d: d["reach"] >= 0,
+        "bias of bl where bias_batch, bias_head, bias_row lead": lambda d: inside(
+            d["bl"],
+            0,
+            (d["batch"], d["bias_batch"]),
+            (d["heads"], d["bias_head"]),
+            (d["s"], d["bias_row"]),
+            (d["t"], 1),
+        ),
+    },
+)
+def attention(
+    q: F32, k: F32, v: F32, bias: F32 | None = None,
+    *,
+    batch: int, heads: int, kv_heads: int, s: int, t: int, d: int, e: int,
+    q_batch: int, q_head: int, q_row: int,
+    k_batch: int, k_head: int, k_row: int,
+    v_batch: int, v_head: int, v_row: int,
+    scale: float, q_at: int = 0, k_at: int = 0, v_at: int = 0,
+    bias_batch: int = 0, bias_head: int = 0, bias_row: int = 0,
+    reach: int, softcap: float = 0.0,
+) -> F32:  # fmt: skip
+    """y[b, i, h] = sum_j softmax_j(cap(scale q[b, h, i] k[b, g, j]) + bias[b, h, i, j]) v[b, g, j].
+
+    Sums go over the keys j <= i + reach of t; g is the group of h among the kv_heads. A query has
+    d numbers side by side, a value e, at most MOST_HEAD; they begin at `_at` and lie at strides of
+    elements, so that one matrix may hold all three. A bias has t numbers side by side, and strides
+    of 0 where it is the same for all. cap(x) = softcap tanh(x / softcap), unless softcap is 0. A
+    query whose scores are all -inf has a result of zeros.
+
+    Source: ONNX Attention (opset 23); Milakov and Gimelshein 2018, Online normalizer calculation
+    for softmax.
+    """
+    group = heads // kv_heads
+    queries = _strided(q, q_at, (batch, heads, s, d), (q_batch, q_head, q_row, 1))
+    keys = _strided(k, k_at, (batch, kv_heads, t, d), (k_batch, k_head, k_row, 1))
+    values = _strided(v, v_at, (batch, kv_heads, t, e), (v_batch, v_head, v_row, 1))
+    scores = queries @ np.repeat(keys, group, axis=1).swapaxes(2, 3) * np.float32(scale)
+    if softcap:
+        scores = np.float32(softcap) * np.tanh(scores / np.float32(softcap))
+    if bias is not None:
+        strides = (bias_batch, bias_head, bias_row, 1)
+        scores = scores + _strided(bias, 0, (batch, heads, s, t), strides)
+    hidden = np.arange(t) > np.arange(s)[:, None] + reach
+    scores = np.where(hidden, np.float32(-np.inf), scores)
+    blind = (scores == -np.inf).all(axis=-1, keepdims=True)
+    scores = np.where(blind, np.float32(0), scores)
+    weights = softmax.meaning(scores.reshape(-1, t)).reshape(scores.shape) * ~blind
+    y = (weights @ np.repeat(values, group, axis=1)).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(y, np.float32)
+
+
+def _codes(x: F32) -> tuple[F32, F32]:
+    """Rows as integers in -127...127, with their scales; as :func:`dynamic_quantize` rounds."""
+    top = np.abs(x).max(axis=-1, keepdims=True)
+    inverse = _inverse(127, top)
+    d = np.where(inverse > 0, top / np.float32(127), np.float32(0))
+    return np.clip(np.rint(x * inverse), -127, 127), d[..., 0]
+
+
+def _inverse(most: int, top: F32) -> F32:
+    with np.errstate(divide="ignore", over="ignore"):
+        inverse = np.float32(most) / top
+    return np.where(np.isfinite(inverse), inverse, np.float32(0))
+
+
+@operator(
+    "AttentionInt8",
+    "q:f32[ql] k:f32[kl] v:f32[vl] bias?:f32[bl] -> y:f32[batch,s,heads,e]",
+    reads=_READS,
+    operations=_operations,
+    demands={
+        "d and e multiples of 16, of 64 and less": lambda d: (
+            d["d"] % 16 == d["e"] % 16 == 0 and max(d["d"], d["e"]) <= MOST_CODED_HEAD
+        ),
+        **_DEMANDS,
+        "bias of bl where bias_batch, bias_head lead": lambda d: inside(
+            d["bl"], 0, (d["batch"], d["bias_batch"]), (d["heads"], d["bias_head"]), (d["t"], 1)
+        ),
+    },
+)
+def attention_int8(
+    q: F32, k: F32, v: F32, bias: F32 | None = None,
+    *,
+    batch: int, heads: int, kv_heads: int, s: int, t: int, d: int, e: int,
+    q_batch: int, q_head: int, q_row: int,
+    k_batch: int, k_head: int, k_row: int,
+    v_batch: int, v_head: int, v_row: int,
+    scale: float, q_at: int = 0, k_at: int = 0, v_at: int = 0,
+    bias_batch: int = 0, bias_head: int = 0,
+) -> F32:  # fmt: skip
+    """:func:`attention` of all keys, with a bias for all queries, in integers.
+
+    Queries, keys and values are rounded to int8, a scale each. Keys go by in steps of CODED_KEYS;
+    in a step a query's weights exp(score - highest so far), times the scales of the values, are
+    rounded to 0...255 by their maximum. d and e are multiples of 16, at most MOST_CODED_HEAD.
+    """
+    group = heads // kv_heads
+    queries, q_scale = _codes(_strided(q, q_at, (batch, heads, s, d), (q_batch, q_head, q_row, 1)))
+    keys, k_scale = _codes(_strided(k, k_at, (batch, kv_heads, t, d), (k_batch, k_head, k_row, 1)))
+    values, v_scale = _codes(
+        _strided(v, v_at, (batch, kv_heads, t, e), (v_batch, v_head, v_row, 1))
+    )
+    keys, values = (np.repeat(x, group, axis=1) for x in (keys, values))
+    k_scale, v_scale = (np.repeat(x, group, axis=1)[:, :, None] for x in (k_scale, v_scale))
+    scales = (q_scale * np.float32(scale))[..., None] * k_scale
+    scores = scales * (queries @ keys.swapaxes(2, 3))  # exact: below 2^24
+    if bias is not None:
+        scores = scores + _strided(bias, 0, (batch, heads, 1, t), (bias_batch, bias_head, 0, 1))
+    y, total = (
+        np.zeros((batch, heads, s, e), np.float32),
+        np.zeros((batch, heads, s, 1), np.float32),
+    )
+    highest = np.full((batch, heads, s, 1), np.finfo(np.float32).min)
+    for j in range(0, t, CODED_KEYS):
+        step = slice(j, j + CODED_KEYS)
+        top = np.maximum(highest, scores[..., step].max(axis=-1, keepdims=True))
+        with np.errstate(over="ignore"):
+            shrink, weights = np.exp(highest - top), np.exp(scores[..., step] - top)
+        total = total * shrink + weights.sum(axis=-1, keepdims=True)
+        weights = weights * v_scale[..., step]
+        largest = weights.max(axis=-1, keepdims=True)
+        codes = np.rint(weights * _inverse(255, largest))
+        y = y * shrink + codes @ values[:, :, step] * (largest / np.float32(255))
+        highest = top
+    y = np.divide(y, total, out=np.zeros_like(y), where=total > 0)
+    return np.ascontiguousarray(y.transpose(0, 2, 1, 3), np.float32)

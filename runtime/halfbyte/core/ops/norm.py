@@ -1,0 +1,35 @@
+"""Normalisation of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.operator import operator
+
+F32 = npt.NDArray[np.float32]
+
+
+@operator("RMSNormalization", "x:f32[n,heads*d] weight:f32[d] -> y:f32[n,heads*d]")
+def rms_norm(x: F32, weight: F32, *, epsilon: float, heads: int = 1) -> F32:
+    """y = x / sqrt(mean(x^2) + epsilon) * weight, for each of a row's `heads` parts alone.
+
+    Source: ONNX RMSNormalization (opset 23).
+    """
+    parts = x.reshape(len(x), heads, len(weight))
+    scale = 1 / np.sqrt(np.mean(parts * parts, axis=-1, keepdims=True) + np.float32(epsilon))
+    y: F32 = (parts * scale * weight).astype(np.float32, copy=False)
+    return y.reshape(x.shape)
+
+
+@operator("LayerNormalization", "x:f32[n,d] weight:f32[d] bias:f32[d] -> y:f32[n,d]")
+def layer_norm(x: F32, weight: F32, bias: F32, *, epsilon: float) -> F32:
+    """y = (x - mean) / sqrt(variance + epsilon) * weight + bias, per row.
+
+    Source: ONNX LayerNormalization (opset 17).
+    """
+    centred = x - x.mean(axis=-1, keepdims=True)
+    variance = np.mean(centred * centred, axis=-1, keepdims=True)
+    wide = centred / np.sqrt(variance + np.float32(epsilon)) * weight + bias
+    y: F32 = wide.astype(np.float32, copy=False)
+    return y

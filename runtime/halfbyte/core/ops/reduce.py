@@ -1,0 +1,35 @@
+"""Reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.operator import operator
+
+F32 = npt.NDArray[np.float32]
+
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "sum": np.sum,
+    "mean": np.mean,
+    "max": np.max,
+    "min": np.min,
+}
+
+
+@operator(
+    "Reduce",
+    "x:f32[a,b,c] -> y:f32[a,c]",
+    operations=lambda d: d["a"] * d["b"] * d["c"],
+    variant=lambda attributes: str(attributes["function"]),
+)
+def reduce(x: F32, *, function: str) -> F32:
+    """y[i, k] = sum, mean, max or min over j of x[i, j, k].
+
+    Source: ONNX ReduceSum, ReduceMean, ReduceMax, ReduceMin.
+    """
+    y: F32 = REDUCTIONS[function](x, axis=1).astype(np.float32)
+    return y

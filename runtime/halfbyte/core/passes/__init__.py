@@ -1,0 +1,36 @@
+"""Rewriting programs: each pass is a function Program -> Program; `optimize` is their order.
+
+Those of graphs, which text never needs, are in `graphs`.
+"""
+
+from __future__ import annotations
+
+from halfbyte.core.passes.fuse import fuse
+from halfbyte.core.passes.plan_memory import plan_memory
+from halfbyte.core.passes.quantize_activations import quantize_activations
+from halfbyte.core.passes.stream_weights import stream_weights
+from halfbyte.core.program import Program
+from halfbyte.formats.reading import Reader
+
+__all__ = [
+    "fuse",
+    "optimize",
+    "plan_memory",
+    "quantize_activations",
+    "stream_weights",
+]
+
+
+def optimize(
+    program: Program, *, int8_activations: bool = True, reader: Reader | None = None
+) -> Program:
+    """All passes, in order.
+
+    Without `int8_activations` block formats meet float activations; with a `reader`, weights are
+    read from the file in each run.
+    """
+    if int8_activations:
+        program = quantize_activations(program)
+    if reader is not None:
+        program = stream_weights(program, reader)
+    return plan_memory(fuse(program))

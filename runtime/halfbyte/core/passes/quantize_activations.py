@@ -1,0 +1,37 @@
+"""Products with block-quantized weights take int8 activations (W4A8, W8A8).
+
+MatMul(x, w) becomes DynamicQuantizeLinear(x) and MatMulNBits; matrices that share an input share
+its quantization.
+"""
+
+from __future__ import annotations
+
+from halfbyte.core import ops
+from halfbyte.core.program import Buffer, Instruction, Program, resume
+from halfbyte.weights import FORMATS, BlockFormat
+from halfbyte.weights.layouts import LAYOUTS
+
+BLOCK_FORMATS = frozenset(
+    name.lower() for name, f in (FORMATS | LAYOUTS).items() if issubclass(f, BlockFormat)
+)
+
+
+def quantize_activations(program: Program) -> Program:
+    """Insert the quantization of activations where the weight's format has an integer kernel."""
+    rewritten = program.rewritten([])
+    quantized: dict[Buffer, tuple[Buffer, Buffer, Buffer]] = {}
+    with resume(rewritten):
+        for instruction in program.instructions:
+            if instruction.operator is not ops.matmul or not _applies(instruction):
+                rewritten.append(instruction)
+                continue
+            x, w = instruction.inputs
+            if x not in quantized:
+                quantized[x] = ops.dynamic_quantize(x)
+            ops.matmul_int8(*quantized[x], w)
+            rewritten.instructions[-1].outputs = instruction.outputs
+    return rewritten
+
+
+def _applies(instruction: Instruction) -> bool:
+    return instruction.inputs[1].dtype in BLOCK_FORMATS

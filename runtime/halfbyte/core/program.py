@@ -1,0 +1,374 @@
+"""A model as data: a flat list of instructions over a table of buffers.
+
+A program is captured once (:func:`capture`), rewritten by passes and run by a backend. Sizes that
+change from call to call are named (:class:`Size`): memory is planned at their maxima, and their
+values come from a register block at every run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.errors import ProgramError, printable
+from halfbyte.weights import FORMATS, Tensor
+from halfbyte.weights.layouts import LAYOUTS
+
+if TYPE_CHECKING:
+    from halfbyte.core.operator import Operator
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype(np.float32),
+    "f16": np.dtype(np.float16),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "u8": np.dtype(np.uint8),
+    "u16": np.dtype(np.uint16),
+    "u32": np.dtype(np.uint32),
+    "u64": np.dtype(np.uint64),
+    "f64": np.dtype(np.float64),
+    "c64": np.dtype(np.complex64),
+    "c128": np.dtype(np.complex128),
+    "bool": np.dtype(np.bool_),
+}
+_ROWS = {name.lower(): format_ for name, format_ in (FORMATS | LAYOUTS).items()}
+
+_MAX_LINE = 1 << 16  # characters of an instruction in a dump
+
+
+@dataclass(frozen=True)
+class Size:
+    """A dimension or position that is known only at run time."""
+
+    name: str
+    maximum: int
+
+    def __str__(self) -> str:
+        return f"{self.name}≤{self.maximum}"
+
+
+Dim = int | Size
+
+
+def maximum(dim: Dim) -> int:
+    """The largest value a dimension takes."""
+    return dim.maximum if isinstance(dim, Size) else dim
+
+
+def at(dim: Dim, registers: Mapping[str, int]) -> int:
+    """A dimension's value in one run."""
+    return registers[dim.name] if isinstance(dim, Size) else dim
+
+
+class Kind(StrEnum):
+    """What a buffer is for. Only scratch memory and windows are reused.
+
+    A window holds a part of the weights while it is needed; it is read from the file in every run.
+    """
+
+    WEIGHT = "weight"
+    CONSTANT = "constant"
+    STATE = "state"
+    INPUT = "input"
+    OUTPUT = "output"
+    SCRATCH = "scratch"
+    WINDOW = "window"
+
+
+SHARED = frozenset({Kind.SCRATCH, Kind.WINDOW})  # kinds with places in one arena
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A place for numbers; `value` holds them, or makes them, for weights and constants alone.
+
+    A buffer with a `source` is that one's memory in another shape, or a part of it, from the byte
+    `offset` on.
+    """
+
+    name: str
+    kind: Kind
+    dtype: str  # a key of DTYPES, or a weight format's name in lower case
+    shape: tuple[Dim, ...]
+    value: Tensor | npt.NDArray[Any] | Callable[[], npt.NDArray[Any]] | None = None
+    source: Buffer | None = None
+    offset: int = 0
+
+    @property
+    def root(self) -> Buffer:
+        """The buffer whose memory this is: itself, but for views."""
+        return self if self.source is None else self.source.root
+
+    def view(self, shape: tuple[Dim, ...], dtype: str | None = None) -> Buffer:
+        """The same bytes in another shape, and perhaps as another of DTYPES."""
+        dtype = dtype or self.dtype
+        if (shape, dtype) == (self.shape, self.dtype):
+            return self
+        made = self.part(0, shape, dtype)
+        if made.nbytes != self.nbytes:
+            raise ProgramError(f"{self}: cannot be viewed as {made}")
+        whole = self.root
+        return whole if (shape, dtype, made.offset) == (whole.shape, whole.dtype, 0) else made
+
+    def part(self, offset: int, shape: tuple[Dim, ...], dtype: str | None = None) -> Buffer:
+        """Its bytes from `offset` on, in this shape."""
+        root, first = self.root, self.offset + offset
+        where = f"+{first}" if first else ""
+        name = f"{root.name}{where}:{'x'.join(map(str, shape))}"
+        made = Buffer(name, self.kind, dtype or self.dtype, shape, source=root, offset=first)
+        if offset + made.nbytes > self.nbytes:
+            raise ProgramError(f"{self}: has no part {made}")
+        return made
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes at the maxima of all sizes."""
+        return self.bytes_at({})
+
+    def bytes_at(self, registers: Mapping[str, int], rows: int | None = None) -> int:
+        """Bytes at given sizes (maxima where not given), or of so many rows (last dimensions)."""
+        *outer, columns = self.sizes_at(registers) or (1,)
+        count = columns * (math.prod(outer) if rows is None else rows)
+        if self.dtype in DTYPES:
+            return count * DTYPES[self.dtype].itemsize
+        return _ROWS[self.dtype].row_bytes(count)
+
+    def held_as(self, registers: Mapping[str, int]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Dtype and shape of the array that holds it, at given sizes (maxima where not given).
+
+        A block format's is bytes: of each row, or of all that lies in the first two dimensions.
+        """
+        shape = self.sizes_at(registers)
+        if self.dtype in DTYPES:
+            return DTYPES[self.dtype], shape
+        outer = min(len(shape) - 1, 2)
+        row_bytes = _ROWS[self.dtype].row_bytes(math.prod(shape[outer:]))
+        return np.dtype(np.uint8), (*shape[:outer], row_bytes)
+
+    def sizes_at(self, registers: Mapping[str, int]) -> tuple[int, ...]:
+        """Its shape at given sizes (maxima where not given)."""
+        return tuple(
+            registers.get(d.name, d.maximum) if isinstance(d, Size) else d for d in self.shape
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(eq=False)
+class Instruction:
+    """One operator applied to buffers. `dims` are the signature's dimensions and attributes.
+
+    `given` names the inputs; without names they are the signature's first ones. `origin` is the
+    name of the graph's node that it was made of, or of that node's first output.
+    """
+
+    operator: Operator
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    attributes: dict[str, Any]
+    dims: dict[str, Dim]
+    given: tuple[str, ...] = ()
+    origin: str = ""
+
+    @property
+    def operands(self) -> dict[str, Buffer]:
+        """All buffers by their name in the signature."""
+        names = self.given or tuple(o.name for o in self.operator.inputs)
+        outputs = (o.name for o in self.operator.outputs)
+        return {
+            **dict(zip(names, self.inputs, strict=False)),
+            **dict(zip(outputs, self.outputs, strict=True)),
+        }
+
+    @property
+    def arguments(self) -> tuple[Buffer | None, ...]:
+        """The inputs in the order of the signature, None for what is left out."""
+        names = self.given or tuple(o.name for o in self.operator.inputs)
+        given = dict(zip(names, self.inputs, strict=False))
+        return tuple(given.get(o.name) for o in self.operator.inputs)
+
+    def bytes_moved(
+        self, registers: Mapping[str, int], kinds: Collection[Kind] = frozenset(Kind)
+    ) -> int:
+        """Bytes read and written at given sizes: every operand once, touched rows only.
+
+        `kinds` are those of the buffers that count.
+        """
+        total, dims = 0, self._dims(registers)
+        for name, buffer in self.operands.items():
+            if buffer.root.kind not in kinds:
+                continue
+            touched = self.operator.reads.get(name)
+            total += buffer.bytes_at(registers, None if touched is None else touched(dims))
+        return total
+
+    def _dims(self, registers: Mapping[str, int]) -> dict[str, int]:
+        return {name: at(dim, registers) for name, dim in self.dims.items()}
+
+    def operations(self, registers: Mapping[str, int]) -> int:
+        """Arithmetic operations at given sizes (a multiply and an add are two)."""
+        if self.operator.operations is not None:
+            return self.operator.operations(self._dims(registers))
+        if not self.outputs or self.outputs[0].kind is Kind.WINDOW:
+            return 0
+        shape = self.outputs[0].shape
+        return int(np.prod([at(d, registers) for d in shape], dtype=np.int64))
+
+
+@dataclass(eq=False)
+class Program:
+    """Instructions in order of execution, and every buffer they use.
+
+    `places` is what memory planning found: scratch buffer or window -> byte offset in one arena of
+    `arena_bytes`; empty before planning, when every buffer has memory of its own.
+    """
+
+    name: str
+    instructions: list[Instruction] = field(default_factory=list)
+    inputs: dict[str, Buffer] = field(default_factory=dict)
+    outputs: dict[str, Buffer] = field(default_factory=dict)
+    sizes: dict[str, Size] = field(default_factory=dict)
+    places: dict[Buffer, int] = field(default_factory=dict)
+    arena_bytes: int = 0
+    _weights: dict[str, Buffer] = field(default_factory=dict)
+    _count: int = 0
+
+    def size(self, name: str, maximum: int) -> Size:
+        """A named size; its value is given at each run."""
+        if maximum < 1:
+            raise ProgramError(f"{self.name}: size '{name}' has maximum {maximum}, expected >= 1")
+        return self.sizes.setdefault(name, Size(name, maximum))
+
+    def input(self, name: str, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
+        """A buffer that the caller fills before a run."""
+        return self.inputs.setdefault(name, Buffer(name, Kind.INPUT, dtype, shape))
+
+    def output(self, name: str, buffer: Buffer) -> None:
+        """Make a computed buffer one that the caller reads after a run."""
+        buffer.name, buffer.kind = name, Kind.OUTPUT
+        self.outputs[name] = buffer
+
+    def state(self, name: str, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
+        """A buffer that keeps its content between runs, such as the KV cache."""
+        return Buffer(name, Kind.STATE, dtype, shape)
+
+    def weight(self, tensor: Tensor) -> Buffer:
+        """A tensor of the model's file; the same tensor gives the same buffer.
+
+        Vectors are float32 operands: one in another format is decoded here.
+        """
+        if len(tensor.shape) == 1 and tensor.format is not FORMATS["F32"]:
+            return self.constant(tensor.name, tensor.decode())
+        known = self._weights.get(tensor.name)
+        if known is None:
+            dtype = tensor.format.name.lower()
+            known = Buffer(tensor.name, Kind.WEIGHT, dtype, tensor.shape, tensor)
+            self._weights[tensor.name] = known
+        return known
+
+    def constant(self, name: str, value: npt.NDArray[Any]) -> Buffer:
+        """An array known at capture."""
+        dtype = next(k for k, d in DTYPES.items() if d == value.dtype)
+        return Buffer(name, Kind.CONSTANT, dtype, value.shape, np.ascontiguousarray(value))
+
+    def table(
+        self, name: str, shape: tuple[int, ...], make: Callable[[], npt.NDArray[np.float32]]
+    ) -> Buffer:
+        """A float32 constant that is made when memory is allocated: planning comes before."""
+        return Buffer(name, Kind.CONSTANT, "f32", shape, make)
+
+    def scratch(self, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
+        """A new intermediate result."""
+        self._count += 1
+        return Buffer(f"%{self._count}", Kind.SCRATCH, dtype, shape)
+
+    def append(self, instruction: Instruction) -> None:
+        """Add an instruction at the end."""
+        self.instructions.append(instruction)
+
+    def rewritten(self, instructions: list[Instruction]) -> Program:
+        """The same program with other instructions and no memory plan."""
+        return Program(
+            self.name, instructions, self.inputs, self.outputs, self.sizes,
+            _weights=self._weights, _count=self._count,
+        )  # fmt: skip
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """Every buffer in order of first use; a view comes after what it is a view of."""
+        used = dict.fromkeys(self.inputs.values())
+        for instruction in self.instructions:
+            for buffer in (*instruction.inputs, *instruction.outputs):
+                used[buffer.root] = used[buffer] = None
+        return list(used)
+
+    def bytes_by_kind(self) -> dict[Kind, int]:
+        """Planned memory by kind of buffer, at the maxima of all sizes."""
+        totals = dict.fromkeys(Kind, 0)
+        for buffer in self.buffers:
+            if buffer.source is None and not (self.places and buffer.kind in SHARED):
+                totals[buffer.kind] += buffer.nbytes
+        totals[Kind.SCRATCH] += self.arena_bytes
+        return totals
+
+    def dump(self) -> str:
+        """The program for people: instruction, shapes, dtypes, buffers and bytes."""
+        sizes = ", ".join(map(str, self.sizes.values()))
+        lines = [f"program {self.name}({sizes}): {len(self.instructions)} instructions"]
+        for number, instruction in enumerate(self.instructions):
+            lines.append(f"{number:4d}  {self._line(instruction)}")
+        totals = [f"{kind} {total:,}" for kind, total in self.bytes_by_kind().items() if total]
+        lines.append("bytes: " + ", ".join(totals))
+        return "\n".join(printable(line, _MAX_LINE) for line in lines)
+
+    def _line(self, instruction: Instruction) -> str:
+        outputs = ", ".join(self._place(b) for b in instruction.outputs)
+        inputs = ", ".join(b.name for b in instruction.inputs)
+        values = "".join(
+            f", {k}={v.name if isinstance(v, Size) else f'{v:g}' if isinstance(v, float) else v}"
+            for k, v in instruction.attributes.items()
+        )
+        origin = f"  # {instruction.origin}" if instruction.origin else ""
+        return f"{outputs} = {instruction.operator.onnx}({inputs}{values}){origin}"
+
+    def _place(self, buffer: Buffer) -> str:
+        offset = self.places.get(buffer.root)
+        where = f"@{offset}" if offset is not None else ""
+        return f"{buffer}{where} {buffer.nbytes:,} B"
+
+
+_current: ContextVar[Program] = ContextVar("halfbyte_program")
+
+
+def current() -> Program:
+    """The program under capture."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise ProgramError("operators take buffers only inside `with capture(...)`") from None
+
+
+def capture(name: str) -> AbstractContextManager[Program]:
+    """Record every operator called with buffers into a new program."""
+    return resume(Program(name))
+
+
+@contextmanager
+def resume(program: Program) -> Iterator[Program]:
+    """Record into a program that exists; passes rewrite with operators this way."""
+    token = _current.set(program)
+    try:
+        yield program
+    finally:
+        _current.reset(token)

@@ -1,0 +1,338 @@
+"""TensorProto and SparseTensorProto as NumPy arrays.
+
+Raw data, in the file or in one beside it, is a read-only view of the mapped bytes. Protobuf aligns
+nothing, so such a view may begin at any address (`array.flags.aligned`): NumPy computes with it all
+the same, and code that passes its address to C takes `np.require(array, requirements="A")`, which
+copies only then. Elements of four and two bits are unpacked to one a byte; `Tensor.packed` keeps
+them as they lie.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.errors import UnsupportedError
+from halfbyte.formats.protobuf import Message, Value
+from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.files.external import External
+from halfbyte.onnx.files.model import Array, SparseTensor
+
+MAX_RANK = 32  # of NumPy 1's arrays
+MAX_SIZE = 1 << 60  # bytes of an array that an address can name
+MAX_NAME = 1024  # characters
+
+_MAX_PIECES = 1 << 12  # writers make one
+_STRING, _BOOL = 8, 9
+_BITS = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2}  # of types with less than a byte
+_SIXES = {27: "FLOAT6E2M3", 28: "FLOAT6E3M2"}
+# Which field has the elements of a type, where they are not raw. All others: int32_data.
+_FIELDS = {
+    1: "float_data", 14: "float_data", 8: "string_data", 7: "int64_data", 11: "double_data",
+    15: "double_data", 12: "uint64_data", 13: "uint64_data",
+}  # fmt: skip
+_NUMBERS = {
+    4: "float_data", 5: "int32_data", 7: "int64_data", 10: "double_data", 11: "uint64_data",
+}  # fmt: skip
+
+
+class Tensor(NamedTuple):
+    """A tensor, its name, and its bytes where they hold several elements each."""
+
+    name: str
+    array: Array
+    packed: Array | None = None
+
+
+@dataclass
+class _Fields:
+    """What a message says."""
+
+    name: str = ""
+    dtype: int = 0
+    location: int = 0
+    raw: memoryview | None = None
+    dims: list[Value] = field(default_factory=list)
+    external: dict[str, str] = field(default_factory=dict)
+    typed: dict[str, list[Value]] = field(default_factory=dict)
+    strings: list[str] = field(default_factory=list)
+    pieces: int = 0  # fields of packed elements
+
+
+def entry(message: Message) -> tuple[str, str]:
+    """A StringStringEntryProto."""
+    key = text = ""
+    for number, value in message.fields():
+        if number == 1:
+            key = message.text(value)
+        elif number == 2:
+            text = message.text(value)
+    return key, text
+
+
+def element_type(number: int, message: Message) -> int:
+    """A DataType, checked."""
+    if number in _SIXES:
+        raise UnsupportedError(f"{message.path}: {message.name}: elements of {_SIXES[number]}")
+    if number in dtypes.DTYPES:
+        return number
+    raise message.error(f"element type {number}, expected one of 1 to {min(_SIXES) - 1}")
+
+
+def read_tensor(message: Message, external: External) -> Tensor:
+    """A TensorProto.
+
+    Raises
+    ------
+    FormatError
+        The elements are not as many as the shape says, or not in the field of their type.
+    UnsupportedError
+        It is one segment of several, or of a type that is not known here.
+    """
+    fields = _read_fields(message)
+    if fields.name:
+        message = Message(message.data, message.path, f"{message.name}: tensor {fields.name!r}")
+    number = element_type(fields.dtype, message)
+    shape = read_shape(message, fields.dims, dtypes.DTYPES[number].itemsize)
+    count = math.prod(shape)
+    raw = _external(message, fields, number, count, external) if fields.location else fields.raw
+    _refuse_others(message, fields, number)
+    packed = None
+    if raw is not None:
+        if number == _STRING:
+            raise message.error("strings in raw_data")
+        flat, packed = _from_raw(message, raw, number, count)
+    elif number == _STRING:
+        flat = np.empty(len(fields.strings), dtypes.STRING)
+        flat[:] = fields.strings
+    else:
+        values = fields.typed.get(_FIELDS.get(number, "int32_data"), [])
+        flat, packed = _from_typed(message, values, number, count)
+    if len(flat) != count:
+        raise message.error(f"{count} elements of shape {list(shape)} expected, {len(flat)} found")
+    array = flat.reshape(shape)
+    array.flags.writeable = False
+    return Tensor(fields.name, array, packed)
+
+
+def read_sparse(message: Message, external: External) -> tuple[str, SparseTensor]:
+    """A SparseTensorProto and its name, which is that of its values."""
+    values = indices = None
+    dims: list[Value] = []
+    for number, value in message.fields():
+        if number == 1:
+            values = read_tensor(message.message(value, f"{message.name}: values"), external)
+        elif number == 2:
+            indices = read_tensor(message.message(value, f"{message.name}: indices"), external)
+        elif number == 3:
+            dims.append(value)
+    if values is None:
+        raise message.error("a sparse tensor without values")
+    message = Message(message.data, message.path, f"{message.name}: tensor {values.name!r}")
+    shape = read_shape(message, dims, values.array.itemsize)
+    found = np.zeros(0, np.int64) if indices is None else indices.array
+    _check_indices(message, values.array, found, shape)
+    return values.name, SparseTensor(values.array, found, shape)
+
+
+def read_shape(message: Message, dims: Sequence[Value], itemsize: int) -> tuple[int, ...]:
+    """Sizes, none of them negative, of an array that could exist."""
+    shape = tuple(message.integers(dims))
+    if len(shape) > MAX_RANK:
+        raise message.error(f"{len(shape)} dimensions, expected at most {MAX_RANK}")
+    if any(size < 0 for size in shape):
+        raise message.error(f"shape {list(shape)} has a negative size")
+    if math.prod(max(size, 1) for size in shape) * itemsize > MAX_SIZE:
+        raise message.error(f"shape {list(shape)} is larger than any memory")
+    return shape
+
+
+def _read_fields(message: Message) -> _Fields:
+    found = _Fields()
+    for number, value in message.fields():
+        if number == 1:
+            found.dims.append(value)
+        elif number == 2:
+            found.dtype = message.integer(value)
+        elif number == 3:
+            raise UnsupportedError(f"{message.path}: {message.name}: a segment of a tensor")
+        elif number == 8:
+            found.name = message.text(value)
+        elif number == 9:
+            found.raw = message.bytes(value) if _something(value) else None
+        elif number == 13:
+            key, text = entry(message.message(value, message.name))
+            found.external[key] = text
+        elif number == 14:
+            found.location = message.integer(value)
+        elif number == 6:
+            found.strings.append(message.text(value))
+        elif number in _NUMBERS:
+            found.typed.setdefault(_NUMBERS[number], []).append(value)
+            found.pieces += isinstance(value, memoryview)
+            if found.pieces > _MAX_PIECES:
+                raise message.error(f"expected at most {_MAX_PIECES} fields of packed elements")
+    if len(found.name) > MAX_NAME:
+        raise message.error(f"a name of {len(found.name)} characters")
+    if found.location not in (0, 1):
+        raise message.error(f"data_location {found.location}, expected 0 or 1")
+    return found
+
+
+def _refuse_others(message: Message, fields: _Fields, number: int) -> None:
+    """Raise where elements stand in a field that is not the one of their type."""
+    given = [name for name, values in fields.typed.items() if any(map(_something, values))]
+    if fields.strings:
+        given.append("string_data")
+    if fields.raw is not None:
+        given.append("raw_data")
+    if fields.location:
+        expected = "external_data"
+    else:
+        expected = "raw_data" if fields.raw is not None else _FIELDS.get(number, "int32_data")
+    for name in given:
+        if name != expected:
+            raise message.error(f"elements of type {number} in {name}, expected {expected}")
+
+
+def _something(value: Value) -> bool:
+    """Whether a field has elements: one of bytes may be empty, and says nothing then."""
+    return isinstance(value, int) or len(value) > 0
+
+
+def _external(
+    message: Message, fields: _Fields, number: int, count: int, external: External
+) -> memoryview:
+    """The bytes in another file."""
+    said = fields.external
+    if "location" not in said:
+        raise message.error("external data without a location")
+    if number == _STRING:
+        raise message.error("strings in external data")
+    size = _byte_size(number, count)
+    offset = _decimal(message, said, "offset", 0)
+    length = _decimal(message, said, "length", size)
+    if length != size:
+        raise message.error(f"{size} bytes expected, external data has a length of {length}")
+    if not size:
+        return memoryview(b"")
+    return external.read(said["location"], offset, size, fields.name)
+
+
+def _decimal(message: Message, said: dict[str, str], key: str, default: int) -> int:
+    text = said.get(key, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise message.error(f"external data: {key} {text[:40]!r} is not a size")
+    return int(text)
+
+
+def _byte_size(number: int, count: int) -> int:
+    """Bytes of so many elements, as a file has them."""
+    if number in _BITS:
+        return -(-count * _BITS[number] // 8)
+    return count * dtypes.DTYPES[number].itemsize
+
+
+def _from_raw(
+    message: Message, raw: memoryview, number: int, count: int
+) -> tuple[Array, Array | None]:
+    size = _byte_size(number, count)
+    if len(raw) != size:
+        raise message.error(f"{size} bytes of {count} elements expected, {len(raw)} found")
+    dtype = dtypes.DTYPES[number]
+    if not size:
+        return np.zeros(0, dtype), None
+    data = np.frombuffer(raw, np.uint8)
+    if number in _BITS:
+        return _unpacked(data, number, count), data
+    if number == _BOOL and data.max() > 1:
+        raise message.error(f"a bool of {data.max()}, expected 0 or 1")
+    return np.frombuffer(raw, dtype), None
+
+
+def _from_typed(
+    message: Message, values: Sequence[Value], number: int, count: int
+) -> tuple[Array, Array | None]:
+    """Elements of the field of their type; there may be any number of them."""
+    dtype = dtypes.DTYPES[number]
+    name = _FIELDS.get(number, "int32_data")
+    if name in ("float_data", "double_data"):
+        found = message.number_array(values, np.float32 if name == "float_data" else np.float64)
+        if dtype.kind == "c" and len(found) % 2:
+            raise message.error(f"{len(found)} parts of complex numbers, expected pairs")
+        return found.view(dtype), None
+    integers = message.integer_array(values)
+    if name == "int64_data":
+        return integers.view(np.int64), None
+    if name == "uint64_data":
+        return _fitting(message, integers, dtype), None
+    signed = integers.astype(np.uint32).view(np.int32)  # of an int32, the low bits count
+    if number in _BITS:
+        packed = _fitting(message, signed, np.dtype(np.uint8))
+        expected = _byte_size(number, count)
+        if len(packed) != expected:
+            raise message.error(f"{expected} bytes expected in int32_data, {len(packed)} found")
+        return _unpacked(packed, number, count), packed
+    if number == _BOOL:
+        return _fitting(message, signed, np.dtype(np.uint8), 1).view(np.bool_), None
+    if dtype.kind in "fV":  # bits of a float
+        bits = np.dtype(f"u{dtype.itemsize}")
+        return _fitting(message, signed, bits).view(dtype), None
+    return _fitting(message, signed, dtype), None
+
+
+def _fitting(
+    message: Message, values: npt.NDArray[Any], dtype: np.dtype[Any], most: int | None = None
+) -> Array:
+    """Integers as another type, which must hold them."""
+    bounds = np.iinfo(dtype)
+    most = bounds.max if most is None else most
+    if len(values):
+        low, high = int(values.min()), int(values.max())
+        if low < bounds.min or high > most:
+            raise message.error(f"values from {low} to {high}, expected {bounds.min} to {most}")
+    return values.astype(dtype, copy=False)
+
+
+def _unpacked(data: npt.NDArray[np.uint8], number: int, count: int) -> Array:
+    """One element a byte; the first of each byte is in its lowest bits."""
+    bits = _BITS[number]
+    each = 8 // bits
+    found = np.empty((len(data), each), np.uint8)
+    for index in range(each):
+        found[:, index] = data >> (bits * index) & ((1 << bits) - 1)
+    dtype = dtypes.DTYPES[number]
+    flat = found.reshape(-1)[:count]
+    if dtype[0].kind == "i":
+        sign = np.uint8(1 << bits - 1)
+        flat ^= sign
+        flat -= sign
+    return flat.view(dtype)
+
+
+def _check_indices(message: Message, values: Array, indices: Array, shape: tuple[int, ...]) -> None:
+    """Raise unless indices are as many as values, ascending, and inside the shape."""
+    count = len(values) if values.ndim == 1 else -1
+    shapes = [(count,), (count, len(shape))]
+    if count < 0 or indices.dtype != np.int64 or indices.shape not in shapes:
+        raise message.error(
+            f"values {list(values.shape)} with indices {list(indices.shape)} of {indices.dtype}, "
+            f"expected [n] with [n] or [n, {len(shape)}] of int64"
+        )
+    if not count:
+        return
+    linear = indices
+    if indices.ndim == 2:
+        if (indices < 0).any() or (indices >= np.array(shape, np.int64)).any():
+            raise message.error(f"indices outside the shape {list(shape)}")
+        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        linear = indices @ np.array(strides, np.int64)
+    if linear[0] < 0 or linear[-1] >= math.prod(shape) or (np.diff(linear) <= 0).any():
+        raise message.error(f"indices are not ascending inside the shape {list(shape)}")

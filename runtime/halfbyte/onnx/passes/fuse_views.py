@@ -1,0 +1,152 @@
+"""Fusions of graphs' programs, whose values are seen in several shapes.
+
+As `fuse`, but by the memory that instructions share: a norm or Gelu with the quantization of its
+result, and a product with what is added to it, or with its activation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from halfbyte.core import ops
+from halfbyte.core.ops.panels import Activation
+from halfbyte.core.program import Buffer, Instruction, Kind, Program, resume
+
+_PRODUCTS = (ops.matmul_panels, ops.matmul_int8, ops.matmul_codes, ops.matmul_rotated)
+# quantizations: with the norm before them, and with Gelu
+_QUANTIZATIONS = {
+    ops.dynamic_quantize: (ops.layer_norm_quantize, ops.gelu_quantize),
+    ops.hadamard_quantize: (ops.layer_norm_hadamard_quantize, ops.gelu_hadamard_quantize),
+}
+
+
+def fuse_views(program: Program) -> Program:
+    """Replace pairs by the operators of `ops.fused`, sums and Gelus by products that do them."""
+    rewritten = program.rewritten([])
+    found = _Pairs(program)
+    with resume(rewritten):
+        for instruction in program.instructions:
+            if instruction in found.absorbed:
+                continue
+            outputs = instruction.outputs
+            if instruction in found.norms:
+                quantize, product = found.norms[instruction], found.gains.get(instruction)
+                gain = product.operands["y"] if product else None
+                with_norm, _ = _QUANTIZATIONS[quantize.operator]
+                with_norm(*instruction.inputs, gain, **instruction.attributes)
+                result = product.outputs[0].view(outputs[0].shape) if product else outputs[0]
+                outputs = (result, *quantize.outputs)
+            elif instruction in found.gelus:
+                gelu = found.gelus[instruction]
+                x = gelu.inputs[0].view(_shape(instruction.inputs[0]))
+                _, with_gelu = _QUANTIZATIONS[instruction.operator]
+                with_gelu(x, **gelu.attributes)
+            elif instruction in found.sums:
+                product, residual = found.sums[instruction]
+                outputs = _again(instruction, product, r=residual)
+            elif instruction in found.activated:
+                tanh = instruction.attributes["approximate"] == "tanh"
+                activation = Activation.GELU_TANH if tanh else Activation.GELU
+                outputs = _again(instruction, found.activated[instruction], activation=activation)
+            else:
+                rewritten.append(instruction)
+                continue
+            made = rewritten.instructions[-1]
+            made.outputs, made.origin = outputs, instruction.origin
+    return rewritten
+
+
+class _Pairs:
+    """Which instructions become one: `absorbed` are those that vanish."""
+
+    def __init__(self, program: Program) -> None:
+        self.norms: dict[Instruction, Instruction] = {}  # norm -> quantization of its result
+        self.gains: dict[Instruction, Instruction] = {}  # norm -> product of its result and a row
+        self.gelus: dict[Instruction, Instruction] = {}  # quantization -> Gelu before it
+        self.sums: dict[Instruction, tuple[Instruction, Buffer]] = {}  # -> product and residual
+        self.activated: dict[Instruction, Instruction] = {}  # Gelu -> product
+        self.absorbed: set[Instruction] = set()
+        self._uses = Counter(b.root for i in program.instructions for b in i.inputs)
+        self._makers: dict[Buffer, Instruction] = {}
+        for instruction in program.instructions:
+            if instruction.operator in _QUANTIZATIONS:
+                self._quantization(instruction)
+            elif instruction.operator is ops.binary:
+                self._sum(instruction)
+            elif instruction.operator is ops.gelu:
+                self._gelu(instruction)
+            self._makers.update({b.root: instruction for b in instruction.outputs})
+        for instruction in program.instructions:
+            if instruction.operator is ops.binary and instruction.attributes["function"] == "mul":
+                self._gain(instruction)
+
+    def _goes_nowhere_else(self, buffer: Buffer) -> bool:
+        return buffer.root.kind is Kind.SCRATCH and self._uses[buffer.root] == 1
+
+    def _quantization(self, last: Instruction) -> None:
+        maker = self._makers.get(last.inputs[0].root)
+        if maker is None or maker in self.norms or maker in self.activated:
+            return
+        if maker.operator is ops.layer_norm and maker.outputs[0].shape == last.inputs[0].shape:
+            self.norms[maker] = last
+            self.absorbed.add(last)
+        elif maker.operator is ops.gelu and self._goes_nowhere_else(last.inputs[0]):
+            self.gelus[last] = maker
+            self.absorbed.add(maker)
+
+    def _sum(self, last: Instruction) -> None:
+        whole = last.attributes["d"] == last.attributes["n"]
+        steps = last.attributes["x_step"], last.attributes["y_step"]
+        if last.attributes["function"] != "add" or not whole or steps != (1, 1):
+            return
+        x, y, _ = last.inputs
+        for product, residual in ((y, x), (x, y)):
+            maker = self._product(product)
+            if maker is not None and residual.root is not product.root:
+                self.sums[last] = maker, residual
+                self.absorbed.add(maker)
+                return
+
+    def _gain(self, last: Instruction) -> None:
+        """A product by channels is all that is made of a norm's result in floats."""
+        x, gain, _plan = last.inputs
+        norm = self._makers.get(x.root)
+        if norm not in self.norms or x.root.kind is not Kind.SCRATCH or self._uses[x.root] != 2:
+            return
+        d = norm.dims["d"]
+        whole = x.shape == (last.attributes["n"],) and last.attributes["d"] == d
+        if whole and gain.shape == (d,) and last.attributes["y_step"] == 1:
+            self.gains[norm] = last
+            self.absorbed.add(last)
+
+    def _product(self, result: Buffer) -> Instruction | None:
+        """The product that makes what goes nowhere else, if it does nothing behind it yet."""
+        maker = self._makers.get(result.root)
+        if maker is None or maker.operator not in _PRODUCTS or maker in self.absorbed:
+            return None
+        free = "r" not in maker.operands and not maker.attributes.get("activation")
+        return maker if free and self._goes_nowhere_else(result) else None
+
+    def _gelu(self, last: Instruction) -> None:
+        maker = self._product(last.inputs[0])
+        if maker is not None and "activation" in maker.attributes:
+            self.activated[last] = maker
+            self.absorbed.add(maker)
+
+
+def _again(
+    last: Instruction, product: Instruction, r: Buffer | None = None, activation: int | None = None
+) -> tuple[Buffer, ...]:
+    """Record the product with what `last` does to it, into the memory of its result."""
+    shape = _shape(product.outputs[0])
+    arguments = {o.name: b for o, b in zip(product.operator.inputs, product.arguments, strict=True)}
+    arguments["r"] = None if r is None else r.view(shape)
+    attributes = dict(product.attributes)
+    if activation is not None:
+        attributes["activation"] = int(activation)
+    product.operator(*arguments.values(), **attributes)
+    return (last.outputs[0].view(shape),)
+
+
+def _shape(buffer: Buffer) -> tuple[int, ...]:
+    return tuple(int(d) for d in buffer.shape)  # type: ignore[arg-type]

@@ -1,0 +1,50 @@
+"""Attention of queries, keys and values that int8 products made goes on in int8.
+
+What is rounded then is as precise as what those products multiplied, and is averaged over a head's
+numbers and over keys: docs/performance.md has the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from halfbyte.core import ops
+from halfbyte.core.ops import Operator
+from halfbyte.core.ops.full_attention import MOST_CODED_HEAD
+from halfbyte.core.program import Buffer, Instruction, Program, resume
+
+_DROPPED = ("reach", "softcap", "bias_row")
+
+
+def quantize_attention(program: Program, products: Collection[Operator]) -> Program:
+    """Replace attention of what these products make, where its kernel in integers can do it."""
+    rewritten = program.rewritten([])
+    makers: dict[Buffer, Instruction] = {}
+    with resume(rewritten):
+        for instruction in program.instructions:
+            makers.update({b.root: instruction for b in instruction.outputs})
+            if instruction.operator is not ops.attention or not (
+                _applies(instruction) and _made_by(instruction, makers, products)
+            ):
+                rewritten.append(instruction)
+                continue
+            attributes = {k: v for k, v in instruction.attributes.items() if k not in _DROPPED}
+            ops.attention_int8(*instruction.inputs, **attributes)
+            made = rewritten.instructions[-1]
+            made.outputs, made.origin = instruction.outputs, instruction.origin
+    return rewritten
+
+
+def _applies(instruction: Instruction) -> bool:
+    a = instruction.attributes
+    sizes = a["d"], a["e"]
+    if max(sizes) > MOST_CODED_HEAD or any(size % 16 for size in sizes):
+        return False
+    return a["reach"] >= a["t"] - 1 and not a["softcap"] and not a["bias_row"]
+
+
+def _made_by(
+    instruction: Instruction, makers: dict[Buffer, Instruction], products: Collection[Operator]
+) -> bool:
+    made = [makers.get(buffer.root) for buffer in instruction.inputs[:3]]
+    return all(i is not None and i.operator in products for i in made)

@@ -1,0 +1,207 @@
+"""Batches go through a graph's program in slices whose values stay in the cores' caches.
+
+Instructions that follow each other, each of which treats the rows of its operands apart, run for
+some of the rows, then for the next ones. Values that only they see have the memory of one slice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from halfbyte.core import ops
+from halfbyte.core.ops.elementwise import PLAN_DIMS
+from halfbyte.core.passes.plan_memory import lifetimes, placed
+from halfbyte.core.program import Buffer, Instruction, Kind, Program, current, resume
+
+CACHE = 2 << 20  # bytes of a core that a slice may take: its own cache, and some of the next
+LEAST_ROWS = 64  # of a product: fewer would read weights too often
+MOST_INSTRUCTIONS = 1 << 14  # of a program in slices
+
+# What these make of a row, one of their dimension n, depends on that row alone.
+_BY_ROWS = {
+    ops.dynamic_quantize, ops.gather, ops.gelu, ops.gelu_hadamard_quantize, ops.gelu_quantize,
+    ops.hadamard, ops.hadamard_quantize, ops.layer_norm, ops.layer_norm_hadamard_quantize,
+    ops.layer_norm_quantize, ops.matmul, ops.matmul_int8, ops.matmul_panels, ops.matmul_rotated,
+    ops.matmul_widened, ops.rms_norm, ops.rms_norm_quantize, ops.silu, ops.softmax, ops.swiglu,
+    ops.swiglu_quantize, ops.unary,
+}  # fmt: skip
+_ATTENTION = {ops.attention, ops.attention_int8}
+_PRODUCTS = {
+    ops.matmul, ops.matmul_int8, ops.matmul_panels, ops.matmul_rotated, ops.matmul_widened,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """How an instruction can be cut: into `count` pieces, each with its part of these operands.
+
+    `outer` is the dimension of a plan that is cut, of an instruction that goes by one.
+    """
+
+    count: int
+    cut: frozenset[Buffer]
+    outer: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that is cut."""
+        return sum(buffer.nbytes for buffer in self.cut)
+
+
+def slice_rows(program: Program, cores: int = 1) -> Program:
+    """Cut runs of instructions by rows, where their operands are larger than `cores` caches."""
+    found = [_rows(instruction) for instruction in program.instructions]
+    largest = max((rows.nbytes for rows in found if rows), default=0)
+    products = [i.dims["n"] for i in program.instructions if i.operator in _PRODUCTS]
+    most = max((n for n in products if isinstance(n, int)), default=0)
+    pieces = min(-(-largest // (CACHE * cores)), most // LEAST_ROWS)
+    pieces = min(pieces, MOST_INSTRUCTIONS // max(len(program.instructions), 1))
+    if pieces < 2:
+        return program
+    found = [rows if rows and rows.count >= pieces else None for rows in found]
+    rewritten = program.rewritten([])
+    with resume(rewritten):
+        for first, last in _runs(program.instructions, found, pieces):
+            run = program.instructions[first:last]
+            rows = [r for r in found[first:last] if r]
+            if rows and any(i.operator in _PRODUCTS for i in run):
+                _Slices(program, run, rows, pieces).record()
+            else:
+                rewritten.instructions += run
+    return rewritten
+
+
+def _runs(
+    instructions: Sequence[Instruction], found: Sequence[_Rows | None], pieces: int
+) -> Iterator[tuple[int, int]]:
+    """[first, last) of instructions that can be cut together, and of single ones that cannot."""
+    first, unit, made = 0, 0, set[Buffer]()
+    for number, (instruction, rows) in enumerate(zip(instructions, found, strict=True)):
+        own = rows.count if rows else 0
+        joined = math.gcd(unit, own) if unit and own else 0
+        crossed = rows and any(b.root in made for b in instruction.inputs if b not in rows.cut)
+        if number > first and (joined < pieces or crossed):
+            yield first, number
+            first, unit, made = number, own, set()
+        else:
+            unit = joined or own
+        made.update(b.root for b in instruction.outputs)
+    if first < len(instructions):
+        yield first, len(instructions)
+
+
+class _Slices:
+    """A run of instructions, cut into pieces of nearly the same size."""
+
+    def __init__(
+        self, program: Program, run: Sequence[Instruction], rows: Sequence[_Rows], pieces: int
+    ) -> None:
+        self._run, self._rows = run, rows
+        self._unit = math.gcd(*(r.count for r in rows))
+        self._cuts = [self._unit * piece // pieces for piece in range(pieces + 1)]
+        self._inner = self._seen_here_alone(program)
+
+    def _seen_here_alone(self, program: Program) -> set[Buffer]:
+        inner = {b.root for i in self._run for b in i.outputs if b.root.kind is Kind.SCRATCH}
+        here = {id(instruction) for instruction in self._run}
+        for instruction in program.instructions:
+            if id(instruction) not in here:
+                inner -= {b.root for b in (*instruction.inputs, *instruction.outputs)}
+        return inner
+
+    def record(self) -> None:
+        """Append all pieces to the program under capture."""
+        largest = max(last - first for first, last in pairwise(self._cuts))
+        sizes = {b: b.nbytes // self._unit * largest for b in self._inner}
+        places, nbytes = placed(sizes, lifetimes(self._run))
+        memory = current().scratch("u8", (nbytes,))
+        for first, last in pairwise(self._cuts):
+            parts = {
+                b: memory.part(place, (b.nbytes // self._unit * (last - first),))
+                for b, place in places.items()
+            }
+            for instruction, rows in zip(self._run, self._rows, strict=True):
+                scale = rows.count // self._unit
+                _record(instruction, rows, first * scale, last * scale, parts)
+
+
+def _record(
+    instruction: Instruction, rows: _Rows, first: int, last: int, parts: dict[Buffer, Buffer]
+) -> None:
+    """Record pieces [first, last) of an instruction; `parts` are the memory of inner values."""
+    count = last - first
+    taken = {}
+    for buffer in rows.cut:
+        size, *others = buffer.sizes_at({})
+        shape = (size // rows.count * count, *others)
+        if buffer.root in parts:
+            taken[buffer] = parts[buffer.root].view(shape, buffer.dtype)
+        else:
+            taken[buffer] = buffer.part(buffer.nbytes // rows.count * first, shape)
+    attributes = dict(instruction.attributes)
+    if instruction.operator in _ATTENTION:
+        attributes["batch"] = count
+    elif instruction.operator is ops.binary:
+        attributes["n"] = attributes["n"] // rows.count * count
+        attributes["d"] = min(attributes["d"], attributes["n"])
+        taken |= _narrower(instruction.operands["plan"], rows.outer, count)
+    operands = [None if b is None else taken.get(b, b) for b in instruction.arguments]
+    instruction.operator(*operands, **attributes)
+    made = current().instructions[-1]
+    made.outputs = tuple(taken[b] for b in instruction.outputs)
+    made.origin = instruction.origin
+
+
+def _narrower(plan: Buffer, outer: int | None, count: int) -> dict[Buffer, Buffer]:
+    """In a plan's place, one that goes over so many in that dimension."""
+    if outer is None or not isinstance(plan.value, np.ndarray):
+        return {}
+    value = plan.value.copy()
+    value[outer] = count
+    return {plan: current().constant(plan.name, value)}
+
+
+def _rows(instruction: Instruction) -> _Rows | None:
+    """How an instruction can be cut, if it can."""
+    operator, operands = instruction.operator, instruction.operands
+    if operator in _BY_ROWS:
+        count = instruction.dims["n"]
+        signature = (*operator.inputs, *operator.outputs)
+        cut = frozenset(
+            operands[o.name] for o in signature if o.dims[0] == "n" and o.name in operands
+        )
+        return _Rows(count, cut) if isinstance(count, int) and count > 1 else None
+    a = instruction.attributes
+    if operator in _ATTENTION:
+        steps = {"q": a["q_batch"], "k": a["k_batch"], "v": a["v_batch"], "bias": a["bias_batch"]}
+        return _strided(operands, a["batch"], steps, "y")
+    if operator is not ops.binary or not isinstance(operands["plan"].value, np.ndarray):
+        return None
+    plan = operands["plan"].value.tolist()
+    outer = next((i for i, size in enumerate(plan[:PLAN_DIMS]) if size > 1), None)
+    if outer is None:  # the whole result is one row
+        return _strided(operands, a["n"], {"x": a["x_step"], "y": a["y_step"]}, "z")
+    steps = {"x": plan[PLAN_DIMS + outer], "y": plan[2 * PLAN_DIMS + outer]}
+    return _strided(operands, plan[outer], steps, "z", outer)
+
+
+def _strided(
+    operands: dict[str, Buffer],
+    count: int,
+    steps: dict[str, int],
+    result: str,
+    outer: int | None = None,
+) -> _Rows | None:
+    """Operands whose pieces begin at these steps and lie side by side; 0 is all for each piece."""
+    cut = [operands[result]]
+    for name, step in steps.items():
+        if name in operands and step:
+            if operands[name].shape != (count * step,):
+                return None
+            cut.append(operands[name])
+    return _Rows(count, frozenset(cut), outer) if count > 1 else None

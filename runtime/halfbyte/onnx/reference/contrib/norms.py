@@ -1,0 +1,189 @@
+"""Normalizations with a residual, embeddings, groups of channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference._numbers import rounded, vector, widened
+from halfbyte.onnx.reference.arrays import axis_of, mean_of
+from halfbyte.onnx.reference.contrib._common import contrib, sigmoid
+from halfbyte.onnx.reference.registry import define
+
+Array = npt.NDArray[Any]
+
+
+def layer_norm(x: Array, gamma: Array, beta: Array | None, epsilon: float) -> tuple[Array, ...]:
+    """(x - mean) / sqrt(variance + epsilon) gamma + beta over the last axis; mean and 1 / sqrt."""
+    mean = mean_of(x, -1)
+    inverse = 1 / np.sqrt(mean_of(np.square(x - mean), -1) + x.dtype.type(epsilon))
+    result = (x - mean) * inverse * gamma
+    return (result if beta is None else result + beta), mean, inverse
+
+
+def rms_norm(x: Array, gamma: Array, epsilon: float) -> tuple[Array, Array]:
+    """x / sqrt(mean(x²) + epsilon) gamma over the last axis; and 1 / sqrt."""
+    inverse = 1 / np.sqrt(mean_of(np.square(x), -1) + x.dtype.type(epsilon))
+    return x * inverse * gamma, inverse
+
+
+def _skipped(x: Array, skip: Array, bias: Array | None, *vectors: Array | None) -> Array:
+    """x + skip + bias; scales and biases are vectors over the last axis."""
+    whole = widened(x) + widened(skip)
+    for given in (bias, *vectors):
+        if given is not None:
+            vector(given, whole.shape[-1] if whole.ndim else 1, "gamma, beta or bias")
+    return whole if bias is None else whole + widened(bias)
+
+
+@contrib("SkipLayerNormalization")
+def skip_layer_normalization(
+    x: Array,
+    skip: Array,
+    gamma: Array,
+    beta: Array | None = None,
+    bias: Array | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> tuple[Array, ...]:
+    """LayerNormalization of x + skip + bias; its mean, inverse deviation, and that sum."""
+    whole = _skipped(x, skip, bias, gamma, beta)
+    shift = None if beta is None else widened(beta)
+    result, mean, inverse = layer_norm(whole, widened(gamma), shift, epsilon)
+    return rounded(result, x.dtype), mean, inverse, rounded(whole, x.dtype)
+
+
+@contrib("SkipSimplifiedLayerNormalization")
+def skip_simplified_layer_normalization(
+    x: Array, skip: Array, gamma: Array, bias: Array | None = None, *, epsilon: float = 1e-12
+) -> tuple[Array, ...]:
+    """RMSNormalization of x + skip + bias; no mean, the inverse root, and that sum."""
+    whole = _skipped(x, skip, bias, gamma)
+    result, inverse = rms_norm(whole, widened(gamma), epsilon)
+    return rounded(result, x.dtype), np.zeros_like(inverse), inverse, rounded(whole, x.dtype)
+
+
+@contrib("SimplifiedLayerNormalization")
+@define("SimplifiedLayerNormalization")
+def simplified_layer_normalization(
+    x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> tuple[Array, Array]:
+    """x / sqrt(mean(x²) + epsilon) scale over all axes from `axis` on; and 1 / sqrt.
+
+    ONNX Runtime's, in ONNX's own domain, older than RMSNormalization.
+    """
+    wide = widened(x)
+    axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
+    inverse = 1 / np.sqrt(mean_of(np.square(wide), axes) + wide.dtype.type(epsilon))
+    result = wide * inverse * widened(scale)
+    if result.shape != x.shape:
+        raise ProgramError(
+            f"scale {list(scale.shape)}: expected to be broadcast to {list(x.shape)}"
+        )
+    return rounded(result, scale.dtype), inverse
+
+
+@contrib("GatedRMSNorm")
+def gated_rms_norm(
+    x: Array, scale: Array, gate: Array, *, activation: str = "silu", epsilon: float = 1e-5
+) -> Array:
+    """RMSNormalization of x over its last axis, times silu(gate) (or sigmoid, or gate itself)."""
+    opened = widened(gate)
+    if activation in ("silu", "swish", "sigmoid"):
+        opened = sigmoid(opened) * (1 if activation == "sigmoid" else opened)
+    elif activation != "none":
+        raise ProgramError(f"activation {activation!r}, expected silu, swish, sigmoid or none")
+    return rounded(rms_norm(widened(x), widened(scale), epsilon)[0] * opened, x.dtype)
+
+
+@contrib("EmbedLayerNormalization")
+def embed_layer_normalization(
+    input_ids: Array,
+    segment_ids: Array | None,
+    word_embedding: Array,
+    position_embedding: Array,
+    segment_embedding: Array | None,
+    gamma: Array,
+    beta: Array,
+    mask: Array | None = None,
+    position_ids: Array | None = None,
+    *,
+    epsilon: float = 1e-12,
+    mask_index_type: int = 1,
+) -> tuple[Array, Array, Array]:
+    """LayerNormalization of word + position + segment, as BERT begins; lengths; that sum.
+
+    `input_ids` are [batch, n]; lengths [batch] count the ones of `mask` (without one they are 0).
+    """
+    batch, n = input_ids.shape
+    positions = np.arange(n)[None] if position_ids is None else position_ids
+    whole = widened(word_embedding)[input_ids] + widened(position_embedding)[positions]
+    if segment_ids is not None and segment_embedding is not None:
+        whole = whole + widened(segment_embedding)[segment_ids]
+    lengths = np.zeros(batch, np.int32) if mask is None else (mask == 1).sum(1, dtype=np.int32)
+    result = layer_norm(whole, widened(gamma), widened(beta), epsilon)[0]
+    dtype = word_embedding.dtype
+    return rounded(result, dtype), lengths, rounded(whole, dtype)
+
+
+def _group_norm(
+    x: Array, gamma: Array, beta: Array, groups: int, last: int, activation: int, epsilon: float
+) -> Array:
+    planes = np.moveaxis(x, -1, 1) if last else x
+    batch, channels = planes.shape[:2]
+    if groups < 1 or channels % groups:
+        raise ProgramError(f"{channels} channels, expected a multiple of {groups} groups")
+    rows = planes.reshape(batch, groups, -1)
+    scaled = layer_norm(rows, np.ones(1, x.dtype), None, epsilon)[0].reshape(planes.shape)
+    shape = (1, channels, *[1] * (x.ndim - 2))
+    result = scaled * gamma.reshape(shape) + beta.reshape(shape)
+    result = result * sigmoid(result) if activation else result
+    return np.moveaxis(result, 1, -1) if last else result
+
+
+@contrib("GroupNorm")
+def group_norm(
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    *,
+    activation: int,
+    groups: int,
+    channels_last: int = 1,
+    epsilon: float = 1e-5,
+) -> Array:
+    """GroupNormalization, channels last by default; then x sigmoid(x) where `activation` is 1."""
+    wide, scale, shift = (widened(part) for part in (x, gamma, beta))
+    result = _group_norm(wide, scale, shift, groups, channels_last, activation, epsilon)
+    return rounded(result, x.dtype)
+
+
+@contrib("SkipGroupNorm")
+def skip_group_norm(
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    skip: Array,
+    bias: Array | None = None,
+    *,
+    activation: int,
+    groups: int,
+    channels_last: int = 1,
+    epsilon: float = 1e-5,
+) -> tuple[Array, Array]:
+    """GroupNorm of x + skip + bias, and that sum; skip may be [batch, channels]."""
+    axis = -1 if channels_last else 1
+    added = widened(skip)
+    if added.ndim == 2:
+        added = np.moveaxis(added.reshape(*skip.shape, *[1] * (x.ndim - 2)), 1, axis)
+    whole = widened(x) + added
+    if bias is not None:
+        shape = [1] * x.ndim
+        shape[axis] = -1
+        whole = whole + widened(bias).reshape(shape)
+    scale, shift = widened(gamma), widened(beta)
+    result = _group_norm(whole, scale, shift, groups, channels_last, activation, epsilon)
+    return rounded(result, x.dtype), rounded(whole, x.dtype)

@@ -1,0 +1,53 @@
+"""Elements taken by their places. Negative places count from an axis's end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from halfbyte.onnx.reference.arrays import Array, axis_of, check_elements, take
+from halfbyte.onnx.reference.registry import define
+
+
+@define("Gather", special=True)
+def gather(data: Array, indices: Array, *, axis: int = 0) -> Array:
+    """Slices of `data` along `axis`, an array of them as `indices` is one. ONNX Gather-13."""
+    axis = axis_of(axis, data.ndim)
+    shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
+    check_elements(shape, data.dtype.itemsize)
+    return take(data, indices.reshape(-1), axis).reshape(shape)
+
+
+@define("GatherElements", since=11, special=True)
+def gather_elements(data: Array, indices: Array, *, axis: int = 0) -> Array:
+    """y[i, j, k] = data[i, indices[i, j, k], k] of axis 1. ONNX GatherElements-13."""
+    return data[elements(data, indices, axis)]
+
+
+def elements(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
+    """Where *Elements' indices lie in `data`: an index array of each axis."""
+    if indices.ndim != data.ndim:
+        raise ValueError(f"indices of {indices.ndim} axes for data of {data.ndim}")
+    places: list[Array] = list(np.indices(indices.shape, sparse=True))
+    places[axis_of(axis, data.ndim)] = indices
+    return tuple(places)
+
+
+@define("GatherND", since=11, special=True)
+def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> Array:
+    """y[b, i] = data[b, indices[b, i, 0], indices[b, i, 1], ...]. ONNX GatherND-13.
+
+    b stands for `batch_dims` axes, which are the same in both, i for the other ones of indices.
+    """
+    depth = indices.shape[-1]
+    if not 0 <= batch_dims < min(data.ndim, indices.ndim) or depth + batch_dims > data.ndim:
+        raise ValueError(f"tuples of {depth}, batch_dims {batch_dims}, data of {data.ndim} axes")
+    batch = data.shape[:batch_dims]
+    if indices.shape[:batch_dims] != batch:
+        raise ValueError(f"batches {list(batch)} and {list(indices.shape[:batch_dims])}")
+    shape = (*indices.shape[:-1], *data.shape[batch_dims + depth :])
+    check_elements(shape, data.dtype.itemsize)
+    between = (1,) * (indices.ndim - 1 - batch_dims)
+    grids: tuple[Array, ...] = np.indices(batch, sparse=True)
+    leading = [grid.reshape(*grid.shape, *between) for grid in grids]
+    found = data[(*leading, *np.moveaxis(indices, -1, 0))]
+    return np.asarray(found, data.dtype).reshape(shape)

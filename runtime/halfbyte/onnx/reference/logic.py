@@ -1,0 +1,40 @@
+"""Comparisons and truth values, element by element; results are bool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from halfbyte.onnx.reference.arrays import Array
+from halfbyte.onnx.reference.math import declare_binary, declare_unary
+from halfbyte.onnx.reference.registry import define
+
+
+def equal(A: Array, B: Array) -> Array:
+    """A == B; of strings too."""
+    return np.asarray(A == B, np.bool_)
+
+
+BINARY: list[tuple[str, int, Callable[[Array, Array], Any]]] = [
+    ("Equal", 7, equal), ("Less", 7, np.less), ("Greater", 7, np.greater),
+    ("LessOrEqual", 12, np.less_equal), ("GreaterOrEqual", 12, np.greater_equal),
+    ("And", 7, np.logical_and), ("Or", 7, np.logical_or), ("Xor", 7, np.logical_xor),
+]  # fmt: skip
+for _name, _since, _function in BINARY:
+    declare_binary(_name, _since, _function)
+
+declare_unary("Not", 1, np.logical_not)
+declare_unary("IsNaN", 9, np.isnan)
+
+
+@define("IsInf", since=10)
+def is_infinite(X: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
+    """Where X is an infinity of a sign that is asked for. ONNX IsInf-20."""
+    found = np.zeros(X.shape, np.bool_)
+    if detect_negative:
+        found |= np.isneginf(X)
+    if detect_positive:
+        found |= np.isposinf(X)
+    return found

@@ -1,0 +1,140 @@
+"""Columns of features made, scaled and filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference._numbers import fitting
+from halfbyte.onnx.reference.ml._common import ml
+
+Array = npt.NDArray[Any]
+
+
+@ml("ArrayFeatureExtractor", special=True)
+def array_feature_extractor(x: Array, y: Array) -> Array:
+    """Elements y [n] of x along its last axis; a vector x is taken as one row."""
+    columns = y.reshape(-1)
+    last = x.shape[-1]
+    if ((columns < 0) | (columns >= last)).any():
+        raise ProgramError(f"columns {columns.tolist()[:8]} of {last}")
+    taken: Array = x[..., columns]
+    return taken.reshape(1, -1) if x.ndim == 1 else taken
+
+
+@ml("Binarizer")
+def binarizer(x: Array, *, threshold: float = 0.0) -> Array:
+    """1 where x is above the threshold, else 0."""
+    return np.asarray(x > x.dtype.type(threshold), x.dtype)
+
+
+@ml("Scaler")
+def scaler(x: Array, *, offset: Sequence[float], scale: Sequence[float]) -> Array:
+    """(x - offset) scale in float32; both are one number, or one a column."""
+    shifted = x.astype(np.float32) - np.array(offset, np.float32)
+    return shifted * np.array(scale, np.float32)
+
+
+@ml("Normalizer")
+def normalizer(x: Array, *, norm: str = "MAX") -> Array:
+    """Rows of x divided by their largest element (MAX), sum of amounts (L1) or length (L2)."""
+    wide = x.astype(np.float32)
+    if norm == "MAX":
+        size = wide.max(-1, keepdims=True)
+    elif norm == "L1":
+        size = np.abs(wide).sum(-1, keepdims=True)
+    elif norm == "L2":
+        size = np.sqrt(np.square(wide).sum(-1, keepdims=True))
+    else:
+        raise ProgramError(f"norm {norm!r}, expected MAX, L1 or L2")
+    return wide / np.where(size == 0, np.float32(1), size)
+
+
+@ml("Imputer")
+def imputer(
+    x: Array,
+    *,
+    imputed_value_floats: Sequence[float] = (),
+    imputed_value_int64s: Sequence[int] = (),
+    replaced_value_float: float = 0.0,
+    replaced_value_int64: int = 0,
+) -> Array:
+    """x with another value for what is to be replaced: one for all columns, or one a column."""
+    whole = x.dtype.kind in "iu"
+    values = np.array(imputed_value_int64s if whole else imputed_value_floats, x.dtype)
+    replaced = replaced_value_int64 if whole else replaced_value_float
+    found = np.isnan(x) if replaced != replaced else x == x.dtype.type(replaced)
+    return np.asarray(np.where(found, values, x), x.dtype)
+
+
+@ml("OneHotEncoder")
+def one_hot_encoder(
+    x: Array,
+    *,
+    cats_int64s: Sequence[int] | None = None,
+    cats_strings: Sequence[str] | None = None,
+    zeros: int = 1,
+) -> Array:
+    """float32 [*x.shape, categories]: 1 at the category; all 0 for others, if `zeros`."""
+    if cats_strings:
+        values, categories = x, np.array(cats_strings, object)
+    else:
+        values, categories = x.astype(np.int64), np.array(cats_int64s or (), np.int64)
+    fitting((*x.shape, len(categories)), 4)
+    found = values[..., None] == categories
+    if not zeros and not found.any(-1).all():
+        raise ProgramError("a value that is no category")
+    return np.asarray(found, np.float32)
+
+
+@ml("FeatureVectorizer")
+def feature_vectorizer(*inputs: Array, inputdimensions: Sequence[int] | None = None) -> Array:
+    """Columns of all inputs side by side in float32; of each as many as `inputdimensions` says.
+
+    Columns that an input lacks are 0.
+    """
+    rows = [x.reshape(1, -1) if x.ndim == 1 else x.reshape(len(x), -1) for x in inputs]
+    widths = inputdimensions or [x.shape[1] for x in rows]
+    made = np.zeros(fitting((len(rows[0]), sum(widths)), 4), np.float32)
+    at = 0
+    for x, width in zip(rows, widths, strict=True):
+        taken = min(width, x.shape[1])
+        made[:, at : at + taken] = x[:, :taken]
+        at += width
+    return made
+
+
+@ml("DictVectorizer", dynamic=True)
+def dict_vectorizer(
+    x: dict[Any, Any],
+    *,
+    int64_vocabulary: Sequence[int] | None = None,
+    string_vocabulary: Sequence[str] | None = None,
+) -> Array:
+    """A map's values [1, words], in the order of a vocabulary of its keys; 0 for those it lacks.
+
+    Python's floats are float32.
+    """
+    words: Sequence[Any] = string_vocabulary or int64_vocabulary or ()
+    some = next(iter(x.values()), 0.0)
+    some = np.asarray(some, np.float32 if type(some) is float else None)
+    values = [x.get(word, "" if some.dtype.kind in "UO" else 0) for word in words]
+    kind = object if some.dtype.kind in "UO" else some.dtype
+    return np.array(values, kind).reshape(1, -1)
+
+
+@ml("ZipMap", dynamic=True)
+def zip_map(
+    x: Array,
+    *,
+    classlabels_int64s: Sequence[int] | None = None,
+    classlabels_strings: Sequence[str] | None = None,
+) -> list[dict[Any, Any]]:
+    """Rows of x [n, classes] as maps from a label to its float32."""
+    labels: Sequence[Any] = classlabels_strings or classlabels_int64s or ()
+    rows = x.reshape(-1, x.shape[-1])
+    return [dict(zip(labels, map(float, row), strict=True)) for row in rows]

@@ -1,0 +1,105 @@
+"""Larger arrays around an array: padding, and cutting to a size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from halfbyte.errors import UnsupportedError
+from halfbyte.onnx.reference.arrays import Array, axes_of, check_elements, integers, take, zeros
+from halfbyte.onnx.reference.registry import define
+
+MODES = ("constant", "edge", "reflect", "wrap")
+
+
+@define("Pad", since=2, special=True)
+def pad_by_attributes(
+    data: Array, *, pads: list[int], mode: str = "constant", value: float = 0.0
+) -> Array:
+    """`data` with `pads` around it; see below. ONNX Pad-2."""
+    return pad(data, np.asarray(pads, np.int64), np.asarray(value, data.dtype), mode=mode)
+
+
+@define("Pad", since=11, decided_by=(1, 3), special=True)
+def pad(
+    data: Array,
+    pads: Array,
+    constant_value: Array | None = None,
+    axes: Array | None = None,
+    *,
+    mode: str = "constant",
+) -> Array:
+    """`data` with pads [begin of each axis..., end of each axis...] around it. ONNX Pad-25.
+
+    Negative pads cut; that comes first. `mode` says what is there: "constant", the value (0 by
+    default); "edge", the last element; "reflect", the elements mirrored at the last one; "wrap",
+    the elements over again.
+    """
+    if mode not in MODES:
+        raise UnsupportedError(f"mode {mode!r}: expected one of {MODES}")
+    along = range(data.ndim) if axes is None else axes_of(integers(axes), data.ndim)
+    given = integers(pads)
+    if len(given) != 2 * len(along):
+        raise ValueError(f"{len(given)} pads of {len(along)} axes")
+    before, after = [0] * data.ndim, [0] * data.ndim
+    for place, axis in enumerate(along):
+        before[axis], after[axis] = given[place], given[place + len(along)]
+    check_elements(map(sum, zip(data.shape, before, after, strict=True)), data.dtype.itemsize)
+    kept: list[Any] = [
+        slice(max(-b, 0), size - max(-a, 0))
+        for size, b, a in zip(data.shape, before, after, strict=True)
+    ]
+    grown = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
+    if mode == "constant":
+        return framed(data[(*kept, ...)], grown, constant_value)
+    return continued(data[(*kept, ...)], grown, mode)
+
+
+def framed(data: Array, pads: Sequence[tuple[int, int]], value: Array | None) -> Array:
+    """`data` in the middle of an array of the value."""
+    shape = [b + size + a for size, (b, a) in zip(data.shape, pads, strict=True)]
+    made = zeros(shape, data.dtype)
+    if value is not None:
+        made[...] = value.reshape(())
+    made[tuple(slice(b, b + size) for size, (b, _) in zip(data.shape, pads, strict=True))] = data
+    return made
+
+
+def continued(data: Array, pads: Sequence[tuple[int, int]], mode: str) -> Array:
+    """`data` continued along every axis by its own elements."""
+    for axis, (before, after) in enumerate(pads):
+        size = data.shape[axis]
+        if not before and not after:
+            continue
+        if size == 0:
+            raise ValueError(f"axis {axis} has no elements to pad it with")
+        places = np.arange(-before, size + after)
+        if mode == "edge":
+            places = np.clip(places, 0, size - 1)
+        elif mode == "wrap":
+            places %= size
+        else:
+            period = max(2 * (size - 1), 1)
+            places %= period
+            places = np.minimum(places, period - places) if size > 1 else places
+        data = take(data, places, axis)
+    return data
+
+
+@define("CenterCropPad", since=18, decided_by=(1,), special=True)
+def center_crop_pad(data: Array, shape: Array, *, axes: list[int] | None = None) -> Array:
+    """`data` cut or padded with zeros to a shape, around its middle. ONNX CenterCropPad-18.
+
+    Where a difference is odd, one element more is cut from the end, and one more added to it.
+    """
+    along = range(data.ndim) if axes is None else axes_of(axes, data.ndim)
+    wanted = dict(zip(along, integers(shape), strict=True))
+    pads = np.zeros((2, data.ndim), np.int64)
+    for axis, size in wanted.items():
+        check_elements([size])
+        more = size - data.shape[axis]
+        pads[0, axis] = more // 2 if more > 0 else -(-more // 2)
+        pads[1, axis] = more - pads[0, axis]
+    return pad(data, pads.reshape(-1))

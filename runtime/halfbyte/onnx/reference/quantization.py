@@ -1,0 +1,193 @@
+"""Quantization: QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, integer products.
+
+A scale is one number, one a slice of an axis, or one a block of an axis; its zero point has the
+same shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from halfbyte.errors import ProgramError
+from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.reference._numbers import (
+    Array,
+    float_of,
+    rounded,
+    saturated,
+    widened,
+)  # fmt: skip
+from halfbyte.onnx.reference.arrays import axis_of, take
+from halfbyte.onnx.reference.registry import define
+
+SMALL_INTEGERS = {"uint4": (0, 15), "int4": (-8, 7), "uint2": (0, 3), "int2": (-2, 1)}
+
+
+def spread(scale: Array, shape: tuple[int, ...], axis: int, block_size: int, what: str) -> Array:
+    """A scale or zero point, shaped to be broadcast with a tensor of `shape`."""
+    if scale.size == 1 and (scale.ndim <= 1 or not block_size):
+        return scale.reshape(())
+    number = axis_of(axis, len(shape))
+    if scale.ndim == 1 and not block_size and len(scale) == shape[number]:
+        return scale.reshape([-1 if i == number else 1 for i in range(len(shape))])
+    blocks = list(shape)
+    if block_size > 0:
+        blocks[number] = -(-shape[number] // block_size)
+    if block_size <= 0 or list(scale.shape) != blocks:
+        raise ProgramError(
+            f"{what} {list(scale.shape)}: expected one element, {shape[number]} along axis"
+            f" {number}, or blocks {blocks} (block_size {block_size})"
+        )
+    return take(np.repeat(scale, block_size, axis=number), np.arange(shape[number]), number)
+
+
+def _alike(scale: Array, zero_point: Array) -> None:
+    """See that a zero point has its scale's elements; one element may have any rank."""
+    if scale.shape != zero_point.shape and not scale.size == zero_point.size == 1:
+        raise ProgramError(
+            f"zero point {list(zero_point.shape)}: expected the scale's {list(scale.shape)}"
+        )
+
+
+def quantized(real: Array, zero_point: Array | None, dtype: np.dtype[Any], saturate: bool) -> Array:
+    """Real numbers, already divided by the scale, as a quantized type: round, add, saturate."""
+    name = dtypes.special_name(dtype)
+    if name is not None and name not in SMALL_INTEGERS:
+        wide = real if zero_point is None else real + widened(zero_point)
+        return dtypes.narrow(wide.astype(np.float32), dtype, saturate=saturate)
+    whole = np.rint(real)
+    if zero_point is not None:
+        whole = whole.astype(np.float64) + widened(zero_point)
+    if name is None:
+        return saturated(whole, dtype)
+    low, high = SMALL_INTEGERS[name]
+    limited = np.nan_to_num(np.clip(whole, low, high), nan=0.0)
+    return dtypes.narrow(limited.astype(np.int8 if low else np.uint8), dtype)
+
+
+@define("QuantizeLinear", since=10, special=True)
+def quantize_linear(
+    x: Array,
+    y_scale: Array,
+    y_zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    saturate: int = 1,
+) -> Array:
+    """Y = saturate(round(X / y_scale) + y_zero_point), ties to even.
+
+    The quotient is rounded to the type `precision`, or y_scale's. The result has the type of the
+    zero point, else output_dtype, else uint8. Floats of 8 bits and fewer are not rounded to whole
+    numbers. ONNX QuantizeLinear-10, -13, -19, -21, -23, -24, -25, -28.
+    """
+    default = np.dtype(np.uint8) if y_zero_point is None else y_zero_point.dtype
+    dtype = float_of(output_dtype, default)
+    scale = spread(y_scale, x.shape, axis, block_size, "y_scale")
+    zero = None
+    if y_zero_point is not None:
+        _alike(y_scale, y_zero_point)
+        zero = spread(y_zero_point, x.shape, axis, block_size, "y_zero_point")
+    inner = float_of(precision, y_scale.dtype)
+    if inner == dtypes.FLOAT8E8M0:
+        inner = np.dtype(np.float32)
+    wide = widened(x).astype(np.float64 if inner == np.float64 else np.float32)
+    real = widened(rounded(wide / widened(scale).astype(wide.dtype), inner))
+    return quantized(real, zero, dtype, bool(saturate))
+
+
+@define("DequantizeLinear", since=10, special=True)
+def dequantize_linear(
+    x: Array,
+    x_scale: Array,
+    x_zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Array:
+    """Y = (X - x_zero_point) * x_scale, in the type output_dtype or x_scale's.
+
+    ONNX DequantizeLinear-10, -13, -19, -21, -23, -24, -25, -28.
+    """
+    dtype = float_of(output_dtype, x_scale.dtype)
+    scale = widened(spread(x_scale, x.shape, axis, block_size, "x_scale"))
+    codes = widened(x)
+    codes = codes.astype(np.int64) if codes.dtype.kind in "iu" else codes
+    if x_zero_point is not None:
+        _alike(x_scale, x_zero_point)
+        codes = codes - widened(spread(x_zero_point, x.shape, axis, block_size, "x_zero_point"))
+    inner = np.float64 if dtype == np.float64 else np.float32
+    return rounded(codes.astype(inner) * scale.astype(inner), dtype)
+
+
+@define("DynamicQuantizeLinear", since=11)
+def dynamic_quantize_linear(x: Array) -> tuple[Array, Array, Array]:
+    """X in uint8, its scale (max(X, 0) - min(X, 0)) / 255, its zero point round(-min / scale).
+
+    Where that is 0 the scale is 1; where X has NaN it is NaN. ONNX DynamicQuantizeLinear-11.
+    """
+    high = np.float32(x.max(initial=0))
+    low = np.float32(x.min(initial=0))
+    scale = np.float32((high - low) / np.float32(255)) or np.float32(1)
+    byte = np.dtype(np.uint8)
+    zero = saturated(np.rint(-low / scale), byte)
+    y = saturated(np.rint(x / scale) + zero.astype(np.float32), byte)
+    return y, np.asarray(scale, np.float32), zero
+
+
+def _rows(v: Array, a: Array) -> Array:
+    """One number a row of the matrix `a`, or one for all, shaped to be broadcast with it."""
+    return v.reshape(-1, 1) if v.ndim == 1 and v.size > 1 and a.ndim > 1 else v
+
+
+def _without_zero(x: Array, zero_point: Array | None) -> Array:
+    wide = widened(x).astype(np.float64)
+    return wide if zero_point is None else wide - widened(zero_point)
+
+
+@define("MatMulInteger", since=10)
+def matmul_integer(
+    a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None
+) -> Array:
+    """(A - a_zero_point) (B - b_zero_point) in int32; zero points for all, rows of A, columns of B.
+
+    float64 holds each sum exactly; beyond 32 bits it wraps. ONNX MatMulInteger-10.
+    """
+    left = _without_zero(a, None if a_zero_point is None else _rows(a_zero_point, a))
+    right = _without_zero(b, b_zero_point)
+    return np.asarray(np.matmul(left, right)).astype(np.int64).astype(np.int32)
+
+
+@define("QLinearMatMul", since=10, special=True)
+def qlinear_matmul(
+    a: Array,
+    a_scale: Array,
+    a_zero_point: Array,
+    b: Array,
+    b_scale: Array,
+    b_zero_point: Array,
+    y_scale: Array,
+    y_zero_point: Array,
+) -> Array:
+    """Y = saturate(round((A - a_zero_point) (B - b_zero_point) * scales) + y_zero_point).
+
+    scales is a_scale * b_scale / y_scale, in float32; they are one number for all, one a row of A
+    (and Y), or one a column of B. ONNX QLinearMatMul-10, -21.
+    """
+    left = _without_zero(a, _rows(a_zero_point, a))
+    sums = np.asarray(np.matmul(left, _without_zero(b, b_zero_point)))
+    factor = (
+        widened(_rows(a_scale, a)).astype(np.float32)
+        * widened(b_scale).astype(np.float32)
+        / widened(_rows(y_scale, a)).astype(np.float32)
+    )
+    if sums.ndim < 2 and factor.size == 1:
+        factor = factor.reshape(())
+    return quantized(
+        sums.astype(np.float32) * factor, _rows(y_zero_point, a), y_zero_point.dtype, True
+    )

@@ -1,0 +1,134 @@
+"""Where an ONNX operator's meaning is found: domain, name, version -> a function of arrays.
+
+A definition is a plain function. Positional parameters are the operator's inputs (None where one
+is left out, ``*parts`` for variadic ones), keyword-only parameters are its attributes under ONNX's
+names, and the result is one value or a tuple. These keyword-only names are given by the caller of a
+definition instead, where it asks for them:
+
+    outputs   how many outputs the node names (an int)
+    opset     the version of the default domain that the node is under
+
+An attribute that is a graph arrives as a :class:`Body`, which is called with the values of the
+graph's inputs and returns a list of its outputs.
+
+Values are NumPy arrays (never NumPy scalars: shapes are kept), lists for sequences, None for an
+empty optional, dicts for maps, `SparseTensor`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from halfbyte.errors import UnsupportedError
+from halfbyte.onnx.files.model import Graph
+
+GIVEN = frozenset({"outputs", "opset"})  # keywords that are no attributes
+MICROSOFT = "com.microsoft"
+ML = "ai.onnx.ml"
+
+
+class Body(Protocol):
+    """A subgraph, with the values around it bound."""
+
+    @property
+    def graph(self) -> Graph:
+        """What it was made of: its inputs' and outputs' types, as far as the file says them."""
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        """Values of its outputs."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One version of an operator.
+
+    Attributes
+    ----------
+    since : int
+        The first version of its domain that it is for.
+    decided_by : tuple of int
+        Inputs whose values, not only their shapes, decide the shapes of the outputs.
+    dynamic : bool
+        Values of any input may decide them (NonZero, Loop, ...), or a value is no tensor.
+    special : bool
+        Takes and returns types that NumPy lacks as they are; others get numbers (`dtypes.widen`),
+        and their results are rounded to the type that their inputs had.
+    pure : bool
+        The same inputs give the same result (random operators do not).
+    """
+
+    domain: str
+    name: str
+    since: int
+    meaning: Callable[..., Any]
+    attributes: frozenset[str]
+    given: frozenset[str]
+    variadic: bool
+    decided_by: tuple[int, ...] = ()
+    dynamic: bool = False
+    special: bool = False
+    pure: bool = True
+
+
+_DEFINITIONS: dict[tuple[str, str], list[Definition]] = {}
+
+Meaning = TypeVar("Meaning", bound=Callable[..., Any])
+
+
+def define(
+    name: str,
+    *,
+    since: int = 1,
+    domain: str = "",
+    decided_by: Sequence[int] = (),
+    dynamic: bool = False,
+    special: bool = False,
+    pure: bool = True,
+) -> Callable[[Meaning], Meaning]:
+    """Declare the decorated function to be an operator's meaning; see :class:`Definition`."""
+
+    def declare(meaning: Meaning) -> Meaning:
+        parameters = inspect.signature(meaning).parameters.values()
+        keywords = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+        made = Definition(
+            domain, name, since, meaning, frozenset(keywords - GIVEN), frozenset(keywords & GIVEN),
+            any(p.kind is p.VAR_POSITIONAL for p in parameters),
+            tuple(decided_by), dynamic, special, pure,
+        )  # fmt: skip
+        versions = _DEFINITIONS.setdefault((domain, name), [])
+        versions.append(made)
+        versions.sort(key=lambda definition: -definition.since)
+        return meaning
+
+    return declare
+
+
+def find(domain: str, name: str, version: int) -> Definition | None:
+    """The newest definition that is not newer than `version`."""
+    for definition in _DEFINITIONS.get((domain, name), ()):
+        if definition.since <= version:
+            return definition
+    return None
+
+
+def lookup(domain: str, name: str, version: int, where: str) -> Definition:
+    """The same; raises `UnsupportedError` where there is none."""
+    found = find(domain, name, version)
+    if found is None:
+        known = _DEFINITIONS.get((domain, name))
+        kind = f"{domain}.{name}" if domain else name
+        reason = (
+            f"version {version}; known from version {known[-1].since} on"
+            if known
+            else "is not an operator that halfbyte knows"
+        )
+        raise UnsupportedError(f"{where}: operator {kind}: {reason}")
+    return found
+
+
+def operators() -> list[tuple[str, str]]:
+    """Domain and name of every operator."""
+    return sorted(_DEFINITIONS)

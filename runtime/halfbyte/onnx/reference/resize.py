@@ -1,0 +1,291 @@
+"""Resize and Upsample: each axis on its own, as a choice or a weighted sum of elements.
+
+Coordinates of results are taken to the input by coordinate_transformation_mode; there the mode says
+which elements count and how much. Linear and cubic interpolation of several axes is that of one
+after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference._numbers import Array, fitting, rounded, widened
+from halfbyte.onnx.reference.arrays import axis_of, take
+from halfbyte.onnx.reference.registry import define
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One axis: from `size` elements to `target`; `scale` need not be their quotient."""
+
+    size: int
+    target: int
+    scale: float
+    start: float = 0.0  # of the region of interest, as a fraction of the axis
+    end: float = 1.0
+
+    @property
+    def same(self) -> bool:
+        return self.size == self.target and self.scale == 1 and (self.start, self.end) == (0, 1)
+
+
+@dataclass(frozen=True)
+class _Method:
+    """The attributes that say how."""
+
+    mode: str
+    transformation: str
+    nearest: str
+    cubic: float
+    antialias: bool
+    exclude_outside: bool
+
+
+def _coordinates(axis: _Axis, transformation: str) -> Array:
+    """Where in the input each result lies, in elements: float32 [target].
+
+    Of float32, since ties between elements then fall as they do elsewhere.
+    """
+    x = np.arange(axis.target, dtype=np.float32)
+    last, scale = axis.size - 1, np.float32(axis.scale)
+    if transformation == "align_corners":
+        length = axis.scale * axis.size  # with its fraction, as ONNX's tests have it
+        return x * (last / (length - 1)) if axis.target > 1 else x * 0
+    if transformation == "asymmetric":
+        return x / scale
+    if transformation == "tf_crop_and_resize":
+        if axis.target == 1:
+            return x + 0.5 * (axis.start + axis.end) * last
+        return axis.start * last + x * ((axis.end - axis.start) * last / (axis.target - 1))
+    half: Array = (x + np.float32(0.5)) / scale - np.float32(0.5)
+    if transformation == "half_pixel":
+        return half
+    if transformation == "pytorch_half_pixel":
+        return half if axis.target > 1 else x * 0
+    if transformation == "half_pixel_symmetric":
+        return axis.size / 2 * (1 - axis.target / (axis.scale * axis.size)) + half
+    if transformation == "tf_half_pixel_for_nn":  # version 11
+        return (x + np.float32(0.5)) / scale
+    raise ProgramError(f"coordinate_transformation_mode {transformation!r} is not one of ONNX's")
+
+
+def _nearest(axis: _Axis, method: _Method) -> Array:
+    """Which element each result is."""
+    x = _coordinates(axis, method.transformation)
+    if method.nearest == "round_prefer_floor":
+        chosen = np.ceil(x - 0.5)
+    elif method.nearest == "round_prefer_ceil":
+        chosen = np.floor(x + 0.5)
+    elif method.nearest == "floor":
+        chosen = np.floor(x)
+    elif method.nearest == "ceil":
+        chosen = np.ceil(x)
+    elif method.nearest == "simple":  # of version 10
+        chosen = np.ceil(x) if axis.scale < 1 else np.floor(x)
+    else:
+        raise ProgramError(f"nearest_mode {method.nearest!r} is not one of ONNX's")
+    return np.clip(chosen, 0, axis.size - 1).astype(np.intp)
+
+
+def _linear_kernel(distance: Array) -> Array:
+    return np.asarray(np.maximum(1 - np.abs(distance), 0))
+
+
+def _cubic_kernel(distance: Array, a: float) -> Array:
+    """Keys's kernel."""
+    d = np.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+def _weights(axis: _Axis, method: _Method) -> tuple[Array, Array]:
+    """Elements that count for each result, and how much: two of [target, taps]."""
+    x = _coordinates(axis, method.transformation)
+    cubic = method.mode == "cubic"
+    stretch = max(1.0, 1 / axis.scale) if method.antialias else 1.0
+    reach = (2 if cubic else 1) * stretch  # of the kernel to either side
+    taps = 2 * math.ceil(reach)
+    fitting((axis.target, min(taps, 2 * axis.size + taps)), 8, "weights of a result")
+    first = (
+        np.floor(x - reach).astype(np.intp) + 1
+        if stretch > 1
+        else np.floor(x).astype(np.intp) - taps // 2 + 1
+    )
+    index = first[:, None] + np.arange(taps)
+    distance = (index - x[:, None]) / stretch
+    weight = _cubic_kernel(distance, method.cubic) if cubic else _linear_kernel(distance)
+    if method.exclude_outside:
+        weight = np.where((index >= 0) & (index < axis.size), weight, 0)
+    if method.exclude_outside or method.antialias:
+        weight = weight / weight.sum(axis=1, keepdims=True)
+    return np.clip(index, 0, axis.size - 1), weight
+
+
+def _interpolated(x: Array, number: int, axis: _Axis, method: _Method) -> Array:
+    """`x` with one axis replaced by weighted sums along it."""
+    index, weight = _weights(axis, method)
+    shape = [1] * x.ndim
+    shape[number] = axis.target
+    made: Array = np.zeros((), x.dtype)
+    for tap in range(index.shape[1]):
+        factor = weight[:, tap].astype(x.dtype).reshape(shape)
+        made = made + take(x, index[:, tap], number) * factor
+    return made
+
+
+def _resized(x: Array, axes: Sequence[_Axis], method: _Method, outside: float) -> Array:
+    """All axes one after the other; `outside` is what lies beyond the input, for cropping."""
+    fitting((axis.target for axis in axes), x.dtype.itemsize)
+    if min(x.shape, default=1) == 0:
+        return np.zeros([axis.target for axis in axes], x.dtype)
+    if method.mode not in ("nearest", "linear", "cubic"):
+        raise ProgramError(f"mode {method.mode!r}: expected nearest, linear, cubic")
+    dtype = x.dtype
+    if method.mode != "nearest":
+        x = x.astype(np.float32) if dtype.kind in "iub" else widened(x)
+    # shrinking axes go first: less is left for the others
+    for number in sorted(range(len(axes)), key=lambda i: axes[i].target / axes[i].size):
+        axis = axes[number]
+        if axis.same:
+            continue
+        if method.mode == "nearest":
+            x = take(x, _nearest(axis, method), number)
+        else:
+            x = _interpolated(x, number, axis, method)
+    if method.transformation == "tf_crop_and_resize":
+        x = _with_outside(x, axes, outside)
+    if dtype.kind in "iu" and method.mode != "nearest":
+        limits = np.iinfo(dtype)
+        x = np.clip(np.rint(x) if method.antialias else np.trunc(x), limits.min, limits.max)
+    return rounded(x, dtype)
+
+
+def _with_outside(x: Array, axes: Sequence[_Axis], value: float) -> Array:
+    """Results whose place lies beyond the input are `value`."""
+    for number, axis in enumerate(axes):
+        place = _coordinates(axis, "tf_crop_and_resize")
+        shape = [1] * x.ndim
+        shape[number] = axis.target
+        beyond = ((place < 0) | (place > axis.size - 1)).reshape(shape)
+        x = np.where(beyond, x.dtype.type(value), x)
+    return x
+
+
+def _scaled_axes(x: Array, scales: Array, roi: Array | None, axes: Sequence[int]) -> list[_Axis]:
+    """Axes whose size is floor(size * (end - start) * scale)."""
+    made = [_Axis(size, size, 1.0) for size in x.shape]
+    for i, (number, scale) in enumerate(zip(axes, scales.tolist(), strict=True)):
+        start, end = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
+        size = x.shape[number]
+        target = size * (end - start) * scale
+        if not (math.isfinite(target) and scale > 0 and 0 <= target < 2**40):
+            raise ProgramError(f"scale {scale} of an axis of {size} elements is out of range")
+        made[number] = _Axis(size, math.floor(target), scale, start, end)
+    return made
+
+
+def _sized_axes(
+    x: Array, sizes: Array, roi: Array | None, axes: Sequence[int], policy: str
+) -> list[_Axis]:
+    """Axes of given sizes, which keep_aspect_ratio_policy may change."""
+    targets = fitting(sizes, 1)
+    if len(targets) != len(axes):
+        raise ProgramError(f"sizes {list(targets)}: expected {len(axes)}")
+    if any(x.shape[number] == 0 for number in axes):
+        raise ProgramError(f"input {list(x.shape)}: expected no empty axis")
+    quotients = [t / x.shape[number] for t, number in zip(targets, axes, strict=True)]
+    if policy != "stretch":
+        if policy not in ("not_larger", "not_smaller"):
+            raise ProgramError(f"keep_aspect_ratio_policy {policy!r} is not one of ONNX's")
+        kept = min(quotients) if policy == "not_larger" else max(quotients)
+        quotients = [kept] * len(axes)
+        targets = tuple(math.floor(kept * x.shape[number] + 0.5) for number in axes)
+    made = [_Axis(size, size, 1.0) for size in x.shape]
+    for i, number in enumerate(axes):
+        start, end = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
+        made[number] = _Axis(x.shape[number], targets[i], quotients[i], start, end)
+    return made
+
+
+def _given(x: Any) -> Any:
+    """An optional input that is left out, or empty, as None."""
+    return None if x is None or x.size == 0 else x
+
+
+@define("Resize", since=11, decided_by=(1, 2, 3))
+def resize(
+    x: Array,
+    roi: Array | None = None,
+    scales: Array | None = None,
+    sizes: Array | None = None,
+    *,
+    antialias: int = 0,
+    axes: Sequence[int] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> Array:
+    """`x` resized by `scales`, or to `sizes`; of `axes` alone, where these are given.
+
+    Results of integers are truncated, with antialias rounded. ONNX Resize-11, -13, -18, -19.
+    """
+    numbers = [axis_of(a, x.ndim) for a in axes] if axes else list(range(x.ndim))
+    cropped = coordinate_transformation_mode == "tf_crop_and_resize"
+    region = _given(roi) if cropped else None
+    scales, sizes = _given(scales), _given(sizes)
+    for given, factor in ((region, 2), (scales, 1)):
+        if given is not None and given.shape != (factor * len(numbers),):
+            raise ProgramError(
+                f"roi or scales of shape {list(given.shape)}: expected {factor * len(numbers)}"
+            )
+    if scales is not None and sizes is None:
+        made = _scaled_axes(x, scales, region, numbers)
+    elif sizes is not None and scales is None:
+        made = _sized_axes(x, sizes, region, numbers, keep_aspect_ratio_policy)
+    else:
+        raise ProgramError("scales and sizes: expected exactly one of them")
+    method = _Method(
+        mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a,
+        bool(antialias) and mode != "nearest", bool(exclude_outside),
+    )  # fmt: skip
+    return _resized(x, made, method, extrapolation_value)
+
+
+def _simple(x: Array, scales: Array, mode: str) -> Array:
+    """Resize's first form: asymmetric, and the nearest element towards the beginning."""
+    if len(scales) != x.ndim:
+        raise ProgramError(f"{len(scales)} scales: expected {x.ndim}")
+    made = _scaled_axes(x, scales, None, range(x.ndim))
+    return _resized(x, made, _Method(mode, "asymmetric", "simple", -0.75, False, False), 0.0)
+
+
+@define("Resize", since=10, decided_by=(1,))
+def resize_10(x: Array, scales: Array, *, mode: str = "nearest") -> Array:
+    """`x` of floor(size * scale) elements an axis: that at x / scale, or between. ONNX Resize-10.
+
+    "nearest" is below that place where an axis grows, and above it where it shrinks.
+    """
+    return _simple(x, scales, mode)
+
+
+@define("Upsample", since=9, decided_by=(1,))
+def upsample(x: Array, scales: Array, *, mode: str = "nearest") -> Array:
+    """The same under its older name. ONNX Upsample-9, -10."""
+    return _simple(x, scales, "linear" if mode == "bilinear" else mode)
+
+
+@define("Upsample", since=7)
+def upsample_7(x: Array, *, scales: Sequence[float], mode: str = "nearest") -> Array:
+    """The same with scales as an attribute. ONNX Upsample-7."""
+    return upsample(x, np.asarray(scales, np.float32), mode=mode)

@@ -1,0 +1,313 @@
+"""Recurrent layers: RNN, GRU, LSTM.
+
+Each direction is a loop over time; an ended sequence of a batch keeps its state, and its outputs
+are zero. Gates lie one after another in the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from halfbyte.errors import ProgramError, UnsupportedError
+from halfbyte.onnx.reference._numbers import Array, fitting, rounded, widened
+from halfbyte.onnx.reference.activation import elu_of, sigmoid_of, softplus_of
+from halfbyte.onnx.reference.registry import define
+
+Activation = Callable[[Array], Array]
+State = tuple[Array, ...]  # [batch, hidden] each; the first is what a step puts out
+
+# name: (function of x, alpha, beta; alpha's and beta's defaults)
+FUNCTIONS: dict[str, tuple[Callable[[Array, float, float], Array], float, float]] = {
+    "relu": (lambda x, a, b: np.maximum(x, 0), 0, 0),
+    "tanh": (lambda x, a, b: np.tanh(x), 0, 0),
+    "sigmoid": (lambda x, a, b: sigmoid_of(x), 0, 0),
+    "affine": (lambda x, a, b: a * x + b, 1, 0),
+    "leakyrelu": (lambda x, a, b: np.where(x >= 0, x, a * x), 0.01, 0),
+    "thresholdedrelu": (lambda x, a, b: np.where(x >= a, x, 0), 1, 0),
+    "scaledtanh": (lambda x, a, b: a * np.tanh(b * x), 1, 1),
+    "hardsigmoid": (lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5),
+    "elu": (lambda x, a, b: elu_of(x, a), 1, 0),
+    "softsign": (lambda x, a, b: x / (1 + np.abs(x)), 0, 0),
+    "softplus": (lambda x, a, b: softplus_of(x), 0, 0),
+}
+WITH_ALPHA = frozenset(
+    {"affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu"}
+)
+WITH_BETA = frozenset({"affine", "scaledtanh", "hardsigmoid"})
+
+
+def _activations(
+    names: Sequence[str],
+    alphas: Sequence[float] | None,
+    betas: Sequence[float] | None,
+    clip: float,
+) -> list[Activation]:
+    """Functions by name; alphas and betas are consumed in order by those that have any.
+
+    The input of each is clipped to -clip ... clip, where that is not 0.
+    """
+    alpha_left, beta_left = list(alphas or []), list(betas or [])
+
+    def made(name: str) -> Activation:
+        key = name.lower()
+        if key not in FUNCTIONS:
+            raise UnsupportedError(f"activation {name!r}: expected one of {sorted(FUNCTIONS)}")
+        function, alpha, beta = FUNCTIONS[key]
+        alpha = alpha_left.pop(0) if key in WITH_ALPHA and alpha_left else alpha
+        beta = beta_left.pop(0) if key in WITH_BETA and beta_left else beta
+        if clip > 0:
+            return lambda x: function(np.clip(x, -clip, clip), alpha, beta)
+        return lambda x: function(x, alpha, beta)
+
+    return [made(name) for name in names]
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """One direction: w [gates * hidden, input], r [gates * hidden, hidden], b of w and of r."""
+
+    w: Array
+    r: Array
+    wb: Array
+    rb: Array
+    peephole: Array  # [3 * hidden]; empty but for LSTM
+
+
+Step = Callable[[Array, State, _Weights, list[Activation]], State]
+
+
+def _scan(
+    x: Array,
+    lengths: Array,
+    state: State,
+    step: Callable[[Array, State], State],
+    reverse: bool,
+) -> tuple[Array, State]:
+    """One direction over x [time, batch, input]: outputs [time, batch, hidden], the last state.
+
+    A reverse direction begins at each sequence's own end.
+    """
+    outputs = np.zeros((len(x), x.shape[1], state[0].shape[1]), x.dtype)
+    for time in reversed(range(len(x))) if reverse else range(len(x)):
+        going = (time < lengths)[:, None]
+        new = step(x[time], state)
+        state = tuple(np.where(going, n, s) for n, s in zip(new, state, strict=True))
+        outputs[time] = np.where(going, new[0], 0)
+    return outputs, state
+
+
+def _layer(
+    inputs: tuple[Array, Array, Array, Array | None, Array | None],
+    initial: Sequence[Array | None],
+    peephole: Array | None,
+    functions: list[Activation],
+    gates: int,
+    direction: str,
+    layout: int,
+    step: Step,
+) -> tuple[Array, ...]:
+    """All directions: Y, and the last value of each state. layout 1 has the batch first."""
+    x, w, r, b, lengths = inputs
+    directions = {"forward": 1, "reverse": 1, "bidirectional": 2}.get(direction)
+    if directions is None:
+        raise ProgramError(f"direction {direction!r}: expected forward, reverse, bidirectional")
+    wide = widened(x).swapaxes(0, 1) if layout else widened(x)
+    hidden = r.shape[-1]
+    expected = (directions, gates * hidden, wide.shape[2]), (directions, gates * hidden, hidden)
+    if (w.shape, r.shape) != expected:
+        raise ProgramError(
+            f"W {list(w.shape)} and R {list(r.shape)}: expected {list(expected[0])} and"
+            f" {list(expected[1])}"
+        )
+    batch = wide.shape[1]
+    fitting((len(wide), directions, batch, hidden), wide.dtype.itemsize)
+    limits = np.full(batch, len(wide)) if lengths is None else lengths.reshape(batch)
+    biases = np.zeros((directions, 2 * gates * hidden), wide.dtype) if b is None else widened(b)
+    peeps = np.zeros((directions, 0), wide.dtype) if peephole is None else widened(peephole)
+    begin = [_initial(h, directions, batch, hidden, layout, wide.dtype) for h in initial]
+    per_direction = len(functions) // directions
+    outputs, states = [], []
+    for d in range(directions):
+        half = gates * hidden
+        weights = _Weights(
+            widened(w)[d], widened(r)[d], biases[d, :half], biases[d, half:], peeps[d]
+        )
+        own = functions[d * per_direction : (d + 1) * per_direction]
+        made, last = _scan(
+            wide, limits, tuple(h[d] for h in begin),
+            lambda row, state, weights=weights, own=own: step(row, state, weights, own),  # type: ignore[misc]
+            reverse=direction == "reverse" or d == 1,
+        )  # fmt: skip
+        outputs.append(made)
+        states.append(last)
+    y = np.stack(outputs, axis=2 if layout else 1)  # [time, batch, d, h], or [time, d, batch, h]
+    y = y.swapaxes(0, 1) if layout else y
+    lasts = [np.stack(kind, axis=1 if layout else 0) for kind in zip(*states, strict=True)]
+    return tuple(rounded(np.ascontiguousarray(value), x.dtype) for value in (y, *lasts))
+
+
+def _initial(
+    h: Array | None,
+    directions: int,
+    batch: int,
+    hidden: int,
+    layout: int,
+    dtype: np.dtype[np.float32],
+) -> Array:
+    """An initial state as [directions, batch, hidden]; zero where there is none."""
+    if h is None:
+        return np.zeros((directions, batch, hidden), dtype)
+    made = widened(h).swapaxes(0, 1) if layout else widened(h)
+    return made.reshape(directions, batch, hidden)
+
+
+def _names(
+    activations: Sequence[str] | None, default: Sequence[str], direction: str
+) -> Sequence[str]:
+    """Names of a layer's activations, those of each direction after another."""
+    directions = 2 if direction == "bidirectional" else 1
+    wanted = len(default) * directions
+    names = list(activations) if activations else list(default) * directions
+    if len(names) < wanted:
+        raise ProgramError(f"activations {names}: expected {wanted}")
+    return names[:wanted]
+
+
+def _rnn_step(x: Array, state: State, weights: _Weights, functions: list[Activation]) -> State:
+    (h,), (f,) = state, functions
+    return (f(x @ weights.w.T + h @ weights.r.T + (weights.wb + weights.rb)),)
+
+
+@define("RNN", since=7)
+def rnn(
+    x: Array,
+    w: Array,
+    r: Array,
+    b: Array | None = None,
+    sequence_lens: Array | None = None,
+    initial_h: Array | None = None,
+    *,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    activations: Sequence[str] | None = None,
+    clip: float = 0.0,
+    direction: str = "forward",
+    hidden_size: int = 0,
+    layout: int = 0,
+) -> tuple[Array, ...]:
+    """H(t) = f(X(t) W^T + H(t-1) R^T + Wb + Rb); outputs all H and the last. ONNX -7, -14, -22.
+
+    x is [time, batch, input], w [directions, hidden, input], r [directions, hidden, hidden].
+    """
+    names = _names(activations, ("Tanh",), direction)
+    functions = _activations(names, activation_alpha, activation_beta, clip)
+    return _layer(
+        (x, w, r, b, sequence_lens), (initial_h,), None, functions, 1, direction, layout, _rnn_step
+    )
+
+
+def _gru_step(linear_before_reset: int) -> Step:
+    def step(x: Array, state: State, weights: _Weights, functions: list[Activation]) -> State:
+        (h,), (f, g) = state, functions
+        n = h.shape[1]
+        both, own = slice(0, 2 * n), slice(2 * n, None)
+        ahead = x @ weights.w.T + weights.wb
+        gates = f(ahead[:, both] + h @ weights.r[both].T + weights.rb[both])
+        z, reset = gates[:, :n], gates[:, n:]
+        if linear_before_reset:
+            back = reset * (h @ weights.r[own].T + weights.rb[own])
+        else:
+            back = (reset * h) @ weights.r[own].T + weights.rb[own]
+        return ((1 - z) * g(ahead[:, own] + back) + z * h,)
+
+    return step
+
+
+@define("GRU", since=7)
+def gru(
+    x: Array,
+    w: Array,
+    r: Array,
+    b: Array | None = None,
+    sequence_lens: Array | None = None,
+    initial_h: Array | None = None,
+    *,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    activations: Sequence[str] | None = None,
+    clip: float = 0.0,
+    direction: str = "forward",
+    hidden_size: int = 0,
+    layout: int = 0,
+    linear_before_reset: int = 0,
+) -> tuple[Array, ...]:
+    """H(t) = (1 - z) h + z H(t-1), with the gates z, r and h in this order. ONNX -7, -14, -22.
+
+    z and r are f(X W^T + H R^T + Wb + Rb), h is g(X W^T + (r H) R^T + Rb + Wb), or with
+    linear_before_reset g(X W^T + r (H R^T + Rb) + Wb).
+    """
+    names = _names(activations, ("Sigmoid", "Tanh"), direction)
+    functions = _activations(names, activation_alpha, activation_beta, clip)
+    return _layer(
+        (x, w, r, b, sequence_lens), (initial_h,), None, functions, 3, direction, layout,
+        _gru_step(linear_before_reset),
+    )  # fmt: skip
+
+
+def _lstm_step(input_forget: int) -> Step:
+    def step(x: Array, state: State, weights: _Weights, functions: list[Activation]) -> State:
+        (h, c), (f, g, unclipped) = state, functions
+        n = h.shape[1]
+        gates = x @ weights.w.T + h @ weights.r.T + (weights.wb + weights.rb)
+        i, o, forget, cell = (gates[:, k * n : (k + 1) * n] for k in range(4))
+        pi, po, pf = (
+            (weights.peephole[k * n : (k + 1) * n] for k in range(3))
+            if weights.peephole.size
+            else (0, 0, 0)
+        )
+        i = f(i + pi * c)
+        forget = 1 - i if input_forget else f(forget + pf * c)
+        c = forget * c + i * g(cell)
+        return (f(o + po * c) * unclipped(c), c)
+
+    return step
+
+
+@define("LSTM", since=7)
+def lstm(
+    x: Array,
+    w: Array,
+    r: Array,
+    b: Array | None = None,
+    sequence_lens: Array | None = None,
+    initial_h: Array | None = None,
+    initial_c: Array | None = None,
+    p: Array | None = None,
+    *,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    activations: Sequence[str] | None = None,
+    clip: float = 0.0,
+    direction: str = "forward",
+    hidden_size: int = 0,
+    input_forget: int = 0,
+    layout: int = 0,
+) -> tuple[Array, ...]:
+    """C(t) = f C(t-1) + i c, H(t) = o h(C(t)), with the gates i, o, f and c in this order.
+
+    i, f and o are f(X W^T + H R^T + P C + Wb + Rb), o with the new C, c is g of the same without
+    peepholes P [directions, 3 * hidden]; input_forget makes f 1 - i. Outputs all H, the last H and
+    the last C. ONNX LSTM-7, -14, -22.
+    """
+    names = _names(activations, ("Sigmoid", "Tanh", "Tanh"), direction)
+    functions = _activations(names, activation_alpha, activation_beta, clip)
+    # the cell state itself goes to h as it is, in ONNX Runtime too
+    plain = _activations(names, activation_alpha, activation_beta, 0)
+    functions = [plain[i] if i % 3 == 2 else f for i, f in enumerate(functions)]
+    return _layer(
+        (x, w, r, b, sequence_lens), (initial_h, initial_c), p, functions, 4, direction, layout,
+        _lstm_step(input_forget),
+    )  # fmt: skip

@@ -1,0 +1,237 @@
+"""Values between elements: GridSample, AffineGrid, DeformConv."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference._numbers import (
+    Array,
+    channels,
+    fitting,
+    rounded,
+    vector,
+    widened,
+)  # fmt: skip
+from halfbyte.onnx.reference._windows import counts
+from halfbyte.onnx.reference.conv import checked_window
+from halfbyte.onnx.reference.registry import define
+
+
+def gather(x: Array, index: Sequence[Array]) -> Array:
+    """Elements [N, C, P] of x [N, C, D...] at points: one array [N, P] of places an axis."""
+    flat = np.zeros(index[0].shape, np.int64)
+    for size, places in zip(x.shape[2:], index, strict=True):
+        flat = flat * size + places
+    rows = x.reshape(*x.shape[:2], -1)
+    return np.take_along_axis(rows, flat[:, None, :], axis=2)
+
+
+def bounded(places: Array, size: int) -> tuple[Array, Array]:
+    """Places as indices of an axis, and whether they lie on it; others are moved to its ends."""
+    inside = (places >= 0) & (places <= size - 1)
+    return np.clip(np.nan_to_num(places), 0, size - 1).astype(np.int64), inside
+
+
+def multilinear(x: Array, places: Sequence[Array]) -> Array:
+    """Between the elements of x [N, C, D...] around each point; what lies outside is zero.
+
+    `places` are real numbers [N, P], one array an axis; the result is [N, C, P].
+    """
+    total: Array = np.zeros((*x.shape[:2], places[0].shape[1]), x.dtype)
+    bases = [np.floor(p) for p in places]
+    for corner in itertools.product((0, 1), repeat=len(places)):
+        index, weight = [], np.ones(places[0].shape, x.dtype)
+        for side, base, place, size in zip(corner, bases, places, x.shape[2:], strict=True):
+            at, inside = bounded(base + side, size)
+            index.append(at)
+            part = place - base if side else 1 - (place - base)
+            weight = weight * np.where(inside, part, 0).astype(x.dtype)
+        total += gather(x, index) * weight[:, None]
+    return total
+
+
+def _cubic(t: Array, a: float = -0.75) -> list[Array]:
+    """Weights of the elements at -1, 0, 1 and 2 for a place `t` past 0."""
+
+    def near(d: Array) -> Array:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d: Array) -> Array:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def _reflected(places: Array, size: int, align_corners: int) -> Array:
+    """Places outside an axis mirrored at its ends, as often as it takes."""
+    low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
+    span = high - low
+    if span == 0:
+        return np.zeros_like(places)
+    away = np.mod(places - low, 2 * span)
+    return low + np.where(away > span, 2 * span - away, away)
+
+
+def _looked_up(x: Array, places: Sequence[Array], padding: str, align_corners: int) -> Array:
+    """Elements at whole places, with those outside as `padding` says."""
+    index, inside = [], np.ones(places[0].shape, np.bool_)
+    for place, size in zip(places, x.shape[2:], strict=True):
+        if padding == "reflection":
+            place = _reflected(place, size, align_corners)
+        at, within = bounded(place, size)
+        index.append(at)
+        inside &= within
+    made = gather(x, index)
+    if padding != "zeros":
+        return made
+    return np.where(inside[:, None], made, np.zeros((), x.dtype))
+
+
+def _sampled(x: Array, places: list[Array], mode: str, padding: str, align_corners: int) -> Array:
+    if mode == "nearest":
+        return _looked_up(x, [np.rint(p) for p in places], padding, align_corners)
+    total = np.zeros((*x.shape[:2], places[0].shape[1]), x.dtype)
+    bases = [np.floor(p) for p in places]
+    if mode == "linear":
+        taps = [[1 - (p - b), p - b] for p, b in zip(places, bases, strict=True)]
+        first = 0
+    else:
+        taps, first = [_cubic(p - b) for p, b in zip(places, bases, strict=True)], -1
+    for choice in itertools.product(range(len(taps[0])), repeat=len(places)):
+        at = [base + first + i for base, i in zip(bases, choice, strict=True)]
+        weight = math.prod((tap[i] for tap, i in zip(taps, choice, strict=True)), start=np.ones(()))
+        total += _looked_up(x, at, padding, align_corners) * weight[:, None].astype(x.dtype)
+    return total
+
+
+MODES = {"bilinear": "linear", "bicubic": "cubic"}  # of version 16
+
+
+@define("GridSample", since=16)
+def grid_sample(
+    x: Array,
+    grid: Array,
+    *,
+    align_corners: int = 0,
+    mode: str = "linear",
+    padding_mode: str = "zeros",
+) -> Array:
+    """Y[n, c, i...] = X[n, c] at the place grid[n, i...], whose last axis is first.
+
+    x is [N, C, D1 ... Dr], grid [N, results..., r] with -1 ... 1 from one end of an axis to the
+    other: of its end elements' centers with align_corners, else of their outer edges. ONNX
+    GridSample-16, -20, -22.
+    """
+    rank = x.ndim - 2
+    if rank < 1 or grid.ndim != x.ndim or grid.shape[-1] != rank or len(grid) != len(x):
+        raise ProgramError(f"input {list(x.shape)} and grid {list(grid.shape)} do not fit")
+    mode = MODES.get(mode, mode)
+    if mode not in ("linear", "nearest", "cubic"):
+        raise ProgramError(f"mode {mode!r}: expected linear, nearest, cubic")
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ProgramError(f"padding_mode {padding_mode!r}: expected zeros, border, reflection")
+    results = grid.shape[1:-1]
+    fitting((*x.shape[:2], *results), 8)
+    points = widened(grid).reshape(len(x), -1, rank)
+    values = (
+        x
+        if mode == "nearest"
+        else x.astype(np.float64 if x.dtype.kind in "iu" else widened(x).dtype)
+    )
+    places = []
+    for axis, size in enumerate(x.shape[2:]):
+        p = points[..., rank - 1 - axis]
+        p = (p + 1) / 2 * (size - 1) if align_corners else ((p + 1) * size - 1) / 2
+        if padding_mode == "border" and mode != "cubic":
+            p = np.clip(p, 0, size - 1)
+        elif padding_mode == "reflection" and mode != "cubic":
+            p = np.clip(_reflected(p, size, align_corners), 0, size - 1)
+        places.append(p)
+    made = _sampled(values, places, mode, padding_mode, align_corners)
+    return rounded(made.reshape(*x.shape[:2], *results), x.dtype)
+
+
+@define("AffineGrid", since=20, decided_by=(1,))
+def affine_grid(theta: Array, size: Array, *, align_corners: int = 0) -> Array:
+    """grid[n, i...] = theta[n] (x, y, (z,) 1), for GridSample. ONNX AffineGrid-20.
+
+    theta is [N, r, r + 1], size (N, C, D1 ... Dr); x ... run from -1 to 1, at the centers of the
+    end elements with align_corners, else at their outer edges. The result is [N, D..., r].
+    """
+    spatial = fitting(size, 1)[2:]
+    rank = len(spatial)
+    if theta.ndim != 3 or theta.shape[1:] != (rank, rank + 1) or len(theta) != int(size[0]):
+        raise ProgramError(f"theta {list(theta.shape)} and size {size.tolist()} do not fit")
+    wide = widened(theta)
+    fitting((len(theta), *spatial, rank + 1), wide.dtype.itemsize)
+    lines = []
+    for count in spatial:
+        index = np.arange(count, dtype=wide.dtype)
+        if align_corners:
+            lines.append(index * (2 / max(count - 1, 1)) - 1)
+        else:
+            lines.append((2 * index + 1) / count - 1)
+    mesh = np.meshgrid(*lines, indexing="ij")
+    points = np.stack([*mesh[::-1], np.ones(spatial, wide.dtype)], axis=-1).reshape(-1, rank + 1)
+    made = points @ wide.swapaxes(1, 2)
+    return rounded(made.reshape(len(theta), *spatial, rank), theta.dtype)
+
+
+@define("DeformConv", since=19)
+def deform_conv(
+    x: Array,
+    w: Array,
+    offset: Array,
+    b: Array | None = None,
+    mask: Array | None = None,
+    *,
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    offset_group: int = 1,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Array:
+    """Conv whose windows take elements `offset` away, times `mask`; zero outside the input.
+
+    x is [N, C, D1 ... Dr], w [M, C / group, K...], offset [N, offset_group * prod(K) * r,
+    results...] with the axes' offsets last fastest, mask [N, offset_group * prod(K), results...].
+    ONNX DeformConv-19, -22.
+    """
+    window = checked_window(x, w, group, "NOTSET", dilations, kernel_shape, pads, strides)
+    results = counts(x.shape[2:], window)
+    rank, volume, batch = len(results), math.prod(window.kernel), len(x)
+    if offset_group < 1 or x.shape[1] % offset_group:
+        raise ProgramError(f"offset_group {offset_group}: expected a divisor of {x.shape[1]}")
+    per_group = x.shape[1] // offset_group
+    fitting((batch, x.shape[1], volume, *results), 8, "columns")
+    offsets = widened(offset).reshape(batch * offset_group, volume, rank, math.prod(results))
+    starts = np.meshgrid(
+        *(
+            np.arange(n) * s - p
+            for n, s, p in zip(results, window.strides, window.begins, strict=True)
+        ),
+        indexing="ij",
+    )
+    taps = np.indices(window.kernel).reshape(rank, volume, 1)
+    spread = np.asarray(window.dilations).reshape(rank, 1, 1)
+    whole = np.stack([s.reshape(1, -1) for s in starts]) + taps * spread  # [rank, volume, results]
+    places = [
+        (offsets[:, :, axis] + whole[axis]).reshape(batch * offset_group, -1)
+        for axis in range(rank)
+    ]
+    wide = widened(x).reshape(batch * offset_group, per_group, *x.shape[2:])
+    columns = multilinear(wide, places)
+    if mask is not None:
+        columns = columns * widened(mask).reshape(batch * offset_group, 1, -1)
+    columns = columns.reshape(batch, group, -1, math.prod(results))
+    filters = widened(w).reshape(group, len(w) // group, -1)
+    y = np.matmul(filters, columns).reshape(batch, len(w), *results)
+    if b is not None:
+        y = y + channels(vector(widened(b), len(w), "bias"), y.ndim)
+    return rounded(y, x.dtype)

@@ -1,0 +1,168 @@
+"""What inputs a node may have, and of which element types, by its operator's name and version."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from halfbyte.core.interrupt import step
+from halfbyte.errors import ProgramError
+from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.files.model import Model, Node
+from halfbyte.onnx.reference.registry import MICROSOFT, find
+from halfbyte.onnx.reference.signatures import signature_of
+from halfbyte.onnx.reference.type_table import INPUTS, SETS
+
+Dtype = np.dtype[Any]
+
+# Words as in `type_table`, of operators that it does not have; types are spelled out behind a dot,
+# where it matters which they are: ONNX Runtime's take more with every release.
+_CODES = "a.2,3 s.1 a s.1 a > a"
+_PAIR = "a.2,3 s.1 a a s.1 a s.1 a > a"
+_MICROSOFT = {
+    "Attention": "a a a - a a > a a",
+    "BiasGelu": "a a > a",
+    "DequantizeLinear": "a b a > b",
+    "DynamicQuantizeMatMul": "a.1 b.2,3 a b a > a",
+    "FastGelu": "a a > a",
+    "FusedConv": "a a a a > a",
+    "GatherBlockQuantized": "a b.6,7 c.1,10,16 a > c",
+    "Gelu": "a > a",
+    "MatMulIntegerToFloat": "a.2,3 b.2,3 c c a b c > c",
+    "MatMulNBits": "a.1,10,16 b.2 a.1,10,16 - d.6 a > a",
+    "MultiHeadAttention": "a a a a e.6 a > a",
+    "QGemm": "a.2,3 s.1 a b.2,3 s.1 b i.6 s.1 c.2,3 > -",
+    "QLinearAdd": _PAIR,
+    "QLinearAveragePool": _CODES,
+    "QLinearConv": "a.2,3 s.1 a b.2,3 s.1 b s.1 c.2,3 i.6 > c",
+    "QLinearGlobalAveragePool": _CODES,
+    "QLinearLeakyRelu": _CODES,
+    "QLinearMul": _PAIR,
+    "QLinearSigmoid": _CODES,
+    "QuantizeLinear": "a a > -",
+    "QuickGelu": "a > a",
+    "SimplifiedLayerNormalization": "a a > a",
+    "SkipLayerNormalization": "a a a a a > a",
+    "SkipSimplifiedLayerNormalization": "a a a a > a",
+}
+_OWN = {"Linear": "a a a > a", "Attention": "a a a a > a", "ScaledKernel": "- - > -"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is known of a node's types; of inputs behind the last, nothing.
+
+    Attributes
+    ----------
+    inputs : tuple
+        Letter ("-" where anything goes), numbers of types if they are known, whether it repeats.
+    outputs : tuple of str
+        The letter of the inputs that an output is like, or the number of its type, or "-".
+    """
+
+    inputs: tuple[tuple[str, frozenset[int] | None, bool], ...]
+    outputs: tuple[str, ...]
+
+    def problem(self, given: Sequence[Dtype | None]) -> str | None:
+        """What is wrong with the types of inputs, None being those that are not known."""
+        seen: dict[str, Dtype] = {}
+        for place, dtype in enumerate(given):
+            letter, types = self._at(place)
+            if dtype is None or letter == "-":
+                continue
+            if types is not None and dtypes.NUMBERS.get(dtype) not in types:
+                names = ", ".join(_name(dtypes.DTYPES[number]) for number in sorted(types))
+                return f"input {place} is {_name(dtype)}, expected {names}"
+            if seen.setdefault(letter, dtype) != dtype:
+                return f"input {place} is {_name(dtype)}, expected {_name(seen[letter])}"
+        return None
+
+    def results(self, given: Sequence[Dtype | None]) -> list[Dtype | None]:
+        """Types of outputs, as far as they follow."""
+        seen = {self._at(i)[0]: dtype for i, dtype in enumerate(given) if dtype is not None}
+        return [
+            dtypes.DTYPES.get(int(word)) if word.isdigit() else seen.get(word)
+            for word in self.outputs
+        ]
+
+    def most(self) -> int:
+        """How many outputs there are; any number where it is not known."""
+        many = not self.outputs or self.outputs[-1].endswith("*")
+        return 1 << 30 if many else len(self.outputs)
+
+    def _at(self, place: int) -> tuple[str, frozenset[int] | None]:
+        at = min(place, len(self.inputs) - 1)
+        if at < 0 or (place > at and not self.inputs[at][2]):
+            return "-", None
+        return self.inputs[at][:2]
+
+
+@functools.cache
+def rule_of(domain: str, name: str, version: int) -> Rule:
+    """The rule of an operator's version."""
+    if domain:
+        words = (_MICROSOFT if domain == MICROSOFT else _OWN).get(name, ">") + " -*"
+    else:
+        found = (words for since, words in INPUTS.get(name, ()) if since <= version)
+        words = next(found, ">")
+    inputs, _, outputs = words.partition(">")
+    return Rule(tuple(map(_input, inputs.split())), tuple(outputs.split()))
+
+
+def _input(word: str) -> tuple[str, frozenset[int] | None, bool]:
+    letter, types, repeats = word[0], word[1:].removesuffix("*"), word.endswith("*")
+    numbers = types[1:].split(",") if types.startswith(".") else SETS[int(types or 0)].split()
+    return letter, frozenset(map(int, numbers)) if types else None, repeats
+
+
+def check_types(model: Model) -> None:
+    """See that nodes have their inputs, and that types fit from node to node, as far as they are
+    said.
+
+    Raises
+    ------
+    ProgramError
+        They do not; fused nodes would not see it.
+    """
+    graph = model.graph
+    known: dict[str, Dtype | None] = {
+        v.name: dtypes.DTYPES.get(v.type.dtype)
+        for v in graph.inputs if v.type is not None and v.type.kind == "tensor"
+    }  # fmt: skip
+    known |= {n: v.dtype for n, v in graph.initializers.items() if isinstance(v, np.ndarray)}
+    for node in graph.nodes:
+        step()
+        version = node.version or model.opsets.get(node.domain, 1)
+        rule = rule_of(node.domain, node.op_type, version)
+        given = [known.get(name) if name else None for name in node.inputs]
+        problem = rule.problem(given) or _wrong_count(node, rule, version)
+        if problem:
+            raise ProgramError(f"{model.path}: {node}: {problem}")
+        known |= dict(zip(node.outputs, rule.results(given), strict=False))
+        known |= _stated(node)
+
+
+def _wrong_count(node: Node, rule: Rule, version: int) -> str | None:
+    """What is wrong with how many inputs and outputs there are."""
+    if any(node.outputs[rule.most() :]):
+        return f"{len(node.outputs)} outputs, expected {rule.most()}"
+    definition = find(node.domain, node.op_type, version)
+    needed = () if definition is None else signature_of(definition).needed
+    left_out = [i for i in needed if i >= len(node.inputs) or not node.inputs[i]]
+    return f"input {left_out[0]} is left out" if left_out else None
+
+
+def _stated(node: Node) -> Mapping[str, Dtype | None]:
+    """The type of an output that an attribute says."""
+    to = node.attributes.get("to")
+    if node.op_type != "Cast" or node.domain or not isinstance(to, int):
+        return {}
+    return {node.outputs[0]: dtypes.DTYPES.get(to)}
+
+
+def _name(dtype: Dtype) -> str:
+    return "string" if dtype == dtypes.STRING else dtypes.special_name(dtype) or dtype.name

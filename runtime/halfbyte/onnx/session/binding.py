@@ -1,0 +1,137 @@
+"""`IOBinding`: inputs and outputs that are named once and used by several runs."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.onnx.session.errors import RuntimeProblem, ValueProblem
+from halfbyte.onnx.session.values import OrtValue, check_device, sizes_of
+
+if TYPE_CHECKING:
+    from halfbyte.onnx.session.session import InferenceSession
+
+
+class IOBinding:
+    """What `InferenceSession.run_with_iobinding` reads and fills.
+
+    An output that is bound to memory is written there; others are made by each run.
+    """
+
+    def __init__(self, session: InferenceSession) -> None:
+        inputs = (*session.get_inputs(), *session.get_overridable_initializers())
+        self._names = [argument.name for argument in inputs]
+        self._inputs: dict[str, OrtValue] = {}
+        self._outputs: dict[str, OrtValue | None] = {}
+        self._results: list[OrtValue] = []
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: npt.NDArray[Any]) -> None:
+        """Give an input's array; what it holds when a run begins is what counts."""
+        self.bind_ortvalue_input(name, OrtValue.ortvalue_from_numpy(arr_on_cpu))
+
+    def bind_input(
+        self,
+        name: str,
+        device_type: str,
+        device_id: int,
+        element_type: Any,
+        shape: Sequence[int],
+        buffer_ptr: int,
+    ) -> None:
+        """The same for memory at an address, which must stay there."""
+        check_device(device_type)
+        self.bind_ortvalue_input(name, _at(buffer_ptr, element_type, shape))
+
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """The same for an `OrtValue`."""
+        if name not in self._names:
+            raise RuntimeProblem(f"input {name!r}: expected one of {self._names}")
+        self._inputs[name] = ortvalue
+
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Ask for an output; with an address, it is written there."""
+        check_device(device_type)
+        if buffer_ptr is None:
+            self._outputs[name] = None
+            return
+        if element_type is None or shape is None:
+            raise ValueProblem(f"output {name!r}: memory without `element_type` and `shape`")
+        self._outputs[name] = _at(buffer_ptr, element_type, shape)
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """Ask for an output, to be written into an `OrtValue` of its type and shape."""
+        self._outputs[name] = ortvalue
+
+    def synchronize_inputs(self) -> None:
+        """Nothing: there is one device."""
+
+    def synchronize_outputs(self) -> None:
+        """Nothing: there is one device."""
+
+    def get_outputs(self) -> list[OrtValue]:
+        """What the last run gave, in the order in which outputs were bound."""
+        return list(self._results)
+
+    def copy_outputs_to_cpu(self) -> list[Any]:
+        """The same as arrays."""
+        return [value.numpy() for value in self._results]
+
+    def clear_binding_inputs(self) -> None:
+        """Forget all inputs."""
+        self._inputs.clear()
+
+    def clear_binding_outputs(self) -> None:
+        """Forget all outputs, and what they were."""
+        self._outputs.clear()
+        self._results.clear()
+
+    # ---- for the session -------------------------------------------------------------------------
+
+    @property
+    def feeds(self) -> dict[str, OrtValue]:
+        """Values of inputs."""
+        return self._inputs
+
+    @property
+    def wanted(self) -> list[str]:
+        """Names of outputs."""
+        return list(self._outputs)
+
+    def fill(self, results: Sequence[OrtValue]) -> None:
+        """Put a run's results where they were asked for.
+
+        Raises
+        ------
+        RuntimeProblem
+            One has another type or shape than the memory bound to it.
+        """
+        filled = []
+        for (name, target), result in zip(self._outputs.items(), results, strict=True):
+            if target is not None:
+                try:
+                    target.update_inplace(result)
+                except RuntimeProblem as error:
+                    raise RuntimeProblem(f"output {name!r}: computed {error}") from None
+            filled.append(target or result)
+        self._results = filled
+
+
+def _at(address: int, element_type: Any, shape: Sequence[int]) -> OrtValue:
+    """The tensor at an address; whose it is has to be right about type and shape."""
+    sizes = sizes_of(shape)
+    dtype = np.dtype(OrtValue.ortvalue_from_shape_and_type([0], element_type)._tensor().dtype)
+    memory = (ctypes.c_uint8 * (math.prod(sizes) * dtype.itemsize)).from_address(address)
+    return OrtValue(np.frombuffer(memoryview(memory), dtype).reshape(sizes))

@@ -1,0 +1,214 @@
+"""How a session and a run go: ONNX Runtime's options."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from types import UnionType
+from typing import Any
+
+import numpy as np
+
+from halfbyte.formats.mapped import Buffer
+from halfbyte.onnx.session import errors
+from halfbyte.onnx.session.errors import RuntimeProblem, TypeProblem
+from halfbyte.onnx.session.values import OrtValue
+
+
+class GraphOptimizationLevel(IntEnum):
+    """What is rewritten before a model runs; ORT_DISABLE_ALL runs every node by its definition."""
+
+    ORT_DISABLE_ALL = 0
+    ORT_ENABLE_BASIC = 1
+    ORT_ENABLE_EXTENDED = 2
+    ORT_ENABLE_LAYOUT = 3
+    ORT_ENABLE_ALL = 99
+
+
+class ExecutionMode(IntEnum):
+    """One operator after the other is the only mode; the other is taken for it."""
+
+    ORT_SEQUENTIAL = 0
+    ORT_PARALLEL = 1
+
+
+class ExecutionOrder(IntEnum):
+    """The file's order, as far as it is one, is the only one."""
+
+    DEFAULT = 0
+    PRIORITY_BASED = 1
+    MEMORY_EFFICIENT = 2
+
+
+class _Checked:
+    """Attributes take values of the type that their defaults have, and there are no others.
+
+    Those whose default is None are a choice: True, False, or None for another's.
+    """
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = _KINDS.get((type(self).__name__, name))
+        if kind is None and not name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        object.__setattr__(self, name, value if kind is None else _as(kind, name, value))
+
+
+@dataclass(slots=True)
+class SessionOptions(_Checked):
+    """How a model runs.
+
+    These change something here; the rest is taken for the interface's sake:
+
+    Attributes
+    ----------
+    intra_op_num_threads : int
+        Threads; 0 is one per fast core.
+    graph_optimization_level : GraphOptimizationLevel
+        ORT_DISABLE_ALL runs every node by its definition, slowly; all others are one.
+    enable_profiling : bool
+        Time every instruction; `InferenceSession.end_profiling` writes them.
+    profile_file_prefix : str
+        Of the file that `end_profiling` writes.
+    optimized_model_filepath : str
+        Refused: programs are not ONNX.
+    backend : str
+        halfbyte's own: "native", "native-avx2", ..., "numpy".
+    int8_attention : bool or None
+        halfbyte's own: attention whose queries, keys and values are made by int8 products is in
+        int8 too. None: as the model's metadata says, where `quantize` writes whether its outputs
+        bear it. ONNX Runtime knows nothing of it, so its results differ in what int8 rounds off.
+    """
+
+    intra_op_num_threads: int = 0
+    inter_op_num_threads: int = 0
+    graph_optimization_level: GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_ALL
+    execution_mode: ExecutionMode = ExecutionMode.ORT_SEQUENTIAL
+    execution_order: ExecutionOrder = ExecutionOrder.DEFAULT
+    enable_profiling: bool = False
+    profile_file_prefix: str = "onnxruntime_profile_"
+    log_severity_level: int = -1
+    log_verbosity_level: int = 0
+    logid: str = ""
+    enable_mem_pattern: bool = True
+    enable_mem_reuse: bool = True
+    enable_cpu_mem_arena: bool = True
+    use_deterministic_compute: bool = False
+    use_per_session_threads: bool = True
+    optimized_model_filepath: str = ""
+    backend: str = "native"
+    int8_attention: bool | None = None
+    _config: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    _initializers: dict[str, OrtValue] = field(default_factory=dict, init=False, repr=False)
+    _files: dict[str, Buffer] = field(default_factory=dict, init=False, repr=False)
+    _sizes: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _denoted: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _canceled: bool = field(default=False, init=False, repr=False)
+
+    def set_load_cancellation_flag(self, value: bool) -> None:
+        """Set by another thread, it ends the loading of sessions that are made with this object."""
+        self._canceled = bool(value)
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Keep a setting; none changes anything here."""
+        self._config[key] = value
+
+    def get_session_config_entry(self, key: str) -> str:
+        """A setting that was added."""
+        return _entry(self._config, key, "SessionOptions")
+
+    def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
+        """Say what a symbolic size is: inputs must have it."""
+        self._sizes[name] = operator.index(size)
+
+    def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
+        """The same for all sizes of inputs with a denotation, such as DATA_BATCH."""
+        self._denoted[denotation] = operator.index(size)
+
+    def add_initializer(self, name: str, value: OrtValue) -> None:
+        """Give an initializer's value in place of the file's."""
+        self._initializers[name] = value
+
+    def add_external_initializers(self, names: Sequence[str], values: Sequence[OrtValue]) -> None:
+        """The same for several, above all those whose data lies outside a model in memory."""
+        if len(names) != len(values):
+            raise RuntimeProblem(f"{len(values)} values for {len(names)} names: expected as many")
+        self._initializers.update(zip(names, values, strict=True))
+
+    def add_external_initializers_from_files_in_memory(
+        self, names: Sequence[str], buffers: Sequence[Buffer], lengths: Sequence[int]
+    ) -> None:
+        """Files' contents by the locations that a model has for them."""
+        if not len(names) == len(buffers) == len(lengths):
+            raise RuntimeProblem(
+                f"{len(names)} names, {len(buffers)} buffers, {len(lengths)} lengths: expected as "
+                "many of each"
+            )
+        for name, buffer, length in zip(names, buffers, lengths, strict=True):
+            self._files[name] = np.frombuffer(buffer, np.uint8)[:length]
+
+    def has_providers(self) -> bool:
+        """Whether providers were added: none ever is."""
+        return False
+
+    def register_custom_ops_library(self, path: str) -> None:
+        """Refused: a library of operators is machine code of ONNX Runtime's."""
+        raise errors.NotImplemented(f"{path}: libraries of custom operators cannot be loaded")
+
+
+@dataclass(slots=True)
+class RunOptions(_Checked):
+    """How one run goes.
+
+    `terminate`, set by another thread, ends it before the next node that is in no program (those of
+    loops are in none), while it waits for its turn or programs are made, or keeps it from
+    beginning.
+    """
+
+    log_severity_level: int = -1
+    log_verbosity_level: int = 0
+    logid: str = ""
+    terminate: bool = False
+    only_execute_path_to_fetches: bool = False
+    _config: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+
+    def add_run_config_entry(self, key: str, value: str) -> None:
+        """Keep a setting; none changes anything here."""
+        self._config[key] = value
+
+    def get_run_config_entry(self, key: str) -> str:
+        """A setting that was added."""
+        return _entry(self._config, key, "RunOptions")
+
+
+def _entry(config: dict[str, str], key: str, where: str) -> str:
+    if key not in config:
+        raise RuntimeProblem(f"{where} does not have configuration with key: {key}")
+    return config[key]
+
+
+def _as(kind: type | UnionType, name: str, value: Any) -> Any:
+    """The value, if it may be given for one of this type."""
+    if kind is str and isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if kind is int and not isinstance(value, str):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    if not isinstance(value, kind):
+        expected = kind.__name__ if isinstance(kind, type) else str(kind)
+        raise TypeProblem(f"{name}: expected {expected}, found {type(value).__name__} {value!r}")
+    return value
+
+
+_KINDS: dict[tuple[str, str], type | UnionType] = {
+    (options.__name__, f.name): bool | None if f.default is None else type(f.default)
+    for options in (SessionOptions, RunOptions)
+    for f in fields(options)
+    if f.init
+}

@@ -1,0 +1,300 @@
+"""`InferenceSession`: an ONNX model ready to run."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from halfbyte.core.backends import available, open_program, prefers_widened
+from halfbyte.core.backends.cores import default_threads
+from halfbyte.core.interrupt import interruptible
+from halfbyte.core.profile import Profile
+from halfbyte.core.program import Program
+from halfbyte.core.turns import Turns
+from halfbyte.errors import HalfbyteError
+from halfbyte.onnx.prepare import prepare
+from halfbyte.onnx.runner import Runner, attention_products
+from halfbyte.onnx.session import errors
+from halfbyte.onnx.session.arrays import given
+from halfbyte.onnx.session.binding import IOBinding
+from halfbyte.onnx.session.checking import check_nodes
+from halfbyte.onnx.session.described import Described
+from halfbyte.onnx.session.errors import (
+    Fail,
+    ModelLoadCanceled,
+    RuntimeException,
+    RuntimeProblem,
+    TypeProblem,
+    translated,
+)
+from halfbyte.onnx.session.opening import Source, open_model
+from halfbyte.onnx.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
+from halfbyte.onnx.session.providers import check_providers
+from halfbyte.onnx.session.trace import Trace
+from halfbyte.onnx.session.values import OrtValue
+
+MAX_RUNNERS = 4  # sets of initializers that are given; each has packed weights of its own
+
+
+class InferenceSession(Described):
+    """A model ready to run. Any number of threads may use one session: their runs take turns, first
+    come, first served.
+
+    Parameters
+    ----------
+    path_or_bytes : path, bytes or binary file
+        External data is looked for beside a path; see `SessionOptions` for models in memory.
+    sess_options : SessionOptions, optional
+    providers, provider_options, **kwargs
+        Taken for the interface's sake: there is one provider, the processor.
+
+    Raises
+    ------
+    NoSuchFile, InvalidArgument, InvalidProtobuf, InvalidGraph, Fail, NotImplemented
+        With one line that says what and where.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: Source,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        options = _checked_options(sess_options)
+        check_providers(providers, provider_options)
+        self._trace = Trace() if options.enable_profiling else None
+        start = time.perf_counter()
+        check = functools.partial(_check_loading, sess_options)
+        check()
+        super().__init__(open_model(path_or_bytes, options), options)
+        check()
+        check_nodes(self._model)
+        level = self._options.graph_optimization_level
+        self._optimize = level != GraphOptimizationLevel.ORT_DISABLE_ALL
+        threads = self._options.intra_op_num_threads
+        self._threads = threads if threads > 0 else default_threads()
+        backend = self._options.backend
+        self._backend = "numpy" if (backend, available()[0]) == ("native", "numpy") else backend
+        closed = f"{self._model.path}: the session is closed"
+        self._turns = Turns(lambda: Fail(closed))
+        # by initializers that are given, the one used longest ago first
+        self._runners: OrderedDict[frozenset[str], Runner] = OrderedDict()
+        try:
+            with interruptible(check):
+                self._runner(frozenset())
+        except HalfbyteError as error:
+            raise translated(error) from error
+        if self._trace is not None:
+            self._trace.span("session_initialization", start)
+
+    # ---- running ---------------------------------------------------------------------------------
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[Any]:
+        """Compute outputs.
+
+        Parameters
+        ----------
+        output_names : names, or None for all
+        input_feed : mapping of name to array
+            `OrtValue` too; lists for sequences, None for absent optionals.
+        run_options : RunOptions, optional
+
+        Returns
+        -------
+        list
+            Arrays, in the order of the names; lists for sequences, None for absent optionals.
+
+        Raises
+        ------
+        ValueProblem
+            A required input is missing.
+        InvalidArgument, RuntimeProblem
+            A name, dtype or shape is not the model's.
+        Fail, NotImplemented, RuntimeException
+            A node cannot do what it is asked for, or there is no memory for it.
+        """
+        return [given(value) for value in self._run(output_names, input_feed, run_options)]
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """The same, with `OrtValue`s both ways."""
+        return [OrtValue(v) for v in self._run(output_names, input_dict_ort_values, run_options)]
+
+    def run_with_iobinding(
+        self, iobinding: IOBinding, run_options: RunOptions | None = None
+    ) -> None:
+        """The same, with what is bound.
+
+        Raises
+        ------
+        RuntimeProblem
+            No output is bound, or one to memory that does not fit; an input is missing or wrong; a
+            node failed.
+        """
+        if not iobinding.wanted:
+            raise RuntimeProblem(f"{self._model.path}: no output is bound")
+        try:
+            results = self.run_with_ort_values(iobinding.wanted, iobinding.feeds, run_options)
+        except HalfbyteError as error:
+            raise RuntimeProblem(str(error)) from error
+        iobinding.fill(results)
+
+    def io_binding(self) -> IOBinding:
+        """A new binding of inputs and outputs."""
+        return IOBinding(self)
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], Any],
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """The same in a thread of its own; where there are none, before it returns.
+
+        `callback` gets the outputs, `user_data` and an error's text, which is empty if all is well.
+        """
+
+        def work() -> None:
+            try:
+                results, problem = self.run(output_names, input_feed, run_options), ""
+            except HalfbyteError as error:
+                results, problem = [], str(error)
+            callback(results, user_data, problem)
+
+        thread = threading.Thread(target=work, name="halfbyte-run")
+        try:
+            thread.start()
+        except RuntimeError:  # a browser's Python has no threads
+            work()
+
+    def _run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None,
+    ) -> list[Any]:
+        check = functools.partial(_check_run_options, self._model.path, run_options)
+        check()
+        feeds = self._checked(input_feed)
+        names = self._wanted(output_names)
+        start = time.perf_counter()
+        with self._turns.whole(check):
+            try:
+                for pages in self._model.mapped:
+                    pages.check()
+                with interruptible(check):
+                    runner = self._runner(frozenset(feeds.keys() & self._overridable.keys()))
+                    results = runner.run(feeds, names, self._trace)
+            except HalfbyteError as error:
+                raise translated(error) from error
+            except MemoryError as error:
+                raise RuntimeException(f"{self._model.path}: no memory for the run") from error
+            if self._trace is not None:
+                self._trace.span("model_run", start)
+        return [results[name] for name in names]
+
+    def _runner(self, replaced: frozenset[str]) -> Runner:
+        """What runs the model where these initializers are inputs."""
+        if replaced not in self._runners:
+            prepared = prepare(self._model, optimize=self._optimize, given=replaced)
+            self._runners[replaced] = Runner(
+                prepared,
+                functools.partial(open_program, backend=self._backend, threads=self._threads),
+                use_kernels=self._optimize, cores=self._threads,
+                wide_products=prefers_widened(self._backend),
+                int8_attention=attention_products(self._model, self._options.int8_attention),
+            )  # fmt: skip
+            while len(self._runners) > MAX_RUNNERS:
+                self._runners.popitem(last=False)[1].close()
+        self._runners.move_to_end(replaced)
+        return self._runners[replaced]
+
+    # ---- halfbyte's own, and the end -------------------------------------------------------------
+
+    def programs(self) -> list[Program]:
+        """The programs made so far: one for each set of input shapes, or several."""
+        with self._turns.whole():
+            return [program for runner in self._runners.values() for program in runner.programs()]
+
+    @property
+    def profile(self) -> Profile | None:
+        """Times by kernel of all runs, where profiling is on."""
+        return self._trace.profile if self._trace is not None else None
+
+    def get_profiling_start_time_ns(self) -> int:
+        """When profiling began, in nanoseconds since 1970; 0 where it is off."""
+        return self._trace.start_ns if self._trace is not None else 0
+
+    def end_profiling(self) -> str:
+        """Write the trace, a JSON file that Chrome and Perfetto show; its name, or '' if off."""
+        with self._turns.whole():
+            trace, self._trace = self._trace, None
+        if trace is None:
+            return ""
+        return trace.write(self._options.profile_file_prefix, self._backend, self._threads)
+
+    def close(self) -> None:
+        """Stop its threads and give memory back, when a run under way is over; it runs no more."""
+        self._turns.close()
+        while self._runners:
+            self._runners.popitem()[1].close()
+
+    def __enter__(self) -> InferenceSession:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeProblem(
+            f"{self._model.path}: a session cannot be pickled or copied: it holds memory of "
+            "threads and kernels; make one from the model's file in each process"
+        )
+
+
+def _check_loading(options: SessionOptions | None) -> None:
+    """Raise `ModelLoadCanceled` where another thread asked for it."""
+    if options is not None and options._canceled:
+        raise ModelLoadCanceled("loading was canceled: SessionOptions' cancellation flag is set")
+
+
+def _check_run_options(path: Path, options: RunOptions | None) -> None:
+    if options is None:
+        return
+    if not isinstance(options, RunOptions):
+        raise TypeProblem(f"run_options: {type(options).__name__}, expected RunOptions")
+    if options.terminate:
+        raise Fail(f"{path}: RunOptions.terminate is set")
+
+
+def _checked_options(options: SessionOptions | None) -> SessionOptions:
+    """A copy of the options, so that later changes change nothing."""
+    if options is None:
+        return SessionOptions()
+    if not isinstance(options, SessionOptions):
+        raise TypeProblem(f"sess_options: {type(options).__name__}, expected SessionOptions")
+    if options.optimized_model_filepath:
+        raise errors.NotImplemented(
+            f"optimized_model_filepath {options.optimized_model_filepath!r}: optimized models are "
+            "programs, which cannot be written as ONNX"
+        )
+    return copy.deepcopy(options, {id(v): v for v in options._initializers.values()})

@@ -1,0 +1,81 @@
+"""What ran when: a session's profile, and a trace that Chrome and Perfetto show."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.profile import Call, Profile, chrome_trace
+from halfbyte.core.program import Program
+from halfbyte.onnx.files.model import Node
+from halfbyte.onnx.session.metadata import element_name
+from halfbyte.outputs import write_text
+
+
+class Trace:
+    """An `Observer` of runs: a profile that keeps them.
+
+    Attributes
+    ----------
+    profile : Profile
+    start_ns : int
+        When it began, of `time.time_ns`.
+    """
+
+    def __init__(self) -> None:
+        self.profile = Profile(keep_events=True)
+        self.start_ns = time.time_ns()
+        self._start = time.perf_counter()
+
+    def program(self, program: Program, start: float, seconds: npt.NDArray[np.float64]) -> None:
+        """A program that ran; its instructions follow each other."""
+        self.profile.add(program, {}, seconds, start)
+
+    def node(
+        self, node: Node, start: float, seconds: float, inputs: list[Any], outputs: list[Any]
+    ) -> None:
+        """A node that ran between programs."""
+        moved = sum(v.nbytes for v in (*inputs, *outputs) if isinstance(v, np.ndarray))
+        kinds = ([_kind(v) for v in values] for values in (inputs, outputs))
+        self.profile.add_call(Call(node.title, node.op_type, start, seconds, moved, *kinds))
+
+    def span(self, name: str, start: float) -> None:
+        """Something else of a session's that began at `start` and ends now: loading, a run."""
+        self.profile.add_span(name, start)
+
+    def events(self, backend: str, threads: int) -> list[dict[str, Any]]:
+        """The trace; see `chrome_trace`."""
+        return chrome_trace(
+            self.profile, backend=backend, threads=threads, start=self._start, element=element_name
+        )
+
+    def write(self, prefix: str, backend: str, threads: int) -> str:
+        """Write the trace into a new file, and return its name.
+
+        Raises
+        ------
+        OutputError
+            It cannot be written.
+        """
+        now = time.time_ns() // 1_000_000
+        while (path := _name(prefix, now)).exists():
+            now += 1
+        write_text(path, json.dumps(self.events(backend, threads)))
+        return str(path)
+
+
+def _name(prefix: str, now: int) -> Path:
+    """Of a trace, with the time in milliseconds."""
+    stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now // 1000))
+    return Path(f"{prefix}_{stamp}_{now % 1000:03d}.json")
+
+
+def _kind(value: Any) -> dict[str, list[int]]:
+    if isinstance(value, np.ndarray):
+        return {element_name(value.dtype): list(value.shape)}
+    return {type(value).__name__: []}

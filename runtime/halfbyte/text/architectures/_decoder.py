@@ -1,0 +1,313 @@
+"""What decoders share: sizes from metadata, and the parts of a layer. Not an architecture.
+
+An architecture spells out its layers with the methods of :class:`Decoder`, each of which records
+a few operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core import ops
+from halfbyte.core.program import Buffer, Program, maximum
+from halfbyte.errors import FormatError, UnsupportedError
+from halfbyte.formats import metadata
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.text.architectures._keys import Keys
+from halfbyte.weights import Tensor
+
+LOGIT_ROWS = 16  # rows of logits of one run: a vocabulary is wide
+_TABLE_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Config:
+    """Hyperparameters, under GGUF's ``<architecture>.*`` keys."""
+
+    layers: int
+    dim: int  # embedding_length
+    hidden: int  # feed_forward_length
+    heads: int
+    kv_heads: int
+    head_dim: int
+    context: int
+    vocabulary: int
+    epsilon: float
+
+    @property
+    def width(self) -> int:
+        """Numbers of all queries of a token."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        """Numbers of all keys, or values, of a token."""
+        return self.kv_heads * self.head_dim
+
+
+@dataclass(frozen=True)
+class RotaryConfig(Config):
+    """The same with rotary positions, and layers that may see a window alone."""
+
+    rotated: int  # rope.dimension_count: elements of a head that turn
+    rope_base: float
+    rope_factor: float  # positions are divided by it
+    windows: tuple[int, ...]  # of each layer: positions that it sees, 0 for all
+
+
+def sizes(keys: Keys, epsilon: str) -> Config:
+    """Sizes that every decoder has, each in its range and consistent with the others."""
+    dim, heads = keys.size("embedding_length", 1 << 20), keys.size("attention.head_count", 1 << 12)
+    kv_heads = keys.size("attention.head_count_kv", 1 << 12, heads)
+    if heads % kv_heads or (not keys.has("attention.key_length") and dim % heads):
+        raise keys.error(
+            "attention.head_count",
+            f"{heads} heads do not fit {kv_heads} key/value heads and width {dim}",
+        )
+    head_dim = keys.size("attention.key_length", 1 << 12, max(dim // heads, 1))
+    embedding = keys.file.tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise FormatError(f"{keys.file.path}: tensor 'token_embd.weight': expected a matrix")
+    return Config(
+        layers=keys.size("block_count", 1 << 10),
+        dim=dim,
+        hidden=keys.size("feed_forward_length", 1 << 22),
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        context=keys.size("context_length", 1 << 24),
+        vocabulary=embedding.shape[0],
+        epsilon=keys.number(epsilon),
+    )
+
+
+def rotary(keys: Keys, *, scalings: tuple[str, ...] = (), period: int = 0) -> RotaryConfig:
+    """Sizes of a decoder with RMSNorm and rotary positions.
+
+    Kinds of scaling in `scalings` are the caller's matter; `period` as for :meth:`Keys.windows`.
+    """
+    c = sizes(keys, "attention.layer_norm_rms_epsilon")
+    rotated = keys.size("rope.dimension_count", c.head_dim, c.head_dim)
+    if rotated % 2:
+        raise keys.error("rope.dimension_count", f"expected an even number, found {rotated}")
+    return RotaryConfig(
+        **vars(c),
+        rotated=rotated,
+        rope_base=keys.number("rope.freq_base", 10000.0),
+        rope_factor=keys.rope_factor(*scalings),
+        windows=keys.windows(c.layers, period),
+    )
+
+
+@dataclass(frozen=True)
+class Rope:
+    """cos and sin of each position, and which elements of a head are a pair."""
+
+    cos: Buffer
+    sin: Buffer
+    interleaved: bool
+
+
+class Decoder:
+    """A model under capture: inputs `ids`, output `logits`, sizes `n`, `position`, `rows`.
+
+    Parameters
+    ----------
+    context : int
+        Tokens that the KV cache holds.
+    batch : int
+        Most tokens of one run (size `n`). Logits are those of its last tokens (size `rows`).
+    cache : str
+        Type of the cached keys and values, "f16", "f32" or "q8_0".
+    """
+
+    def __init__(
+        self,
+        file: ModelFile,
+        config: Config,
+        program: Program,
+        context: int,
+        batch: int,
+        cache: str,
+    ) -> None:
+        if cache == "q8_0" and (config.head_dim % 32 or config.head_dim > ops.MOST_Q8_0_HEAD):
+            raise UnsupportedError(
+                f"{file.path}: cache 'q8_0': head_dim {config.head_dim}: expected a multiple of "
+                f"32, at most {ops.MOST_Q8_0_HEAD}"
+            )
+        self.file, self.config, self.program, self.cache = file, config, program, cache
+        self.n, self.position = program.size("n", batch), program.size("position", context)
+        self.asked = program.size("rows", min(LOGIT_ROWS, batch))
+
+    def tensor(self, name: str, *shape: int) -> Tensor:
+        """A tensor of the file, of this shape."""
+        return metadata.tensor(self.file, name, shape)
+
+    def weight(self, name: str, *shape: int) -> Buffer:
+        """The same as an operand."""
+        return self.program.weight(self.tensor(name, *shape))
+
+    def embed(self) -> Buffer:
+        """Embeddings of the tokens, [n, dim]."""
+        c, ids = self.config, self.program.input("ids", "i32", (self.n,))
+        x: Buffer = ops.gather(self.weight("token_embd.weight", c.vocabulary, c.dim), ids)
+        return x
+
+    def head(self, x: Buffer) -> None:
+        """Logits of the rows asked for, by a matrix of its own or the embedding."""
+        c = self.config
+        name = "output.weight" if "output.weight" in self.file.tensors else "token_embd.weight"
+        self.program.output("logits", ops.matmul(x, self.weight(name, c.vocabulary, c.dim)))
+
+    def norm(self, x: Buffer, name: str, heads: int = 0) -> Buffer:
+        """RMSNorm of rows, or of each of so many heads."""
+        gain = self.weight(f"{name}.weight", self.config.head_dim if heads else self.config.dim)
+        y: Buffer = ops.rms_norm(x, gain, epsilon=self.config.epsilon, heads=heads or 1)
+        return y
+
+    def row(self, name: str, values: npt.NDArray[np.float32]) -> Buffer:
+        """A row that meets all rows."""
+        return self.program.constant(name, values.reshape(1, -1))
+
+    def linear(self, x: Buffer, name: str, outputs: int, *, bias: bool | None = False) -> Buffer:
+        """x w^T, plus the tensor `bias` where there has to be one, or there is one (None)."""
+        y = ops.matmul(x, self.weight(f"{name}.weight", outputs, maximum(x.shape[1])))
+        if bias or (bias is None and f"{name}.bias" in self.file.tensors):
+            values = self.tensor(f"{name}.bias", outputs).decode()
+            y = ops.add(y, self.row(f"{name}.bias", values))
+        found: Buffer = y
+        return found
+
+    def fused(
+        self, x: Buffer, name: str, outputs: Sequence[int], *, bias: bool = False
+    ) -> list[Buffer]:
+        """Products with matrices that lie in one tensor, one below the other; so do biases."""
+        parts = _split(self.file, f"{name}.weight", outputs, maximum(x.shape[1]))
+        found = [ops.matmul(x, self.program.weight(part)) for part in parts]
+        if bias:
+            values = self.tensor(f"{name}.bias", sum(outputs)).decode()
+            rows = np.split(values, np.cumsum(outputs)[:-1])
+            found = [
+                ops.add(y, self.row(f"{name}.bias", row))
+                for y, row in zip(found, rows, strict=True)
+            ]
+        return found
+
+    def queries_keys_values(
+        self, x: Buffer, block: str, *, bias: bool | None = False
+    ) -> tuple[Buffer, Buffer, Buffer]:
+        """Products with ``attn_q``, ``attn_k`` and ``attn_v``."""
+        c = self.config
+        outputs = {"q": c.width, "k": c.kv_width, "v": c.kv_width}
+        q, k, v = (self.linear(x, f"{block}attn_{n}", m, bias=bias) for n, m in outputs.items())
+        return q, k, v
+
+    def attend(
+        self, block: str, q: Buffer, k: Buffer, v: Buffer,
+        *, rope: Rope | None, window: int = 0, scale: float = 0.0,
+    ) -> Buffer:  # fmt: skip
+        """Keys and values into the layer's cache, queries over it; 1 / sqrt(head_dim) scales."""
+        c, context = self.config, self.position.maximum
+        key_blocks = (c.kv_heads, -(-context // ops.KEY_BLOCK), c.head_dim, ops.KEY_BLOCK)
+        keys = self.program.state(block + "k", self.cache, key_blocks)
+        values = self.program.state(block + "v", self.cache, (c.kv_heads, context, c.head_dim))
+        ops.cache_write_keys(self._turn(k, rope), keys, position=self.position)
+        ops.cache_write(v, values, position=self.position)
+        mixed: Buffer = ops.group_query_attention(
+            self._turn(q, rope), keys, values,
+            position=self.position, scale=scale or c.head_dim**-0.5, window=window,
+        )  # fmt: skip
+        return mixed
+
+    def rope(
+        self,
+        c: RotaryConfig,
+        *,
+        interleaved: bool,
+        base: float = 0.0,
+        factor: float = 0.0,
+        factors: str = "",
+        gain: float = 1.0,
+        name: str = "",
+    ) -> Rope:
+        """Tables of rotary positions; base and factor are the model's unless given.
+
+        `factors` names a tensor: what the frequency of each pair is divided by.
+        `gain` multiplies cos and sin, `name` tells tables apart.
+        """
+        shape = (self.position.maximum, c.rotated // 2)
+        table = partial(
+            _rotary_table, shape=shape, base=base or c.rope_base, factor=factor or c.rope_factor,
+            factors=self._factors(factors, shape[1]), gain=gain,
+        )  # fmt: skip
+        cos, sin = (
+            self.program.table(f"rope.{name}{f.__name__}", shape, partial(table, f))
+            for f in (np.cos, np.sin)
+        )
+        return Rope(cos, sin, interleaved)
+
+    def _factors(self, name: str, pairs: int) -> Tensor | None:
+        if not name:
+            return None
+        factors = self.tensor(name, pairs)
+        if not np.all(factors.decode() > 0):
+            raise FormatError(f"{self.file.path}: tensor '{name}': expected positive numbers")
+        return factors
+
+    def _turn(self, x: Buffer, rope: Rope | None) -> Buffer:
+        if rope is None:
+            return x
+        y: Buffer = ops.rotary_embedding(
+            x, rope.cos, rope.sin, head_dim=self.config.head_dim,
+            position=self.position, interleaved=rope.interleaved,
+        )  # fmt: skip
+        return y
+
+
+def _split(file: ModelFile, name: str, counts: Sequence[int], columns: int) -> list[Tensor]:
+    """A matrix's rows as so many matrices, which take its place among the file's tensors.
+
+    Rows are whole blocks, so each is a view; packed and multiplied like any other tensor.
+    """
+    ends = np.cumsum(counts)
+    spans = [(int(end) - count, int(end)) for end, count in zip(ends, counts, strict=True)]
+    names = [f"{name}[{first}:{end}]" for first, end in spans]
+    if names[0] not in file.tensors:
+        whole = metadata.tensor(file, name, (int(ends[-1]), columns))
+        rows, parts = whole.rows, {}
+        for part, (first, end) in zip(names, spans, strict=True):
+            data = rows[first:end].reshape(-1)
+            parts[part] = Tensor(part, whole.format, (end - first, columns), data)
+        before = dict(file.tensors)
+        file.tensors.clear()
+        for key, tensor in before.items():
+            file.tensors.update(parts if key == name else {key: tensor})
+    return [
+        metadata.tensor(file, part, (end - first, columns))
+        for part, (first, end) in zip(names, spans, strict=True)
+    ]
+
+
+def _rotary_table(
+    function: np.ufunc, shape: tuple[int, int], base: float, factor: float,
+    factors: Tensor | None, gain: float,
+) -> npt.NDArray[np.float32]:  # fmt: skip
+    """gain * cos or sin [context, pairs] of position / factor * base^(-j / pairs) / factor_j.
+
+    `factors` is GGUF's ``rope_freqs.weight`` and the like: what Llama 3's scaling divides each
+    frequency by. Source: Su et al. 2021, RoFormer; Chen et al. 2023, Position Interpolation.
+    """
+    context, pairs = shape
+    frequency = base ** (-np.arange(pairs, dtype=np.float64) / pairs) / factor
+    if factors is not None:
+        frequency = frequency / factors.decode()
+    table = np.empty(shape, np.float32)
+    for first in range(0, context, _TABLE_ROWS):  # float64 only for a few rows at a time
+        position = np.arange(first, min(first + _TABLE_ROWS, context), dtype=np.float64)
+        table[first : first + _TABLE_ROWS] = gain * function(position[:, None] * frequency)
+    return table

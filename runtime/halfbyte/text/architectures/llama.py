@@ -1,0 +1,53 @@
+"""Llama: RMSNorm, rotary positions, grouped-query attention, SwiGLU; tied or untied head.
+
+Llama 3 divides its frequencies by ``rope_freqs.weight``. Biases are added where there are any.
+"""
+
+from __future__ import annotations
+
+from halfbyte.core import ops
+from halfbyte.core.program import Buffer, Program, capture
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.text.architectures import _decoder
+from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
+from halfbyte.text.architectures._keys import Keys
+
+TABLES = frozenset({"rope_freqs.weight"})
+
+
+def read_config(file: ModelFile, architecture: str = "llama") -> RotaryConfig:
+    """Hyperparameters from metadata, each in its range and consistent with the others."""
+    keys = Keys(file, architecture)
+    config = _decoder.rotary(keys)
+    keys.refuse_others(config.head_dim)
+    return config
+
+
+def build(
+    file: ModelFile, config: RotaryConfig, *, context: int, batch: int, cache: str
+) -> Program:
+    """Capture the model; see :class:`Decoder`."""
+    with capture(file.path.name) as program:
+        model = Decoder(file, config, program, context, batch, cache)
+        factors = next(iter(TABLES & file.tensors.keys()), "")
+        rope = model.rope(config, interleaved=True, factors=factors)
+        x = model.embed()
+        for layer in range(config.layers):
+            block = f"blk.{layer}."
+            h = model.norm(x, block + "attn_norm")
+            q, k, v = model.queries_keys_values(h, block, bias=None)
+            mixed = model.attend(block, q, k, v, rope=rope, window=config.windows[layer])
+            x = ops.add(x, model.linear(mixed, block + "attn_output", config.dim, bias=None))
+            h = model.norm(x, block + "ffn_norm")
+            x = ops.add(x, swiglu(model, h, block, bias=None))
+        x = ops.take_last(x, rows=model.asked)
+        model.head(model.norm(x, "output_norm"))
+    return program
+
+
+def swiglu(model: Decoder, x: Buffer, block: str, *, bias: bool | None = False) -> Buffer:
+    """(silu(gate) * up) through `down`."""
+    c = model.config
+    gate = model.linear(x, block + "ffn_gate", c.hidden, bias=bias)
+    up = model.linear(x, block + "ffn_up", c.hidden, bias=bias)
+    return model.linear(ops.mul(ops.silu(gate), up), block + "ffn_down", c.dim, bias=bias)

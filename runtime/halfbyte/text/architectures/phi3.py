@@ -1,0 +1,77 @@
+"""Phi 3 and 4: Llama with queries, keys and values in one matrix, gate and up in another.
+
+Models with a long context divide the frequencies of their pairs by ``rope_factors_short.weight``
+or, where more tokens than the original context are asked for, ``rope_factors_long.weight``, and
+multiply cos and sin by a factor (LongRoPE; Ding et al. 2024). Which is chosen when a model is
+loaded, by the context that is asked for, as llama.cpp does: a text's keys are turned once, and
+those of one text must be turned alike. transformers chooses by the length of each text, and turns
+the keys in its cache by the factors of the time when they came; texts of up to the original
+context are the same there with a context of at most that, which is the default where it is 4096
+or more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from halfbyte.core import ops
+from halfbyte.core.program import Buffer, Program, capture
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.text.architectures import _decoder
+from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
+from halfbyte.text.architectures._keys import Keys
+
+TABLES = frozenset({"rope_factors_long.weight", "rope_factors_short.weight"})
+
+
+@dataclass(frozen=True)
+class Config(RotaryConfig):
+    """What Phi 3 has beside others."""
+
+    original_context: int  # tokens, for which the short factors are
+    gain: float  # of cos and sin
+
+
+def read_config(file: ModelFile) -> Config:
+    """Hyperparameters from metadata, under ``phi3.*``."""
+    keys = Keys(file, "phi3")
+    c = _decoder.rotary(keys, scalings=("longrope",))
+    original = keys.size("rope.scaling.original_context_length", 1 << 24, c.context)
+    gain = keys.number("rope.scaling.attn_factor", 1.0)
+    config = Config(**vars(c), original_context=original, gain=gain)
+    keys.refuse_others(config.head_dim)
+    return config
+
+
+def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: str) -> Program:
+    """Capture the model; see :class:`Decoder`."""
+    c = config
+    with capture(file.path.name) as program:
+        model = Decoder(file, c, program, context, batch, cache)
+        reach = "long" if context > c.original_context else "short"
+        factors = f"rope_factors_{reach}.weight" if TABLES & file.tensors.keys() else ""
+        if factors and reach == "long":
+            file.note(
+                f"LongRoPE: a context of {context} tokens, beyond the original "
+                f"{c.original_context}, takes the long factors for every text, short ones too; "
+                f"a context of {c.original_context} takes the short factors"
+            )
+        rope = model.rope(c, interleaved=False, factors=factors, gain=c.gain)
+        x = model.embed()
+        for layer in range(c.layers):
+            block = f"blk.{layer}."
+            h = model.norm(x, block + "attn_norm")
+            q, k, v = model.fused(h, block + "attn_qkv", (c.width, c.kv_width, c.kv_width))
+            mixed = model.attend(block, q, k, v, rope=rope, window=c.windows[layer])
+            x = ops.add(x, model.linear(mixed, block + "attn_output", c.dim))
+            x = ops.add(x, _swiglu(model, model.norm(x, block + "ffn_norm"), block))
+        x = ops.take_last(x, rows=model.asked)
+        model.head(model.norm(x, "output_norm"))
+    return program
+
+
+def _swiglu(model: Decoder, x: Buffer, block: str) -> Buffer:
+    """(silu(gate) * up) through `down`; ``ffn_up`` is gate and up."""
+    hidden = model.config.hidden
+    gate, up = model.fused(x, block + "ffn_up", (hidden, hidden))
+    return model.linear(ops.mul(ops.silu(gate), up), block + "ffn_down", model.config.dim)

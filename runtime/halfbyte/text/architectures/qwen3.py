@@ -1,0 +1,42 @@
+"""Qwen 3: RMSNorm of each head's query and key before they turn, no biases."""
+
+from __future__ import annotations
+
+from halfbyte.core import ops
+from halfbyte.core.program import Program, capture
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.text.architectures import _decoder
+from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
+from halfbyte.text.architectures._keys import Keys
+from halfbyte.text.architectures.llama import swiglu
+
+TABLES: frozenset[str] = frozenset()
+
+
+def read_config(file: ModelFile) -> RotaryConfig:
+    """Hyperparameters from metadata, under ``qwen3.*``."""
+    keys = Keys(file, "qwen3")
+    config = _decoder.rotary(keys)
+    keys.refuse_others(config.head_dim)
+    return config
+
+
+def build(
+    file: ModelFile, config: RotaryConfig, *, context: int, batch: int, cache: str
+) -> Program:
+    """Capture the model; see :class:`Decoder`."""
+    with capture(file.path.name) as program:
+        model = Decoder(file, config, program, context, batch, cache)
+        rope = model.rope(config, interleaved=False)
+        x = model.embed()
+        for layer in range(config.layers):
+            block = f"blk.{layer}."
+            q, k, v = model.queries_keys_values(model.norm(x, block + "attn_norm"), block)
+            q = model.norm(q, block + "attn_q_norm", heads=config.heads)
+            k = model.norm(k, block + "attn_k_norm", heads=config.kv_heads)
+            mixed = model.attend(block, q, k, v, rope=rope, window=config.windows[layer])
+            x = ops.add(x, model.linear(mixed, block + "attn_output", config.dim))
+            x = ops.add(x, swiglu(model, model.norm(x, block + "ffn_norm"), block))
+        x = ops.take_last(x, rows=model.asked)
+        model.head(model.norm(x, "output_norm"))
+    return program

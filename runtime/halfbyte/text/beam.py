@@ -1,0 +1,186 @@
+"""Beam search: of all texts, the likeliest that a few candidates at a time lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte import arguments
+from halfbyte.core.ops.attention import KEY_BLOCK
+from halfbyte.core.program import Kind
+from halfbyte.errors import HalfbyteError, MemoryBudgetError
+from halfbyte.room import available_bytes
+from halfbyte.text.sampling import F32Array, Sampler, largest, log_softmax
+from halfbyte.text.token_model import TokenModel
+
+State = TypeVar("State")
+_Rows = list[npt.NDArray[Any]]
+
+MOST_BEAMS = 64
+_TOKEN, _FOUND = 32, 160  # bytes of a token in the list of a text, of a continuation that is ranked
+
+
+@dataclass(frozen=True)
+class Beam:
+    """A text that was found.
+
+    Attributes
+    ----------
+    text : str
+        Without the prompt.
+    ids : list of int
+        Its tokens, without the one that ended it.
+    score : float
+        Sum of log-probabilities (in nats) over length ** length_penalty; the length counts the
+        token that ended the text.
+    """
+
+    text: str
+    ids: list[int]
+    score: float
+
+
+@dataclass(frozen=True)
+class _Live(Generic[State]):
+    total: float  # log-probability
+    ids: list[int]
+    logits: F32Array
+    state: State
+
+
+def search(
+    logits: F32Array,
+    state: State,
+    advance: Callable[[State, list[int]], tuple[F32Array, State]],
+    adjust: Callable[[F32Array, list[int]], F32Array],
+    stops: Collection[int],
+    num_beams: int,
+    length_penalty: float,
+    limit: int,
+) -> list[tuple[list[int], float]]:
+    """The best texts and their scores, the best first.
+
+    Each step takes the `num_beams` likeliest continuations of all that are live. It ends when as
+    many are finished, and the likeliest live one scores no better at its present length.
+
+    Parameters
+    ----------
+    logits, state
+        Of what follows the prompt.
+    advance : callable
+        From the state before a text's last token: the logits after it, and the state.
+    adjust : callable
+        Logits after bias and penalties, for a text.
+    """
+    live = [_Live(0.0, [], logits, state)]
+    finished: list[tuple[list[int], float]] = []
+    for length in range(1, limit + 1):
+        scale = length**length_penalty
+        found: list[tuple[float, int, int]] = []  # log-probability, beam, token
+        for number, beam in enumerate(live):
+            totals = beam.total + log_softmax(adjust(beam.logits, beam.ids))
+            found += [(float(totals[t]), number, int(t)) for t in largest(totals, 2 * num_beams)]
+        found = sorted((f for f in found if f[0] > -np.inf), key=lambda f: -f[0])[: 2 * num_beams]
+        finished += [
+            (live[n].ids, total / scale) for total, n, t in found[:num_beams] if t in stops
+        ]
+        finished = sorted(finished, key=lambda f: -f[1])[:num_beams]
+        going = [f for f in found if f[2] not in stops][:num_beams]
+        enough = len(finished) == num_beams
+        if not going or (enough and going[0][0] / scale <= finished[-1][1]):
+            break
+        if length == limit:
+            finished += [([*live[n].ids, t], total / scale) for total, n, t in going]
+            break
+        texts = [(total, [*live[n].ids, t], live[n].state) for total, n, t in going]
+        live = [_Live(total, ids, *advance(before, ids)) for total, ids, before in texts]
+    return sorted(finished, key=lambda f: -f[1])[:num_beams]
+
+
+def beam_search(
+    model: TokenModel,
+    prompt: str | Sequence[int],
+    sampler: Sampler,
+    num_beams: int,
+    length_penalty: float,
+    max_tokens: int,
+) -> list[Beam]:
+    """See `LanguageModel.beam_search`.
+
+    The context holds one text. Each beam keeps a copy of its own rows of the KV cache, those behind
+    the prompt, and puts them back before it goes on: copying them takes far less than a token.
+    """
+    for name, number in {"num_beams": num_beams, "max_tokens": max_tokens}.items():
+        if arguments.integer(name, number) < 1:
+            raise HalfbyteError(f"{name} {number}: expected 1 or more")
+    if not np.isfinite(arguments.number("length_penalty", length_penalty)):
+        raise HalfbyteError(f"length_penalty {length_penalty}: expected a finite number")
+    if num_beams > MOST_BEAMS:
+        raise HalfbyteError(
+            f"num_beams {num_beams}: expected at most {MOST_BEAMS}; each is a text that takes "
+            "time and memory of its own"
+        )
+    ids = model.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+    limit = min(max_tokens, model.context - len(ids) + 1)
+    room = min(model.room, available_bytes())
+    if (needed := beams_bytes(model, len(ids), num_beams, limit)) > room:
+        raise MemoryBudgetError(
+            f"{model.path}: {num_beams} beams of {limit} tokens: expected to need at most "
+            f"{room / 1e6:.1f} MB beside the model, found {needed / 1e6:.1f} MB"
+        )
+    logits = model.feed(ids[model.rewind(ids) :])[0].copy()
+
+    def advance(state: _Rows, generated: list[int]) -> tuple[F32Array, _Rows]:
+        del model.tokens[len(ids) :]
+        _put(model, state, len(ids))
+        model.tokens += generated[:-1]
+        after = model.feed(generated[-1:])[0].copy()
+        return after, _copy(model, len(ids))
+
+    try:
+        found = search(
+            logits, _copy(model, len(ids)), advance,
+            lambda row, generated: sampler.adjust(row, ids, generated),
+            model.tokenizer.stop_ids, num_beams, length_penalty, limit,
+        )  # fmt: skip
+    finally:
+        del model.tokens[len(ids) :]  # whose rows are any beam's
+    texts = []
+    for generated, score in found:
+        decoder = model.tokenizer.stream(ids)
+        said = "".join([*map(decoder.push, generated), decoder.flush()])
+        texts.append(Beam(said, generated, score))
+    return texts
+
+
+def beams_bytes(model: TokenModel, prompt: int, num_beams: int, limit: int) -> int:
+    """What beams of so many tokens take at most, behind a prompt of so many.
+
+    While a step makes the next beams, those before are there too.
+    """
+    rows = sum(part.nbytes for part in _parts(model, prompt, prompt + limit - 1))
+    return 2 * num_beams * (rows + 4 * model.vocabulary + _TOKEN * limit + _FOUND * num_beams)
+
+
+def _parts(model: TokenModel, first: int, last: int) -> _Rows:
+    """Views of the KV cache's positions `first` ... `last` - 1, and of those in their blocks."""
+    parts = []
+    for buffer in model.program.buffers:
+        if buffer.kind is Kind.STATE:
+            array = model.executable.array(buffer)
+            block = 1 if array.shape[1] == model.context else KEY_BLOCK
+            parts.append(array[:, first // block : -(-last // block)])
+    return parts
+
+
+def _copy(model: TokenModel, first: int) -> _Rows:
+    return [part.copy() for part in _parts(model, first, model.position)]
+
+
+def _put(model: TokenModel, rows: _Rows, first: int) -> None:
+    for whole, kept in zip(_parts(model, first, model.context), rows, strict=True):
+        whole[:, : kept.shape[1]] = kept

@@ -1,0 +1,116 @@
+"""``halfbyte info``: what is in a model file and what memory it will take."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from halfbyte.errors import printable
+from halfbyte.formats import metadata, open_model
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.text.planning import Settings, capture_model, plan
+
+
+def describe(
+    path: str | os.PathLike[str],
+    tokenizer: str | os.PathLike[str] | None = None,
+    context: int | None = None,
+    cache: str = "auto",
+    *,
+    program: bool = False,
+    as_json: bool = False,
+) -> str:
+    """Metadata, tensors, bits per weight and planned memory of a file, as text or JSON."""
+    file = open_model(path, tokenizer)
+    apart = replace(file, tensors=dict(file.tensors))  # an architecture may cut some tensors up
+    settings = Settings(context=context, cache=cache)
+    planned = plan(apart, settings)
+    _note_foreign(file)
+    memory, context = planned.memory, planned.settings.context or 0
+    if as_json:
+        return json.dumps(_data(file, context, memory), indent=1)
+    parts = [_metadata(file), *_notes(file), _tensors(file), _memory(context, memory)]
+    if program:
+        captured = capture_model(apart, settings)
+        parts += [f"as captured:\n{captured.dump()}", f"after passes:\n{planned.program.dump()}"]
+    return "\n\n".join(parts)
+
+
+# What names a file, its tokenizer and how it was made; other keys are an architecture's own.
+_GENERAL = ("general.", "tokenizer.", "split.", "quantize.", "halfbyte.")
+
+
+def _note_foreign(file: ModelFile) -> None:
+    """Note metadata that belongs to nothing here: its writer may have meant it to count."""
+    known = (*_GENERAL, metadata.text(file, "general.architecture") + ".")
+    for key in file.metadata:
+        if not key.startswith(known):
+            file.note(f"metadata {key!r}: passed over: it is no key of this architecture")
+
+
+def _data(file: ModelFile, context: int, memory: dict[str, int]) -> dict[str, Any]:
+    return {
+        "file": str(file.path),
+        "format": file.kind,
+        "notes": file.notes,
+        "metadata": {key: _short(value) for key, value in file.metadata.items()},
+        "tensors": [
+            {"name": t.name, "type": t.format.name, "shape": t.shape, "bytes": t.nbytes}
+            for t in file.tensors.values()
+        ],
+        "bits_per_weight": bits_per_weight(file),
+        "context": context,
+        "planned_bytes": {**memory, "total": sum(memory.values())},
+    }
+
+
+def bits_per_weight(file: ModelFile) -> float:
+    """Bits that a weight takes on average over all tensors."""
+    weights = sum(int(np.prod(t.shape)) for t in file.tensors.values())
+    return 8 * sum(t.nbytes for t in file.tensors.values()) / max(weights, 1)
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, list | np.ndarray) and len(value) > 8:
+        return f"{len(value)} values"
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _metadata(file: ModelFile) -> str:
+    width = max(map(len, file.metadata), default=0)
+    lines = [f"{file.path}: {file.kind}"]
+    for key, value in file.metadata.items():
+        lines.append(f"  {key:<{width}}  {printable(str(_short(value)), 80)}")
+    return "\n".join(map(printable, lines))
+
+
+def _notes(file: ModelFile) -> list[str]:
+    """What was passed over or is not exact, under a heading, if there is such."""
+    lines = [printable(f"  {note}") for note in file.notes]
+    return ["\n".join(["notes", *lines])] if lines else []
+
+
+def _tensors(file: ModelFile) -> str:
+    weights = sum(int(np.prod(t.shape)) for t in file.tensors.values())
+    lines = [f"{len(file.tensors)} tensors, {weights:,} weights"]
+    for t in file.tensors.values():
+        shape = " x ".join(map(str, t.shape))
+        lines.append(f"  {printable(t.name):<28} {t.format.name:<5} {shape:>16} {t.nbytes:>14,} B")
+    types = Counter(t.format.name for t in file.tensors.values())
+    lines.append(
+        f"  {', '.join(f'{count} {name}' for name, count in types.items())}; "
+        f"{bits_per_weight(file):.2f} bits per weight"
+    )
+    return "\n".join(lines)
+
+
+def _memory(context: int, memory: dict[str, int]) -> str:
+    lines = [f"planned memory at a context of {context} tokens"]
+    for kind, count in (*memory.items(), ("total", sum(memory.values()))):
+        lines.append(f"  {kind:<18} {count / 1e6:>10.2f} MB")
+    return "\n".join(lines)

@@ -1,0 +1,176 @@
+"""A language model: text in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Unpack
+
+import numpy as np
+
+from halfbyte import arguments
+from halfbyte.errors import HalfbyteError
+from halfbyte.text.beam import Beam, beam_search
+from halfbyte.text.chat import Chat, Message
+from halfbyte.text.generate import KEYWORDS, Generation, Options, begin
+from halfbyte.text.sampling import Adjustments, Sampler
+from halfbyte.text.token_model import TokenModel
+
+
+class LanguageModel(TokenModel):
+    """A language model with one context: tokens go in, logits and text come out.
+
+    Any number of threads and tasks may use one model: their texts take turns, first come, first
+    served, and are what each would be by itself. A text that is read piece by piece keeps its turn
+    between pieces; where its reader does not come back for a second, or itself asks the model for
+    something else, others go on, and its tokens are processed again when it continues.
+
+    Attributes
+    ----------
+    file : ModelFile
+        Metadata and tensors.
+    tokenizer : Tokenizer
+        Text <-> token ids.
+    program : Program
+        What runs for every batch of tokens.
+    room : float
+        Bytes that a memory budget leaves beside the plan; infinite without one.
+    """
+
+    def generate(self, prompt: str = "", **options: Unpack[Options]) -> str:
+        """Continue a text.
+
+        Parameters
+        ----------
+        prompt : str
+            The beginning; an empty one starts from the beginning-of-text token.
+        max_tokens : int
+            Most tokens to generate (256); the text may end before.
+        stop : str or sequence of str, optional
+            Strings at which the text ends; they are not part of it.
+        temperature : float
+            0 takes the likeliest token always; 1 samples from the model's distribution. (0.8)
+        seed : int, optional
+            The same seed gives the same text.
+        top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty, logit_bias
+            See :class:`halfbyte.text.sampling.Sampler`.
+
+        Returns
+        -------
+        str
+            The continuation without the prompt.
+
+        Raises
+        ------
+        HalfbyteError
+            An argument is out of its range, or the model is closed.
+        ArgumentTypeError
+            An argument has a wrong type or name; it is a `TypeError` too.
+        """
+        return "".join(begin(self, prompt, options, "generate"))
+
+    def generate_batch(self, prompts: Iterable[str], **options: Unpack[Options]) -> list[str]:
+        """Continue each of many texts, as :meth:`generate` does by itself.
+
+        One after the other: they share the context. What a prompt has in common with the one before
+        (instructions, examples) is processed once. `seed` is each one's seed.
+        """
+        arguments.check_keywords("generate_batch", options, KEYWORDS)
+        return [self.generate(prompt, **options) for prompt in arguments.texts("prompts", prompts)]
+
+    def generation(self, prompt: str = "", **options: Unpack[Options]) -> Generation:
+        """A continuation to iterate, with its token ids and statistics; see :meth:`generate`.
+
+        Parameters
+        ----------
+        logprobs : int, optional
+            Keep each generated token's log-probability, and the `logprobs` likeliest tokens'.
+        """
+        return begin(self, prompt, options, "generation")
+
+    def stream(self, prompt: str = "", **options: Unpack[Options]) -> Iterator[str]:
+        """Generate text piece by piece; see :meth:`generate`."""
+        return iter(begin(self, prompt, options, "stream"))
+
+    def astream(self, prompt: str = "", **options: Unpack[Options]) -> AsyncIterator[str]:
+        """The same for ``async for``: a page, a notebook or a server stays alive meanwhile.
+
+        The event loop runs after every token and at least every 50 ms of a long prompt. Leave the
+        loop, or cancel the task, to stop. Texts of several tasks follow each other.
+        """
+        return aiter(begin(self, prompt, options, "astream"))
+
+    def beam_search(
+        self,
+        prompt: str = "",
+        num_beams: int = 4,
+        length_penalty: float = 1.0,
+        max_tokens: int = 256,
+        **adjustments: Unpack[Adjustments],
+    ) -> list[Beam]:
+        """The likeliest continuations that beam search finds, the best first.
+
+        Parameters
+        ----------
+        num_beams : int
+            Texts that are followed at once, and returned at most; 1 is greedy.
+        length_penalty : float
+            A text's log-probability is divided by its length to this power: more than 0 favours
+            long texts, 0 compares sums.
+        **adjustments
+            Penalties and bias; see :class:`halfbyte.text.sampling.Sampler`.
+
+        Raises
+        ------
+        MemoryBudgetError
+            The beams need more memory than the model's budget, or the machine, leaves.
+        """
+        arguments.check_keywords("beam_search", adjustments, Adjustments.__optional_keys__)
+        arguments.text("prompt", prompt)
+        sampler = Sampler(**adjustments)
+        with self.exclusive():
+            return beam_search(self, prompt, sampler, num_beams, length_penalty, max_tokens)
+
+    def chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> str:
+        """The answer to a conversation, by the model's own chat template.
+
+        Parameters
+        ----------
+        messages : sequence of mapping
+            Each with "role" ("system", "user", "assistant") and "content", the oldest first. Put
+            the answer behind them, and the next question behind it: only what is new is processed.
+        **options
+            As for :meth:`generate`; `max_tokens` is 1024 unless it is given.
+
+        See :class:`halfbyte.text.chat.Chat` for other templates, and for what happens at the limit
+        of the context.
+        """
+        return "".join(self._chat.answer(messages, options, "chat"))
+
+    def stream_chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Iterator[str]:
+        """The same, piece by piece."""
+        return iter(self._chat.answer(messages, options, "stream_chat"))
+
+    def astream_chat(
+        self, messages: Sequence[Message], **options: Unpack[Options]
+    ) -> AsyncIterator[str]:
+        """The same for ``async for``; see :meth:`astream`."""
+        return aiter(self._chat.answer(messages, options, "astream_chat"))
+
+    @cached_property
+    def _chat(self) -> Chat:
+        return Chat(self)
+
+    def perplexity(self, text: str) -> float:
+        """exp of the mean loss per token of a text, which may be infinite; see `token_losses`."""
+        ids = self.tokenizer.encode(arguments.text("text", text))
+        if len(ids) < 2:
+            raise HalfbyteError(f"perplexity needs at least 2 tokens, found {len(ids)}")
+        with np.errstate(over="ignore"):
+            return float(np.exp(self.token_losses(ids).mean()))
+
+    def __enter__(self) -> LanguageModel:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -1,0 +1,192 @@
+"""What a model will need, known before anything is allocated: its program, and bytes by kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+from halfbyte.core import ops, packing
+from halfbyte.core.passes import optimize
+from halfbyte.core.program import Buffer, Program, maximum
+from halfbyte.errors import HalfbyteError, MemoryBudgetError, UnsupportedError
+from halfbyte.formats import metadata
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.reading import Reader
+from halfbyte.text import architectures, footprint
+from halfbyte.weights import F32
+
+DEFAULT_CONTEXT = 4096  # tokens, where the model allows more: the KV cache is planned at this size
+DEFAULT_BATCH = 128  # prompt tokens of one run
+CACHES = ("auto", "f16", "f32", "q8_0", "smallest")
+WEIGHTS = ("auto", "packed", "mapped", "streamed")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What memory and speed depend on, beside the model; see :func:`halfbyte.load`.
+
+    `most_context` bounds the context where none is given.
+    """
+
+    context: int | None = None
+    batch: int = DEFAULT_BATCH
+    cache: str = "auto"
+    weights: str = "auto"
+    passes: bool = True
+    activations: str = "int8"
+    most_context: int = DEFAULT_CONTEXT
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise HalfbyteError(f"batch of {self.batch} tokens: expected 1 or more")
+        for name, choices in (
+            ("cache", CACHES), ("weights", WEIGHTS), ("activations", ("int8", "float")),
+        ):  # fmt: skip
+            if getattr(self, name) not in choices:
+                raise HalfbyteError(f"{name} '{getattr(self, name)}': expected one of {choices}")
+
+
+# Each needs less memory than the one before, and costs more: pages that the system may drop,
+# precision and long prompts' speed, reading all weights for every token.
+LEVELS = {
+    "baseline": Settings(weights="packed"),
+    "basic": Settings(weights="mapped"),
+    "aggressive": Settings(weights="mapped", cache="smallest", batch=32, most_context=2048),
+    "extreme": Settings(weights="streamed", cache="smallest", batch=16, most_context=1024),
+}
+
+
+class Given(TypedDict, total=False):
+    """Settings as a caller gives them."""
+
+    context: int | None
+    batch: int
+    cache: str
+    weights: str
+    passes: bool
+    activations: str
+
+
+def settings_of(level: str | None, given: Given) -> Settings:
+    """A level's settings, but for those that are given beside it."""
+    if level is not None and level not in LEVELS:
+        raise HalfbyteError(f"level '{level}': expected one of {tuple(LEVELS)}")
+    return replace(Settings() if level is None else LEVELS[level], **given)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A program after all passes, and what it needs.
+
+    Attributes
+    ----------
+    to_pack : list of Buffer
+        Weights that are to be packed.
+    reader : Reader or None
+        What streamed weights come from.
+    memory : dict of str to int
+        Bytes by kind; see :func:`halfbyte.text.footprint.planned`.
+    settings : Settings
+        Those asked for, with the context, cache and weights that were chosen.
+    """
+
+    program: Program
+    to_pack: list[Buffer]
+    reader: Reader | None
+    memory: dict[str, int]
+    settings: Settings
+
+    @property
+    def total(self) -> int:
+        """All bytes."""
+        return sum(self.memory.values())
+
+
+def plan(file: ModelFile, settings: Settings) -> Plan:
+    """The program of a model and its needs; nothing is allocated, no weight is read."""
+    return _planned(file, settings, capture_model(file, settings))
+
+
+def plan_within(file: ModelFile, settings: Settings, budget: int) -> Plan:
+    """The fastest plan that needs at most `budget` bytes, the interpreter's included.
+
+    Weights "auto" are packed where they fit, else streamed; no other setting is changed.
+
+    Raises
+    ------
+    MemoryBudgetError
+        Nothing fits; the message has the numbers.
+    """
+    captured = capture_model(file, settings)
+    ways: tuple[str, ...] = (settings.weights,)
+    if settings.weights == "auto":
+        ways = ("packed", "streamed") if file.on_storage and settings.passes else ("packed",)
+    for weights in ways:
+        found = _planned(file, replace(settings, weights=weights), captured)
+        if found.total <= budget:
+            return found
+    numbers = ", ".join(f"{kind} {n / 1e6:.1f} MB" for kind, n in found.memory.items() if n >= 5e4)
+    raise MemoryBudgetError(
+        f"{file.path}: expected to need at most {budget / 1e6:.1f} MB, found "
+        f"{found.total / 1e6:.1f} MB: {numbers}; a smaller context, a cache in q8_0 or a smaller "
+        "batch needs less"
+    )
+
+
+def _planned(file: ModelFile, settings: Settings, captured: Program) -> Plan:
+    program, reader = captured, None
+    if settings.weights == "streamed":
+        if not settings.passes:
+            raise HalfbyteError("weights 'streamed': expected passes on: one of them streams")
+        reader = Reader(file)
+    if settings.passes:
+        program = optimize(captured, int8_activations=settings.activations == "int8", reader=reader)
+    to_pack = packing.to_pack(program, settings.weights)
+    memory = footprint.planned(
+        program, maximum(program.outputs["logits"].shape[1]), to_pack,
+        merges=_count(file.metadata.get("tokenizer.ggml.merges")),
+    )  # fmt: skip
+    return Plan(
+        program, to_pack, reader, memory,
+        replace(settings, context=program.sizes["position"].maximum),
+    )  # fmt: skip
+
+
+def _count(value: object) -> int:
+    return len(value) if isinstance(value, list) else 0
+
+
+def capture_model(file: ModelFile, settings: Settings | None = None) -> Program:
+    """The program of a model file, as captured."""
+    settings = settings or Settings()
+    architecture = architectures.find(file)
+    config = architecture.read_config(file)
+    context = settings.context
+    if context is None:
+        context = min(config.context, settings.most_context)
+    if not 1 <= context <= config.context:
+        raise HalfbyteError(
+            f"{file.path}: context of {context} tokens: expected 1 to {config.context}"
+        )
+    program = architecture.build(
+        file, config, context=context, batch=min(settings.batch, context),
+        cache=_cache(file, settings.cache, config.head_dim),
+    )  # fmt: skip
+    used = {buffer.name for step in program.instructions for buffer in step.inputs}
+    for name in file.tensors:
+        if name not in used | architecture.TABLES:
+            raise UnsupportedError(
+                f"{file.path}: tensor {name!r}: architecture "
+                f"{metadata.text(file, 'general.architecture')!r} does not use it as halfbyte "
+                "runs it, and without it the model would compute something else"
+            )
+    return program
+
+
+def _cache(file: ModelFile, asked: str, head_dim: int) -> str:
+    """The type of the KV cache's numbers."""
+    if asked == "smallest" and head_dim % 32 == 0 and head_dim <= ops.MOST_Q8_0_HEAD:
+        return "q8_0"
+    if asked in ("auto", "smallest"):
+        return "f32" if file.tensors["token_embd.weight"].format is F32 else "f16"
+    return asked

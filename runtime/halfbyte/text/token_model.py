@@ -1,0 +1,258 @@
+"""Tokens in, logits out: a model's program, its memory, and the tokens that it holds."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.backends import open_program
+from halfbyte.core.profile import Profile
+from halfbyte.core.program import Kind, Program
+from halfbyte.core.turns import Turn, Turns
+from halfbyte.errors import ArgumentTypeError, HalfbyteError
+from halfbyte.formats.mapped import is_mapped
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.text.sampling import log_softmax
+from halfbyte.text.tokenizers import Tokenizer
+from halfbyte.weights import F32Array
+
+_LOOK = 0.01  # seconds after which mapped files are looked at again, between tokens of a text
+_SCANNED = 1 << 20  # weights that are looked at together
+
+
+class TokenModel:
+    """A model with one context: tokens go in, logits come out.
+
+    Any number of threads may use it; see :meth:`turn` and :meth:`exclusive`.
+
+    Attributes
+    ----------
+    file : ModelFile
+        Metadata and tensors.
+    tokenizer : Tokenizer
+        Text <-> token ids.
+    program : Program
+        What runs for every batch of tokens.
+    tokens : list of int
+        What the context holds.
+    room : float
+        Bytes that a memory budget leaves beside the plan; infinite without one.
+    """
+
+    def __init__(
+        self,
+        file: ModelFile,
+        tokenizer: Tokenizer,
+        program: Program,
+        backend: str,
+        threads: int,
+        room: float = math.inf,
+    ) -> None:
+        self.file, self.tokenizer, self.program, self.room = file, tokenizer, program, room
+        self.executable = open_program(program, backend, threads)
+        self._ids = self.executable.array(program.inputs["ids"])
+        self._logits: F32Array = self.executable.array(program.outputs["logits"])
+        self._sizes = {name: size.maximum for name, size in program.sizes.items()}
+        self.tokens: list[int] = []  # what the context holds
+        self.text: object = None  # whose text they are
+        where = f"{file.path}: the model is closed"
+        self._turns = Turns(lambda: HalfbyteError(where))
+        weights = (self.executable.array(b) for b in program.buffers if b.kind is Kind.WEIGHT)
+        self._maps = file.mapped if any(map(is_mapped, weights)) else []
+        self._looked = 0.0  # when the files were looked at
+        self.profile: Profile | None = None  # set one, and every run adds to it
+
+    @property
+    def path(self) -> Path:
+        """The file this model was loaded from."""
+        return self.file.path
+
+    @property
+    def context(self) -> int:
+        """Tokens that the context holds."""
+        return self._sizes["position"]
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens."""
+        return int(self._logits.shape[1])
+
+    @property
+    def position(self) -> int:
+        """Tokens in the context."""
+        return len(self.tokens)
+
+    def turn(self) -> Turn:
+        """A turn at the context, for a text of several steps."""
+        return Turn(self._turns)
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        """``with model.exclusive():`` keeps other threads from the context.
+
+        For calls that belong together, such as :meth:`rewind` and :meth:`feed`; each method does it
+        by itself.
+        """
+        return self._turns.whole()
+
+    def reset(self) -> None:
+        """Forget the context."""
+        self.rewind(())
+
+    def rewind(self, ids: Sequence[int]) -> int:
+        """Begin a text with what the context holds of its beginning already.
+
+        Returns
+        -------
+        int
+            How many of the text's tokens the context still holds: all that they have in common, but
+            never the last one, whose logits are still wanted. The others are to be fed.
+        """
+        most = max(len(ids) - 1, 0)
+        with self.exclusive():
+            pairs = enumerate(zip(self.tokens, ids[:most], strict=False))
+            kept = next((i for i, (old, new) in pairs if old != new), min(len(self.tokens), most))
+            del self.tokens[kept:]
+            self.text, self._looked = None, 0.0
+        return kept
+
+    def feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int = 1) -> F32Array:
+        """Append tokens to the context.
+
+        Parameters
+        ----------
+        ids : sequence of int
+            Token ids, at least one.
+        rows : int
+            How many of the last tokens' logits are wanted; none saves their time.
+
+        Returns
+        -------
+        float32 [rows, vocabulary]
+            Logits of the token that follows each of them. For `rows` of one it is a view that the
+            next call overwrites, in whatever thread; see :meth:`exclusive`.
+        """
+        with self.exclusive():
+            return self._feed(ids, rows)
+
+    def _feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int) -> F32Array:
+        """The same for whoever has the turn."""
+        tokens = np.asarray(ids, np.int32)
+        self._check(tokens, rows)
+        if self._maps:
+            self._look(len(tokens))
+        first = len(tokens) - rows  # the first token whose logits are wanted
+        out = None if rows == 1 else np.empty((rows, self.vocabulary), np.float32)
+        done = 0
+        while done < len(tokens):
+            count = min(self._sizes["n"], len(tokens) - done)
+            count = min(count, max(first - done, 0) + self._sizes["rows"])
+            asked = max(0, done + count - max(first, done))
+            self._ids[:count] = tokens[done : done + count]
+            self._run({"n": count, "position": self.position, "rows": asked})
+            self.tokens += tokens[done : done + count].tolist()
+            done += count
+            if out is not None and asked:
+                out[done - asked - first : done - first] = self._logits[:asked]
+        logits = self._logits[:1] if out is None else out
+        with np.errstate(all="ignore"):
+            total = float(logits.sum())  # as finite as its parts, or more is looked at
+        if not math.isfinite(total):
+            self._explain(logits)
+        return logits
+
+    def _look(self, tokens: int) -> None:
+        """Raise `FormatError` where a file that weights are read from was changed in place."""
+        now = time.monotonic()
+        if tokens > 1 or now - self._looked > _LOOK:
+            self._looked = now
+            for pages in self._maps:
+                pages.check()
+
+    def _explain(self, logits: F32Array) -> None:
+        """Raise for logits that are not finite; a tensor is named where it is to blame."""
+        if np.isfinite(logits).all():
+            return
+        self.file.check()
+        for tensor in self.file.tensors.values():
+            rows, step = tensor.rows, max(1, _SCANNED // tensor.columns)
+            for first in range(0, len(rows), step):
+                values = tensor.format.decode(rows[first : first + step])
+                self.file.check_values(tensor, values, first)
+        raise HalfbyteError(f"{self.path}: expected finite logits, found {logits.max()}")
+
+    def _run(self, registers: dict[str, int]) -> None:
+        if self.profile is None:
+            self.executable.run(registers)
+        else:
+            seconds = self.executable.profile(registers)
+            self.profile.add(self.program, registers, seconds)
+
+    def _check(self, tokens: npt.NDArray[np.int32], rows: int) -> None:
+        if tokens.ndim != 1 or not len(tokens) or not 0 <= rows <= len(tokens):
+            raise HalfbyteError(
+                f"{len(tokens)} tokens and {rows} rows of logits: expected 1 or more tokens, and "
+                "no more rows than these"
+            )
+        if self.position + len(tokens) > self.context:
+            raise HalfbyteError(
+                f"{self.path}: {len(tokens)} tokens after {self.position} do not fit the context "
+                f"of {self.context}"
+            )
+        wrong = tokens[(tokens < 0) | (tokens >= self.vocabulary)]
+        if len(wrong):
+            raise HalfbyteError(
+                f"{self.path}: token {wrong[0]}: expected 0 to {self.vocabulary - 1}"
+            )
+
+    def logits(self, ids: Sequence[int]) -> F32Array:
+        """Logits [len(ids), vocabulary] of a text that starts with these tokens."""
+        with self.exclusive():
+            self.reset()
+            logits = self.feed(ids, rows=len(ids))
+            return logits.copy() if len(ids) == 1 else logits
+
+    def token_losses(self, ids: Sequence[int]) -> npt.NDArray[np.float64]:
+        """-log p (in nats) of each token after the first, given those before it in its window.
+
+        A text longer than the context is cut into windows; each starts afresh from its first
+        token, which `ids[0]` (the beginning-of-text token) precedes.
+        """
+        losses: list[float] = []
+        rows = self._sizes["rows"]  # the logits that the plan has room for
+        for start in range(1, len(ids), self.context):
+            wanted = ids[start : start + self.context]
+            given = [ids[0], *wanted[:-1]]
+            with self.exclusive():
+                self.reset()
+                for at in range(0, len(given), rows):
+                    part = given[at : at + rows]
+                    for logits, token in zip(self.feed(part, len(part)), wanted[at:], strict=False):
+                        losses.append(-log_softmax(logits)[token])
+        return np.array(losses, np.float64)
+
+    def close(self) -> None:
+        """Stop threads, give memory back and drop the mapping of the file.
+
+        A step that another thread is in is waited for; its text ends with an error.
+        """
+        self._turns.close()
+        self.executable.close()
+        self.file.close()
+        self._ids, self._logits = self._ids[:0].copy(), np.empty((0, self.vocabulary), np.float32)
+        for buffer in self.program.buffers:
+            if buffer.kind is Kind.WEIGHT:
+                buffer.value = None
+        self._maps = []
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            f"{self.path}: a model cannot be pickled or copied: it holds memory of threads and "
+            "kernels; load it from its file in each process"
+        )

@@ -1,0 +1,253 @@
+"""A tokenizer.json as it is, step by step as PyPI's `tokenizers` runs it.
+
+`tokenizer.ggml.*` names whole pipelines; for those that it has no name for, or only one that does
+nearly the same, `halfbyte.tokenizer.pipeline` has their steps.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from halfbyte.errors import FormatError
+from halfbyte.formats.json_file import optional, parse_json
+from halfbyte.formats.model_file import ModelFile
+from halfbyte.formats.tokens import (
+    CONTROL,
+    MERGES,
+    PIPELINE,
+    PIPELINE_IDS,
+    SCORES,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+)  # fmt: skip
+from halfbyte.text.tokenizers import normalizing, splitting
+from halfbyte.text.tokenizers.base import CACHED_LENGTH, CACHED_WORDS, BaseTokenizer, Piece, Span
+from halfbyte.text.tokenizers.decoders import make_decoder
+from halfbyte.text.tokenizers.literals import Literals
+from halfbyte.text.tokenizers.subwords import make_model
+from halfbyte.text.tokenizers.unicode_classes import WHITESPACE, WORD, translate
+from halfbyte.text.tokenizers.vocabulary import SPACE, Vocabulary
+
+_WORD_END = re.compile(translate(rf"[{WORD}]$").replace("$", r"\Z"))
+_SPACES = re.compile(translate(r"\s*"))
+_WORD_START = re.compile(translate(rf"[{WORD}]"))
+
+
+class PipelineTokenizer(BaseTokenizer):
+    """See the module; made from metadata."""
+
+    def __init__(self, file: ModelFile) -> None:
+        path = file.path
+        vocabulary = Vocabulary.from_file(file, "huggingface")
+        super().__init__(vocabulary)
+        text = file.metadata[PIPELINE]
+        if not isinstance(text, str):
+            raise FormatError(f"{path}: metadata '{PIPELINE}': expected a string")
+        data = parse_json(path, text.encode())
+        steps = {
+            name: _steps(file, data, name) for name in ("normalizer", "pre_tokenizer", "decoder")
+        }
+        self._normalizers = normalizing.make_normalizers(path, steps["normalizer"])
+        self._splitters = splitting.make_splitters(path, steps["pre_tokenizer"])
+        self._decoder = make_decoder(path, steps["decoder"])
+        self.strips_space = self._decoder.strips_space
+        self.strips_end = self._decoder.strips_end
+        added = {name: _ids(file, data, name, self.vocab_size) for name in PIPELINE_IDS}
+        self._single_word = added["single_word"]
+        ids = {
+            token: i
+            for i, (token, kind) in enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
+            if kind != UNUSED and i not in added["only_added"]
+        }
+        options = optional(path, data, "model", {}, dict)
+        kind = options.get("type")
+        by_rank = options.get("by_rank") is True  # the order of the tokens is that of merging
+        merges = _merges(vocabulary) if kind == "BPE" and not by_rank else []
+        self._model = make_model(path, options, ids, merges, _scores(vocabulary, kind))
+        self._cached_model = lru_cache(CACHED_WORDS)(self._model)
+        self._control = added["special"]
+        self._raw = self._literals(added["added"] - added["normalized"], normalize=False)
+        self._normal = self._literals(added["added"] & added["normalized"], normalize=True)
+        self.before = self._around(file, "bos", "before")
+        self.after = self._around(file, "eos", "after")
+
+    def _literals(self, ids: set[int], normalize: bool) -> tuple[Literals, dict[str, int]]:
+        tokens: dict[str, int] = {}
+        for i in sorted(ids):
+            token = self.vocabulary.tokens[i]
+            if normalize:
+                token = normalizing.apply(self._normalizers, token)
+            if token:
+                tokens.setdefault(token, i)
+        return Literals(tokens), tokens
+
+    def _around(self, file: ModelFile, role: str, side: str) -> list[int]:
+        """Special tokens before or after a text."""
+        if not self.vocabulary.flag(f"add_{role}_token", False):
+            return []
+        key = f"halfbyte.tokenizer.{side}_token_ids"
+        ids = file.metadata.get(key)
+        if ids is None:
+            names = {"bos": ("bos", "cls"), "eos": ("eos", "seperator")}[role]
+            known = self.vocabulary.ids
+            return [known[name] for name in names if name in known][:1]
+        inside = isinstance(ids, np.ndarray) and ids.dtype.kind in "iu"
+        if not inside or any(not 0 <= i < self.vocab_size for i in ids.tolist()):  # type: ignore[union-attr]
+            raise FormatError(f"{file.path}: metadata '{key}': expected ids of tokens")
+        return ids.tolist()  # type: ignore[union-attr,no-any-return]
+
+    def token_bytes(self, token: int) -> bytes:
+        """UTF-8 (perhaps a part of a character) that a token stands for."""
+        if self._check(token) in (CONTROL, UNKNOWN):
+            return b""
+        return self._decoder.content(self.vocabulary.tokens[token])
+
+    def first_bytes(self, token: int) -> bytes:
+        """The same for the first token of a text."""
+        first = self._decoder.first
+        if first is None:
+            return super().first_bytes(token)
+        return first(self.vocabulary.tokens[token])
+
+    def _words(self, text: str) -> list[str]:
+        return [piece for piece, _, _ in splitting.split(self._splitters, text, None, True)]
+
+    def _pieces(self, word: str) -> list[Piece]:
+        return self._model(word)
+
+    def _encode_parts(self, text: str, parse_special: bool) -> Iterator[int]:
+        for start, end, token in self._found(text, parse_special, self._raw):
+            if token is not None:
+                yield token
+                continue
+            normal = normalizing.apply(self._normalizers, text[start:end])
+            for first, last, inner in self._found(normal, parse_special, self._normal):
+                if inner is not None:
+                    yield inner
+                    continue
+                at_start = start == first == 0
+                parts = splitting.split(self._splitters, normal[first:last], None, at_start)
+                for word, _, _ in parts:
+                    model = self._cached_model if len(word) <= CACHED_LENGTH else self._model
+                    yield from [i for i, _, _ in model(word)]
+
+    def _trace_parts(self, text: str, parse_special: bool) -> Iterator[Piece]:
+        for start, end, token in self._found(text, parse_special, self._raw):
+            if token is not None:
+                yield token, start, end
+                continue
+            normal, spans = normalizing.trace(self._normalizers, text[start:end])
+            spans = [(a + start, b + start) for a, b in spans]
+            for first, last, inner in self._found(normal, parse_special, self._normal):
+                if inner is not None:
+                    yield inner, spans[first][0], spans[last - 1][1]
+                else:
+                    yield from self._traced(
+                        normal[first:last], spans[first:last], start == first == 0
+                    )
+
+    def _traced(self, text: str, spans: list[Span], first: bool) -> Iterator[Piece]:
+        for word, origins, _ in splitting.split(self._splitters, text, spans, first):
+            for token, start, end in self._model(word):
+                if origins:
+                    yield token, origins[start][0], origins[end - 1][1]
+
+    def _found(
+        self, text: str, parse_special: bool, taken: tuple[Literals, dict[str, int]]
+    ) -> Iterator[tuple[int, int, int | None]]:
+        """Spans of a text in turn: of an added token, or (None) of what is between."""
+        literals, ids = taken
+        at = 0
+        for start, end in literals.spans(text):
+            token = ids[text[start:end]]
+            if start < at or (token in self._control and not parse_special):
+                continue
+            if token in self._single_word and (
+                _WORD_START.match(text, end) or _WORD_END.search(text[max(0, start - 1) : start])
+            ):
+                continue
+            if token in self._lstrip:
+                start = at + len(text[at:start].rstrip(WHITESPACE))
+            if token in self._rstrip:
+                end = _SPACES.match(text, end).end()  # type: ignore[union-attr]
+            if start > at:
+                yield at, start, None
+            yield start, end, token
+            at = end
+        if at < len(text):
+            yield at, len(text), None
+
+
+def gemma4(file: ModelFile) -> ModelFile:
+    """A GGUF file whose tokenizer is Gemma 4's, with the steps that llama.cpp knows by this name.
+
+    Spaces are marked, and the characters of a whole text are merged; what has no token becomes
+    bytes.
+    """
+    vocabulary = Vocabulary.from_file(file, "gemma4")
+    kinds = list(enumerate(vocabulary.types))
+    unknown = vocabulary.ids.get("unknown")
+    model: dict[str, Any] = {"type": "BPE", "byte_fallback": True, "fuse_unk": True}
+    if unknown is not None:
+        model["unk_token"] = vocabulary.tokens[unknown]
+    space, mark = {"String": " "}, {"String": SPACE}
+    steps = {
+        "model": model,
+        "normalizer": [{"type": "Replace", "pattern": space, "content": SPACE}],
+        "decoder": [
+            {"type": "Replace", "pattern": mark, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+        ],
+        "added": [i for i, kind in kinds if kind in (CONTROL, USER_DEFINED)],
+        "special": [i for i, kind in kinds if kind == CONTROL],
+    }
+    return replace(file, metadata=file.metadata | {PIPELINE: json.dumps(steps)})
+
+
+def _steps(file: ModelFile, data: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    steps = optional(file.path, data, name, [], list)
+    if not all(isinstance(step, dict) for step in steps):
+        raise FormatError(f"{file.path}: metadata '{PIPELINE}': '{name}': expected objects")
+    return list(steps)
+
+
+def _ids(file: ModelFile, data: dict[str, Any], name: str, count: int) -> set[int]:
+    ids = optional(file.path, data, name, [], list)
+    if not all(type(i) is int and 0 <= i < count for i in ids):
+        raise FormatError(f"{file.path}: metadata '{PIPELINE}': '{name}': expected ids of tokens")
+    return set(ids)
+
+
+def _merges(vocabulary: Vocabulary) -> list[tuple[str, str]]:
+    own = MERGES in vocabulary.file.metadata
+    merges = vocabulary.strings(MERGES) if own else vocabulary.merges
+    parts = (merge.partition("\0" if own else " ") for merge in merges)
+    return [(left, right) for left, _, right in parts]
+
+
+def _scores(vocabulary: Vocabulary, kind: object) -> list[float]:
+    if kind != "Unigram":
+        return []
+    exact = vocabulary.file.metadata.get(SCORES)
+    if exact is None:
+        return vocabulary.scores
+    if (
+        not isinstance(exact, np.ndarray)
+        or exact.dtype != np.float64
+        or len(exact) != len(vocabulary.tokens)
+        or not np.all(np.isfinite(exact))
+    ):
+        raise FormatError(
+            f"{vocabulary.file.path}: metadata '{SCORES}': expected {len(vocabulary.tokens)} "
+            "finite numbers"
+        )
+    return exact.tolist()  # type: ignore[no-any-return]

@@ -1,0 +1,223 @@
+"""``halfbyte pull`` against a hub of our own, in processes of their own, as its library wants."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.formats.files import write_small
+from tests.formats.folders import write_folder
+from tests.support.hub_server import COMMIT, TOKEN, Hub, Repository, serving
+from tests.support.tools import largest
+
+from halfbyte.download.hub import choose
+from halfbyte.errors import HalfbyteError
+
+Done = subprocess.CompletedProcess[str]
+Run = Callable[..., Done]
+COMMAND = "import sys; from halfbyte.cli import main; sys.exit(main())"
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def run(hub: Hub, tmp_path: Path) -> Run:
+    """`halfbyte` with arguments, and a cache of the test's own."""
+
+    def command(*arguments: str | Path, **environment: str) -> Done:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
+        own = {
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": str(tmp_path / "cache"),
+            "HF_HUB_ETAG_TIMEOUT": "5",
+        }
+        return subprocess.run(
+            [sys.executable, "-c", COMMAND, *map(str, arguments)],
+            capture_output=True, text=True, check=False, env=clean | own | environment,
+        )  # fmt: skip
+
+    return command
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def folder_files(tmp_path: Path, shards: int = 1) -> dict[str, bytes]:
+    return files(write_folder(tmp_path / "made", shards=shards))
+
+
+JUNK = {
+    "README.md": b"# A model", "picture.png": b"png", "onnx/model.onnx": b"onnx",
+    "original/consolidated.00.pth": b"pth", "pytorch_model.bin": b"bin", "model.gguf": b"GGUF",
+    "tf_model.h5": b"h5", "flax_model.msgpack": b"msgpack", "original/config.json": b"{}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_what_is_pulled_runs(hub: Hub, run: Run, shards: int, tmp_path: Path) -> None:
+    made = folder_files(tmp_path, shards)
+    hub.repositories["org/model"] = Repository(made | JUNK)
+    done = run("pull", "org/model")
+    assert done.returncode == 0, done.stderr
+    folder = Path(done.stdout.strip())
+    assert folder.parts[-3:] == ("models--org--model", "snapshots", COMMIT)
+    assert files(folder) == made
+    assert hub.fetched() == sorted(made)
+    ran = run("run", folder, "ab", "-n", "2", "--temp", "0", "--raw")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("ab")
+    hub.requests.clear()
+    assert run("pull", "org/model", "--revision", "main").stdout == done.stdout
+    assert hub.fetched() == []
+    assert run("pull", "org/model", HF_HUB_OFFLINE="1").stdout == done.stdout
+    shown = run("info", folder)
+    assert "general.name" in shown.stdout
+    assert "  model\n" in shown.stdout
+
+
+def test_a_transfer_that_breaks_off_is_taken_up(hub: Hub, run: Run) -> None:
+    """The library keeps whole pieces of 10 MB."""
+    content = b"GGUF" + bytes(24 << 20)
+    hub.repositories["org/model"] = Repository({"m.gguf": content})
+    hub.breaks["m.gguf"] = 1
+    done = run("pull", "org/model")
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).read_bytes() == content
+    asked = [r.range for r in hub.requests if r.method == "GET" and r.path.endswith("m.gguf")]
+    assert asked == [None, f"bytes={10 << 20}-"]
+
+
+def test_what_arrived_is_kept(hub: Hub, run: Run, tmp_path: Path) -> None:
+    """A file that cannot be had: the others are not fetched again."""
+    made = folder_files(tmp_path, 3)
+    hub.repositories["org/model"] = Repository(made)
+    name = "model-00002-of-00003.safetensors"
+    hub.breaks[name] = 99
+    first = run("pull", "org/model")
+    assert one_line(first).startswith("error: org/model: could not be fetched: ")
+    hub.breaks.clear()
+    hub.requests.clear()
+    second = run("pull", "org/model")
+    assert second.returncode == 0, second.stderr
+    assert hub.fetched() == [name]
+    assert files(Path(second.stdout.strip())) == made
+
+
+@pytest.mark.parametrize("taken_up", [False, True])
+def test_a_full_disk(hub: Hub, run: Run, taken_up: bool) -> None:
+    """At its first bytes, or where a transfer is taken up; with room it goes on."""
+    content = b"GGUF" + bytes(24 << 20)
+    hub.repositories["org/model"] = Repository({"m.gguf": content})
+    if taken_up:
+        hub.breaks["m.gguf"] = 99
+        run("pull", "org/model")
+        hub.breaks.clear()
+    with largest(12 << 20 if taken_up else 5000):
+        done = run("pull", "org/model")
+    said = one_line(done)
+    assert said.startswith("error: org/model: could not be fetched: ")
+    assert "File too large" in said
+    done = run("pull", "org/model")
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).read_bytes() == content
+
+
+def test_gguf_files(hub: Hub, run: Run, tmp_path: Path) -> None:
+    whole = write_small(tmp_path / "m.gguf").read_bytes()
+    names = ["m-Q4_0.gguf", "m-Q8_0.gguf", "big-00001-of-00002.gguf", "big-00002-of-00002.gguf"]
+    hub.repositories["org/model"] = Repository(dict.fromkeys([*names, "README.md"], whole))
+    done = run("pull", "org/model:m-Q8_0.gguf")
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).name == "m-Q8_0.gguf"
+    assert hub.fetched() == ["m-Q8_0.gguf"]
+    assert run("pull", "org/model:m-Q8_0.gguf", HF_HUB_OFFLINE="1").stdout == done.stdout
+    assert run("run", done.stdout.strip(), "a", "-n", "1").returncode == 0
+    parts = Path(run("pull", "org/model:big-00001-of-00002.gguf").stdout.strip())
+    assert parts.with_name("big-00002-of-00002.gguf").is_file()
+    which = run("pull", "org/model")
+    assert which.returncode == 2
+    assert which.stderr == (
+        "error: org/model: name one of its files, org/model:FILE: "
+        "big-00001-of-00002.gguf, m-Q4_0.gguf, m-Q8_0.gguf\n"
+    )
+    wrong = run("pull", "org/model:none.gguf")
+    assert "org/model:none.gguf: no such file in it: there is big-00001" in one_line(wrong)
+
+
+def one_line(done: Done) -> str:
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def test_repositories_that_are_closed(hub: Hub, run: Run, tmp_path: Path) -> None:
+    made = folder_files(tmp_path)
+    hub.repositories["org/private"] = Repository(made, private=True)
+    hub.repositories["org/gated"] = Repository(made, gated=True)
+    hub.repositories["org/empty"] = Repository({"README.md": b""})
+    expected = {
+        "org/none": "org/none: no such repository; a private one needs HF_TOKEN",
+        "org/private": "org/private: no such repository; a private one needs HF_TOKEN",
+        "org/gated": "org/gated: its terms must be accepted on its page, and HF_TOKEN set",
+        "org/empty": "org/empty: holds no model that halfbyte reads: README.md",
+        "a b": "a b: expected a repository such as org/name",
+        "../../etc": "../../etc: expected a repository such as org/name",
+    }
+    for name, problem in expected.items():
+        assert one_line(run("pull", name)) == f"error: {problem}\n"
+    late = run("pull", "org/gated", "--revision", "v9")
+    assert one_line(late) == "error: org/gated: no such revision\n"
+    for name in ("org/private", "org/gated"):
+        assert run("pull", name, HF_TOKEN=TOKEN).returncode == 0
+
+
+def test_no_network(run: Run) -> None:
+    done = run("pull", "org/model", HF_ENDPOINT="http://127.0.0.1:9")
+    assert one_line(done).startswith("error: org/model: could not be fetched: ")
+    done = run("pull", "org/model", HF_HUB_OFFLINE="1")
+    assert one_line(done).startswith("error: org/model: could not be fetched: ")
+
+
+def test_the_extra_is_named_where_it_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from halfbyte.cli import main
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert main(["pull", "org/model"]) == 2
+    expected = "pull: the package huggingface_hub is missing: pip install 'halfbyte[hub]'"
+    assert capsys.readouterr().err == f"error: {expected}\n"
+
+
+SAFE = ["config.json", "model.safetensors", "tokenizer.json"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([*SAFE, *JUNK], SAFE),
+        (["config.json", "pytorch_model.bin", "x.md"], ["config.json", "pytorch_model.bin"]),
+        (["config.json", "weights.safetensors"], ["config.json", "weights.safetensors"]),
+        (["a/model.safetensors", "config.json", "m.gguf"], ["m.gguf"]),
+        (["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"], None),
+        (["q/m.gguf", "README.md"], ["q/m.gguf"]),
+    ],
+)
+def test_choices(names: list[str], expected: list[str] | None) -> None:
+    assert sorted(choose("o/m", sorted(names))) == sorted(expected or names)
+
+
+def test_choices_that_cannot_be_made() -> None:
+    for names in ([], ["config.json"], ["model.safetensors"], ["a.gguf", "b.gguf"]):
+        with pytest.raises(HalfbyteError, match=r"o/m: (holds no model|name one of its files)"):
+            choose("o/m", names)

@@ -1,0 +1,252 @@
+"""Every backend against the operators' NumPy meaning, on the cases of `cases.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from tests.core.ops.cases import Case, all_cases
+
+from halfbyte.core import ops
+from halfbyte.core.backends import library, memory, native, open_program
+from halfbyte.core.operator import OPERATORS
+from halfbyte.core.ops.reduce import REDUCTIONS
+from halfbyte.core.passes import plan_memory
+from halfbyte.core.program import DTYPES, Buffer, Program, capture
+from halfbyte.weights import Tensor
+
+CASES = all_cases()
+GUARD = 256  # bytes of sentinel on both sides of every array
+SENTINEL = 0xA5
+INFINITE = b"\x00\x7c" + bytes(range(1, 33))  # a block of Q8_0
+
+
+class Guarded:
+    """Memory for a program with sentinels around what kernels write."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, sentinel: int = SENTINEL) -> None:
+        self.blocks: list[npt.NDArray[np.uint8]] = []
+        self.sentinel = sentinel
+        monkeypatch.setattr(native, "allocate", self.allocate)
+
+    def allocate(
+        self, program: Program, reachable: memory.Memory
+    ) -> dict[Buffer, npt.NDArray[Any]]:
+        arrays = memory.allocate(program, reachable)
+        for buffer, array in arrays.items():
+            if buffer.value is None:
+                raw = reachable.aligned(array.nbytes + 2 * GUARD)
+                raw[:] = self.sentinel
+                arrays[buffer] = raw[GUARD : GUARD + array.nbytes].view(array.dtype)
+                arrays[buffer] = arrays[buffer].reshape(array.shape)
+                self.blocks.append(raw)
+        return arrays
+
+    def check(self) -> None:
+        assert self.blocks
+        for raw in self.blocks:
+            assert (raw[:GUARD] == self.sentinel).all(), "written before an array"
+            assert (raw[-GUARD:] == self.sentinel).all(), "written behind an array"
+
+
+def captured(case: Case) -> tuple[Program, dict[str, Buffer], list[Buffer]]:
+    """A program of the case alone; its operands' and results' buffers."""
+    in_place = {o.name for o in case.operator.outputs}
+    with capture(case.label) as program:
+        buffers: dict[str, Any] = {}
+        for name, value in case.operands.items():
+            if isinstance(value, Tensor):
+                buffers[name] = program.weight(value)
+            elif value is None:
+                buffers[name] = None
+            elif name == "plan":
+                buffers[name] = program.constant(name, value)
+            else:
+                make = program.state if name in in_place else program.input
+                buffers[name] = make(name, *kind(case, name, value))
+        results = case.operator(*buffers.values(), **case.attributes)
+    return program, buffers, list(results if isinstance(results, tuple) else (results,))
+
+
+def kind(case: Case, name: str, value: npt.NDArray[Any]) -> tuple[str, tuple[int, ...]]:
+    """Type and shape of an operand's buffer; bytes of any type are a cache in Q8_0, but images."""
+    operand = next(o for o in case.operator.inputs if o.name == name)
+    if value.dtype != np.uint8 or operand.dtype != "*" or name in ("x", "z"):
+        return next(k for k, d in DTYPES.items() if d == value.dtype), value.shape
+    *outer, row_bytes = value.shape
+    together = tuple(map(int, operand.dims[3:]))  # 16, of keys
+    return "q8_0", (*outer, row_bytes // 34 * 32 // int(np.prod(together)), *together)
+
+
+def run(case: Case, backend: str, threads: int = 1) -> list[npt.NDArray[Any]]:
+    """Results of the case on a backend."""
+    program, buffers, results = captured(case)
+    executable = open_program(plan_memory(program), backend, threads)
+    for name, value in case.operands.items():
+        if isinstance(value, np.ndarray) and buffers[name].value is None:
+            executable.array(buffers[name])[...] = value
+    executable.run({})
+    found = [executable.array(buffer).copy() for buffer in results]
+    executable.close()  # which gives memory back
+    return found
+
+
+def assert_close(case: Case, found: list[npt.NDArray[Any]]) -> None:
+    wanted = case.expected()
+    bounds = case.bound if isinstance(case.bound, tuple) else [case.bound] * len(wanted)
+    for want, got, bound in zip(wanted, found, bounds, strict=True):
+        assert got.dtype == want.dtype
+        assert got.shape == want.shape
+        if bound is None:
+            np.testing.assert_array_equal(got, want)
+        else:
+            off = np.abs(got.astype(np.float64) - want)
+            assert np.isfinite(got).all()
+            worst = np.unravel_index((off - bound).argmax(), off.shape)
+            assert (off <= bound).all(), f"{worst}: {got[worst]} for {want[worst]}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.operator.name}-{c.label}")
+def test_operator(case: Case, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    guarded = Guarded(monkeypatch)
+    assert_close(case, run(case, backend))
+    if backend != "numpy":
+        guarded.check()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.operator.name}-{c.label}")
+def test_tables_agree_to_the_bit(case: Case, compiled_backends: list[str]) -> None:
+    """The quantized path is one function on every instruction set and thread count."""
+    results = [run(case, name) for name in compiled_backends]
+    if not case.fused:
+        for other in results[1:]:
+            for want, got in zip(results[0], other, strict=True):
+                np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
+def test_tables_agree_on_what_is_not_finite(compiled_backends: list[str]) -> None:
+    """Wherever in a block it stands; NumPy gives no meaning to its code."""
+    x = np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32)
+    x[np.arange(64), np.arange(64) % 32] = np.repeat(np.array([np.nan, np.inf], np.float32), 32)
+    case = Case("not finite", ops.dynamic_quantize, {"x": x})
+    first, *others = [run(case, name) for name in compiled_backends]
+    for other in others:
+        for want, got in zip(first, other, strict=True):
+            np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
+def spoilt(*shape: int) -> npt.NDArray[np.float32]:
+    """Numbers, infinities among them, and in each row of the first dimension one that is none."""
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    x[::2, 1::5], x[1::2, 1::5] = np.inf, -np.inf
+    rows = x.reshape(len(x), shape[1], -1)
+    rows[np.arange(len(x)), np.arange(len(x)) % shape[1], 0] = np.nan
+    return x
+
+
+@pytest.mark.parametrize("function", REDUCTIONS)
+def test_reductions_keep_what_is_no_number(function: str, compiled_backends: list[str]) -> None:
+    """Wherever it stands, and no other result: along rows, at their ends, and across them."""
+    for shape in ((37, 37, 1), (3, 16, 1), (1, 1, 1), (5, 5, 37), (2, 3, 4)):
+        case = Case("spoilt", ops.reduce, {"x": spoilt(*shape)}, {"function": function})
+        (want,) = case.expected()
+        assert np.isnan(want[:, 0]).all()
+        for backend in compiled_backends:
+            (found,) = run(case, backend)
+            same = np.isfinite(want)
+            np.testing.assert_array_equal(found[~same], want[~same], f"{backend} {shape}")
+            np.testing.assert_allclose(found[same], want[same], rtol=1e-5, atol=1e-5)
+
+
+def test_pools_keep_what_is_no_number(compiled_backends: list[str]) -> None:
+    """In each window that it lies in."""
+    x = np.random.default_rng(1).standard_normal((1, 5, 6, 21)).astype(np.float32)
+    x[0, 2, 3, ::3] = np.nan
+    x[0, 0, 0, 0] = np.inf
+    window = dict.fromkeys(("p", "q", "kernel_h", "kernel_w", "stride_h", "stride_w"), 2)
+    window |= {"dilation_h": 1, "dilation_w": 1, "top": 0, "left": 0}
+    case = Case("spoilt", ops.max_pool, {"x": x}, window)
+    (want,) = case.expected()
+    assert np.isnan(want).sum() == 7
+    for backend in compiled_backends:
+        np.testing.assert_array_equal(run(case, backend)[0], want, backend)
+
+
+def test_a_value_spoils_no_earlier_row(compiled_backends: list[str]) -> None:
+    """The second token's value may be infinite: the first one's result is the same to the bit."""
+    seen = set()
+    for case in CASES:
+        if case.operator is not ops.group_query_attention or len(case.operands["q"]) != 5:
+            continue
+        v = case.operands["v"].copy()
+        row = v[:, case.attributes["position"] + 1]
+        codes = np.tile(np.frombuffer(INFINITE, np.uint8), row.shape[1] // len(INFINITE))
+        row[...] = codes if v.dtype == np.uint8 else np.inf
+        spoilt = Case(case.label, case.operator, {**case.operands, "v": v}, case.attributes)
+        for backend in compiled_backends:
+            (want,), (found,) = run(case, backend), run(spoilt, backend)
+            np.testing.assert_array_equal(found[0], want[0])
+            assert not np.isfinite(found[1:]).any()
+        seen.add(v.dtype)
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("name", [
+    "matmul", "matmul_int8", "matmul_rotated", "matmul_widened", "matmul_codes", "quantize_tensor",
+    "tensor_range", "rms_norm", "group_query_attention",
+])  # fmt: skip
+def test_results_do_not_depend_on_threads(name: str, native_backends: list[str]) -> None:
+    cases = [c for c in CASES if c.operator.name == name]
+    assert cases
+    for backend in native_backends:
+        for case in cases:
+            alone, shared = run(case, backend), run(case, backend, threads=3)
+            np.testing.assert_array_equal(shared[0], alone[0])
+
+
+def test_bounds_notice_one_wrong_code(native_backends: list[str]) -> None:
+    """A single flipped code of a weight is beyond the bound of its case."""
+    noticed = 0
+    for case in CASES:
+        w = case.operands.get("w")
+        if not isinstance(w, Tensor) or w.format.block == 1 or case.operator is ops.gather:
+            continue
+        data = w.data.copy()
+        data.reshape(-1, w.format.block_bytes)[-1, 9] ^= 0x40
+        broken = Case(
+            case.label, case.operator,
+            {**case.operands, "w": Tensor("w", w.format, w.shape, data)}, case.attributes,
+        )  # fmt: skip
+        with pytest.raises(AssertionError):
+            assert_close(case, run(broken, native_backends[0]))
+        noticed += 1
+    assert noticed > 20
+
+
+def test_every_operator_has_cases() -> None:
+    assert {case.operator.name for case in CASES} == set(OPERATORS)
+
+
+def test_lists_agree(native_backends: list[str]) -> None:
+    """A kernel's fields are operands, dimensions and attributes of its operator, all of them."""
+    assert native_backends
+    reached = set()
+    for case in CASES:
+        program, _, _ = captured(case)
+        (instruction,) = program.instructions
+        kernel = library.library().kernels[case.operator.kernel(instruction)]
+        reached.add(kernel.name)
+        values = {**instruction.attributes, **instruction.dims}
+        for field in kernel.fields:
+            if field.kind not in ("in", "out"):
+                assert field.name in values, kernel.name
+        names = {f.name for f in kernel.fields}
+        assert names >= set(instruction.operands), kernel.name
+        missing = {f.name for f in kernel.fields if f.kind == "in"} - set(instruction.operands)
+        assert missing <= {o.name for o in case.operator.inputs if o.optional}, kernel.name
+    tools = {n for n in library.library().kernels if n.startswith(("encode_", "pack_"))} - reached
+    assert tools
+    others = {"square_error", "column_energy", "memory_read", "dot_peak", "prefers_widened"}
+    assert reached | tools | others == set(library.library().kernels)

@@ -1,0 +1,172 @@
+"""Packed weights: a permutation, made in place or not, that changes no result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from tests.support import wasm
+from tests.support.tools import load_tool
+
+import halfbyte
+from halfbyte.core import packing
+from halfbyte.core.backends.library import Library
+from halfbyte.core.backends.native import Kernels
+from halfbyte.core.backends.opening import library
+from halfbyte.core.passes import optimize
+from halfbyte.errors import HalfbyteError
+from halfbyte.formats import open_model
+from halfbyte.quantize import quantize_file
+from halfbyte.text.loading import load_bytes
+from halfbyte.text.planning import capture_model
+from halfbyte.weights import FORMATS
+from halfbyte.weights.layouts import LAYOUTS, Packed
+
+IDS = [1, *range(300, 340)]
+
+
+@pytest.fixture(scope="module", params=["int4", "int8", "Q5_1", "Q5_0", "Q4_K_M", "Q5_K_M"])
+def path(
+    request: pytest.FixtureRequest,
+    storyteller: Path,
+    repository: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    target = tmp_path_factory.mktemp("packing") / f"{request.param}.gguf"
+    if request.param.endswith("_M"):
+        load_tool(repository, "make_model").make_model(target, "tiny-256", request.param)
+    else:
+        quantize_file(storyteller, request.param, target)
+    return target
+
+
+def some_rows(layout: type[Packed], m: int, k: int) -> npt.NDArray[np.uint8]:
+    """Bytes of which no two are equal by position: any bytes are blocks."""
+    random = np.random.default_rng(m)
+    return random.integers(0, 256, (m, layout.row_bytes(k)), np.uint8)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layout_is_the_one_described(name: str) -> None:
+    """Bit for bit, from the paragraph: scales of sixteen rows, then codes of four columns each."""
+    layout = LAYOUTS[name]
+    rows = some_rows(layout, 35, 512)
+    packed, blocks = layout.pack(rows), rows.view(layout.layout)
+    codes, size, count = layout.get_codes(blocks), 16 * layout.block_bytes, 512 // layout.block
+    for row, block in ((0, 0), (5, 1), (15, 1), (16, 0), (31, 1)):
+        place, r = (row // 16 * count + block) * size, row % 16
+        for field in ("d", "m", "dmin"):
+            if field in blocks.dtype.names:
+                found = packed[place + 2 * r : place + 2 * r + 2]
+                assert found.tobytes() == blocks[field][row, block].tobytes()
+                place += 32
+        if "scales" in blocks.dtype.names:
+            for scale in blocks["scales"][row, block].view(np.uint8):
+                assert packed[place + r] == scale
+                place += 16
+        for column in range(layout.block):
+            b, c = divmod(column, 32)
+            codes_of_four = packed[place + 64 * layout.bits * b + 4 * r + c % 4 :: 64]
+            if layout.bits == 8:
+                code = codes_of_four[c // 4]
+            else:
+                code = codes_of_four[c % 16 // 4] >> (c // 16 * 4) & 15
+            if layout.bits == 5:
+                code |= (codes_of_four[4] >> (c // 4) & 1) << 4
+            if layout.bits == 6:
+                code |= (codes_of_four[4 + c // 16] >> (2 * (c % 16 // 4)) & 3) << 4
+            assert code == codes[row, block, column], (row, block, column)
+    np.testing.assert_array_equal(packed[2 * count * size :], rows[32:].reshape(-1))
+    np.testing.assert_array_equal(layout.rows(packed, 512), rows)
+
+
+def tables() -> list[tuple[Library, str]]:
+    mine = [(library(), isa) for isa in library().instruction_sets]
+    return mine + [(wasm.library(isa, 1 << 20), isa) for isa in wasm.FILES]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("m", [1, 16, 35])
+def test_kernel_packs_as_defined(name: str, m: int, native_backends: list[str]) -> None:
+    assert native_backends
+    layout = LAYOUTS[name]
+    rows = some_rows(layout, m, 512)
+    want = layout.pack(rows)
+    for made, isa in tables():
+        reach, kernels = made.memory.reach, Kernels(isa, library=made)
+        source, target = reach(rows.copy()), reach(np.zeros_like(want))
+        scratch = reach(np.zeros(16 * rows.shape[1], np.uint8))
+        pack = f"pack_{name.lower().removesuffix('_r16')}"
+        kernels.call(pack, y=target, scratch=scratch, w=source, k=512, m=m)
+        np.testing.assert_array_equal(target, want, err_msg=isa)
+        np.testing.assert_array_equal(source, rows)
+        kernels.call(pack, y=source, scratch=scratch, w=source, k=512, m=m)
+        np.testing.assert_array_equal(source.reshape(-1), want, err_msg=isa)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_threads_pack_as_one_does(name: str, native_backends: list[str]) -> None:
+    """Each a part of the rows, into memory of their own."""
+    layout = LAYOUTS[name]
+    rows = some_rows(layout, 16 * 64 + 5, 256)
+    want = layout.pack(rows)
+    kernels = Kernels(native_backends[0].removeprefix("native-"), threads=3)
+    for _ in range(20):
+        found, scratch = np.zeros_like(want), np.zeros(16 * rows.shape[1], np.uint8)
+        pack = f"pack_{name.lower().removesuffix('_r16')}"
+        kernels.call(pack, y=found, scratch=scratch, w=rows, k=256, m=len(rows))
+        np.testing.assert_array_equal(found, want)
+    kernels.close()
+
+
+def test_results_are_the_same_to_the_bit(path: Path) -> None:
+    with halfbyte.load(path, weights="mapped") as mapped, halfbyte.load(path) as packed:
+        np.testing.assert_array_equal(packed.logits(IDS), mapped.logits(IDS))
+        names = {i.operator.kernel(i) for i in packed.program.instructions}
+        products = [n for n in names if n.startswith("matmul")]
+        assert products
+        assert all(n.startswith("matmul_int8") and n.endswith("_r16") for n in products)
+        for name, tensor in mapped.file.tensors.items():
+            np.testing.assert_array_equal(packed.file.tensors[name].rows, tensor.rows)
+        assert not any(issubclass(t.format, Packed) for t in mapped.file.tensors.values())
+
+
+def test_bytes_are_packed_in_place_where_they_are_ours(path: Path) -> None:
+    content = path.read_bytes()
+    data = np.frombuffer(content, np.uint8).copy()
+    with load_bytes(data) as model:
+        want = model.logits(IDS).copy()
+        assert data.tobytes() == content, "not ours: not changed"
+    with load_bytes(data, own=True) as model:
+        packed = [t for t in model.file.tensors.values() if issubclass(t.format, Packed)]
+        assert packed
+        assert all(np.shares_memory(t.data, data) for t in packed)
+        np.testing.assert_array_equal(model.logits(IDS), want)
+
+
+def test_float_products_keep_the_file_s_order(path: Path) -> None:
+    """Only integer products know packed rows."""
+    with halfbyte.load(path, activations="float") as model:
+        assert not any(issubclass(t.format, Packed) for t in model.file.tensors.values())
+
+
+def test_the_plan_decides(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = open_model(path)
+    program = optimize(capture_model(file))
+    chosen = packing.to_pack(program)
+    assert sum(b.nbytes for b in chosen) > 0.9 * sum(t.data.nbytes for t in file.tensors.values())
+    assert packing.to_pack(program, "mapped") == []
+    needed = sum(program.bytes_by_kind().values())
+    monkeypatch.setattr(packing, "machine_bytes", lambda: 2 * needed - 2)
+    assert packing.to_pack(program) == []
+    monkeypatch.setattr(packing, "machine_bytes", lambda: 2 * needed)
+    assert packing.to_pack(program) == chosen
+    assert packing.to_pack(program, "packed") == chosen
+    with pytest.raises(HalfbyteError, match="weights 'always': expected one of"):
+        halfbyte.load(path, weights="always")
+
+
+def test_formats_of_files_have_layouts() -> None:
+    assert {name.removesuffix("_R16") for name in LAYOUTS} < set(FORMATS)

@@ -1,0 +1,224 @@
+"""Threads: same results whatever their number, no wake lost, nobody waited for in vain."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from halfbyte.core.backends.cores import fast_cores
+from halfbyte.core.backends.library import INSTRUCTION
+from halfbyte.core.backends.native import Kernels
+from halfbyte.core.backends.opening import library
+from halfbyte.core.backends.threads import Pool
+from halfbyte.errors import HalfbyteError
+
+ROWS, COLUMNS = 1000, 512  # 2 MB of weights: many chunks, and an odd end
+
+
+@pytest.fixture(autouse=True)
+def native(native_backends: list[str]) -> None:
+    assert native_backends
+
+
+@pytest.fixture
+def matrix() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    random = np.random.default_rng(0)
+    return random.standard_normal((ROWS, COLUMNS), np.float32), random.standard_normal(
+        (1, COLUMNS), np.float32
+    )
+
+
+def product(kernels: Kernels, w: npt.NDArray[np.float32], x: npt.NDArray[np.float32]) -> bytes:
+    y = np.full((1, len(w)), np.nan, np.float32)
+    kernels.call("matmul_f32", y=y, w=w, x=x, n=1, k=w.shape[1], m=len(w))
+    return y.tobytes()
+
+
+def helpers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "halfbyte"]
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_results_do_not_depend_on_the_number(
+    matrix: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]], threads: int
+) -> None:
+    alone, shared = Kernels(), Kernels(threads=threads)
+    want = product(alone, *matrix)
+    for _ in range(200):
+        assert product(shared, *matrix) == want
+    shared.close()
+
+
+def empty_run(pool: Pool) -> None:
+    """A run of no instructions: what ends an announcement."""
+    library().run(0, 0, 0, 0, 0, 0, 0, pool.address, 0)
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "never happened"
+
+
+@pytest.mark.parametrize("spins", range(0, 400, 10))
+def test_no_wake_is_lost(spins: int) -> None:
+    """Helpers are in for every run that is announced, whenever they were about to leave.
+
+    The run lasts until they are: a helper that counted as inside, but left, would never come. With
+    so many different spins, some leave just as the next run is announced.
+    """
+    pool = Pool(library(), 3, spins=spins)
+    for _ in range(200):
+        pool.wake()
+        until(lambda: library().pool_announce(pool.address) == 2)
+        empty_run(pool)  # they may leave
+    pool.close()
+
+
+def test_idle_helpers_sleep() -> None:
+    pool = Pool(library(), 3, spins=10)
+    pool.wake()
+    empty_run(pool)
+
+    def all_gone() -> bool:
+        inside = library().pool_announce(pool.address)
+        empty_run(pool)
+        time.sleep(0.001)
+        return bool(inside == 0)
+
+    until(all_gone)
+    pool.close()
+
+
+def test_an_absent_helper_blocks_nobody(
+    matrix: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
+) -> None:
+    """A pool whose helpers never come: the calling thread does all the work."""
+    kernels = Kernels(threads=2)
+    want = product(Kernels(), *matrix)
+    library().pool_stop(kernels._pool.address)
+    for thread in helpers():
+        for event in kernels._pool._events:
+            event.set()
+        thread.join(20)
+    assert product(kernels, *matrix) == want
+
+
+def test_threads_end_with_their_pool() -> None:
+    gc.collect()
+    before = len(helpers())
+    kernels = Kernels(threads=4)
+    assert len(helpers()) == before + 3
+    del kernels
+    gc.collect()
+    assert len(helpers()) == before
+
+
+def test_a_helper_may_collect_its_own_pool() -> None:
+    """Garbage is collected by whichever thread comes by; one that would join itself never ends."""
+
+    class Collecting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(library(), name)
+
+        def help(self, address: int, spins: int) -> int:
+            gc.collect()
+            return library().help(address, spins)
+
+    gc.collect()
+    before = len(helpers())
+    gc.disable()
+    try:
+        pool = Pool(Collecting(), 3)  # type: ignore[arg-type]
+        pool.circle = pool  # type: ignore[attr-defined] # so that only the collector finds it
+        pool.wake()
+        del pool
+        until(lambda: len(helpers()) == before)
+    finally:
+        gc.enable()
+
+
+def test_number_is_checked() -> None:
+    with pytest.raises(HalfbyteError, match="0 threads: expected 1 to 4096"):
+        Pool(library(), 0)
+
+
+def test_more_threads_than_the_system_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, start = len(helpers()), threading.Thread.start
+
+    def limited(self: threading.Thread) -> None:
+        if len(helpers()) - before == 2:
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(HalfbyteError, match="5 threads: can't start new thread; expected fewer"):
+        Pool(library(), 5)
+    assert len(helpers()) == before
+
+
+def test_a_slow_core_does_not_hold_the_others_back() -> None:
+    """A helper four times slower than the calling thread does a fifth of the work, no more."""
+    made = library()
+    kernel, units = made.kernels["memory_read"], 100
+    here, done = threading.get_ident(), []
+
+    def chunk(arguments: int, begin: int, end: int) -> None:
+        alone = threading.get_ident() == here
+        time.sleep((end - begin) * (0.001 if alone else 0.004))
+        done.append((alone, begin, end))
+
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(chunk)
+    table = (ctypes.c_void_p * len(made.kernels))()
+    table[kernel.index] = ctypes.cast(run, ctypes.c_void_p).value
+    instruction = np.zeros(1, INSTRUCTION)
+    instruction["kernel"] = kernel.index
+    names = [field.name for field in kernel.fields]
+    instruction["slot"][0, names.index("n")] = units
+    pool = Pool(made, 2)
+    pool.wake()
+    until(lambda: made.pool_announce(pool.address) == 1)
+    made.run(
+        ctypes.addressof(table), instruction.ctypes.data, 0, 1, 0, 0, 0, pool.address, 0
+    )  # fmt: skip
+    pool.close()
+    covered = sorted((begin, end) for _, begin, end in done)
+    assert [begin for begin, _ in covered] == [0, *(end for _, end in covered[:-1])]
+    assert covered[-1][1] == units
+    helped = sum(end - begin for alone, begin, end in done if not alone)
+    assert 0.1 * units <= helped <= 0.3 * units
+
+
+def sysfs(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    return folder
+
+
+def test_threads_are_as_many_as_fast_cores(tmp_path: Path) -> None:
+    topology = "system/cpu/cpu{}/topology/thread_siblings_list"
+    assert fast_cores([0, 1, 2], tmp_path / "none") == 3
+    twins = sysfs(
+        tmp_path / "twins", {topology.format(i): f"{i % 2},{i % 2 + 2}" for i in range(4)}
+    )
+    assert fast_cores(range(4), twins) == 2
+    assert fast_cores([0, 2], twins) == 1
+    hybrid = sysfs(tmp_path / "hybrid", {"cpu_core/cpus": "0-1,4", "cpu_atom/cpus": "2-3"})
+    assert fast_cores(range(5), hybrid) == 3
+    assert fast_cores([2, 3], hybrid) == 2  # nothing faster is allowed here
+    capacity = "system/cpu/cpu{}/cpu_capacity"
+    phone = {capacity.format(i): str(c) for i, c in enumerate([250, 250, 250, 250, 760, 760, 1024])}
+    assert fast_cores(range(7), sysfs(tmp_path / "phone", phone)) == 3
+    assert fast_cores(range(4), tmp_path / "phone") == 4

@@ -1,0 +1,72 @@
+"""The WebAssembly files themselves; their kernels are tested as backends wasm-*."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from tests.support import wasm
+from tests.support.encoders import assert_encodes
+from tests.support.tools import load_tool
+
+from halfbyte.core.backends.native import Kernels
+from halfbyte.core.backends.opening import library
+
+
+@pytest.fixture(scope="module")
+def tool(repository: Path) -> ModuleType:
+    return load_tool(repository, "build_wasm")
+
+
+@pytest.mark.parametrize("isa", wasm.FILES)
+def test_files_import_five_names_at_most(tool: ModuleType, isa: str) -> None:
+    data = (wasm.folder() / wasm.FILES[isa]).read_bytes()
+    assert tool.imports(data) <= tool.ALLOWED_IMPORTS
+    assert "memory" in tool.imports(data)
+    assert len(data) <= tool.MOST_BYTES
+    assert len(zlib.compress(data, 9)) <= 79_000
+    assert data[8] == 0  # a custom section comes first:
+    assert data[10:19] == b"\x08dylink.0"[:9]  # the one that makes it a side module
+
+
+def test_import_reader_sees_functions(tool: ModuleType) -> None:
+    """A module made by hand that imports a function, a table, a memory and a global."""
+    names = [b"f", b"t", b"m", b"g"]
+    kinds = [b"\x00\x00", b"\x01\x70\x01\x01\x02", b"\x02\x00\x01", b"\x03\x7f\x00"]
+    entries = b"".join(
+        b"\x03env" + bytes([len(n)]) + n + k for n, k in zip(names, kinds, strict=True)
+    )
+    section = b"\x04" + entries
+    data = b"\0asm" + struct.pack("<I", 1) + b"\x02" + bytes([len(section)]) + section
+    assert tool.imports(data) == {"f", "t", "m", "g"}
+    assert tool.imports(data[:8]) == set()
+    with pytest.raises(ValueError, match="not a WebAssembly module"):
+        tool.imports(b"\x7fELF" + bytes(8))
+
+
+@pytest.mark.parametrize("isa", wasm.FILES)
+def test_both_libraries_have_the_same_kernels(isa: str) -> None:
+    made = wasm.library(isa, 1 << 20)
+    assert made.kernels == library().kernels
+    assert made.instruction_sets == [isa]
+
+
+@pytest.mark.parametrize("isa", wasm.FILES)
+def test_the_engine_decides_about_products(isa: str) -> None:
+    """SIMD128 has no product of bytes; of the relaxed one, engines know whether it is composed."""
+    made = wasm.library(isa, 1 << 20)
+    kernels, said = Kernels(isa, 1, made), made.memory.aligned(4).view(np.int32)
+    said[0] = -1
+    kernels.call("prefers_widened", y=said)
+    kernels.close()
+    assert int(said[0]) in ((1,) if isa == "simd128" else (0, 1))
+
+
+@pytest.mark.parametrize("isa", wasm.FILES)
+@pytest.mark.parametrize("name", ["F16", "BF16", "Q8_0", "Q4_0"])
+def test_encoders_write_the_same_bytes(isa: str, name: str) -> None:
+    assert_encodes(wasm.library(isa, 1 << 20), isa, name)

@@ -1,0 +1,264 @@
+"""Options of sessions beside ONNX Runtime's, and the trace that profiling leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from tests.onnx.session.models import (
+    FLOAT,
+    HALFBYTE,
+    ONNX_RUNTIME,
+    added,
+    arguments,
+    identity,
+    model,
+    node,
+    proto,
+    session,
+    tensor,
+    weight,
+)
+from tests.onnx.session.test_errors import compare, outcome
+
+from halfbyte.core import profile
+from halfbyte.core.backends import available
+from halfbyte.errors import HalfbyteError, OutputError
+
+X = np.arange(4, dtype=np.float32).reshape(2, 2)
+
+
+def test_names_and_defaults() -> None:
+    for kind, absent in (
+        ("SessionOptions", {
+            "add_provider", "add_provider_for_devices", "clear_ep_context_data_read_func",
+            "set_ep_context_data_read_func",
+            "set_provider_selection_policy", "set_provider_selection_policy_delegate",
+        }),
+        ("RunOptions", {"add_active_adapter"}),
+    ):  # fmt: skip
+        theirs, ours = (getattr(api, kind)() for api in (ONNX_RUNTIME, HALFBYTE))
+        names = {n for n in dir(theirs) if n[0] != "_"}
+        assert names - set(dir(ours)) == absent
+        for name in names - absent:
+            value = getattr(theirs, name)
+            if not callable(value):
+                assert int_or(getattr(ours, name)) == int_or(value), name
+
+
+def int_or(value: Any) -> Any:
+    """pybind's enums are no numbers, but make one."""
+    return value if isinstance(value, str) else int(value)
+
+
+def _set(name: str, value: Any) -> Callable[[Any], Any]:
+    return lambda api: setattr(api.SessionOptions(), name, value)
+
+
+WRONG: dict[str, Callable[[Any], Any]] = {
+    "no such option": _set("nope", 1),
+    "number for a level": _set("graph_optimization_level", 99),
+    "string for a number": _set("intra_op_num_threads", "a"),
+    "no such setting": lambda api: api.SessionOptions().get_session_config_entry("a"),
+    "no such setting of a run": lambda api: api.RunOptions().get_run_config_entry("a"),
+    "fewer values than names": lambda api: api.SessionOptions().add_external_initializers(
+        ["w"], []
+    ),
+    "no initializer": lambda api: given(api, "q", [1, 2], data=added()),
+    "initializer of another shape": lambda api: given(api, "w", [1, 2, 3]),
+    "initializer of another type": lambda api: given(api, "w", [1, 2], np.float64),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_set(name: str) -> None:
+    ours = outcome(lambda: WRONG[name](HALFBYTE))
+    theirs = outcome(lambda: WRONG[name](ONNX_RUNTIME))
+    if isinstance(ours, AttributeError):
+        assert isinstance(theirs, AttributeError)
+    else:
+        compare(name, ours, theirs)
+
+
+def given(
+    api: Any, name: str, values: Any, dtype: Any = np.float32, data: bytes | None = None
+) -> Any:
+    made = api.SessionOptions()
+    value = api.OrtValue.ortvalue_from_numpy(np.array(values, dtype))
+    made.add_external_initializers([name], [value])
+    return session(api, external() if data is None else data, made).run(None, {"x": X})[0]
+
+
+def external() -> bytes:
+    """`added`, with w in a file that is not there."""
+    made = onnx.load_from_string(added())
+    w = made.graph.initializer[0]
+    onnx.external_data_helper.set_external_data(w, "w.bin", 0, 8)
+    w.ClearField("raw_data")
+    w.data_location = TensorProto.EXTERNAL
+    return bytes(made.SerializeToString())
+
+
+def test_initializers_of_models_in_memory() -> None:
+    ours, theirs = (given(api, "w", [5, 6]) for api in (HALFBYTE, ONNX_RUNTIME))
+    np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(ours, X + np.array([5, 6]))
+    options = HALFBYTE.SessionOptions()
+    options.add_external_initializers_from_files_in_memory(
+        ["w.bin"], [np.array([7, 8, 9], np.float32).tobytes()], [8]
+    )
+    (y,) = session(HALFBYTE, external(), options).run(None, {"x": X})
+    np.testing.assert_array_equal(y, X + np.array([7, 8]))
+
+
+def test_initializers_of_four_bits() -> None:
+    codes = np.array([1, -2, 3], np.int8).astype(ml_dtypes.int4)
+    made = proto(
+        [node("DequantizeLinear", "w s")], [], [tensor("y", FLOAT, [3])],
+        [helper.make_tensor("w", TensorProto.INT4, [3], [0, 0, 0]), weight("s", 0.5)],
+    )  # fmt: skip
+    options = HALFBYTE.SessionOptions()
+    options.add_initializer("w", HALFBYTE.OrtValue.ortvalue_from_numpy(codes))
+    ours = session(HALFBYTE, made.SerializeToString(), options)
+    assert ours.run(None, {})[0].tolist() == [0.5, -1, 1.5]
+    assert ours.model.graph.packed["w"].tolist() == [0xE1, 0x03]
+
+
+def test_sizes_by_name_and_denotation() -> None:
+    made = onnx.load_from_string(identity(FLOAT, ["n", "m", 3]))
+    made.graph.input[0].type.tensor_type.shape.dim[1].denotation = "DATA_CHANNEL"
+    data = made.SerializeToString()
+    found = []
+    for api in (ONNX_RUNTIME, HALFBYTE):
+        options = api.SessionOptions()
+        options.add_free_dimension_override_by_name("n", 4)
+        options.add_free_dimension_override_by_name("another", 9)
+        options.add_free_dimension_override_by_denotation("DATA_CHANNEL", 5)
+        made = session(api, data, options)
+        found.append((arguments(made.get_inputs()), arguments(made.get_outputs())))
+        with pytest.raises(Exception, match="Got invalid dimensions"):
+            made.run(None, {"x": np.zeros((4, 4, 3), np.float32)})
+        assert made.run(None, {"x": np.zeros((4, 5, 3), np.float32)})[0].shape == (4, 5, 3)
+    assert found[0] == found[1] == ([("x", [4, 5, 3], "tensor(float)")], found[0][1])
+
+
+def test_threads_level_and_backend() -> None:
+    options = HALFBYTE.SessionOptions()
+    options.intra_op_num_threads = 3
+    for backend in (*available(), "native"):
+        options.backend = backend
+        made = session(HALFBYTE, added(), options)
+        made.run(None, {"x": X})
+        assert (made._threads, made.get_session_options().backend) == (3, backend)
+    options.backend = "abacus"
+    with pytest.raises(HalfbyteError, match="abacus"):
+        session(HALFBYTE, added(), options).run(None, {"x": X})
+    options.backend = "native"
+    options.graph_optimization_level = HALFBYTE.GraphOptimizationLevel.ORT_DISABLE_ALL
+    made = session(HALFBYTE, added(), options)
+    made.run(None, {"x": X})
+    (instruction,) = made.programs()[0].instructions
+    assert instruction.operator.host
+
+
+def test_later_changes_change_nothing() -> None:
+    options = HALFBYTE.SessionOptions()
+    made = session(HALFBYTE, added(), options)
+    options.logid = "later"
+    assert made.get_session_options().logid == ""
+
+
+def test_what_is_refused() -> None:
+    options = HALFBYTE.SessionOptions()
+    with pytest.raises(HalfbyteError, match="libraries of custom operators"):
+        options.register_custom_ops_library("a.so")
+    options.optimized_model_filepath = "optimized.onnx"
+    with pytest.raises(HalfbyteError, match=r"optimized_model_filepath 'optimized\.onnx'"):
+        session(HALFBYTE, added(), options)
+    with pytest.raises(TypeError, match="sess_options"):
+        session(HALFBYTE, added(), 3)
+
+
+# ---- profiling -----------------------------------------------------------------------------------
+
+
+def test_trace(tmp_path: Path) -> None:
+    """A node between programs, instructions with and without kernels: all are in it."""
+    data = model(
+        [
+            node("Add", "x x", "a", name="twice"),
+            node("NonZero", "a", "b", name="where"),
+            node("Mod", "b b", "c", name="rest"),
+            node("Neg", "c", "y"),
+        ],
+        outputs=[tensor("y", TensorProto.INT64, None)],
+    )
+    options = HALFBYTE.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = tmp_path / "profile"
+    made = session(HALFBYTE, data, options)
+    made.run(None, {"x": np.array([1, 0], np.float32)})
+    assert made.get_profiling_start_time_ns() > 0
+    path = made.end_profiling()
+    assert path.startswith(str(tmp_path / "profile_"))
+    assert made.end_profiling() == ""
+    events = json.loads(Path(path).read_text())
+    nodes = {e["name"].removesuffix("_kernel_time"): e for e in events if e["cat"] == "Node"}
+    assert list(nodes) == ["twice", "where", "rest", "y"]
+    assert {n: e["args"]["op_name"] for n, e in nodes.items()}["where"] == "NonZero"
+    kernels = {n: e["args"]["kernel"] for n, e in nodes.items()}
+    assert kernels["where"] == "numpy:NonZero"
+    assert kernels["rest"] == "numpy:Mod"
+    assert nodes["twice"]["args"]["output_type_shape"] == [{"float": [2]}]
+    assert nodes["where"]["args"]["output_type_shape"] == [{"int64": [1, 1]}]
+    assert nodes["where"]["args"]["bytes"] == 8 + 8
+    for before, after in zip(list(nodes.values()), list(nodes.values())[1:], strict=False):
+        assert after["ts"] >= before["ts"] >= 0
+        assert before["dur"] >= 0
+    assert {e["name"] for e in events if e["cat"] == "Session"} == {
+        "session_initialization", "model_run",
+    }  # fmt: skip
+    run = next(e for e in events if e["name"] == "model_run")
+    assert run["ts"] <= nodes["twice"]["ts"]
+    assert nodes["y"]["ts"] + nodes["y"]["dur"] <= run["ts"] + run["dur"] + 1
+
+
+def test_trace_is_bounded_and_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profile, "MOST_EVENTS", 5)
+    for prefix in ("profile", "no/folder/profile"):
+        options = HALFBYTE.SessionOptions()
+        options.enable_profiling = True
+        options.profile_file_prefix = tmp_path / prefix
+        made = session(HALFBYTE, added(), options)
+        for _ in range(9):
+            made.run(None, {"x": X})
+        assert [row.calls for row in made.profile.rows.values()] == [9]
+        if prefix == "profile":
+            events = json.loads(Path(made.end_profiling()).read_text())
+            assert len([e for e in events if e["ph"] == "X"]) == 5
+            assert events[-1]["name"] == "14 later events are left out"
+        else:
+            with pytest.raises(OutputError, match="no/folder"):
+                made.end_profiling()
+
+
+def test_without_profiling() -> None:
+    made = session(HALFBYTE, added())
+    assert (made.end_profiling(), made.profile, made.get_profiling_start_time_ns()) == ("", None, 0)
+
+
+def test_programs_name_the_nodes() -> None:
+    made = session(HALFBYTE, model([node("Relu", "x", "a", name="first"), node("Neg", "a")]))
+    made.run(None, {"x": X[0]})
+    (program,) = made.programs()
+    assert [i.origin for i in program.instructions] == ["first", "y"]
+    assert program.dump().splitlines()[1].endswith("# first")

@@ -1,0 +1,37 @@
+"""The encoders of a library with a memory of its own, as test_kernels.py has them for ours."""
+
+from __future__ import annotations
+
+import numpy as np
+from tests.quantize.test_kernels import K, rows
+
+from halfbyte.core.backends.library import Library
+from halfbyte.core.backends.native import Kernels
+from halfbyte.quantize.search import search
+from halfbyte.weights import FORMATS
+
+ODD = [np.inf, -np.inf, np.nan, 65519.9, 65520, -65520, 3.4e38, 1e-8, 5.9604645e-8, 2.9e-8]
+
+
+def assert_encodes(library: Library, isa: str, name: str) -> None:
+    """A format's encoders write the bytes, and find the errors, of their definitions."""
+    x, format_ = rows(), FORMATS[name]
+    if format_.block == 1:
+        x = np.vstack([x, np.resize(np.array(ODD, np.float32), (2, K))])
+    with np.errstate(all="ignore"):
+        want = format_.encode(x)
+    kernels, reach = Kernels(isa, library=library), library.memory.reach
+    found = reach(np.full_like(want, 0xA5))
+    kernels.call(f"encode_{name.lower()}", w=found, x=reach(x), n=len(x), k=K)
+    np.testing.assert_array_equal(found, want)
+    if format_.block == 1:
+        return
+    importance = np.random.default_rng(1).random(K, np.float32)
+    want, want_error = search(x, importance, name)
+    error = reach(np.zeros_like(want_error))
+    kernels.call(
+        f"encode_search_{name.lower()}",
+        w=found, error=error, x=reach(x), importance=reach(importance), n=len(x), k=K,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found, want)
+    np.testing.assert_array_equal(error, want_error)

@@ -1,0 +1,66 @@
+"""Logits of tiny models of every architecture are those of `transformers`, on every backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.text.architectures import models
+
+import halfbyte
+from halfbyte.formats import metadata, open_model
+from halfbyte.text import architectures
+
+BOUND = 1e-4  # of the largest logit
+
+
+@pytest.mark.parametrize("name", models.CONFIGS)
+def test_logits(name: str, backend: str, tmp_path: Path) -> None:
+    _, rows, wanted = models.read_golden(name)
+    path = models.write(tmp_path / "model.gguf", name)
+    with halfbyte.load(path, backend=backend) as model:
+        found = model.logits(models.ids(name))[rows, : models.COLUMNS]
+    assert models.largest_difference(found, wanted) < BOUND
+
+
+@pytest.mark.parametrize("name", models.CONFIGS)
+def test_passes_and_batches_change_nothing(name: str, tmp_path: Path) -> None:
+    """Token by token, in batches that cross windows, and without passes."""
+    path = models.write(tmp_path / "model.gguf", name)
+    ids = models.ids(name)
+    with halfbyte.load(path) as model, halfbyte.load(path, batch=5) as batched:
+        at_once = model.logits(ids)
+        model.reset()
+        single = np.vstack([model.feed([token]).copy() for token in ids])
+        np.testing.assert_array_equal(single, at_once)
+        np.testing.assert_array_equal(batched.logits(ids), at_once)
+    with halfbyte.load(path, passes=False) as plain:
+        assert models.largest_difference(plain.logits(ids), at_once) < 1e-5
+
+
+def test_every_architecture_has_a_model(tmp_path: Path) -> None:
+    """`mistral` alone is not what its models are called in GGUF."""
+    built = set()
+    for name in models.CONFIGS:
+        path = models.write(tmp_path / "model.gguf", name)
+        built.add(metadata.text(open_model(path), "general.architecture"))
+    assert built | {"mistral"} == set(architectures.names())
+    assert {p.stem for p in models.GOLDENS.iterdir()} == set(models.CONFIGS)
+
+
+def test_mistral_by_its_own_name(tmp_path: Path) -> None:
+    """A file that says `mistral` is the model that llama.cpp's converter calls `llama`."""
+    _, rows, wanted = models.read_golden("mistral")
+    path = models.write(tmp_path / "model.gguf", "mistral", architecture="mistral")
+    with halfbyte.load(path) as model:
+        found = model.logits(models.ids("mistral"))[rows, : models.COLUMNS]
+    assert models.largest_difference(found, wanted) < BOUND
+
+
+def test_phi3_takes_short_factors_for_short_texts(tmp_path: Path) -> None:
+    """A context of at most the original one is turned by other frequencies."""
+    path = models.write(tmp_path / "model.gguf", "phi3-long")
+    ids = models.ids("phi3-long")[:24]
+    with halfbyte.load(path, context=24) as short, halfbyte.load(path, context=25) as long:
+        assert models.largest_difference(short.logits(ids), long.logits(ids)) > 1e-3

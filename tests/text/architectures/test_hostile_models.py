@@ -1,0 +1,167 @@
+"""Files of each architecture that contradict themselves, or ask for what is not built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.text.architectures import models
+
+import halfbyte
+from halfbyte.errors import HalfbyteError
+from halfbyte.formats import MetadataValue
+from halfbyte.text.describe import describe
+
+REFUSED: list[tuple[str, dict[str, MetadataValue], str]] = [
+    ("llama", {"llama.rope.scaling.type": "yarn"}, "expected 'none' or 'linear', found 'yarn'"),
+    ("llama", {"llama.rope.scaling.type": "linear"}, "'llama.rope.scaling.factor': expected a pos"),
+    ("llama", {"llama.rope.scaling.factor": np.float32(2)}, "factor': expected 1, found 2.0"),
+    ("mistral", {"llama.attention.sliding_window": np.int32(-1)}, "expected 0 to 16777216, found"),
+    ("mistral", {"llama.attention.sliding_window": "7"}, "sliding_window': expected an integer"),
+    ("qwen2", {"qwen2.attention.sliding_window_pattern": np.ones(2, bool)}, "expected 3 flags"),
+    ("qwen2", {"qwen2.attention.sliding_window_pattern": ["a"]}, "an integer, found list"),
+    ("qwen2", {"qwen2.attention.head_count": np.uint32(3)}, "3 heads do not fit 2 key/value"),
+    ("qwen3", {"qwen3.attention.value_length": np.uint32(8)}, "value_length': expected 12"),
+    ("qwen3", {"qwen3.attention.key_length": np.uint32(11)}, "dimension_count': expected 1 to 11"),
+    ("qwen3", {"qwen3.expert_count": np.uint32(8)}, "expert_count': expected 0, found 8"),
+    ("gemma3", {"gemma3.final_logit_softcapping": np.float32(30)}, "expected 0, found 30.0"),
+    ("gemma3", {"gemma3.rope.freq_base_swa": np.float32(np.nan)}, "expected a positive number"),
+    ("gemma3", {"gemma3.attention.scale": np.float32(0)}, "expected a positive number"),
+    ("phi3", {"phi3.rope.scaling.type": "su"}, "'none' or 'linear' or 'longrope', found 'su'"),
+    ("phi3", {"phi3.rope.scaling.attn_factor": np.float32(np.inf)}, "expected a positive number"),
+    ("phi3", {"phi3.feed_forward_length": np.uint32(63)}, "'blk.0.ffn_up.weight': expected [126,"),
+    ("gpt2", {"gpt2.context_length": np.uint32(64)}, "'position_embd.weight': expected [64, 32]"),
+    ("gpt2", {"gpt2.attention.max_alibi_bias": np.float32(8)}, "expected 0, found 8.0"),
+    ("gpt2", {"gpt2.attention.head_count": np.uint32(5)}, "5 key/value heads and width 32"),
+]  # fmt: skip
+
+CHANGED: list[tuple[str, str, Any, str]] = [
+    ("qwen2", "blk.1.attn_k.bias", None, "expected [16], found nothing"),
+    ("qwen3", "blk.0.attn_q_norm.weight", (8,), "expected [12], found [8]"),
+    ("gemma3", "blk.2.post_ffw_norm.weight", None, "expected [32], found nothing"),
+    ("gemma3", "blk.0.attn_q.bias", (64,), "architecture 'gemma3' does not use it"),
+    ("phi3", "blk.0.attn_qkv.weight", (60, 32), "expected [64, 32], found [60, 32]"),
+    ("phi3", "blk.0.attn_qkv.weight[0:32]", (32, 32), "'blk.0.attn_qkv.weight[32:48]': expected"),
+    ("phi3-long", "rope_factors_long.weight", None, "expected [3], found nothing"),
+    ("llama3", "rope_freqs.weight", (3,), "expected [8], found [3]"),
+    ("gpt2", "blk.0.ffn_down.bias", None, "expected [32], found nothing"),
+    ("gpt2", "blk.0.attn_qkv.bias", (32,), "expected [96], found [32]"),
+]
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(HalfbyteError) as caught:
+        halfbyte.load(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(("name", "changes", "expected"), REFUSED, ids=lambda v: str(v)[:40])
+def test_metadata(
+    name: str, changes: dict[str, MetadataValue], expected: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.gguf"
+    models.write(path, name, change=lambda metadata, tensors: metadata.update(changes))
+    assert expected in refused(path)
+
+
+@pytest.mark.parametrize(("name", "changed", "shape", "expected"), CHANGED)
+def test_tensors(
+    name: str, changed: str, shape: tuple[int, ...] | None, expected: str, tmp_path: Path
+) -> None:
+    def change(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
+        tensors.pop(changed, None)
+        if shape:
+            tensors[changed] = np.ones(shape, np.float32)
+
+    path = models.write(tmp_path / "model.gguf", name, change=change)
+    message = refused(path)
+    assert expected in message
+    assert "tensor '" in message
+
+
+def test_a_weight_that_is_not_finite_is_named_within_its_part(tmp_path: Path) -> None:
+    """Fused tensors are taken apart when they are loaded."""
+
+    def change(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
+        tensors["blk.1.attn_qkv.weight"][33, 5] = np.nan
+
+    path = models.write(tmp_path / "model.gguf", "phi3", change=change)
+    expected = r"'blk\.1\.attn_qkv\.weight\[32:48\]': expected finite .* row 1, column 5"
+    with halfbyte.load(path) as model, pytest.raises(HalfbyteError, match=expected):
+        model.logits([1, 2, 3])
+
+
+PASSED: list[tuple[str, dict[str, MetadataValue]]] = [
+    ("llama", {"llama.rope.scaling.finetuned": True}),
+    ("qwen2", {"qwen2.pooling_type": np.uint32(1)}),
+    ("qwen3", {"qwen3.rope.scaling.yarn_beta_fast": np.float32(32)}),
+    ("llama", {"llama.expert_weights_scale": np.float32(2)}),
+]
+NEUTRAL: list[tuple[str, dict[str, MetadataValue]]] = [
+    ("llama", {"llama.rope.scaling.attn_factor": np.float32(1)}),
+    ("llama", {"llama.attention.scale": np.float32(8**-0.5)}),
+    ("llama", {"llama.attention.scale": np.nextafter(np.float32(8**-0.5), np.float32(1))}),
+    ("gemma3", {"gemma3.final_logit_softcapping": np.float32(0)}),
+    ("gpt2", {"gpt2.attention.max_alibi_bias": np.float32(0)}),
+    ("mistral", {"llama.expert_count": np.zeros(3, np.uint32)}),
+    ("qwen2", {"qwen2.attention.head_count": np.array([4, 4, 4], np.uint32)}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), [*PASSED, *NEUTRAL])
+def test_what_changes_no_result_is_passed_over(
+    name: str, changes: dict[str, MetadataValue], tmp_path: Path
+) -> None:
+    ids = models.ids(name)[:5]
+    with halfbyte.load(models.write(tmp_path / "plain.gguf", name)) as model:
+        expected = model.feed(ids).copy()
+        notes = len(model.file.notes)
+    (key,) = changes
+    path = models.write(
+        tmp_path / "more.gguf", name, change=lambda metadata, tensors: metadata.update(changes)
+    )
+    with halfbyte.load(path) as model:
+        np.testing.assert_array_equal(model.feed(ids), expected)
+        more = model.file.notes[notes:]
+    assert [key in note and "passed over" in note for note in more] == [True] * len(more)
+    assert len(more) == ((name, changes) in PASSED)
+    text = describe(path)
+    assert (f"notes\n  metadata '{key}': passed over" in text) == bool(more)
+
+
+def test_keys_of_nothing_here_are_noted(tmp_path: Path) -> None:
+    """Another architecture's, or those of no one; not those that say how a file came to be."""
+    general: dict[str, MetadataValue] = {"general.author": "me", "quantize.imatrix.file": "x"}
+    foreign: dict[str, MetadataValue] = {"qwen2.rope.freq_base": np.float32(7), "clip.a": "b"}
+    path = models.write(
+        tmp_path / "m.gguf", "llama",
+        change=lambda metadata, tensors: metadata.update(general | foreign | {"llamas": "x"}),
+    )  # fmt: skip
+    notes = json.loads(describe(path, as_json=True))["notes"]
+    assert [note.split("'")[1] for note in notes] == [*foreign, "llamas"]
+    assert all("passed over: it is no key of this architecture" in note for note in notes)
+
+
+@pytest.mark.parametrize(("context", "reach"), [(24, "short"), (25, "long")])
+def test_a_context_says_which_factors_of_longrope_it_takes(
+    context: int, reach: str, tmp_path: Path
+) -> None:
+    """As llama.cpp: by the context that is asked for, not by the length of a text."""
+    path = models.write(tmp_path / "m.gguf", "phi3-long")
+
+    def only(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
+        for name in ("long", "short"):
+            tensors[f"rope_factors_{name}.weight"] = tensors[f"rope_factors_{reach}.weight"]
+
+    same = models.write(tmp_path / "same.gguf", "phi3-long", change=only)
+    ids = models.ids("phi3-long")[:20]
+    with halfbyte.load(path, context=context) as model, halfbyte.load(same, context=24) as one:
+        np.testing.assert_array_equal(model.logits(ids), one.logits(ids))
+    text = describe(path, context=context)
+    assert ("notes\n  LongRoPE: a context of 25 tokens, beyond" in text) == (reach == "long")

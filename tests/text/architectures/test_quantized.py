@@ -1,0 +1,92 @@
+"""Every architecture quantized: packed weights, equalized channels, caches in Q8_0."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.text.architectures import models
+
+import halfbyte
+from halfbyte.formats import MetadataValue, open_model
+from halfbyte.quantize import quantize_file
+from halfbyte.quantize.recipe import EQUALIZED
+
+EXACT = [name for name, config in models.CONFIGS.items() if config["model_type"] != "gpt2"]
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+@pytest.mark.parametrize("name", models.CONFIGS)
+def test_packing_changes_nothing(name: str, kind: str, tmp_path: Path) -> None:
+    """Matrices taken out of a fused one are packed like others; in place too. NumPy is near."""
+    ids, path = models.ids(name), tmp_path / "quantized.gguf"
+    quantize_file(models.write(tmp_path / "model.gguf", name), kind, path)
+    with halfbyte.load(path) as packed, halfbyte.load(path, weights="mapped") as plain:
+        expected = packed.logits(ids)
+        np.testing.assert_array_equal(plain.logits(ids), expected)
+    own = np.fromfile(path, np.uint8)
+    with halfbyte.load_bytes(own, own=True) as model:
+        np.testing.assert_array_equal(model.logits(ids), expected)
+    options = {"activations": "float", "cache": "f32"}
+    with (
+        halfbyte.load(path, backend="numpy", **options) as definition,  # type: ignore[arg-type]
+        halfbyte.load(path, **options) as native,  # type: ignore[arg-type]
+    ):
+        wanted = definition.logits(ids)
+        assert models.largest_difference(native.logits(ids), wanted) < 1e-5
+    assert models.largest_difference(expected, wanted) < 0.1
+
+
+def roughen(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
+    """Channels behind norms, and rows of `up`, far larger than the others."""
+    for name, value in tensors.items():
+        if name.endswith(("attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_qkv.weight")):
+            value[:, 3] *= 64
+        if name.endswith(("ffn_gate.weight", "ffn_up.weight")):
+            value[:, 7] /= 64
+            value[5] *= 64
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_equalizing_is_exact(name: str, tmp_path: Path) -> None:
+    """With weights kept in F32, what is left of quantization are powers of two that cancel."""
+    path = models.write(tmp_path / "model.gguf", name, change=roughen)
+    report = quantize_file(path, "int8", keep=[("*", "F32")])
+    assert sum(row.equalized for row in report.rows) >= 4
+    with halfbyte.load(path) as before, halfbyte.load(report.output) as after:
+        assert before.file.metadata["general.architecture"] in EQUALIZED
+        ids = models.ids(name)
+        np.testing.assert_array_equal(after.logits(ids), before.logits(ids))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_windows_over_a_cache_in_q8_0(backend: str, tmp_path: Path) -> None:
+    """Heads of 32, which the tiny models do not have."""
+
+    def widen(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
+        metadata["llama.attention.head_count"] = np.uint32(1)
+        metadata["llama.attention.head_count_kv"] = np.uint32(1)
+        for key in ("attention.key_length", "attention.value_length", "rope.dimension_count"):
+            metadata[f"llama.{key}"] = np.uint32(32)
+        for name in list(tensors):
+            if name.endswith(("attn_k.weight", "attn_v.weight")):
+                tensors[name] = np.concatenate([tensors[name]] * 2)
+
+    path = models.write(tmp_path / "model.gguf", "mistral", change=widen)
+    ids = models.ids("mistral")
+    with (
+        halfbyte.load(path, backend=backend, cache="q8_0") as coarse,
+        halfbyte.load(path, backend=backend, cache="f32") as fine,
+    ):
+        assert models.largest_difference(coarse.logits(ids), fine.logits(ids)) < 0.02
+
+
+def test_info_shows_tensors_as_they_lie(tmp_path: Path) -> None:
+    from halfbyte.text.describe import describe
+
+    path = models.write(tmp_path / "model.gguf", "phi3")
+    shown = describe(path)
+    assert "blk.0.attn_qkv.weight " in shown
+    assert "blk.0.attn_qkv.weight[" not in shown
+    assert "blk.0.attn_qkv.weight" in open_model(path).tensors

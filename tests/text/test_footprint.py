@@ -1,0 +1,47 @@
+"""Planned memory against what a process really takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Everything that is planned gets touched: all weights, the whole KV cache, all scratch.
+FILL = """
+import json, sys
+import halfbyte
+from halfbyte.text import footprint
+model = halfbyte.load(sys.argv[1], context=512, threads=1)
+model.feed([1 + i % 100 for i in range(model.context)], rows=2)
+print(json.dumps([footprint.planned(model.program, model.vocabulary), footprint.peak_bytes()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """A model large enough for its own bytes to be seen beside the interpreter's."""
+    path = tmp_path_factory.mktemp("footprint") / "random.gguf"
+    tool = repository / "tools/make_model.py"
+    subprocess.run(
+        [sys.executable, tool, "--shape", "smollm2-135m", "--type", "Q8_0", "-o", path],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return path
+
+
+@pytest.mark.parametrize("name", ["big", "storyteller"])
+def test_plan_is_what_a_process_takes(name: str, request: pytest.FixtureRequest) -> None:
+    path: Path = request.getfixturevalue(name)
+    command = [sys.executable, "-c", FILL, str(path)]
+    if name == "storyteller":
+        command[2] = FILL.replace("context=512", "context=256")
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    planned, peak = json.loads(done.stdout)
+    total = sum(planned.values())
+    assert abs(peak - total) <= 0.05 * total + 30e6, planned
+    if name == "big":  # the bound above could hold by the interpreter alone for a small model
+        assert planned["weights (packed)"] > 130e6
+        assert planned["KV cache"] == 2 * 30 * 512 * 192 * 2

@@ -1,0 +1,207 @@
+"""What the benches make of figures; nothing here takes the time of anything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benches import compare, governors
+from benches.figures import Series, digits, markdown, pytest_json
+from benches.peers import table
+from benches.peers.limits import Limits, Work, work_of
+from benches.peers.session import Plan
+from tests.support import wasm
+
+from halfbyte.core.backends.native import Kernels
+from halfbyte.core.backends.opening import instruction_sets, library
+from halfbyte.device.simulate import GOVERNORS
+from halfbyte.formats import open_model
+from halfbyte.text.planning import LEVELS, plan
+
+LIMITS = Limits(read={1: 40.0, 2: 50.0}, dot={1: 500.0, 2: 1000.0})
+WORK = {"m": Work(file_bytes=100_000_000, block_products=100_000_000)}
+
+
+def series(engine: str, test: str, seconds: list[float], threads: int = 1) -> Series:
+    return Series("m", engine, test, threads, seconds)
+
+
+def cells(text: str, row: int) -> list[str]:
+    """Of the row-th line under a table's header."""
+    return [cell.strip() for cell in text.splitlines()[2 + row].strip("|").split("|")]
+
+
+@pytest.mark.parametrize("name", ["cost", "governors", "browser.cost"])
+def test_benches_of_devices_find_what_they_run(name: str) -> None:
+    """What they are made of has been moved before."""
+    assert import_module(f"benches.{name}").main
+
+
+def test_ratio_is_the_median_of_the_rounds() -> None:
+    """A round in which the machine was slow for both changes nothing."""
+    ours = series("halfbyte", "tg64", [0.010, 0.100, 0.010])
+    peer = series("llama.cpp", "tg64", [0.020, 0.200, 0.015])
+    assert ours.times_as_fast_as(peer) == pytest.approx(2)
+    assert ours.speed == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1234.5, "1234"), (99.94, "99.9"), (0.01234, "0.0123"), (100.4, "100")]
+)
+def test_digits(value: float, text: str) -> None:
+    assert digits(value) == text
+
+
+def test_markdown_aligns() -> None:
+    text = markdown(["name", "n"], [["a", "1"], ["long name", "100"]])
+    assert text.splitlines() == [
+        "| name      |   n |",
+        "|-----------|----:|",
+        "| a         |   1 |",
+        "| long name | 100 |",
+    ]
+
+
+def test_native_table() -> None:
+    """Decoding reads the file once a token; a prompt's token costs two operations a weight."""
+    found = [
+        series("halfbyte", "pp128", [0.001]), series("llama.cpp", "pp128", [0.002]),
+        series("halfbyte", "tg64", [0.005]), series("llama.cpp", "tg64", [0.010]),
+        series("halfbyte", "tg64", [0.004], 2), series("llama.cpp", "tg64", [0.004], 2),
+    ]  # fmt: skip
+    text = table.native(found, WORK, LIMITS)
+    assert cells(text, 0) == ["m", "pp128", "1", "1000", "500", "2.00", "40 %", "20 %"]
+    assert cells(text, 1) == ["m", "tg64", "1", "200", "100", "2.00", "50 %", "25 %"]
+    assert cells(text, 2) == ["m", "tg64", "2", "250", "250", "1.00", "50 %", "50 %"]
+
+
+def test_limits_that_do_not_apply() -> None:
+    floats = Work(file_bytes=1, block_products=0)
+    assert floats.share(series("halfbyte", "pp128", [1.0]), LIMITS) == "-"
+    assert WORK["m"].share(series("wllama-2", "pp128", [1.0], threads=4), LIMITS) == "-"
+
+
+def test_tabs_and_loads() -> None:
+    relaxed = series("relaxed", "tg64", [0.01])
+    other = series("wllama-2", "tg64", [0.04])
+    for s in (relaxed, other):
+        s.more["first_seconds"] = 0.1
+    peers = [series("llama.cpp", "tg64", [0.02], threads) for threads in (1, 2)]
+    text = table.tabs([relaxed, other], [*peers, series("halfbyte", "tg64", [1])], WORK, LIMITS)
+    assert cells(text, 0)[1:] == [
+        "halfbyte, relaxed SIMD", "tg64", "1", "100", "10", "1.00", "25 %"
+    ]  # fmt: skip
+    assert cells(text, 1)[3:] == ["1", "25", "10", "4.00", "6 %"]
+    assert cells(text, 2)[1:] == ["llama.cpp, natively", "tg64", "1", "50", "-", "2.00", "12 %"]
+    assert len(text.splitlines()) == 2 + 3
+    load = series("halfbyte", "load", [0.3, 0.1, 0.2])
+    load.more["memory_bytes"] = 159_000_000
+    assert cells(table.loads([load]), 0) == ["m", "halfbyte", "1", "0.200", "159"]
+
+
+def test_context_holds_every_test() -> None:
+    assert Plan(1, [1], [128, 512], [64], []).context == 512
+    assert Plan(1, [1], [], [600], []).context == 601  # BOS comes first
+
+
+def test_work_of_a_model(repository: Path, tmp_path: Path) -> None:
+    """Matrices of blocks count; norms, the embedding and float matrices do not."""
+    products = 3 * (64 * 64 * 2 + 64 * 32 * 2 + 64 * 160 * 3)
+    for kind, expected in (("Q4_0", products), ("F16", 0)):
+        path = tmp_path / f"{kind}.gguf"
+        tool = [sys.executable, repository / "tools/make_model.py", "--shape", "tiny"]
+        subprocess.run([*tool, "--type", kind, "-o", path], check=True, capture_output=True)
+        assert work_of(path) == Work(path.stat().st_size, expected)
+
+
+def write(path: Path, tokens: dict[str, float]) -> Path:
+    found = [series(engine, "tg64", [seconds] * 3) for engine, seconds in tokens.items()]
+    path.write_text(json.dumps(pytest_json(found, "benches/peers", {})))
+    return path
+
+
+def test_file_is_pytest_benchmarks(tmp_path: Path) -> None:
+    """Its own tool reads it."""
+    path = write(tmp_path / "0001_x.json", {"halfbyte": 0.01})
+    command = [Path(sys.executable).parent / "pytest-benchmark", "--storage", tmp_path, "compare"]
+    done = subprocess.run([*command, path], capture_output=True, text=True, check=True)
+    assert "tg64[m-halfbyte-1]" in done.stdout
+
+
+def test_compare_marks_what_changed(tmp_path: Path) -> None:
+    old = write(tmp_path / "old.json", {"a": 0.0100, "b": 0.0100, "c": 0.0100, "gone": 1.0})
+    new = write(tmp_path / "new.json", {"a": 0.0090, "b": 0.0108, "c": 0.0103, "come": 1.0})
+    text = compare.report(compare.read(old), compare.read(new))
+    assert cells(text, 0) == ["benches/peers::tg64[m-a-1]", "10", "9", "+11.1 %", "faster"]
+    assert cells(text, 1)[3:] == ["-7.4 %", "slower"]
+    assert cells(text, 2)[3:] == ["-2.9 %", ""]
+    assert "only in the old file: benches/peers::tg64[m-gone-1]" in text
+    assert "only in the new file: benches/peers::tg64[m-come-1]" in text
+    assert text.splitlines()[-1] == "1 faster, 1 slower, 1 within 5 %"
+    assert "\033" not in text
+    coloured = compare.report(compare.read(old), compare.read(new), colours=True).splitlines()
+    assert [line[:5] for line in coloured[2:5]] == ["\033[32m", "\033[31m", "| ben"]
+
+
+def test_compare_names_another_machine(tmp_path: Path) -> None:
+    old = compare.read(write(tmp_path / "old.json", {"a": 1.0}))
+    new = json.loads(json.dumps(old))
+    new["machine_info"]["cpu"] = {"count": 4096}
+    assert "Two machines" in compare.report(old, new)
+    assert "Two machines" not in compare.report(old, old)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read: No such file"),
+        ("{", "expected JSON"),
+        ('{"benchmarks": [{}]}', "expected pytest-benchmark's format"),
+        ("[]", "expected pytest-benchmark's format"),
+    ],
+)
+def test_compare_refuses(content: str | None, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(SystemExit, match=message) as error:
+        compare.read(path)
+    assert str(path) in str(error.value)
+
+
+def test_dot_peak_multiplies_all_that_it_says(native_backends: list[str]) -> None:
+    """On every table: with products left out it would be no peak."""
+    assert native_backends
+    tables = [(isa, library()) for isa in instruction_sets()]
+    tables += [(isa, wasm.library(isa, 1 << 20)) for isa in wasm.FILES]
+    random = np.random.default_rng(0)
+    w = random.integers(0, 256, (4, 16, 4)).astype(np.uint8)
+    x = random.integers(0, 128, (8, 8, 4)).astype(np.int8)
+    want = 512 * int(np.einsum("irc,jic->", np.vstack([w & 15, w >> 4]), x, dtype=np.int64)) % 2**32
+    for isa, made in tables:
+        sums, codes, four = (made.memory.reach(a) for a in (np.zeros(2, np.int32), w, x))
+        kernels = Kernels(isa, library=made)
+        kernels.call("dot_peak", s=sums, w=codes, x=four, n=2)
+        kernels.close()
+        assert sums.view(np.uint32).tolist() == [want] * 2, isa
+
+
+# ---- benches.governors ---------------------------------------------------------------------------
+
+
+def test_every_governor_has_a_row(storyteller: Path) -> None:
+    planned = plan(open_model(storyteller), LEVELS["baseline"])
+    options = argparse.Namespace(minutes=0.5, ambient=25.0, draws=3, seed=0)
+    rows = governors.compare(planned, "pixel-6", options)
+    assert [row[1] for row in rows] == [*GOVERNORS, "power-allocator, k_i = 0"]
+    assert not {*governors.PHONES} & {*governors.TUNED_ON}
+    assert all(len(row) == 7 for row in rows)
+    # cold, Linux's governors limit nothing; pacing waits from the beginning
+    speeds = {row[1]: row[2] for row in rows}
+    assert speeds["none"] == speeds["step-wise"] == speeds["power-allocator"] != speeds["pacing"]
