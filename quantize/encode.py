@@ -13,7 +13,7 @@ from halfbyte.core.backends.native import Kernels
 from halfbyte.core.ops import hadamard
 from halfbyte.formats import ModelFile
 from halfbyte.quantize import search, search_blocks
-from halfbyte.weights import F32, Tensor, WeightFormat
+from halfbyte.weights import F32, ScaledFormat, Tensor, WeightFormat
 
 F32Array = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
@@ -41,14 +41,13 @@ class Codec:
 
     def decode(self, format_: type[WeightFormat], rows: U8, columns: int) -> F32Array:
         """Bytes [n, row_bytes] -> float32 [n, columns]; a view where the bytes are that already."""
-        if self._kernels is None or format_ is F32:
+        name = f"gather_{format_.dtype}"
+        if self._kernels is None or format_ is F32 or not self._kernels.has(name):
             return format_.decode(rows)
         n = len(rows)
         y = np.empty((n, columns), np.float32)
         ids = np.arange(n, dtype=np.int32)
-        self._kernels.call(
-            f"gather_{format_.name.lower()}", y=y, w=rows, ids=ids, n=n, v=n, d=columns
-        )
+        self._kernels.call(name, y=y, w=rows, ids=ids, n=n, v=n, d=columns)
         return y
 
     def hadamard(self, x: F32Array) -> F32Array:
@@ -62,7 +61,7 @@ class Codec:
 
     def encode(self, format_: type[WeightFormat], x: F32Array) -> U8:
         """Round to nearest: float32 [n, k] -> bytes [n, row_bytes]."""
-        name = f"encode_{format_.name.lower()}"
+        name = f"encode_{format_.dtype}"
         if self._kernels is None or not self._kernels.has(name):
             return format_.encode(x)
         n, k = x.shape
@@ -71,14 +70,13 @@ class Codec:
         return w
 
     def search(
-        self, format_: type[WeightFormat], x: F32Array, importance: F32Array
+        self, format_: type[ScaledFormat], x: F32Array, importance: F32Array
     ) -> tuple[U8, F32Array]:
         """Encode with each block's scale searched; see :func:`halfbyte.quantize.search.search`."""
-        name = f"encode_search_{format_.name.lower()}"
+        name = f"encode_search_{format_.dtype}"
         if self._kernels is None or not self._kernels.has(name):
-            if format_.name in search.SEARCHES:
-                return search.search(x, importance, format_.name)
-            return search_blocks.search(x, importance, format_.name)
+            definition = search.search if format_.factors else search_blocks.search
+            return definition(x, importance, format_)
         n, k = x.shape
         w, error = np.empty((n, format_.row_bytes(k)), np.uint8), np.empty((n, 2), np.float32)
         self._kernels.call(name, w=w, error=error, x=x, importance=importance, n=n, k=k)

@@ -5,20 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from halfbyte.weights import (
-    BF16,
-    F16,
-    F32,
-    Q4_0,
-    Q4_1,
-    Q4_K,
-    Q5_0,
-    Q5_1,
-    Q5_K,
-    Q6_K,
-    Q8_0,
-    WeightFormat,
-)
+from halfbyte.weights import FORMATS, WeightFormat
+from halfbyte.weights.base import Preset
 
 Format = type[WeightFormat]
 
@@ -76,39 +64,28 @@ def takes_more(layer: int, layers: int) -> bool:
     return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
 
 
-KINDS = {
-    "int4": Kind(Q4_0, 2, head=Q8_0, embeddings=Q8_0),
-    "int8": Kind(Q8_0, 7),
-    "fp16": Kind(F16, 1),
-    "bf16": Kind(BF16, 32),
-}
-"""The kinds that have a name of their own."""
+KINDS = {"int4": "Q4_0", "int8": "Q8_0", "fp16": "F16", "bf16": "BF16"}
+"""The types that have a second name, with an option of the command's."""
 
-TYPES = {
-    "F32": Kind(F32, 0),
-    "F16": KINDS["fp16"],
-    "BF16": KINDS["bf16"],
-    "Q8_0": KINDS["int8"],
-    "Q4_0": KINDS["int4"],
-    "Q4_1": Kind(Q4_1, 3, head=Q8_0, embeddings=Q8_0),
-    "Q5_0": Kind(Q5_0, 8, head=Q8_0, embeddings=Q8_0),
-    "Q5_1": Kind(Q5_1, 9, head=Q8_0, embeddings=Q8_0),
-    "Q4_K": Kind(Q4_K, 14, head=Q6_K),
-    "Q4_K_M": Kind(Q4_K, 15, head=Q6_K, some=Q6_K, fused=Q5_K),
-    "Q5_K": Kind(Q5_K, 16, head=Q6_K),
-    "Q5_K_M": Kind(Q5_K, 17, head=Q6_K, some=Q6_K, fused=Q6_K),
-    "Q6_K": Kind(Q6_K, 18),
-}
-"""The kinds by GGUF's and llama.cpp's names."""
 
-# The next wider type, where a row is no whole number of blocks or a value does not fit
-WIDER: dict[Format, Format] = {
-    Q4_K: Q5_0, Q5_K: Q5_1, Q6_K: Q8_0, Q4_1: Q8_0, Q5_0: Q8_0, Q5_1: Q8_0,
-    Q4_0: Q8_0, Q8_0: F16, F16: F32, BF16: F32,
-}  # fmt: skip
+def types() -> dict[str, Kind]:
+    """The kinds by GGUF's and llama.cpp's names: what formats say of themselves."""
+    return {p.name: _kind(format_, p) for format_ in FORMATS.values() for p in format_.presets}
+
+
+def fitting(format_: Format, columns: int) -> Format:
+    """The format, or a wider one, of which a row of so many columns is whole blocks."""
+    while columns % format_.block:
+        format_ = format_.wider
+    return format_
+
+
+def _kind(format_: Format, preset: Preset) -> Kind:
+    _, file_type, *names = preset
+    return Kind(format_, file_type, *(FORMATS[name] if name else None for name in names))
 
 
 def canonical(name: str) -> str:
     """A type's name as it is written, from any spelling in small and capital letters."""
-    known = {known.lower(): known for known in (*TYPES, *KINDS)}
+    known = {known.lower(): known for known in (*types(), *KINDS)}
     return known.get(name.lower(), name)

@@ -31,7 +31,7 @@ from halfbyte.quantize.recipe import (
 )
 from halfbyte.quantize.report import Report, Row, decibels
 from halfbyte.quantize.writers import GGUFWriter, TensorInfo
-from halfbyte.weights import BlockFormat, Tensor
+from halfbyte.weights import BlockFormat, ScaledFormat, Tensor
 
 F32 = npt.NDArray[np.float32]
 Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)
@@ -227,7 +227,7 @@ class _Work:
         """Encode a tensor; its row of the report. Raises `_DoesNotFit`."""
         tensor, format_ = choice.tensor, choice.format
         importance = None
-        if issubclass(format_, BlockFormat) and not self.rtn:
+        if issubclass(format_, ScaledFormat) and not self.rtn:
             importance = self._importance(tensor)
         energy, weighted, size = np.zeros(2), np.zeros(2), 0
         for part in self._parts(tensor):
@@ -236,7 +236,7 @@ class _Work:
                 raise _DoesNotFit
             if is_coarse(tensor.format) and format_ is tensor.format:
                 encoded = part.data
-            elif importance is None:
+            elif importance is None or not issubclass(format_, ScaledFormat):
                 encoded = self.codec.encode(format_, x)
             else:
                 encoded, error = self.codec.search(format_, x, importance)

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import ModelFile
-from halfbyte.quantize.kinds import KINDS, TYPES, WIDER, Kind, canonical
+from halfbyte.quantize.kinds import KINDS, Kind, canonical, types
 from halfbyte.weights import BF16, F16, F32, FORMATS, Q8_0, Tensor, WeightFormat
 
 # Architectures whose graph is known: what reads a norm, and that `up` meets `down` linearly.
@@ -31,7 +31,7 @@ class Choice:
 
     def widened(self, why: str) -> Choice:
         """The next wider type, and the reason; BF16 takes any BF16 number as it is."""
-        wider = WIDER[self.format]
+        wider = self.format.wider
         if self.format is F16 and self.tensor.format is BF16:
             wider = BF16
         note = f"{self.note}; {why}" if self.note else why
@@ -68,10 +68,10 @@ def choose(
 
 def find_kind(name: str) -> Kind:
     """A kind by its own name or its type's; raises `HalfbyteError`."""
-    known = KINDS | TYPES
-    if canonical(name) not in known:
-        raise HalfbyteError(f"type '{name}': expected one of {list(known)}")
-    return known[canonical(name)]
+    known, name = types(), canonical(name)
+    if KINDS.get(name, name) not in known:
+        raise HalfbyteError(f"type '{name}': expected one of {[*KINDS, *known]}")
+    return known[KINDS.get(name, name)]
 
 
 def split_keep(text: str) -> tuple[str, str]:
@@ -90,10 +90,10 @@ def parse_keep(text: str) -> tuple[str, str]:
 
 
 def _named(name: str) -> type[WeightFormat]:
-    known = {**FORMATS, **{name: kind.format for name, kind in KINDS.items()}}
-    if name not in known:
-        raise HalfbyteError(f"type '{name}': expected one of {list(known)}")
-    return known[name]
+    known = {name: format_ for name, format_ in FORMATS.items() if format_.presets}
+    if KINDS.get(name, name) not in known:
+        raise HalfbyteError(f"type '{name}': expected one of {[*known, *KINDS]}")
+    return known[KINDS.get(name, name)]
 
 
 def _choice(

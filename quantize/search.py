@@ -19,67 +19,15 @@ halves: 16 -> 8 -> 4 -> 2 -> 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.weights import Q4_0, Q8_0, WeightFormat
+from halfbyte.weights import ScaledFormat
 
 F32 = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
 
 BLOCK = 32
-# Each was chosen for what it adds to those before it, on normal numbers and on trained weights.
-FACTORS_Q4_0 = (1.0, 1.075, 0.9, 1.025)
-FACTORS_Q8_0 = (1.0, 0.986, 0.978, 0.962)
-
-
-class Search(NamedTuple):
-    """What differs between formats: how numbers become codes, and where the search begins."""
-
-    format: type[WeightFormat]
-    start: Callable[[F32], F32]  # blocks -> plain rounding's scale
-    factors: tuple[float, ...]
-    limits: tuple[np.float32, np.float32]  # of the codes
-    round: Callable[[F32], F32]  # plain rounding of numbers over their scale
-
-
-def _start_q4_0(blocks: F32) -> F32:
-    largest = np.abs(blocks).argmax(axis=-1)[..., None]
-    d: F32 = np.take_along_axis(blocks, largest, axis=-1)[..., 0] / np.float32(-8)
-    return d
-
-
-def _start_q8_0(blocks: F32) -> F32:
-    d: F32 = np.abs(blocks).max(axis=-1) / np.float32(127)
-    return d
-
-
-def _round_q4_0(scaled: F32) -> F32:
-    """Codes -8 ... 7: trunc(x + 8.5) - 8, clipped."""
-    shifted = np.clip(scaled + np.float32(8.5), np.float32(0), np.float32(15))
-    q: F32 = np.trunc(shifted) - np.float32(8)
-    return q
-
-
-def _round_q8_0(scaled: F32) -> F32:
-    """Codes -127 ... 127: halves away from zero."""
-    size: F32 = np.minimum(np.abs(scaled), np.float32(127))
-    whole = np.trunc(size)
-    whole = whole + ((size - whole) >= np.float32(0.5))
-    return np.copysign(whole, scaled).astype(np.float32, copy=False)
-
-
-def _limits(lowest: int, highest: int) -> tuple[np.float32, np.float32]:
-    return np.float32(lowest), np.float32(highest)
-
-
-SEARCHES = {
-    "Q4_0": Search(Q4_0, _start_q4_0, FACTORS_Q4_0, _limits(-8, 7), _round_q4_0),
-    "Q8_0": Search(Q8_0, _start_q8_0, FACTORS_Q8_0, _limits(-127, 127), _round_q8_0),
-}
 
 
 def _sum(values: F32) -> F32:
@@ -95,7 +43,7 @@ def _error(x: F32, w: F32, d: F32, q: F32) -> F32:
     return _sum((off * off) * w)
 
 
-def search(x: F32, importance: F32, name: str) -> tuple[U8, F32]:
+def search(x: F32, importance: F32, format_: type[ScaledFormat]) -> tuple[U8, F32]:
     """Encode with the search.
 
     Parameters
@@ -104,8 +52,8 @@ def search(x: F32, importance: F32, name: str) -> tuple[U8, F32]:
         Rows; k is a multiple of 32.
     importance : float32 [k]
         Weight of each column's squared error, 0 or more.
-    name : str
-        "Q4_0" or "Q8_0".
+    format_ : ScaledFormat
+        With blocks of 32, and `factors`.
 
     Returns
     -------
@@ -113,55 +61,40 @@ def search(x: F32, importance: F32, name: str) -> tuple[U8, F32]:
         The encoded rows; per row the weighted error of plain rounding and of the result, summed
         over blocks in order.
     """
-    how = SEARCHES[name]
-    n, k = x.shape
-    plain = how.format.encode(np.ascontiguousarray(x))
-    plain_q, plain_d, _ = how.format.codes(plain)
+    x = np.ascontiguousarray(x)
+    blocks, w = x.reshape(len(x), -1, BLOCK), importance.reshape(-1, BLOCK)
+    plain = format_.encode(x)
     with np.errstate(all="ignore"):
-        blocks, w = x.reshape(n, -1, BLOCK), importance.reshape(-1, BLOCK)
-        d, found = _best_scale(blocks, w, how)
-        inverse = np.float32(1) / d
-        inverse = np.where(np.isfinite(inverse), inverse, np.float32(0))
-        q = how.round(blocks * inverse[..., None])
+        d, usable = _best_scale(blocks, w, format_.start(x)[0][..., 0], format_)
+        found = format_.fit(x, d[..., None], np.zeros_like(d)[..., None])
+        plain_q, plain_d, _ = format_.codes(plain)
         before = _error(blocks, w, plain_d, plain_q.astype(np.float32))
-        after = _error(blocks, w, d, q)
-    better = found & (after < before)
-    encoded = plain.reshape(n, -1, how.format.block_bytes).copy()
-    encoded[better] = _pack(name, d, q).reshape(encoded.shape)[better]
-    errors = np.zeros((n, 2), np.float32)
+        after = _error(blocks, w, d, format_.codes(found).q.astype(np.float32))
+    better = usable & (after < before)
+    encoded = np.where(better, found.view(format_.layout), plain.view(format_.layout))
+    errors = np.zeros((len(x), 2), np.float32)
     after = np.where(better, after, before)
-    for b in range(k // BLOCK):
+    for b in range(blocks.shape[1]):
         errors[:, 0] += before[:, b]
         errors[:, 1] += after[:, b]
-    return encoded.reshape(n, -1), errors
+    return encoded.view(np.uint8), errors
 
 
-def _best_scale(blocks: F32, w: F32, how: Search) -> tuple[F32, npt.NDArray[np.bool_]]:
+def _best_scale(
+    blocks: F32, w: F32, scales: F32, format_: type[ScaledFormat]
+) -> tuple[F32, npt.NDArray[np.bool_]]:
     """The best d of each block, rounded to F16, and where there is one."""
-    start = np.float32(1) / how.start(blocks)[..., None]
+    start = np.float32(1) / scales[..., None]
     usable = np.isfinite(start[..., 0])
     best = np.zeros(blocks.shape[:2], np.float32)
     d = np.zeros_like(best)
     weighted = w * blocks
-    for factor in how.factors:
-        q = np.clip(np.rint(blocks * (start * np.float32(factor))), *how.limits)
+    low, high = (np.float32(limit) for limit in format_.limits)
+    for factor in format_.factors:
+        q = np.clip(np.rint(blocks * (start * np.float32(factor))), low, high)
         a, b = _sum(weighted * q), _sum((w * q) * q)
         gain = (a * a) / b
         wins = gain > best
         best = np.where(wins, gain, best)
         d = np.where(wins, a / b, d)
     return d.astype(np.float16).astype(np.float32), usable & (best > 0)
-
-
-def _pack(name: str, d: F32, q: F32) -> U8:
-    """Blocks [n, blocks] of scales and codes as bytes [n, blocks, block_bytes]."""
-    layout = SEARCHES[name].format.layout  # type: ignore[attr-defined]
-    packed = np.empty(d.shape, layout)
-    with np.errstate(over="ignore"):
-        packed["d"] = d
-    if name == "Q8_0":
-        packed["qs"] = q
-    else:
-        codes = (q + np.float32(8)).astype(np.uint8)
-        packed["qs"] = codes[..., :16] | (codes[..., 16:] << np.uint8(4))
-    return packed.view(np.uint8).reshape(*d.shape, layout.itemsize)

@@ -1,4 +1,4 @@
-"""Searching scales and minima of Q4_1, Q5_0, Q5_1 and the K-quants, by definitions in NumPy.
+"""Searching scales and minima of formats without kernels for it, by definitions in NumPy.
 
 As in `search`, without data: some scales are tried, least squares says what is best for the codes
 of each, and the best is kept. All in float32. Of a block x with importance w:
@@ -18,26 +18,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.errors import HalfbyteError
 from halfbyte.quantize.search import F32, U8
-from halfbyte.weights import FORMATS, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, ScaledFormat
+from halfbyte.weights import ScaledFormat
 from halfbyte.weights.blocks import inverse
-from halfbyte.weights.kquants import KQuant
 
 # Chosen on normal numbers, on ones with long tails, and on rows and columns of unlike sizes.
 WITH_MINIMA = (1.0, 0.9, 0.933, 0.967, 1.033, 1.067, 1.1)
 WITHOUT = (1.0, 0.97, 0.985, 1.015, 1.03)
-SEARCHED = (Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K)
 
 
-def search(x: F32, importance: F32, name: str) -> tuple[U8, F32]:
+def search(x: F32, importance: F32, format_: type[ScaledFormat]) -> tuple[U8, F32]:
     """Encode with the search; arguments and results as of :func:`halfbyte.quantize.search.search`.
 
     The row's errors are sums in float32.
     """
-    format_ = FORMATS[name]
-    if not issubclass(format_, ScaledFormat):
-        raise HalfbyteError(f"{name}: expected one of {[f.name for f in SEARCHED]}")
     x = np.ascontiguousarray(x)
     blocks, w = format_.split(x), format_.split(importance[None])
     plain = format_.encode(x)
@@ -76,7 +70,7 @@ def _lines(
 ) -> tuple[F32, F32]:
     """The best scales and minima of parts x [..., n]; those given where none is better."""
     first, low = inverse(scales), minima
-    most, below = np.float32(2**format_.bits - 1), issubclass(format_, KQuant)
+    most = np.float32(2**format_.bits - 1)
     weighted = w * x
     sum_w, sum_x = np.broadcast_to(w, x.shape).sum(axis=-1), weighted.sum(axis=-1)
     best = np.zeros_like(scales)
@@ -90,7 +84,7 @@ def _lines(
             det = sum_w * sum_qq - sum_q * sum_q
             a = (sum_w * sum_qx - sum_x * sum_q) / det
             b = (sum_qq * sum_x - sum_q * sum_qx) / det
-            if below:
+            if format_.negative:
                 a, b = np.where(b > 0, sum_qx / sum_qq, a), np.minimum(b, np.float32(0))
             gain = a * sum_qx + b * sum_x
             wins = (det > 0) & (gain > best) & (a > 0)

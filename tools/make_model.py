@@ -25,7 +25,7 @@ import numpy as np
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.model_file import MetadataValue
-from halfbyte.quantize.kinds import TYPES, WIDER, Kind
+from halfbyte.quantize.kinds import Kind, fitting, types
 from halfbyte.quantize.writers import GGUFWriter, TensorInfo
 from halfbyte.weights import F32
 
@@ -70,12 +70,13 @@ SHAPES = {
 
 
 def make_model(path: Path, name: str, kind: str, seed: int = 0) -> None:
-    """Write the model in a type of `TYPES`; progress goes to stderr. Raises `OutputError`."""
+    """Write the model in one of `kinds.types`; progress goes to stderr. Raises `OutputError`."""
     shape = SHAPES[name]
-    infos = list(_tensors(shape, TYPES[kind]))
+    wanted = types()[kind]
+    infos = list(_tensors(shape, wanted))
     total = sum(info.size for info in infos)
     rng = np.random.Generator(np.random.SFC64(seed))
-    metadata = _metadata(name, shape, TYPES[kind])
+    metadata = _metadata(name, shape, wanted)
     with GGUFWriter(path, metadata, infos) as writer:
         progress = _Progress(path.name, total)
         for info in infos:
@@ -110,9 +111,7 @@ def _tensors(shape: Shape, kind: Kind) -> Iterator[TensorInfo]:
     for name, size in _names(shape):
         weight_format = F32
         if len(size) == 2:
-            weight_format = kind.format_of(name, shape.layers, tied=True)
-            while size[1] % weight_format.block:
-                weight_format = WIDER[weight_format]
+            weight_format = fitting(kind.format_of(name, shape.layers, tied=True), size[1])
         yield TensorInfo(name, weight_format, size)
 
 
@@ -237,7 +236,7 @@ def main() -> int:
         description="Write a GGUF model of a well-known shape with random weights."
     )
     parser.add_argument("--shape", choices=SHAPES, required=True)
-    parser.add_argument("--type", choices=TYPES, default="F16", help="default: F16")
+    parser.add_argument("--type", choices=types(), default="F16", help="default: F16")
     parser.add_argument("-o", "--output", type=Path, help="default: SHAPE-TYPE.gguf, here")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

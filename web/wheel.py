@@ -54,7 +54,10 @@ def make_wheel(*, graphs: bool = True) -> bytes:
             f"halfbyte was installed without {' and '.join(missing)}: build them with "
             "`python tools/build_wasm.py` in its sources"
         )
-    files[f"halfbyte-{halfbyte.__version__}.dist-info/METADATA"] = _metadata().encode()
+    metadata = _metadata()
+    if not graphs:  # the README at its end is for people, who do not look for it there
+        metadata = metadata.partition("\n\n")[0] + "\n"
+    files[f"halfbyte-{halfbyte.__version__}.dist-info/METADATA"] = metadata.encode()
     return pack(files, "py3-none-any")
 
 

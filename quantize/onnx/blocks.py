@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.weights import Q4_0, Q8_0, BlockFormat
+from halfbyte.weights import Q4_0, Q8_0, ScaledFormat
 
 F32 = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
 
 BLOCK = 32
-FORMATS: dict[int, type[BlockFormat]] = {4: Q4_0, 8: Q8_0}
+FORMATS: dict[int, type[ScaledFormat]] = {4: Q4_0, 8: Q8_0}
 
 
 def block_count(columns: int) -> int:

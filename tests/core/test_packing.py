@@ -21,10 +21,10 @@ from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
 from halfbyte.text.loading import load_bytes
 from halfbyte.text.planning import capture_model
-from halfbyte.weights import FORMATS
-from halfbyte.weights.layouts import LAYOUTS, Packed
+from halfbyte.weights import BY_DTYPE, FORMATS, Packed
 
 IDS = [1, *range(300, 340)]
+LAYOUTS = {f.name: f for f in BY_DTYPE.values() if issubclass(f, Packed)}
 
 
 @pytest.fixture(scope="module", params=["int4", "int8", "Q5_1", "Q5_0", "Q4_K_M", "Q5_K_M"])

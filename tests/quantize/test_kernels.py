@@ -79,7 +79,7 @@ def test_search(native_backends: list[str], format_: type[WeightFormat], weights
         importance[32:64] = 0
     if weights == "zeros":
         importance[:] = 0
-    want, want_error = search(x, importance, format_.name)
+    want, want_error = search(x, importance, format_)
     for backend in native_backends:
         kernels = Kernels(backend.removeprefix("native-"), threads=2)
         found, error = np.full_like(want, 0xA5), np.full_like(want_error, np.nan)
@@ -96,7 +96,7 @@ def test_search(native_backends: list[str], format_: type[WeightFormat], weights
 def test_search_gains_and_never_loses(format_: type[WeightFormat]) -> None:
     x = np.random.default_rng(2).standard_normal((200, 256), np.float32)
     importance = np.random.default_rng(3).random(256, np.float32)
-    encoded, error = search(x, importance, format_.name)
+    encoded, error = search(x, importance, format_)
     assert (error[:, 1] <= error[:, 0]).all()
     gain = 10 * np.log10(error[:, 0].sum() / error[:, 1].sum())
     assert gain > 0.4  # dB

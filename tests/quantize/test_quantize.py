@@ -25,7 +25,7 @@ from halfbyte.quantize.equalize import exponents, find_scales
 from halfbyte.quantize.recipe import norm_groups
 from halfbyte.quantize.search import search
 from halfbyte.quantize.writers import write_gguf
-from halfbyte.weights import F32, Tensor
+from halfbyte.weights import F32, Q8_0, Tensor
 
 GGUF_TYPES = {
     "F16": gguf.GGMLQuantizationType.F16,
@@ -297,9 +297,9 @@ def test_errors_weigh_as_the_norm_before_them(tmp_path: Path) -> None:
         gain = made[".".join([*prefix, norm, "weight"])] if norm else np.ones(x.shape[1])
         squares = gain.astype(np.float64) ** 2
         importance = (squares / squares.mean()).astype(np.float32)
-        want = search(x, importance, "Q8_0")[0]
+        want = search(x, importance, Q8_0)[0]
         np.testing.assert_array_equal(found[name].rows, want, err_msg=name)
-        alike = search(x, np.ones(x.shape[1], np.float32), "Q8_0")[0]
+        alike = search(x, np.ones(x.shape[1], np.float32), Q8_0)[0]
         weighted += not np.array_equal(want, alike)
     assert weighted == 2 * len(feeds) + 1
 

@@ -27,7 +27,7 @@ def assert_encodes(library: Library, isa: str, name: str) -> None:
     if format_.block == 1:
         return
     importance = np.random.default_rng(1).random(K, np.float32)
-    want, want_error = search(x, importance, name)
+    want, want_error = search(x, importance, format_)
     error = reach(np.zeros_like(want_error))
     kernels.call(
         f"encode_search_{name.lower()}",

@@ -20,8 +20,7 @@ from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.room import machine_bytes
-from halfbyte.weights import Tensor
-from halfbyte.weights.layouts import LAYOUTS, Packed
+from halfbyte.weights import Packed, Tensor
 
 _SHARE = 0.5  # of the machine's memory that a model with packed weights may take
 _SLICE = 4 << 20  # bytes packed before the file's pages are given back
@@ -54,9 +53,9 @@ def has_room(program: Program) -> bool:
 def _packable(buffer: Buffer) -> bool:
     return (
         buffer.kind is Kind.WEIGHT
-        and f"{buffer.dtype.upper()}_R16" in LAYOUTS
         and isinstance(buffer.value, Tensor)
-        and buffer.value.shape[0] >= LAYOUTS[f"{buffer.dtype.upper()}_R16"].GROUP
+        and (layout := buffer.value.format.packed) is not None
+        and buffer.value.shape[0] >= layout.GROUP
     )
 
 
@@ -70,7 +69,9 @@ def pack(buffers: list[Buffer], file: ModelFile, threads: int) -> None:
     alone, shared, place = Kernels(), Kernels(threads=threads), 0
     for buffer in buffers:
         tensor = _tensor(buffer)
-        layout = LAYOUTS[f"{tensor.format.name}_R16"]
+        layout = tensor.format.packed
+        if layout is None:
+            raise ProgramError(f"{buffer}: expected a format with a packed layout")
         data, kernels = tensor.data, alone
         if not data.flags.writeable:
             data, kernels = arena[place : place + data.nbytes], shared
@@ -80,7 +81,7 @@ def pack(buffers: list[Buffer], file: ModelFile, threads: int) -> None:
             file.check()
         packed = Tensor(tensor.name, layout, tensor.shape, data)
         file.tensors[tensor.name] = buffer.value = packed
-        buffer.dtype = layout.name.lower()
+        buffer.dtype = layout.dtype
     shared.close()
 
 
@@ -131,7 +132,7 @@ def _pack_slices(
     for first in range(0, rows, step):
         part = slice(first * size, min(first + step, rows) * size)
         kernels.call(
-            f"pack_{tensor.format.name.lower()}",
+            f"pack_{tensor.format.dtype}",
             y=data[part], scratch=scratch, w=tensor.data[part],
             k=columns, m=min(step, rows - first),
         )  # fmt: skip

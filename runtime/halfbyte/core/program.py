@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError, printable
-from halfbyte.weights import FORMATS, Tensor
-from halfbyte.weights.layouts import LAYOUTS
+from halfbyte.weights import BY_DTYPE, F32, Tensor
 
 if TYPE_CHECKING:
     from halfbyte.core.operator import Operator
@@ -41,7 +40,6 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "c128": np.dtype(np.complex128),
     "bool": np.dtype(np.bool_),
 }
-_ROWS = {name.lower(): format_ for name, format_ in (FORMATS | LAYOUTS).items()}
 
 _MAX_LINE = 1 << 16  # characters of an instruction in a dump
 
@@ -141,7 +139,7 @@ class Buffer:
         count = columns * (math.prod(outer) if rows is None else rows)
         if self.dtype in DTYPES:
             return count * DTYPES[self.dtype].itemsize
-        return _ROWS[self.dtype].row_bytes(count)
+        return BY_DTYPE[self.dtype].row_bytes(count)
 
     def held_as(self, registers: Mapping[str, int]) -> tuple[np.dtype[Any], tuple[int, ...]]:
         """Dtype and shape of the array that holds it, at given sizes (maxima where not given).
@@ -152,7 +150,7 @@ class Buffer:
         if self.dtype in DTYPES:
             return DTYPES[self.dtype], shape
         outer = min(len(shape) - 1, 2)
-        row_bytes = _ROWS[self.dtype].row_bytes(math.prod(shape[outer:]))
+        row_bytes = BY_DTYPE[self.dtype].row_bytes(math.prod(shape[outer:]))
         return np.dtype(np.uint8), (*shape[:outer], row_bytes)
 
     def sizes_at(self, registers: Mapping[str, int]) -> tuple[int, ...]:
@@ -268,11 +266,11 @@ class Program:
 
         Vectors are float32 operands: one in another format is decoded here.
         """
-        if len(tensor.shape) == 1 and tensor.format is not FORMATS["F32"]:
+        if len(tensor.shape) == 1 and tensor.format is not F32:
             return self.constant(tensor.name, tensor.decode())
         known = self._weights.get(tensor.name)
         if known is None:
-            dtype = tensor.format.name.lower()
+            dtype = tensor.format.dtype
             known = Buffer(tensor.name, Kind.WEIGHT, dtype, tensor.shape, tensor)
             self._weights[tensor.name] = known
         return known

@@ -18,6 +18,8 @@ from halfbyte.core import ops
 from halfbyte.core.program import Buffer, Instruction, Kind, Program, maximum
 from halfbyte.device.kernels import HOST, POINTS, ROWS, Kernel, kernel_of
 from halfbyte.device.quantity import Quantity
+from halfbyte.weights import BY_DTYPE, BY_GGML_TYPE
+from halfbyte.weights.registry import is_packed
 
 F64 = npt.NDArray[np.float64]
 
@@ -58,8 +60,9 @@ def kind_of(instruction: Instruction, to_pack: Collection[Buffer] = ()) -> str:
         return HOST
     if operator in (ops.matmul, ops.matmul_int8, ops.matmul_rotated):
         w = operands["w"]
-        packed = operator is ops.matmul or w in to_pack or w.dtype.endswith("_r16")
-        return f"{operator.name}_{w.dtype.removesuffix('_r16')}{'' if packed else ROWS}"
+        packed = operator is ops.matmul or w in to_pack or is_packed(w.dtype)
+        format_ = BY_GGML_TYPE[BY_DTYPE[w.dtype].ggml_type]  # as a file has it
+        return f"{operator.name}_{format_.dtype}{'' if packed else ROWS}"
     if operator is ops.group_query_attention:
         return f"attention_{operands['k'].dtype}"
     if operator is ops.conv2d_codes and instruction.dims["kernel_h"] == 1:

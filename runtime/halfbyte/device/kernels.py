@@ -11,6 +11,7 @@ from typing import Annotated
 from halfbyte.device import reading
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.reading import named, number
+from halfbyte.weights import FORMATS
 
 HOST = "numpy"  # the kind of all that NumPy does
 POINTS = "_1x1"  # at the end of a kind: convolutions with windows of one pixel
@@ -50,12 +51,9 @@ def usual_kernels() -> Mapping[str, Kernel]:
     return reading.read_file(Kernels, _MEASURED).kernels
 
 
-# A kind that was not measured is like one that was: its products decode as many bits.
+# A kind that was not measured is like one that was; of formats of weights see `WeightFormat.like`.
 _LIKE = {
-    "matmul_int8_q4_1": "matmul_int8_q4_k", "matmul_int8_q5_0": "matmul_int8_q4_k",
-    "matmul_int8_q5_1": "matmul_int8_q4_k", "matmul_int8_q5_k": "matmul_int8_q4_k",
-    "matmul_bf16": "matmul_f16", "attention_f32": "attention_f16",
-    "matmul_rotated_q4_0": "matmul_int8_q4_0", "matmul_rotated_q8_0": "matmul_int8_q8_0",
+    "attention_f32": "attention_f16", "matmul_rotated": "matmul_int8",
     "gelu_hadamard_quantize": "gelu_quantize", "hadamard_quantize": "dynamic_quantize",
     "layer_norm_hadamard_quantize": "layer_norm_quantize",
     "swiglu": "swiglu_quantize", "silu": "swiglu_quantize", "add": "binary", "mul": "binary",
@@ -67,6 +65,18 @@ def kernel_of(kind: str, measured: Mapping[str, Kernel]) -> Kernel:
     """What is known of a kind: measured on the device, else elsewhere, else of one like it."""
     known = {**usual_kernels(), **measured}
     plain = kind.removesuffix(ROWS)
-    like = _LIKE.get(plain, "matmul_f16" if kind.startswith("matmul_") else _OTHER)
+    like = _LIKE.get(plain) or _product_like(plain)
+    if like not in known:
+        like = "matmul_f16" if kind.startswith("matmul_") else _OTHER
     names = (kind, like + ROWS if kind != plain else like, plain, like, _OTHER)
     return next(known[name] for name in names if name in known)
+
+
+def _product_like(kind: str) -> str:
+    """The kind that products with weights are like: with a format that decodes as many bits."""
+    for name, format_ in FORMATS.items():
+        if kind.endswith(f"_{format_.dtype}"):
+            product = kind.removesuffix(f"_{format_.dtype}")
+            measured = FORMATS[format_.like or name]
+            return f"{_LIKE.get(product, product)}_{measured.dtype}"
+    return ""

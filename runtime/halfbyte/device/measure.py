@@ -12,8 +12,9 @@ from halfbyte.device.kernels import HOST, Kernel
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.timing import Timed, decoders, float_rate, graphs
 from halfbyte.text.bench import dot_peak, read_bandwidth
+from halfbyte.weights import FORMATS
 
-TYPES = ("Q4_0", "Q8_0", "Q4_K", "Q6_K", "F16", "F32")
+TYPES = tuple(name for name, format_ in FORMATS.items() if not format_.like)
 _CODES = ("matmul_codes", "conv2d_codes")
 _HOST_SPREAD = (0.1, 4.0)
 _HOST_WHY = "NumPy's operators 10 to 400 %, since few of them stand for all"

@@ -32,16 +32,15 @@ def smaller_types(file: ModelFile) -> Iterator[tuple[str, ModelFile]]:
 
 
 def _in_type(file: ModelFile, kind: str) -> ModelFile:
-    from halfbyte.quantize.kinds import TYPES, WIDER
+    from halfbyte.quantize.kinds import fitting, types
 
     architecture = metadata.text(file, "general.architecture")
     layers = metadata.integer(file, f"{architecture}.block_count", 0, 1 << 16) or 0
-    tied, tensors = "output.weight" not in file.tensors, dict(file.tensors)
+    wanted, tied = types()[kind], "output.weight" not in file.tensors
+    tensors = dict(file.tensors)
     for name, tensor in file.tensors.items():
         if len(tensor.shape) == 2:
-            format_ = TYPES[kind].format_of(name, layers, tied=tied)
-            while tensor.columns % format_.block:
-                format_ = WIDER[format_]
+            format_ = fitting(wanted.format_of(name, layers, tied=tied), tensor.columns)
             size = tensor.row_count * format_.row_bytes(tensor.columns)
             # zeros that nobody touches take no memory
             tensors[name] = Tensor(name, format_, tensor.shape, np.zeros(size, np.uint8))

@@ -35,13 +35,11 @@ SCALARS: dict[int, np.dtype[np.generic]] = {
     }.items()
 }  # fmt: skip
 
-# Names for error messages only; ggml's own spelling.
-GGML_TYPE_NAMES = {
-    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 9: "Q8_1",
-    10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 15: "Q8_K", 16: "IQ2_XXS",
-    17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S",
-    23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 30: "BF16",
-    34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+# ggml's names of types that are none of `FORMATS`, for messages only
+_OTHER_TYPES = {
+    9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",
+    19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16",
+    26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
 }  # fmt: skip
 
 _MAX_ALIGNMENT = 1 << 16  # the largest page of any system; a writer pads with as many zeros
@@ -265,7 +263,7 @@ def _map_tensors(
 def _tensor_bytes(where: str, shape: tuple[int, ...], kind: int) -> int:
     weight_format = BY_GGML_TYPE.get(kind)
     if weight_format is None:
-        label = GGML_TYPE_NAMES.get(kind, "unknown")
+        label = _OTHER_TYPES.get(kind, "unknown")
         known = ", ".join(FORMATS)
         raise UnsupportedError(f"{where}: expected type {known}, found {kind} ({label})")
     if 0 in shape:

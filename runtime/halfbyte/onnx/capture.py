@@ -193,7 +193,7 @@ class Capture:
 
     def weight(self, tensor: Tensor) -> Buffer:
         """A tensor's buffer of its own: one name may be there in several layouts."""
-        return Buffer(tensor.name, Kind.WEIGHT, tensor.format.name.lower(), tensor.shape, tensor)
+        return Buffer(tensor.name, Kind.WEIGHT, tensor.format.dtype, tensor.shape, tensor)
 
     def mark(self) -> tuple[int, int]:
         """What `undo` goes back to."""

@@ -15,7 +15,7 @@ from halfbyte.core.passes.stream_weights import window_bytes
 from halfbyte.core.program import Buffer, Kind, Program
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.weights import Tensor
-from halfbyte.weights.layouts import LAYOUTS
+from halfbyte.weights.registry import is_packed
 
 FILE = "model's file"  # a kind of memory, in a tab
 
@@ -56,7 +56,7 @@ def planned(
         copied = sum(
             b.nbytes for b in program.buffers if b.kind is Kind.WEIGHT and len(b.shape) == 1
         )
-    packed = sum(b.nbytes for b in program.buffers if b in waiting or b.dtype.upper() in LAYOUTS)
+    packed = sum(b.nbytes for b in program.buffers if b in waiting or is_packed(b.dtype))
     return {
         "weights (mapped)": by_kind[Kind.WEIGHT] - packed - copied,
         "weights (packed)": packed,

@@ -1,8 +1,9 @@
 """Weight formats: how a row of numbers lies in bytes, and what those bytes mean.
 
-One class per format, found by name in :data:`FORMATS`. ``decode`` and ``encode`` are the
-definitions in NumPy; the C kernels are compared with them byte for byte. Block layouts and names
-are GGUF's (``ggml_type`` is the number in the file).
+One class per format, which has all that is known of it: GGUF's name and number (``ggml_type``),
+the block's layout in a file and packed in memory, ``decode`` and ``encode``, the definitions in
+NumPy with which the C kernels are compared byte for byte, and the types of files that `quantize`
+makes in it. What `registry.register` is given is found in :data:`FORMATS`.
 """
 
 from __future__ import annotations
@@ -10,21 +11,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from halfbyte.weights.base import U8, Codes, F32Array, WeightFormat
-from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, BlockFormat, ScaledFormat
+from halfbyte.weights.base import U8, BlockFormat, Codes, F32Array, WeightFormat
+
+from halfbyte.weights.plain import BF16, F16, F32  # isort: skip  (in the order of FORMATS)
+from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, ScaledFormat
 from halfbyte.weights.kquants import Q4_K, Q5_K, Q6_K
-from halfbyte.weights.plain import BF16, F16, F32
+from halfbyte.weights.packed import Packed
+from halfbyte.weights.registry import BY_DTYPE, BY_GGML_TYPE, FORMATS
 
 __all__ = [
-    "BF16", "BY_GGML_TYPE", "F16", "F32", "FORMATS", "Q4_0", "Q4_1", "Q4_K", "Q5_0", "Q5_1",
-    "Q5_K", "Q6_K", "Q8_0", "U8", "BlockFormat", "Codes", "F32Array", "ScaledFormat", "Tensor",
-    "WeightFormat",
+    "BF16", "BY_DTYPE", "BY_GGML_TYPE", "F16", "F32", "FORMATS", "Q4_0", "Q4_1", "Q4_K", "Q5_0",
+    "Q5_1", "Q5_K", "Q6_K", "Q8_0", "U8", "BlockFormat", "Codes", "F32Array", "Packed",
+    "ScaledFormat", "Tensor", "WeightFormat",
 ]  # fmt: skip
-
-FORMATS: dict[str, type[WeightFormat]] = {
-    f.name: f for f in (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K)
-}
-BY_GGML_TYPE: dict[int, type[WeightFormat]] = {f.ggml_type: f for f in FORMATS.values()}
 
 
 @dataclass(frozen=True)

@@ -9,44 +9,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from halfbyte.weights.base import U8, Codes, F32Array, WeightFormat
+from halfbyte.weights.base import U8, BlockFormat, Blocks, Codes, F32Array, Preset
+from halfbyte.weights.packed import Packed
 from halfbyte.weights.plain import F16
-
-Blocks = npt.NDArray[np.void]
-
-
-class BlockFormat(WeightFormat):
-    """Integers with scales in blocks; subclasses say where the bits of the integers lie."""
-
-    layout: ClassVar[np.dtype[np.void]]
-    bits: ClassVar[int]  # of a stored code
-
-    @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
-        """The codes as stored, without a sign: [..., block]."""
-        raise NotImplementedError
-
-    @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
-        """Store codes: the inverse of `get_codes`."""
-        raise NotImplementedError
-
-    @classmethod
-    def decode(cls, rows: U8) -> F32Array:
-        return cls._values(cls.codes(rows))
-
-    @staticmethod
-    def _values(codes: Codes) -> F32Array:
-        """d q + m: [rows, columns]."""
-        q, d, m = codes
-        values = q.astype(np.float32)
-        with np.errstate(invalid="ignore"):  # 0 times an infinite scale
-            values *= d[..., None]
-            if m is not None:
-                values += m[..., None]
-        return values.reshape(len(q), q.shape[1] * q.shape[2])
+from halfbyte.weights.registry import register
 
 
 class ScaledFormat(BlockFormat):
@@ -54,6 +21,12 @@ class ScaledFormat(BlockFormat):
 
     part: ClassVar[int] = 32  # numbers with a scale of their own
     minimum: ClassVar[bool]  # whether they have a minimum too
+    negative: ClassVar[bool] = False  # which is at most 0
+
+    # Where kernels search scales: the factors of plain rounding's that are tried, each chosen for
+    # what it adds to those before it, and the least and the largest code
+    factors: ClassVar[tuple[float, ...]] = ()
+    limits: ClassVar[tuple[int, int]]
 
     @classmethod
     def split(cls, values: F32Array) -> F32Array:
@@ -79,6 +52,7 @@ class ScaledFormat(BlockFormat):
 class _Nibbles(BlockFormat):
     """Codes of four bits."""
 
+    packing = Packed
     block = 32
     bits = 4
 
@@ -105,49 +79,6 @@ class _FiveBits(_Nibbles):
     def put_codes(cls, blocks: Blocks, codes: U8) -> None:
         super().put_codes(blocks, codes)
         blocks["qh"] = np.packbits(codes >> np.uint8(4), axis=-1, bitorder="little")
-
-
-class Q8_0(BlockFormat):
-    """Blocks of 32 weights d q: an F16 scale d, then 32 int8 q.
-
-    Encoding: d = max|x| / 127, q = x (1 / d) rounded to nearest, halves away from zero; all in
-    float32, q from the d before its rounding to F16.
-    """
-
-    name = "Q8_0"
-    ggml_type = 8
-    block = 32
-    bits = 8
-    layout = np.dtype([("d", "<f2"), ("qs", "i1", (32,))])
-    block_bytes = layout.itemsize
-    limit = 127 * F16.limit
-
-    @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
-        return blocks["qs"].view(np.uint8)
-
-    @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
-        blocks["qs"] = codes.view(np.int8)
-
-    @classmethod
-    def codes(cls, rows: U8) -> Codes:
-        blocks = rows.view(cls.layout)
-        return Codes(blocks["qs"], blocks["d"].astype(np.float32))
-
-    @classmethod
-    def encode(cls, values: F32Array) -> U8:
-        x = values.reshape(len(values), values.shape[1] // cls.block, cls.block)
-        d = np.abs(x).max(axis=-1, keepdims=True) / np.float32(127)
-        scaled = x * inverse(d)
-        magnitude = np.abs(scaled)
-        whole = np.floor(magnitude)
-        whole += (magnitude - whole) >= np.float32(0.5)
-        blocks = np.empty(x.shape[:2], cls.layout)
-        with np.errstate(over="ignore"):
-            blocks["d"] = d[..., 0]
-        blocks["qs"] = np.copysign(whole, scaled)
-        return blocks.view(np.uint8)
 
 
 class _Symmetric(ScaledFormat):
@@ -185,40 +116,6 @@ class _Symmetric(ScaledFormat):
         return blocks.view(np.uint8)
 
 
-class Q4_0(_Symmetric, _Nibbles):
-    """Blocks of 32 weights d (q - 8): an F16 scale d, then q in 0 ... 15."""
-
-    name = "Q4_0"
-    ggml_type = 2
-    offset = 8
-    layout = np.dtype([("d", "<f2"), ("qs", "u1", (16,))])
-    block_bytes = layout.itemsize
-    limit = 8 * F16.limit
-
-
-class Q5_0(_Symmetric, _FiveBits):
-    """Blocks of 32 weights d (q - 16): an F16 scale d, then q in 0 ... 31.
-
-    Integer products take them for d q + m, m = -16 d, as those of Q5_1.
-    """
-
-    name = "Q5_0"
-    ggml_type = 6
-    offset = 16
-    layout = np.dtype([("d", "<f2"), ("qh", "u1", (4,)), ("qs", "u1", (16,))])
-    block_bytes = layout.itemsize
-    limit = 16 * F16.limit
-
-    @classmethod
-    def codes(cls, rows: U8) -> Codes:
-        q, d, _ = super().codes(rows)
-        return Codes(q + np.int8(cls.offset), d, np.float32(-cls.offset) * d)
-
-    @classmethod
-    def decode(cls, rows: U8) -> F32Array:
-        return cls._values(super().codes(rows))
-
-
 class _WithMinimum(ScaledFormat):
     """Weights d q + m.
 
@@ -252,6 +149,77 @@ class _WithMinimum(ScaledFormat):
         return blocks.view(np.uint8)
 
 
+@register
+class Q8_0(ScaledFormat):
+    """Blocks of 32 weights d q: an F16 scale d, then 32 int8 q.
+
+    Encoding: d = max|x| / 127, q = x (1 / d) rounded to nearest, halves away from zero; all in
+    float32, q from the d before its rounding to F16.
+    """
+
+    name = "Q8_0"
+    ggml_type = 8
+    block = 32
+    bits = 8
+    layout = np.dtype([("d", "<f2"), ("qs", "i1", (32,))])
+    block_bytes = layout.itemsize
+    limit = 127 * F16.limit
+    minimum = False
+    factors = (1.0, 0.986, 0.978, 0.962)
+    limits = (-127, 127)
+    packing = Packed
+    presets = (Preset("Q8_0", 7),)
+    wider = F16
+
+    @classmethod
+    def get_codes(cls, blocks: Blocks) -> U8:
+        return blocks["qs"].view(np.uint8)
+
+    @classmethod
+    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
+        blocks["qs"] = codes.view(np.int8)
+
+    @classmethod
+    def codes(cls, rows: U8) -> Codes:
+        blocks = rows.view(cls.layout)
+        return Codes(blocks["qs"], blocks["d"].astype(np.float32))
+
+    @classmethod
+    def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
+        scales = np.abs(cls.split(values)).max(axis=-1) / np.float32(127)
+        return scales, np.zeros_like(scales)
+
+    @classmethod
+    def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
+        del minima
+        scaled = cls.split(values)[:, :, 0] * inverse(scales)
+        magnitude = np.minimum(np.abs(scaled), np.float32(127))
+        whole = np.floor(magnitude)
+        whole += (magnitude - whole) >= np.float32(0.5)
+        blocks = np.empty(scaled.shape[:2], cls.layout)
+        with np.errstate(over="ignore"):
+            blocks["d"] = scales[..., 0]
+        blocks["qs"] = np.copysign(whole, scaled)
+        return blocks.view(np.uint8)
+
+
+@register
+class Q4_0(_Symmetric, _Nibbles):
+    """Blocks of 32 weights d (q - 8): an F16 scale d, then q in 0 ... 15."""
+
+    name = "Q4_0"
+    ggml_type = 2
+    offset = 8
+    layout = np.dtype([("d", "<f2"), ("qs", "u1", (16,))])
+    block_bytes = layout.itemsize
+    limit = 8 * F16.limit
+    factors = (1.0, 1.075, 0.9, 1.025)
+    limits = (-8, 7)
+    presets = (Preset("Q4_0", 2, head="Q8_0", embeddings="Q8_0"),)
+    wider = Q8_0
+
+
+@register
 class Q4_1(_WithMinimum, _Nibbles):
     """Blocks of 32 weights d q + m: F16 numbers d and m, then q in 0 ... 15."""
 
@@ -260,8 +228,39 @@ class Q4_1(_WithMinimum, _Nibbles):
     layout = np.dtype([("d", "<f2"), ("m", "<f2"), ("qs", "u1", (16,))])
     block_bytes = layout.itemsize
     limit = F16.limit
+    like = "Q4_K"
+    presets = (Preset("Q4_1", 3, head="Q8_0", embeddings="Q8_0"),)
+    wider = Q8_0
 
 
+@register
+class Q5_0(_Symmetric, _FiveBits):
+    """Blocks of 32 weights d (q - 16): an F16 scale d, then q in 0 ... 31.
+
+    Integer products take them for d q + m, m = -16 d, as those of Q5_1.
+    """
+
+    name = "Q5_0"
+    ggml_type = 6
+    offset = 16
+    layout = np.dtype([("d", "<f2"), ("qh", "u1", (4,)), ("qs", "u1", (16,))])
+    block_bytes = layout.itemsize
+    limit = 16 * F16.limit
+    like = "Q4_K"
+    presets = (Preset("Q5_0", 8, head="Q8_0", embeddings="Q8_0"),)
+    wider = Q8_0
+
+    @classmethod
+    def codes(cls, rows: U8) -> Codes:
+        q, d, _ = super().codes(rows)
+        return Codes(q + np.int8(cls.offset), d, np.float32(-cls.offset) * d)
+
+    @classmethod
+    def decode(cls, rows: U8) -> F32Array:
+        return cls._values(super().codes(rows))
+
+
+@register
 class Q5_1(_WithMinimum, _FiveBits):
     """Blocks of 32 weights d q + m: F16 numbers d and m, then q in 0 ... 31."""
 
@@ -270,6 +269,9 @@ class Q5_1(_WithMinimum, _FiveBits):
     layout = np.dtype([("d", "<f2"), ("m", "<f2"), ("qh", "u1", (4,)), ("qs", "u1", (16,))])
     block_bytes = layout.itemsize
     limit = F16.limit
+    like = "Q4_K"
+    presets = (Preset("Q5_1", 9, head="Q8_0", embeddings="Q8_0"),)
+    wider = Q8_0
 
 
 def inverse(d: F32Array) -> F32Array:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.weights.base import U8, Codes, F32Array
-from halfbyte.weights.blocks import Blocks, ScaledFormat, first_largest, inverse
+from halfbyte.weights.base import U8, Blocks, Codes, F32Array, Preset
+from halfbyte.weights.blocks import Q5_0, Q5_1, Q8_0, ScaledFormat, first_largest, inverse
+from halfbyte.weights.packed import Packed
 from halfbyte.weights.plain import F16
+from halfbyte.weights.registry import register
 
 
 class KQuant(ScaledFormat):
@@ -25,8 +27,10 @@ class KQuant(ScaledFormat):
     q = round((x + e m) (1 / (d s))), from 0 to the most; halves go to the even neighbour.
     """
 
+    packing = Packed
     block = 256
     minimum = True
+    negative = True
 
     @classmethod
     def get_scales(cls, blocks: Blocks) -> tuple[U8, U8]:
@@ -109,6 +113,7 @@ def _integers(scales: F32Array) -> tuple[F32Array, F32Array]:
     return d, np.minimum(np.rint(scales * inverse(d)), np.float32(63))
 
 
+@register
 class Q4_K(KQuant):
     """256 weights (d s) q - (e m): F16 numbers d and e ("dmin"), s and m, then q in 0 ... 15."""
 
@@ -120,8 +125,14 @@ class Q4_K(KQuant):
     )
     block_bytes = layout.itemsize
     limit = 63 * F16.limit
+    presets = (
+        Preset("Q4_K", 14, head="Q6_K"),
+        Preset("Q4_K_M", 15, head="Q6_K", some="Q6_K", fused="Q5_K"),
+    )
+    wider = Q5_0
 
 
+@register
 class Q5_K(KQuant):
     """256 weights (d s) q - (e m): as in Q4_K; the fifth bit of q[32 b + j] is bit b of qh[j]."""
 
@@ -134,6 +145,12 @@ class Q5_K(KQuant):
     )  # fmt: skip
     block_bytes = layout.itemsize
     limit = 63 * F16.limit
+    like = "Q4_K"
+    presets = (
+        Preset("Q5_K", 16, head="Q6_K"),
+        Preset("Q5_K_M", 17, head="Q6_K", some="Q6_K", fused="Q6_K"),
+    )
+    wider = Q5_1
 
     @classmethod
     def get_codes(cls, blocks: Blocks) -> U8:
@@ -148,6 +165,7 @@ class Q5_K(KQuant):
         blocks["qh"] = np.packbits(fifth, axis=-2, bitorder="little")[..., 0, :]
 
 
+@register
 class Q6_K(ScaledFormat):
     """256 weights (d s) (q - 32): an F16 scale d, an int8 s for every 16, q in 0 ... 63.
 
@@ -165,11 +183,14 @@ class Q6_K(ScaledFormat):
     bits = 6
     part = 16
     minimum = False
+    packing = Packed
     layout = np.dtype(
         [("ql", "u1", (128,)), ("qh", "u1", (64,)), ("scales", "i1", (16,)), ("d", "<f2")]
     )
     block_bytes = layout.itemsize
     limit = 32 * 128 * F16.limit
+    presets = (Preset("Q6_K", 18),)
+    wider = Q8_0
 
     @classmethod
     def get_codes(cls, blocks: Blocks) -> U8:

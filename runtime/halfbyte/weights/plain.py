@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.weights.base import U8, F32Array, WeightFormat
+from halfbyte.weights.base import U8, F32Array, Preset, WeightFormat
+from halfbyte.weights.registry import register
 
 
+@register
 class F32(WeightFormat):
     """IEEE binary32, little-endian."""
 
@@ -15,6 +17,7 @@ class F32(WeightFormat):
     block = 1
     block_bytes = 4
     limit = float("inf")
+    presets = (Preset("F32", 0),)
 
     @classmethod
     def decode(cls, rows: U8) -> F32Array:
@@ -27,6 +30,10 @@ class F32(WeightFormat):
         return values.astype("<f4", copy=False).view(np.uint8)
 
 
+WeightFormat.wider = F32  # takes every number
+
+
+@register
 class F16(WeightFormat):
     """IEEE binary16; encoded to nearest, ties to even."""
 
@@ -35,6 +42,7 @@ class F16(WeightFormat):
     block = 1
     block_bytes = 2
     limit = 65520.0  # half-way from the largest F16 to the next power of two: rounds to infinity
+    presets = (Preset("F16", 1),)
 
     @classmethod
     def decode(cls, rows: U8) -> F32Array:
@@ -46,6 +54,7 @@ class F16(WeightFormat):
             return values.astype("<f2").view(np.uint8)
 
 
+@register
 class BF16(WeightFormat):
     """The upper half of an IEEE binary32; encoded to nearest, ties to even, NaNs made quiet."""
 
@@ -54,6 +63,8 @@ class BF16(WeightFormat):
     block = 1
     block_bytes = 2
     limit = 2.0**127 * (2 - 2.0**-8)
+    like = "F16"
+    presets = (Preset("BF16", 32),)
 
     @classmethod
     def decode(cls, rows: U8) -> F32Array:

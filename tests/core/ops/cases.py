@@ -15,18 +15,18 @@ from tests.core.ops import cases_conv, cases_graphs
 from tests.core.ops.case import EPS, TINY, Case, activations
 
 from halfbyte.core import ops
-from halfbyte.weights import FORMATS, Q8_0, BlockFormat, Tensor
-from halfbyte.weights.layouts import LAYOUTS, Q8_0_R16, Packed
+from halfbyte.weights import BY_DTYPE, FORMATS, Q4_0, Q8_0, BlockFormat, Packed, Tensor
+from halfbyte.weights.packed import packed_rows
 
 WIDE = tuple(FORMATS)
 BLOCKED = tuple(f.name for f in FORMATS.values() if issubclass(f, BlockFormat))
-PACKED = tuple(LAYOUTS)
+PACKED = tuple(f.name for f in BY_DTYPE.values() if issubclass(f, Packed))
 
 
 def weight(name: str, m: int, k: int) -> Tensor:
     """A random matrix in a format, with a row of zeros and extreme codes and scales."""
     x = activations(m, k, spread=k**-0.5)
-    kind = (FORMATS | LAYOUTS)[name]
+    kind = BY_DTYPE[name.lower()]
     rows = kind.encode(x)
     if issubclass(kind, BlockFormat):
         spoil(kind, rows.view(kind.layout)[-1, -1:])
@@ -95,7 +95,7 @@ def _matmul_int8() -> Iterator[Case]:
 
 def _extremes() -> Iterator[Case]:
     """Codes of 15 whose products with two columns of four have one sign, the others another."""
-    kind = LAYOUTS["Q4_0_R16"]
+    kind = packed_rows(Q4_0)
     x = np.full((16, 128), 7, np.float32)
     x[:, ::32] = -8
     w = Tensor("w", kind, x.shape, kind.pack(kind.encode(x)))
@@ -295,8 +295,10 @@ def key_blocks_q8_0(keys: npt.NDArray[np.uint8], heads: int) -> npt.NDArray[np.u
     padded = np.full((-len(keys) % ops.KEY_BLOCK + len(keys), keys.shape[1]), 0xFF, np.uint8)
     padded[: len(keys)] = keys
     rows = by_head(padded, heads)
-    return Q8_0_R16.pack(rows.reshape(-1, rows.shape[2])).reshape(
-        heads, -1, ops.KEY_BLOCK * rows.shape[2]
+    return (
+        packed_rows(Q8_0)
+        .pack(rows.reshape(-1, rows.shape[2]))
+        .reshape(heads, -1, ops.KEY_BLOCK * rows.shape[2])
     )
 
 

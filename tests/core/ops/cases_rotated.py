@@ -11,8 +11,8 @@ from tests.core.ops.cases import EPS, TINY, Case, activations, quantized_bound, 
 
 from halfbyte.core import ops
 from halfbyte.core.ops.rotated import matrix
-from halfbyte.weights import Tensor
-from halfbyte.weights.layouts import LAYOUTS
+from halfbyte.weights import Q8_0, Tensor
+from halfbyte.weights.packed import packed_rows
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -110,7 +110,7 @@ def _extremes() -> dict[str, Any]:
     rows = np.concatenate([scales.view(np.uint8), codes.view(np.uint8)], axis=2).reshape(m, -1)
     xq = np.where(np.arange(n * k).reshape(n, k) % 2, 127, -127).astype(np.int8)
     xs = xq.reshape(n, -1, 16).sum(axis=2, dtype=np.int16)
-    format_ = LAYOUTS["Q8_0_R16"]
+    format_ = packed_rows(Q8_0)
     w = Tensor("w", format_, (m, k), format_.pack(rows))
     return {"xq": xq, "xd": np.ones((n, k // 128), np.float32), "xs": xs, "w": w}
 

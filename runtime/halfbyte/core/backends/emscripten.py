@@ -19,7 +19,7 @@ from halfbyte.core.backends.memory import Memory
 from halfbyte.core.backends.single import SingleKernels
 from halfbyte.errors import UnsupportedError
 from halfbyte.weights import Q4_0, Q8_0
-from halfbyte.weights.layouts import LAYOUTS
+from halfbyte.weights.packed import packed_rows
 
 FILES = ("kernels-relaxed.wasm", "kernels.wasm")  # the faster first
 
@@ -63,11 +63,11 @@ def answers_rightly(library: Library) -> bool:
         codes, scales, _ = format_.codes(rows)
         products = codes.astype(np.int32) * xq.reshape(2, 32)
         want = (products.sum(axis=2) * scales).sum(axis=1, dtype=np.float32)
-        layout = LAYOUTS[f"{format_.name}_R16"]
-        for name, w in ((format_.name, rows), (layout.name, layout.pack(rows))):
+        layout = packed_rows(format_)
+        for dtype, w in ((format_.dtype, rows), (layout.dtype, layout.pack(rows))):
             y = reach(np.zeros((1, 16), np.float32))
             kernels.call(
-                f"matmul_int8_{name.lower()}",
+                f"matmul_int8_{dtype}",
                 y=y, w=reach(w), xd=reach(ones), xq=reach(xq), xs=reach(xs), n=1, k=64, m=16,
             )  # fmt: skip
             if not np.array_equal(y[0], want):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from halfbyte.core.backends.memory import Memory, allocate, at_sizes
 from halfbyte.core.program import Buffer, Instruction, Kind, Program, Size, at
-from halfbyte.weights import FORMATS, Tensor
+from halfbyte.weights import BY_DTYPE, Tensor
 
 
 class NumpyExecutable:
@@ -76,7 +76,7 @@ class NumpyExecutable:
         if buffer.kind is Kind.WINDOW:
             data = self._arrays[buffer].reshape(-1).view(np.uint8)
             sizes = buffer.sizes_at(registers)
-            return Tensor(buffer.name, FORMATS[buffer.dtype.upper()], sizes, data)
+            return Tensor(buffer.name, BY_DTYPE[buffer.dtype], sizes, data)
         return self._view(buffer, registers)
 
     def _view(self, buffer: Buffer, registers: Mapping[str, int]) -> npt.NDArray[Any]:

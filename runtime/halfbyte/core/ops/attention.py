@@ -14,11 +14,12 @@ from halfbyte.core.operator import operator
 from halfbyte.core.ops.activation import softmax
 from halfbyte.core.ops.linear import dynamic_quantize
 from halfbyte.weights import Q8_0
-from halfbyte.weights.layouts import Q8_0_R16
+from halfbyte.weights.packed import packed_rows
 
 # A cache in Q8_0 is its bytes: [g, t, row] of blocks, for keys [g, b, sixteen rows] as packed.
 Cache = npt.NDArray[np.float16] | npt.NDArray[np.float32] | npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
+Q8_0_R16 = packed_rows(Q8_0)
 
 KEY_BLOCK = 16  # positions of the cache whose keys lie together
 MOST_Q8_0_HEAD = 512  # elements of a head that a cache in Q8_0 may have
@@ -93,7 +94,7 @@ def cache_write_keys(x: F32, cache: Cache, *, position: int) -> Cache:
     """The same where positions lie sixteen together: cache[:, p / 16, :, p % 16] = x[p - position].
 
     Products of a query with sixteen keys then need no horizontal sums. In Q8_0 they lie as sixteen
-    packed rows (:class:`halfbyte.weights.Q8_0_R16`). Source: ONNX TensorScatter.
+    packed rows (:class:`halfbyte.weights.Packed`). Source: ONNX TensorScatter.
     """
     places = np.arange(position, position + len(x))
     if cache.dtype == np.uint8:

@@ -16,8 +16,7 @@ from halfbyte.core.operator import operator
 from halfbyte.core.ops.activation import gelu
 from halfbyte.core.ops.linear import products, quantize_blocks, with_bias
 from halfbyte.core.ops.norm import layer_norm
-from halfbyte.weights import Tensor
-from halfbyte.weights.layouts import Packed
+from halfbyte.weights import Packed, Tensor
 
 F32 = npt.NDArray[np.float32]
 I16 = npt.NDArray[np.int16]

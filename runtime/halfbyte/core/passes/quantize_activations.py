@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from halfbyte.core import ops
 from halfbyte.core.program import Buffer, Instruction, Program, resume
-from halfbyte.weights import FORMATS, BlockFormat
-from halfbyte.weights.layouts import LAYOUTS
-
-BLOCK_FORMATS = frozenset(
-    name.lower() for name, f in (FORMATS | LAYOUTS).items() if issubclass(f, BlockFormat)
-)
+from halfbyte.weights import BY_DTYPE, BlockFormat
 
 
 def quantize_activations(program: Program) -> Program:
@@ -34,4 +29,4 @@ def quantize_activations(program: Program) -> Program:
 
 
 def _applies(instruction: Instruction) -> bool:
-    return instruction.inputs[1].dtype in BLOCK_FORMATS
+    return issubclass(BY_DTYPE[instruction.inputs[1].dtype], BlockFormat)

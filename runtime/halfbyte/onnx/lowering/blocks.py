@@ -12,8 +12,8 @@ import numpy as np
 from halfbyte.core.program import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.values import Array
-from halfbyte.weights import FORMATS, Q4_0, Q4_1, Q8_0, BlockFormat, Tensor
-from halfbyte.weights.layouts import LAYOUTS, Packed
+from halfbyte.weights import Q4_0, Q4_1, Q8_0, BlockFormat, Packed, Tensor
+from halfbyte.weights.packed import packed_rows
 
 BLOCK = 32
 
@@ -56,9 +56,9 @@ def block_weight(
         rows = _rows(format_, _codes(codes, n, k, bits), d, minima)
         name = c.weights.name(codes) or "blocks"
         if packed and n >= Packed.GROUP:  # fewer lie as in a file
-            layout = LAYOUTS[f"{format_.name}_R16"]
+            layout = packed_rows(format_)
             return c.weight(Tensor(name, layout, shape, layout.pack(rows)))
-        return c.weight(Tensor(name, FORMATS[format_.name], shape, rows.reshape(-1)))
+        return c.weight(Tensor(name, format_, shape, rows.reshape(-1)))
 
     with_ = [c.weights.name(v) for v in (scales, zeros) if v is not None]
     if None in with_:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.weights import FORMATS, U8, BlockFormat
+from halfbyte.weights.base import U8, BlockFormat
 
 _CODES = ("qs", "qh", "ql")  # fields of files that hold codes; the others hold scales
 
@@ -103,12 +103,12 @@ def _shifts(planes: int) -> U8:
     return (np.arange(8 // planes, dtype=np.uint8) * np.uint8(planes))[:, None, None]
 
 
-def _packed(format_: type[BlockFormat]) -> type[Packed]:
-    name = f"{format_.name}_R16"
-    return type(name, (Packed, format_), {"name": name, "__doc__": f"{format_.name}, packed."})
-
-
-LAYOUTS: dict[str, type[Packed]] = {
-    f"{f.name}_R16": _packed(f) for f in FORMATS.values() if issubclass(f, BlockFormat)
-}
-Q8_0_R16 = LAYOUTS["Q8_0_R16"]
+def packed_rows(format_: type[BlockFormat]) -> type[Packed]:
+    """A format's packed layout: always the same class."""
+    if "packed" not in vars(format_):
+        name = f"{format_.name}_R16"
+        fields = {"name": name, "dtype": name.lower(), "packed": None}
+        doc = f"{format_.name}, packed."
+        format_.packed = type(name, (Packed, format_), {**fields, "__doc__": doc})
+    found: type[Packed] = vars(format_)["packed"]
+    return found

@@ -1,0 +1,30 @@
+"""The formats that there are. A class that is given to `register` is known everywhere."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from halfbyte.weights.base import BlockFormat, WeightFormat
+from halfbyte.weights.packed import Packed, packed_rows
+
+Format = TypeVar("Format", bound=type[WeightFormat])
+
+FORMATS: dict[str, type[WeightFormat]] = {}  # by name: those that files have
+BY_GGML_TYPE: dict[int, type[WeightFormat]] = {}  # the same by GGUF's number
+BY_DTYPE: dict[str, type[WeightFormat]] = {}  # by the dtype of a program's buffers; packed ones too
+
+
+def register(format_: Format) -> Format:
+    """Make a format known: to readers of files, programs, kernels and the quantizer."""
+    format_.dtype = format_.name.lower()
+    FORMATS[format_.name] = BY_GGML_TYPE[format_.ggml_type] = BY_DTYPE[format_.dtype] = format_
+    kind: type[WeightFormat] = format_
+    if issubclass(kind, BlockFormat) and kind.packing is not None:
+        layout = packed_rows(kind)
+        BY_DTYPE[layout.dtype] = layout
+    return format_
+
+
+def is_packed(dtype: str) -> bool:
+    """Whether a buffer's dtype is a packed layout."""
+    return issubclass(BY_DTYPE.get(dtype, WeightFormat), Packed)
