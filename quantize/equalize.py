@@ -70,7 +70,8 @@ def find_scales(
 ) -> Scales:
     """Scales for a model whose norms and their readers are `groups` (see `recipe.norm_groups`).
 
-    `done` is told bytes as they are read. Exact only for the architectures in `recipe.EQUALIZED`.
+    `done` is told bytes as they are read. Exact only where
+    `recipe.equalized` names all that a channel meets.
     """
     scales = Scales()
     for norm, readers in groups.items():

@@ -20,17 +20,17 @@ from halfbyte.quantize.encode import Codec, Slice, slices
 from halfbyte.quantize.equalize import Scales, find_scales
 from halfbyte.quantize.kinds import canonical
 from halfbyte.quantize.recipe import (
-    EQUALIZED,
     Choice,
     choose,
+    equalized,
     find_kind,
-    graph_is_known,
     hidden_pairs,
     is_coarse,
     norm_groups,
 )
 from halfbyte.quantize.report import Report, Row, decibels
 from halfbyte.quantize.writers import GGUFWriter, TensorInfo
+from halfbyte.text import architectures
 from halfbyte.weights import BlockFormat, ScaledFormat, Tensor
 
 F32 = npt.NDArray[np.float32]
@@ -159,11 +159,10 @@ class _Work:
         self.groups = norm_groups(file)
         self.wanted = find_kind(kind)
         self.equalize = not rtn and issubclass(self.wanted.format, BlockFormat)
-        if self.equalize and not graph_is_known(file):
+        if self.equalize and not equalized(file):
             self.equalize = False
-            file.notes.append(
-                f"not equalized, which needs architecture {' or '.join(sorted(EQUALIZED))}"
-            )
+            known = [name for name in architectures.names() if architectures.get(name).EQUALIZED]
+            file.notes.append(f"not equalized, which needs architecture {' or '.join(known)}")
         if self.equalize and any(is_coarse(t.format) for t in file.tensors.values()):
             self.equalize = False
             file.notes.append("not equalized, since tensors are quantized already")

@@ -10,15 +10,8 @@ from fnmatch import fnmatchcase
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import ModelFile
 from halfbyte.quantize.kinds import KINDS, Kind, canonical, types
+from halfbyte.text import architectures
 from halfbyte.weights import BF16, F16, F32, FORMATS, Q8_0, Tensor, WeightFormat
-
-# Architectures whose graph is known: what reads a norm, and that `up` meets `down` linearly.
-EQUALIZED = frozenset({"gemma3", "llama", "mistral", "phi3", "qwen2", "qwen3"})
-
-_READERS = {
-    "attn_norm": ("attn_q", "attn_k", "attn_v", "attn_qkv"),
-    "ffn_norm": ("ffn_gate", "ffn_up"),
-}
 
 
 @dataclass(frozen=True)
@@ -110,10 +103,11 @@ def _choice(
     return Choice(tensor, choice.format, choice.note.rstrip("; "))
 
 
-def graph_is_known(file: ModelFile) -> bool:
-    """Whether `norm_groups` and `hidden_pairs` name all that a channel meets."""
-    architecture = file.metadata.get("general.architecture")
-    return isinstance(architecture, str) and architecture in EQUALIZED
+def equalized(file: ModelFile) -> Mapping[str, tuple[str, ...]]:
+    """What the architecture says of its channels; nothing where it is not known."""
+    name = file.metadata.get("general.architecture")
+    known = isinstance(name, str) and name in architectures.names()
+    return architectures.get(str(name)).EQUALIZED if known else {}
 
 
 def layers(file: ModelFile) -> list[str]:
@@ -129,16 +123,16 @@ def norm_groups(file: ModelFile) -> dict[str, list[str]]:
     the embedding as well. A norm with a bias is not: its gain does not scale all of its output.
     """
     groups = {}
-    for prefix in layers(file):
-        for norm, readers in _READERS.items():
+    for prefix in (*layers(file), ""):
+        for norm, readers in (equalized(file) or architectures.CHANNELS).items():
             groups[f"{prefix}{norm}.weight"] = [f"{prefix}{r}.weight" for r in readers]
-    groups["output_norm.weight"] = ["output.weight"]
     groups = {n: [r for r in group if r in file.tensors] for n, group in groups.items()}
     return {
         norm: readers
         for norm, readers in groups.items()
         if readers
         and norm in file.tensors
+        and len(file.tensors[norm].shape) == 1
         and _bias(norm) not in file.tensors
         and all(_fits(file.tensors, norm, r) for r in readers)
     }
@@ -158,7 +152,7 @@ def hidden_pairs(file: ModelFile) -> dict[str, str]:
     Linearly only beside a gate, which takes the activation function, and without a bias.
     """
     pairs = {}
-    for prefix in layers(file):
+    for prefix in layers(file) if "ffn_up" in equalized(file) else ():
         gate, up, down = (f"{prefix}ffn_{part}.weight" for part in ("gate", "up", "down"))
         if (
             {gate, up, down} <= file.tensors.keys()

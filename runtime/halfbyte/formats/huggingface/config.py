@@ -81,6 +81,14 @@ class Keys:
         """An object inside; empty where there is none."""
         return Keys(self._value(key, {}, "an object"), f"{self.where}: key '{key}'")
 
+    def otherwise(self, **values: object) -> Keys:
+        """The same with values for keys that are not there."""
+        return Keys(values | dict(self.values), self.where)
+
+    def only(self, *keys: str) -> Keys:
+        """The same without other keys."""
+        return Keys({k: v for k, v in self.values.items() if k in keys}, self.where)
+
     def rope(self) -> Keys:
         """What is said of rotary positions: `rope_parameters`, `rope_scaling` in older files."""
         found = "rope_scaling" if self.get("rope_parameters") is None else "rope_parameters"

@@ -95,7 +95,7 @@ def _model_name(folder: Path) -> str:
 
 def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, Tensor]:
     """Tensors under GGUF's names, in layers' order; `where` begins the messages of errors."""
-    shapes = Shapes(names.metadata)
+    shapes = Shapes(names.metadata, names.shapes)
     found: dict[str, Tensor] = {}
     for name in (*weights.tensors, *weights.unusable):
         renamed = names.rename(name)

@@ -13,9 +13,11 @@ Shape = tuple[int, ...]
 
 
 class Shapes:
-    """Expected shapes by GGUF name."""
+    """Expected shapes by GGUF name; `own` are those that an architecture has otherwise."""
 
-    def __init__(self, metadata: Mapping[str, MetadataValue]) -> None:
+    def __init__(
+        self, metadata: Mapping[str, MetadataValue], own: Mapping[str, Shape] | None = None
+    ) -> None:
         architecture = metadata["general.architecture"]
 
         def size(key: str, default: int = 0) -> int:
@@ -37,8 +39,9 @@ class Shapes:
             "attn_qkv": ((heads + 2 * kv_heads) * head, dim),
             "attn_output": (dim, heads * head),
             "ffn_gate": (hidden, dim),
-            "ffn_up": (hidden * (2 if architecture == "phi3" else 1), dim),  # gate and up
+            "ffn_up": (hidden, dim),
             "ffn_down": (dim, hidden),
+            **(own or {}),
         }
         self._norms: dict[str, Shape] = {"attn_q_norm": (head,), "attn_k_norm": (head,)}
         self._norm = (dim,)

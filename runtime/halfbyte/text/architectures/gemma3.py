@@ -8,19 +8,73 @@ in them that the original adds.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from halfbyte.core import ops
 from halfbyte.core.program import Buffer, Program, capture
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.architectures import _decoder
+from halfbyte.text.architectures import CHANNELS, _decoder
 from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
 from halfbyte.text.architectures._keys import Keys
+from halfbyte.text.architectures.llama import NAMES
+from halfbyte.text.architectures.qwen3 import HEAD_NORMS
+
+if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.names import Translation
 
 TABLES: frozenset[str] = frozenset()
+EQUALIZED = CHANNELS
+MODEL_TYPES = ("gemma3", "gemma3_text")
 _PERIOD = 6  # layers, of which the last sees all, where a file does not tell
 _LAYERS_27B = 62  # this size alone scales by dim / heads: files of llama.cpp's do not say it
+
+
+def translate(config: Translation) -> None:
+    """What a config.json says, in GGUF's words."""
+    if config.kind == "gemma3":  # with a part for pictures
+        config.keys = config.keys.inner("text_config")
+    keys, values = config.keys, config.metadata
+    keys.expect("hidden_activation", "gelu_pytorch_tanh", None)
+    keys.expect("attn_logit_softcapping", None)
+    keys.expect("final_logit_softcapping", None)
+    keys.expect("use_bidirectional_attention", False, None)
+    config.decoder("gemma3", 256)
+    _translate_rope(config)
+    period = keys.integer(
+        "sliding_window_pattern", keys.integer("_sliding_window_pattern", _PERIOD)
+    )
+    layers = config.local_layers(lambda layer: (layer + 1) % period != 0)
+    config.windows(layers)
+    if layers == [(layer + 1) % _PERIOD != 0 for layer in range(len(layers))]:
+        values.pop("attention.sliding_window_pattern", None)  # as llama.cpp takes it to be
+    scalar = keys.number("query_pre_attn_scalar", 256.0)
+    if scalar != values["attention.key_length"]:
+        values["attention.scale"] = np.float32(scalar**-0.5)
+    config.add_one("attn_norm", "attn_q_norm", "attn_k_norm", "post_attention_norm")
+    config.add_one("ffn_norm", "post_ffw_norm", "output_norm")
+    config.names = {
+        **NAMES,
+        **HEAD_NORMS,
+        "post_attention_layernorm": "post_attention_norm",
+        "pre_feedforward_layernorm": "ffn_norm",
+        "post_feedforward_layernorm": "post_ffw_norm",
+    }
+    config.tied = keys.boolean("tie_word_embeddings", True)
+
+
+def _translate_rope(config: Translation) -> None:
+    """Bases of the layers that see all, and of those with a window."""
+    keys, rope = config.keys, config.keys.rope()
+    local = rope.inner("sliding_attention")
+    everywhere = rope.inner("full_attention") if "full_attention" in rope.values else rope
+    if "rope_theta" in keys.values and "rope_theta" not in everywhere.values:
+        config.rope(everywhere)  # an older config: beside the scaling
+    else:
+        config.rope(everywhere.otherwise(rope_theta=1_000_000.0))
+    base = local.number("rope_theta", keys.number("rope_local_base_freq", 10000.0))
+    config.metadata["rope.freq_base_swa"] = np.float32(base)
 
 
 @dataclass(frozen=True)

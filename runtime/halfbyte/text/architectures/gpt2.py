@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+
 from halfbyte.core import ops
 from halfbyte.core.program import Buffer, Program, capture
 from halfbyte.formats.model_file import ModelFile
@@ -9,7 +13,46 @@ from halfbyte.text.architectures import _decoder
 from halfbyte.text.architectures._decoder import Config, Decoder
 from halfbyte.text.architectures._keys import Keys
 
+if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.names import Translation
+
 TABLES: frozenset[str] = frozenset()
+EQUALIZED: dict[str, tuple[str, ...]] = {}  # beside biases, nothing
+MODEL_TYPES = ("gpt2",)
+
+
+def translate(config: Translation) -> None:
+    """What a config.json says, in GGUF's words."""
+    keys, config.architecture = config.keys, "gpt2"
+    keys.expect("activation_function", "gelu_new", "gelu_pytorch_tanh")
+    keys.expect("scale_attn_weights", True)
+    keys.expect("scale_attn_by_inverse_layer_idx", False)
+    keys.expect("add_cross_attention", False)
+    dim = keys.integer("n_embd", most=1 << 20)
+    hidden = keys.integer("n_inner", 4 * dim)
+    config.metadata = {
+        "vocab_size": np.uint32(keys.integer("vocab_size")),
+        "context_length": np.uint32(keys.integer("n_positions")),
+        "embedding_length": np.uint32(dim),
+        "block_count": np.uint32(keys.integer("n_layer")),
+        "feed_forward_length": np.uint32(hidden),
+        "attention.head_count": np.uint32(keys.integer("n_head")),
+        "attention.layer_norm_epsilon": np.float32(keys.number("layer_norm_epsilon", 1e-5)),
+    }
+    config.transpose("attn_qkv", "attn_output", "ffn_up", "ffn_down")
+    config.names = {
+        "wte": "token_embd",
+        "wpe": "position_embd",
+        "ln_f": "output_norm",
+        "lm_head": "output",
+        "ln_1": "attn_norm",
+        "ln_2": "ffn_norm",
+        "attn.c_attn": "attn_qkv",
+        "attn.c_proj": "attn_output",
+        "mlp.c_fc": "ffn_up",
+        "mlp.c_proj": "ffn_down",
+    }
+    config.tied = keys.boolean("tie_word_embeddings", True)
 
 
 def read_config(file: ModelFile) -> Config:

@@ -5,14 +5,47 @@ Llama 3 divides its frequencies by ``rope_freqs.weight``. Biases are added where
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from halfbyte.core import ops
 from halfbyte.core.program import Buffer, Program, capture
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.architectures import _decoder
+from halfbyte.text.architectures import CHANNELS, _decoder
 from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
 from halfbyte.text.architectures._keys import Keys
 
+if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.names import Translation
+
 TABLES = frozenset({"rope_freqs.weight"})
+EQUALIZED = CHANNELS
+MODEL_TYPES = ("llama",)
+NAMES = {
+    "embed_tokens": "token_embd",
+    "norm": "output_norm",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def translate(config: Translation) -> None:
+    """What a config.json says, in GGUF's words."""
+    config.keys.expect("hidden_act", "silu")
+    config.keys.expect("partial_rotary_factor", 1.0, None)
+    config.decoder("llama")
+    config.rope()
+    config.interleave("attn_q", heads="attention.head_count")
+    config.interleave("attn_k", heads="attention.head_count_kv")
+    config.names = NAMES
+    config.tied = config.keys.boolean("tie_word_embeddings", False)
 
 
 def read_config(file: ModelFile, architecture: str = "llama") -> RotaryConfig:

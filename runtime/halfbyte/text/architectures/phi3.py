@@ -12,16 +12,60 @@ or more.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from halfbyte.core import ops
 from halfbyte.core.program import Buffer, Program, capture
+from halfbyte.errors import FormatError
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.architectures import _decoder
+from halfbyte.text.architectures import CHANNELS, _decoder
 from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
 from halfbyte.text.architectures._keys import Keys
+from halfbyte.text.architectures.llama import NAMES
+
+if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.names import Translation
 
 TABLES = frozenset({"rope_factors_long.weight", "rope_factors_short.weight"})
+EQUALIZED = CHANNELS
+MODEL_TYPES = ("phi3",)
+
+
+def translate(config: Translation) -> None:
+    """What a config.json says, in GGUF's words."""
+    keys, values = config.keys, config.metadata
+    keys.expect("hidden_act", "silu")
+    config.decoder("phi3")
+    rope = keys.rope()
+    part = rope.number("partial_rotary_factor", keys.number("partial_rotary_factor", 1.0))
+    if part > 1:
+        raise FormatError(f"{keys.where}: key 'partial_rotary_factor': expected at most 1")
+    values["rope.dimension_count"] = np.uint32(int(config.size("rope.dimension_count") * part))
+    original = rope.integer(
+        "original_max_position_embeddings", keys.integer("original_max_position_embeddings", 4096)
+    )
+    values["rope.scaling.original_context_length"] = np.uint32(original)
+    if rope.text("rope_type", rope.text("type", "default")) in ("longrope", "su"):
+        stretch = config.size("context_length") / original
+        factor = (
+            math.sqrt(1 + math.log(stretch) / math.log(original)) if stretch > 1 < original else 1.0
+        )
+        factor = rope.number("attention_factor", factor)
+        values["rope.scaling.attn_factor"] = np.float32(factor)
+        for name in ("long", "short"):
+            factors = rope.numbers(f"{name}_factor", config.size("rope.dimension_count") // 2)
+            config.tensors[f"rope_factors_{name}.weight"] = factors
+        rope = rope.only("rope_theta")
+    config.rope(rope)
+    config.windows(config.local_layers(lambda layer: True))
+    config.names = {**NAMES, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
+    dim, hidden = config.size("embedding_length"), config.size("feed_forward_length")
+    config.shapes["ffn_up"] = (2 * hidden, dim)  # gate and up
+    config.tied = keys.boolean("tie_word_embeddings", False)
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from halfbyte.core import ops
 from halfbyte.core.program import Program, capture
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.architectures import _decoder
+from halfbyte.text.architectures import CHANNELS, _decoder
 from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
 from halfbyte.text.architectures._keys import Keys
-from halfbyte.text.architectures.llama import swiglu
+from halfbyte.text.architectures.llama import NAMES, swiglu
+
+if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.names import Translation
 
 TABLES: frozenset[str] = frozenset()
+EQUALIZED = CHANNELS
+MODEL_TYPES = ("qwen2",)
+
+
+def translate(
+    config: Translation, architecture: str = "qwen2", head_dim: int | None = None
+) -> None:
+    """What a config.json says, in GGUF's words."""
+    keys = config.keys
+    keys.expect("hidden_act", "silu")
+    config.decoder(architecture, head_dim)
+    config.rope()
+    if keys.boolean("use_sliding_window", False):
+        first = keys.integer("max_window_layers", 28)
+        config.windows(config.local_layers(lambda layer: layer >= first))
+    config.names = NAMES
+    config.tied = keys.boolean("tie_word_embeddings", False)
 
 
 def read_config(file: ModelFile) -> RotaryConfig:

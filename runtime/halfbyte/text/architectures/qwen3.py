@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from halfbyte.core import ops
 from halfbyte.core.program import Program, capture
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.architectures import _decoder
+from halfbyte.text.architectures import CHANNELS, _decoder, qwen2
 from halfbyte.text.architectures._decoder import Decoder, RotaryConfig
 from halfbyte.text.architectures._keys import Keys
-from halfbyte.text.architectures.llama import swiglu
+from halfbyte.text.architectures.llama import NAMES, swiglu
+
+if TYPE_CHECKING:
+    from halfbyte.formats.huggingface.names import Translation
 
 TABLES: frozenset[str] = frozenset()
+EQUALIZED = CHANNELS
+MODEL_TYPES = ("qwen3",)
+HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+
+
+def translate(config: Translation) -> None:
+    """What a config.json says, in GGUF's words."""
+    qwen2.translate(config, "qwen3", head_dim=128)
+    config.names = NAMES | HEAD_NORMS
 
 
 def read_config(file: ModelFile) -> RotaryConfig:
