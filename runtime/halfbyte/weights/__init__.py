@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
 
 from halfbyte.weights.base import U8, BlockFormat, Codes, F32Array, WeightFormat
-
-from halfbyte.weights.plain import BF16, F16, F32  # isort: skip  (in the order of FORMATS)
 from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, ScaledFormat
 from halfbyte.weights.kquants import Q4_K, Q5_K, Q6_K
 from halfbyte.weights.packed import Packed
+from halfbyte.weights.plain import BF16, F16, F32
 from halfbyte.weights.registry import BY_DTYPE, BY_GGML_TYPE, FORMATS
 
 __all__ = [
@@ -24,6 +25,15 @@ __all__ = [
     "Q5_1", "Q5_K", "Q6_K", "Q8_0", "U8", "BlockFormat", "Codes", "F32Array", "Packed",
     "ScaledFormat", "Tensor", "WeightFormat",
 ]  # fmt: skip
+
+
+def register_all() -> None:
+    """Import every module here: a format in a file of its own registers itself."""
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+
+
+register_all()
 
 
 @dataclass(frozen=True)
