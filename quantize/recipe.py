@@ -119,12 +119,13 @@ def layers(file: ModelFile) -> list[str]:
 def norm_groups(file: ModelFile) -> dict[str, list[str]]:
     """RMSNorm's gain -> matrices whose columns are its channels: those that a layer has.
 
-    The norm before the head is among them only if the head is a matrix of its own: a tied one is
-    the embedding as well. A norm with a bias is not: its gain does not scale all of its output.
+    As the architecture says, or as Llama's kind has it: then good enough to weigh errors by. The
+    norm before the head is among them only if the head is a matrix of its own: a tied one is the
+    embedding as well. A norm with a bias is not: its gain does not scale all of its output.
     """
-    groups = {}
+    channels, groups = equalized(file) or architectures.CHANNELS, {}
     for prefix in (*layers(file), ""):
-        for norm, readers in (equalized(file) or architectures.CHANNELS).items():
+        for norm, readers in channels.items():
             groups[f"{prefix}{norm}.weight"] = [f"{prefix}{r}.weight" for r in readers]
     groups = {n: [r for r in group if r in file.tensors] for n, group in groups.items()}
     return {
