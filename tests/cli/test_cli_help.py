@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.docs.blocks import read_blocks
 
 from halfbyte.cli.commands import make_parser
 from halfbyte.cli.prompts import take_words
@@ -46,7 +47,9 @@ def shown(repository: Path) -> list[list[str]]:
         for parser in PARSERS.values()
     ]
     names = ["README.md", *(f"docs/{name}.md" for name in ("guide", "device", "browser"))]
-    texts += [(repository / name).read_text() for name in names]
+    for name in names:
+        shell = [block for block in read_blocks(repository, name) if block.language == "sh"]
+        texts += [f"    {command}" for block in shell for command in block.commands]
     return [words for text in texts for words in commands(text)]
 
 

@@ -1,0 +1,49 @@
+"""The files that a reader of the documentation has: small ones of the same kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from tests.formats.folders import tokenizer_json, write_folder, write_json
+from tests.text.chat.models import sentencepiece
+from tools.onnx_models import make, save
+
+from halfbyte.quantize import quantize_file, quantize_onnx
+from halfbyte.quantize.onnx import Options
+
+TOKENS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+def write_files(folder: Path, storyteller: Path) -> None:
+    """Everything that commands and programs of the pages read."""
+    _write_language_models(folder, storyteller)
+    _write_graphs(folder)
+    story = "Once upon a time, there was a little dog named Tim. He liked to play in the garden.\n"
+    (folder / "prompt.txt").write_text("Once upon a time")
+    (folder / "book.txt").write_text(story * 4)
+    write_json(folder / "tokenizer.json", tokenizer_json())
+
+
+def _write_language_models(folder: Path, storyteller: Path) -> None:
+    quantize_file(storyteller, "fp16", folder / "model.gguf")
+    quantize_file(storyteller, "int4", folder / "model-int4.gguf")
+    sentencepiece(folder / "instruct.gguf")
+    (folder / "path/to").mkdir(parents=True)
+    write_folder(folder / "path/to/SmolLM2-135M-Instruct", max_position_embeddings=64)
+
+
+def _write_graphs(folder: Path) -> None:
+    save(make("bert-small"), folder / "encoder.onnx")
+    quantize_onnx(folder / "encoder.onnx", folder / "encoder-int8.onnx", Options(type="int8"))
+    save(make("mobilenet-v2-small"), folder / "classifier.onnx")
+    rng = np.random.default_rng(0)
+    samples = {name: rng.integers(0, 2, (4, 1, 16)) for name in TOKENS}
+    np.savez(folder / "samples.npz", allow_pickle=False, **samples)
+    inputs = {name: values[0] for name, values in samples.items()}
+    np.savez(folder / "inputs.npz", allow_pickle=False, **inputs)
+    (folder / "pictures").mkdir()
+    for name in ("picture.bmp", "pictures/1.bmp", "pictures/2.bmp"):
+        pixels = rng.integers(0, 256, (64, 64, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / name)

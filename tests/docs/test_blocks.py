@@ -1,0 +1,217 @@
+"""Every code block of the README and the guides runs, and prints what it shows.
+
+Shell and Python blocks of a page run in their order in one folder, in which small files stand for
+the reader's (`reader_files`). Python blocks of a page share their names, as cells of a notebook do.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from tests.docs.blocks import Block, blocks_of, read_blocks
+from tests.docs.reader_files import write_files
+from tests.support.http_server import answering
+
+from halfbyte.cli import main, quantize
+
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/guide.md", "docs/device.md", "docs/browser.md")
+
+# Commands that begin like this, and Python blocks that have it, do not run here.
+NOT_RUN = {
+    "pip install halfbyte": "installs from PyPI; tests/packaging installs the wheel",
+    "make ": "sets up .venv and runs for minutes; CI does",
+    "halfbyte pull ": "fetches from the hub; tests/cli/test_pull.py has a hub of its own",
+    "halfbyte web": "needs Pyodide, and serves without end; tests/browser does",
+    "halfbyte device measure": "takes three minutes; tests/device does it with fewer rounds",
+    "halfbyte fit llama-1b": "a model of a billion weights",
+    "halfbyte eval mobilenet-int8.onnx": "shows how one processor rounds",
+    "python tools/build_wasm.py": "compiles; `make test` does",
+    "pip wheel ": "builds; tests/packaging does",
+    "import micropip": "runs in Pyodide; tests/browser/test_packages.py does",
+    "from pyodide": "runs in Pyodide; tests/browser/test_graphs.py does",
+    "import onnxruntime": "refused beside the real one; tests/onnx/session/test_standin.py",
+}
+LANGUAGES = {"sh", "python", "toml"}  # others, such as "js", are read only
+PROGRAMS: dict[str, Callable[[list[str]], int]] = {"halfbyte": main, "quantize": quantize}
+SHELL_SYNTAX = set("|<>$;&`")
+DECIMAL = re.compile(r"[-+]?\d+(\.\d+)?e[-+]\d+|[-+]?\d+\.\d+")  # measured: the machine's own
+
+
+@pytest.fixture(scope="module")
+def files(storyteller: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    write_files(folder, storyteller)
+    return folder
+
+
+@pytest.fixture
+def reader(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+    """In a folder that has the reader's files; example.org has a model."""
+    home = tmp_path / "home"
+    folder = shutil.copytree(files, home / "work")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr("sys.stdin", StringIO())
+    monkeypatch.setenv(
+        "PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    )
+    with answering() as server:
+        server.body = (files / "model.gguf").read_bytes()
+        yield Reader(folder, server.url.removesuffix("model.gguf"))
+
+
+class Reader:
+    """Does what a page says."""
+
+    def __init__(self, folder: Path, example: str) -> None:
+        self.folder = folder
+        self.example = example  # the address of https://example.org/
+        self.names: dict[str, object] = {}
+
+    def follow(self, block: Block) -> None:
+        """Run a block, or keep the file that it shows.
+
+        Raises
+        ------
+        AssertionError
+            It failed, or printed something else.
+        """
+        if block.language == "sh":
+            printed = "".join(self.shell(block, command) for command in block.commands)
+        elif block.language == "python":
+            printed = self.python(block)
+        else:
+            name = re.match(r"# (\S+\.toml)\n", block.text)
+            assert name, f"{block.place}: a toml block begins with the name of its file"
+            (self.folder / name[1]).write_text(block.text)
+            return
+        if block.output is not None and not reason_of(block.text):
+            assert agrees(printed, block.output), f"{block.place}: found\n{printed}"
+
+    def shell(self, block: Block, command: str) -> str:
+        if reason_of(command):
+            return ""
+        program, *words = shlex.split(command, comments=True)
+        if program in PROGRAMS and not set(command) & SHELL_SYNTAX:
+            code, out, err = called(PROGRAMS[program], words)
+        else:
+            code, out, err = run_by_bash(command)
+        assert code == 0, f"{block.place}: {command}\n{out}{err}"
+        return out
+
+    def python(self, block: Block) -> str:
+        if reason_of(block.text):
+            return ""
+        source = block.text.replace("https://example.org/", self.example)
+        code = compile(
+            "\n" * block.line + source, block.page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        )
+        printed = StringIO()
+        with redirect_stdout(printed):
+            if code.co_flags & inspect.CO_COROUTINE:
+                asyncio.run(eval(code, self.names))  # noqa: S307 - the pages are ours
+            else:
+                exec(code, self.names)  # noqa: S102
+        return printed.getvalue()
+
+
+def called(main: Callable[[list[str]], int], words: list[str]) -> tuple[int, str, str]:
+    """A command in this process: starting Python takes longer than most of them do."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main(words)
+        except SystemExit as refused:  # by argparse
+            code = int(refused.code or 0)
+    return code, out.getvalue(), err.getvalue()
+
+
+def run_by_bash(command: str) -> tuple[int, str, str]:
+    """What has pipes and the like."""
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def reason_of(text: str) -> str | None:
+    """Why a command or a Python block does not run here; None where it does."""
+    reasons = (why for key, why in NOT_RUN.items() if f"\n{key}" in f"\n{text}")
+    return next(reasons, None)
+
+
+def agrees(printed: str, shown: str) -> bool:
+    """Whether lines are alike but for spaces and decimals; ``...`` is a part of one, or any."""
+    pattern = "".join(
+        r"(?:.*\n)*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n"
+        for line in _normal(shown)
+    )
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in _normal(printed))) is not None
+
+
+def _normal(text: str) -> list[str]:
+    plain = re.sub(r"native-\w+", "native", DECIMAL.sub("0.0", text))
+    return [" ".join(line.split()) for line in plain.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_of_a_page_runs(repository: Path, page: str, reader: Reader) -> None:
+    blocks = read_blocks(repository, page)
+    assert blocks
+    for block in blocks:
+        if block.language in LANGUAGES:
+            reader.follow(block)
+
+
+def test_nothing_is_excused_in_vain(repository: Path) -> None:
+    """Each exception stands for a command or a block of today's pages."""
+    blocks = [block for page in PAGES for block in read_blocks(repository, page)]
+    texts = [text for b in blocks for text in (b.commands if b.language == "sh" else [b.text])]
+    assert [key for key in NOT_RUN if not any(f"\n{key}" in f"\n{text}" for text in texts)] == []
+    assert {block.language for block in blocks} <= {*LANGUAGES, "js"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_block_escapes_by_its_form(repository: Path, page: str) -> None:
+    """All are fenced, with a language: indented ones and others would not be found."""
+    text = (repository / page).read_text(encoding="utf-8")
+    fences = re.findall(r"^ *```.*$", text, re.MULTILINE)
+    assert all(re.fullmatch(r"```\w+", fence) for fence in fences[::2])
+    assert set(fences[1::2]) <= {"```"}
+    assert not re.search(r"\n\n {4,}\S", text)
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown", "expected"),
+    [
+        ("a  1.5e-06 b\n", "a 9.1e-07 b\n", True),
+        ("on native-avx2\n", "on native-neon\n", True),
+        ("one\ntwo\nthree\n", "...\nthree\n", True),
+        ("x [2], y [3]\n", "x [2], ...\n", True),
+        ("a 2\n", "a 3\n", False),
+        ("one\ntwo\n", "one\n", False),
+        ("pass\n", "FAIL\n", False),
+    ],
+)
+def test_what_agrees(printed: str, shown: str, expected: bool) -> None:
+    assert agrees(printed, shown) == expected
+
+
+def test_an_output_belongs_to_the_block_before_it() -> None:
+    page = "```sh\nls\n```\n\n```text\na\n```\n\n```text\nb\n```\n\nSo:\n\n```text\nc\n```\n"
+    found = [(block.language, block.text, block.output) for block in blocks_of("page", page)]
+    assert found == [("sh", "ls\n", "a\n"), ("text", "b\n", None), ("text", "c\n", None)]
