@@ -16,7 +16,7 @@ MINUTES := 60
 # Workers of pytest, each with files of its own: one for each core
 WORKERS := -n auto --maxprocesses 8
 
-.PHONY: help demo web wheels test test-browser fuzz judge tokenizers peers bench-peers bench-onnx soak lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser fuzz judge tokenizers peers bench-peers bench-onnx soak docs lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -32,6 +32,7 @@ help:
 	@echo "make bench-peers    speed beside them        (options: make bench-peers ARGS=--help)"
 	@echo "make bench-onnx     speed beside ONNX Runtime    (the same)"
 	@echo "make soak      whether memory stays flat for an hour   (MINUTES=3: for three)"
+	@echo "make docs      build the site of the documentation into build/site"
 	@echo "make lint      ruff, mypy --strict on the built wheel, clang-format"
 	@echo "make format    put Python and C into shape"
 	@echo "make coverage  run the tests and list the lines that none of them reached"
@@ -138,6 +139,20 @@ format: $(VENV)/.installed-dev
 hooks: $(VENV)/.installed-dev
 	@$(BIN)/pre-commit install
 
+# ---- documentation -------------------------------------------------------------------------------
+
+# Pages lie as in the repository, so that their links hold in both; the reference is read from the
+# wheel, where quantize/ has its place. Warnings and broken links fail.
+docs: $(VENV)/.installed-docs
+	@rm -rf build/docs build/site && mkdir -p build/docs/pages
+	@cp -R docs README.md CONTRIBUTING.md SECURITY.md build/docs/pages
+	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/docs \
+	    --config-settings wheel.cmake=false .
+	@$(PIP) install --quiet --no-deps --no-compile --target build/docs/package build/docs/*.whl
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict >build/docs/report 2>&1 || \
+	    { grep -v '^INFO' build/docs/report; exit 1; }
+	@$(BIN)/python tools/check_site.py build/site
+
 # ---- set-up --------------------------------------------------------------------------------------
 
 # To run models, NumPy is enough; tests and lint need the rest. The package is installed editable:
@@ -151,6 +166,10 @@ $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/pip
 	@echo "Building halfbyte and installing the tools of development into $(VENV) ..."
 	@$(PIP) install --quiet --editable ".[dev]"
 	@touch $(VENV)/.installed $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed-dev
+	@$(PIP) install --quiet "halfbyte[docs]"
+	@touch $@
 
 runtime/halfbyte/kernels.wasm: $(KERNELS) tools/build_wasm.py | $(VENV)/.installed-dev
 	@echo "Building the kernels for WebAssembly ..."

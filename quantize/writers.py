@@ -29,7 +29,7 @@ _MAX_NAME_BYTES = 63  # llama.cpp's limit
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """What the header says of a tensor; `shape` in C order, as in :class:`halfbyte.Tensor`."""
+    """What the header says of a tensor; `shape` in C order, as in :class:`Tensor`."""
 
     name: str
     format: type[WeightFormat]

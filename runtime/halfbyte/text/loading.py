@@ -98,6 +98,8 @@ def load_bytes(
 ) -> LanguageModel:
     """Open a model that is in memory; it is not copied.
 
+    For the other arguments and errors see :func:`load`.
+
     Parameters
     ----------
     data : bytes-like
@@ -107,8 +109,6 @@ def load_bytes(
     own : bool
         The bytes are the model's from now on: weights are packed where they lie. They change, and
         nobody else may use them.
-
-    For the other arguments and errors see :func:`load`.
     """
     arguments.check_keywords("load_bytes", options, _KEYWORDS | {"name", "own"})
     if not isinstance(data, bytes | bytearray | memoryview | np.ndarray):

@@ -52,8 +52,9 @@ class LanguageModel(TokenModel):
             0 takes the likeliest token always; 1 samples from the model's distribution. (0.8)
         seed : int, optional
             The same seed gives the same text.
-        top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty, logit_bias
-            See :class:`halfbyte.text.sampling.Sampler`.
+        **options
+            top_k, top_p, min_p, penalties and logit_bias: see
+            :class:`halfbyte.text.sampling.Sampler`.
 
         Returns
         -------
@@ -134,6 +135,9 @@ class LanguageModel(TokenModel):
     def chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> str:
         """The answer to a conversation, by the model's own chat template.
 
+        See :class:`halfbyte.text.chat.Chat` for other templates, and for what happens at the limit
+        of the context.
+
         Parameters
         ----------
         messages : sequence of mapping
@@ -141,9 +145,6 @@ class LanguageModel(TokenModel):
             the answer behind them, and the next question behind it: only what is new is processed.
         **options
             As for :meth:`generate`; `max_tokens` is 1024 unless it is given.
-
-        See :class:`halfbyte.text.chat.Chat` for other templates, and for what happens at the limit
-        of the context.
         """
         return "".join(self._chat.answer(messages, options, "chat"))
 
