@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -39,10 +40,10 @@ def _write_graphs(folder: Path) -> None:
     quantize_onnx(folder / "encoder.onnx", folder / "encoder-int8.onnx", Options(type="int8"))
     save(make("mobilenet-v2-small"), folder / "classifier.onnx")
     rng = np.random.default_rng(0)
-    samples = {name: rng.integers(0, 2, (4, 1, 16)) for name in TOKENS}
-    np.savez(folder / "samples.npz", allow_pickle=False, **samples)
-    inputs = {name: values[0] for name, values in samples.items()}
-    np.savez(folder / "inputs.npz", allow_pickle=False, **inputs)
+    samples: dict[str, Any] = {name: rng.integers(0, 2, (4, 1, 16)) for name in TOKENS}
+    np.savez(folder / "samples.npz", **samples)
+    inputs: dict[str, Any] = {name: values[0] for name, values in samples.items()}
+    np.savez(folder / "inputs.npz", **inputs)
     (folder / "pictures").mkdir()
     for name in ("picture.bmp", "pictures/1.bmp", "pictures/2.bmp"):
         pixels = rng.integers(0, 256, (64, 64, 3), np.uint8)

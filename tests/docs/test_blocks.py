@@ -44,7 +44,7 @@ NOT_RUN = {
     "from pyodide": "runs in Pyodide; tests/browser/test_graphs.py does",
     "import onnxruntime": "refused beside the real one; tests/onnx/session/test_standin.py",
 }
-LANGUAGES = {"sh", "python", "toml"}  # others, such as "js", are read only
+LANGUAGES = {"sh", "python", "toml"}  # "js" needs a page: tests/browser/test_packages.py
 PROGRAMS: dict[str, Callable[[list[str]], int]] = {"halfbyte": main, "quantize": quantize}
 SHELL_SYNTAX = set("|<>$;&`")
 DECIMAL = re.compile(r"[-+]?\d+(\.\d+)?e[-+]\d+|[-+]?\d+\.\d+")  # measured: the machine's own
