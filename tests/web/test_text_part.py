@@ -1,0 +1,62 @@
+"""The part of the wheel that a page of text loads: whole, and no more than the layers below it."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from halfbyte.web.wheel import make_wheel
+
+
+@pytest.fixture(scope="module")
+def part() -> dict[str, str]:
+    """Sources of the part by module."""
+    with zipfile.ZipFile(io.BytesIO(make_wheel(graphs=False))) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".py")]
+        return {module(name): archive.read(name).decode() for name in names}
+
+
+def module(name: str) -> str:
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imported(source: str) -> Iterator[str]:
+    """What a module imports when it is imported itself, in the order of its text."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def test_what_it_imports_is_in_it(part: dict[str, str]) -> None:
+    with zipfile.ZipFile(io.BytesIO(make_wheel())) as archive:
+        everything = {module(name) for name in archive.namelist() if name.endswith(".py")}
+    missing = {
+        f"{name} imports {other}"
+        for name, source in part.items()
+        for other in imported(source)
+        if other in everything and other not in part
+    }
+    assert not missing
+
+
+def test_it_has_nothing_of_the_layers_above_text(part: dict[str, str], repository: Path) -> None:
+    contracts = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+    [layers] = [
+        contract["layers"]
+        for contract in contracts["tool"]["importlinter"]["contracts"]
+        if contract.get("containers") == ["halfbyte"]
+    ]
+    text = next(i for i, layer in enumerate(layers) if "text" in layer)
+    above = {name.strip() for layer in layers[:text] for name in layer.split("|")} | {"onnx"}
+    found = {name.split(".")[1] for name in part if "." in name}
+    assert found.isdisjoint(above - {"__main__", "web"})  # of `web` it has what the page calls
+    assert {"core", "formats", "text", "weights"} <= found
