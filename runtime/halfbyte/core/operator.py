@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.interrupt import step
-from halfbyte.core.program import Buffer, Dim, Instruction, Size, current, maximum
+from halfbyte.core.program import Buffer, Dim, Instruction, Operand, Size, current, maximum
 from halfbyte.errors import ProgramError
 
 OPERATORS: dict[str, Operator] = {}
@@ -28,16 +28,6 @@ Count: TypeAlias = Callable[[Mapping[str, int]], int]  # of an instruction's dim
 Demand: TypeAlias = Callable[[Mapping[str, Any]], bool]  # of what is known of an instruction
 
 _OPERAND = re.compile(r"(\w+)(\??):(\*|\w+)\[([\w,/*]+)\]")
-
-
-@dataclass(frozen=True)
-class Operand:
-    """One entry of a signature."""
-
-    name: str
-    dtype: str  # "f32", "i8" ... or "*": a weight in any format, a cache or an image of any type
-    dims: tuple[str, ...]
-    optional: bool = False
 
 
 def _parse(text: str) -> tuple[Operand, ...]:

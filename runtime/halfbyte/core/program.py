@@ -13,16 +13,13 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError, printable
 from halfbyte.weights import BY_DTYPE, F32, Tensor
-
-if TYPE_CHECKING:
-    from halfbyte.core.operator import Operator
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "f32": np.dtype(np.float32),
@@ -163,6 +160,44 @@ class Buffer:
         return f"{self.name} {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
+@dataclass(frozen=True)
+class Operand:
+    """One entry of an operator's signature."""
+
+    name: str
+    dtype: str  # "f32", "i8" ... or "*": a weight in any format, a cache or an image of any type
+    dims: tuple[str, ...]
+    optional: bool = False
+
+
+class Operation(Protocol):
+    """What an instruction needs to know of its operator; see :class:`halfbyte.core.ops.Operator`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def onnx(self) -> str: ...
+    @property
+    def inputs(self) -> tuple[Operand, ...]: ...
+    @property
+    def outputs(self) -> tuple[Operand, ...]: ...
+    @property
+    def meaning(self) -> Callable[..., Any]: ...
+    @property
+    def reads(self) -> Mapping[str, Callable[[Mapping[str, int]], int]]: ...
+    @property
+    def operations(self) -> Callable[[Mapping[str, int]], int] | None: ...
+    @property
+    def host(self) -> bool: ...
+    @property
+    def fills(self) -> bool: ...
+    @property
+    def holds(self) -> tuple[npt.NDArray[Any], ...]: ...
+    def __call__(self, *operands: Any, **attributes: Any) -> Any: ...
+    def check(self, instruction: Instruction) -> None: ...
+    def kernel(self, instruction: Instruction) -> str: ...
+
+
 @dataclass(eq=False)
 class Instruction:
     """One operator applied to buffers. `dims` are the signature's dimensions and attributes.
@@ -171,7 +206,7 @@ class Instruction:
     name of the graph's node that it was made of, or of that node's first output.
     """
 
-    operator: Operator
+    operator: Operation
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     attributes: dict[str, Any]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections import ChainMap
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,8 +76,17 @@ class Weights:
         return self._made[name, layout]
 
 
+class Lowering(NamedTuple):
+    """How nodes become operators with kernels; see `halfbyte.onnx.lowering`."""
+
+    rule_of: Callable[[str, str], Callable[..., Any] | None]  # of a domain and an operator's name
+    ordered: Callable[[Capture, Buffer, Sequence[int]], Buffer | None]  # dimensions in this order
+
+
 class Capture:
     """One program under capture, and what its values are.
+
+    Without a `lowering` every node is its definition.
 
     Attributes
     ----------
@@ -97,14 +106,14 @@ class Capture:
         program: Program,
         values: MutableMapping[str, Any],
         weights: Weights,
-        use_kernels: bool = True,
+        lowering: Lowering | None,
         planning: bool = False,
     ) -> None:
         self.model, self.program, self.values, self.weights = model, program, values, weights
         self.opset = model.opsets.get("", 1)
         self.node = Node("", (), ())
         self.version = 0
-        self._use_kernels = use_kernels
+        self._lowering = lowering
         # What is only planned may be for a machine with more memory than this one.
         self._check: Callable[[Sequence[int]], Any] = check_shape if planning else check_elements
         # by what was quantized, and how: the number of the instruction, and its results
@@ -279,11 +288,7 @@ class Capture:
         if not all(v is None or (isinstance(v, Value | np.ndarray) and key_of(v)) for v in inputs):
             raise EndOfProgramError
         call.check(inputs, [None if v is None else dtype_of(v) for v in inputs])
-        rule = None
-        if self._use_kernels:
-            from halfbyte.onnx.lowering import rule_of
-
-            rule = rule_of(self.node.domain, self.node.op_type)
+        rule = self._lowering and self._lowering.rule_of(self.node.domain, self.node.op_type)
         if rule is not None:
             mark = self.mark()
             try:
@@ -355,12 +360,9 @@ class Capture:
         real = [i for i in order if buffer.shape[i] != 1]
         if real == sorted(real):
             return buffer.view(shape)
-        if self._use_kernels:
-            from halfbyte.onnx.lowering.move import ordered
-
-            made = ordered(self, buffer, order)
-            if made is not None:
-                return made
+        made = self._lowering and self._lowering.ordered(self, buffer, order)
+        if made is not None:
+            return made
         (turned,) = record_host(
             "Transpose", lambda x: (x.transpose(order),), [buffer], [(buffer.dtype, shape)]
         )

@@ -32,6 +32,7 @@ from halfbyte.onnx.capture import (
 )
 from halfbyte.onnx.evaluate import Evaluator, Values, used_names
 from halfbyte.onnx.files.model import Model, Node
+from halfbyte.onnx.lowering import LOWERING
 from halfbyte.onnx.passes import optimize_graph
 from halfbyte.onnx.values import Unknown, Value, dtype_key
 from halfbyte.onnx.work import WORK, exact_work
@@ -158,7 +159,8 @@ class Runner:
         keep: Collection[str] = (),
     ) -> None:
         self.model = model
-        self._open, self._use_kernels, self._kept = open_program, use_kernels, kept
+        self._open, self._kept = open_program, kept
+        self._lowering = LOWERING if use_kernels else None
         self._int8_attention, self._cores, self._wide = int8_attention, cores, wide_products
         self._evaluator = Evaluator(model)
         self._weights = Weights(model.graph)
@@ -284,7 +286,7 @@ class Runner:
         with capture(f"{self.model.path.name}[{at}:]") as program:
             scope = _Scope(program, values, known)
             captured = Capture(
-                self.model, program, scope, self._weights, self._use_kernels, planning
+                self.model, program, scope, self._weights, self._lowering, planning
             )
             last = self._record(captured, nodes, at)
             made = [name for node in nodes[at:last] for name in node.outputs if name]

@@ -1,6 +1,6 @@
 """The operators. Each is a function with a signature and a NumPy meaning; see `operator`."""
 
-from halfbyte.core.operator import OPERATORS, Operand, Operator, operator
+from halfbyte.core.operator import OPERATORS, Operator, operator
 from halfbyte.core.ops.activation import add, gelu, mul, silu, softmax
 from halfbyte.core.ops.attention import (
     KEY_BLOCK,
@@ -59,6 +59,7 @@ from halfbyte.core.ops.rotated import (
     matmul_rotated,
     matmul_widened,
 )
+from halfbyte.core.program import Operand
 
 __all__ = [
     "KEY_BLOCK",

@@ -6,9 +6,13 @@ Importing this package imports every module in it, which declares its rules.
 import pkgutil
 from importlib import import_module
 
+from halfbyte.onnx.capture import Lowering
+from halfbyte.onnx.lowering.move import ordered
 from halfbyte.onnx.lowering.registry import lower, lowered, rule_of
 
-__all__ = ["lower", "lowered", "rule_of"]
+__all__ = ["LOWERING", "lower", "lowered", "rule_of"]
+
+LOWERING = Lowering(rule_of, ordered)
 
 for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
     import_module(_module.name)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 
 from halfbyte.core import ops
+from halfbyte.core.ops import Operator
 from halfbyte.core.ops.panels import Activation
-from halfbyte.core.program import Buffer, Instruction, Kind, Program, resume
+from halfbyte.core.program import Buffer, Instruction, Kind, Operation, Program, resume
 
 _PRODUCTS = (ops.matmul_panels, ops.matmul_int8, ops.matmul_codes, ops.matmul_rotated)
 # quantizations: with the norm before them, and with Gelu
-_QUANTIZATIONS = {
+_QUANTIZATIONS: dict[Operation, tuple[Operator, Operator]] = {
     ops.dynamic_quantize: (ops.layer_norm_quantize, ops.gelu_quantize),
     ops.hadamard_quantize: (ops.layer_norm_hadamard_quantize, ops.gelu_hadamard_quantize),
 }

@@ -5,16 +5,14 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.onnx.session.described import Described
 from halfbyte.onnx.session.errors import RuntimeProblem, ValueProblem
 from halfbyte.onnx.session.values import OrtValue, check_device, sizes_of
-
-if TYPE_CHECKING:
-    from halfbyte.onnx.session.session import InferenceSession
 
 
 class IOBinding:
@@ -23,7 +21,7 @@ class IOBinding:
     An output that is bound to memory is written there; others are made by each run.
     """
 
-    def __init__(self, session: InferenceSession) -> None:
+    def __init__(self, session: Described) -> None:
         inputs = (*session.get_inputs(), *session.get_overridable_initializers())
         self._names = [argument.name for argument in inputs]
         self._inputs: dict[str, OrtValue] = {}
