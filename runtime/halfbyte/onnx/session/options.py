@@ -74,6 +74,13 @@ class SessionOptions(_Checked):
         Time every instruction; `InferenceSession.end_profiling` writes them.
     profile_file_prefix : str
         Of the file that `end_profiling` writes.
+    use_deterministic_compute : bool
+        True: products of int8 and int4 weights give the same bits on every processor, for a row by
+        itself and among any others. False, the default: products of int8 weights with 16 rows or
+        more may be made in another way where the processor is faster so; their results differ in
+        what int8 rounds off. In both cases float32 products do not depend on the other rows, and
+        their last bits do on whether the processor fuses multiplication and addition; nodes
+        without a kernel are NumPy's, whose sums may depend on both.
     optimized_model_filepath : str
         Refused: programs are not ONNX.
     backend : str

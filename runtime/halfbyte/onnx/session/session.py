@@ -19,7 +19,7 @@ from halfbyte.core.program import Program
 from halfbyte.core.turns import Turns
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.runner import Runner, attention_products
+from halfbyte.onnx.runner import Opener, Runner, attention_products
 from halfbyte.onnx.session import errors
 from halfbyte.onnx.session.arrays import given
 from halfbyte.onnx.session.binding import IOBinding
@@ -218,15 +218,23 @@ class InferenceSession(Described):
             prepared = prepare(self._model, optimize=self._optimize, given=replaced)
             self._runners[replaced] = Runner(
                 prepared,
-                functools.partial(open_program, backend=self._backend, threads=self._threads),
+                self._opener(),
                 use_kernels=self._optimize, cores=self._threads,
-                wide_products=prefers_widened(self._backend),
+                wide_products=self._may_widen(),
                 int8_attention=attention_products(self._model, self._options.int8_attention),
             )  # fmt: skip
             while len(self._runners) > MAX_RUNNERS:
                 self._runners.popitem(last=False)[1].close()
         self._runners.move_to_end(replaced)
         return self._runners[replaced]
+
+    def _may_widen(self) -> bool:
+        """Whether arithmetic may differ between processors and numbers of rows."""
+        return not self._options.use_deterministic_compute and prefers_widened(self._backend)
+
+    def _opener(self) -> Opener:
+        """What opens programs on the session's backend; it must not keep the session alive."""
+        return functools.partial(open_program, backend=self._backend, threads=self._threads)
 
     # ---- halfbyte's own, and the end -------------------------------------------------------------
 
