@@ -11,7 +11,7 @@ from tests.aarch64 import emulated
 from tests.support import wasm
 from xdist.scheduler import LoadScopeScheduling
 
-from halfbyte.core.backends import FAMILIES, available
+from halfbyte.core.backends import available, register_family
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DATA = os.environ.get("HALFBYTE_TEST_DATA")
@@ -84,8 +84,8 @@ BACKENDS = (
     *dict.fromkeys([*available(), *sorted(REQUIRED), *EMULATED]),
     *("wasm-simd128", "wasm-relaxed"),
 )
-FAMILIES["wasm"] = wasm.open_program
-FAMILIES["native"] = emulated.open_program
+register_family("wasm", wasm.open_program)
+register_family("native", emulated.open_program)
 collect_ignore = [] if EMULATED else ["aarch64"]  # on such a machine, which needs none of it
 
 

@@ -7,7 +7,6 @@ import pytest
 from tests.onnx.test_slices import feeds_of, run
 from tools.onnx_models import make, save
 
-import halfbyte.web.graphs.model  # noqa: F401  backends "measured-..."
 from halfbyte import SessionOptions
 from halfbyte.core import ops
 from halfbyte.core.backends import available, prefers_widened
@@ -35,8 +34,6 @@ def test_who_prefers_them() -> None:
         isa = backend.removeprefix("native-")
         assert prefers_widened(backend) == (backend != "numpy" and isa not in BYTES)
     assert prefers_widened("native") == prefers_widened(available()[0])
-    assert prefers_widened("measured-native") == prefers_widened("native")  # the page's
-    assert not prefers_widened("measured-numpy")
     assert not prefers_widened("abacus")
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.backends import FAMILIES, Executable, open_program
-from halfbyte.core.program import Buffer, Kind, Program
+from halfbyte.core.backends import Executable
+from halfbyte.core.program import Buffer, Kind
 from halfbyte.errors import HalfbyteError
+from halfbyte.onnx.runner import Opener
 from halfbyte.onnx.session import InferenceSession, SessionOptions
 from halfbyte.text.footprint import resident_bytes
 
-_FAMILY = "measured"  # of backends: "measured-native" is the native one with a clock
 _NAMELESS = "model.onnx"  # what a session calls a model that has no path
 
 
@@ -29,22 +29,19 @@ class Clock:
     threads: int = 1
 
 
-_CLOCK = Clock()
-
-
 class Measured:
-    """A program that adds its kernels' time to the clock; see `Executable`.
+    """A program that adds its kernels' time to a clock; see `Executable`.
 
     What a kernel does not do, an instruction's meaning in NumPy does: that time is not added.
     """
 
-    def __init__(self, inner: Executable) -> None:
-        self._inner = inner
+    def __init__(self, inner: Executable, clock: Clock) -> None:
+        self._inner, self._clock = inner, clock
         self.program, self.backend, self.threads = inner.program, inner.backend, inner.threads
         instructions = inner.program.instructions
         numpy = inner.backend == "numpy"
         self._kernels = np.array([not (i.operator.host or numpy) for i in instructions], bool)
-        _CLOCK.backend, _CLOCK.threads = inner.backend, inner.threads
+        clock.backend, clock.threads = inner.backend, inner.threads
 
     def array(self, buffer: Buffer) -> npt.NDArray[Any]:
         """The memory of a buffer."""
@@ -57,7 +54,7 @@ class Measured:
     def profile(self, registers: dict[str, int]) -> npt.NDArray[np.float64]:
         """Run, and return the seconds spent in each instruction."""
         seconds = self._inner.profile(registers)
-        _CLOCK.kernels += float(seconds[self._kernels].sum())
+        self._clock.kernels += float(seconds[self._kernels].sum())
         return seconds
 
     def step(self, number: int, registers: dict[str, int]) -> None:
@@ -69,11 +66,16 @@ class Measured:
         self._inner.close()
 
 
-def _open(program: Program, backend: str, threads: int) -> Executable:
-    return Measured(open_program(program, backend, threads))
+class MeasuredSession(InferenceSession):
+    """A session whose programs add their kernels' time to its clock."""
 
+    def __init__(self, data: Any, options: SessionOptions) -> None:
+        self.clock = Clock()
+        super().__init__(data, options)
 
-FAMILIES[_FAMILY] = _open
+    def _opener(self) -> Opener:
+        opener, clock = super()._opener(), self.clock
+        return lambda program: Measured(opener(program), clock)
 
 
 @dataclass
@@ -117,8 +119,8 @@ class GraphModel:
     def __init__(self, name: str, data: Any, backend: str = "native") -> None:
         self.name, self.size = name, len(data)
         options = SessionOptions()
-        options.backend = f"{_FAMILY}-{backend}"
-        self.session = self._named(lambda: InferenceSession(data, options))
+        options.backend = backend
+        self.session: MeasuredSession = self._named(lambda: MeasuredSession(data, options))
         self.inputs = self.session.get_inputs()
         self.outputs = self.session.get_outputs()
 
@@ -128,9 +130,10 @@ class GraphModel:
 
     def timed(self, feeds: Mapping[str, Any]) -> tuple[list[Any], float, float]:
         """Outputs of one run, its seconds, and those in kernels."""
-        _CLOCK.kernels, start = 0.0, time.perf_counter()
+        clock, start = self.session.clock, time.perf_counter()
+        clock.kernels = 0.0
         outputs = self.run(feeds)
-        return outputs, time.perf_counter() - start, _CLOCK.kernels
+        return outputs, time.perf_counter() - start, clock.kernels
 
     def facts(self) -> dict[str, Any]:
         """What the page shows of the model and of the machine."""
@@ -143,8 +146,8 @@ class GraphModel:
         return {
             "name": self.name,
             "bytes": self.size,
-            "backend": _CLOCK.backend if programs else "",
-            "threads": _CLOCK.threads,
+            "backend": self.session.clock.backend if programs else "",
+            "threads": self.session.clock.threads,
             "memory": {
                 "the model's file": self.size,
                 "activations": activations,

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.program import DTYPES, Buffer, Instruction, Program
+from halfbyte.core.dtypes import DTYPES
+from halfbyte.core.program import Buffer, Instruction, Program
 
 MOST_EVENTS = 200_000  # that a profile keeps one by one: a trace is for people
 _KERNELS, _NUMPY = 0, 1  # rows of a trace

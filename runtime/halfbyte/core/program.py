@@ -18,25 +18,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.dtypes import DTYPES, dtype_key
 from halfbyte.errors import ProgramError, printable
 from halfbyte.weights import BY_DTYPE, F32, Tensor
-
-DTYPES: dict[str, np.dtype[Any]] = {
-    "f32": np.dtype(np.float32),
-    "f16": np.dtype(np.float16),
-    "i8": np.dtype(np.int8),
-    "i16": np.dtype(np.int16),
-    "i32": np.dtype(np.int32),
-    "i64": np.dtype(np.int64),
-    "u8": np.dtype(np.uint8),
-    "u16": np.dtype(np.uint16),
-    "u32": np.dtype(np.uint32),
-    "u64": np.dtype(np.uint64),
-    "f64": np.dtype(np.float64),
-    "c64": np.dtype(np.complex64),
-    "c128": np.dtype(np.complex128),
-    "bool": np.dtype(np.bool_),
-}
 
 _MAX_LINE = 1 << 16  # characters of an instruction in a dump
 
@@ -312,7 +296,9 @@ class Program:
 
     def constant(self, name: str, value: npt.NDArray[Any]) -> Buffer:
         """An array known at capture."""
-        dtype = next(k for k, d in DTYPES.items() if d == value.dtype)
+        dtype = dtype_key(value.dtype)
+        if dtype is None:
+            raise ProgramError(f"{self.name}: constant '{name}': no buffers of {value.dtype}")
         return Buffer(name, Kind.CONSTANT, dtype, value.shape, np.ascontiguousarray(value))
 
     def table(

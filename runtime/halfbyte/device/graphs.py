@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from halfbyte.core.backends import available, open_program
+from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.operator import host_instruction
 from halfbyte.core.program import Buffer, Instruction, Kind, Program
 from halfbyte.device.cost import Cost, held_by_host, multiplied_bytes
@@ -27,7 +28,6 @@ from halfbyte.formats.mapped import is_mapped
 from halfbyte.onnx.files.model import Model, Node
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.runner import Runner, attention_products
-from halfbyte.onnx.values import dtype_key
 from halfbyte.text import footprint
 from halfbyte.weights import Tensor
 

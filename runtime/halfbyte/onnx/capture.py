@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.interrupt import step
 from halfbyte.core.operator import record_host
 from halfbyte.core.program import Buffer, Kind, Program
@@ -23,7 +24,7 @@ from halfbyte.onnx.evaluate import UNFIT, Call, all_made, bound, used_names
 from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.onnx.reference import Definition, lookup
 from halfbyte.onnx.reference.arrays import check_elements, check_shape, results_limited
-from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_key, dtype_of, key_of
+from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_of, key_of
 from halfbyte.onnx.work import WORK, exact_work, work_of
 from halfbyte.weights import Tensor
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from halfbyte.core import ops
 from halfbyte.core.backends import Executable
+from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.interrupt import step
 from halfbyte.core.ops import Operator
 from halfbyte.core.program import Buffer, Program, capture
@@ -34,7 +35,7 @@ from halfbyte.onnx.evaluate import Evaluator, Values, used_names
 from halfbyte.onnx.files.model import Model, Node
 from halfbyte.onnx.lowering import LOWERING
 from halfbyte.onnx.passes import optimize_graph
-from halfbyte.onnx.values import Unknown, Value, dtype_key
+from halfbyte.onnx.values import Unknown, Value
 from halfbyte.onnx.work import WORK, exact_work
 from halfbyte.room import memory_for
 
@@ -285,9 +286,7 @@ class Runner:
         nodes = self.model.graph.nodes
         with capture(f"{self.model.path.name}[{at}:]") as program:
             scope = _Scope(program, values, known)
-            captured = Capture(
-                self.model, program, scope, self._weights, self._lowering, planning
-            )
+            captured = Capture(self.model, program, scope, self._weights, self._lowering, planning)
             last = self._record(captured, nodes, at)
             made = [name for node in nodes[at:last] for name in node.outputs if name]
             wanted = [name for name in made if self._lives.needed(name, last)]

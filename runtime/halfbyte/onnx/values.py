@@ -9,20 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.program import DTYPES, Buffer
+from halfbyte.core.dtypes import DTYPES, dtype_key
+from halfbyte.core.program import Buffer
 from halfbyte.errors import ProgramError
-from halfbyte.onnx.files.dtypes import SPECIAL
 
 Array = npt.NDArray[Any]
-
-# Types that NumPy lacks are held by programs of graphs alone.
-DTYPES.update({dtype.names[0]: dtype for dtype in SPECIAL.values() if dtype.names})
-_KEYS = {dtype: key for key, dtype in DTYPES.items()}
-
-
-def dtype_key(dtype: np.dtype[Any]) -> str | None:
-    """A program's name of an element type; None where programs do not hold it (strings)."""
-    return _KEYS.get(dtype)
 
 
 @dataclass(eq=False)

@@ -49,15 +49,26 @@ def available() -> list[str]:
 
 def prefers_widened(backend: str = "native") -> bool:
     """Whether :func:`halfbyte.core.ops.matmul_widened` is faster there than products of bytes."""
-    if backend == "native" or backend in available():
-        isa = backend.removeprefix("native").removeprefix("-")
-        return backend != "numpy" and native.prefers_widened(isa or None)
-    family, _, rest = backend.partition("-")
-    return family in FAMILIES and prefers_widened(rest)
+    if backend == "numpy" or (backend != "native" and backend not in available()):
+        return False
+    return native.prefers_widened(backend.removeprefix("native").removeprefix("-") or None)
 
 
-# Further families of backends: a prefix, and what opens a program with the rest of the name.
-FAMILIES: dict[str, Callable[[Program, str, int], Executable]] = {}
+Opener = Callable[[Program, str, int], Executable]  # of a program, a table's name and threads
+_FAMILIES: dict[str, Opener] = {}
+
+
+def register_family(family: str, opener: Opener) -> None:
+    """Add backends named ``family-table``, which `opener` opens: tables that are not this CPU's.
+
+    Raises
+    ------
+    ValueError
+        The family has an opener already.
+    """
+    if family in _FAMILIES:
+        raise ValueError(f"backends '{family}-...': are registered already")
+    _FAMILIES[family] = opener
 
 
 def open_program(program: Program, backend: str = "native", threads: int = 1) -> Executable:
@@ -69,6 +80,6 @@ def open_program(program: Program, backend: str = "native", threads: int = 1) ->
     if backend in available():
         return NativeExecutable(program, backend.removeprefix("native-"), threads)
     family, _, rest = backend.partition("-")
-    if family in FAMILIES:
-        return FAMILIES[family](program, rest, threads)
+    if family in _FAMILIES:
+        return _FAMILIES[family](program, rest, threads)
     raise UnsupportedError(f"backend '{backend}': expected native or one of {available()}")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte import dtypes
 from halfbyte.onnx.files import minifloat
 
 Array = npt.NDArray[Any]
@@ -27,19 +28,19 @@ PLAIN: dict[int, np.dtype[Any]] = {
     15: np.dtype(np.complex128),
 }  # fmt: skip
 
-BFLOAT16 = np.dtype([("bfloat16", "<u2")])
-FLOAT8E4M3FN = np.dtype([("float8e4m3fn", "u1")])
-FLOAT8E4M3FNUZ = np.dtype([("float8e4m3fnuz", "u1")])
-FLOAT8E5M2 = np.dtype([("float8e5m2", "u1")])
-FLOAT8E5M2FNUZ = np.dtype([("float8e5m2fnuz", "u1")])
-UINT4 = np.dtype([("uint4", "u1")])
-INT4 = np.dtype([("int4", "i1")])
-FLOAT4E2M1 = np.dtype([("float4e2m1", "u1")])
-FLOAT8E8M0 = np.dtype([("float8e8m0", "u1")])
-UINT2 = np.dtype([("uint2", "u1")])
-INT2 = np.dtype([("int2", "i1")])
-FLOAT6E2M3 = np.dtype([("float6e2m3", "u1")])
-FLOAT6E3M2 = np.dtype([("float6e3m2", "u1")])
+BFLOAT16 = dtypes.DTYPES["bfloat16"]
+FLOAT8E4M3FN = dtypes.DTYPES["float8e4m3fn"]
+FLOAT8E4M3FNUZ = dtypes.DTYPES["float8e4m3fnuz"]
+FLOAT8E5M2 = dtypes.DTYPES["float8e5m2"]
+FLOAT8E5M2FNUZ = dtypes.DTYPES["float8e5m2fnuz"]
+UINT4 = dtypes.DTYPES["uint4"]
+INT4 = dtypes.DTYPES["int4"]
+FLOAT4E2M1 = dtypes.DTYPES["float4e2m1"]
+FLOAT8E8M0 = dtypes.DTYPES["float8e8m0"]
+UINT2 = dtypes.DTYPES["uint2"]
+INT2 = dtypes.DTYPES["int2"]
+FLOAT6E2M3 = dtypes.DTYPES["float6e2m3"]
+FLOAT6E3M2 = dtypes.DTYPES["float6e3m2"]
 
 SPECIAL: dict[int, np.dtype[Any]] = {
     16: BFLOAT16, 17: FLOAT8E4M3FN, 18: FLOAT8E4M3FNUZ, 19: FLOAT8E5M2, 20: FLOAT8E5M2FNUZ,

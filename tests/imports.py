@@ -1,0 +1,112 @@
+"""Imports the package's modules in an order and prints what is at module level then, as JSON.
+
+python -m tests.imports shuffled SEED    # {"module.NAME": digest} after all of them
+python -m tests.imports first            # of each module after itself, before all others
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import random
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+from unittest.mock import MagicMock
+
+import numpy as np
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+FOLDERS = {"runtime/halfbyte": "halfbyte", "quantize": "halfbyte.quantize", "web": "halfbyte.web"}
+COMMAND = "halfbyte.__main__"  # runs when it is imported
+
+
+def modules() -> list[str]:
+    """Every module of the package but the command."""
+    found = []
+    for folder, package in FOLDERS.items():
+        for path in sorted((REPOSITORY / folder).rglob("*.py")):
+            parts = path.relative_to(REPOSITORY / folder).with_suffix("").parts
+            found.append(".".join((package, *(p for p in parts if p != "__init__"))))
+    return [name for name in found if name != COMMAND]
+
+
+def digests(names: list[str]) -> dict[str, str]:
+    """A digest of each value at module level; submodules are not values."""
+    found = {}
+    for name in sorted(names):
+        for key, value in sorted(vars(sys.modules[name]).items()):
+            if not key.startswith("__") and not isinstance(value, ModuleType):
+                text = "\n".join(described(value, frozenset()))
+                found[f"{name}.{key}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return found
+
+
+def described(value: Any, inside: frozenset[int]) -> Iterator[str]:
+    """A value in lines that are the same in every process; dicts in their order."""
+    if id(value) in inside:
+        yield "..."
+        return
+    inside |= {id(value)}
+    yield type(value).__qualname__
+    if isinstance(value, type | FunctionType):
+        yield f"{value.__module__}.{value.__qualname__}"
+    elif isinstance(value, np.ndarray) and value.dtype != object:
+        yield f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from described(key, inside)
+            yield from described(item, inside)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from described(item, inside)
+    elif isinstance(value, set | frozenset):
+        yield from sorted("|".join(described(item, inside)) for item in value)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from described(getattr(value, field.name, None), inside)
+    elif isinstance(value, str | bytes | int | float | complex | np.generic | np.dtype | Enum):
+        yield repr(value)
+    elif isinstance(value, re.Pattern):
+        yield repr(value.pattern)
+    elif value is None or isinstance(value, Path):
+        yield str(value)
+
+
+def shuffled(seed: str) -> dict[str, str]:
+    """What is there after all modules were imported in an order of this seed."""
+    names = modules()
+    order = random.Random(seed).sample(names, len(names))
+    for name in order:
+        importlib.import_module(name)
+    return digests(names)
+
+
+def first() -> dict[str, str]:
+    """What is in each module where it is imported before all others.
+
+    What a package imports itself comes after the package in any case.
+    """
+    found, names, seen = dict[str, str](), modules(), set[str]()
+    for name in names:
+        if name in seen:
+            continue
+        for known in [n for n in sys.modules if n.partition(".")[0] == "halfbyte"]:
+            del sys.modules[known]
+        importlib.import_module(name)
+        here = [n for n in names if f"{n}.".startswith(f"{name}.") and n in sys.modules]
+        found |= digests(here)
+        seen.update(here)
+    return found
+
+
+if __name__ == "__main__":
+    sys.modules |= {"js": MagicMock(), "pyodide": MagicMock(), "pyodide.ffi": MagicMock()}
+    TASKS: dict[str, Callable[..., dict[str, str]]] = {"shuffled": shuffled, "first": first}
+    print(json.dumps(TASKS[sys.argv[1]](*sys.argv[2:])))

@@ -1,0 +1,46 @@
+"""Importing changes nothing but what is imported: every order leaves the same values behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MEASURED = {"halfbyte.text.footprint._at_import"}  # what the process holds when it is imported
+
+
+def values(repository: Path, *arguments: str) -> dict[str, str]:
+    """Digests of what is at module level, from a fresh process; see `tests.imports`."""
+    command = [sys.executable, "-m", "tests.imports", *arguments]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)
+    assert found.keys() >= MEASURED
+    return {name: digest for name, digest in found.items() if name not in MEASURED}
+
+
+@pytest.fixture(scope="module")
+def together(repository: Path) -> dict[str, str]:
+    """Those after all modules were imported."""
+    return values(repository, "shuffled", "0")
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3", "4"])
+def test_orders_of_imports_change_nothing(
+    repository: Path, together: dict[str, str], seed: str
+) -> None:
+    """Registries and constants of all modules: FORMATS, OPERATORS, rules, definitions, ..."""
+    found = values(repository, "shuffled", seed)
+    assert "halfbyte.core.operator.OPERATORS" in found
+    assert {n for n in together.keys() | found.keys() if together.get(n) != found.get(n)} == set()
+
+
+def test_each_module_can_come_first_and_is_left_as_it_was(
+    repository: Path, together: dict[str, str]
+) -> None:
+    """None adds to what is another's."""
+    found = values(repository, "first")
+    assert {n for n in together.keys() | found.keys() if together.get(n) != found.get(n)} == set()
