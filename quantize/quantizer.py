@@ -108,7 +108,8 @@ def quantize_file(
     choices = choose(file, type, keep, pure=pure)
     codec = Codec(default_threads() if threads is None else threads)
     try:
-        rows = _Work(file, choices, codec, type, rtn, progress).run(target)
+        work = _Work(file, choices, codec, type, rtn, progress)
+        rows = work.run(target)
     finally:
         codec.close()
     return Report(
@@ -121,7 +122,7 @@ def quantize_file(
         weights=sum(int(np.prod(t.shape)) for t in file.tensors.values()),
         seconds=time.perf_counter() - start,
         rows=tuple(rows),
-        notes=tuple(file.notes),
+        notes=(*file.notes, *work.notes),
     )
 
 
@@ -155,17 +156,17 @@ class _Work:
         progress: Progress | None,
     ) -> None:
         self.file, self.choices, self.codec, self.kind = file, choices, codec, kind
-        self.rtn = rtn
+        self.rtn, self.notes = rtn, list[str]()
         self.groups = norm_groups(file)
         self.wanted = find_kind(kind)
         self.equalize = not rtn and issubclass(self.wanted.format, BlockFormat)
         if self.equalize and not equalized(file):
             self.equalize = False
             known = [name for name in architectures.names() if architectures.get(name).EQUALIZED]
-            file.notes.append(f"not equalized, which needs architecture {' or '.join(known)}")
+            self.notes.append(f"not equalized, which needs architecture {' or '.join(known)}")
         if self.equalize and any(is_coarse(t.format) for t in file.tensors.values()):
             self.equalize = False
-            file.notes.append("not equalized, since tensors are quantized already")
+            self.notes.append("not equalized, since tensors are quantized already")
         self.scales = Scales()
         self._progress = progress or (lambda done, total: None)
         self._done = 0

@@ -19,7 +19,6 @@ from halfbyte.text.chat import Chat, has_template
 from halfbyte.text.generate import Generation, Options
 from halfbyte.text.loading import load_bytes, load_url
 from halfbyte.text.model import LanguageModel
-from halfbyte.weights import BY_GGML_TYPE
 
 PROGRESS_SECONDS = 0.05  # between two messages
 
@@ -184,9 +183,9 @@ class Engine:
             self._model = self._chat = None
 
     def _describe(self, model: LanguageModel, notes: list[str]) -> None:
-        types: dict[str, int] = {}  # as the file has them; packed ones are called otherwise
+        types: dict[str, int] = {}
         for tensor in model.file.tensors.values():
-            name = BY_GGML_TYPE[tensor.format.ggml_type].name
+            name = tensor.format.name
             types[name] = types.get(name, 0) + tensor.nbytes
         memory = footprint.planned(model.program, model.vocabulary)
         weights = [name for name in memory if name.startswith("weights")]  # a tab maps no pages

@@ -23,7 +23,7 @@ def is_run(source: Source, *, is_given: bool, what: str) -> bool:
     if is_given or source.file.size <= MOST_RUN:
         return True
     size = source.file.size / 1e6
-    source.file.notes.append(f"{what}: a model of {size:.0f} MB is run with --calibrate alone")
+    source.notes.append(f"{what}: a model of {size:.0f} MB is run with --calibrate alone")
     return False
 
 
@@ -63,5 +63,5 @@ class Outputs:
         try:
             return compare_outputs(self._source.path, target, self._samples)
         except HalfbyteError as error:
-            self._source.file.notes.append(f"outputs not compared: {error}")
+            self._source.notes.append(f"outputs not compared: {error}")
             return []

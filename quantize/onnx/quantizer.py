@@ -101,7 +101,7 @@ def quantize(
         weights=sum(math.prod(row.shape) for row in rows),
         seconds=time.perf_counter() - start,
         rows=tuple(rows),
-        notes=(*source.file.notes, *work.remarks),
+        notes=(*source.notes, *work.remarks),
         outputs=tuple(compared),
         samples=f"{len(given)} samples" if given else "made-up inputs",
     )
@@ -127,7 +127,7 @@ def _work(encoder: Encoder, options: Options, calibration: Calibration, is_given
             try:
                 tops = calibration.tops(editor)
             except HalfbyteError as error:
-                editor.source.file.notes.append(f"{unknown}: {error}")
+                editor.source.notes.append(f"{unknown}: {error}")
         return Halves(editor, encoder, keep, tops, io=options.fp16_io)
 
     def measure(has_norms: bool) -> dict[str, F32Array]:
@@ -146,7 +146,7 @@ def _made_up_squares(editor: Editor) -> dict[str, F32Array]:
         try:
             return Calibration([inputs.random(SEED + i) for i in range(_MADE_UP)]).squares(editor)
         except HalfbyteError as error:
-            editor.source.file.notes.append(f"{unknown}: {error}")
+            editor.source.notes.append(f"{unknown}: {error}")
     return {}
 
 

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.mapped import map_file
+from halfbyte.formats.mapped import Pages, map_file
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.protobuf import Message, Value
 from halfbyte.onnx.files import Graph, open_onnx
@@ -40,16 +40,19 @@ class Source:
     Attributes
     ----------
     file : ModelFile
-        The files it is made of; its notes are those of the report.
+        The files it is made of.
     model : onnx.ModelProto
         Large initializers of the main graph have a name, a type and a shape, and no numbers.
     bulk : dict
         Name of a large initializer -> its little-endian bytes, a view of a file's pages.
+    notes : list of str
+        For the report.
     """
 
     file: ModelFile
     model: onnx.ModelProto
     bulk: dict[str, U8] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def path(self) -> Path:
@@ -76,20 +79,22 @@ def read_source(path: Path) -> Source:
     checked = open_onnx(path)
     pages = map_file(path)
     kind = f"ONNX, opset {checked.opsets.get('', 0)}"
-    file = ModelFile(path, kind, {}, {}, parts={path: pages})
+    parts: dict[Path, Pages] = {path: pages}
     bulk: dict[str, U8] = {}
     skeleton = _without_bulk(Message(memoryview(pages), path, "model"), bulk)
     try:
         model = onnx.ModelProto.FromString(skeleton)
     except DecodeError as error:
         raise FormatError(f"{path}: expected an ONNX model: {error}") from None
-    source, external = Source(file, model, bulk), External(path, path.parent)
+    external = External(path, path.parent)
     for tensor in model.graph.initializer:
         if tensor.data_location == TensorProto.EXTERNAL:
-            _attach(source, tensor, external)
+            location, view = _attach(tensor, external, bulk)
+            if isinstance(view.obj, mmap.mmap):
+                parts[path.parent / location] = view.obj
     _refuse_external(path, model.graph)
     _sort(model.graph, checked.graph)
-    return source
+    return Source(ModelFile(path, kind, {}, {}, parts=parts), model, bulk)
 
 
 def _sort(graph: onnx.GraphProto, checked: Graph) -> None:
@@ -153,19 +158,18 @@ def varint(value: int) -> bytes:
     return bytes(made)
 
 
-def _attach(source: Source, tensor: TensorProto, external: External) -> None:
-    """Take a tensor's numbers from the file beside the model that it names."""
+def _attach(tensor: TensorProto, external: External, bulk: dict[str, U8]) -> tuple[str, memoryview]:
+    """Take a tensor's numbers from the file beside the model that it names; where they lie."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     size = -(-math.prod(tensor.dims) * element_bits(tensor.data_type) // 8)
     view = external.read(entries["location"], int(entries.get("offset", 0)), size, tensor.name)
-    if isinstance(view.obj, mmap.mmap):
-        source.file.parts[source.path.parent / entries["location"]] = view.obj
     del tensor.external_data[:]
     tensor.data_location = TensorProto.DEFAULT
     if size > SMALL:
-        source.bulk[tensor.name] = np.frombuffer(view, np.uint8)
+        bulk[tensor.name] = np.frombuffer(view, np.uint8)
     else:
         tensor.raw_data = bytes(view)
+    return entries["location"], view
 
 
 def _refuse_external(path: Path, graph: onnx.GraphProto, inner: bool = False) -> None:

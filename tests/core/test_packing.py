@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +19,14 @@ from halfbyte.core.backends.native import Kernels
 from halfbyte.core.backends.opening import library
 from halfbyte.core.passes import optimize
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats import open_model
+from halfbyte.formats import open_bytes, open_model
+from halfbyte.formats.derived import DerivedTensor
 from halfbyte.quantize import quantize_file
 from halfbyte.text.loading import load_bytes
-from halfbyte.text.planning import capture_model
-from halfbyte.weights import BY_DTYPE, FORMATS, Packed
+from halfbyte.text.model import LanguageModel
+from halfbyte.text.planning import Settings, capture_model, plan
+from halfbyte.text.tokenizers import from_metadata
+from halfbyte.weights import BY_DTYPE, FORMATS, Packed, Tensor
 
 IDS = [1, *range(300, 340)]
 LAYOUTS = {f.name: f for f in BY_DTYPE.values() if issubclass(f, Packed)}
@@ -129,8 +134,8 @@ def test_results_are_the_same_to_the_bit(path: Path) -> None:
         assert products
         assert all(n.startswith("matmul_int8") and n.endswith("_r16") for n in products)
         for name, tensor in mapped.file.tensors.items():
-            np.testing.assert_array_equal(packed.file.tensors[name].rows, tensor.rows)
-        assert not any(issubclass(t.format, Packed) for t in mapped.file.tensors.values())
+            np.testing.assert_array_equal(packed.weights[name].rows, tensor.rows)
+        assert not any(issubclass(t.format, Packed) for t in mapped.weights.values())
 
 
 def test_bytes_are_packed_in_place_where_they_are_ours(path: Path) -> None:
@@ -140,16 +145,110 @@ def test_bytes_are_packed_in_place_where_they_are_ours(path: Path) -> None:
         want = model.logits(IDS).copy()
         assert data.tobytes() == content, "not ours: not changed"
     with load_bytes(data, own=True) as model:
-        packed = [t for t in model.file.tensors.values() if issubclass(t.format, Packed)]
+        packed = [t for t in model.weights.values() if issubclass(t.format, Packed)]
         assert packed
         assert all(np.shares_memory(t.data, data) for t in packed)
         np.testing.assert_array_equal(model.logits(IDS), want)
 
 
+def test_packing_changes_neither_program_nor_file(path: Path) -> None:
+    """Mapped weights are copied: the plan still runs, and gives the same."""
+    file = open_model(path)
+    planned = plan(file, Settings(weights="packed"))
+    before = {name: tensor.data.tobytes() for name, tensor in file.tensors.items()}
+    kept = [(b, b.dtype, b.value) for b in planned.program.buffers]
+    packed = packing.keep_vectors(packing.pack(planned.program, planned.to_pack, file, 2), file)
+    assert [(b, b.dtype, b.value) for b in planned.program.buffers] == kept
+    assert {name: tensor.data.tobytes() for name, tensor in file.tensors.items()} == before
+    assert any(issubclass(t.format, Packed) for t in packed.tensors.values())
+    assert (packed.places, packed.arena_bytes) == (
+        planned.program.places, planned.program.arena_bytes
+    )  # fmt: skip
+    tokenizer = from_metadata(file)
+    found = [
+        LanguageModel(file, tokenizer, program, "native", 1).logits(IDS)
+        for program in (planned.program, packed)
+    ]
+    np.testing.assert_array_equal(*found)
+
+
+def test_weights_packed_in_place_are_given_away(path: Path) -> None:
+    """Whoever held them is told, and gets no permuted bytes."""
+    file = open_bytes(np.frombuffer(path.read_bytes(), np.uint8).copy(), "m.gguf", own=True)
+    planned = plan(file, Settings(weights="packed"))
+    packed = packing.pack(planned.program, planned.to_pack, file, 1)
+    for buffer in planned.to_pack:
+        assert isinstance(buffer.value, Tensor)
+        name = buffer.value.name
+        for tensor in (buffer.value, file.tensors[name]):
+            with pytest.raises(HalfbyteError, match=rf"tensor '{name}': its bytes were given away"):
+                tensor.decode()
+        assert np.isfinite(packed.tensors[name].decode()).all()
+    others = file.tensors.keys() - {b.name for b in planned.to_pack}
+    assert others
+    assert all(np.isfinite(file.tensors[name].decode()).all() for name in others)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_closed_models_leave_nothing_to_the_garbage_collector(path: Path, own: bool) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        data = np.frombuffer(path.read_bytes(), np.uint8).copy()
+        model = load_bytes(data, own=True) if own else halfbyte.load(path)
+        packed = [t for t in model.weights.values() if issubclass(t.format, Packed)]
+        arrays = [weakref.ref(tensor.data) for tensor in packed]
+        del packed
+        model.logits(IDS)
+        assert arrays
+        assert all(array() is not None for array in arrays)
+        model.close()
+        assert [array() for array in arrays] == [None] * len(arrays)
+    finally:
+        gc.enable()
+
+
+def test_a_part_takes_the_bytes_of_the_whole() -> None:
+    data = np.arange(4 * 32, dtype=np.float32)
+    whole = Tensor("w", FORMATS["F32"], (4, 32), data.view(np.uint8))
+    first, second = whole.part(0, 1), whole.part(1, 4)
+    assert (first.name, second.name) == ("w[0:1]", "w[1:4]")
+    assert np.shares_memory(first.release(), data)
+    for given in (first, whole):
+        with pytest.raises(HalfbyteError, match="its bytes were given away"):
+            given.take(0, 1)
+    np.testing.assert_array_equal(second.decode().reshape(-1), data[32:])
+    with pytest.raises(AttributeError):
+        _ = first.dat  # type: ignore[attr-defined]
+
+
+def test_bytes_of_a_file_are_not_given_away(path: Path) -> None:
+    tensor = next(iter(open_model(path).tensors.values()))
+    with pytest.raises(HalfbyteError, match="expected bytes in memory, found a file's"):
+        tensor.release()
+    assert len(tensor.data) == tensor.nbytes
+
+
+def test_tensors_that_are_made_can_be_made_again() -> None:
+    rows = np.arange(4 * 32, dtype=np.float32).reshape(4, 32)
+    made = DerivedTensor(
+        "w",
+        FORMATS["F32"],
+        (4, 32),
+        lambda first, n: FORMATS["F32"].encode(rows[first : first + n]),
+    )
+    part = made.part(1, 3)
+    np.testing.assert_array_equal(part.decode(), rows[1:3])
+    for tensor, expected in ((part, rows[1:3]), (made, rows)):
+        data = tensor.release()
+        data[:] = 0
+        np.testing.assert_array_equal(tensor.decode(), expected)
+
+
 def test_float_products_keep_the_file_s_order(path: Path) -> None:
     """Only integer products know packed rows."""
     with halfbyte.load(path, activations="float") as model:
-        assert not any(issubclass(t.format, Packed) for t in model.file.tensors.values())
+        assert not any(issubclass(t.format, Packed) for t in model.weights.values())
 
 
 def test_the_plan_decides(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +233,27 @@ def test_links_and_long_names_are_written(tmp_path: Path) -> None:
     write_gguf(link, {"k": "v"}, [])
     assert link.is_symlink()
     assert open_model(target).metadata == {"k": "v"}
+
+
+def test_an_opened_file_is_read_only_until_it_is_closed(tmp_path: Path) -> None:
+    metadata: dict[str, MetadataValue] = {"general.name": "a"}
+    write_gguf(tmp_path / "m.gguf", metadata, [])
+    file = open_model(tmp_path / "m.gguf")
+    other = tensor("w", np.ones((1, 32), np.float32))
+    for change in (
+        lambda: file.tensors.__setitem__("w", other),  # type: ignore[attr-defined]
+        lambda: file.metadata.pop("general.name"),  # type: ignore[attr-defined]
+        lambda: file.notes.append("note"),  # type: ignore[attr-defined]
+        lambda: setattr(file, "notes", ("note",)),
+    ):
+        with pytest.raises(AttributeError):
+            change()
+    given = {"w": other}
+    made = replace(file, tensors=given)
+    given.clear()
+    assert list(made.tensors) == ["w"]
+    named = replace(made, notes=["note"])
+    made.close()  # what was made of it goes with it
+    assert not named.tensors
+    assert not named.parts
+    assert dict(named.metadata) == metadata

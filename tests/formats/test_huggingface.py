@@ -110,7 +110,7 @@ def test_a_folder_without_a_tokenizer(tmp_path: Path, capsys: pytest.CaptureFixt
     folder = write_folder(tmp_path / "m")
     (folder / "tokenizer.json").unlink()
     file = open_model(folder)
-    assert file.notes == ["no tokenizer found: looked for tokenizer.json and tokenizer.model"]
+    assert file.notes == ("no tokenizer found: looked for tokenizer.json and tokenizer.model",)
     assert main(["run", str(folder)]) == 2
     assert capsys.readouterr().err.startswith(f"error: {folder}: ")
 

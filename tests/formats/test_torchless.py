@@ -34,7 +34,7 @@ def test_float32_is_the_model_it_was_made_from(folder: Path, tmp_path: Path) -> 
     make_torchless(folder, path)
     file = open_model(path)
     assert file.kind == "torchless"
-    assert file.notes == []
+    assert file.notes == ()
     assert file.size == path.stat().st_size
     for name, values in weights().items():
         np.testing.assert_array_equal(file.tensors[name].decode(), values)
@@ -101,7 +101,7 @@ def test_an_embedding_with_more_rows_than_tokens(tmp_path: Path) -> None:
         assert model.vocabulary == model.tokenizer.vocab_size == 300
         assert model.tokenizer.decode([299]) == ""
         assert max(model.tokenizer.encode("[PAD299] ab")) < 264
-        assert model.file.notes == [
+        assert model.notes == [
             "36 rows of the embedding have no token: chosen, they decode as nothing"
         ]
 

@@ -6,10 +6,10 @@ reads them again. Packed ones are this process's own, so they are packed only wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from halfbyte.core import ops
 from halfbyte.core.backends.memory import ALIGNMENT, aligned
@@ -20,7 +20,7 @@ from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.room import machine_bytes
-from halfbyte.weights import Packed, Tensor
+from halfbyte.weights import U8, Packed, Tensor
 
 _SHARE = 0.5  # of the machine's memory that a model with packed weights may take
 _SLICE = 4 << 20  # bytes packed before the file's pages are given back
@@ -59,72 +59,73 @@ def _packable(buffer: Buffer) -> bool:
     )
 
 
-def pack(buffers: list[Buffer], file: ModelFile, threads: int) -> None:
-    """Pack these weights, in place where the file's bytes may be written.
+def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: int) -> Program:
+    """The program with these weights packed.
 
-    Buffers and `file.tensors` hold the packed tensors afterwards.
+    Where the file's bytes are in memory, as a browser's are, they are packed in place: a program
+    and a packed copy would not fit. The tensors give them away, and are of no use afterwards.
     """
-    own = [b for b in buffers if not _tensor(b).data.flags.writeable]
-    arena = aligned(sum(_padded(b.nbytes) for b in own))
+    tensors = {buffer: _tensor(buffer) for buffer in buffers}
+    arena = aligned(sum(_padded(t.nbytes) for t in tensors.values() if not t.owned))
     alone, shared, place = Kernels(), Kernels(threads=threads), 0
-    for buffer in buffers:
-        tensor = _tensor(buffer)
+    packed = {}
+    for buffer, tensor in tensors.items():
         layout = tensor.format.packed
         if layout is None:
             raise ProgramError(f"{buffer}: expected a format with a packed layout")
-        data, kernels = tensor.data, alone
-        if not data.flags.writeable:
-            data, kernels = arena[place : place + data.nbytes], shared
-            place += _padded(data.nbytes)
-        for _ in _pack_slices(kernels, tensor, layout, data):
+        if tensor.owned:
+            source = data = tensor.release()
+        else:
+            source, data = tensor.data, arena[place : place + tensor.nbytes]
+            place += _padded(tensor.nbytes)
+        kernels = alone if source is data else shared
+        for _ in _pack_slices(kernels, tensor, layout, source, data):
             file.forget()
             file.check()
-        packed = Tensor(tensor.name, layout, tensor.shape, data)
-        file.tensors[tensor.name] = buffer.value = packed
-        buffer.dtype = layout.dtype
+        value = Tensor(tensor.name, layout, tensor.shape, data, tensor.whole)
+        packed[buffer] = replace(buffer, dtype=layout.dtype, value=value)
     shared.close()
+    return program.replaced(packed)
 
 
-def keep_vectors(program: Program, file: ModelFile) -> None:
+def keep_vectors(program: Program, file: ModelFile) -> Program:
     """Copy vectors out of the file: each would keep a page, or a huge one, of it resident."""
-    _keep_constants(program)
-    for buffer in program.buffers:
-        if isinstance(buffer.value, Tensor) and len(buffer.shape) == 1:
-            _keep(buffer, buffer.value, file)
+    vectors = [b for b in program.buffers if isinstance(b.value, Tensor) and len(b.shape) == 1]
+    return _kept(program, vectors, file)
 
 
-def keep_all(program: Program, file: ModelFile) -> None:
+def keep_all(program: Program, file: ModelFile) -> Program:
     """Copy what is still mapped: the file is on a network, and may change where nobody sees it."""
-    _keep_constants(program)
-    for buffer in program.buffers:
-        tensor = buffer.value
-        if isinstance(tensor, DerivedTensor) or not isinstance(tensor, Tensor):
-            continue
-        if is_mapped(tensor.data):
-            _keep(buffer, tensor, file)
+    mapped = [
+        b for b in program.buffers
+        if isinstance(b.value, Tensor) and not isinstance(b.value, DerivedTensor)
+        and is_mapped(b.value.data)
+    ]  # fmt: skip
+    return _kept(program, mapped, file)
 
 
-def _keep_constants(program: Program) -> None:
-    """Copy constants that are views of the file, such as a bias."""
-    for buffer in program.buffers:
-        if isinstance(buffer.value, np.ndarray) and is_mapped(buffer.value):
-            buffer.value = buffer.value.copy()
-
-
-def _keep(buffer: Buffer, tensor: Tensor, file: ModelFile) -> None:
-    data = aligned(tensor.nbytes)
-    data[...] = tensor.data
-    file.tensors[tensor.name] = buffer.value = Tensor(
-        tensor.name, tensor.format, tensor.shape, data
-    )
-    file.forget()
-    file.check()
+def _kept(program: Program, buffers: Iterable[Buffer], file: ModelFile) -> Program:
+    """The program with copies of these tensors, and of constants that are views of the file."""
+    kept = {
+        b: replace(b, value=b.value.copy())
+        for b in program.buffers
+        if isinstance(b.value, np.ndarray) and is_mapped(b.value)
+    }
+    for buffer in buffers:
+        tensor = _tensor(buffer)
+        data = aligned(tensor.nbytes)
+        data[...] = tensor.data
+        value = Tensor(tensor.name, tensor.format, tensor.shape, data, tensor.whole)
+        kept[buffer] = replace(buffer, value=value)
+        file.forget()
+        file.check()
+    return program.replaced(kept)
 
 
 def _pack_slices(
-    kernels: Kernels, tensor: Tensor, layout: type[Packed], data: npt.NDArray[np.uint8]
+    kernels: Kernels, tensor: Tensor, layout: type[Packed], source: U8, data: U8
 ) -> Iterator[None]:
-    """Pack a tensor into `data`, which may be its own; yields now and then."""
+    """Pack a tensor's bytes into `data`, which may be these; yields now and then."""
     rows, columns = tensor.shape
     size = layout.row_bytes(columns)
     scratch = np.empty(layout.GROUP * size, np.uint8)
@@ -133,7 +134,7 @@ def _pack_slices(
         part = slice(first * size, min(first + step, rows) * size)
         kernels.call(
             f"pack_{tensor.format.dtype}",
-            y=data[part], scratch=scratch, w=tensor.data[part],
+            y=data[part], scratch=scratch, w=source[part],
             k=columns, m=min(step, rows - first),
         )  # fmt: skip
         yield

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -155,7 +155,7 @@ class Operand:
 
 
 class Operation(Protocol):
-    """What an instruction needs to know of its operator; see :class:`halfbyte.core.ops.Operator`."""
+    """What an instruction needs of its operator; see :class:`halfbyte.core.ops.Operator`."""
 
     @property
     def name(self) -> str: ...
@@ -258,6 +258,7 @@ class Program:
     sizes: dict[str, Size] = field(default_factory=dict)
     places: dict[Buffer, int] = field(default_factory=dict)
     arena_bytes: int = 0
+    notes: list[str] = field(default_factory=list)  # what capture passed over, or chose
     _weights: dict[str, Buffer] = field(default_factory=dict)
     _count: int = 0
 
@@ -319,9 +320,32 @@ class Program:
     def rewritten(self, instructions: list[Instruction]) -> Program:
         """The same program with other instructions and no memory plan."""
         return Program(
-            self.name, instructions, self.inputs, self.outputs, self.sizes,
-            _weights=self._weights, _count=self._count,
+            self.name, instructions, dict(self.inputs), dict(self.outputs), dict(self.sizes),
+            notes=[*self.notes], _weights=dict(self._weights), _count=self._count,
         )  # fmt: skip
+
+    def replaced(self, buffers: Mapping[Buffer, Buffer]) -> Program:
+        """The same program and memory plan with other buffers in place of some, and of their parts.
+
+        No other program changes; those that are not replaced belong to both.
+        """
+        known = dict(buffers)
+
+        def others(given: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+            return tuple(_other(buffer, known) for buffer in given)
+
+        made = self.rewritten([
+            replace(i, inputs=others(i.inputs), outputs=others(i.outputs))
+            for i in self.instructions
+        ])  # fmt: skip
+        made._weights = {name: _other(b, known) for name, b in self._weights.items()}
+        made.places, made.arena_bytes = dict(self.places), self.arena_bytes
+        return made
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors that buffers hold, by name."""
+        return {b.value.name: b.value for b in self.buffers if isinstance(b.value, Tensor)}
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -365,6 +389,14 @@ class Program:
         offset = self.places.get(buffer.root)
         where = f"@{offset}" if offset is not None else ""
         return f"{buffer}{where} {buffer.nbytes:,} B"
+
+
+def _other(buffer: Buffer, known: dict[Buffer, Buffer]) -> Buffer:
+    """What takes a buffer's place; a part of one that is replaced becomes a part of the other."""
+    if buffer.source is not None and buffer not in known:
+        source = _other(buffer.source, known)
+        known[buffer] = buffer if source is buffer.source else replace(buffer, source=source)
+    return known.get(buffer, buffer)
 
 
 _current: ContextVar[Program] = ContextVar("halfbyte_program")

@@ -64,8 +64,7 @@ def _timed(
     """Each of these runs of a made-up decoder; the least time of each instruction counts."""
     file = reference_model(shape, kind)
     planned = plan(file, Settings(weights=weights))
-    packing.pack(planned.to_pack, file, 1)
-    program = planned.program
+    program = packing.pack(planned.program, planned.to_pack, file, 1)
     executable = NativeExecutable(program)
     executable.array(program.inputs["ids"])[:] = np.arange(planned.settings.batch) % 100
     found = [_timed_run(executable, registers) for registers in runs]

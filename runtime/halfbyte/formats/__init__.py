@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +40,9 @@ def open_model(
     path = Path(path)
     model = _open_folder(path) if path.is_dir() else _open_file(path)
     if tokenizer is not None or model.kind.startswith("llama2.c"):
-        from halfbyte.formats.llama2c_tokenizer import attach_tokenizer
+        from halfbyte.formats.llama2c_tokenizer import with_tokenizer
 
-        attach_tokenizer(model, Path(tokenizer) if tokenizer is not None else None)
+        return with_tokenizer(model, Path(tokenizer) if tokenizer is not None else None)
     return model
 
 
@@ -85,7 +86,8 @@ def open_bytes(data: Buffer, name: str, *, own: bool = False) -> ModelFile:
         )
     gguf_split.refuse_part(model)
     if model.kind.startswith("llama2.c"):
-        model.notes.append("no tokenizer is in a llama2.c file; `quantize` writes a GGUF with it")
+        note = "no tokenizer is in a llama2.c file; `quantize` writes a GGUF with it"
+        return replace(model, notes=(*model.notes, note))
     return model
 
 

@@ -36,8 +36,11 @@ class DerivedTensor(Tensor):
         weight_format: type[WeightFormat],
         shape: tuple[int, ...],
         make: Callable[[int, int], U8],
+        whole: Tensor | None = None,
     ) -> None:
-        fields = {"name": name, "format": weight_format, "shape": shape, "make": make}
+        fields = {
+            "name": name, "format": weight_format, "shape": shape, "make": make, "whole": whole,
+        }  # fmt: skip
         for field, value in {**fields, "_made": None}.items():
             object.__setattr__(self, field, value)
 
@@ -53,6 +56,21 @@ class DerivedTensor(Tensor):
             made = self._make()
             object.__setattr__(self, "_made", weakref.ref(made))
         return made
+
+    def part(self, first: int, end: int) -> Tensor:
+        """Rows [first, end) as a matrix of its own, made like all of them."""
+        return DerivedTensor(
+            f"{self.name}[{first}:{end}]", self.format, (end - first, self.columns),
+            lambda start, count: self.make(first + start, count), self,
+        )  # fmt: skip
+
+    @property
+    def owned(self) -> bool:
+        """Its bytes are: they are made for whoever asks."""
+        return True
+
+    def _forget(self) -> None:
+        object.__setattr__(self, "_made", None)
 
     def _make(self) -> U8:
         data = np.empty(self.nbytes, np.uint8)

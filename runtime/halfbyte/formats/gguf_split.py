@@ -12,8 +12,9 @@ from pathlib import Path
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import metadata
 from halfbyte.formats.gguf import read_gguf
-from halfbyte.formats.mapped import map_file
+from halfbyte.formats.mapped import Pages, map_file
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.weights import Tensor
 
 _NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.gguf)?", re.DOTALL)
 _NO, _COUNT, _TENSORS = "split.no", "split.count", "split.tensors.count"
@@ -73,24 +74,25 @@ def _number(file: ModelFile, count: int) -> int:
 
 def _merged(parts: list[ModelFile]) -> ModelFile:
     first = parts[0]
-    whole = ModelFile(first.path, f"{first.kind} in {len(parts)} files", {}, {})
+    tensors, pages = dict[str, Tensor](), dict[Path, Pages]()
     for index, part in enumerate(parts):
         if _number(part, len(parts)) != index:
             raise FormatError(
                 f"{part.path}: metadata '{_NO}': expected {index}, found {part.metadata[_NO]}"
             )
-        if twice := whole.tensors.keys() & part.tensors.keys():
+        if twice := tensors.keys() & part.tensors.keys():
             raise FormatError(f"{part.path}: tensor {min(twice)!r}: is in an earlier file too")
-        whole.tensors |= part.tensors
-        whole.parts |= part.parts
-    total = metadata.integer(first, _TENSORS, 0, 1 << 31, len(whole.tensors))
-    if total != len(whole.tensors):
+        tensors |= part.tensors
+        pages |= part.parts
+    total = metadata.integer(first, _TENSORS, 0, 1 << 31, len(tensors))
+    if total != len(tensors):
         raise FormatError(
             f"{first.path}: metadata '{_TENSORS}': {total} tensors, but the {len(parts)} files "
-            f"have {len(whole.tensors)}"
+            f"have {len(tensors)}"
         )
-    whole.metadata |= {k: v for k, v in first.metadata.items() if not k.startswith("split.")}
-    return whole
+    values = {k: v for k, v in first.metadata.items() if not k.startswith("split.")}
+    kind = f"{first.kind} in {len(parts)} files"
+    return ModelFile(first.path, kind, values, tensors, parts=pages)
 
 
 def refuse_part(file: ModelFile) -> None:

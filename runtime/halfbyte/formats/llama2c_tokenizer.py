@@ -8,6 +8,7 @@ a space, and <s> and </s> (ids 1 and 2) have a newline on each side.
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,8 +55,8 @@ def _read_entries(path: Path, data: memoryview) -> tuple[list[float], list[str]]
     return scores, pieces
 
 
-def attach_tokenizer(model: ModelFile, given: Path | None) -> None:
-    """Put a llama2.c tokenizer into the model's metadata.
+def with_tokenizer(model: ModelFile, given: Path | None) -> ModelFile:
+    """The model with a llama2.c tokenizer in its metadata.
 
     It is `given`, or the first of ``<stem>-tokenizer.bin``, ``tokenizer.bin``, ``tok<size>.bin``
     beside the model that has as many tokens as the model; none is found: a note in the model.
@@ -75,11 +76,10 @@ def attach_tokenizer(model: ModelFile, given: Path | None) -> None:
         tokenizer = read_tokenizer(path, memoryview(map_file(path)))
         tokens = tokenizer["tokenizer.ggml.tokens"]
         if size is None or len(tokens) == size:  # type: ignore[arg-type]
-            for key in [key for key in model.metadata if key.startswith("tokenizer.")]:
-                del model.metadata[key]
-            model.metadata.update(tokenizer)
-            return
+            others = {k: v for k, v in model.metadata.items() if not k.startswith("tokenizer.")}
+            return replace(model, metadata={**others, **tokenizer})
         mismatches.append(f"{path} has {len(tokens)} tokens")  # type: ignore[arg-type]
     if mismatches:
         raise FormatError(f"{model.path} has {size} tokens, but {', '.join(mismatches)}")
-    model.notes.append(f"no tokenizer found: looked for {', '.join(names)} beside the model")
+    note = f"no tokenizer found: looked for {', '.join(names)} beside the model"
+    return replace(model, notes=(*model.notes, note))

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 _MISSING: Any = object()
 ANY: Any = object()  # what a key says is known otherwise
-PASSED: Any = object()  # a key that changes nothing; a note says that it is passed over
+PASSED: Any = object()  # a key that changes nothing
 
 
 def integer(file: ModelFile, key: str, low: int, high: int, default: int = _MISSING) -> int:
@@ -85,9 +85,7 @@ def refuse_others(file: ModelFile, prefix: str, read: set[str], others: dict[str
                 "it the model may compute something else"
             )
         wanted = others[name]
-        if wanted is PASSED:
-            file.note(f"metadata {key!r}: passed over: it changes no result")
-        elif wanted is not ANY and not _same(value, wanted):
+        if wanted not in (ANY, PASSED) and not _same(value, wanted):
             found = repr(value)[:40] if isinstance(value, str | list) else printable(str(value), 40)
             raise UnsupportedError(
                 f"{file.path}: metadata '{key}': expected {wanted!r}, found {found}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,21 +22,53 @@ MetadataValue: TypeAlias = (
 )
 
 
-@dataclass
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ReadOnly(Mapping[K, V]):
+    """A mapping of its own that nobody changes; closing it drops all entries."""
+
+    def __init__(self, entries: Mapping[K, V]) -> None:
+        self._entries = dict(entries)
+
+    def __getitem__(self, key: K) -> V:
+        return self._entries[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def close(self) -> None:
+        """Drop all entries."""
+        self._entries.clear()
+
+
+@dataclass(frozen=True, eq=False)
 class ModelFile:
-    """An opened model file. Whatever the format, names and metadata keys are GGUF's."""
+    """An opened model file. Whatever the format, names and metadata keys are GGUF's.
+
+    Nothing of it changes until it is closed; only the bytes of tensors that are in memory may be
+    given away, see :meth:`halfbyte.weights.Tensor.release`.
+    """
 
     path: Path
     kind: str  # for people: "GGUF v3", "llama2.c v0"
-    metadata: dict[str, MetadataValue]
-    tensors: dict[str, Tensor]  # in file order
-    notes: list[str] = field(default_factory=list)  # what was passed over or is not exact
-    parts: dict[Path, Pages] = field(default_factory=dict)  # the files that it is made of
+    metadata: Mapping[str, MetadataValue]
+    tensors: Mapping[str, Tensor]  # in file order
+    notes: Sequence[str] = ()  # what was passed over or is not exact
+    parts: Mapping[Path, Pages] = field(default_factory=dict)  # the files that it is made of
 
-    def note(self, text: str) -> None:
-        """Say once what was passed over, or is not exact."""
-        if text not in self.notes:
-            self.notes.append(text)
+    def __post_init__(self) -> None:
+        """Keep what nobody else can change; `dataclasses.replace` hands it on."""
+        for name in ("metadata", "tensors", "parts"):
+            value = getattr(self, name)
+            object.__setattr__(
+                self, name, value if isinstance(value, ReadOnly) else ReadOnly(value)
+            )
+        object.__setattr__(self, "notes", tuple(self.notes))
 
     @property
     def size(self) -> int:
@@ -92,5 +125,6 @@ class ModelFile:
 
     def close(self) -> None:
         """Drop the mapping; tensors must not be used afterwards."""
-        self.tensors.clear()
-        self.parts.clear()
+        for entries in (self.tensors, self.parts):
+            if isinstance(entries, ReadOnly):
+                entries.close()

@@ -68,13 +68,12 @@ def read_torchless(path: Path, pages: Pages, header: dict[str, Any], start: int)
         raise FormatError(f"{path}: header ends at {start}, expected a multiple of {ALIGNMENT}")
     weights = _weights(path, pages, field(path, header, "tensors", dict), start)
     names = naming(_config(path, header, weights), str(path))
-    file = ModelFile(path, "torchless", {}, model_tensors(str(path), names, weights))
-    file.notes, file.parts = grouped_notes(weights.tensors), weights.parts
-    rows = file.tensors["token_embd.weight"].shape[0]
+    tensors, notes = model_tensors(str(path), names, weights), grouped_notes(weights.tensors)
     tokenizer = _tokenizer(path, field(path, header, "tokenizer", dict))
-    fit_vocabulary(str(path), tokenizer, rows, file.notes)
+    fit_vocabulary(str(path), tokenizer, tensors["token_embd.weight"].shape[0], notes)
     name = path.stem.encode(errors="replace").decode()
-    file.metadata = {**names.metadata, "general.name": name, **tokenizer}
+    metadata = {**names.metadata, "general.name": name, **tokenizer}
+    file = ModelFile(path, "torchless", metadata, tensors, notes, weights.parts)
     file.forget()  # the scales were read to check them
     return file
 

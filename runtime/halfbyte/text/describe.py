@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,16 +26,15 @@ def describe(
 ) -> str:
     """Metadata, tensors, bits per weight and planned memory of a file, as text or JSON."""
     file = open_model(path, tokenizer)
-    apart = replace(file, tensors=dict(file.tensors))  # an architecture may cut some tensors up
     settings = Settings(context=context, cache=cache)
-    planned = plan(apart, settings)
-    _note_foreign(file)
+    planned = plan(file, settings)
     memory, context = planned.memory, planned.settings.context or 0
+    notes = [*file.notes, *planned.program.notes, *_foreign(file)]
     if as_json:
-        return json.dumps(_data(file, context, memory), indent=1)
-    parts = [_metadata(file), *_notes(file), _tensors(file), _memory(context, memory)]
+        return json.dumps(_data(file, notes, context, memory), indent=1)
+    parts = [_metadata(file), *_notes(notes), _tensors(file), _memory(context, memory)]
     if program:
-        captured = capture_model(apart, settings)
+        captured = capture_model(file, settings)
         parts += [f"as captured:\n{captured.dump()}", f"after passes:\n{planned.program.dump()}"]
     return "\n\n".join(parts)
 
@@ -45,19 +43,23 @@ def describe(
 _GENERAL = ("general.", "tokenizer.", "split.", "quantize.", "halfbyte.")
 
 
-def _note_foreign(file: ModelFile) -> None:
-    """Note metadata that belongs to nothing here: its writer may have meant it to count."""
+def _foreign(file: ModelFile) -> list[str]:
+    """Notes on metadata that belongs to nothing here: its writer may have meant it to count."""
     known = (*_GENERAL, metadata.text(file, "general.architecture") + ".")
-    for key in file.metadata:
-        if not key.startswith(known):
-            file.note(f"metadata {key!r}: passed over: it is no key of this architecture")
+    return [
+        f"metadata {printable(key)!r}: passed over: it is no key of this architecture"
+        for key in file.metadata
+        if not key.startswith(known)
+    ]
 
 
-def _data(file: ModelFile, context: int, memory: dict[str, int]) -> dict[str, Any]:
+def _data(
+    file: ModelFile, notes: list[str], context: int, memory: dict[str, int]
+) -> dict[str, Any]:
     return {
         "file": str(file.path),
         "format": file.kind,
-        "notes": file.notes,
+        "notes": notes,
         "metadata": {key: _short(value) for key, value in file.metadata.items()},
         "tensors": [
             {"name": t.name, "type": t.format.name, "shape": t.shape, "bytes": t.nbytes}
@@ -89,9 +91,9 @@ def _metadata(file: ModelFile) -> str:
     return "\n".join(map(printable, lines))
 
 
-def _notes(file: ModelFile) -> list[str]:
+def _notes(notes: list[str]) -> list[str]:
     """What was passed over or is not exact, under a heading, if there is such."""
-    lines = [printable(f"  {note}") for note in file.notes]
+    lines = [printable(f"  {note}") for note in notes]
     return ["\n".join(["notes", *lines])] if lines else []
 
 

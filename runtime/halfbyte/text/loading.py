@@ -201,11 +201,12 @@ def load_file(
             f"{file.path}: weights 'streamed': expected a file on storage, found one in memory"
         )
     threads = threads or default_threads()
+    program = found.program
     if backend != "numpy" and (found.to_pack or found.reader):
-        packing.pack(found.to_pack, file, threads)
-        packing.keep_vectors(found.program, file)
+        program = packing.pack(program, found.to_pack, file, threads)
+        program = packing.keep_vectors(program, file)
     whole = chosen.weights in ("auto", "packed") and found.reader is None
-    if whole and any(p.remote for p in file.mapped) and packing.has_room(found.program):
-        packing.keep_all(found.program, file)
+    if whole and any(p.remote for p in file.mapped) and packing.has_room(program):
+        program = packing.keep_all(program, file)
     room = math.inf if memory_budget is None else memory_budget - found.total
-    return LanguageModel(file, words, found.program, backend, threads, room)
+    return LanguageModel(file, words, program, backend, threads, room)

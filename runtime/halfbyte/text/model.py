@@ -28,7 +28,11 @@ class LanguageModel(TokenModel):
     Attributes
     ----------
     file : ModelFile
-        Metadata and tensors.
+        Metadata and tensors, as they were read.
+    weights : mapping of str to Tensor
+        The tensors as they are used: packed, copied or as in the file.
+    notes : list of str
+        What was passed over or is not exact.
     tokenizer : Tokenizer
         Text <-> token ids.
     program : Program

@@ -13,7 +13,7 @@ from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.reading import Reader
 from halfbyte.text import architectures, footprint
-from halfbyte.weights import F32
+from halfbyte.weights import F32, Tensor
 
 DEFAULT_CONTEXT = 4096  # tokens, where the model allows more: the KV cache is planned at this size
 DEFAULT_BATCH = 128  # prompt tokens of one run
@@ -80,7 +80,7 @@ class Plan:
 
     Attributes
     ----------
-    to_pack : list of Buffer
+    to_pack : tuple of Buffer
         Weights that are to be packed.
     reader : Reader or None
         What streamed weights come from.
@@ -91,7 +91,7 @@ class Plan:
     """
 
     program: Program
-    to_pack: list[Buffer]
+    to_pack: tuple[Buffer, ...]
     reader: Reader | None
     memory: dict[str, int]
     settings: Settings
@@ -147,7 +147,7 @@ def _planned(file: ModelFile, settings: Settings, captured: Program) -> Plan:
         merges=_count(file.metadata.get("tokenizer.ggml.merges")),
     )  # fmt: skip
     return Plan(
-        program, to_pack, reader, memory,
+        program, tuple(to_pack), reader, memory,
         replace(settings, context=program.sizes["position"].maximum),
     )  # fmt: skip
 
@@ -172,15 +172,21 @@ def capture_model(file: ModelFile, settings: Settings | None = None) -> Program:
         file, config, context=context, batch=min(settings.batch, context),
         cache=_cache(file, settings.cache, config.head_dim),
     )  # fmt: skip
-    used = {buffer.name for step in program.instructions for buffer in step.inputs}
+    used = architecture.TABLES | {_origin(buffer) for buffer in program.buffers}
     for name in file.tensors:
-        if name not in used | architecture.TABLES:
+        if name not in used:
             raise UnsupportedError(
                 f"{file.path}: tensor {name!r}: architecture "
                 f"{metadata.text(file, 'general.architecture')!r} does not use it as halfbyte "
                 "runs it, and without it the model would compute something else"
             )
     return program
+
+
+def _origin(buffer: Buffer) -> str:
+    """The name of the file's tensor that a buffer has, or has a part of."""
+    tensor = buffer.value
+    return (tensor.whole or tensor).name if isinstance(tensor, Tensor) else buffer.name
 
 
 def _cache(file: ModelFile, asked: str, head_dim: int) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +22,7 @@ from halfbyte.formats.mapped import is_mapped
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.sampling import log_softmax
 from halfbyte.text.tokenizers import Tokenizer
-from halfbyte.weights import F32Array
+from halfbyte.weights import F32Array, Tensor
 
 _LOOK = 0.01  # seconds after which mapped files are looked at again, between tokens of a text
 _SCANNED = 1 << 20  # weights that are looked at together
@@ -35,7 +36,11 @@ class TokenModel:
     Attributes
     ----------
     file : ModelFile
-        Metadata and tensors.
+        Metadata and tensors, as they were read.
+    weights : mapping of str to Tensor
+        The tensors as they are used: packed, copied or as in the file.
+    notes : list of str
+        What was passed over or is not exact.
     tokenizer : Tokenizer
         Text <-> token ids.
     program : Program
@@ -56,6 +61,7 @@ class TokenModel:
         room: float = math.inf,
     ) -> None:
         self.file, self.tokenizer, self.program, self.room = file, tokenizer, program, room
+        self.weights, self.notes = _weights(file, program), [*file.notes, *program.notes]
         self.executable = open_program(program, backend, threads)
         self._ids = self.executable.array(program.inputs["ids"])
         self._logits: F32Array = self.executable.array(program.outputs["logits"])
@@ -180,7 +186,7 @@ class TokenModel:
         if np.isfinite(logits).all():
             return
         self.file.check()
-        for tensor in self.file.tensors.values():
+        for tensor in self.weights.values():
             rows, step = tensor.rows, max(1, _SCANNED // tensor.columns)
             for first in range(0, len(rows), step):
                 values = tensor.format.decode(rows[first : first + step])
@@ -246,13 +252,19 @@ class TokenModel:
         self.executable.close()
         self.file.close()
         self._ids, self._logits = self._ids[:0].copy(), np.empty((0, self.vocabulary), np.float32)
-        for buffer in self.program.buffers:
-            if buffer.kind is Kind.WEIGHT:
-                buffer.value = None
-        self._maps = []
+        weights = [b for b in self.program.buffers if b.kind is Kind.WEIGHT]
+        self.program = self.program.replaced({b: replace(b, value=None) for b in weights})
+        self.executable.program, self.weights, self._maps = self.program, {}, []
 
     def __reduce__(self) -> NoReturn:
         raise ArgumentTypeError(
             f"{self.path}: a model cannot be pickled or copied: it holds memory of threads and "
             "kernels; load it from its file in each process"
         )
+
+
+def _weights(file: ModelFile, program: Program) -> Mapping[str, Tensor]:
+    """The file's tensors, or what the program has in their place."""
+    used = program.tensors
+    cut = {t.whole.name for t in used.values() if t.whole is not None}
+    return {name: t for name, t in file.tensors.items() if name not in cut} | used

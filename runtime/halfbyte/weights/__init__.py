@@ -9,10 +9,12 @@ makes in it. What `registry.register` is given is found in :data:`FORMATS`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
 
+from halfbyte.errors import HalfbyteError
 from halfbyte.weights.base import U8, BlockFormat, Codes, F32Array, WeightFormat
 from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, ScaledFormat
 from halfbyte.weights.kquants import Q4_K, Q5_K, Q6_K
@@ -41,13 +43,15 @@ class Tensor:
     """A named matrix or vector as it lies in a file; `data` is a view, usually of mapped pages.
 
     `shape` is in C order: (rows, columns) for a matrix, (length,) for a vector (GGUF's own order
-    is the reverse). `data` is one-dimensional uint8 of exactly the tensor's bytes.
+    is the reverse). `data` is one-dimensional uint8 of exactly the tensor's bytes. A `part` of a
+    matrix knows the `whole`.
     """
 
     name: str
     format: type[WeightFormat]
     shape: tuple[int, ...]
     data: U8
+    whole: Tensor | None = field(default=None, repr=False, compare=False)
 
     @property
     def columns(self) -> int:
@@ -72,6 +76,41 @@ class Tensor:
     def take(self, first: int, count: int) -> U8:
         """The bytes of at most `count` rows from row `first` on, as [rows, row_bytes]."""
         return self.rows[first : first + count]
+
+    def part(self, first: int, end: int) -> Tensor:
+        """Rows [first, end) as a matrix of its own, which lies where they do."""
+        data = self.rows[first:end].reshape(-1)
+        return Tensor(
+            f"{self.name}[{first}:{end}]", self.format, (end - first, self.columns), data, self
+        )
+
+    @property
+    def owned(self) -> bool:
+        """Whether there are bytes of this process's own, which `release` gives away."""
+        return self.data.flags.writeable
+
+    def release(self) -> U8:
+        """Give the bytes away: they are the caller's to overwrite.
+
+        The tensor, and the whole of which it is a part, has none any more; using them is an error.
+        """
+        if not self.owned:
+            raise HalfbyteError(f"tensor {self.name!r}: expected bytes in memory, found a file's")
+        data = self.data
+        for tensor in (self, self.whole):
+            if tensor is not None:
+                tensor._forget()
+        return data
+
+    def _forget(self) -> None:
+        vars(self).pop("data", None)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "data":
+                raise HalfbyteError(f"tensor {self.name!r}: its bytes were given away to be packed")
+            raise AttributeError(f"a tensor has no attribute {name!r}")
 
     def decode(self) -> F32Array:
         """All values as float32 in `shape`."""

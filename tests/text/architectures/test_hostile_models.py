@@ -44,7 +44,7 @@ CHANGED: list[tuple[str, str, Any, str]] = [
     ("gemma3", "blk.2.post_ffw_norm.weight", None, "expected [32], found nothing"),
     ("gemma3", "blk.0.attn_q.bias", (64,), "architecture 'gemma3' does not use it"),
     ("phi3", "blk.0.attn_qkv.weight", (60, 32), "expected [64, 32], found [60, 32]"),
-    ("phi3", "blk.0.attn_qkv.weight[0:32]", (32, 32), "'blk.0.attn_qkv.weight[32:48]': expected"),
+    ("phi3", "blk.0.attn_qkv.weight[0:32]", (32, 32), "architecture 'phi3' does not use it"),
     ("phi3-long", "rope_factors_long.weight", None, "expected [3], found nothing"),
     ("llama3", "rope_freqs.weight", (3,), "expected [8], found [3]"),
     ("gpt2", "blk.0.ffn_down.bias", None, "expected [32], found nothing"),
@@ -121,14 +121,14 @@ def test_what_changes_no_result_is_passed_over(
     ids = models.ids(name)[:5]
     with halfbyte.load(models.write(tmp_path / "plain.gguf", name)) as model:
         expected = model.feed(ids).copy()
-        notes = len(model.file.notes)
+        notes = len(model.notes)
     (key,) = changes
     path = models.write(
         tmp_path / "more.gguf", name, change=lambda metadata, tensors: metadata.update(changes)
     )
     with halfbyte.load(path) as model:
         np.testing.assert_array_equal(model.feed(ids), expected)
-        more = model.file.notes[notes:]
+        more = model.notes[notes:]
     assert [key in note and "passed over" in note for note in more] == [True] * len(more)
     assert len(more) == ((name, changes) in PASSED)
     text = describe(path)

@@ -175,7 +175,7 @@ def test_an_unknown_name_is_refused(name: str | None, ours: BaseTokenizer) -> No
 
 def test_merges_that_make_no_token(ours: BaseTokenizer) -> None:
     for merge in ("a zzz", "a", " a", "a ", ""):
-        found = ours.vocabulary.file.metadata | {"tokenizer.ggml.merges": [merge]}
+        found = {**ours.vocabulary.file.metadata, "tokenizer.ggml.merges": [merge]}
         with pytest.raises(FormatError, match="does not make a token of two parts"):
             from_metadata(ModelFile(Path("m.gguf"), "GGUF v3", found, {}))
 

@@ -155,7 +155,7 @@ def test_a_damaged_charsmap(repository: Path, tmp_path: Path) -> None:
         damaged = np.frombuffer(whole, np.uint8).copy()
         damaged[random.integers(4, len(whole), 20_000)] = random.integers(0, 256, 20_000)
         try:
-            found = ours.vocabulary.file.metadata | {key: damaged}
+            found = {**ours.vocabulary.file.metadata, key: damaged}
             other = from_metadata(ModelFile(Path("m.gguf"), "GGUF v3", found, {}))
             other.encode_batch(strings(50))
             outcomes.add("text")

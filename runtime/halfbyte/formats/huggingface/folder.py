@@ -62,16 +62,15 @@ def read_folder(folder: Path, weights: Checkpoint | None = None) -> ModelFile:
     if weights is None:
         weights = read_folder_weights(folder)
     kind = f"Hugging Face, {weights.kind}"
-    tensors = model_tensors(str(folder), names, weights)
-    file = ModelFile(folder, kind, {}, tensors, parts=weights.parts)
-    file.metadata = {
+    tensors, notes = model_tensors(str(folder), names, weights), list[str]()
+    metadata = {
         "general.architecture": names.metadata["general.architecture"],
         "general.name": _model_name(folder),
         **names.metadata,
-        **_tokenizer(folder, file.notes),
+        **_tokenizer(folder, notes),
         **_sampling(folder / "generation_config.json"),
     }
-    return file
+    return ModelFile(folder, kind, metadata, tensors, notes, weights.parts)
 
 
 def read_beside(path: Path, pages: Pages) -> ModelFile:

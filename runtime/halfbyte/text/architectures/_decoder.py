@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from halfbyte.core.program import Buffer, Program, maximum
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
-from halfbyte.text.architectures._keys import Keys
+from halfbyte.text.architectures._keys import Keys, passed_over
 from halfbyte.weights import Tensor
 
 LOGIT_ROWS = 16  # rows of logits of one run: a vocabulary is wide
@@ -142,6 +143,7 @@ class Decoder:
             )
         self.file, self.config, self.program, self.cache = file, config, program, cache
         self.n, self.position = program.size("n", batch), program.size("position", context)
+        program.notes += passed_over(file)
         self.asked = program.size("rows", min(LOGIT_ROWS, batch))
 
     def tensor(self, name: str, *shape: int) -> Tensor:
@@ -187,11 +189,13 @@ class Decoder:
         self, x: Buffer, name: str, outputs: Sequence[int], *, bias: bool = False
     ) -> list[Buffer]:
         """Products with matrices that lie in one tensor, one below the other; so do biases."""
-        parts = _split(self.file, f"{name}.weight", outputs, maximum(x.shape[1]))
+        ends = np.cumsum(outputs).tolist()
+        whole = self.tensor(f"{name}.weight", ends[-1], maximum(x.shape[1]))
+        parts = [whole.part(first, end) for first, end in pairwise([0, *ends])]
         found = [ops.matmul(x, self.program.weight(part)) for part in parts]
         if bias:
             values = self.tensor(f"{name}.bias", sum(outputs)).decode()
-            rows = np.split(values, np.cumsum(outputs)[:-1])
+            rows = np.split(values, ends[:-1])
             found = [
                 ops.add(y, self.row(f"{name}.bias", row))
                 for y, row in zip(found, rows, strict=True)
@@ -267,30 +271,6 @@ class Decoder:
             position=self.position, interleaved=rope.interleaved,
         )  # fmt: skip
         return y
-
-
-def _split(file: ModelFile, name: str, counts: Sequence[int], columns: int) -> list[Tensor]:
-    """A matrix's rows as so many matrices, which take its place among the file's tensors.
-
-    Rows are whole blocks, so each is a view; packed and multiplied like any other tensor.
-    """
-    ends = np.cumsum(counts)
-    spans = [(int(end) - count, int(end)) for end, count in zip(ends, counts, strict=True)]
-    names = [f"{name}[{first}:{end}]" for first, end in spans]
-    if names[0] not in file.tensors:
-        whole = metadata.tensor(file, name, (int(ends[-1]), columns))
-        rows, parts = whole.rows, {}
-        for part, (first, end) in zip(names, spans, strict=True):
-            data = rows[first:end].reshape(-1)
-            parts[part] = Tensor(part, whole.format, (end - first, columns), data)
-        before = dict(file.tensors)
-        file.tensors.clear()
-        for key, tensor in before.items():
-            file.tensors.update(parts if key == name else {key: tensor})
-    return [
-        metadata.tensor(file, part, (end - first, columns))
-        for part, (first, end) in zip(names, spans, strict=True)
-    ]
 
 
 def _rotary_table(

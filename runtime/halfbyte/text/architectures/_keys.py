@@ -56,6 +56,17 @@ _OTHERS: dict[str, object] = {
 )  # fmt: skip
 
 
+def passed_over(file: ModelFile) -> list[str]:
+    """Notes of metadata that the model has and no result depends on."""
+    prefix = metadata.text(file, "general.architecture") + "."
+    keys = (key for key in file.metadata if key.startswith(prefix))
+    return [
+        f"metadata {key!r}: passed over: it changes no result"
+        for key in keys
+        if _OTHERS.get(key.removeprefix(prefix)) is metadata.PASSED
+    ]
+
+
 class Keys:
     """The metadata of one architecture, keys without its name; remembers which were read."""
 

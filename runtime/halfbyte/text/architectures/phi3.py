@@ -95,7 +95,7 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
         reach = "long" if context > c.original_context else "short"
         factors = f"rope_factors_{reach}.weight" if TABLES & file.tensors.keys() else ""
         if factors and reach == "long":
-            file.note(
+            program.notes.append(
                 f"LongRoPE: a context of {context} tokens, beyond the original "
                 f"{c.original_context}, takes the long factors for every text, short ones too; "
                 f"a context of {c.original_context} takes the short factors"

@@ -210,7 +210,7 @@ def gemma4(file: ModelFile) -> ModelFile:
         "added": [i for i, kind in kinds if kind in (CONTROL, USER_DEFINED)],
         "special": [i for i, kind in kinds if kind == CONTROL],
     }
-    return replace(file, metadata=file.metadata | {PIPELINE: json.dumps(steps)})
+    return replace(file, metadata={**file.metadata, PIPELINE: json.dumps(steps)})
 
 
 def _steps(file: ModelFile, data: dict[str, Any], name: str) -> list[dict[str, Any]]:
