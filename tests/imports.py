@@ -6,6 +6,7 @@ python -m tests.imports first            # of each module after itself, before a
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import json
@@ -27,14 +28,35 @@ FOLDERS = {"runtime/halfbyte": "halfbyte", "quantize": "halfbyte.quantize", "web
 COMMAND = "halfbyte.__main__"  # runs when it is imported
 
 
-def modules() -> list[str]:
-    """Every module of the package but the command."""
-    found = []
+def sources() -> dict[str, Path]:
+    """Every module of the package, and its file."""
+    found = {}
     for folder, package in FOLDERS.items():
         for path in sorted((REPOSITORY / folder).rglob("*.py")):
             parts = path.relative_to(REPOSITORY / folder).with_suffix("").parts
-            found.append(".".join((package, *(p for p in parts if p != "__init__"))))
-    return [name for name in found if name != COMMAND]
+            found[".".join((package, *(p for p in parts if p != "__init__")))] = path
+    return found
+
+
+def modules() -> list[str]:
+    """Every module but the command."""
+    return [name for name in sources() if name != COMMAND]
+
+
+def imports() -> dict[str, set[str]]:
+    """What each module imports of the package, in functions and for types alone too."""
+    files = sources()
+    found: dict[str, set[str]] = {}
+    for name, path in files.items():
+        named = set()
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                named |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                whole = {f"{node.module}.{alias.name}" for alias in node.names}
+                named |= {n if n in files else node.module for n in whole}
+        found[name] = (named & files.keys()) - {name}
+    return found
 
 
 def digests(names: list[str]) -> dict[str, str]:
