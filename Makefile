@@ -3,7 +3,7 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
-KERNELS := $(wildcard runtime/kernels/*.c runtime/kernels/*.h runtime/kernels/*.inc)
+KERNELS := $(foreach kind,c h inc,$(wildcard $(addsuffix .$(kind),$(addprefix runtime/kernels/,* */* */*/*))))
 SOURCES := pyproject.toml $(KERNELS) $(addprefix runtime/kernels/,CMakeLists.txt sources.txt)
 C_FILES := $(KERNELS) $(wildcard tests/aarch64/*.[ch])
 WASM   := runtime/halfbyte/kernels.wasm

@@ -27,16 +27,16 @@ MOST_BYTES = 242_000  # a third of it on the way, compressed
 # No libc: what would be a call of memcpy becomes an instruction. Unwind tables and names stay out.
 FLAGS = (
     *("-target", "wasm32-freestanding", "-std=c11", "-Os", "-fPIC", "-fvisibility=hidden", "-g0"),
-    *("-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"),
+    *("-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Werror", f"-I{KERNELS}"),
 )
 FEATURES = "generic+simd128+bulk_memory+nontrapping_fptoint+sign_ext+mutable_globals"
 
 # file, table's source, its symbol, its name, further features
 VARIANTS = (
-    ("kernels.wasm", "isa_wasm.c", "hb_table_wasm", "simd128", ""),
+    ("kernels.wasm", "isa/wasm/table.c", "hb_table_wasm", "simd128", ""),
     (
         "kernels-relaxed.wasm",
-        "isa_wasm_relaxed.c",
+        "isa/wasm_relaxed/table.c",
         "hb_table_wasm_relaxed",
         "relaxed",
         "+relaxed_simd",
@@ -57,7 +57,7 @@ def build(folder: Path, name: str, source: str, table: str, isa: str, features: 
     with tempfile.TemporaryDirectory() as work:
         objects = []
         for file in ("run.c", "isa.c", source):
-            objects.append(Path(work) / f"{file}.o")
+            objects.append(Path(work) / f"{len(objects)}.o")
             defines = (f"-DHB_WASM={table}", f'-DHB_WASM_NAME="{isa}"')
             machine = f"-mcpu={FEATURES}{features}"
             zig("cc", *FLAGS, machine, *defines, "-c", KERNELS / file, "-o", objects[-1])

@@ -72,7 +72,10 @@ PLATFORMS = {
 }
 ANY = "any"
 
-FLAGS = ("-std=c11", "-fvisibility=hidden", "-g0", "-DNDEBUG", "-Wall", "-Wextra", "-Werror")
+FLAGS = (
+    *("-std=c11", "-fvisibility=hidden", "-g0", "-DNDEBUG"),
+    *("-Wall", "-Wextra", "-Werror", f"-I{KERNELS}"),
+)
 # What any processor of the kind has: zig's own choice for macOS is more.
 LEAST = {"x86_64": "-mcpu=x86_64", "aarch64": "-mcpu=generic"}
 
@@ -98,8 +101,7 @@ def sources(processor: str) -> list[Source]:
         if name == "*":
             common += options
         else:
-            table = name.removeprefix("isa_").removesuffix(".c").upper()
-            define = None if for_ == "any" else f"HB_{table}"
+            define = None if for_ == "any" else f"HB_{Path(name).parent.name.upper()}"
             found.append(Source(name, tuple(options), define))
     return [source._replace(options=(*common, *source.options)) for source in found]
 
@@ -125,7 +127,7 @@ def build_library(platform: Platform, folder: Path, more: Sequence[str] = ()) ->
 
     def compile_(source: Source) -> Path:
         options = [LEAST[platform.processor], *map(as_zig_takes_it, source.options), *more]
-        target = folder / f"{source.name}.o"
+        target = folder / f"{source.name.replace('/', '-')}.o"
         zig(*common, *options, "-c", KERNELS / source.name, "-o", target)
         return target
 

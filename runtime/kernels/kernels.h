@@ -12,7 +12,7 @@
  * `n` counts rows of activations, `k` their columns, `m` rows of a weight matrix [m, k].
  */
 
-/* ---- linear.inc ------------------------------------------------------------------------------ */
+/* ---- linear/float.inc ---- */
 
 /* y[n, d] = w[ids[n], :], decoded; ids outside [0, v) give a row of zeros */
 KERNEL(gather_f32, a->n, 1, a->d * 4, OUT(f32, y) IN(f32, w) IN(i32, ids) INT(n) INT(v) INT(d))
@@ -81,7 +81,7 @@ KERNEL(prefers_widened, 1, 1, 1, OUT(i32, y))
 KERNEL(pack_q8_0, a->m, 16, a->k, OUT(q8_0_r16, y) OUT(q8_0, scratch) IN(q8_0, w) INT(k) INT(m))
 KERNEL(pack_q4_0, a->m, 16, a->k, OUT(q4_0_r16, y) OUT(q4_0, scratch) IN(q4_0, w) INT(k) INT(m))
 
-/* ---- linear_blocks.inc ----------------------------------------------------------------------- */
+/* ---- linear/blocks.inc ---- */
 
 /* All of the above for the formats whose blocks have minima or scales within scales: Q4_1, Q5_0,
  * Q5_1 and the K-quants. Products with int8 activations add, in the order of a row's blocks of 32
@@ -110,7 +110,7 @@ BLOCKS(q5_k)
 BLOCKS(q6_k)
 #undef BLOCKS
 
-/* ---- panels.inc ------------------------------------------------------------------------------ */
+/* ---- linear/panels.inc ---- */
 
 /* y[n, m] = activation(r[n, m] + (bias[m] + sum_k x[n, k] w[m, k])); w[m / 16, k, 16], zeros behind
  * the last of m; may use FMA, the sum is made in the order of k */
@@ -132,7 +132,7 @@ KERNEL(pack_batched, a->outer * a->inner * ((a->m + 15) / 16), 1, a->k * 64,
 KERNEL(pack_panels_f32, (a->m + 15) / 16, 1, a->k * 64,
        OUT(f32, y) IN(f32, w) INT(k) INT(m) INT(row) INT(step))
 
-/* ---- linear_int8.inc ------------------------------------------------------------------------- */
+/* ---- linear/int8.inc ---- */
 
 /* dynamic_quantize(rms_norm(x)) */
 KERNEL(rms_norm_quantize, a->n, 1, a->d * 8,
@@ -174,7 +174,7 @@ KERNEL(range_from, a->n, 64, 4, OUT(i32, y) IN(i32, ids) INT(n) INT(start))
 /* y[rows, d] = x[n - rows :, :] */
 KERNEL(take_last, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) INT(d))
 
-/* ---- norm.inc -------------------------------------------------------------------------------- */
+/* ---- elementwise/norm.inc ---- */
 
 /* y = x / sqrt(mean(x^2) + epsilon) * weight, for each of the `heads` parts of d numbers of a row
  */
@@ -185,7 +185,7 @@ KERNEL(rms_norm, a->n * a->heads, 1, a->d * 8,
 KERNEL(layer_norm, a->n, 1, a->d * 8,
        OUT(f32, y) IN(f32, weight) IN(f32, bias) IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
 
-/* ---- attention.inc --------------------------------------------------------------------------- */
+/* ---- attention/grouped.inc ---- */
 
 /* x[n, c] holds c / head_dim heads; in each, r pairs (a, b) of the first 2 r elements are turned by
  * the angle of row position + i of cos[t, r], sin[t, r]: (a cos - b sin, b cos + a sin). Pairs are
@@ -238,7 +238,7 @@ KERNEL(group_query_attention_f16, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4)
        OUT(f32, y) IN(f32, q) IN(f16, k) IN(f16, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
            INT(position) INT(window) FLOAT(scale))
 
-/* ---- attention_q8_0.inc ---------------------------------------------------------------------- */
+/* ---- attention/q8_0.inc ---- */
 
 /* The same with a cache in Q8_0: rows of values are blocks, encoded as by encode_q8_0; of a head's
  * keys, block j of sixteen positions is cache[head, place / 16, j], as in packed rows. */
@@ -255,7 +255,7 @@ KERNEL(group_query_attention_q8_0, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4
        OUT(f32, y) IN(f32, q) IN(q8_0_r16, k) IN(q8_0, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
            INT(position) INT(window) FLOAT(scale))
 
-/* ---- attention_panels.inc -------------------------------------------------------------------- */
+/* ---- attention/panels.inc ---- */
 
 /* y[batch, i, head, e] = sum_j softmax_j(scale q . k + bias[i, j]) v[j], over j <= i + reach. Rows
  * of q, k, v and bias lie at the strides named by them, from what is called _at on; heads share
@@ -278,7 +278,7 @@ KERNEL(attention_int8, a->batch * a->heads * ((a->s + 127) / 128), 1, 32 * a->t 
                INT(k_at) INT(k_batch) INT(k_head) INT(k_row) INT(v_at) INT(v_batch) INT(v_head)
                    INT(v_row) INT(bias_batch) INT(bias_head) FLOAT(scale))
 
-/* ---- activation.inc -------------------------------------------------------------------------- */
+/* ---- elementwise/activation.inc ---- */
 
 /* y = softmax(x) per row, maximum subtracted */
 KERNEL(softmax, a->n, 1, a->d * 8, OUT(f32, y) IN(f32, x) INT(n) INT(d))
@@ -301,7 +301,7 @@ KERNEL(add, a->n * a->d, 64, 12, OUT(f32, z) IN(f32, x) IN(f32, y) INT(n) INT(p)
 /* z = x * y; y is one row for all where its row count p is 1 */
 KERNEL(mul, a->n * a->d, 64, 12, OUT(f32, z) IN(f32, x) IN(f32, y) INT(n) INT(p) INT(d))
 
-/* ---- elementwise.inc ------------------------------------------------------------------------- */
+/* ---- elementwise/broadcast.inc ---- */
 
 /* z = x op y with broadcasting. Rows of d elements of z belong to four outer dimensions: plan has
  * their sizes, the strides of x over them, the strides of y. Along a row x and y advance by their
@@ -333,7 +333,7 @@ KERNEL(unary_reciprocal, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha
 KERNEL(unary_neg, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
 KERNEL(unary_abs, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
 
-/* ---- move.inc -------------------------------------------------------------------------------- */
+/* ---- elementwise/move.inc ---- */
 
 /* y[row, i] = x[offset + i step + strides . row] for rows of d elements of four bytes; plan has the
  * sizes and strides of the four dimensions that rows belong to */
@@ -342,7 +342,7 @@ KERNEL(move, a->n, 16, 8, OUT(i32, y) IN(i32, x) IN(i32, plan) INT(n) INT(d) INT
 /* y[n, offset + i] = x[n, i] of y[n, t], x[n, d] */
 KERNEL(place, a->n, 1, a->d * 8, OUT(i32, y) IN(i32, x) INT(n) INT(t) INT(d) INT(offset))
 
-/* ---- reduce.inc ------------------------------------------------------------------------------ */
+/* ---- elementwise/reduce.inc ---- */
 
 /* y[a, c] = x[a, b, c] reduced over b */
 KERNEL(reduce_sum, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
@@ -350,7 +350,7 @@ KERNEL(reduce_mean, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(
 KERNEL(reduce_max, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
 KERNEL(reduce_min, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
 
-/* ---- conv.inc -------------------------------------------------------------------------------- */
+/* ---- conv/float.inc ---- */
 
 /* Images x[n, h, v, c], y[n, p, q, m] and the windows of x that become pixels of y: that of y[., i,
  * j, .] begins at x[., i stride_h - top, j stride_w - left, .]; what lies outside of x is 0. */
@@ -372,7 +372,7 @@ KERNEL(conv2d, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),
        OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) IN(f32, r) INT(m) INT(groups)
            WINDOWS FLOAT(lo) FLOAT(hi))
 
-/* ---- conv_codes.inc -------------------------------------------------------------------------- */
+/* ---- conv/codes.inc ---- */
 
 /* Codes of eight bits: y = y_zero + round(min(max(scale total, lo - y_zero), hi - y_zero)), ties to
  * even, total = bias + sum over the window and a group's channels of (x - x_zero) w, an int32;
@@ -401,14 +401,14 @@ KERNEL(matmul_codes, SPANS_OF(a->n) * PARTS_OF(a->m), 2, a->k*(UNIT_CHANNELS / 4
            IN(f32, x_scale) IN(u8, x_zero) IN(i32, x_sums) IN(f32, r) INT(n) INT(k) INT(m)
                INT(activation))
 
-/* ---- depthwise.inc --------------------------------------------------------------------------- */
+/* ---- conv/depthwise.inc ---- */
 
 /* y = min(max(bias + sum over the window of x w, lo), hi), each channel alone; may use FMA;
  * w[kernel_h kernel_w, c] */
 KERNEL(conv2d_depthwise, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w,
        OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) WINDOWS FLOAT(lo) FLOAT(hi))
 
-/* ---- codes.inc ------------------------------------------------------------------------------- */
+/* ---- elementwise/codes.inc ---- */
 
 /* y = zero + round(min(max(x / scale, lo - zero), hi - zero)), ties to even; with lo = -128 these
  * are the bytes of int8 */
@@ -435,7 +435,7 @@ CODES(u8)
 CODES(i8)
 #undef CODES
 
-/* ---- pool.inc -------------------------------------------------------------------------------- */
+/* ---- conv/pool.inc ---- */
 
 /* y = the largest number of the window that lies in x; none is -infinity, or the type's least */
 KERNEL(max_pool_f32, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w * 4,
@@ -467,8 +467,7 @@ KERNEL(turn_i32, a->n*((a->b + 15) / 16), 1, a->a * 16 * 16,
 KERNEL(turn_i8, a->n*((a->b + 15) / 16), 1, a->a * 16 * 8,
        OUT(i8, y) IN(i8, x) INT(n) INT(a) INT(b))
 
-/* ---- encode.inc: the quantizer's; definitions in weights.py, search.py
- * ---------------------------------- */
+/* ---- encode/encode.inc: the quantizer's; definitions in weights.py, search.py ---- */
 
 /* w[n, k] = x rounded to the format: byte-identical to gguf.quants */
 KERNEL(encode_f16, a->n, 1, a->k * 6, OUT(f16, w) IN(f32, x) INT(n) INT(k))
@@ -489,12 +488,12 @@ KERNEL(square_error, a->n, 1, a->k * 8, OUT(f32, s) IN(f32, x) IN(f32, y) INT(n)
 /* s[k] += sum over rows of x^2: the energy of each column; not split */
 KERNEL(column_energy, 1, 1, a->n * a->k * 4, OUT(f32, s) IN(f32, x) INT(n) INT(k))
 
-/* ---- linear.inc: the benchmark's ------------------------------------------------------------- */
+/* ---- linear/float.inc: the benchmark's ---- */
 
 /* s[n] = sum of 4096 elements each: how fast this machine reads memory */
 KERNEL(memory_read, a->n, 1, 4096 * 4, OUT(f32, s) IN(f32, x) INT(n))
 
-/* ---- linear_packed.inc: the benchmark's ------------------------------------------------------ */
+/* ---- linear/packed.inc: the benchmark's ---- */
 
 /* s[n] = 512 sum_{j < 8} sum_{i < 8, r < 16} c[i, r, :] . x[j, i, :], modulo 2^32; c[i] is the low
  * four bits of the bytes w[4, 16, 4], then the high ones; x[8, 8, 4] is from 0 to 127: how fast

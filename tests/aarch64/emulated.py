@@ -46,10 +46,10 @@ FLAGS = (
 SOURCES = {
     KERNELS / "run.c": "generic",
     KERNELS / "isa.c": "generic",
-    KERNELS / "isa_scalar.c": "generic",
-    KERNELS / "isa_neon.c": "generic",
-    KERNELS / "isa_dotprod.c": "generic+dotprod",
-    KERNELS / "isa_i8mm.c": "generic+dotprod+i8mm",
+    KERNELS / "isa/scalar/table.c": "generic",
+    KERNELS / "isa/neon/table.c": "generic",
+    KERNELS / "isa/dotprod/table.c": "generic+dotprod",
+    KERNELS / "isa/i8mm/table.c": "generic+dotprod+i8mm",
     HERE / "runner.c": "generic",
     HERE / "start.c": "generic",
 }
@@ -76,7 +76,7 @@ def executable() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="halfbyte-aarch64-"))
 
     def compile_(source: Path) -> Path:
-        target = folder / f"{source.stem}.o"
+        target = folder / f"{source.parent.name}-{source.stem}.o"
         zig("cc", *FLAGS, f"-mcpu={SOURCES[source]}", "-c", source, "-o", target)
         return target
 

@@ -200,7 +200,7 @@ def test_cmake_reads_the_same_sources(tool: ModuleType, processor: str, tmp_path
     for entry in json.loads((tmp_path / "compile_commands.json").read_text()):
         words = entry["command"].split()
         options = [w for w in words if re.match(r"-[mfOW]", w) and w not in warnings]
-        name = Path(entry["file"]).name
+        name = Path(entry["file"]).relative_to(tool.KERNELS).as_posix()
         found[name] = [w for w in options if w not in ("-fPIC", "-fvisibility=hidden")]
         assert {w for w in words if w.startswith("-DHB_")} == {f"-D{table}" for table in tables}
     assert found == {source.name: list(source.options) for source in listed}
@@ -208,8 +208,9 @@ def test_cmake_reads_the_same_sources(tool: ModuleType, processor: str, tmp_path
 
 def test_every_source_is_listed(tool: ModuleType, repository: Path) -> None:
     listed = {source.name for name in TABLES for source in tool.sources(name)}
-    there = {path.name for path in (repository / "runtime/kernels").glob("*.c")}
-    assert there - listed == {"isa_wasm.c", "isa_wasm_relaxed.c"}
+    folder = repository / "runtime/kernels"
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*.c")}
+    assert there - listed == {"isa/wasm/table.c", "isa/wasm_relaxed/table.c"}
     assert listed <= there
 
 
@@ -217,7 +218,7 @@ def test_a_processor_that_is_none_is_refused(
     tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "sources.txt"
-    path.write_text("any run.c\n\nx86-64 isa_avx2.c -mavx2\n")
+    path.write_text("any run.c\n\nx86-64 isa/avx2/table.c -mavx2\n")
     monkeypatch.setattr(tool, "SOURCES", path)
     with pytest.raises(SystemExit, match=r"line 3: expected any, x86_64, aarch64, found 'x86-64'"):
         tool.sources("x86_64")

@@ -15,7 +15,7 @@ from halfbyte.core.ops.demands import planned
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 
-PLAN_DIMS = 4  # outer dimensions of a plan; kernels/elementwise.inc has the same number
+PLAN_DIMS = 4  # outer dimensions of a plan; elementwise/broadcast.inc has the same number
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 

@@ -1,0 +1,237 @@
+/* The primitives of isa/scalar/packed.h, eight rows in a register; described there. */
+#ifndef HALFBYTE_ISA_AVX2_PACKED_H
+#define HALFBYTE_ISA_AVX2_PACKED_H
+
+#include "isa/avx2/simd.h"
+
+enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 2, COLUMNS = 4, TOGETHER = 1, PEAK = 8 };
+enum { PRODUCT_PARTS = 2, ROW_PRODUCT = 8, PRODUCT_ENDS = 1 };
+#define PRODUCT_TILES(fused) TILES(2, 6, fused)
+typedef __m256 pf;
+typedef __m256i pi;
+typedef struct {
+  __m256i q[8];
+} pw;
+
+static inline __m256i load_32(const void* p) { return _mm256_loadu_si256((const __m256i*)p); }
+static inline pi pi_start(const i16* xs, int first, int second) {
+  return _mm256_set1_epi32(first == second ? -first * (xs[0] + xs[1])
+                                           : -first * xs[0] - second * xs[1]);
+}
+static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+  pw w;
+  UNROLL for (int i = 0; i < 4; i++) {
+    __m256i both = load_32(codes + 64 * i + 32 * part), mask = _mm256_set1_epi8(15);
+    w.q[i] = _mm256_and_si256(both, mask);
+    w.q[4 + i] = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
+  }
+  return w;
+}
+static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+  pw w;
+  UNROLL for (int i = 0; i < 8; i++) {
+    w.q[i] = load_32(codes + 64 * i + 32 * part);
+#ifdef HB_DPBUSD
+    w.q[i] = _mm256_xor_si256(w.q[i], _mm256_set1_epi8(-128)); /* by HB_Q8_0_OFFSET */
+#endif
+  }
+  return w;
+}
+/* Bits from 4 on of codes of five and six bits: those of columns 4 i to 4 i + 3, of the bytes that
+ * hold them moved to where they belong */
+static inline __m256i moved(__m256i bits, int left) {
+  return left < 0 ? _mm256_srli_epi16(bits, -left) : _mm256_slli_epi16(bits, left);
+}
+static inline pw pw_load_5(const uint8_t* codes, int part) {
+  pw w = pw_load_q4_0(codes, part);
+  __m256i high = load_32(codes + 256 + 32 * part), mask = _mm256_set1_epi8(16);
+  UNROLL for (int i = 0; i < 8; i++) {
+    w.q[i] = _mm256_or_si256(w.q[i], _mm256_and_si256(moved(high, 4 - i), mask));
+  }
+  return w;
+}
+static inline pw pw_load_6(const uint8_t* codes, int part) {
+  pw w = pw_load_q4_0(codes, part);
+  UNROLL for (int i = 0; i < 8; i++) {
+    __m256i high = load_32(codes + 256 + 64 * (i / 4) + 32 * part), mask = _mm256_set1_epi8(48);
+    w.q[i] = _mm256_or_si256(w.q[i], _mm256_and_si256(moved(high, 4 - 2 * (i % 4)), mask));
+  }
+  return w;
+}
+static inline __m256i four_of(const i8* x) {
+  i32 four;
+  __builtin_memcpy(&four, x, 4);
+  return _mm256_set1_epi32(four);
+}
+#ifdef HB_DPBUSD
+static inline pi dot_four(pi sum, __m256i codes, const i8* x) {
+  return HB_DPBUSD(sum, codes, four_of(x));
+}
+#include "isa/shared/fours.h"
+#else
+static inline pi dot_four(pi sum, __m256i codes, const i8* x) {
+  __m256i pairs = _mm256_maddubs_epi16(codes, four_of(x));
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
+  pi sum = _mm256_setzero_si256(); /* at most 16 * 15 * 127 in 16 bits */
+  UNROLL for (int i = 0; i < 8; i++) {
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w->q[i], four_of(x + 4 * i)));
+    __asm__("" : "+x"(sum)); /* not all products first */
+  }
+  return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), start);
+}
+/* products of columns 4 i to 4 i + 7; 16 bits hold four of 63 * 127 */
+static inline __m256i dot_eight(const pw* w, int i, const i8* x) {
+  __m256i sum = _mm256_add_epi16(_mm256_maddubs_epi16(w->q[i], four_of(x + 4 * i)),
+                                 _mm256_maddubs_epi16(w->q[i + 1], four_of(x + 4 * i + 4)));
+  __asm__("" : "+x"(sum));
+  return sum;
+}
+static inline pi pi_dot_5(const pw* w, const i8* x, pi start) {
+  pi one = _mm256_set1_epi16(1); /* eight products of 31 * 127 in 16 bits */
+  __m256i low = _mm256_add_epi16(dot_eight(w, 0, x), dot_eight(w, 2, x));
+  __m256i high = _mm256_add_epi16(dot_eight(w, 4, x), dot_eight(w, 6, x));
+  pi sum = _mm256_add_epi32(_mm256_madd_epi16(low, one), _mm256_madd_epi16(high, one));
+  return _mm256_add_epi32(sum, start);
+}
+static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
+  pi one = _mm256_set1_epi16(1);
+  pi sum = _mm256_add_epi32(_mm256_madd_epi16(dot_eight(w, 4 * half, x), one),
+                            _mm256_madd_epi16(dot_eight(w, 4 * half + 2, x), one));
+  return _mm256_add_epi32(sum, start);
+}
+static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
+  pi sum = start, one = _mm256_set1_epi16(1);
+  UNROLL for (int i = 0; i < 8; i++) {
+    __m256i sized = _mm256_sign_epi8(four_of(x + 4 * i), w->q[i]);
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w->q[i]), sized);
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, one));
+    __asm__("" : "+x"(sum));
+  }
+  return sum;
+}
+
+/* Several rows of activations (linear/opened.inc). Codes of eight bits become numbers of sixteen,
+ * even and odd columns apart; of four bits, bytes, whose products fit 16 bits up to the end of a
+ * block. */
+#define HB_OPENED
+#define BY_OPENED(type) 1
+#define OPENED_BYTES(q4) ((q4) ? 1 : 2)
+enum { OPENED_SPAN = 512, OPENED_ALONE = 1 };
+static inline __m256i even_of(__m256i codes) {
+  return _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8);
+}
+static inline __m256i odd_of(__m256i codes) { return _mm256_srai_epi16(codes, 8); }
+static inline void keep_32(void* p, __m256i v) { _mm256_storeu_si256((__m256i*)p, v); }
+/* Codes of a block of sixteen rows, four columns after four */
+static inline void open_codes(uint8_t* to, const uint8_t* codes, int q4) {
+  __m256i mask = _mm256_set1_epi8(15);
+  for (int i = 0; i < 8; i++, codes += 32) {
+    __m256i both = load_32(codes);
+    if (q4) {
+      keep_32(to + 32 * i, _mm256_and_si256(both, mask));
+      keep_32(to + 32 * i + 256, _mm256_and_si256(_mm256_srli_epi16(both, 4), mask));
+    }
+  }
+  for (int i = 0; i < 16 && !q4; i++) {
+    __m256i both = load_32(codes + 32 * i - 256);
+    keep_32(to + 64 * i, even_of(both));
+    keep_32(to + 64 * i + 32, odd_of(both));
+  }
+}
+/* Each row's share of the scale `top`, in 1 / 16384 and twice */
+static inline pi pi_shares(pf d, pf top) {
+  __m256i share = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_div_ps(d, top), _mm256_set1_ps(16384)));
+  return _mm256_blend_epi16(share, _mm256_slli_epi32(share, 16), 0xaa);
+}
+/* Codes of eight bits times 128 and their rows' shares */
+static inline void widen_codes(uint8_t* to, const uint8_t* codes, const pi* shares) {
+  for (int i = 0; i < 16; i++) {
+    __m256i both = load_32(codes + 32 * i), share = shares[i % 2];
+    __m256i even = _mm256_slli_epi16(both, 8);
+    __m256i odd = _mm256_and_si256(both, _mm256_set1_epi16(-256));
+    keep_32(to + 64 * i, _mm256_mulhrs_epi16(even, share));
+    keep_32(to + 64 * i + 32, _mm256_mulhrs_epi16(odd, share));
+  }
+}
+static inline void open_row(i16* to, const i8* x, int columns, int q4) {
+  for (int i = 0; i < columns; i += 32) {
+    __m256i codes = load_32(x + i);
+    if (q4) {
+      keep_32((i8*)to + i, codes);
+    } else {
+      keep_32(to + i, even_of(codes));
+      keep_32(to + i + 16, odd_of(codes));
+    }
+  }
+}
+/* dots[4 p + c] += products of part p with row c. Written out, compilers make all products before
+ * the first sum; of two and two the processor makes more than of one and one. */
+#define ADD_PRODUCTS(c, multiply, add)                                 \
+  {                                                                    \
+    __m256i one = multiply(first, row), other = multiply(second, row); \
+    __asm__("" : "+x"(one), "+x"(other));                              \
+    dots[c] = add(dots[c], one);                                       \
+    dots[4 + (c)] = add(dots[4 + (c)], other);                         \
+    __asm__("" : "+x"(dots[c]), "+x"(dots[4 + (c)]));                  \
+  }
+INLINE void dot_block_16(pi* dots, const uint8_t* w, const i16* x) {
+  UNROLL for (int i = 0; i < 8; i++, w += 128, x += 2) {
+    UNROLL for (int odd = 0; odd < 2; odd++) {
+      __m256i first = load_32(w + 32 * odd), second = load_32(w + 64 + 32 * odd);
+      UNROLL for (int c = 0; c < 4; c++) {
+        __m256i row = four_of((const i8*)(x + c * OPENED_SPAN + 16 * odd));
+        ADD_PRODUCTS(c, _mm256_madd_epi16, _mm256_add_epi32)
+      }
+    }
+  }
+}
+INLINE void dot_opened_16(pi* dots, const uint8_t* w, const i16* x, int columns) {
+  UNROLL for (int i = 0; i < 8; i++) { dots[i] = _mm256_setzero_si256(); }
+  for (int at = 0; at < columns; at += 32) {
+    dot_block_16(dots, w + 32 * at, x + at);
+  }
+}
+INLINE void dot_opened_4(pi* dots, const uint8_t* w, const i8* x, const i32* starts) {
+  UNROLL for (int i = 0; i < 8; i++) {
+    dots[i] = _mm256_set1_epi32(starts[i % 4 * (OPENED_SPAN / 32)]);
+  }
+  UNROLL for (int i = 0; i < 8; i++, w += 64, x += 4) {
+    __m256i first = load_32(w), second = load_32(w + 32);
+    UNROLL for (int c = 0; c < 4; c++) {
+      __m256i row = four_of(x + 2 * c * OPENED_SPAN);
+      ADD_PRODUCTS(c, _mm256_maddubs_epi16, _mm256_add_epi16)
+    }
+  }
+  UNROLL for (int i = 0; i < 8; i++) { dots[i] = _mm256_madd_epi16(dots[i], _mm256_set1_epi16(1)); }
+}
+#undef ADD_PRODUCTS
+#endif
+#define CODES_OF(w, i) w.q[i]
+static inline pf pf_zero(void) { return _mm256_setzero_ps(); }
+static inline pf pf_scales(const f16* d, int part) {
+  return _mm256_cvtph_ps(load_16(d + 8 * part));
+}
+static inline pf pf_load(const float* p) { return _mm256_loadu_ps(p); }
+static inline pf pf_add_scaled(pf sum, pf v, float by) {
+  return _mm256_add_ps(sum, _mm256_mul_ps(v, _mm256_set1_ps(by)));
+}
+static inline pf pf_scaled(pf scale, pi dots) {
+  return _mm256_mul_ps(scale, _mm256_cvtepi32_ps(dots));
+}
+static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
+  __m256 scaled = _mm256_mul_ps(scale, _mm256_set1_ps(by));
+  return _mm256_add_ps(sum, _mm256_mul_ps(scaled, _mm256_cvtepi32_ps(dots)));
+}
+static inline pf pf_set(float x) { return _mm256_set1_ps(x); }
+static inline pf pf_add(pf a, pf b) { return _mm256_add_ps(a, b); }
+static inline pf pf_max(pf a, pf b) { return _mm256_max_ps(a, b); }
+static inline pf pf_fused(pf a, pf b, pf c) { return _mm256_fmadd_ps(a, b, c); }
+static inline pf pf_exact(pf a, pf b, pf c) { return _mm256_add_ps(c, _mm256_mul_ps(a, b)); }
+static inline void pf_keep(float* p, pf v) { _mm256_storeu_ps(p, v); }
+static inline void pf_store(float* p, const float* r, pf v) {
+  _mm256_storeu_ps(p, r ? _mm256_add_ps(_mm256_loadu_ps(r), v) : v);
+}
+
+#endif

@@ -1,0 +1,110 @@
+/* The primitives of isa/scalar/packed.h, all sixteen rows in a register; described there. */
+#ifndef HALFBYTE_ISA_AVX512VNNI_PACKED_H
+#define HALFBYTE_ISA_AVX512VNNI_PACKED_H
+
+#include "isa/avx512vnni/simd.h"
+
+enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 1, COLUMNS = 16, TOGETHER = 2, PEAK = 8 };
+enum { PRODUCT_PARTS = 4, ROW_PRODUCT = 4, PRODUCT_ENDS = 1 };
+#define PRODUCT_TILES(fused) \
+  TILES(4, 6, fused)         \
+  TILES(3, 8, fused) TILES(2, 12, fused) TILES(1, 12, fused)
+typedef __m512 pf;
+typedef __m512i pi;
+typedef struct {
+  __m512i q[8];
+} pw;
+
+static inline pi pi_start(const i16* xs, int first, int second) {
+  i32 both;
+  __builtin_memcpy(&both, xs, 4);
+  return _mm512_madd_epi16(_mm512_set1_epi32(both), _mm512_set1_epi32(PAIR_OF(-first, -second)));
+}
+static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+  pw w;
+  (void)part;
+  UNROLL for (int i = 0; i < 4; i++) {
+    __m512i both = _mm512_loadu_si512(codes + 64 * i), mask = _mm512_set1_epi8(15);
+    w.q[i] = _mm512_and_si512(both, mask);
+    w.q[4 + i] = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
+  }
+  return w;
+}
+static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+  pw w;
+  (void)part;
+  UNROLL for (int i = 0; i < 8; i++) {
+    w.q[i] = _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * i), _mm512_set1_epi8(-128));
+  }
+  return w;
+}
+static inline __m512i moved(__m512i bits, int left) {
+  return left < 0 ? _mm512_srli_epi16(bits, (unsigned)-left)
+                  : _mm512_slli_epi16(bits, (unsigned)left);
+}
+static inline pw pw_load_5(const uint8_t* codes, int part) {
+  pw w = pw_load_q4_0(codes, part);
+  __m512i high = _mm512_loadu_si512(codes + 256), mask = _mm512_set1_epi8(16);
+  UNROLL for (int i = 0; i < 8; i++) {
+    w.q[i] = _mm512_or_si512(w.q[i], _mm512_and_si512(moved(high, 4 - i), mask));
+  }
+  return w;
+}
+static inline pw pw_load_6(const uint8_t* codes, int part) {
+  pw w = pw_load_q4_0(codes, part);
+  UNROLL for (int i = 0; i < 8; i++) {
+    __m512i high = _mm512_loadu_si512(codes + 256 + 64 * (i / 4)), mask = _mm512_set1_epi8(48);
+    w.q[i] = _mm512_or_si512(w.q[i], _mm512_and_si512(moved(high, 4 - 2 * (i % 4)), mask));
+  }
+  return w;
+}
+static inline pi dot_four(pi sum, __m512i codes, const i8* x) {
+  i32 four;
+  __builtin_memcpy(&four, x, 4);
+  return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(four));
+}
+#define CODES_OF(w, i) w.q[i]
+
+/* Wide tiles: codes of two panels, four columns at a time, each with as many activations as there
+ * are registers for their sums. A number that is loaded is then multiplied twice. */
+#define HB_WIDE
+enum { WIDE_PANELS = 2, WIDE_COLUMNS = 6 };
+static inline __m512i wide_q4_0(const uint8_t* codes, int i) {
+  __m512i both = _mm512_loadu_si512(codes + 64 * (i / 2)), mask = _mm512_set1_epi8(15);
+  return _mm512_and_si512(i % 2 ? _mm512_srli_epi16(both, 4) : both, mask);
+}
+static inline __m512i wide_q8_0(const uint8_t* codes, int i) {
+  return _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * i), _mm512_set1_epi8(-128));
+}
+/* where their activations are */
+static inline int place_q4_0(int i) { return i % 2 * 16 + i / 2 * 4; }
+static inline int place_q8_0(int i) { return 4 * i; }
+/* What the sums of up to STARTS blocks begin with, for some rows of activations with `stride`
+ * blocks each: made once for all weights, they are broadcast by a load. */
+enum { STARTS = 256 };
+static inline void wide_fill(i32* starts, const i16* xs, int64_t stride, int64_t blocks,
+                             int columns, int offset) {
+  for (int c = 0; c < columns; c++, starts += STARTS, xs += 2 * stride) {
+    int64_t count = blocks < STARTS ? blocks : STARTS;
+    for (int64_t b = 0; b < count; b += 16) {
+      __mmask16 some = count - b < 16 ? mask_of(count - b) : 0xffff;
+      __m512i both = _mm512_maskz_loadu_epi32(some, xs + 2 * b);
+      __m512i sums = _mm512_madd_epi16(both, _mm512_set1_epi16((i16)-offset));
+      _mm512_storeu_si512(starts + b, sums);
+    }
+  }
+}
+static inline pi wide_start(i32 start) { return _mm512_set1_epi32(start); }
+static inline __m512i four_of(const i8* x) {
+  i32 four;
+  __builtin_memcpy(&four, x, 4);
+  return _mm512_set1_epi32(four);
+}
+static inline pi wide_dot(pi sum, __m512i codes, __m512i four) {
+  return _mm512_dpbusd_epi32(sum, codes, four);
+}
+
+#include "isa/shared/fours.h"
+#include "isa/shared/whole.h"
+
+#endif

@@ -1,0 +1,3 @@
+#define HB_TABLE hb_table_avx512vnni
+#include "isa/avx512vnni/packed.h"
+#include "table.inc"

@@ -1,0 +1,3 @@
+#define HB_TABLE hb_table_avxvnni
+#include "isa/avxvnni/packed.h"
+#include "table.inc"

@@ -1,0 +1,3 @@
+#define HB_TABLE hb_table_dotprod
+#include "isa/dotprod/packed.h"
+#include "table.inc"

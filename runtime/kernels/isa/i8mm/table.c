@@ -1,0 +1,3 @@
+#define HB_TABLE hb_table_i8mm
+#include "isa/i8mm/packed.h"
+#include "table.inc"

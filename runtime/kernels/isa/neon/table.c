@@ -1,0 +1,3 @@
+#define HB_TABLE hb_table_neon
+#include "isa/neon/packed.h"
+#include "table.inc"

@@ -1,0 +1,80 @@
+/* The primitives of products with packed rows (machine.h's *_r16), on one number at a time; the
+ * other isa/<name>/packed.h have the same names with the same results. */
+#ifndef HALFBYTE_ISA_SCALAR_PACKED_H
+#define HALFBYTE_ISA_SCALAR_PACKED_H
+
+#include "isa/scalar/simd.h"
+
+/* Sixteen rows fall into PARTS that fill a register of the instruction set. Products of TILE_PARTS
+ * parts and COLUMNS rows of activations are summed up side by side, TOGETHER of the columns in one
+ * step; of a single row's products ROW_PARTS are made in one step. PEAK is how many the benchmark
+ * takes.
+ *
+ *   pf, pi  a float, an int32 of each row of a part
+ *   pw      a block of 32 codes of each row of a part: q[i] are those of columns 4 i to 4 i + 3
+ */
+enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 1, COLUMNS = 1, TOGETHER = 1, PEAK = 8 };
+enum { PRODUCT_PARTS = 1, ROW_PRODUCT = 1, PRODUCT_ENDS = 0 };
+#define PRODUCT_TILES(fused) TILES(1, 1, fused)
+typedef vf pf;
+typedef vi pi;
+typedef struct {
+  i8 q[8][16][4];
+} pw;
+
+/* What codes of either half of a block are too high by, taken out; xs are the sums of x's halves */
+static inline pi pi_start(const i16* xs, int first, int second) {
+  return vi_set(-first * xs[0] - second * xs[1]);
+}
+static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+  pw w;
+  (void)part;
+  for (int i = 0; i < 4 * 16 * 4; i++) {
+    w.q[i / 64][i / 4 % 16][i % 4] = codes[i] & 15;
+    w.q[4 + i / 64][i / 4 % 16][i % 4] = (i8)(codes[i] >> 4);
+  }
+  return w;
+}
+static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+  pw w;
+  (void)part;
+  __builtin_memcpy(&w, codes, sizeof(w));
+  return w;
+}
+/* Codes of five and of six bits (machine.h's codes_5, codes_6), unsigned */
+static inline pw pw_load_5(const uint8_t* codes, int part) {
+  pw w = pw_load_q4_0(codes, part);
+  for (int i = 0; i < 8 * 16 * 4; i++) {
+    w.q[i / 64][i / 4 % 16][i % 4] |= (i8)((codes[256 + i % 64] >> i / 64 & 1) << 4);
+  }
+  return w;
+}
+static inline pw pw_load_6(const uint8_t* codes, int part) {
+  pw w = pw_load_q4_0(codes, part);
+  for (int i = 0; i < 8 * 16 * 4; i++) {
+    int high = codes[256 + i / 256 * 64 + i % 64] >> 2 * (i / 64 % 4) & 3;
+    w.q[i / 64][i / 4 % 16][i % 4] |= (i8)(high << 4);
+  }
+  return w;
+}
+/* sum + the products of four columns */
+static inline pi dot_four(pi sum, const i8 codes[16][4], const i8* x) {
+  for (int row = 0; row < 16; row++) {
+    for (int i = 0; i < 4; i++) {
+      sum.l[row] += codes[row][i] * x[i];
+    }
+  }
+  return sum;
+}
+/* Codes of Q4_0 that `dot_four` takes */
+#define CODES_OF(w, i) w.q[i]
+
+/* pi_dot_<codes>(w, x, start): start + the products' sums; pi_dot_half: those of the first or the
+ * second 16 columns. */
+#include "isa/shared/fours.h"
+/* pf_scales(d, part): a part's scales; pf_load(p), pf_zero(): a part's floats, zeros;
+ * pf_add_scaled(sum, v, by): sum + v * by; pf_add_product(sum, scale, by, dots): sum + (scale * by)
+ * * dots; pf_store(p, r, v): r + v, or v where r is NULL. */
+#include "isa/shared/whole.h"
+
+#endif

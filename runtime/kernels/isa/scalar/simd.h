@@ -1,0 +1,233 @@
+/* The primitives on one number at a time: the table that every machine has. `isa/avx2/simd.h` has
+ * the same names with the same results, to the bit.
+ *
+ *   vf, vi  sixteen lanes of float, of int32
+ *   vx      one block of 32 int8 activations
+ */
+#ifndef HALFBYTE_ISA_SCALAR_SIMD_H
+#define HALFBYTE_ISA_SCALAR_SIMD_H
+
+#include "isa/shared/half.h"
+
+/* Sixteen lanes are loops here, and few of them are in registers at once: to unroll more would only
+ * take time to compile. */
+#undef UNROLL
+#define UNROLL
+
+typedef struct {
+  float l[16];
+} vf;
+typedef struct {
+  i32 l[16];
+} vi;
+typedef struct {
+  const i8* q;
+} vx;
+
+#define EACH(type, expression)   \
+  type r;                        \
+  for (int i = 0; i < 16; i++) { \
+    r.l[i] = (expression);       \
+  }                              \
+  return r
+
+static inline vf vf_set(float x) { EACH(vf, x); }
+static inline vf vf_load(const float* p) { EACH(vf, p[i]); }
+static inline vf vf_load_f16(const f16* p) { EACH(vf, half_to_float(p[i])); }
+static inline vf vf_load_bf16(const bf16* p) { EACH(vf, of_bits((i32)((uint32_t)p[i] << 16))); }
+static inline vf vf_load_i8(const i8* p) { EACH(vf, (float)p[i]); }
+/* low or high four bits of 16 bytes */
+static inline vf vf_load_low4(const uint8_t* p) { EACH(vf, (float)(p[i] & 15)); }
+static inline vf vf_load_high4(const uint8_t* p) { EACH(vf, (float)(p[i] >> 4)); }
+static inline void vf_store(float* p, vf v) {
+  for (int i = 0; i < 16; i++) {
+    p[i] = v.l[i];
+  }
+}
+static inline void vf_store_f16(f16* p, vf v) {
+  for (int i = 0; i < 16; i++) {
+    p[i] = float_to_half(v.l[i]);
+  }
+}
+
+/* The first `count` < 16 elements of memory; zeros in the other lanes. */
+static inline vf vf_load_part(const float* p, int64_t count) { EACH(vf, i < count ? p[i] : 0); }
+static inline vf vf_load_part_f16(const f16* p, int64_t count) {
+  EACH(vf, i < count ? half_to_float(p[i]) : 0);
+}
+static inline void vf_store_part(float* p, vf v, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    p[i] = v.l[i];
+  }
+}
+static inline void vf_store_part_f16(f16* p, vf v, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    p[i] = float_to_half(v.l[i]);
+  }
+}
+
+static inline vf vf_add(vf a, vf b) { EACH(vf, a.l[i] + b.l[i]); }
+static inline vf vf_sub(vf a, vf b) { EACH(vf, a.l[i] - b.l[i]); }
+static inline vf vf_mul(vf a, vf b) { EACH(vf, a.l[i] * b.l[i]); }
+static inline vf vf_div(vf a, vf b) { EACH(vf, a.l[i] / b.l[i]); }
+/* a * b + c, perhaps rounded once: only where results may differ between tables */
+static inline vf vf_fused(vf a, vf b, vf c) { EACH(vf, a.l[i] * b.l[i] + c.l[i]); }
+/* the second where either is not a number */
+static inline vf vf_max(vf a, vf b) { EACH(vf, a.l[i] > b.l[i] ? a.l[i] : b.l[i]); }
+static inline vf vf_min(vf a, vf b) { EACH(vf, a.l[i] < b.l[i] ? a.l[i] : b.l[i]); }
+static inline vf vf_sqrt(vf a) { EACH(vf, __builtin_sqrtf(a.l[i])); }
+static inline vf vf_abs(vf a) { EACH(vf, of_bits(bits_of(a.l[i]) & 0x7FFFFFFF)); }
+static inline vf vf_copysign(vf a, vf sign) {
+  EACH(vf, of_bits((bits_of(a.l[i]) & 0x7FFFFFFF) | (bits_of(sign.l[i]) & ~0x7FFFFFFF)));
+}
+/* 1 where a >= b, else 0 */
+static inline vf vf_at_least(vf a, vf b) { EACH(vf, a.l[i] >= b.l[i] ? 1.0f : 0.0f); }
+
+/* Sums and differences of lanes 8 apart, of these 4 apart, and so on: the sixteen lanes times the
+ * Hadamard matrix of sixteen rows */
+static inline vf vf_hadamard(vf v) {
+  for (int apart = 8; apart; apart /= 2) {
+    for (int i = 0; i < 16; i++) {
+      if (!(i & apart)) {
+        float sum = v.l[i] + v.l[i + apart];
+        v.l[i + apart] = v.l[i] - v.l[i + apart];
+        v.l[i] = sum;
+      }
+    }
+  }
+  return v;
+}
+
+/* in the fixed order of all tables: 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half */
+static inline float vf_sum(vf v) {
+  for (int half = 8; half; half /= 2) {
+    for (int i = 0; i < half; i++) {
+      v.l[i] += v.l[i + half];
+    }
+  }
+  return v.l[0];
+}
+static inline float vf_highest(vf v) {
+  for (int half = 8; half; half /= 2) {
+    for (int i = 0; i < half; i++) {
+      v.l[i] = v.l[i] > v.l[i + half] ? v.l[i] : v.l[i + half];
+    }
+  }
+  return v.l[0];
+}
+static inline float vf_lowest(vf v) {
+  for (int half = 8; half; half /= 2) {
+    for (int i = 0; i < half; i++) {
+      v.l[i] = v.l[i] < v.l[i + half] ? v.l[i] : v.l[i + half];
+    }
+  }
+  return v.l[0];
+}
+
+static inline vi vi_set(i32 x) { EACH(vi, x); }
+static inline vi vi_add(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] + (uint32_t)b.l[i])); }
+static inline vi vi_sub(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] - (uint32_t)b.l[i])); }
+static inline vi vi_mul(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] * (uint32_t)b.l[i])); }
+static inline vi vi_or(vi a, vi b) { EACH(vi, a.l[i] | b.l[i]); }
+static inline vi vi_and(vi a, vi b) { EACH(vi, a.l[i] & b.l[i]); }
+static inline vi vi_left(vi a, int by) { EACH(vi, (i32)((uint32_t)a.l[i] << by)); }
+static inline vi vi_right(vi a, int by) { EACH(vi, (i32)((uint32_t)a.l[i] >> by)); }
+static inline vi vi_bits(vf a) { EACH(vi, bits_of(a.l[i])); }
+static inline vf vf_bits(vi a) { EACH(vf, of_bits(a.l[i])); }
+static inline vf vf_convert(vi a) { EACH(vf, (float)a.l[i]); }
+/* towards zero; of numbers within int32 */
+static inline vi vi_truncate(vf a) { EACH(vi, (i32)a.l[i]); }
+static inline i32 vi_sum(vi v) {
+  uint32_t sum = 0;
+  for (int i = 0; i < 16; i++) {
+    sum += (uint32_t)v.l[i];
+  }
+  return (i32)sum;
+}
+/* the low 8 or 16 bits of each lane */
+static inline void vi_store_8(void* p, vi v) {
+  for (int i = 0; i < 16; i++) {
+    ((uint8_t*)p)[i] = (uint8_t)v.l[i];
+  }
+}
+static inline void vi_store_16(uint16_t* p, vi v) {
+  for (int i = 0; i < 16; i++) {
+    p[i] = (uint16_t)v.l[i];
+  }
+}
+
+/* Begin to load a cache line that is needed soon; any address will do. */
+static inline void prefetch(const void* p) { (void)p; }
+
+static inline vx vx_load(const i8* p) { return (vx){p}; }
+/* Lane r: sum over 32 of code * x in the Q4_0 block r * stride bytes behind `w`; codes 0 ... 15. */
+static inline vi vi_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) {
+  vi sums = {{0}};
+  for (int row = 0; row < 16; row++) {
+    const q4_0* block = (const q4_0*)(w + row * stride);
+    for (int i = 0; i < 16; i++) {
+      sums.l[row] += (block->qs[i] & 15) * x.q[i] + (block->qs[i] >> 4) * x.q[i + 16];
+    }
+  }
+  return sums;
+}
+/* The same for Q8_0 blocks, whose codes may be -128; x is never -128. */
+static inline vi vi_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
+  vi sums = {{0}};
+  for (int row = 0; row < 16; row++) {
+    const q8_0* block = (const q8_0*)(w + row * stride);
+    for (int i = 0; i < 32; i++) {
+      sums.l[row] += block->qs[i] * x.q[i];
+    }
+  }
+  return sums;
+}
+/* 16 F16 numbers, `stride` bytes apart */
+static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
+  EACH(vf, half_to_float(*(const f16*)(p + i * stride)));
+}
+
+/* Four int8 weights of each of sixteen channels */
+typedef struct {
+  const i8* w;
+} vq;
+static inline vq vq_load(const i8* p) { return (vq){p}; }
+/* Four numbers of one pixel in a strip take QUAD bytes. They are bytes without a sign, or, where
+ * QUAD_FLIP is 128, with one and less by that; of eight, the first and the third, then the others,
+ * take two bytes each. `quads_store` (elementwise/vector.inc) makes them of bytes, some bits of
+ * each turned over. */
+enum { QUAD = 4, QUAD_FLIP = 0 };
+/* sum + the products of four numbers with each channel's weights */
+static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
+  for (int i = 0; i < 64; i++) {
+    sum.l[i / 4] += w.w[i] * x[i % 4];
+  }
+  return sum;
+}
+static inline vf vf_load_u8(const uint8_t* p) { EACH(vf, (float)p[i]); }
+
+#undef EACH
+
+/* SIDE_BY_SIDE: attention's sums of sixteen lanes that go on side by side for each query.
+ * TILE_ROWS, TILE_COLUMNS: of float products with many activations, by the registers there are.
+ * OTHER_TILES: whether formats other than F16, which are rarer, have tiles too, and single tokens.
+ */
+enum { EXPONENTIALS = 1 }; /* side by side */
+enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 1, TILE_COLUMNS = 1 };
+
+/* CONV_PIXELS, CONV_BLOCKS: of windows' products, pixels and sixteens of channels of a tile, by the
+ * registers there are; CONV_DEPTH: numbers of a window that are multiplied before the next ones.
+ * DEPTHWISE_PIXELS: neighbours whose sums are made together. CODES_: of integers as CONV_, depth in
+ * bytes. */
+enum {
+  CONV_PIXELS = 2,
+  CONV_BLOCKS = 1,
+  CONV_DEPTH = 64,
+  DEPTHWISE_PIXELS = 2,
+  CODES_PIXELS = 2,
+  CODES_BLOCKS = 1,
+  CODES_DEPTH = 512,
+  MANY_TILES = 0
+};
+
+#endif

@@ -1,0 +1,3 @@
+#define HB_TABLE hb_table_scalar
+#include "isa/scalar/packed.h"
+#include "table.inc"

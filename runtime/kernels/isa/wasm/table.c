@@ -1,0 +1,3 @@
+#define HB_TABLE hb_table_wasm
+#include "isa/wasm/packed.h"
+#include "table.inc"

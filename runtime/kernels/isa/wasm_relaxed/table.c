@@ -1,0 +1,3 @@
+#define HB_TABLE hb_table_wasm_relaxed
+#include "isa/wasm_relaxed/packed.h"
+#include "table.inc"
