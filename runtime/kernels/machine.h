@@ -19,9 +19,11 @@
 #ifdef __wasm__
 #define SMALL __attribute__((minsize))
 #define SHARED __attribute__((noinline)) static
+enum { SMALL_FILE = 1 };
 #else
 #define SMALL
 #define SHARED static inline
+enum { SMALL_FILE = 0 };
 #endif
 
 /* Two numbers of 16 bits in one of 32, the first below */

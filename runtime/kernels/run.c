@@ -13,7 +13,7 @@
 #include <immintrin.h>
 #endif
 
-/* ---- the list ------------------------------------------------------------------------------- */
+/* ---- the lists ------------------------------------------------------------------------------ */
 
 #define OUT(type, name) " out:" #type ":" #name
 #define IN(type, name) " in:" #type ":" #name
@@ -30,6 +30,18 @@ HB_EXPORT const char* hb_kernel_list(void) {
 #undef IN
 #undef INT
 #undef FLOAT
+
+HB_EXPORT const char* hb_capability_list(void) {
+  return
+#define CAPABILITY(name) #name "\n"
+#include "isa/caps.h"
+#undef CAPABILITY
+      ;
+}
+
+HB_EXPORT void hb_describe(const hb_table* table, i32* capabilities) {
+  table->describe(capabilities);
+}
 
 /* ---- how an instruction's work falls into pieces --------------------------------------------- */
 

@@ -16,10 +16,15 @@ typedef struct hb_pool hb_pool;
  */
 HB_EXPORT const char* hb_kernel_list(void);
 
-/* Name of the index-th instruction set compiled in, best first; NULL behind the last. */
+/* Names of the capabilities of isa/caps.h, one a line. */
+HB_EXPORT const char* hb_capability_list(void);
+
+/* Name of the index-th instruction set compiled in, best first; NULL after the last. */
 HB_EXPORT const char* hb_isa_name(i32 index);
 /* Its kernels; NULL where this machine cannot run them. */
 HB_EXPORT const hb_table* hb_open(const char* name);
+/* Its capabilities, as many as hb_capability_list() names and in that order. */
+HB_EXPORT void hb_describe(const hb_table* table, i32* capabilities);
 
 /* A clock that is cheap to read; its unit is the machine's, 0 where there is none. */
 HB_EXPORT uint64_t hb_ticks(void);

@@ -4,9 +4,6 @@
 
 #include "isa/avx2/simd.h"
 
-enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 2, COLUMNS = 4, TOGETHER = 1, PEAK = 8 };
-enum { PRODUCT_PARTS = 2, ROW_PRODUCT = 8, PRODUCT_ENDS = 1 };
-#define PRODUCT_TILES(fused) TILES(2, 6, fused)
 typedef __m256 pf;
 typedef __m256i pi;
 typedef struct {
@@ -32,7 +29,7 @@ static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
   UNROLL for (int i = 0; i < 8; i++) {
     w.q[i] = load_32(codes + 64 * i + 32 * part);
 #ifdef HB_DPBUSD
-    w.q[i] = _mm256_xor_si256(w.q[i], _mm256_set1_epi8(-128)); /* by HB_Q8_0_OFFSET */
+    w.q[i] = _mm256_xor_si256(w.q[i], _mm256_set1_epi8(-128)); /* by Q8_0_OFFSET */
 #endif
   }
   return w;
@@ -115,10 +112,7 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
 /* Several rows of activations (linear/opened.inc). Codes of eight bits become numbers of sixteen,
  * even and odd columns apart; of four bits, bytes, whose products fit 16 bits up to the end of a
  * block. */
-#define HB_OPENED
-#define BY_OPENED(type) 1
 #define OPENED_BYTES(q4) ((q4) ? 1 : 2)
-enum { OPENED_SPAN = 512, OPENED_ALONE = 1 };
 static inline __m256i even_of(__m256i codes) {
   return _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8);
 }
@@ -233,5 +227,8 @@ static inline void pf_keep(float* p, pf v) { _mm256_storeu_ps(p, v); }
 static inline void pf_store(float* p, const float* r, pf v) {
   _mm256_storeu_ps(p, r ? _mm256_add_ps(_mm256_loadu_ps(r), v) : v);
 }
+
+#include "isa/shared/dots.h"
+#include "isa/shared/dots_of_fours.h"
 
 #endif

@@ -3,10 +3,8 @@
 #ifndef HALFBYTE_ISA_AVX2_QUADS_H
 #define HALFBYTE_ISA_AVX2_QUADS_H
 
-enum { QUAD_FLIP = 0 };
 #ifdef HB_DPBUSD
 typedef vi vq;
-enum { QUAD = 4 };
 static inline vq vq_load(const i8* p) {
   return (vq){_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 32))};
 }
@@ -16,13 +14,13 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
   __m256i numbers = _mm256_set1_epi32(four);
   return (vi){HB_DPBUSD(sum.a, numbers, w.a), HB_DPBUSD(sum.b, numbers, w.b)};
 }
+#include "isa/shared/quads_store.h"
+#include "isa/shared/code_range.h"
 #else
 /* As 16-bit numbers: products of bytes without a sign overflow them. */
 typedef struct {
   vi even, odd;
 } vq;
-enum { QUAD = 8 };
-#define HB_QUADS_STORE
 static inline __m256i even_bytes(const i8* p) {
   return _mm256_srai_epi16(_mm256_slli_epi16(_mm256_loadu_si256((const __m256i*)p), 8), 8);
 }
@@ -77,7 +75,6 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
 }
 
 /* What conv/codes_wide.inc is made of: numbers of sixteen bits */
-#define HB_WIDE_QUADS
 #define HALVES(f, x, y) ((vi){f((x).a, (y).a), f((x).b, (y).b)})
 static inline vi even_by_odd(vq w) { return HALVES(_mm256_madd_epi16, w.even, w.odd); }
 static inline vq vq_add(vq x, vq y) {
@@ -199,8 +196,10 @@ static inline uint8_t* rows_beside(uint8_t* to, const uint8_t* a, int64_t a_step
 /* What makes codes of numbers, thirty-two together: those less than their type's least one,
  * `below`, go from 0 to 255. */
 typedef struct {
-  __m256 hi;
-  __m256i zero, least, below;
+  vf lo, hi; /* less `zero` */
+  vi zero;
+  __m256 highest;
+  __m256i zeros, least, below;
 } code_range;
 static inline __m256i all_bytes(__m256i v) {
   return _mm256_shuffle_epi8(v, _mm256_setzero_si256());
@@ -210,14 +209,15 @@ static inline code_range code_range_of(vf lo, vf hi, vi zero) {
   __m256i below = _mm256_and_si256(_mm256_srai_epi32(least, 31), _mm256_set1_epi32(-128));
   __m256i zeros = _mm256_sub_epi32(zero.a, below);
   least = _mm256_sub_epi32(least, below);
-  return (code_range){hi.a, _mm256_packs_epi32(zeros, zeros), all_bytes(least), all_bytes(below)};
+  return (code_range){
+      lo, hi, zero, hi.a, _mm256_packs_epi32(zeros, zeros), all_bytes(least), all_bytes(below)};
 }
 /* What is not a number becomes the least code, as all that is too small for an integer. */
 static inline __m256i nearest_codes(vi total, vf scale, const code_range* s) {
   vf real = vf_mul(vf_convert(total), scale);
-  __m256i a = _mm256_cvtps_epi32(_mm256_min_ps(s->hi, real.a));
-  __m256i b = _mm256_cvtps_epi32(_mm256_min_ps(s->hi, real.b));
-  return _mm256_adds_epi16(_mm256_packs_epi32(a, b), s->zero);
+  __m256i a = _mm256_cvtps_epi32(_mm256_min_ps(s->highest, real.a));
+  __m256i b = _mm256_cvtps_epi32(_mm256_min_ps(s->highest, real.b));
+  return _mm256_adds_epi16(_mm256_packs_epi32(a, b), s->zeros);
 }
 /* Sixteen codes of each of two sums; y comes last, since z may be y. */
 static inline void store_two_codes(uint8_t* y, uint8_t* z, vi first, vi second, vf scale,

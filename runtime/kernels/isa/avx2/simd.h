@@ -127,7 +127,6 @@ FOLD(vf_highest, _mm256_max_ps, _mm_max_ps)
 FOLD(vf_lowest, _mm256_min_ps, _mm_min_ps)
 #undef FOLD
 
-#define HB_SUM_FOUR
 static inline void vf_sum_four(float* sums, const vf* v) {
   _mm_storeu_ps(sums, fold_four(_mm256_add_ps(v[0].a, v[0].b), _mm256_add_ps(v[1].a, v[1].b),
                                 _mm256_add_ps(v[2].a, v[2].b), _mm256_add_ps(v[3].a, v[3].b)));
@@ -192,19 +191,5 @@ static inline vf vf_load_u8(const uint8_t* p) {
 #include "isa/avx2/quads.h"
 
 #undef PAIR
-
-enum { EXPONENTIALS = 2 }; /* side by side */
-enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 2, TILE_COLUMNS = 2 };
-
-enum {
-  CONV_PIXELS = 6,
-  CONV_BLOCKS = 1,
-  CONV_DEPTH = 768,
-  DEPTHWISE_PIXELS = 4,
-  CODES_PIXELS = 4,
-  CODES_BLOCKS = 1,
-  CODES_DEPTH = QUAD == 8 ? 512 : 1024,
-  MANY_TILES = 1
-};
 
 #endif

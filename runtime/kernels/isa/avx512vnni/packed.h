@@ -4,11 +4,6 @@
 
 #include "isa/avx512vnni/simd.h"
 
-enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 1, COLUMNS = 16, TOGETHER = 2, PEAK = 8 };
-enum { PRODUCT_PARTS = 4, ROW_PRODUCT = 4, PRODUCT_ENDS = 1 };
-#define PRODUCT_TILES(fused) \
-  TILES(4, 6, fused)         \
-  TILES(3, 8, fused) TILES(2, 12, fused) TILES(1, 12, fused)
 typedef __m512 pf;
 typedef __m512i pi;
 typedef struct {
@@ -67,7 +62,6 @@ static inline pi dot_four(pi sum, __m512i codes, const i8* x) {
 
 /* Wide tiles: codes of two panels, four columns at a time, each with as many activations as there
  * are registers for their sums. A number that is loaded is then multiplied twice. */
-#define HB_WIDE
 enum { WIDE_PANELS = 2, WIDE_COLUMNS = 6 };
 static inline __m512i wide_q4_0(const uint8_t* codes, int i) {
   __m512i both = _mm512_loadu_si512(codes + 64 * (i / 2)), mask = _mm512_set1_epi8(15);
@@ -106,5 +100,8 @@ static inline pi wide_dot(pi sum, __m512i codes, __m512i four) {
 
 #include "isa/shared/fours.h"
 #include "isa/shared/whole.h"
+
+#include "isa/shared/dots.h"
+#include "isa/shared/dots_of_fours.h"
 
 #endif

@@ -5,7 +5,6 @@
 
 /* Four products of 255 * 127 fit in 32 bits: it is exact. */
 #define HB_DPBUSD _mm256_dpbusd_epi32
-#define HB_Q8_0_OFFSET 128
 #include "isa/shared/rows_x86.h"
 
 typedef __m512 vf;
@@ -92,7 +91,6 @@ FOLD(vf_lowest, _mm256_min_ps, _mm_min_ps)
 #undef FOLD
 
 static inline __m256 halve(vf v) { return _mm256_add_ps(_mm512_castps512_ps256(v), upper(v)); }
-#define HB_SUM_FOUR
 static inline void vf_sum_four(float* sums, const vf* v) {
   _mm_storeu_ps(sums, fold_four(halve(v[0]), halve(v[1]), halve(v[2]), halve(v[3])));
 }
@@ -132,13 +130,11 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
       _mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1));
 }
 
-enum { EXPONENTIALS = 8 }; /* side by side */
 static inline vf vf_load_u8(const uint8_t* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_16(p)));
 }
 
 typedef __m512i vq;
-enum { QUAD = 4, QUAD_FLIP = 0 };
 static inline vq vq_load(const i8* p) { return _mm512_loadu_si512(p); }
 static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
   i32 four;
@@ -146,17 +142,7 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
   return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four), w);
 }
 
-enum { SIDE_BY_SIDE = 2, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 4, TILE_COLUMNS = 6 };
-
-enum {
-  CONV_PIXELS = 14,
-  CONV_BLOCKS = 2,
-  CONV_DEPTH = 1152,
-  DEPTHWISE_PIXELS = 7,
-  CODES_PIXELS = 14,
-  CODES_BLOCKS = 2,
-  CODES_DEPTH = 2304,
-  MANY_TILES = 1
-};
+#include "isa/shared/quads_store.h"
+#include "isa/shared/code_range.h"
 
 #endif

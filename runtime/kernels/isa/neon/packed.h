@@ -4,9 +4,6 @@
 
 #include "isa/neon/simd.h"
 
-enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 4, COLUMNS = 8, TOGETHER = 2, PEAK = 8 };
-enum { PRODUCT_PARTS = 4, ROW_PRODUCT = 8, PRODUCT_ENDS = 1 };
-#define PRODUCT_TILES(fused) TILES(4, 6, fused)
 typedef float32x4_t pf;
 typedef int32x4_t pi;
 typedef struct {
@@ -126,7 +123,6 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
 }
 #endif
 #ifdef HB_MATRIX
-#define HB_DOTS
 /* Two rows of eight codes times two rows of eight activations: four sums an instruction; columns
  * from 8 first to 8 last - 1. */
 INLINE void matrix_dots(pi* dots, const pw* w, int first, int last, const i8* x, int64_t stride,
@@ -162,6 +158,8 @@ INLINE void pi_dots_half(pi* dots, const pw* w, int parts, int half, const i8* x
     matrix_dots(dots, w, 2 * half, 2 * half + 2, x, stride, starts);
   }
 }
+#else
+#include "isa/shared/dots.h"
 #endif
 #define CODES_OF(w, i) w.q[i]
 static inline pf pf_zero(void) { return vdupq_n_f32(0); }
@@ -183,5 +181,7 @@ static inline void pf_keep(float* p, pf v) { vst1q_f32(p, v); }
 static inline void pf_store(float* p, const float* r, pf v) {
   vst1q_f32(p, r ? vaddq_f32(vld1q_f32(r), v) : v);
 }
+
+#include "isa/shared/dots_of_fours.h"
 
 #endif

@@ -250,7 +250,6 @@ static inline vf vf_load_u8(const uint8_t* p) {
 typedef struct {
   int8x16_t q[4];
 } vq;
-enum { QUAD = 4, QUAD_FLIP = 128 };
 static inline vq vq_load(const i8* p) { QUADS(vq, vld1q_s8(p + 16 * i)); }
 static inline int32x4_t dot_quad(int32x4_t sum, int8x16_t w, int8x16_t x) {
 #ifdef HB_DOT
@@ -269,24 +268,13 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
 
 #undef QUADS
 
-#define HB_SUM_CODES
 static inline void sum_codes(const i8* q, i16* sums) {
   sums[0] = vaddlvq_s8(vld1q_s8(q));
   sums[1] = vaddlvq_s8(vld1q_s8(q + 16));
 }
 
-enum { EXPONENTIALS = 1 }; /* side by side */
-enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 2, TILE_COLUMNS = 2 };
-
-enum {
-  CONV_PIXELS = 6,
-  CONV_BLOCKS = 1,
-  CONV_DEPTH = 128,
-  DEPTHWISE_PIXELS = 4,
-  CODES_PIXELS = 4,
-  CODES_BLOCKS = 1,
-  CODES_DEPTH = 1024,
-  MANY_TILES = 1
-};
+#include "isa/shared/sum_four.h"
+#include "isa/shared/quads_store.h"
+#include "isa/shared/code_range.h"
 
 #endif

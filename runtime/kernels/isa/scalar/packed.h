@@ -5,17 +5,11 @@
 
 #include "isa/scalar/simd.h"
 
-/* Sixteen rows fall into PARTS that fill a register of the instruction set. Products of TILE_PARTS
- * parts and COLUMNS rows of activations are summed up side by side, TOGETHER of the columns in one
- * step; of a single row's products ROW_PARTS are made in one step. PEAK is how many the benchmark
- * takes.
+/* Sixteen rows fall into PARTS that fill a register of the instruction set.
  *
  *   pf, pi  a float, an int32 of each row of a part
  *   pw      a block of 32 codes of each row of a part: q[i] are those of columns 4 i to 4 i + 3
  */
-enum { TILE_PARTS = 1, ROW_PARTS = 1, PARTS = 1, COLUMNS = 1, TOGETHER = 1, PEAK = 8 };
-enum { PRODUCT_PARTS = 1, ROW_PRODUCT = 1, PRODUCT_ENDS = 0 };
-#define PRODUCT_TILES(fused) TILES(1, 1, fused)
 typedef vf pf;
 typedef vi pi;
 typedef struct {
@@ -76,5 +70,8 @@ static inline pi dot_four(pi sum, const i8 codes[16][4], const i8* x) {
  * pf_add_scaled(sum, v, by): sum + v * by; pf_add_product(sum, scale, by, dots): sum + (scale * by)
  * * dots; pf_store(p, r, v): r + v, or v where r is NULL. */
 #include "isa/shared/whole.h"
+
+#include "isa/shared/dots.h"
+#include "isa/shared/dots_of_fours.h"
 
 #endif

@@ -193,10 +193,8 @@ typedef struct {
 } vq;
 static inline vq vq_load(const i8* p) { return (vq){p}; }
 /* Four numbers of one pixel in a strip take QUAD bytes. They are bytes without a sign, or, where
- * QUAD_FLIP is 128, with one and less by that; of eight, the first and the third, then the others,
- * take two bytes each. `quads_store` (elementwise/vector.inc) makes them of bytes, some bits of
- * each turned over. */
-enum { QUAD = 4, QUAD_FLIP = 0 };
+ * QUAD_FLIP is 128, with one and less by that. `quads_store` makes them of bytes, some bits of each
+ * turned over. */
 /* sum + the products of four numbers with each channel's weights */
 static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
   for (int i = 0; i < 64; i++) {
@@ -208,26 +206,19 @@ static inline vf vf_load_u8(const uint8_t* p) { EACH(vf, (float)p[i]); }
 
 #undef EACH
 
-/* SIDE_BY_SIDE: attention's sums of sixteen lanes that go on side by side for each query.
- * TILE_ROWS, TILE_COLUMNS: of float products with many activations, by the registers there are.
- * OTHER_TILES: whether formats other than F16, which are rarer, have tiles too, and single tokens.
- */
-enum { EXPONENTIALS = 1 }; /* side by side */
-enum { SIDE_BY_SIDE = 1, OTHER_TILES = 1, FETCH_STREAMS = 1, TILE_ROWS = 1, TILE_COLUMNS = 1 };
+/* sums of sixteen codes and of the sixteen behind them */
+static inline void sum_codes(const i8* q, i16* sums) {
+  for (int half = 0; half < 2; half++) {
+    int sum = 0;
+    for (int i = 0; i < 16; i++) {
+      sum += q[16 * half + i];
+    }
+    sums[half] = (i16)sum;
+  }
+}
 
-/* CONV_PIXELS, CONV_BLOCKS: of windows' products, pixels and sixteens of channels of a tile, by the
- * registers there are; CONV_DEPTH: numbers of a window that are multiplied before the next ones.
- * DEPTHWISE_PIXELS: neighbours whose sums are made together. CODES_: of integers as CONV_, depth in
- * bytes. */
-enum {
-  CONV_PIXELS = 2,
-  CONV_BLOCKS = 1,
-  CONV_DEPTH = 64,
-  DEPTHWISE_PIXELS = 2,
-  CODES_PIXELS = 2,
-  CODES_BLOCKS = 1,
-  CODES_DEPTH = 512,
-  MANY_TILES = 0
-};
+#include "isa/shared/sum_four.h"
+#include "isa/shared/quads_store.h"
+#include "isa/shared/code_range.h"
 
 #endif

@@ -33,7 +33,6 @@ static inline __m128 fold_four(__m256 a, __m256 b, __m256 c, __m256 d) {
   __m128 mixed = _mm_unpacklo_ps(ac, bd), other = _mm_unpackhi_ps(ac, bd);
   return _mm_movelh_ps(mixed, other);
 }
-#define HB_SUM_CODES
 static inline void sum_codes(const i8* q, i16* sums) {
   __m256i codes = _mm256_loadu_si256((const __m256i*)q);
   __m256i raised = _mm256_xor_si256(codes, _mm256_set1_epi8(-128)); /* by 128 each */
@@ -74,7 +73,7 @@ static inline __m256i eight_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) 
 static inline __m256i one_row_q8_0(const uint8_t* w, vx x) {
   __m256i codes = _mm256_loadu_si256((const __m256i*)(w + 2));
 #ifdef HB_DPBUSD
-  __m256i shifted = _mm256_xor_si256(codes, _mm256_set1_epi8(-128)); /* by HB_Q8_0_OFFSET */
+  __m256i shifted = _mm256_xor_si256(codes, _mm256_set1_epi8(-128)); /* by Q8_0_OFFSET */
   return HB_DPBUSD(_mm256_setzero_si256(), shifted, x.q);
 #else
   /* |w| is unsigned, so that -128 is right; 2 * 128 * 127 fits in 16 bits */

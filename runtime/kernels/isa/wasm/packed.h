@@ -7,9 +7,6 @@
 /* Engines have fifteen registers and keep to the order of the file; LLVM's own order has all loads
  * of an expression before its products and sums up every offset. Products and what they load are
  * therefore written as they shall be, and codes are unpacked where they are used. */
-enum { PARTS = 4, TILE_PARTS = 2, ROW_PARTS = 4, COLUMNS = 4, TOGETHER = 4, PEAK = 1 };
-enum { PRODUCT_PARTS = 2, ROW_PRODUCT = 4, PRODUCT_ENDS = 0 };
-#define PRODUCT_TILES(fused) TILES(2, 4, fused)
 typedef v128_t pf;
 typedef v128_t pi;
 typedef struct {
@@ -33,7 +30,6 @@ static inline v128_t kept(v128_t constant) {
   return constant;
 }
 
-#define HB_DOTS
 static inline pi pi_start(const i16* xs, int first, int second) {
   v128_t sums = SPLAT(xs, 0), by = kept(wasm_i32x4_splat(PAIR_OF(-first, -second)));
   return first || second ? wasm_i32x4_dot_i16x8(sums, by) : wasm_i32x4_splat(0);
@@ -62,8 +58,6 @@ static inline pairs pairs_of(v128_t four) {
 /* Products of codes that are opened beforehand (linear/opened.inc), so that a tile has loads,
  * products and sums alone, in fifteen registers: as 16-bit numbers, pairs of two columns, or, where
  * products of bytes are fast, codes of four bits as bytes. */
-#define HB_OPENED
-enum { OPENED_SPAN = 512 };
 #ifdef HB_WASM_RELAXED
 #define OPENED_BYTES(q4) ((q4) ? 1 : 2)
 #else
@@ -179,7 +173,6 @@ INLINE void dot_opened_4(pi* dots, const uint8_t* w, const i8* x, const i32* sta
 #undef DOT
 
 /* attention/codes.inc: eight rows at a time, whose sums with four of x stay in registers */
-#define HB_DOTS_OF_FOURS
 SHARED void dots_of_fours(vi (*dots)[1], const i8* codes, int blocks, int64_t apart,
                           const uint8_t* x, int64_t row, int64_t step, int64_t fours) {
   (void)blocks;
@@ -400,8 +393,6 @@ INLINE void row_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x) {
 #undef STEP
   UNROLL for (int p = 0; p < parts; p++) { dots[p] = wasm_i32x4_sub(dots[p], negative[p]); }
 }
-#define BY_OPENED(type) is_composed()
-enum { OPENED_ALONE = 0 };
 INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                          const pi* starts) {
   if (columns == 1 && is_composed()) { /* several columns: linear/opened.inc */
@@ -425,8 +416,6 @@ INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t 
 }
 #else
 #define pi_dots_q8_0 pair_dots_q8_0
-#define BY_OPENED(type) 1
-enum { OPENED_ALONE = 1 };
 #endif
 #undef ALL_CODES
 #undef STEPS

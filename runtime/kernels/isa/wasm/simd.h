@@ -205,7 +205,6 @@ static inline void vi_store_16(uint16_t* p, vi v) {
   wasm_v128_store(p + 8, wasm_u16x8_narrow_i32x4(low.q[2], low.q[3]));
 }
 
-#define HB_SUM_CODES
 static inline void sum_codes(const i8* q, i16* sums) {
   v128_t first = wasm_i16x8_extadd_pairwise_i8x16(wasm_v128_load(q));
   v128_t second = wasm_i16x8_extadd_pairwise_i8x16(wasm_v128_load(q + 16));
@@ -314,7 +313,6 @@ static inline vf vf_load_u8(const uint8_t* p) {
 typedef struct {
   vi even, odd;
 } vq;
-enum { QUAD = 8, QUAD_FLIP = 0 };
 static inline vq vq_load(const i8* p) {
   vq r;
   UNROLL for (int i = 0; i < 4; i++) {
@@ -324,7 +322,6 @@ static inline vq vq_load(const i8* p) {
   }
   return r;
 }
-#define HB_QUADS_STORE
 SHARED void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
   int64_t i = 0;
   for (; i + 16 <= count; i += 16, to += 32) {
@@ -349,18 +346,7 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
 
 #undef QUADS
 
-enum { EXPONENTIALS = 1 }; /* side by side */
-enum { SIDE_BY_SIDE = 1, OTHER_TILES = 0, FETCH_STREAMS = 0, TILE_ROWS = 2, TILE_COLUMNS = 2 };
-
-enum {
-  CONV_PIXELS = 4,
-  CONV_BLOCKS = 1,
-  CONV_DEPTH = 64,
-  DEPTHWISE_PIXELS = 2,
-  CODES_PIXELS = 2,
-  CODES_BLOCKS = 1,
-  CODES_DEPTH = 1024,
-  MANY_TILES = 0
-};
+#include "isa/shared/sum_four.h"
+#include "isa/shared/code_range.h"
 
 #endif

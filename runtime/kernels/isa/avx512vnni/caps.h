@@ -1,0 +1,38 @@
+/* AVX-512 with VNNI: thirty-two registers of 512 bits; described in isa/caps.h. */
+#ifndef HALFBYTE_ISA_AVX512VNNI_CAPS_H
+#define HALFBYTE_ISA_AVX512VNNI_CAPS_H
+
+/* kinds of products */
+enum { REGISTER_LANES = 16, BYTE_PRODUCTS = 1, OPENED_FASTER = 0, FETCH_STREAMS = 1 };
+#define PACKED_TILES_FILE "linear/wide_body.inc"
+#define OPENED_PRODUCTS_FILE "linear/not_opened.inc"
+#define CODES_TILES_FILE "conv/codes_tiles.inc"
+#define DEPTHWISE_CODES_FILE "conv/depthwise_alone.inc"
+
+/* integer products on packed rows */
+enum {
+  PARTS = 1,
+  TILE_PARTS = 1,
+  ROW_PARTS = 1,
+  COLUMNS = 16,
+  TOGETHER = 2,
+  Q8_0_OFFSET = 128,
+  OPENED_SPAN = 0,
+  OPENED_ALONE = 0,
+  PEAK = 8
+};
+
+/* float products */
+enum { PRODUCT_PARTS = 4, ROW_PRODUCT = 4, PRODUCT_ENDS = 1 };
+#define PRODUCT_TILES TILES(4, 6) TILES(3, 8) TILES(2, 12) TILES(1, 12)
+enum { TILE_ROWS = 4, TILE_COLUMNS = 6, OTHER_TILES = 1 };
+
+/* attention */
+enum { SIDE_BY_SIDE = 2, EXPONENTIALS = 8, CODED_ROWS = 8 };
+#define UNROLL_CODED UNROLL
+
+/* images */
+enum { CONV_PIXELS = 14, CONV_BLOCKS = 2, CONV_DEPTH = 1152, DEPTHWISE_PIXELS = 7, MANY_TILES = 1 };
+enum { CODES_PIXELS = 14, CODES_BLOCKS = 2, CODES_DEPTH = 2304, QUAD = 4, QUAD_FLIP = 0 };
+
+#endif

@@ -1,0 +1,9 @@
+/* NEON with the products of bytes that ARMv8.6 adds; described in isa/caps.h. */
+#ifndef HALFBYTE_ISA_I8MM_CAPS_H
+#define HALFBYTE_ISA_I8MM_CAPS_H
+
+#include "isa/shared/neon_caps.h"
+
+enum { BYTE_PRODUCTS = 1 };
+
+#endif

@@ -1,0 +1,20 @@
+/* Products of attention's codes, over those of quads. */
+#ifndef HALFBYTE_ISA_SHARED_DOTS_OF_FOURS_H
+#define HALFBYTE_ISA_SHARED_DOTS_OF_FOURS_H
+
+/* Adds products of `blocks` of sixteen rows of codes, `apart` in memory, with those of x, whose
+ * rows and fours are `row` and `step` bytes apart. */
+INLINE void dots_of_fours(vi (*dots)[CODES_BLOCKS], const i8* codes, int blocks, int64_t apart,
+                          const uint8_t* x, int64_t row, int64_t step, int64_t fours) {
+  for (int64_t four = 0; four < fours; four++) {
+    vq w[CODES_BLOCKS];
+    UNROLL for (int b = 0; b < blocks; b++) { w[b] = vq_load(codes + b * apart + four * 64); }
+    UNROLL_CODED for (int c = 0; c < CODED_ROWS; c++) {
+      UNROLL for (int b = 0; b < blocks; b++) {
+        dots[c][b] = vi_dot_quads(dots[c][b], w[b], x + c * row + four * step);
+      }
+    }
+  }
+}
+
+#endif

@@ -1,0 +1,38 @@
+/* What WebAssembly's tables have in common: engines have fifteen registers of 128 bits; described
+ * in isa/caps.h. */
+#ifndef HALFBYTE_ISA_SHARED_WASM_CAPS_H
+#define HALFBYTE_ISA_SHARED_WASM_CAPS_H
+
+/* kinds of products */
+enum { REGISTER_LANES = 4, FETCH_STREAMS = 0 };
+#define PACKED_TILES_FILE "linear/tiles_body.inc"
+#define OPENED_PRODUCTS_FILE "linear/opened.inc"
+#define CODES_TILES_FILE "conv/codes_tiles.inc"
+#define DEPTHWISE_CODES_FILE "conv/depthwise_alone.inc"
+
+/* integer products on packed rows */
+enum {
+  PARTS = 4,
+  TILE_PARTS = 2,
+  ROW_PARTS = 4,
+  COLUMNS = 4,
+  TOGETHER = 4,
+  Q8_0_OFFSET = 0,
+  OPENED_SPAN = 512,
+  PEAK = 1
+};
+
+/* float products */
+enum { PRODUCT_PARTS = 2, ROW_PRODUCT = 4, PRODUCT_ENDS = 0 };
+#define PRODUCT_TILES TILES(2, 4)
+enum { TILE_ROWS = 2, TILE_COLUMNS = 2, OTHER_TILES = 0 };
+
+/* attention */
+enum { SIDE_BY_SIDE = 1, EXPONENTIALS = 1, CODED_ROWS = 4 };
+#define UNROLL_CODED
+
+/* images */
+enum { CONV_PIXELS = 4, CONV_BLOCKS = 1, CONV_DEPTH = 64, DEPTHWISE_PIXELS = 2, MANY_TILES = 0 };
+enum { CODES_PIXELS = 2, CODES_BLOCKS = 1, CODES_DEPTH = 1024, QUAD = 8, QUAD_FLIP = 0 };
+
+#endif

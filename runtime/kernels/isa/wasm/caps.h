@@ -1,0 +1,9 @@
+/* WebAssembly's SIMD128; described in isa/caps.h. */
+#ifndef HALFBYTE_ISA_WASM_CAPS_H
+#define HALFBYTE_ISA_WASM_CAPS_H
+
+#include "isa/shared/wasm_caps.h"
+
+enum { BYTE_PRODUCTS = 0, OPENED_FASTER = 1, OPENED_ALONE = 1 };
+
+#endif

@@ -1,0 +1,10 @@
+/* WebAssembly's SIMD128 with two relaxed instructions; described in isa/caps.h. */
+#ifndef HALFBYTE_ISA_WASM_RELAXED_CAPS_H
+#define HALFBYTE_ISA_WASM_RELAXED_CAPS_H
+
+#include "isa/shared/wasm_caps.h"
+
+enum { BYTE_PRODUCTS = 1, OPENED_ALONE = 0 };
+#define OPENED_FASTER is_composed() /* the engine knows: packed.h */
+
+#endif
