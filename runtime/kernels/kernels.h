@@ -1,107 +1,165 @@
-/* The list of kernels: one entry each, included several times with KERNEL, OUT, IN, INT and FLOAT
- * defined for the purpose at hand (argument structs, dispatch tables, the text that Python parses).
+// clang-format off: this file is aligned by hand
+/* The list of kernels: start here.
+ *
+ * A kernel does one operation on arrays. It is written once, in C, and compiled for each
+ * instruction set. An entry here is all that the rest has to know of it:
  *
  *   KERNEL(name, units, grain, cost, fields)
  *
- * units  how many pieces the work falls into, from the arguments `a`; a kernel runs [begin, end) of
- * them grain  a chunk of units begins at a multiple of it cost   bytes or operations per unit,
- * whichever is more; decides how small a chunk is worth a thread fields in the order outputs,
- * weights, scales, inputs, sizes, scalars; names are those of the operator (operands, dimensions of
- * its signature, attributes)
+ *   name    the operator's in Python (halfbyte/core/ops/), with suffixes for a variant and a type of
+ *           numbers: gelu_tanh, matmul_q4_0
+ *   units   how many pieces the work falls into, an expression of the arguments `a`; the body runs
+ *           the units [begin, end) of them
+ *   grain   threads share the work in chunks, each of which begins at a multiple of this
+ *   cost    bytes moved or operations done in a unit, whichever is more: what is worth a thread
+ *   fields  the arguments, in the order outputs, weights, scales, inputs, sizes, scalars
+ *             OUT(type, y), IN(type, x)  an array that is written, or read
+ *             INT(n), FLOAT(epsilon)     a number
+ *           named as the operator names its operands, the dimensions of its signature and its
+ *           attributes, by which they are bound
  *
- * `n` counts rows of activations, `k` their columns, `m` rows of a weight matrix [m, k].
- */
+ * The comment above an entry says what it computes: `n` counts rows of activations, `k` their
+ * columns, `m` rows of a weight matrix [m, k]. Headings are files: the body of a kernel stands in
+ * the one above it, after BODY(name). A *_body.inc is included for each type; OF(name) there is the
+ * name with the type. tests/test_kernels.py holds the headings to that.
+ *
+ * This file is included wherever something is made of the list, each time with KERNEL, OUT, IN, INT
+ * and FLOAT defined for that:
+ *
+ *   kernel.h   a struct <name>_args of the fields, eight bytes each, and a number HB_<name>
+ *   table.inc  the dispatch table of an instruction set: its functions by number
+ *   run.c      units, grain and cost of an instruction, and the text of hb_kernel_list()
+ *
+ * Python reads that text when it opens the library (backends/library.py). From it come the calls,
+ * that is, which operand, dimension or attribute goes into which slot (backends/native.py), and
+ * what the tests ask for: every kernel has cases in tests/ops, which each table runs beside the
+ * operator's NumPy. So a new kernel is an entry here, its body, its operator and cases; what is
+ * forgotten, a test names. */
 
-/* ---- linear/float.inc ---- */
+/* ================================================================================================
+ * linear/: products with weights, and the rows of tables
+ * ============================================================================================= */
+
+/* ---- linear/float_body.inc ---- */
 
 /* y[n, d] = w[ids[n], :], decoded; ids outside [0, v) give a row of zeros */
-KERNEL(gather_f32, a->n, 1, a->d * 4, OUT(f32, y) IN(f32, w) IN(i32, ids) INT(n) INT(v) INT(d))
-KERNEL(gather_f16, a->n, 1, a->d * 4, OUT(f32, y) IN(f16, w) IN(i32, ids) INT(n) INT(v) INT(d))
-KERNEL(gather_bf16, a->n, 1, a->d * 4, OUT(f32, y) IN(bf16, w) IN(i32, ids) INT(n) INT(v) INT(d))
-KERNEL(gather_q8_0, a->n, 1, a->d * 4, OUT(f32, y) IN(q8_0, w) IN(i32, ids) INT(n) INT(v) INT(d))
-KERNEL(gather_q4_0, a->n, 1, a->d * 4, OUT(f32, y) IN(q4_0, w) IN(i32, ids) INT(n) INT(v) INT(d))
-KERNEL(gather_q8_0_r16, a->n, 1, a->d * 8,
-       OUT(f32, y) IN(q8_0_r16, w) IN(i32, ids) INT(n) INT(v) INT(d))
-KERNEL(gather_q4_0_r16, a->n, 1, a->d * 8,
-       OUT(f32, y) IN(q4_0_r16, w) IN(i32, ids) INT(n) INT(v) INT(d))
+#define GATHER(suffix, type, cost) \
+  KERNEL(gather_##suffix, a->n, 1, a->d * cost, OUT(f32, y) IN(type, w) IN(i32, ids) INT(n) INT(v) INT(d))
+GATHER(f32, f32, 4)
+GATHER(f16, f16, 4)
+GATHER(bf16, bf16, 4)
+GATHER(q8_0, q8_0, 4)
+GATHER(q4_0, q4_0, 4)
 
 /* y[n, m] = r[n, m] + sum_k x[n, k] w[m, k], float activations; may use FMA; sums in 16 lanes; here
  * and below, r is NULL where nothing is added */
-KERNEL(matmul_f32, a->m, 4, a->n * a->k * 4,
-       OUT(f32, y) IN(f32, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
-KERNEL(matmul_f16, a->m, 4, a->n * a->k * 2,
-       OUT(f32, y) IN(f16, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
-KERNEL(matmul_bf16, a->m, 4, a->n * a->k * 2,
-       OUT(f32, y) IN(bf16, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
-KERNEL(matmul_q8_0, a->m, 4, a->n * a->k * 2,
-       OUT(f32, y) IN(q8_0, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
-KERNEL(matmul_q4_0, a->m, 4, a->n * a->k * 2,
-       OUT(f32, y) IN(q4_0, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
+#define MATMUL(type, grain, bytes)                     \
+  KERNEL(matmul_##type, a->m, grain, a->n * a->k * bytes, \
+         OUT(f32, y) IN(type, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
+MATMUL(f32, 4, 4)
+MATMUL(f16, 4, 2)
+MATMUL(bf16, 4, 2)
+MATMUL(q8_0, 4, 2)
+MATMUL(q4_0, 4, 2)
+
+/* ---- linear/quantize.inc ---- */
 
 /* xq[n, k], xd[n, k/32], xs[n, k/16] = x per block of 32: d = max|x| / 127, q = round-half-even(x *
  * (127 / max|x|)) in [-127, 127], s = sum q of either half; a block with max|x| = 0, or too small
  * for 127 / max|x| to be finite, is all zero */
-KERNEL(dynamic_quantize, a->n*(a->k / 32), 4, 32 * 4,
-       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(k))
+#define CODED OUT(i8, xq) OUT(f32, xd) OUT(i16, xs)
+KERNEL(dynamic_quantize, a->n * (a->k / 32), 4, 32 * 4, CODED IN(f32, x) INT(n) INT(k))
+
+/* dynamic_quantize(rms_norm(x)) */
+KERNEL(rms_norm_quantize, a->n, 1, a->d * 8,
+       CODED IN(f32, weight) IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
+
+/* Each 32 numbers times the Hadamard matrix over 8; and that in int8 with a scale for 128 */
+KERNEL(hadamard, a->n * (a->k / 32), 4, 32 * 8, OUT(f32, y) IN(f32, x) INT(n) INT(k))
+KERNEL(hadamard_quantize, a->n * (a->k / 128), 4, 128 * 8, CODED IN(f32, x) INT(n) INT(k))
+
+/* y = layer_norm(x) gain, where there is one, and dynamic_quantize, or hadamard_quantize, of
+ * layer_norm(x) */
+#define LAYER_NORM(name)                                                                  \
+  KERNEL(name, a->n, 1, a->d * 8,                                                         \
+         OUT(f32, y) CODED IN(f32, weight) IN(f32, bias) IN(f32, gain) IN(f32, x) INT(n)  \
+         INT(d) FLOAT(epsilon))
+LAYER_NORM(layer_norm_quantize)
+LAYER_NORM(layer_norm_hadamard_quantize)
+#undef LAYER_NORM
+
+/* dynamic_quantize(gelu(x)), hadamard_quantize(gelu(x)) */
+KERNEL(gelu_quantize_erf,  a->n * (a->d / 32), 4, 32 * 16, CODED IN(f32, x) INT(n) INT(d))
+KERNEL(gelu_quantize_tanh, a->n * (a->d / 32), 4, 32 * 16, CODED IN(f32, x) INT(n) INT(d))
+KERNEL(gelu_hadamard_quantize_erf,  a->n * (a->d / 128), 4, 128 * 16, CODED IN(f32, x) INT(n) INT(d))
+KERNEL(gelu_hadamard_quantize_tanh, a->n * (a->d / 128), 4, 128 * 16, CODED IN(f32, x) INT(n) INT(d))
+
+/* dynamic_quantize(silu(gate) * up) */
+KERNEL(swiglu_quantize, a->n * (a->d / 32), 4, 32 * 16,
+       CODED IN(f32, gate) IN(f32, up) INT(n) INT(d))
+#undef CODED
+
+/* ---- linear/int8_body.inc ---- */
 
 /* y[n, m] = r[n, m] + (bias[m] + s), s = sum over blocks b in order of (w.d[m, b] * xd[n, b]) *
  * float(sum_32 w.q * xq), exact integers, multiply then add: bit-identical on every table. Q4_0
- * takes its offset of 8 out through xs. `bias` may be NULL like r. A unit of packed rows is
- * UNIT_ROWS of them with TURN_COLUMNS of x. */
-KERNEL(matmul_int8_q8_0, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q8_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) INT(n)
-           INT(k) INT(m))
-KERNEL(matmul_int8_q4_0, a->m, 16, a->n * a->k,
-       OUT(f32, y) IN(q4_0, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) INT(n)
-           INT(k) INT(m))
-#define PACKED_PRODUCT(name, type)                                                           \
-  KERNEL(name, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k,                                  \
-         OUT(f32, y) IN(type, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) \
-             INT(n) INT(k) INT(m))
-PACKED_PRODUCT(matmul_int8_q8_0_r16, q8_0_r16)
-PACKED_PRODUCT(matmul_int8_q4_0_r16, q4_0_r16)
+ * takes its offset of 8 out through xs. `bias` may be NULL like r. */
+#define INT8(type)                                                                         \
+  OUT(f32, y) IN(type, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) INT(n) \
+  INT(k) INT(m)
+KERNEL(matmul_int8_q8_0, a->m, 16, a->n * a->k, INT8(q8_0))
+KERNEL(matmul_int8_q4_0, a->m, 16, a->n * a->k, INT8(q4_0))
+
+/* ---- linear/packed_rows_body.inc ---- */
+
+/* gather of packed rows */
+GATHER(q8_0_r16, q8_0_r16, 8)
+GATHER(q4_0_r16, q4_0_r16, 8)
+
+/* y[m, k] = w in the packed layout; y may be w where `scratch` has room for sixteen rows, which
+ * one thread may use at a time */
+#define PACK(type)                  \
+  KERNEL(pack_##type, a->m, 16, a->k, \
+         OUT(type##_r16, y) OUT(type, scratch) IN(type, w) INT(k) INT(m))
+PACK(q8_0)
+PACK(q4_0)
+
+/* ---- linear/packed_body.inc ---- */
+
+/* matmul_int8 with packed rows: a unit is UNIT_ROWS of them with TURN_COLUMNS of x. */
+#define PACKED(name, type) KERNEL(name, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k, INT8(type))
+PACKED(matmul_int8_q8_0_r16, q8_0_r16)
+PACKED(matmul_int8_q4_0_r16, q4_0_r16)
 
 /* The same of what hadamard_quantize makes: s = sum over blocks of 128 columns, in order, of xd
  * times the sum over the four blocks in it, in order, of w.d * float(sum w.q * xq). m is a multiple
- * of 16.
- */
-PACKED_PRODUCT(matmul_rotated_q8_0_r16, q8_0_r16)
-PACKED_PRODUCT(matmul_rotated_q4_0_r16, q4_0_r16)
+ * of 16. */
+PACKED(matmul_rotated_q8_0_r16, q8_0_r16)
+PACKED(matmul_rotated_q4_0_r16, q4_0_r16)
+
+/* ---- linear/packed.inc ---- */
 
 /* The same with weights that share a scale in each 128 columns, d = max(|w.d|, 1e-30): codes become
  * v = (w.q * 256 * c + 2^14) >> 15, c = round-half-even(w.d / d * 2^14), and s = sum of (d / 128 *
  * xd) * float(sum_128 v * xq). Scales are finite. */
-PACKED_PRODUCT(matmul_widened_q8_0_r16, q8_0_r16)
+PACKED(matmul_widened_q8_0_r16, q8_0_r16)
+#undef PACKED
+
 /* y = 1 where that is faster, or 0 */
 KERNEL(prefers_widened, 1, 1, 1, OUT(i32, y))
-#undef PACKED_PRODUCT
 
-/* y[m, k] = w in the packed layout; y may be w where `scratch` has room for sixteen rows, which
- * one thread may use at a time */
-KERNEL(pack_q8_0, a->m, 16, a->k, OUT(q8_0_r16, y) OUT(q8_0, scratch) IN(q8_0, w) INT(k) INT(m))
-KERNEL(pack_q4_0, a->m, 16, a->k, OUT(q4_0_r16, y) OUT(q4_0, scratch) IN(q4_0, w) INT(k) INT(m))
-
-/* ---- linear/blocks.inc ---- */
+/* ---- linear/blocks_body.inc ---- */
 
 /* All of the above for the formats whose blocks have minima or scales within scales: Q4_1, Q5_0,
  * Q5_1 and the K-quants. Products with int8 activations add, in the order of a row's blocks of 32
- * or 16 columns, (d * xd) * float(sum q * xq), and, where there are minima, m * (xd * float(xs)).
- */
-#define BLOCKS(type)                                                                               \
-  KERNEL(gather_##type, a->n, 1, a->d * 8,                                                         \
-         OUT(f32, y) IN(type, w) IN(i32, ids) INT(n) INT(v) INT(d))                                \
-  KERNEL(gather_##type##_r16, a->n, 1, a->d * 8,                                                   \
-         OUT(f32, y) IN(type##_r16, w) IN(i32, ids) INT(n) INT(v) INT(d))                          \
-  KERNEL(matmul_##type, a->m, 16, a->n * a->k * 4,                                                 \
-         OUT(f32, y) IN(type, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))                       \
-  KERNEL(matmul_int8_##type, a->m, 16, a->n * a->k,                                                \
-         OUT(f32, y) IN(type, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias)       \
-             INT(n) INT(k) INT(m))                                                                 \
-  KERNEL(matmul_int8_##type##_r16, a->m, 16, a->n * a->k,                                          \
-         OUT(f32, y) IN(type##_r16, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) \
-             INT(n) INT(k) INT(m))                                                                 \
-  KERNEL(pack_##type, a->m, 16, a->k,                                                              \
-         OUT(type##_r16, y) OUT(type, scratch) IN(type, w) INT(k) INT(m))
+ * or 16 columns, (d * xd) * float(sum q * xq), and, where there are minima, m * (xd * float(xs)). */
+#define BLOCKS(type)                                                                 \
+  GATHER(type, type, 8)                                                              \
+  GATHER(type##_r16, type##_r16, 8)                                                  \
+  MATMUL(type, 16, 4)                                                                \
+  KERNEL(matmul_int8_##type, a->m, 16, a->n * a->k, INT8(type))                      \
+  KERNEL(matmul_int8_##type##_r16, a->m, 16, a->n * a->k, INT8(type##_r16))          \
+  PACK(type)
 BLOCKS(q4_1)
 BLOCKS(q5_0)
 BLOCKS(q5_1)
@@ -109,151 +167,114 @@ BLOCKS(q4_k)
 BLOCKS(q5_k)
 BLOCKS(q6_k)
 #undef BLOCKS
+#undef PACK
+#undef INT8
+#undef MATMUL
+#undef GATHER
 
 /* ---- linear/panels.inc ---- */
 
-/* y[n, m] = activation(r[n, m] + (bias[m] + sum_k x[n, k] w[m, k])); w[m / 16, k, 16], zeros behind
+/* y[n, m] = activation(r[n, m] + (bias[m] + sum_k x[n, k] w[m, k])); w[m / 16, k, 16], zeros after
  * the last of m; may use FMA, the sum is made in the order of k */
 KERNEL(matmul_panels_f32, ((a->n + 95) / 96) * ((a->m + 63) / 64), 1, 96 * 64 * a->k,
        OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m)
-           INT(activation))
+       INT(activation))
+
 /* y[outer, inner, n, m] = sum_k x[.., n, k] w[.., m / 16, k, m % 16], which begin at strides of
  * `outer` and `inner`, rows of x at x_row; and what makes such a w of numbers at strides. May use
  * FMA. */
 KERNEL(matmul_batched, a->outer * a->inner * ((a->n + 95) / 96) * ((a->m + 63) / 64), 1,
        96 * 64 * a->k,
        OUT(f32, y) IN(f32, w) IN(f32, x) INT(outer) INT(inner) INT(n) INT(k) INT(m) INT(x_outer)
-           INT(x_inner) INT(x_row) INT(w_outer) INT(w_inner))
+       INT(x_inner) INT(x_row) INT(w_outer) INT(w_inner))
 KERNEL(pack_batched, a->outer * a->inner * ((a->m + 15) / 16), 1, a->k * 64,
        OUT(f32, y) IN(f32, w) INT(outer) INT(inner) INT(k) INT(m) INT(w_outer) INT(w_inner)
-           INT(w_row) INT(w_step))
+       INT(w_row) INT(w_step))
 
 /* y[m / 16, k, 16] of w, whose rows of m and k are `row` and `step` apart */
 KERNEL(pack_panels_f32, (a->m + 15) / 16, 1, a->k * 64,
        OUT(f32, y) IN(f32, w) INT(k) INT(m) INT(row) INT(step))
 
-/* ---- linear/int8.inc ---- */
+/* ---- linear/peak.inc ---- */
 
-/* dynamic_quantize(rms_norm(x)) */
-KERNEL(rms_norm_quantize, a->n, 1, a->d * 8,
-       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, weight) IN(f32, x) INT(n) INT(d)
-           FLOAT(epsilon))
+/* s[n] = sum of 4096 elements each: how fast this machine reads memory */
+KERNEL(memory_read, a->n, 1, 4096 * 4, OUT(f32, s) IN(f32, x) INT(n))
 
-/* Each 32 numbers times the Hadamard matrix over 8; and that in int8 with a scale for 128 */
-KERNEL(hadamard, a->n*(a->k / 32), 4, 32 * 8, OUT(f32, y) IN(f32, x) INT(n) INT(k))
-KERNEL(hadamard_quantize, a->n*(a->k / 128), 4, 128 * 8,
-       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(k))
+/* s[n] = 512 sum_{j < 8} sum_{i < 8, r < 16} c[i, r, :] . x[j, i, :], modulo 2^32; c[i] is the low
+ * four bits of the bytes w[4, 16, 4], then the high ones; x[8, 8, 4] is from 0 to 127: how fast
+ * this machine multiplies bytes */
+KERNEL(dot_peak, a->n, 1, 512 * 8 * 8 * 16 * 4, OUT(i32, s) IN(i8, w) IN(i8, x) INT(n))
 
-/* y = layer_norm(x) gain, where there is one, and dynamic_quantize of layer_norm(x) */
-KERNEL(layer_norm_quantize, a->n, 1, a->d * 8,
-       OUT(f32, y) OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, weight) IN(f32, bias) IN(f32, gain)
-           IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
+/* ================================================================================================
+ * attention/: positions, the KV cache, attention of text models and of encoders
+ * ============================================================================================= */
 
-KERNEL(layer_norm_hadamard_quantize, a->n, 1, a->d * 8,
-       OUT(f32, y) OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, weight) IN(f32, bias) IN(f32, gain)
-           IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
-
-/* dynamic_quantize(gelu(x)), hadamard_quantize(gelu(x)) */
-KERNEL(gelu_quantize_erf, a->n*(a->d / 32), 4, 32 * 16,
-       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(d))
-KERNEL(gelu_quantize_tanh, a->n*(a->d / 32), 4, 32 * 16,
-       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(d))
-
-KERNEL(gelu_hadamard_quantize_erf, a->n*(a->d / 128), 4, 128 * 16,
-       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(d))
-KERNEL(gelu_hadamard_quantize_tanh, a->n*(a->d / 128), 4, 128 * 16,
-       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, x) INT(n) INT(d))
-
-/* dynamic_quantize(silu(gate) * up) */
-KERNEL(swiglu_quantize, a->n*(a->d / 32), 4, 32 * 16,
-       OUT(i8, xq) OUT(f32, xd) OUT(i16, xs) IN(f32, gate) IN(f32, up) INT(n) INT(d))
-
-/* y[i] = start + i; of `ids` only the number counts */
-KERNEL(range_from, a->n, 64, 4, OUT(i32, y) IN(i32, ids) INT(n) INT(start))
-
-/* y[rows, d] = x[n - rows :, :] */
-KERNEL(take_last, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) INT(d))
-
-/* ---- elementwise/norm.inc ---- */
-
-/* y = x / sqrt(mean(x^2) + epsilon) * weight, for each of the `heads` parts of d numbers of a row
- */
-KERNEL(rms_norm, a->n * a->heads, 1, a->d * 8,
-       OUT(f32, y) IN(f32, weight) IN(f32, x) INT(n) INT(heads) INT(d) FLOAT(epsilon))
-
-/* y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * weight + bias, per row */
-KERNEL(layer_norm, a->n, 1, a->d * 8,
-       OUT(f32, y) IN(f32, weight) IN(f32, bias) IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
-
-/* ---- attention/grouped.inc ---- */
+/* ---- attention/cache.inc ---- */
 
 /* x[n, c] holds c / head_dim heads; in each, r pairs (a, b) of the first 2 r elements are turned by
  * the angle of row position + i of cos[t, r], sin[t, r]: (a cos - b sin, b cos + a sin). Pairs are
  * (2j, 2j + 1) in the interleaved kernel and (j, j + r) in the half-split one; elements from 2 r on
  * are copied. y may be x. */
-KERNEL(rotary_embedding_interleaved, a->n, 1, a->c * 8,
-       OUT(f32, y) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(t) INT(r) INT(head_dim)
-           INT(position))
-KERNEL(rotary_embedding_half, a->n, 1, a->c * 8,
-       OUT(f32, y) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(t) INT(r) INT(head_dim)
-           INT(position))
+#define ROTARY(variant)                                                                         \
+  KERNEL(rotary_embedding_##variant, a->n, 1, a->c * 8,                                         \
+         OUT(f32, y) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(t) INT(r)           \
+         INT(head_dim) INT(position))
+ROTARY(interleaved)
+ROTARY(half)
+#undef ROTARY
+
+/* ---- attention/cache_body.inc ---- */
 
 /* cache[:, position + i, :] = x[i], head by head; for F16 rounded (to nearest, ties to even) */
-KERNEL(cache_write_f32, a->n, 1, a->g * a->h * 4,
-       OUT(f32, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(t) INT(position))
-KERNEL(cache_write_f16, a->n, 1, a->g * a->h * 4,
-       OUT(f16, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(t) INT(position))
+#define WRITE(name, type, rows)          \
+  KERNEL(name, a->n, 1, a->g * a->h * 4, \
+         OUT(type, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(rows) INT(position))
+WRITE(cache_write_f32, f32, t)
+WRITE(cache_write_f16, f16, t)
 
 /* cache[:, (position + i) / 16, :, (position + i) % 16] = x[i], head by head: keys lie sixteen
  * positions together */
-KERNEL(cache_write_keys_f32, a->n, 1, a->g * a->h * 4,
-       OUT(f32, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(b) INT(position))
-KERNEL(cache_write_keys_f16, a->n, 1, a->g * a->h * 4,
-       OUT(f16, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(b) INT(position))
+WRITE(cache_write_keys_f32, f32, b)
+WRITE(cache_write_keys_f16, f16, b)
 
 /* cache_write_keys of the rotary embedding; fields as in both */
-KERNEL(rotary_cache_write_keys_interleaved_f32, a->n, 1, a->g * a->h * 8,
-       OUT(f32, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(g) INT(h) INT(b) INT(t)
-           INT(r) INT(position))
-KERNEL(rotary_cache_write_keys_interleaved_f16, a->n, 1, a->g * a->h * 8,
-       OUT(f16, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(g) INT(h) INT(b) INT(t)
-           INT(r) INT(position))
-KERNEL(rotary_cache_write_keys_half_f32, a->n, 1, a->g * a->h * 8,
-       OUT(f32, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(g) INT(h) INT(b) INT(t)
-           INT(r) INT(position))
-KERNEL(rotary_cache_write_keys_half_f16, a->n, 1, a->g * a->h * 8,
-       OUT(f16, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(g) INT(h) INT(b) INT(t)
-           INT(r) INT(position))
+#define ROTARY_KEYS(variant, type)                                                              \
+  KERNEL(rotary_cache_write_keys_##variant##_##type, a->n, 1, a->g * a->h * 8,                  \
+         OUT(type, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(g) INT(h) INT(b)      \
+         INT(t) INT(r) INT(position))
+ROTARY_KEYS(interleaved, f32)
+ROTARY_KEYS(interleaved, f16)
+ROTARY_KEYS(half, f32)
+ROTARY_KEYS(half, f16)
+#undef ROTARY_KEYS
+
+/* ---- attention/grouped.inc ---- */
 
 /* y[i, u] = sum_j softmax_j(scale q[i, u] . k[g, j]) v[g, j], j <= position + i, g = u's group of
  * c / (g h) heads; v[g, t, h], and key j is k[g, j / 16, :, j % 16] of k[g, b, h, 16]. Unless
  * `window` is 0, j > position + i - window too; what no query sees is not read. Running
  * softmax (the flash-attention recurrence): memory independent of the length. */
-KERNEL(group_query_attention_f32, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,
-       (a->position + a->n) * a->h * 16,
-       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
-           INT(position) INT(window) FLOAT(scale))
-KERNEL(group_query_attention_f16, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,
-       (a->position + a->n) * a->h * 16,
-       OUT(f32, y) IN(f32, q) IN(f16, k) IN(f16, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
-           INT(position) INT(window) FLOAT(scale))
+#define GROUPED(type, keys, values, cost)                                                       \
+  KERNEL(group_query_attention_##type, a->g * ((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,     \
+         (a->position + a->n) * a->h * cost,                                                    \
+         OUT(f32, y) IN(f32, q) IN(keys, k) IN(values, v) INT(n) INT(c) INT(g) INT(h) INT(b)    \
+         INT(t) INT(position) INT(window) FLOAT(scale))
+GROUPED(f32, f32, f32, 16)
+GROUPED(f16, f16, f16, 16)
 
 /* ---- attention/q8_0.inc ---- */
 
 /* The same with a cache in Q8_0: rows of values are blocks, encoded as by encode_q8_0; of a head's
  * keys, block j of sixteen positions is cache[head, place / 16, j], as in packed rows. */
-KERNEL(cache_write_q8_0, a->n, 1, a->g * a->h * 4,
-       OUT(q8_0, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(t) INT(position))
-KERNEL(cache_write_keys_q8_0, a->n, 1, a->g * a->h * 4,
-       OUT(q8_0_r16, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(b) INT(position))
+WRITE(cache_write_q8_0, q8_0, t)
+WRITE(cache_write_keys_q8_0, q8_0_r16, b)
+#undef WRITE
 
 /* Per block of 32 elements the query is quantized as by dynamic_quantize, (kd * qd) * float(sum kq
  * qq) are added in the order of blocks, and (weight * vd) * float(vq) in the order of keys. h is a
  * multiple of 32, at most 512. */
-KERNEL(group_query_attention_q8_0, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,
-       (a->position + a->n) * a->h * 8,
-       OUT(f32, y) IN(f32, q) IN(q8_0_r16, k) IN(q8_0, v) INT(n) INT(c) INT(g) INT(h) INT(b) INT(t)
-           INT(position) INT(window) FLOAT(scale))
+GROUPED(q8_0, q8_0_r16, q8_0, 8)
+#undef GROUPED
 
 /* ---- attention/panels.inc ---- */
 
@@ -262,21 +283,26 @@ KERNEL(group_query_attention_q8_0, a->g*((a->n * (a->c / (a->g * a->h)) + 3) / 4
  * kv_heads keys and values in groups. Unless softcap is 0, scale q . k becomes softcap times the
  * tanh of its softcap-th part. Where no score is above -inf the result is 0. d and e are at most
  * 256. */
+#define STRIDES                                                                                 \
+  OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) IN(f32, bias) INT(batch) INT(heads) INT(kv_heads) \
+  INT(s) INT(t) INT(d) INT(e) INT(q_at) INT(q_batch) INT(q_head) INT(q_row) INT(k_at)           \
+  INT(k_batch) INT(k_head) INT(k_row) INT(v_at) INT(v_batch) INT(v_head) INT(v_row)             \
+  INT(bias_batch) INT(bias_head)
 KERNEL(attention, a->batch * a->heads * ((a->s + 15) / 16), 2, 16 * a->t * (a->d + a->e),
-       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) IN(f32, bias) INT(batch) INT(heads)
-           INT(kv_heads) INT(s) INT(t) INT(d) INT(e) INT(q_at) INT(q_batch) INT(q_head) INT(q_row)
-               INT(k_at) INT(k_batch) INT(k_head) INT(k_row) INT(v_at) INT(v_batch) INT(v_head)
-                   INT(v_row) INT(bias_batch) INT(bias_head) INT(bias_row) INT(reach) FLOAT(scale)
-                       FLOAT(softcap))
+       STRIDES INT(bias_row) INT(reach) FLOAT(scale) FLOAT(softcap))
+
+/* ---- attention/codes.inc ---- */
 
 /* The same in int8, without a limit of reach: queries, keys and values are codes by the maximum of
  * each row, and so are, for every 128 keys, a query's weights exp(score - highest so far) times the
  * scales of values: bytes without a sign. d and e are multiples of 16 up to 64. */
 KERNEL(attention_int8, a->batch * a->heads * ((a->s + 127) / 128), 1, 32 * a->t * (a->d + a->e),
-       OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) IN(f32, bias) INT(batch) INT(heads)
-           INT(kv_heads) INT(s) INT(t) INT(d) INT(e) INT(q_at) INT(q_batch) INT(q_head) INT(q_row)
-               INT(k_at) INT(k_batch) INT(k_head) INT(k_row) INT(v_at) INT(v_batch) INT(v_head)
-                   INT(v_row) INT(bias_batch) INT(bias_head) FLOAT(scale))
+       STRIDES FLOAT(scale))
+#undef STRIDES
+
+/* ================================================================================================
+ * elementwise/: numbers one by one, rows, and their places
+ * ============================================================================================= */
 
 /* ---- elementwise/activation.inc ---- */
 
@@ -295,43 +321,54 @@ KERNEL(gelu_erf, a->n * a->d, 64, 16, OUT(f32, y) IN(f32, x) INT(n) INT(d))
 /* y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2 */
 KERNEL(gelu_tanh, a->n * a->d, 64, 16, OUT(f32, y) IN(f32, x) INT(n) INT(d))
 
-/* z = x + y; y is one row for all where its row count p is 1 */
+/* z = x + y, z = x * y; y is one row for all where its row count p is 1 */
 KERNEL(add, a->n * a->d, 64, 12, OUT(f32, z) IN(f32, x) IN(f32, y) INT(n) INT(p) INT(d))
-
-/* z = x * y; y is one row for all where its row count p is 1 */
 KERNEL(mul, a->n * a->d, 64, 12, OUT(f32, z) IN(f32, x) IN(f32, y) INT(n) INT(p) INT(d))
+
+/* ---- elementwise/norm.inc ---- */
+
+/* y = x / sqrt(mean(x^2) + epsilon) * weight, for each of the `heads` parts of d numbers of a row */
+KERNEL(rms_norm, a->n * a->heads, 1, a->d * 8,
+       OUT(f32, y) IN(f32, weight) IN(f32, x) INT(n) INT(heads) INT(d) FLOAT(epsilon))
+
+/* y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * weight + bias, per row */
+KERNEL(layer_norm, a->n, 1, a->d * 8,
+       OUT(f32, y) IN(f32, weight) IN(f32, bias) IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
 
 /* ---- elementwise/broadcast.inc ---- */
 
 /* z = x op y with broadcasting. Rows of d elements of z belong to four outer dimensions: plan has
  * their sizes, the strides of x over them, the strides of y. Along a row x and y advance by their
  * step, which is 0 or 1. */
-KERNEL(binary_add, a->n, 16, 12,
-       OUT(f32, z) IN(f32, x) IN(f32, y) IN(i32, plan) INT(n) INT(d) INT(x_step) INT(y_step))
-KERNEL(binary_sub, a->n, 16, 12,
-       OUT(f32, z) IN(f32, x) IN(f32, y) IN(i32, plan) INT(n) INT(d) INT(x_step) INT(y_step))
-KERNEL(binary_mul, a->n, 16, 12,
-       OUT(f32, z) IN(f32, x) IN(f32, y) IN(i32, plan) INT(n) INT(d) INT(x_step) INT(y_step))
-KERNEL(binary_div, a->n, 16, 12,
-       OUT(f32, z) IN(f32, x) IN(f32, y) IN(i32, plan) INT(n) INT(d) INT(x_step) INT(y_step))
+#define BINARY(name)                                                                        \
+  KERNEL(binary_##name, a->n, 16, 12,                                                       \
+         OUT(f32, z) IN(f32, x) IN(f32, y) IN(i32, plan) INT(n) INT(d) INT(x_step) INT(y_step))
+BINARY(add)
+BINARY(sub)
+BINARY(mul)
+BINARY(div)
+#undef BINARY
 
 /* y = x, the nearest float */
 KERNEL(cast, a->n, 64, 12, OUT(f32, y) IN(i64, x) INT(n))
 
 /* y = f(x); ops/elementwise.py has the formulas with alpha and beta */
-KERNEL(unary_relu, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
-KERNEL(unary_clip, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
-KERNEL(unary_leaky_relu, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
-KERNEL(unary_sigmoid, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
-KERNEL(unary_hard_sigmoid, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
-KERNEL(unary_hard_swish, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
-KERNEL(unary_tanh, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
-KERNEL(unary_erf, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
-KERNEL(unary_exp, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
-KERNEL(unary_sqrt, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
-KERNEL(unary_reciprocal, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
-KERNEL(unary_neg, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
-KERNEL(unary_abs, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+#define UNARY(name) \
+  KERNEL(unary_##name, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
+UNARY(relu)
+UNARY(clip)
+UNARY(leaky_relu)
+UNARY(sigmoid)
+UNARY(hard_sigmoid)
+UNARY(hard_swish)
+UNARY(tanh)
+UNARY(erf)
+UNARY(exp)
+UNARY(sqrt)
+UNARY(reciprocal)
+UNARY(neg)
+UNARY(abs)
+#undef UNARY
 
 /* ---- elementwise/move.inc ---- */
 
@@ -342,71 +379,25 @@ KERNEL(move, a->n, 16, 8, OUT(i32, y) IN(i32, x) IN(i32, plan) INT(n) INT(d) INT
 /* y[n, offset + i] = x[n, i] of y[n, t], x[n, d] */
 KERNEL(place, a->n, 1, a->d * 8, OUT(i32, y) IN(i32, x) INT(n) INT(t) INT(d) INT(offset))
 
+/* y[i] = start + i; of `ids` only the number counts */
+KERNEL(range_from, a->n, 64, 4, OUT(i32, y) IN(i32, ids) INT(n) INT(start))
+
+/* y[rows, d] = x[n - rows :, :] */
+KERNEL(take_last, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) INT(d))
+
+/* ---- elementwise/turn_body.inc ---- */
+
+/* y[n, b, a] = x[n, a, b], elements of four bytes or of one */
+KERNEL(turn_i32, a->n * ((a->b + 15) / 16), 1, a->a * 16 * 16, OUT(i32, y) IN(i32, x) INT(n) INT(a) INT(b))
+KERNEL(turn_i8,  a->n * ((a->b + 15) / 16), 1, a->a * 16 * 8,  OUT(i8, y) IN(i8, x) INT(n) INT(a) INT(b))
+
 /* ---- elementwise/reduce.inc ---- */
 
 /* y[a, c] = x[a, b, c] reduced over b */
-KERNEL(reduce_sum, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
+KERNEL(reduce_sum,  a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
 KERNEL(reduce_mean, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
-KERNEL(reduce_max, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
-KERNEL(reduce_min, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
-
-/* ---- conv/float.inc ---- */
-
-/* Images x[n, h, v, c], y[n, p, q, m] and the windows of x that become pixels of y: that of y[., i,
- * j, .] begins at x[., i stride_h - top, j stride_w - left, .]; what lies outside of x is 0. */
-#define WINDOWS \
-  INT(n)        \
-  INT(h)        \
-  INT(v)        \
-  INT(c)        \
-  INT(p)        \
-  INT(q)        \
-  INT(kernel_h) \
-  INT(kernel_w) INT(stride_h) INT(stride_w) INT(dilation_h) INT(dilation_w) INT(top) INT(left)
-
-/* y = min(max(bias + sum over the window and a group's channels of x w + r, lo), hi); may use FMA.
- * w[b, k, 16] has sixteen channels of y together, groups begin with a new sixteen, k = (row of the
- * kernel, column, channel). */
-KERNEL(conv2d, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),
-       a->kernel_h * a->kernel_w * (a->c / a->groups) * UNIT_CHANNELS * STRIP_PIXELS,
-       OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) IN(f32, r) INT(m) INT(groups)
-           WINDOWS FLOAT(lo) FLOAT(hi))
-
-/* ---- conv/codes.inc ---- */
-
-/* Codes of eight bits: y = y_zero + round(min(max(scale total, lo - y_zero), hi - y_zero)), ties to
- * even, total = bias + sum over the window and a group's channels of (x - x_zero) w, an int32;
- * outside of x is x_zero. w[b, k, 16, 4] has four numbers of sixteen channels together; zeros fill
- * up each run of numbers that lie together in x: a row of the kernel, or, with groups or
- * dilation_w > 1, a pixel. sums are those of each channel's weights. */
-#define CODES(type)                                                                             \
-  KERNEL(conv2d_codes_##type, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),                         \
-         a->kernel_h * a->kernel_w * (a->c / a->groups) * (UNIT_CHANNELS / 4) * STRIP_PIXELS,   \
-         OUT(type, y) IN(i8, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) INT(m)   \
-             INT(groups) WINDOWS INT(x_zero) INT(y_zero) INT(lo) INT(hi))                       \
-  /* the same, each channel alone; codes w[kernel_h kernel_w, c] as floats, at most 512 taps */ \
-  KERNEL(conv2d_depthwise_codes_##type, a->n * a->p, DEPTHWISE_GRAIN(a->p),                     \
-         a->q * a->c * a->kernel_h * a->kernel_w,                                               \
-         OUT(type, y) IN(f32, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x)         \
-             WINDOWS INT(x_zero) INT(y_zero) INT(lo) INT(hi))
-CODES(u8)
-CODES(i8)
-#undef CODES
-
-/* y[n, m] = activation(r[n, m] + (bias[m] + (x_scale scale[m]) total)), total = sum over k of (x -
- * x_zero) (w - zeros[m]), an int32, multiplied, then added; w, sums as above, of a kernel of one
- * pixel; x_sums[n] are those of x - x_zero; zeros and r may be NULL */
-KERNEL(matmul_codes, SPANS_OF(a->n) * PARTS_OF(a->m), 2, a->k*(UNIT_CHANNELS / 4) * STRIP_PIXELS,
-       OUT(f32, y) IN(i8, w) IN(i32, sums) IN(f32, scale) IN(f32, bias) IN(i32, zeros) IN(u8, x)
-           IN(f32, x_scale) IN(u8, x_zero) IN(i32, x_sums) IN(f32, r) INT(n) INT(k) INT(m)
-               INT(activation))
-
-/* ---- conv/depthwise.inc ---- */
-
-/* y = min(max(bias + sum over the window of x w, lo), hi), each channel alone; may use FMA;
- * w[kernel_h kernel_w, c] */
-KERNEL(conv2d_depthwise, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w,
-       OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) WINDOWS FLOAT(lo) FLOAT(hi))
+KERNEL(reduce_max,  a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
+KERNEL(reduce_min,  a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
 
 /* ---- elementwise/codes.inc ---- */
 
@@ -417,11 +408,12 @@ KERNEL(quantize_linear, a->n, 64, 24,
 
 /* range[spans, 2] = the least and the largest number, and 0, of each 4096 of x */
 KERNEL(tensor_range, a->spans, 1, 4096 * 4, OUT(f32, range) IN(f32, x) INT(n) INT(spans))
+
 /* y[n, k] = zero + round(x / scale) between 0 and 255, scale = (largest - least) / 255, or 1 where
  * that is 0, zero = round(-least / scale), ties to even; sums of y - zero for each row */
 KERNEL(quantize_tensor, a->n, 1, a->k * 24,
        OUT(u8, y) OUT(i32, sums) OUT(f32, scale) OUT(u8, zero) IN(f32, x) IN(f32, range) INT(n)
-           INT(k) INT(spans))
+       INT(k) INT(spans))
 
 /* dequantize_linear: y = (x - zero) scale; add_codes: y = y_zero + round(min(max((x - x_zero)
  * x_scale + (z - z_zero) z_scale, lo - y_zero), hi - y_zero)), ties to even */
@@ -430,7 +422,67 @@ KERNEL(quantize_tensor, a->n, 1, a->k * 24,
          OUT(f32, y) IN(type, x) INT(n) FLOAT(scale) INT(zero))                                \
   KERNEL(add_codes_##type, a->n, 64, 16,                                                       \
          OUT(type, y) IN(type, x) IN(type, z) INT(n) FLOAT(x_scale) INT(x_zero) FLOAT(z_scale) \
-             INT(z_zero) INT(y_zero) INT(lo) INT(hi))
+         INT(z_zero) INT(y_zero) INT(lo) INT(hi))
+CODES(u8)
+CODES(i8)
+#undef CODES
+
+/* ================================================================================================
+ * conv/: images x[n, h, v, c], y[n, p, q, m] and the windows of x that become pixels of y: that of
+ * y[., i, j, .] begins at x[., i stride_h - top, j stride_w - left, .]; what lies outside of x is 0
+ * ============================================================================================= */
+
+#define WINDOWS                                                                               \
+  INT(n) INT(h) INT(v) INT(c) INT(p) INT(q) INT(kernel_h) INT(kernel_w) INT(stride_h)         \
+  INT(stride_w) INT(dilation_h) INT(dilation_w) INT(top) INT(left)
+
+/* ---- conv/float.inc ---- */
+
+/* y = min(max(bias + sum over the window and a group's channels of x w + r, lo), hi); may use FMA.
+ * w[b, k, 16] has sixteen channels of y together, groups begin with a new sixteen, k = (row of the
+ * kernel, column, channel). */
+KERNEL(conv2d, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),
+       a->kernel_h * a->kernel_w * (a->c / a->groups) * UNIT_CHANNELS * STRIP_PIXELS,
+       OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) IN(f32, r) INT(m) INT(groups)
+       WINDOWS FLOAT(lo) FLOAT(hi))
+
+/* ---- conv/codes.inc ---- */
+
+/* Codes of eight bits: y = y_zero + round(min(max(scale total, lo - y_zero), hi - y_zero)), ties to
+ * even, total = bias + sum over the window and a group's channels of (x - x_zero) w, an int32;
+ * outside of x is x_zero. w[b, k, 16, 4] has four numbers of sixteen channels together; zeros fill
+ * up each run of numbers that lie together in x: a row of the kernel, or, with groups or
+ * dilation_w > 1, a pixel. sums are those of each channel's weights. */
+#define CODES(type)                                                                           \
+  KERNEL(conv2d_codes_##type, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),                       \
+         a->kernel_h * a->kernel_w * (a->c / a->groups) * (UNIT_CHANNELS / 4) * STRIP_PIXELS, \
+         OUT(type, y) IN(i8, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) INT(m) \
+         INT(groups) WINDOWS INT(x_zero) INT(y_zero) INT(lo) INT(hi))
+CODES(u8)
+CODES(i8)
+#undef CODES
+
+/* y[n, m] = activation(r[n, m] + (bias[m] + (x_scale scale[m]) total)), total = sum over k of (x -
+ * x_zero) (w - zeros[m]), an int32, multiplied, then added; w, sums as above, of a kernel of one
+ * pixel; x_sums[n] are those of x - x_zero; zeros and r may be NULL */
+KERNEL(matmul_codes, SPANS_OF(a->n) * PARTS_OF(a->m), 2, a->k * (UNIT_CHANNELS / 4) * STRIP_PIXELS,
+       OUT(f32, y) IN(i8, w) IN(i32, sums) IN(f32, scale) IN(f32, bias) IN(i32, zeros) IN(u8, x)
+       IN(f32, x_scale) IN(u8, x_zero) IN(i32, x_sums) IN(f32, r) INT(n) INT(k) INT(m)
+       INT(activation))
+
+/* ---- conv/depthwise.inc ---- */
+
+/* y = min(max(bias + sum over the window of x w, lo), hi), each channel alone; may use FMA;
+ * w[kernel_h kernel_w, c] */
+KERNEL(conv2d_depthwise, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w,
+       OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) WINDOWS FLOAT(lo) FLOAT(hi))
+
+/* conv2d_codes, each channel alone; codes w[kernel_h kernel_w, c] as floats, at most 512 taps */
+#define CODES(type)                                                                             \
+  KERNEL(conv2d_depthwise_codes_##type, a->n * a->p, DEPTHWISE_GRAIN(a->p),                     \
+         a->q * a->c * a->kernel_h * a->kernel_w,                                               \
+         OUT(type, y) IN(f32, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) WINDOWS \
+         INT(x_zero) INT(y_zero) INT(lo) INT(hi))
 CODES(u8)
 CODES(i8)
 #undef CODES
@@ -438,49 +490,40 @@ CODES(i8)
 /* ---- conv/pool.inc ---- */
 
 /* y = the largest number of the window that lies in x; none is -infinity, or the type's least */
-KERNEL(max_pool_f32, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w * 4,
-       OUT(f32, y) IN(f32, x) WINDOWS)
-KERNEL(max_pool_u8, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w,
-       OUT(u8, y) IN(u8, x) WINDOWS)
-KERNEL(max_pool_i8, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w,
-       OUT(i8, y) IN(i8, x) WINDOWS)
+#define MAX_POOL(type, bytes)                                                                 \
+  KERNEL(max_pool_##type, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w * bytes,    \
+         OUT(type, y) IN(type, x) WINDOWS)
+MAX_POOL(f32, 4)
+MAX_POOL(u8, 1)
+MAX_POOL(i8, 1)
+#undef MAX_POOL
 
 /* y = sum of the window's numbers in x, divided by how many there are, with those of the padding
  * where count_include_pad is 1 */
 KERNEL(average_pool, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w * 4,
        OUT(f32, y) IN(f32, x) WINDOWS INT(bottom) INT(right) INT(count_include_pad))
+#undef WINDOWS
 
 /* y[n, i, j, :] = x[n, rows[i], columns[j], :] */
 KERNEL(resize_nearest, a->n * a->p, 1, a->q * a->c * 2,
        OUT(i8, y) IN(i8, x) IN(i32, rows) IN(i32, columns) INT(n) INT(h) INT(v) INT(c) INT(p)
-           INT(q))
+       INT(q))
 
 /* y[n, i, j, :] = sum over t, u of row_weights[i, t] column_weights[j, u] x[n, rows[i, t],
  * columns[j, u], :] */
 KERNEL(resize_linear, a->n * a->p, 1, a->q * a->c * a->t * a->t * 4,
        OUT(f32, y) IN(f32, x) IN(i32, rows) IN(f32, row_weights) IN(i32, columns)
-           IN(f32, column_weights) INT(n) INT(h) INT(v) INT(c) INT(p) INT(q) INT(t))
+       IN(f32, column_weights) INT(n) INT(h) INT(v) INT(c) INT(p) INT(q) INT(t))
 
-/* y[n, b, a] = x[n, a, b], elements of four bytes or of one */
-KERNEL(turn_i32, a->n*((a->b + 15) / 16), 1, a->a * 16 * 16,
-       OUT(i32, y) IN(i32, x) INT(n) INT(a) INT(b))
-KERNEL(turn_i8, a->n*((a->b + 15) / 16), 1, a->a * 16 * 8,
-       OUT(i8, y) IN(i8, x) INT(n) INT(a) INT(b))
+/* ================================================================================================
+ * encode/: the quantizer's; definitions in halfbyte/weights/ and quantize/search.py
+ * ============================================================================================= */
 
-/* ---- encode/encode.inc: the quantizer's; definitions in weights.py, search.py ---- */
+/* ---- encode/encode.inc ---- */
 
 /* w[n, k] = x rounded to the format: byte-identical to gguf.quants */
-KERNEL(encode_f16, a->n, 1, a->k * 6, OUT(f16, w) IN(f32, x) INT(n) INT(k))
+KERNEL(encode_f16,  a->n, 1, a->k * 6, OUT(f16, w) IN(f32, x) INT(n) INT(k))
 KERNEL(encode_bf16, a->n, 1, a->k * 6, OUT(bf16, w) IN(f32, x) INT(n) INT(k))
-KERNEL(encode_q8_0, a->n, 1, a->k * 6, OUT(q8_0, w) IN(f32, x) INT(n) INT(k))
-KERNEL(encode_q4_0, a->n, 1, a->k * 6, OUT(q4_0, w) IN(f32, x) INT(n) INT(k))
-
-/* w[n, k]: each block's scale searched for the smallest sum of importance[k] (x - w)^2;
- * error[n, 2] = that sum per row for plain rounding, and for what was chosen; see search.py */
-KERNEL(encode_search_q8_0, a->n, 1, a->k * 32,
-       OUT(q8_0, w) OUT(f32, error) IN(f32, x) IN(f32, importance) INT(n) INT(k))
-KERNEL(encode_search_q4_0, a->n, 1, a->k * 32,
-       OUT(q4_0, w) OUT(f32, error) IN(f32, x) IN(f32, importance) INT(n) INT(k))
 
 /* s[n, 2] = sum x^2, sum (x - y)^2 per row: signal and noise of the report */
 KERNEL(square_error, a->n, 1, a->k * 8, OUT(f32, s) IN(f32, x) IN(f32, y) INT(n) INT(k))
@@ -488,14 +531,19 @@ KERNEL(square_error, a->n, 1, a->k * 8, OUT(f32, s) IN(f32, x) IN(f32, y) INT(n)
 /* s[k] += sum over rows of x^2: the energy of each column; not split */
 KERNEL(column_energy, 1, 1, a->n * a->k * 4, OUT(f32, s) IN(f32, x) INT(n) INT(k))
 
-/* ---- linear/float.inc: the benchmark's ---- */
+/* ---- encode/encode_body.inc ---- */
 
-/* s[n] = sum of 4096 elements each: how fast this machine reads memory */
-KERNEL(memory_read, a->n, 1, 4096 * 4, OUT(f32, s) IN(f32, x) INT(n))
+/* The same, of formats with a scale for each block */
+KERNEL(encode_q8_0, a->n, 1, a->k * 6, OUT(q8_0, w) IN(f32, x) INT(n) INT(k))
+KERNEL(encode_q4_0, a->n, 1, a->k * 6, OUT(q4_0, w) IN(f32, x) INT(n) INT(k))
 
-/* ---- linear/packed.inc: the benchmark's ---- */
+/* w[n, k]: each block's scale searched for the smallest sum of importance[k] (x - w)^2;
+ * error[n, 2] = that sum per row for plain rounding, and for what was chosen; see search.py */
+#define SEARCH(type)                                                                            \
+  KERNEL(encode_search_##type, a->n, 1, a->k * 32,                                              \
+         OUT(type, w) OUT(f32, error) IN(f32, x) IN(f32, importance) INT(n) INT(k))
+SEARCH(q8_0)
+SEARCH(q4_0)
+#undef SEARCH
 
-/* s[n] = 512 sum_{j < 8} sum_{i < 8, r < 16} c[i, r, :] . x[j, i, :], modulo 2^32; c[i] is the low
- * four bits of the bytes w[4, 16, 4], then the high ones; x[8, 8, 4] is from 0 to 127: how fast
- * this machine multiplies bytes */
-KERNEL(dot_peak, a->n, 1, 512 * 8 * 8 * 16 * 4, OUT(i32, s) IN(i8, w) IN(i8, x) INT(n))
+// clang-format on

@@ -1,3 +1,4 @@
+// clang-format off: this file is aligned by hand
 /* What an instruction set says of itself. A folder isa/<name>/ has a caps.h with
  *
  *   - the numbers of the list below, as enumerators of these names. A number that only the machine
@@ -15,7 +16,6 @@
  *
  * No body asks for an instruction set in any other way. This file is included with CAPABILITY
  * defined. */
-// clang-format off
 
 /* ---- kinds of products ---- */
 

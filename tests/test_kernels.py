@@ -1,0 +1,66 @@
+"""The list of kernels, kernels.h, says where each body stands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEADING = re.compile(r"/\* ---- (\S+\.inc) ---- \*/")
+ENTRY = re.compile(r"\bKERNEL\((\w+),")
+MARKER = re.compile(r'# \d+ "([^"]+)"')
+BODY = re.compile(r"static void (\w+)\(const void\* arguments, int64_t begin, int64_t end\) {")
+
+
+@pytest.fixture(scope="module")
+def folder(repository: Path) -> Path:
+    return repository / "runtime/kernels"
+
+
+def preprocessed(folder: Path, file: str, *options: str) -> str:
+    command = [sys.executable, "-m", "ziglang", "cc", "-E", *options, f"-I{folder}", folder / file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def headings(folder: Path) -> dict[str, str]:
+    """The heading of every entry; macros of the list itself are expanded, KERNEL is none."""
+    found: dict[str, str] = {}
+    heading = ""
+    for line in preprocessed(folder, "kernels.h", "-xc", "-P", "-C").splitlines():
+        if match := HEADING.match(line):
+            heading = match[1]
+        for name in ENTRY.findall(line) if heading else ():
+            assert name not in found
+            found[name] = heading
+    return found
+
+
+def bodies(folder: Path) -> dict[str, str]:
+    """The file in which the compiler sees the body of every kernel."""
+    found: dict[str, str] = {}
+    file = ""
+    for line in preprocessed(folder, "isa/scalar/table.c").splitlines():
+        if match := MARKER.match(line):
+            file = match[1]
+        for name in BODY.findall(line):
+            found[name] = Path(file).resolve().relative_to(folder.resolve()).as_posix()
+    return found
+
+
+def test_headings_are_the_files_of_bodies(folder: Path) -> None:
+    assert len(headings(folder)) > 150
+    assert headings(folder) == bodies(folder)
+
+
+def test_bodies_ask_for_no_instruction_set(folder: Path) -> None:
+    """Conditions stand in isa/: a body would be two that are never compiled together."""
+    files = list(folder.rglob("*.inc"))
+    assert len(files) > 30
+    for path in files:
+        found = re.findall(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*", path.read_text(), re.MULTILINE)
+        assert not found, path
