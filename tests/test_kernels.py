@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from halfbyte.core.backends.library import instruction_sets, library
+
 HEADING = re.compile(r"/\* ---- (\S+\.inc) ---- \*/")
 ENTRY = re.compile(r"\bKERNEL\((\w+),")
 MARKER = re.compile(r'# \d+ "([^"]+)"')
+CAPABILITY = re.compile(r"^CAPABILITY\((\w+)\)", re.MULTILINE)
 BODY = re.compile(r"static void (\w+)\(const void\* arguments, int64_t begin, int64_t end\) {")
 
 
@@ -64,3 +67,23 @@ def test_bodies_ask_for_no_instruction_set(folder: Path) -> None:
     for path in files:
         found = re.findall(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*", path.read_text(), re.MULTILINE)
         assert not found, path
+
+
+# floats in a register, products of bytes, whether opened codes are faster
+SAID = {
+    "avx512vnni": (16, 1, 0),
+    "avxvnni": (8, 1, 0),
+    "avx2": (8, 0, 1),
+    "i8mm": (4, 1, 0),
+    "dotprod": (4, 1, 0),
+    "neon": (4, 0, 0),
+    "scalar": (1, 0, 0),
+}
+
+
+@pytest.mark.parametrize("isa", instruction_sets())
+def test_instruction_sets_describe_themselves(folder: Path, isa: str) -> None:
+    says = library().capabilities(isa)
+    assert list(says) == CAPABILITY.findall((folder / "isa/caps.h").read_text())
+    names = "REGISTER_LANES", "BYTE_PRODUCTS", "OPENED_FASTER"
+    assert tuple(says[name] for name in names) == SAID[isa]

@@ -145,9 +145,6 @@ PACKED(matmul_rotated_q4_0_r16, q4_0_r16)
 PACKED(matmul_widened_q8_0_r16, q8_0_r16)
 #undef PACKED
 
-/* y = 1 where that is faster, or 0 */
-KERNEL(prefers_widened, 1, 1, 1, OUT(i32, y))
-
 /* ---- linear/blocks_body.inc ---- */
 
 /* All of the above for the formats whose blocks have minima or scales within scales: Q4_1, Q5_0,

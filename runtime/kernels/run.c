@@ -34,7 +34,9 @@ HB_EXPORT const char* hb_kernel_list(void) {
 HB_EXPORT const char* hb_capability_list(void) {
   return
 #define CAPABILITY(name) #name "\n"
+#define TILING(name)
 #include "isa/caps.h"
+#undef TILING
 #undef CAPABILITY
       ;
 }

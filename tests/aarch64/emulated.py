@@ -55,7 +55,7 @@ SOURCES = {
 }
 
 # As runner.c has them.
-KERNEL_LIST, ISA_NAME, OPEN, TICKS, RUN = range(5)
+KERNEL_LIST, CAPABILITY_LIST, ISA_NAME, OPEN, DESCRIBE, TICKS, RUN = range(7)
 REQUEST, REPLY = struct.Struct("<11Q"), struct.Struct("<2Q")
 ARENA = 1 << 28
 
@@ -199,12 +199,19 @@ class Functions:
     def hb_kernel_list(self) -> bytes:
         return bytes(self._runner.request(KERNEL_LIST)[1])
 
+    def hb_capability_list(self) -> bytes:
+        return bytes(self._runner.request(CAPABILITY_LIST)[1])
+
     def hb_isa_name(self, index: int) -> bytes | None:
         there, name = self._runner.request(ISA_NAME, index)
         return bytes(name) if there else None
 
     def hb_open(self, name: bytes) -> int:
         return self._runner.request(OPEN, data=name + b"\0")[0]
+
+    def hb_describe(self, table: int, capabilities: int) -> None:
+        used = self.memory.used()
+        self._runner.request(DESCRIBE, table, capabilities, data=used, into=used)
 
     def hb_ticks(self) -> int:
         return self._runner.request(TICKS)[0]

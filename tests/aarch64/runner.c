@@ -11,7 +11,7 @@
 #include "run.h"
 #include "start.h"
 
-enum { KERNEL_LIST, ISA_NAME, OPEN, TICKS, RUN };
+enum { KERNEL_LIST, CAPABILITY_LIST, ISA_NAME, OPEN, DESCRIBE, TICKS, RUN };
 enum { ARGUMENTS = 9 };
 
 typedef struct {
@@ -53,11 +53,18 @@ static void answer(const request* r) {
     case KERNEL_LIST:
       reply_text(hb_kernel_list());
       break;
+    case CAPABILITY_LIST:
+      reply_text(hb_capability_list());
+      break;
     case ISA_NAME:
       reply_text(hb_isa_name((i32)r->arguments[0]));
       break;
     case OPEN:
       reply((uint64_t)hb_open((const char*)arena), arena, 0);
+      break;
+    case DESCRIBE:
+      hb_describe((const hb_table*)r->arguments[0], (i32*)r->arguments[1]);
+      reply(0, arena, r->bytes);
       break;
     case TICKS:
       reply(hb_ticks(), arena, 0);

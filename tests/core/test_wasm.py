@@ -7,13 +7,11 @@ import zlib
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 from tests.support import wasm
 from tests.support.encoders import assert_encodes
 from tests.support.tools import load_tool
 
-from halfbyte.core.backends.native import Kernels
 from halfbyte.core.backends.opening import library
 
 
@@ -58,12 +56,11 @@ def test_both_libraries_have_the_same_kernels(isa: str) -> None:
 @pytest.mark.parametrize("isa", wasm.FILES)
 def test_the_engine_decides_about_products(isa: str) -> None:
     """SIMD128 has no product of bytes; of the relaxed one, engines know whether it is composed."""
-    made = wasm.library(isa, 1 << 20)
-    kernels, said = Kernels(isa, 1, made), made.memory.aligned(4).view(np.int32)
-    said[0] = -1
-    kernels.call("prefers_widened", y=said)
-    kernels.close()
-    assert int(said[0]) in ((1,) if isa == "simd128" else (0, 1))
+    says = wasm.library(isa, 1 << 20).capabilities(isa)
+    assert says.keys() == library().capabilities(library().instruction_sets[0]).keys()
+    assert says["REGISTER_LANES"] == 4
+    assert says["BYTE_PRODUCTS"] == (isa != "simd128")
+    assert says["OPENED_FASTER"] in ((1,) if isa == "simd128" else (0, 1))
 
 
 @pytest.mark.parametrize("isa", wasm.FILES)

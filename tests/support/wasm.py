@@ -128,6 +128,9 @@ class Functions:
     def hb_kernel_list(self) -> bytes | None:
         return self._text(self._call("hb_kernel_list"))
 
+    def hb_capability_list(self) -> bytes | None:
+        return self._text(self._call("hb_capability_list"))
+
     def hb_isa_name(self, index: int) -> bytes | None:
         return self._text(self._call("hb_isa_name", index))
 

@@ -2,7 +2,9 @@
 /* What an instruction set says of itself. A folder isa/<name>/ has a caps.h with
  *
  *   - the numbers of the list below, as enumerators of these names. A number that only the machine
- *     knows is a macro, an expression. `hb_describe` tells Python all of them;
+ *     knows is a macro, an expression. Those of CAPABILITY are what `hb_describe` tells Python,
+ *     those of TILING concern the bodies and nobody else: by the registers there are, they say how
+ *     large tiles are and what goes side by side;
  *   - PRODUCT_TILES, a list of TILES(parts, rows): the tiles of float products (linear/panels.inc)
  *     by how many registers of columns are left, which go with so many rows;
  *   - UNROLL_CODED, UNROLL or nothing: whether CODED_ROWS sums are in registers;
@@ -15,56 +17,56 @@
  *       DEPTHWISE_CODES_FILE  conv/depthwise_pairs.inc, for the same, or depthwise_alone.inc
  *
  * No body asks for an instruction set in any other way. This file is included with CAPABILITY
- * defined. */
+ * and TILING defined. */
 
-/* ---- kinds of products ---- */
+/* ---- what Python knows ---- */
 
 CAPABILITY(REGISTER_LANES)    /* floats in a register */
 CAPABILITY(BYTE_PRODUCTS)     /* whether an instruction multiplies bytes and sums up four products */
 CAPABILITY(OPENED_FASTER)     /* whether products of codes that were opened are faster than those of
                                  bytes, and so ops.matmul_widened than ops.matmul_rotated */
-CAPABILITY(FETCH_STREAMS)     /* whether what comes next is worth a prefetch */
 
 /* ---- integer products on packed rows: linear/packed.inc ---- */
 
-CAPABILITY(PARTS)             /* that sixteen rows fall into: each fills a register */
-CAPABILITY(TILE_PARTS)        /* of a tile, side by side, with */
-CAPABILITY(COLUMNS)           /* so many rows of activations, of which */
-CAPABILITY(TOGETHER)          /* so many take one step */
-CAPABILITY(ROW_PARTS)         /* parts that take one step where there is one row of activations */
-CAPABILITY(Q8_0_OFFSET)       /* what Q8_0's codes are too high by when they are multiplied: some
+TILING(PARTS)                 /* that sixteen rows fall into: each fills a register */
+TILING(TILE_PARTS)            /* of a tile, side by side, with */
+TILING(COLUMNS)               /* so many rows of activations, of which */
+TILING(TOGETHER)              /* so many take one step */
+TILING(ROW_PARTS)             /* parts that take one step where there is one row of activations */
+TILING(Q8_0_OFFSET)           /* what Q8_0's codes are too high by when they are multiplied: some
                                  instructions take them without a sign */
-CAPABILITY(OPENED_SPAN)       /* columns that are opened at a time */
-CAPABILITY(OPENED_ALONE)      /* whether tiles of codes that are not opened are never better */
-CAPABILITY(PEAK)              /* sums side by side in the benchmark's products (linear/peak.inc) */
+TILING(OPENED_SPAN)           /* columns that are opened at a time */
+TILING(OPENED_ALONE)          /* whether tiles of codes that are not opened are never better */
+TILING(FETCH_STREAMS)         /* whether what comes next is worth a prefetch */
+TILING(PEAK)                  /* sums side by side in the benchmark's products (linear/peak.inc) */
 
 /* ---- float products: linear/panels.inc, linear/float.inc ---- */
 
-CAPABILITY(PRODUCT_PARTS)     /* registers of columns of the widest tile */
-CAPABILITY(ROW_PRODUCT)       /* the same where there is a single row */
-CAPABILITY(PRODUCT_ENDS)      /* whether rows that are left go by eights, fours and twos */
-CAPABILITY(TILE_ROWS)         /* rows of weights of a tile, with */
-CAPABILITY(TILE_COLUMNS)      /* so many of activations */
-CAPABILITY(OTHER_TILES)       /* whether single tokens have tiles too, and formats rarer than F16 */
+TILING(PRODUCT_PARTS)         /* registers of columns of the widest tile */
+TILING(ROW_PRODUCT)           /* the same where there is a single row */
+TILING(PRODUCT_ENDS)          /* whether rows that are left go by eights, fours and twos */
+TILING(TILE_ROWS)             /* rows of weights of a tile, with */
+TILING(TILE_COLUMNS)          /* so many of activations */
+TILING(OTHER_TILES)           /* whether single tokens have tiles too, and formats rarer than F16 */
 
 /* ---- attention ---- */
 
-CAPABILITY(SIDE_BY_SIDE)      /* sums of sixteen lanes that go on side by side for each query */
-CAPABILITY(EXPONENTIALS)      /* vectors of exponentials side by side */
-CAPABILITY(CODED_ROWS)        /* rows of a tile of attention's codes */
+TILING(SIDE_BY_SIDE)          /* sums of sixteen lanes that go on side by side for each query */
+TILING(EXPONENTIALS)          /* vectors of exponentials side by side */
+TILING(CODED_ROWS)            /* rows of a tile of attention's codes */
 
 /* ---- images: conv/ ---- */
 
-CAPABILITY(CONV_PIXELS)       /* pixels of a tile, with */
-CAPABILITY(CONV_BLOCKS)       /* so many sixteens of channels; */
-CAPABILITY(CONV_DEPTH)        /* numbers of a window that are multiplied before the next ones */
-CAPABILITY(DEPTHWISE_PIXELS)  /* neighbours whose sums are made together */
-CAPABILITY(MANY_TILES)        /* whether there are tiles for rarer windows, and smaller ones */
-CAPABILITY(CODES_PIXELS)      /* the first three for codes of eight bits, */
-CAPABILITY(CODES_BLOCKS)
-CAPABILITY(CODES_DEPTH)       /* in bytes */
-CAPABILITY(QUAD)              /* bytes that four codes of a pixel take in a strip: 4, or 8 as numbers
+TILING(CONV_PIXELS)           /* pixels of a tile, with */
+TILING(CONV_BLOCKS)           /* so many sixteens of channels; */
+TILING(CONV_DEPTH)            /* numbers of a window that are multiplied before the next ones */
+TILING(DEPTHWISE_PIXELS)      /* neighbours whose sums are made together */
+TILING(MANY_TILES)            /* whether there are tiles for rarer windows, and smaller ones */
+TILING(CODES_PIXELS)          /* the first three for codes of eight bits, */
+TILING(CODES_BLOCKS)
+TILING(CODES_DEPTH)           /* in bytes */
+TILING(QUAD)                  /* bytes that four codes of a pixel take in a strip: 4, or 8 as numbers
                                  of sixteen bits, the first and the third before the others */
-CAPABILITY(QUAD_FLIP)         /* what is turned over in them: 128 where bytes have a sign */
+TILING(QUAD_FLIP)             /* what is turned over in them: 128 where bytes have a sign */
 
 // clang-format on

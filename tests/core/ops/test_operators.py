@@ -249,5 +249,5 @@ def test_lists_agree(native_backends: list[str]) -> None:
         assert missing <= {o.name for o in case.operator.inputs if o.optional}, kernel.name
     tools = {n for n in library.library().kernels if n.startswith(("encode_", "pack_"))} - reached
     assert tools
-    others = {"square_error", "column_energy", "memory_read", "dot_peak", "prefers_widened"}
+    others = {"square_error", "column_energy", "memory_read", "dot_peak"}
     assert reached | tools | others == set(library.library().kernels)

@@ -47,8 +47,10 @@ def packaged(name: str) -> Path | None:
 _POINTER, _I32 = ctypes.c_void_p, ctypes.c_int32
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "hb_kernel_list": (ctypes.c_char_p, ()),
+    "hb_capability_list": (ctypes.c_char_p, ()),
     "hb_isa_name": (ctypes.c_char_p, (_I32,)),
     "hb_open": (_POINTER, (ctypes.c_char_p,)),
+    "hb_describe": (None, (_POINTER, _POINTER)),
     "hb_ticks": (ctypes.c_uint64, ()),
     "hb_pool_size": (_I32, ()),
     "hb_pool_announce": (_I32, (_POINTER,)),
@@ -84,7 +86,8 @@ class Library:
         self.run, self.ticks = functions.hb_run, functions.hb_ticks
         self.pool_size, self.pool_announce = functions.hb_pool_size, functions.hb_pool_announce
         self.pool_stop, self.help = functions.hb_pool_stop, functions.hb_help
-        self._open = functions.hb_open
+        self._open, self._describe = functions.hb_open, functions.hb_describe
+        self._capabilities = functions.hb_capability_list().decode().split()
         self.kernels = dict(_parse(functions.hb_kernel_list().decode()))
         names: list[bytes] = []
         while name := functions.hb_isa_name(len(names)):
@@ -99,6 +102,12 @@ class Library:
                 f"instruction set '{isa}': expected one of {self.instruction_sets} on this machine"
             )
         return int(table)
+
+    def capabilities(self, isa: str) -> dict[str, int]:
+        """What an instruction set says of itself: the numbers of isa/caps.h by name."""
+        values = self.memory.reach(np.zeros(len(self._capabilities), np.int32))
+        self._describe(self.table(isa), self.memory.address(values))
+        return dict(zip(self._capabilities, values.tolist(), strict=True))
 
 
 def _parse(text: str) -> Iterator[tuple[str, Kernel]]:

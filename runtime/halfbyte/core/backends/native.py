@@ -47,11 +47,9 @@ class Kernels(SingleKernels):
 
 @cache
 def prefers_widened(isa: str | None) -> bool:
-    """What the kernel of this name says; of the best table where none is named."""
-    kernels, said = Kernels(isa, 1), np.zeros(1, np.int32)
-    kernels.call("prefers_widened", y=said)
-    kernels.close()
-    return bool(said[0])
+    """What an instruction set says of it; the best one where none is named."""
+    library = package_library()
+    return bool(library.capabilities(isa or library.instruction_sets[0])["OPENED_FASTER"])
 
 
 def _segments(program: Program) -> list[tuple[int, int]]:
