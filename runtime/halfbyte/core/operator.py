@@ -23,6 +23,7 @@ from halfbyte.core.program import Buffer, Dim, Instruction, Operand, Size, curre
 from halfbyte.errors import ProgramError
 
 OPERATORS: dict[str, Operator] = {}
+FUSED: dict[tuple[Operator, ...], Operator] = {}  # by their parts
 
 Count: TypeAlias = Callable[[Mapping[str, int]], int]  # of an instruction's dimensions
 Demand: TypeAlias = Callable[[Mapping[str, Any]], bool]  # of what is known of an instruction
@@ -63,6 +64,20 @@ class Operator:
         What kernels trust beyond the signature: dimensions, attributes and constant operands by
         name -> whether it holds. One that reads a size known only at run time (a KeyError) is for
         whoever sets the size.
+    rows : str
+        A dimension whose rows are treated apart: what an operator makes of one depends on it alone.
+    steps : mapping of operand to attribute
+        Operands without that dimension in which rows lie so many elements apart; 0 is all of it
+        for each row.
+    product : bool
+        It computes more than it moves: products, convolutions, attention.
+    kind : callable or None
+        Types of operands and dimensions by name -> under which its speed is measured, where that
+        is not its name.
+    like : str
+        The operator whose speed stands for its own where that was not measured.
+    parts : tuple of Operator
+        What it does in one pass over memory.
     host : bool
         There is no kernel: every backend runs the meaning, in NumPy.
     fills : bool
@@ -83,6 +98,12 @@ class Operator:
     operations: Count | None = None
     variant: Callable[[Mapping[str, Any]], str] | None = None
     demands: Mapping[str, Demand] = field(default_factory=dict)
+    rows: str = ""
+    steps: Mapping[str, str] = field(default_factory=dict)
+    product: bool = False
+    kind: Callable[[Mapping[str, Any]], str] | None = None
+    like: str = ""
+    parts: tuple[Operator, ...] = ()
     host: bool = False
     fills: bool = False
     holds: tuple[npt.NDArray[Any], ...] = ()
@@ -263,16 +284,17 @@ def resolve(dim: str, dims: Mapping[str, Dim]) -> Dim:
     return value // int(divisor)
 
 
-def operator(
-    onnx: str,
-    signature: str,
-    *,
-    reads: Mapping[str, Count] | None = None,
-    operations: Count | None = None,
-    variant: Callable[[Mapping[str, Any]], str] | None = None,
-    demands: Mapping[str, Demand] | None = None,
-) -> Callable[[Callable[..., Any]], Operator]:
-    """Declare an operator; the decorated function is its meaning. See :class:`Operator`."""
+def operator_of(kernel: str) -> Operator | None:
+    """The operator whose name, perhaps with suffixes, a kernel has."""
+    names = [name for name in OPERATORS if f"{kernel}_".startswith(f"{name}_")]
+    return OPERATORS[max(names, key=len)] if names else None
+
+
+def operator(onnx: str, signature: str, **traits: Any) -> Callable[[Callable[..., Any]], Operator]:
+    """Declare an operator; the decorated function is its meaning.
+
+    `traits` are all else that :class:`Operator` knows of it.
+    """
     left, _, right = signature.partition("->")
 
     def declare(meaning: Callable[..., Any]) -> Operator:
@@ -282,11 +304,12 @@ def operator(
         defaults = {p.name: p.default for p in named if p.default is not p.empty}
         name = meaning.__name__
         made = Operator(
-            name, onnx, _parse(left), _parse(right), attributes, meaning,
-            defaults, reads or {}, operations, variant, demands or {},
-        )  # fmt: skip
+            name, onnx, _parse(left), _parse(right), attributes, meaning, defaults, **traits
+        )
         object.__setattr__(made, "__doc__", meaning.__doc__)
         OPERATORS[name] = made
+        if made.parts:
+            FUSED[made.parts] = made
         return made
 
     return declare

@@ -215,6 +215,14 @@ class Instruction:
         given = dict(zip(names, self.inputs, strict=False))
         return tuple(given.get(o.name) for o in self.operator.inputs)
 
+    def results(self, arguments: Collection[Any], registers: Mapping[str, int]) -> tuple[Any, ...]:
+        """What the operator means, of values for its `arguments`."""
+        attributes = {
+            k: at(v, registers) if isinstance(v, Size) else v for k, v in self.attributes.items()
+        }
+        made = self.operator.meaning(*arguments, **attributes)
+        return made if isinstance(made, tuple) else (made,)
+
     def bytes_moved(
         self, registers: Mapping[str, int], kinds: Collection[Kind] = frozenset(Kind)
     ) -> int:

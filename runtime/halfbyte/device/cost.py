@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core import ops
-from halfbyte.core.program import Buffer, Instruction, Kind, Program, maximum
-from halfbyte.device.kernels import HOST, POINTS, ROWS, Kernel, kernel_of
+from halfbyte.core.program import DTYPES, Buffer, Instruction, Kind, Program, maximum
+from halfbyte.device.kernels import HOST, ROWS, Kernel, kernel_of
 from halfbyte.device.quantity import Quantity
 from halfbyte.weights import BY_DTYPE, BY_GGML_TYPE
 from halfbyte.weights.registry import is_packed
@@ -41,12 +40,20 @@ class Work:
         Bytes of weights, of the KV cache, and of constants that products read.
     passing : int
         Bytes of activations, which lie in caches.
+    product : bool
+        Its time is that of its operations, else of what passes.
     """
 
     calls: int = 0
     operations: int = 0
     held: int = 0
     passing: int = 0
+    product: bool = False
+
+    @property
+    def amount(self) -> int:
+        """What its time is that of: operations, or bytes of activations."""
+        return self.operations if self.product else self.passing
 
 
 def kind_of(instruction: Instruction, to_pack: Collection[Buffer] = ()) -> str:
@@ -58,16 +65,25 @@ def kind_of(instruction: Instruction, to_pack: Collection[Buffer] = ()) -> str:
     operator, operands = instruction.operator, instruction.operands
     if operator.host:
         return HOST
-    if operator in (ops.matmul, ops.matmul_int8, ops.matmul_rotated):
-        w = operands["w"]
-        packed = operator is ops.matmul or w in to_pack or is_packed(w.dtype)
-        format_ = BY_GGML_TYPE[BY_DTYPE[w.dtype].ggml_type]  # as a file has it
-        return f"{operator.name}_{format_.dtype}{'' if packed else ROWS}"
-    if operator is ops.group_query_attention:
-        return f"attention_{operands['k'].dtype}"
-    if operator is ops.conv2d_codes and instruction.dims["kernel_h"] == 1:
-        return f"{operator.name}{POINTS}"
-    return operator.name
+    if operator.kind is None:
+        return operator.name
+    types = {name: _in_files(buffer.dtype) for name, buffer in operands.items()}
+    return operator.kind({**instruction.dims, **types}) + (
+        ROWS if _in_rows(instruction, to_pack) else ""
+    )
+
+
+def _in_files(dtype: str) -> str:
+    """The dtype of packed weights as a file has them; of others the same."""
+    return BY_GGML_TYPE[BY_DTYPE[dtype].ggml_type].dtype if is_packed(dtype) else dtype
+
+
+def _in_rows(instruction: Instruction, to_pack: Collection[Buffer]) -> bool:
+    """Whether codes are multiplied with weights that are packed elsewhere, but not here."""
+    w = instruction.operands.get("w")
+    if w is None or w.dtype in DTYPES or instruction.operator.inputs[0].dtype != "i8":
+        return False
+    return w not in to_pack and not is_packed(w.dtype)
 
 
 def work_of(
@@ -85,10 +101,11 @@ def _work(
         if instruction.operator.fills:  # reads from storage, beside the work
             continue
         kind = kind_of(instruction, to_pack)
-        row = found.setdefault(kind, Work())
+        product = counts_operations(instruction)
+        row = found.setdefault(kind, Work(product=product))
         row.calls += 1
         row.operations += instruction.operations(registers)
-        kinds = _MULTIPLIED if counts_operations(kind) else _HELD
+        kinds = _MULTIPLIED if product else _HELD
         held = instruction.bytes_moved(registers, kinds)
         row.held += held
         row.passing += instruction.bytes_moved(registers) - held
@@ -101,7 +118,7 @@ def multiplied_bytes(program: Program) -> int:
     found = {
         buffer.root: buffer.root.nbytes
         for instruction in program.instructions
-        if counts_operations(kind_of(instruction))
+        if counts_operations(instruction)
         for buffer in instruction.inputs
         if buffer.root.kind in _MULTIPLIED
     }
@@ -124,7 +141,7 @@ def _is_single(instruction: Instruction, registers: Mapping[str, int]) -> bool:
     if "n" in registers:
         return registers["n"] < _MANY
     rows = (maximum(instruction.dims[name]) for name in "npqs" if name in instruction.dims)
-    return counts_operations(kind_of(instruction)) and math.prod(rows) < _MANY
+    return counts_operations(instruction) and math.prod(rows) < _MANY
 
 
 @dataclass(frozen=True)
@@ -194,9 +211,10 @@ class Cost:
             for kind, work in _work(alike, registers, set(to_pack)).items():
                 kernel = kernel_of(kind, kernels)
                 fraction = (kernel.token if single else kernel.prompt).draw(random, draws)
-                amount = work.operations if counts_operations(kind) else work.passing
                 held = np.zeros(draws) if cached else work.held / kernel.memory.draw(random, draws)
-                self._rows.append((kind, kernel.arithmetic, work.calls, amount / fraction, held))
+                self._rows.append(
+                    (kind, kernel.arithmetic, work.calls, work.amount / fraction, held)
+                )
 
     def seconds(self, rates: Rates) -> F64:
         """Seconds [draws] of one run; what NumPy does is called anew each time."""
@@ -231,6 +249,6 @@ _PYTHON_CALLS = Quantity(2.0, 1.0, 5.0, "measured on x86_64: 9 to 45 us, a call 
 _MANY = 4  # tokens at once from which products are those of prompts
 
 
-def counts_operations(kind: str) -> bool:
-    """Whether a kind of kernel computes more than it moves: products and attention."""
-    return kind.startswith(("matmul_", "attention", "conv2d"))
+def counts_operations(instruction: Instruction) -> bool:
+    """Whether it computes more than it moves: products and attention, but what NumPy does."""
+    return instruction.operator.product and not instruction.operator.host

@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
+from halfbyte.core.operator import operator_of
 from halfbyte.device import reading
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.reading import named, number
-from halfbyte.weights import FORMATS
+from halfbyte.weights import BY_DTYPE, FORMATS
 
 HOST = "numpy"  # the kind of all that NumPy does
-POINTS = "_1x1"  # at the end of a kind: convolutions with windows of one pixel
 ROWS = "_rows"  # at the end of a kind: weights in the order of the file
 
 _MEASURED = Path(__file__).with_name("kernels.toml")
@@ -51,32 +51,27 @@ def usual_kernels() -> Mapping[str, Kernel]:
     return reading.read_file(Kernels, _MEASURED).kernels
 
 
-# A kind that was not measured is like one that was; of formats of weights see `WeightFormat.like`.
-_LIKE = {
-    "attention_f32": "attention_f16", "matmul_rotated": "matmul_int8",
-    "gelu_hadamard_quantize": "gelu_quantize", "hadamard_quantize": "dynamic_quantize",
-    "layer_norm_hadamard_quantize": "layer_norm_quantize",
-    "swiglu": "swiglu_quantize", "silu": "swiglu_quantize", "add": "binary", "mul": "binary",
-}  # fmt: skip
-_OTHER = "rms_norm_quantize"
+_PRODUCT, _OTHER = "matmul_f16", "rms_norm_quantize"
 
 
 def kernel_of(kind: str, measured: Mapping[str, Kernel]) -> Kernel:
     """What is known of a kind: measured on the device, else elsewhere, else of one like it."""
     known = {**usual_kernels(), **measured}
     plain = kind.removesuffix(ROWS)
-    like = _LIKE.get(plain) or _product_like(plain)
+    like = _like(plain)
     if like not in known:
-        like = "matmul_f16" if kind.startswith("matmul_") else _OTHER
-    names = (kind, like + ROWS if kind != plain else like, plain, like, _OTHER)
+        like = _PRODUCT if kind.startswith("matmul_") else _OTHER
+    names = (kind, like + ROWS if kind != plain else like, plain, like)
     return next(known[name] for name in names if name in known)
 
 
-def _product_like(kind: str) -> str:
-    """The kind that products with weights are like: with a format that decodes as many bits."""
-    for name, format_ in FORMATS.items():
-        if kind.endswith(f"_{format_.dtype}"):
-            product = kind.removesuffix(f"_{format_.dtype}")
-            measured = FORMATS[format_.like or name]
-            return f"{_LIKE.get(product, product)}_{measured.dtype}"
-    return ""
+def _like(kind: str) -> str:
+    """The kind that the operator says to be like its own, and the weight format that is."""
+    operator = operator_of(kind)
+    if operator is None:
+        return kind
+    suffix = kind.removeprefix(operator.name)
+    format_ = BY_DTYPE.get(suffix.removeprefix("_"))
+    if format_ is not None and format_.like:
+        suffix = f"_{FORMATS[format_.like].dtype}"
+    return (operator.like or operator.name) + suffix

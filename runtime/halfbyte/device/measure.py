@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from halfbyte.core.operator import operator_of
 from halfbyte.device.kernels import HOST, Kernel
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.timing import Timed, decoders, float_rate, graphs
@@ -15,7 +16,6 @@ from halfbyte.text.bench import dot_peak, read_bandwidth
 from halfbyte.weights import FORMATS
 
 TYPES = tuple(name for name, format_ in FORMATS.items() if not format_.like)
-_CODES = ("matmul_codes", "conv2d_codes")
 _HOST_SPREAD = (0.1, 4.0)
 _HOST_WHY = "NumPy's operators 10 to 400 %, since few of them stand for all"
 _FLOAT_SHARE = 0.9  # of the peak that products of floats reach, by which the peak is found
@@ -185,4 +185,7 @@ def kernels_of(
 
 def is_int8(kind: str) -> bool:
     """Whether a kind of kernel is measured against the int8 dot product's peak."""
-    return kind.startswith(("matmul_int8_", "matmul_rotated_")) or kind.startswith(_CODES)
+    operator = operator_of(kind)
+    if operator is None or not operator.product:
+        return False
+    return any(operand.dtype in ("i8", "u8") for operand in operator.inputs[:2])

@@ -10,7 +10,7 @@ import numpy as np
 
 from halfbyte.core import packing
 from halfbyte.core.backends.native import NativeExecutable
-from halfbyte.device.cost import F64, Work, counts_operations, kind_of, work_of
+from halfbyte.device.cost import F64, Work, kind_of, work_of
 from halfbyte.device.reference import Shape, reference_model
 from halfbyte.device.reference_graphs import Made, of_many_rows, of_one_row
 from halfbyte.onnx.prepare import prepare
@@ -36,9 +36,7 @@ class Timed:
 
     def rate(self, kind: str) -> float:
         """Operations/s of products and attention, bytes/s of activations of other kinds."""
-        work = self.work[kind]
-        amount = work.operations if counts_operations(kind) else work.passing
-        return amount / self.seconds[kind]
+        return self.work[kind].amount / self.seconds[kind]
 
 
 def decoders(kind: str, weights: str) -> list[Timed]:

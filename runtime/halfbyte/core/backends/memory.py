@@ -16,7 +16,7 @@ from halfbyte.core.program import SHARED, Buffer, Kind, Program
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
 from halfbyte.formats.mapped import OwnPages
 from halfbyte.room import available_bytes
-from halfbyte.weights import Tensor
+from halfbyte.weights import BY_DTYPE, Tensor
 
 U8 = npt.NDArray[np.uint8]
 
@@ -115,6 +115,20 @@ def at_sizes(
     """The part of a buffer's array that a run with these sizes uses."""
     _, shape = buffer.held_as(registers)
     return array[tuple(map(slice, shape))] if shape else array
+
+
+def operand(
+    arrays: Mapping[Buffer, npt.NDArray[Any]], buffer: Buffer, registers: Mapping[str, int]
+) -> Any:
+    """A buffer as a meaning in NumPy takes it: an array, or a matrix of weights in its format."""
+    if isinstance(buffer.value, Tensor):
+        # Vectors are operands like any other; only matrices are weights in a format.
+        return buffer.value if len(buffer.shape) > 1 else buffer.value.decode()
+    if buffer.kind is Kind.WINDOW:
+        data = arrays[buffer].reshape(-1).view(np.uint8)
+        sizes = buffer.sizes_at(registers)
+        return Tensor(buffer.name, BY_DTYPE[buffer.dtype], sizes, data)
+    return at_sizes(arrays[buffer], buffer, registers)
 
 
 def _allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends.library import INSTRUCTION, PATCH, SLOTS, Library
-from halfbyte.core.backends.memory import allocate, at_sizes
+from halfbyte.core.backends.memory import allocate, at_sizes, operand
 from halfbyte.core.backends.opening import instruction_sets
 from halfbyte.core.backends.opening import library as package_library
 from halfbyte.core.backends.single import WORD, SingleKernels, float_slot
@@ -104,7 +104,7 @@ class NativeExecutable:
             self._pool.address,
         )  # fmt: skip
         self._segments = _segments(program)
-        self._fixed: dict[int, tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]] = {}
+        self._fixed: dict[int, tuple[list[Any], list[npt.NDArray[Any]]]] = {}
         self._run = self._library.run
         self._lock = threading.RLock()  # memory and pool are for one run at a time
         self._closed = False
@@ -132,24 +132,22 @@ class NativeExecutable:
             if instruction.operator.fills:
                 instruction.operator.meaning(*inputs, *outputs)
             else:
-                for array, result in zip(
-                    outputs, instruction.operator.meaning(*inputs), strict=True
-                ):
+                results = instruction.results(inputs, registers)
+                for array, result in zip(outputs, results, strict=True):
                     array[...] = result
         if profile:
             self._code[number]["ticks"] += self._library.ticks() - start
 
     def _host_arrays(
         self, number: int, registers: Mapping[str, int]
-    ) -> tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]:
-        """Inputs and outputs of an instruction; where no sizes are named, made once."""
+    ) -> tuple[list[Any], list[npt.NDArray[Any]]]:
+        """Arguments and outputs of an instruction; where no sizes are named, made once."""
         if (known := self._fixed.get(number)) is not None:
             return known
         instruction = self.program.instructions[number]
-        inputs, outputs = (
-            [at_sizes(self._arrays[b], b, registers) for b in buffers]
-            for buffers in (instruction.inputs, instruction.outputs)
-        )
+        arrays = self._arrays
+        inputs = [b and operand(arrays, b, registers) for b in instruction.arguments]
+        outputs = [at_sizes(arrays[b], b, registers) for b in instruction.outputs]
         if not self.program.sizes:
             self._fixed[number] = inputs, outputs
         return inputs, outputs

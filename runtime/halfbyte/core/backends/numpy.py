@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.backends.memory import Memory, allocate, at_sizes
-from halfbyte.core.program import Buffer, Instruction, Kind, Program, Size, at
-from halfbyte.weights import BY_DTYPE, Tensor
+from halfbyte.core.backends.memory import Memory, allocate, at_sizes, operand
+from halfbyte.core.program import Buffer, Instruction, Program
 
 
 class NumpyExecutable:
@@ -49,35 +48,19 @@ class NumpyExecutable:
             self._execute(self.program.instructions[number], registers)
 
     def _execute(self, instruction: Instruction, registers: Mapping[str, int]) -> None:
-        operands = {b: self._operand(b, registers) for b in instruction.inputs}
-        attributes = {
-            k: at(v, registers) if isinstance(v, Size) else v
-            for k, v in instruction.attributes.items()
-        }
-        meaning, arguments = instruction.operator.meaning, instruction.arguments
+        operands = {b: operand(self._arrays, b, registers) for b in instruction.inputs}
+        arguments = [b and operands[b] for b in instruction.arguments]
         if instruction.operator.fills:
             outputs = (self._view(b, registers) for b in instruction.outputs)
-            meaning(*(operands[b] for b in instruction.inputs), *outputs)
+            instruction.operator.meaning(*arguments, *outputs)
             return
-        results = meaning(*(b and operands[b] for b in arguments), **attributes)
-        if len(instruction.outputs) == 1 and not instruction.operator.host:
-            results = (results,)
+        results = instruction.results(arguments, registers)
         for buffer, result in zip(instruction.outputs, results, strict=True):
             if result is not operands.get(buffer):  # otherwise it was written in place
                 self._view(buffer, registers)[...] = result
 
     def close(self) -> None:
         """Nothing to stop."""
-
-    def _operand(self, buffer: Buffer, registers: Mapping[str, int]) -> Any:
-        if isinstance(buffer.value, Tensor):
-            # Vectors are operands like any other; only matrices are weights in a format.
-            return buffer.value if len(buffer.shape) > 1 else buffer.value.decode()
-        if buffer.kind is Kind.WINDOW:
-            data = self._arrays[buffer].reshape(-1).view(np.uint8)
-            sizes = buffer.sizes_at(registers)
-            return Tensor(buffer.name, BY_DTYPE[buffer.dtype], sizes, data)
-        return self._view(buffer, registers)
 
     def _view(self, buffer: Buffer, registers: Mapping[str, int]) -> npt.NDArray[Any]:
         return at_sizes(self._arrays[buffer], buffer, registers)

@@ -9,9 +9,9 @@ import numpy as np
 
 from halfbyte.core.backends.library import INSTRUCTION, Field, Library
 from halfbyte.core.backends.threads import Pool
+from halfbyte.core.operator import operator_of
 from halfbyte.errors import ProgramError
 
-OPTIONAL = {"r", "bias", "gain"}  # operands that kernels take NULL for
 WORD = (1 << 64) - 1  # negative integers are stored in two's complement
 
 
@@ -48,7 +48,9 @@ class SingleKernels:
         """
         kernel = self._library.kernels[name]
         fields = {f.name for f in kernel.fields}
-        if not fields - OPTIONAL <= set(arguments) <= fields:
+        operator = operator_of(name)
+        optional = {o.name for o in operator.inputs if o.optional} if operator else set()
+        if not fields - optional <= set(arguments) <= fields:
             raise ProgramError(
                 f"kernel {name}: expected arguments {[f.name for f in kernel.fields]}, "
                 f"found {sorted(arguments)}"

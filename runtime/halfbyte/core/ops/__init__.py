@@ -1,6 +1,6 @@
 """The operators. Each is a function with a signature and a NumPy meaning; see `operator`."""
 
-from halfbyte.core.operator import OPERATORS, Operator, operator
+from halfbyte.core.operator import FUSED, OPERATORS, Operator, operator
 from halfbyte.core.ops.activation import add, gelu, mul, silu, softmax
 from halfbyte.core.ops.attention import (
     KEY_BLOCK,
@@ -62,6 +62,7 @@ from halfbyte.core.ops.rotated import (
 from halfbyte.core.program import Operand
 
 __all__ = [
+    "FUSED",
     "KEY_BLOCK",
     "MOST_Q8_0_HEAD",
     "MOST_TAPS",

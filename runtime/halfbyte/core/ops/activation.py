@@ -17,7 +17,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 ROWS: dict[str, Demand] = {"p = 1 or p = n": lambda d: d["p"] in (1, d["n"])}
 
 
-@operator("Softmax", "x:f32[n,d] -> y:f32[n,d]")
+@operator("Softmax", "x:f32[n,d] -> y:f32[n,d]", rows="n")
 def softmax(x: F32) -> F32:
     """y = exp(x - max) / sum exp(x - max), per row. Source: ONNX Softmax (opset 13)."""
     e = np.exp(x - x.max(axis=-1, keepdims=True))
@@ -25,7 +25,7 @@ def softmax(x: F32) -> F32:
     return y
 
 
-@operator("Swish", "x:f32[n,d] -> y:f32[n,d]")
+@operator("Swish", "x:f32[n,d] -> y:f32[n,d]", rows="n", like="swiglu_quantize")
 def silu(x: F32) -> F32:
     """y = x / (1 + exp(-x)). Source: ONNX Swish (opset 24) with alpha = 1."""
     with np.errstate(over="ignore"):
@@ -37,6 +37,7 @@ def silu(x: F32) -> F32:
     "Gelu",
     "x:f32[n,d] -> y:f32[n,d]",
     variant=lambda attributes: "tanh" if attributes["approximate"] == "tanh" else "erf",
+    rows="n",
 )
 def gelu(x: F32, *, approximate: str) -> F32:
     """Gaussian error linear unit; `approximate` is "none" (erf) or "tanh".
@@ -58,6 +59,7 @@ def gelu(x: F32, *, approximate: str) -> F32:
     "Add",
     "x:f32[n,d] y:f32[p,d] -> z:f32[n,d]",
     demands=ROWS,
+    like="binary",
 )
 def add(x: F32, y: F32) -> F32:
     """z = x + y; y has as many rows as x, or one. Source: ONNX Add."""
@@ -68,6 +70,7 @@ def add(x: F32, y: F32) -> F32:
     "Mul",
     "x:f32[n,d] y:f32[p,d] -> z:f32[n,d]",
     demands=ROWS,
+    like="binary",
 )
 def mul(x: F32, y: F32) -> F32:
     """z = x * y; y has as many rows as x, or one. Source: ONNX Mul."""

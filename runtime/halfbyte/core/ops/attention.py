@@ -150,6 +150,8 @@ def _attention_operations(d: Mapping[str, int]) -> int:
             0 <= d["position"] <= min(d["t"], KEY_BLOCK * d["b"]) - d["n"]
         ),
     },
+    product=True,
+    kind=lambda d: "attention_" + d["k"],
 )
 def group_query_attention(
     q: F32, k: Cache, v: Cache, *, position: int, scale: float, window: int = 0

@@ -126,6 +126,7 @@ def _places(count: int, window: dict[str, int], axis: str, before: int) -> npt.N
             d["k"] * d["groups"] == d["kernel_h"] * d["kernel_w"] * d["c"]
         ),
     },
+    product=True,
 )
 def conv2d(
     x: F32, w: F32, bias: F32, r: F32 | None = None, *, p: int, q: int, groups: int, kernel_h: int,
@@ -162,6 +163,7 @@ def conv2d(
     "x:f32[n,h,v,c] w:f32[k,c] bias:f32[c] -> y:f32[n,p,q,c]",
     operations=lambda d: 2 * d["n"] * d["p"] * d["q"] * d["c"] * d["k"],
     demands=windows("k"),
+    product=True,
 )
 def conv2d_depthwise(
     x: F32, w: F32, bias: F32, *, p: int, q: int, kernel_h: int, kernel_w: int, stride_h: int,
@@ -201,6 +203,8 @@ def rescaled(
         **codes("x_zero", "y_zero"),
         "k of fours of kernel_h kernel_w c / groups, groups, dilation_w": _codes_fit,
     },
+    product=True,
+    kind=lambda d: "conv2d_codes" + "_1x1" * (d["kernel_h"] == 1),
 )
 def conv2d_codes(
     x: Codes, w: I8, bias: I32, sums: I32, scale: F32, *, p: int, q: int, groups: int,
@@ -242,6 +246,7 @@ def conv2d_codes(
         "b = ceil(m / 16)": lambda d: d["b"] == -(-d["m"] // TOGETHER),
         "fours = ceil(k / 4)": lambda d: d["fours"] == -(-d["k"] // FOURS),
     },
+    product=True,
 )
 def matmul_codes(
     x: Codes, w: I8, sums: I32, scale: F32, bias: F32, x_scale: F32, x_zero: Codes,
@@ -276,6 +281,7 @@ def matmul_codes(
         **windows("k", MOST_TAPS),
         **codes("x_zero", "y_zero"),
     },
+    product=True,
 )
 def conv2d_depthwise_codes(
     x: Codes, w: F32, bias: I32, sums: I32, scale: F32, *, p: int, q: int, kernel_h: int,

@@ -98,7 +98,12 @@ def cast(x: npt.NDArray[np.int64]) -> F32:
     return x.astype(np.float32)
 
 
-@operator("Unary", "x:f32[n] -> y:f32[n]", variant=lambda attributes: str(attributes["function"]))
+@operator(
+    "Unary",
+    "x:f32[n] -> y:f32[n]",
+    variant=lambda attributes: str(attributes["function"]),
+    rows="n",
+)
 def unary(x: F32, *, function: str, alpha: float = 0.0, beta: float = 0.0) -> F32:
     """y = f(x): ONNX's functions of one number under their names in snake case.
 

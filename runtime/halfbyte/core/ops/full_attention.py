@@ -32,6 +32,7 @@ _READS: dict[str, Callable[[Any], int]] = {
 }
 
 
+_STEPS = {name: f"{name}_batch" for name in ("q", "k", "v", "bias")}
 _DEMANDS: dict[str, Demand] = {
     "heads a multiple of kv_heads": lambda d: (
         d["kv_heads"] >= 1 and d["heads"] % d["kv_heads"] == 0
@@ -73,6 +74,9 @@ def _operations(d: Any) -> int:
             (d["t"], 1),
         ),
     },
+    product=True,
+    rows="batch",
+    steps=_STEPS,
 )
 def attention(
     q: F32, k: F32, v: F32, bias: F32 | None = None,
@@ -143,6 +147,9 @@ def _inverse(most: int, top: F32) -> F32:
             d["bl"], 0, (d["batch"], d["bias_batch"]), (d["heads"], d["bias_head"]), (d["t"], 1)
         ),
     },
+    product=True,
+    rows="batch",
+    steps=_STEPS,
 )
 def attention_int8(
     q: F32, k: F32, v: F32, bias: F32 | None = None,

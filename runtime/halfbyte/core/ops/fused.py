@@ -20,7 +20,12 @@ Quantized = tuple[npt.NDArray[np.int8], F32, npt.NDArray[np.int16]]
 _QUANTIZED = "xq:i8[n,d] xd:f32[n,d/32] xs:i16[n,d/16]"
 
 
-@operator("RMSNormalization+DynamicQuantizeLinear", f"x:f32[n,d] weight:f32[d] -> {_QUANTIZED}")
+@operator(
+    "RMSNormalization+DynamicQuantizeLinear",
+    f"x:f32[n,d] weight:f32[d] -> {_QUANTIZED}",
+    rows="n",
+    parts=(rms_norm, dynamic_quantize),
+)
 def rms_norm_quantize(x: F32, weight: F32, *, epsilon: float) -> Quantized:
     """dynamic_quantize(rms_norm(x, weight))."""
     quantized: Quantized = dynamic_quantize(rms_norm(x, weight, epsilon=epsilon))
@@ -30,6 +35,8 @@ def rms_norm_quantize(x: F32, weight: F32, *, epsilon: float) -> Quantized:
 @operator(
     "LayerNormalization+DynamicQuantizeLinear",
     f"x:f32[n,d] weight:f32[d] bias:f32[d] gain?:f32[d] -> y:f32[n,d] {_QUANTIZED}",
+    rows="n",
+    parts=(layer_norm, dynamic_quantize),
 )
 def layer_norm_quantize(
     x: F32, weight: F32, bias: F32, gain: F32 | None = None, *, epsilon: float
@@ -39,21 +46,38 @@ def layer_norm_quantize(
     return (y if gain is None else y * gain, *dynamic_quantize(y))
 
 
-@operator("Gelu+DynamicQuantizeLinear", f"x:f32[n,d] -> {_QUANTIZED}", variant=gelu.variant)
+@operator(
+    "Gelu+DynamicQuantizeLinear",
+    f"x:f32[n,d] -> {_QUANTIZED}",
+    variant=gelu.variant,
+    rows="n",
+    parts=(gelu, dynamic_quantize),
+)
 def gelu_quantize(x: F32, *, approximate: str) -> Quantized:
     """dynamic_quantize(gelu(x))."""
     quantized: Quantized = dynamic_quantize(gelu(x, approximate=approximate))
     return quantized
 
 
-@operator("Swish+Mul", "gate:f32[n,d] up:f32[n,d] -> y:f32[n,d]")
+@operator(
+    "Swish+Mul",
+    "gate:f32[n,d] up:f32[n,d] -> y:f32[n,d]",
+    rows="n",
+    parts=(silu, mul),
+    like="swiglu_quantize",
+)
 def swiglu(gate: F32, up: F32) -> F32:
     """silu(gate) * up. Source: Shazeer 2020, GLU Variants Improve Transformer."""
     y: F32 = mul(silu(gate), up)
     return y
 
 
-@operator("Swish+Mul+DynamicQuantizeLinear", f"gate:f32[n,d] up:f32[n,d] -> {_QUANTIZED}")
+@operator(
+    "Swish+Mul+DynamicQuantizeLinear",
+    f"gate:f32[n,d] up:f32[n,d] -> {_QUANTIZED}",
+    rows="n",
+    parts=(swiglu, dynamic_quantize),
+)
 def swiglu_quantize(gate: F32, up: F32) -> Quantized:
     """dynamic_quantize(silu(gate) * up)."""
     quantized: Quantized = dynamic_quantize(swiglu(gate, up))
@@ -71,6 +95,7 @@ def swiglu_quantize(gate: F32, up: F32) -> Quantized:
             0 <= d["position"] <= min(d["t"], KEY_BLOCK * d["b"]) - d["n"]
         ),
     },
+    parts=(rotary_embedding, cache_write_keys),
 )
 def rotary_cache_write_keys(
     x: F32, cos: F32, sin: F32, cache: Cache, *, position: int, interleaved: bool

@@ -28,7 +28,7 @@ def products(d: Any) -> int:
     return 2 * int(d["n"]) * int(d["m"]) * int(d["k"])
 
 
-@operator("Gather", "w:*[v,d] ids:i32[n] -> y:f32[n,d]", reads={"w": lambda d: d["n"]})
+@operator("Gather", "w:*[v,d] ids:i32[n] -> y:f32[n,d]", reads={"w": lambda d: d["n"]}, rows="n")
 def gather(w: Tensor, ids: I32) -> F32:
     """Embedding rows: y[i] = w[ids[i]], decoded; an id outside the table gives zeros.
 
@@ -40,7 +40,14 @@ def gather(w: Tensor, ids: I32) -> F32:
     return y
 
 
-@operator("MatMul", "x:f32[n,k] w:*[m,k] r?:f32[n,m] -> y:f32[n,m]", operations=products)
+@operator(
+    "MatMul",
+    "x:f32[n,k] w:*[m,k] r?:f32[n,m] -> y:f32[n,m]",
+    operations=products,
+    rows="n",
+    product=True,
+    kind=lambda d: "matmul_" + d["w"],
+)
 def matmul(x: F32, w: Tensor, r: F32 | None = None) -> F32:
     """y[i, j] = r[i, j] + sum_k x[i, k] w[j, k] with float activations.
 
@@ -51,7 +58,9 @@ def matmul(x: F32, w: Tensor, r: F32 | None = None) -> F32:
     return y if r is None else r + y
 
 
-@operator("DynamicQuantizeLinear", "x:f32[n,k] -> xq:i8[n,k] xd:f32[n,k/32] xs:i16[n,k/16]")
+@operator(
+    "DynamicQuantizeLinear", "x:f32[n,k] -> xq:i8[n,k] xd:f32[n,k/32] xs:i16[n,k/16]", rows="n"
+)
 def dynamic_quantize(x: F32) -> tuple[I8, F32, I16]:
     """Round activations to int8 in blocks of 32.
 
@@ -81,6 +90,9 @@ def quantize_blocks(x: F32, size: int) -> tuple[I8, F32, I16]:
     "MatMulNBits",
     "xq:i8[n,k] xd:f32[n,k/32] xs:i16[n,k/16] w:*[m,k] r?:f32[n,m] bias?:f32[m] -> y:f32[n,m]",
     operations=products,
+    rows="n",
+    product=True,
+    kind=lambda d: "matmul_int8_" + d["w"],
 )
 def matmul_int8(
     xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None, bias: F32 | None = None

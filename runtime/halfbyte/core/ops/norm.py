@@ -10,7 +10,7 @@ from halfbyte.core.operator import operator
 F32 = npt.NDArray[np.float32]
 
 
-@operator("RMSNormalization", "x:f32[n,heads*d] weight:f32[d] -> y:f32[n,heads*d]")
+@operator("RMSNormalization", "x:f32[n,heads*d] weight:f32[d] -> y:f32[n,heads*d]", rows="n")
 def rms_norm(x: F32, weight: F32, *, epsilon: float, heads: int = 1) -> F32:
     """y = x / sqrt(mean(x^2) + epsilon) * weight, for each of a row's `heads` parts alone.
 
@@ -22,7 +22,7 @@ def rms_norm(x: F32, weight: F32, *, epsilon: float, heads: int = 1) -> F32:
     return y.reshape(x.shape)
 
 
-@operator("LayerNormalization", "x:f32[n,d] weight:f32[d] bias:f32[d] -> y:f32[n,d]")
+@operator("LayerNormalization", "x:f32[n,d] weight:f32[d] bias:f32[d] -> y:f32[n,d]", rows="n")
 def layer_norm(x: F32, weight: F32, bias: F32, *, epsilon: float) -> F32:
     """y = (x - mean) / sqrt(variance + epsilon) * weight + bias, per row.
 

@@ -75,6 +75,8 @@ def _products(d: Mapping[str, Any]) -> int:
     "x:f32[n,k] w:*[g,k,16] bias:f32[m] r?:f32[n,m] -> y:f32[n,m]",
     operations=_products,
     demands={"g = ceil(m / 16)": lambda d: d["g"] == panels(d["m"])},
+    rows="n",
+    product=True,
 )
 def matmul_panels(
     x: F32, w: F32, bias: F32, r: F32 | None = None, *, activation: int = Activation.NONE
@@ -154,6 +156,7 @@ def pack_batched(
             (d["g"] * d["k"] * PANEL, 1),
         ),
     },
+    product=True,
 )
 def matmul_batched(
     x: F32,

@@ -52,6 +52,7 @@ def matrix() -> F32:
     "Hadamard",
     "x:f32[n,k] -> y:f32[n,k]",
     demands={"k a multiple of 32": lambda d: d["k"] % SIZE == 0},
+    rows="n",
 )
 def hadamard(x: F32) -> F32:
     """Each 32 numbers of a row times :func:`matrix`.
@@ -70,7 +71,10 @@ def hadamard(x: F32) -> F32:
 
 
 @operator(
-    "Hadamard+DynamicQuantizeLinear", "x:f32[n,k] -> xq:i8[n,k] xd:f32[n,k/128] xs:i16[n,k/16]"
+    "Hadamard+DynamicQuantizeLinear",
+    "x:f32[n,k] -> xq:i8[n,k] xd:f32[n,k/128] xs:i16[n,k/16]",
+    rows="n",
+    like="dynamic_quantize",
 )
 def hadamard_quantize(x: F32) -> Quantized:
     """hadamard(x), rounded as by :func:`dynamic_quantize` but in blocks of 128."""
@@ -80,6 +84,9 @@ def hadamard_quantize(x: F32) -> Quantized:
 @operator(
     "LayerNormalization+Hadamard+DynamicQuantizeLinear",
     f"x:f32[n,d] weight:f32[d] bias:f32[d] gain?:f32[d] -> y:f32[n,d] {_QUANTIZED}",
+    rows="n",
+    parts=(layer_norm, hadamard_quantize),
+    like="layer_norm_quantize",
 )
 def layer_norm_hadamard_quantize(
     x: F32, weight: F32, bias: F32, gain: F32 | None = None, *, epsilon: float
@@ -89,8 +96,14 @@ def layer_norm_hadamard_quantize(
     return (y if gain is None else y * gain, *hadamard_quantize(y))
 
 
-@operator("Gelu+Hadamard+DynamicQuantizeLinear", f"x:f32[n,d] -> {_QUANTIZED}",
-          variant=gelu.variant)  # fmt: skip
+@operator(
+    "Gelu+Hadamard+DynamicQuantizeLinear",
+    f"x:f32[n,d] -> {_QUANTIZED}",
+    variant=gelu.variant,
+    rows="n",
+    parts=(gelu, hadamard_quantize),
+    like="gelu_quantize",
+)
 def gelu_hadamard_quantize(x: F32, *, approximate: str) -> Quantized:
     """hadamard_quantize(gelu(x))."""
     quantized: Quantized = hadamard_quantize(gelu(x, approximate=approximate))
@@ -102,6 +115,10 @@ def gelu_hadamard_quantize(x: F32, *, approximate: str) -> Quantized:
     _PRODUCT,
     operations=products,
     demands={"m a multiple of 16": lambda d: d["m"] % Packed.GROUP == 0},
+    rows="n",
+    product=True,
+    like="matmul_int8",
+    kind=lambda d: "matmul_rotated_" + d["w"],
 )
 def matmul_rotated(
     xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None, bias: F32 | None = None
@@ -135,6 +152,8 @@ def matmul_rotated(
     _PRODUCT,
     operations=products,
     demands={"m a multiple of 16": lambda d: d["m"] % Packed.GROUP == 0},
+    rows="n",
+    product=True,
 )
 def matmul_widened(
     xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None, bias: F32 | None = None

@@ -39,19 +39,23 @@ def _fused(last: Instruction, before: dict[Buffer, Instruction]) -> Instruction 
     maker = before.get(last.inputs[0]) if last.inputs else None
     if maker is None:
         return None
-    pair = maker.operator, last.operator
-    if pair == (ops.rms_norm, ops.dynamic_quantize) and maker.attributes["heads"] == 1:
-        ops.rms_norm_quantize(*maker.inputs, epsilon=maker.attributes["epsilon"])
-    elif pair == (ops.swiglu, ops.dynamic_quantize):
-        ops.swiglu_quantize(*maker.inputs)
-    elif pair == (ops.silu, ops.mul) and maker.inputs[0].shape == last.inputs[1].shape:
-        ops.swiglu(maker.inputs[0], last.inputs[1])
-    elif pair == (ops.rotary_embedding, ops.cache_write_keys) and last.inputs[1].dtype != "q8_0":
-        attributes = {k: v for k, v in maker.attributes.items() if k != "head_dim"}
-        ops.rotary_cache_write_keys(*maker.inputs, last.inputs[1], **attributes)
-    else:
+    fused = ops.FUSED.get((maker.operator, last.operator))
+    if fused is None or not _joins(maker, last):
         return None
+    attributes = {k: v for k, v in maker.attributes.items() if k in fused.attributes}
+    fused(*maker.inputs, *last.inputs[1:], **attributes)
     return maker
+
+
+def _joins(maker: Instruction, last: Instruction) -> bool:
+    """Whether the fused operator does what these two do, and all that they give is used."""
+    if maker.operator is ops.rms_norm:
+        return bool(maker.attributes["heads"] == 1)
+    if maker.operator is ops.silu:
+        return maker.inputs[0].shape == last.inputs[1].shape
+    if maker.operator is ops.rotary_embedding:
+        return last.inputs[1].dtype != "q8_0"
+    return maker.operator is ops.swiglu
 
 
 def _residual(last: Instruction, before: dict[Buffer, Instruction]) -> Instruction | None:

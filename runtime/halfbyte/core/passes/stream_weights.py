@@ -53,10 +53,8 @@ _READ = "read_weights"
 
 def _matrix(instruction: Instruction) -> Tensor | None:
     """What a product or a table of embeddings takes from the file."""
-    if instruction.operator not in (ops.matmul, ops.matmul_int8, ops.gather):
-        return None
-    value = instruction.operands["w"].value
-    return value if isinstance(value, Tensor) else None
+    buffer = instruction.operands.get("w")
+    return buffer.value if buffer is not None and isinstance(buffer.value, Tensor) else None
 
 
 def _gather(instruction: Instruction, weight: Tensor, reader: Reader) -> Instruction:

@@ -11,14 +11,7 @@ from collections import Counter
 from halfbyte.core import ops
 from halfbyte.core.ops import Operator
 from halfbyte.core.ops.panels import Activation
-from halfbyte.core.program import Buffer, Instruction, Kind, Operation, Program, resume
-
-_PRODUCTS = (ops.matmul_panels, ops.matmul_int8, ops.matmul_codes, ops.matmul_rotated)
-# quantizations: with the norm before them, and with Gelu
-_QUANTIZATIONS: dict[Operation, tuple[Operator, Operator]] = {
-    ops.dynamic_quantize: (ops.layer_norm_quantize, ops.gelu_quantize),
-    ops.hadamard_quantize: (ops.layer_norm_hadamard_quantize, ops.gelu_hadamard_quantize),
-}
+from halfbyte.core.program import Buffer, Instruction, Kind, Program, resume
 
 
 def fuse_views(program: Program) -> Program:
@@ -33,15 +26,14 @@ def fuse_views(program: Program) -> Program:
             if instruction in found.norms:
                 quantize, product = found.norms[instruction], found.gains.get(instruction)
                 gain = product.operands["y"] if product else None
-                with_norm, _ = _QUANTIZATIONS[quantize.operator]
-                with_norm(*instruction.inputs, gain, **instruction.attributes)
+                fused = ops.FUSED[instruction.operator, quantize.operator]
+                fused(*instruction.inputs, gain, **instruction.attributes)
                 result = product.outputs[0].view(outputs[0].shape) if product else outputs[0]
                 outputs = (result, *quantize.outputs)
             elif instruction in found.gelus:
                 gelu = found.gelus[instruction]
                 x = gelu.inputs[0].view(_shape(instruction.inputs[0]))
-                _, with_gelu = _QUANTIZATIONS[instruction.operator]
-                with_gelu(x, **gelu.attributes)
+                ops.FUSED[gelu.operator, instruction.operator](x, **gelu.attributes)
             elif instruction in found.sums:
                 product, residual = found.sums[instruction]
                 outputs = _again(instruction, product, r=residual)
@@ -70,9 +62,8 @@ class _Pairs:
         self._uses = Counter(b.root for i in program.instructions for b in i.inputs)
         self._makers: dict[Buffer, Instruction] = {}
         for instruction in program.instructions:
-            if instruction.operator in _QUANTIZATIONS:
-                self._quantization(instruction)
-            elif instruction.operator is ops.binary:
+            self._quantization(instruction)
+            if instruction.operator is ops.binary:
                 self._sum(instruction)
             elif instruction.operator is ops.gelu:
                 self._gelu(instruction)
@@ -85,8 +76,10 @@ class _Pairs:
         return buffer.root.kind is Kind.SCRATCH and self._uses[buffer.root] == 1
 
     def _quantization(self, last: Instruction) -> None:
-        maker = self._makers.get(last.inputs[0].root)
-        if maker is None or maker in self.norms or maker in self.activated:
+        maker = self._makers.get(last.inputs[0].root) if last.inputs else None
+        if maker is None or (maker.operator, last.operator) not in ops.FUSED:
+            return
+        if maker in self.norms or maker in self.activated:
             return
         if maker.operator is ops.layer_norm and maker.outputs[0].shape == last.inputs[0].shape:
             self.norms[maker] = last
@@ -123,7 +116,7 @@ class _Pairs:
     def _product(self, result: Buffer) -> Instruction | None:
         """The product that makes what goes nowhere else, if it does nothing behind it yet."""
         maker = self._makers.get(result.root)
-        if maker is None or maker.operator not in _PRODUCTS or maker in self.absorbed:
+        if maker is None or not _adds_rows(maker.operator) or maker in self.absorbed:
             return None
         free = "r" not in maker.operands and not maker.attributes.get("activation")
         return maker if free and self._goes_nowhere_else(result) else None
@@ -133,6 +126,11 @@ class _Pairs:
         if maker is not None and "activation" in maker.attributes:
             self.activated[last] = maker
             self.absorbed.add(maker)
+
+
+def _adds_rows(operator: Operator) -> bool:
+    """Whether it is a product of matrices that takes a residual."""
+    return operator.product and any(o.name == "r" and len(o.dims) == 2 for o in operator.inputs)
 
 
 def _again(

@@ -22,19 +22,6 @@ CACHE = 2 << 20  # bytes of a core that a slice may take: its own cache, and som
 LEAST_ROWS = 64  # of a product: fewer would read weights too often
 MOST_INSTRUCTIONS = 1 << 14  # of a program in slices
 
-# What these make of a row, one of their dimension n, depends on that row alone.
-_BY_ROWS = {
-    ops.dynamic_quantize, ops.gather, ops.gelu, ops.gelu_hadamard_quantize, ops.gelu_quantize,
-    ops.hadamard, ops.hadamard_quantize, ops.layer_norm, ops.layer_norm_hadamard_quantize,
-    ops.layer_norm_quantize, ops.matmul, ops.matmul_int8, ops.matmul_panels, ops.matmul_rotated,
-    ops.matmul_widened, ops.rms_norm, ops.rms_norm_quantize, ops.silu, ops.softmax, ops.swiglu,
-    ops.swiglu_quantize, ops.unary,
-}  # fmt: skip
-_ATTENTION = {ops.attention, ops.attention_int8}
-_PRODUCTS = {
-    ops.matmul, ops.matmul_int8, ops.matmul_panels, ops.matmul_rotated, ops.matmul_widened,
-}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class _Rows:
@@ -57,7 +44,7 @@ def slice_rows(program: Program, cores: int = 1) -> Program:
     """Cut runs of instructions by rows, where their operands are larger than `cores` caches."""
     found = [_rows(instruction) for instruction in program.instructions]
     largest = max((rows.nbytes for rows in found if rows), default=0)
-    products = [i.dims["n"] for i in program.instructions if i.operator in _PRODUCTS]
+    products = [i.dims[i.operator.rows] for i in program.instructions if _is_product(i)]
     most = max((n for n in products if isinstance(n, int)), default=0)
     pieces = min(-(-largest // (CACHE * cores)), most // LEAST_ROWS)
     pieces = min(pieces, MOST_INSTRUCTIONS // max(len(program.instructions), 1))
@@ -69,7 +56,7 @@ def slice_rows(program: Program, cores: int = 1) -> Program:
         for first, last in _runs(program.instructions, found, pieces):
             run = program.instructions[first:last]
             rows = [r for r in found[first:last] if r]
-            if rows and any(i.operator in _PRODUCTS for i in run):
+            if rows and any(map(_is_product, run)):
                 _Slices(program, run, rows, pieces).record()
             else:
                 rewritten.instructions += run
@@ -144,8 +131,8 @@ def _record(
         else:
             taken[buffer] = buffer.part(buffer.nbytes // rows.count * first, shape)
     attributes = dict(instruction.attributes)
-    if instruction.operator in _ATTENTION:
-        attributes["batch"] = count
+    if instruction.operator.rows in attributes:
+        attributes[instruction.operator.rows] = count
     elif instruction.operator is ops.binary:
         attributes["n"] = attributes["n"] // rows.count * count
         attributes["d"] = min(attributes["d"], attributes["n"])
@@ -168,37 +155,42 @@ def _narrower(plan: Buffer, outer: int | None, count: int) -> dict[Buffer, Buffe
 
 def _rows(instruction: Instruction) -> _Rows | None:
     """How an instruction can be cut, if it can."""
-    operator, operands = instruction.operator, instruction.operands
-    if operator in _BY_ROWS:
-        count = instruction.dims["n"]
+    operator, operands, a = instruction.operator, instruction.operands, instruction.attributes
+    if operator.rows:
         signature = (*operator.inputs, *operator.outputs)
-        cut = frozenset(
-            operands[o.name] for o in signature if o.dims[0] == "n" and o.name in operands
-        )
-        return _Rows(count, cut) if isinstance(count, int) and count > 1 else None
-    a = instruction.attributes
-    if operator in _ATTENTION:
-        steps = {"q": a["q_batch"], "k": a["k_batch"], "v": a["v_batch"], "bias": a["bias_batch"]}
-        return _strided(operands, a["batch"], steps, "y")
+        here = [o.name for o in signature if o.dims[0] == operator.rows and o.name in operands]
+        cut = [operands[name] for name in here]
+        steps = {name: a[step] for name, step in operator.steps.items()}
+        count = instruction.dims[operator.rows]
+        return _strided(operands, count, steps, cut) if isinstance(count, int) else None
     if operator is not ops.binary or not isinstance(operands["plan"].value, np.ndarray):
         return None
     plan = operands["plan"].value.tolist()
     outer = next((i for i, size in enumerate(plan[:PLAN_DIMS]) if size > 1), None)
     if outer is None:  # the whole result is one row
-        return _strided(operands, a["n"], {"x": a["x_step"], "y": a["y_step"]}, "z")
+        steps = {"x": a["x_step"], "y": a["y_step"]}
+        return _strided(operands, a["n"], steps, [operands["z"]])
     steps = {"x": plan[PLAN_DIMS + outer], "y": plan[2 * PLAN_DIMS + outer]}
-    return _strided(operands, plan[outer], steps, "z", outer)
+    return _strided(operands, plan[outer], steps, [operands["z"]], outer)
+
+
+def _is_product(instruction: Instruction) -> bool:
+    """Whether it multiplies rows with a matrix, which is read again for each piece."""
+    operator = instruction.operator
+    return operator.product and bool(operator.rows) and not operator.steps
 
 
 def _strided(
     operands: dict[str, Buffer],
     count: int,
     steps: dict[str, int],
-    result: str,
+    cut: list[Buffer],
     outer: int | None = None,
 ) -> _Rows | None:
-    """Operands whose pieces begin at these steps and lie side by side; 0 is all for each piece."""
-    cut = [operands[result]]
+    """`cut`, and operands whose pieces begin at these steps and lie side by side.
+
+    A step of 0 is all of an operand for each piece.
+    """
     for name, step in steps.items():
         if name in operands and step:
             if operands[name].shape != (count * step,):
