@@ -25,7 +25,7 @@ BEYOND_TEXT = (  # graphs, commands, what serves the page, and files other than 
     *("formats/checkpoints/", "formats/huggingface/", "formats/llama2c", "formats/torchless.py"),
     *("formats/grouped.py", "formats/npz.py", "formats/pictures.py", "formats/protobuf.py"),
     *("download/http.py", "download/hub.py", "text/bench.py", "text/describe.py"),
-    *("outputs.py", "__main__.py"),
+    *("core/chrome_trace.py", "outputs.py", "__main__.py"),
     *("web/graphs/", "web/pyodide.py", "web/server.py", "web/site.py", "web/wheel.py"),
 )
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made

@@ -11,7 +11,8 @@ import pytest
 
 import halfbyte
 from halfbyte.core import ops, profile
-from halfbyte.core.profile import Call, Profile, chrome_trace
+from halfbyte.core.chrome_trace import chrome_trace
+from halfbyte.core.profile import Call, Profile
 from halfbyte.core.program import Program, capture
 
 

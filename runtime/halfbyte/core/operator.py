@@ -65,19 +65,17 @@ class Operator:
         name -> whether it holds. One that reads a size known only at run time (a KeyError) is for
         whoever sets the size.
     rows : str
-        A dimension whose rows are treated apart: what an operator makes of one depends on it alone.
-    steps : mapping of operand to attribute
-        Operands without that dimension in which rows lie so many elements apart; 0 is all of it
-        for each row.
+        A dimension whose rows do not depend on each other.
+    steps : mapping of operand name to attribute
+        Operands without it: elements from row to row, 0 where all of it is each row's.
     product : bool
-        It computes more than it moves: products, convolutions, attention.
+        It computes more than it moves.
     kind : callable or None
-        Types of operands and dimensions by name -> under which its speed is measured, where that
-        is not its name.
+        Dimensions and operands' dtypes -> under which its speed is measured, if not its name.
     like : str
-        The operator whose speed stands for its own where that was not measured.
+        The operator that is as fast.
     parts : tuple of Operator
-        What it does in one pass over memory.
+        What it does in one pass.
     host : bool
         There is no kernel: every backend runs the meaning, in NumPy.
     fills : bool
@@ -285,16 +283,13 @@ def resolve(dim: str, dims: Mapping[str, Dim]) -> Dim:
 
 
 def operator_of(kernel: str) -> Operator | None:
-    """The operator whose name, perhaps with suffixes, a kernel has."""
+    """The operator of a kernel, by its name."""
     names = [name for name in OPERATORS if f"{kernel}_".startswith(f"{name}_")]
     return OPERATORS[max(names, key=len)] if names else None
 
 
 def operator(onnx: str, signature: str, **traits: Any) -> Callable[[Callable[..., Any]], Operator]:
-    """Declare an operator; the decorated function is its meaning.
-
-    `traits` are all else that :class:`Operator` knows of it.
-    """
+    """Declare an operator by its meaning; `traits` are other attributes of :class:`Operator`."""
     left, _, right = signature.partition("->")
 
     def declare(meaning: Callable[..., Any]) -> Operator:

@@ -216,7 +216,7 @@ class Instruction:
         return tuple(given.get(o.name) for o in self.operator.inputs)
 
     def results(self, arguments: Collection[Any], registers: Mapping[str, int]) -> tuple[Any, ...]:
-        """What the operator means, of values for its `arguments`."""
+        """What the operator makes of values of its `arguments`."""
         attributes = {
             k: at(v, registers) if isinstance(v, Size) else v for k, v in self.attributes.items()
         }

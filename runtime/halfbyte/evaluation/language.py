@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.profile import Profile, chrome_trace
+from halfbyte.core.chrome_trace import chrome_trace
+from halfbyte.core.profile import Profile
 from halfbyte.core.program import Kind
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation import transformers_reference

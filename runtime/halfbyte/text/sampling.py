@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte import arguments
+from halfbyte.core.ops.activation import log_softmax_of
 from halfbyte.errors import HalfbyteError
 
 F32Array = npt.NDArray[np.float32]
@@ -224,8 +225,7 @@ def _nucleus(p: F64Array, top_p: float) -> Ids:
 
 def log_softmax(logits: F32Array) -> F64Array:
     """Log-probabilities, in nats, of logits [vocabulary]."""
-    shifted = logits.astype(np.float64) - float(logits.max())
-    return np.asarray(shifted - np.log(np.exp(shifted).sum()), np.float64)
+    return log_softmax_of(logits.astype(np.float64))
 
 
 def token_logprob(logits: F32Array, token: int, count: int) -> TokenLogprob:

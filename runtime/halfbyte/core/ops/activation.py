@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.operator import Demand, operator
 
+Array = npt.NDArray[Any]
 F32 = npt.NDArray[np.float32]
-
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
 
 ROWS: dict[str, Demand] = {"p = 1 or p = n": lambda d: d["p"] in (1, d["n"])}
 
@@ -20,8 +19,20 @@ ROWS: dict[str, Demand] = {"p = 1 or p = n": lambda d: d["p"] in (1, d["n"])}
 @operator("Softmax", "x:f32[n,d] -> y:f32[n,d]", rows="n")
 def softmax(x: F32) -> F32:
     """y = exp(x - max) / sum exp(x - max), per row. Source: ONNX Softmax (opset 13)."""
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    y: F32 = (e / e.sum(axis=-1, keepdims=True)).astype(np.float32, copy=False)
+    return softmax_of(x)
+
+
+def softmax_of(x: Array, axis: int = -1) -> Array:
+    """exp(x) / sum exp(x) in x's type."""
+    powers = np.exp(x - x.max(axis=axis, keepdims=True, initial=-np.inf))
+    y: Array = powers / powers.sum(axis=axis, keepdims=True)
+    return y
+
+
+def log_softmax_of(x: Array, axis: int = -1) -> Array:
+    """x - log(sum exp(x)) in x's type."""
+    shifted = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
+    y: Array = shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
     return y
 
 
@@ -46,13 +57,23 @@ def gelu(x: F32, *, approximate: str) -> F32:
 
     Source: ONNX Gelu (opset 20); Hendrycks and Gimpel 2016.
     """
-    wide = x.astype(np.float64)
+    return gelu_of(x.astype(np.float64), approximate).astype(np.float32)
+
+
+def gelu_of(x: Array, approximate: str) -> Array:
+    """The same in x's type."""
     if approximate == "tanh":
-        inner = np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3))
+        inner = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
     else:
-        inner = _erf(wide / math.sqrt(2))
-    y: F32 = (wide * (1 + inner) / 2).astype(np.float32)
+        inner = erf(x / math.sqrt(2))
+    y: Array = x * (1 + inner) / 2
     return y
+
+
+def erf(x: Array) -> Array:
+    """2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x; in float64, as `x`'s type."""
+    y = np.fromiter(map(math.erf, x.reshape(-1).tolist()), np.float64, x.size)
+    return y.astype(x.dtype).reshape(x.shape)
 
 
 @operator(

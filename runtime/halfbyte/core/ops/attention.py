@@ -6,6 +6,7 @@ Rows are tokens; a row of c numbers holds c / head_dim heads side by side.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from halfbyte.weights.packed import packed_rows
 
 # A cache in Q8_0 is its bytes: [g, t, row] of blocks, for keys [g, b, sixteen rows] as packed.
 Cache = npt.NDArray[np.float16] | npt.NDArray[np.float32] | npt.NDArray[np.uint8]
+Array = npt.NDArray[Any]
 F32 = npt.NDArray[np.float32]
 Q8_0_R16 = packed_rows(Q8_0)
 
@@ -49,17 +51,21 @@ def rotary_embedding(
     Source: ONNX RotaryEmbedding (opset 23); Su et al. 2021, RoFormer.
     """
     n, c = x.shape
-    r = cos.shape[1]
+    turn = slice(position, position + n)
     heads = x.reshape(n, c // head_dim, head_dim)
+    return turned(heads, cos[turn, None], sin[turn, None], interleaved).reshape(n, c)
+
+
+def turned(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
+    """Pairs of the last axis of x turned by angles [..., r], as :func:`rotary_embedding` does."""
+    r = cos.shape[-1]
     first, second = (
         (slice(0, 2 * r, 2), slice(1, 2 * r, 2)) if interleaved else (slice(0, r), slice(r, 2 * r))
     )
-    turn = slice(position, position + n)
-    co, si = cos[turn, None, :], sin[turn, None, :]
-    y = heads.copy()
-    y[..., first] = heads[..., first] * co - heads[..., second] * si
-    y[..., second] = heads[..., second] * co + heads[..., first] * si
-    return y.reshape(n, c)
+    y = x.copy()
+    y[..., first] = x[..., first] * cos - x[..., second] * sin
+    y[..., second] = x[..., second] * cos + x[..., first] * sin
+    return y
 
 
 @operator(

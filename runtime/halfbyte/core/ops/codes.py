@@ -64,13 +64,17 @@ def quantize_tensor(x: F32, range: F32) -> tuple[U8, I32, F32, U8]:
 
     Source: ONNX DynamicQuantizeLinear (opset 11).
     """
-    low, high = range[:, 0].min(), range[:, 1].max()
+    y, scale, zero = bytes_of(x, range[:, 0].min(), range[:, 1].max())
+    sums = (y.astype(np.int32) - zero).sum(axis=1, dtype=np.int32)
+    return y, sums, np.array([scale], np.float32), np.array([zero], np.uint8)
+
+
+def bytes_of(x: F32, low: np.float32, high: np.float32) -> tuple[Codes, np.float32, int]:
+    """Codes of x by a range that has 0 in it, their scale and their zero point."""
     with np.errstate(all="ignore"):
         scale = (high - low) / np.float32(255) or np.float32(1)
         zero = int(np.rint(np.nan_to_num(np.clip(-low / scale, 0, 255))))
-        y = rounded_codes(x / scale, zero, 0, 255, np.dtype(np.uint8))
-    sums = (y.astype(np.int32) - zero).sum(axis=1, dtype=np.int32)
-    return y, sums, np.array([scale], np.float32), np.array([zero], np.uint8)
+        return rounded_codes(x / scale, zero, 0, 255, np.dtype(np.uint8)), scale, zero
 
 
 @operator("DequantizeLinear", "x:*[n] -> y:f32[n]", demands=codes("zero"))

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.operator import operator
+from halfbyte.core.ops.activation import erf
 from halfbyte.core.ops.demands import planned
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 
 PLAN_DIMS = 4  # outer dimensions of a plan; elementwise/broadcast.inc has the same number
-
-_erf = np.vectorize(math.erf, otypes=[np.float64])
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add,
@@ -30,8 +29,13 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
 def strided(x: npt.NDArray[Any], plan: I32, strides: I32, n: int, d: int, step: int) -> Any:
     """Rows of d elements, as many as there are in n, each where sizes and strides put it."""
     sizes = [int(size) for size in plan[:PLAN_DIMS]]
-    steps = [int(stride) * x.itemsize for stride in (*strides, step)]
-    return np.lib.stride_tricks.as_strided(x, (*sizes, d), steps, writeable=False).reshape(n)
+    return walked(x, (*sizes, d), (*map(int, strides), step)).reshape(n)
+
+
+def walked(x: npt.NDArray[Any], shape: Sequence[int], strides: Sequence[int]) -> npt.NDArray[Any]:
+    """A view of x in this shape, at strides of elements."""
+    steps = [stride * x.itemsize for stride in strides]
+    return np.lib.stride_tricks.as_strided(x, shape, steps, writeable=False)
 
 
 @operator(
@@ -83,7 +87,7 @@ UNARY: dict[str, Callable[[Any, float, float], Any]] = {
     "hard_sigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1),
     "hard_swish": lambda x, a, b: x * np.clip(x / 6 + 0.5, 0, 1),
     "tanh": lambda x, a, b: np.tanh(x),
-    "erf": lambda x, a, b: _erf(x),
+    "erf": lambda x, a, b: erf(x),
     "exp": lambda x, a, b: np.exp(x),
     "sqrt": lambda x, a, b: np.sqrt(x),
     "reciprocal": lambda x, a, b: 1 / x,

@@ -11,18 +11,13 @@ import numpy.typing as npt
 from halfbyte.core.operator import Demand, operator
 from halfbyte.core.ops.activation import softmax
 from halfbyte.core.ops.demands import inside
+from halfbyte.core.ops.elementwise import walked
+from halfbyte.core.ops.linear import inverse, rounded
 
 F32 = npt.NDArray[np.float32]
 
 MOST_HEAD = 256  # numbers of a query, key or value
 MOST_CODED_HEAD, CODED_KEYS = 64, 128  # of attention_int8; keys of a step
-
-
-def _strided(x: F32, at: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> F32:
-    size = x.itemsize
-    return np.lib.stride_tricks.as_strided(
-        x[at:], shape, tuple(s * size for s in strides), writeable=False
-    )
 
 
 _READS: dict[str, Callable[[Any], int]] = {
@@ -101,15 +96,14 @@ def attention(
     for softmax.
     """
     group = heads // kv_heads
-    queries = _strided(q, q_at, (batch, heads, s, d), (q_batch, q_head, q_row, 1))
-    keys = _strided(k, k_at, (batch, kv_heads, t, d), (k_batch, k_head, k_row, 1))
-    values = _strided(v, v_at, (batch, kv_heads, t, e), (v_batch, v_head, v_row, 1))
+    queries = walked(q[q_at:], (batch, heads, s, d), (q_batch, q_head, q_row, 1))
+    keys = walked(k[k_at:], (batch, kv_heads, t, d), (k_batch, k_head, k_row, 1))
+    values = walked(v[v_at:], (batch, kv_heads, t, e), (v_batch, v_head, v_row, 1))
     scores = queries @ np.repeat(keys, group, axis=1).swapaxes(2, 3) * np.float32(scale)
-    if softcap:
-        scores = np.float32(softcap) * np.tanh(scores / np.float32(softcap))
+    scores = capped(scores, softcap)
     if bias is not None:
         strides = (bias_batch, bias_head, bias_row, 1)
-        scores = scores + _strided(bias, 0, (batch, heads, s, t), strides)
+        scores = scores + walked(bias, (batch, heads, s, t), strides)
     hidden = np.arange(t) > np.arange(s)[:, None] + reach
     scores = np.where(hidden, np.float32(-np.inf), scores)
     blind = (scores == -np.inf).all(axis=-1, keepdims=True)
@@ -119,18 +113,10 @@ def attention(
     return np.ascontiguousarray(y, np.float32)
 
 
-def _codes(x: F32) -> tuple[F32, F32]:
-    """Rows as integers in -127...127, with their scales; as :func:`dynamic_quantize` rounds."""
-    top = np.abs(x).max(axis=-1, keepdims=True)
-    inverse = _inverse(127, top)
-    d = np.where(inverse > 0, top / np.float32(127), np.float32(0))
-    return np.clip(np.rint(x * inverse), -127, 127), d[..., 0]
-
-
-def _inverse(most: int, top: F32) -> F32:
-    with np.errstate(divide="ignore", over="ignore"):
-        inverse = np.float32(most) / top
-    return np.where(np.isfinite(inverse), inverse, np.float32(0))
+def capped(scores: F32, softcap: float) -> F32:
+    """softcap tanh(x / softcap), or x where that is 0, in its type."""
+    most = scores.dtype.type(softcap)
+    return np.asarray(most * np.tanh(scores / most)) if softcap else scores
 
 
 @operator(
@@ -168,17 +154,17 @@ def attention_int8(
     rounded to 0...255 by their maximum. d and e are multiples of 16, at most MOST_CODED_HEAD.
     """
     group = heads // kv_heads
-    queries, q_scale = _codes(_strided(q, q_at, (batch, heads, s, d), (q_batch, q_head, q_row, 1)))
-    keys, k_scale = _codes(_strided(k, k_at, (batch, kv_heads, t, d), (k_batch, k_head, k_row, 1)))
-    values, v_scale = _codes(
-        _strided(v, v_at, (batch, kv_heads, t, e), (v_batch, v_head, v_row, 1))
+    queries, q_scale = rounded(walked(q[q_at:], (batch, heads, s, d), (q_batch, q_head, q_row, 1)))
+    keys, k_scale = rounded(walked(k[k_at:], (batch, kv_heads, t, d), (k_batch, k_head, k_row, 1)))
+    values, v_scale = rounded(
+        walked(v[v_at:], (batch, kv_heads, t, e), (v_batch, v_head, v_row, 1))
     )
     keys, values = (np.repeat(x, group, axis=1) for x in (keys, values))
     k_scale, v_scale = (np.repeat(x, group, axis=1)[:, :, None] for x in (k_scale, v_scale))
     scales = (q_scale * np.float32(scale))[..., None] * k_scale
     scores = scales * (queries @ keys.swapaxes(2, 3))  # exact: below 2^24
     if bias is not None:
-        scores = scores + _strided(bias, 0, (batch, heads, 1, t), (bias_batch, bias_head, 0, 1))
+        scores = scores + walked(bias, (batch, heads, 1, t), (bias_batch, bias_head, 0, 1))
     y, total = (
         np.zeros((batch, heads, s, e), np.float32),
         np.zeros((batch, heads, s, 1), np.float32),
@@ -192,7 +178,7 @@ def attention_int8(
         total = total * shrink + weights.sum(axis=-1, keepdims=True)
         weights = weights * v_scale[..., step]
         largest = weights.max(axis=-1, keepdims=True)
-        codes = np.rint(weights * _inverse(255, largest))
+        codes = np.rint(weights * inverse(255, largest))
         y = y * shrink + codes @ values[:, :, step] * (largest / np.float32(255))
         highest = top
     y = np.divide(y, total, out=np.zeros_like(y), where=total > 0)

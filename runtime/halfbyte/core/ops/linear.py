@@ -76,14 +76,24 @@ def dynamic_quantize(x: F32) -> tuple[I8, F32, I16]:
 def quantize_blocks(x: F32, size: int) -> tuple[I8, F32, I16]:
     """The same in blocks of so many."""
     n, k = x.shape
-    blocks = x.reshape(n, k // size, size)
-    top = np.abs(blocks).max(axis=2, initial=0)
-    with np.errstate(divide="ignore", over="ignore"):
-        inverse = np.float32(127) / top
-    inverse = np.where(np.isfinite(inverse), inverse, np.float32(0))
-    q = np.clip(np.rint(blocks * inverse[:, :, None]), -127, 127).astype(np.int8)
-    d = np.where(inverse > 0, top / np.float32(127), np.float32(0))
+    wide, d = rounded(x.reshape(n, k // size, size))
+    q = wide.astype(np.int8)
     return q.reshape(n, k), d, q.reshape(n, k // HALF, HALF).sum(axis=2, dtype=np.int16)
+
+
+def rounded(x: F32) -> tuple[F32, F32]:
+    """Whole numbers in -127...127 along the last axis, and the scale of all of them."""
+    top = np.abs(x).max(axis=-1, keepdims=True, initial=0)
+    by = inverse(127, top)
+    d = np.where(by > 0, top / np.float32(127), np.float32(0))
+    return np.clip(np.rint(x * by), -127, 127), d[..., 0]
+
+
+def inverse(most: int, top: F32) -> F32:
+    """most / top, or 0 where that is not finite."""
+    with np.errstate(divide="ignore", over="ignore"):
+        by = np.float32(most) / top
+    return np.where(np.isfinite(by), by, np.float32(0))
 
 
 @operator(

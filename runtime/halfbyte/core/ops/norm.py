@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.operator import operator
+from halfbyte.core.ops.reduce import mean_of
 
+Array = npt.NDArray[Any]
 F32 = npt.NDArray[np.float32]
 
 
@@ -17,9 +21,16 @@ def rms_norm(x: F32, weight: F32, *, epsilon: float, heads: int = 1) -> F32:
     Source: ONNX RMSNormalization (opset 23).
     """
     parts = x.reshape(len(x), heads, len(weight))
-    scale = 1 / np.sqrt(np.mean(parts * parts, axis=-1, keepdims=True) + np.float32(epsilon))
-    y: F32 = (parts * scale * weight).astype(np.float32, copy=False)
+    y, _ = rms_of(parts, weight, epsilon)
     return y.reshape(x.shape)
+
+
+def rms_of(
+    x: Array, weight: Array, epsilon: float, axes: tuple[int, ...] = (-1,)
+) -> tuple[Array, Array]:
+    """x / sqrt(mean(x^2) + epsilon) * weight over axes, in x's type; and 1 / sqrt."""
+    inverse = 1 / np.sqrt(mean_of(np.square(x), axes) + x.dtype.type(epsilon))
+    return x * inverse * weight, inverse
 
 
 @operator("LayerNormalization", "x:f32[n,d] weight:f32[d] bias:f32[d] -> y:f32[n,d]", rows="n")

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from halfbyte.core.operator import operator
 from halfbyte.core.ops.activation import gelu, silu
 from halfbyte.core.ops.demands import inside
+from halfbyte.core.ops.elementwise import walked
 
 F32 = npt.NDArray[np.float32]
 
@@ -90,13 +91,6 @@ def matmul_panels(
     return activated(y if r is None else r + y, activation)
 
 
-def _batches(x: F32, shape: tuple[int, ...], strides: tuple[int, ...]) -> F32:
-    size = x.itemsize
-    return np.lib.stride_tricks.as_strided(
-        x, shape, tuple(s * size for s in strides), writeable=False
-    )
-
-
 @operator(
     "MatMul",
     "w:f32[length] -> y:f32[outer,inner,g,k,16]",
@@ -124,7 +118,7 @@ def pack_batched(
 
     They begin at strides of `outer` and `inner`; element i, j lies at i w_row + j w_step.
     """
-    matrices = _batches(w, (outer, inner, m, k), (w_outer, w_inner, w_row, w_step))
+    matrices = walked(w, (outer, inner, m, k), (w_outer, w_inner, w_row, w_step))
     y = np.zeros((outer, inner, g, k, PANEL), np.float32)
     for i in range(outer):
         for j in range(inner):
@@ -172,8 +166,8 @@ def matmul_batched(
     Source: ONNX MatMul (opset 13).
     """
     _, _, g, k, _ = w.shape
-    left = _batches(x, (outer, inner, n, k), (x_outer, x_inner, x_row, 1))
-    right = _batches(
+    left = walked(x, (outer, inner, n, k), (x_outer, x_inner, x_row, 1))
+    right = walked(
         w.reshape(-1), (outer, inner, g, k, PANEL), (w_outer, w_inner, k * PANEL, PANEL, 1)
     )
     return np.ascontiguousarray(left @ _rows(right, m).swapaxes(2, 3), np.float32)

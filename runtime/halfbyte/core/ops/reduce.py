@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from halfbyte.core.operator import operator
 
+Array = npt.NDArray[Any]
 F32 = npt.NDArray[np.float32]
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
@@ -18,6 +20,15 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
     "max": np.max,
     "min": np.min,
 }
+
+
+def mean_of(x: Array, axes: int | tuple[int, ...] | None, *, keepdims: bool = True) -> Array:
+    """Means over axes in x's type; NaN of no elements."""
+    over = range(x.ndim) if axes is None else np.atleast_1d(np.asarray(axes, np.int64))
+    count = math.prod(x.shape[axis] for axis in over)
+    total = np.asarray(x.sum(axis=axes, keepdims=keepdims))
+    mean: Array = np.true_divide(total, np.int64(count)).astype(total.dtype)
+    return mean
 
 
 @operator(

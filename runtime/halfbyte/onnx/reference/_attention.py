@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.ops.attention import turned
+from halfbyte.core.ops.full_attention import capped
 from halfbyte.errors import ProgramError
 
 Array = npt.NDArray[Any]
@@ -49,8 +51,7 @@ def scaled_dot_product(
     q, k, v = grouped(q, k, v)
     root = np.asarray(1 / math.sqrt(q.shape[-1]) if scale is None else scale, q.dtype)
     scores = (q * root) @ np.swapaxes(k, -1, -2)
-    if softcap:
-        scores = np.asarray(softcap, q.dtype) * np.tanh(scores / np.asarray(softcap, q.dtype))
+    scores = capped(scores, softcap)
     if bias is not None:
         scores = scores + bias.astype(q.dtype)
     if allowed is not None:
@@ -110,10 +111,4 @@ def rotate(x: Array, cos: Array, sin: Array, interleaved: bool = False) -> Array
     if 2 * half > x.shape[-1]:
         raise ProgramError(f"rotary width {2 * half}, expected at most {x.shape[-1]}")
     cos, sin = (np.asarray(part, x.dtype)[:, None] for part in (cos, sin))
-    step = slice(None, 2 * half, 2), slice(1, 2 * half, 2)
-    parts = step if interleaved else (slice(half), slice(half, 2 * half))
-    real, imaginary = (x[..., part] for part in parts)
-    turned = x.copy()
-    turned[..., parts[0]] = real * cos - imaginary * sin
-    turned[..., parts[1]] = real * sin + imaginary * cos
-    return turned
+    return turned(x, cos, sin, interleaved)

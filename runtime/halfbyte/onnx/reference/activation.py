@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from halfbyte.core.ops.activation import gelu_of
+from halfbyte.core.ops.elementwise import UNARY
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference._numbers import Array, channels, per_channel, rounded, widened
-from halfbyte.onnx.reference.math import erf
 from halfbyte.onnx.reference.registry import define
 
 SELU_ALPHA = 1.67326319217681884765625  # what ONNX's attributes default to
@@ -31,17 +30,26 @@ def elu_of(x: Array, alpha: float) -> Array:
     return np.asarray(np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x))
 
 
+def softsign_of(x: Array) -> Array:
+    """x / (1 + |x|)."""
+    return np.asarray(x / (1 + np.abs(x)))
+
+
+def thresholded_of(x: Array, alpha: float) -> Array:
+    """x where it exceeds alpha, else 0."""
+    return np.asarray(np.where(x > np.float32(alpha), x, 0))
+
+
 @define("Relu", since=1)
 def relu(x: Array) -> Array:
     """max(x, 0). ONNX Relu-1, -6, -13, -14 (integers too)."""
-    return np.asarray(np.maximum(x, x.dtype.type(0)))
+    return np.asarray(UNARY["relu"](x, 0, 0))
 
 
 @define("LeakyRelu", since=1)
 def leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
     """x, below zero alpha * x. ONNX LeakyRelu-1, -6, -16."""
-    wide = widened(x)
-    return rounded(np.where(wide < 0, alpha * wide, wide), x.dtype)
+    return rounded(UNARY["leaky_relu"](widened(x), alpha, 0), x.dtype)
 
 
 @define("PRelu", since=7)
@@ -85,8 +93,7 @@ def celu(x: Array, *, alpha: float = 1.0) -> Array:
 @define("ThresholdedRelu", since=10)
 def thresholded_relu(x: Array, *, alpha: float = 1.0) -> Array:
     """x where it exceeds alpha, else 0. ONNX ThresholdedRelu-10, -22."""
-    wide = widened(x)
-    return rounded(np.where(wide > np.float32(alpha), wide, 0), x.dtype)
+    return rounded(thresholded_of(widened(x), alpha), x.dtype)
 
 
 @define("Sigmoid", since=1)
@@ -98,14 +105,13 @@ def sigmoid(x: Array) -> Array:
 @define("HardSigmoid", since=1)
 def hard_sigmoid(x: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
     """max(0, min(1, alpha * x + beta)). ONNX HardSigmoid-1, -6, -22."""
-    return rounded(np.clip(alpha * widened(x) + beta, 0, 1), x.dtype)
+    return rounded(UNARY["hard_sigmoid"](widened(x), alpha, beta), x.dtype)
 
 
 @define("HardSwish", since=14)
 def hard_swish(x: Array) -> Array:
     """x * max(0, min(1, x / 6 + 1 / 2)). ONNX HardSwish-14, -22."""
-    wide = widened(x)
-    return rounded(wide * np.clip(wide / 6 + 0.5, 0, 1), x.dtype)
+    return rounded(UNARY["hard_swish"](widened(x), 0, 0), x.dtype)
 
 
 @define("Mish", since=18)
@@ -124,8 +130,7 @@ def softplus(x: Array) -> Array:
 @define("Softsign", since=1)
 def softsign(x: Array) -> Array:
     """x / (1 + |x|). ONNX Softsign-1, -22."""
-    wide = widened(x)
-    return rounded(wide / (1 + np.abs(wide)), x.dtype)
+    return rounded(softsign_of(widened(x)), x.dtype)
 
 
 @define("Gelu", since=20)
@@ -134,14 +139,9 @@ def gelu(x: Array, *, approximate: str = "none") -> Array:
 
     approximate is "none" or "tanh". ONNX Gelu-20.
     """
-    wide = widened(x)
-    if approximate == "none":
-        inner = erf(wide / math.sqrt(2))
-    elif approximate == "tanh":
-        inner = np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3))
-    else:
+    if approximate not in ("none", "tanh"):
         raise ProgramError(f"approximate {approximate!r}: expected none or tanh")
-    return rounded(wide * (1 + inner) / 2, x.dtype)
+    return rounded(gelu_of(widened(x), approximate), x.dtype)
 
 
 @define("Swish", since=24)

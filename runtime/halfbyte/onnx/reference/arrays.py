@@ -184,12 +184,3 @@ def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
 def working(array: Array) -> Array:
     """The array in the type to sum in: float32 where it is float16."""
     return array.astype(np.float32) if array.dtype == np.float16 else array
-
-
-def mean_of(array: Array, axes: int | tuple[int, ...] | None, *, keepdims: bool = True) -> Array:
-    """Means over axes in the array's type; NaN of no elements."""
-    over = range(array.ndim) if axes is None else np.atleast_1d(np.asarray(axes, np.int64))
-    count = math.prod(array.shape[axis] for axis in over)
-    total = np.asarray(array.sum(axis=axes, keepdims=keepdims))
-    mean: Array = np.true_divide(total, np.int64(count)).astype(total.dtype)
-    return mean

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from halfbyte.core.ops.full_attention import capped
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference._attention import join_heads, rotate, softmax, split_heads
 from halfbyte.onnx.reference._numbers import Array, fitting, float_of, rounded, widened
@@ -135,17 +136,19 @@ def attention(
     wide = widened(queries)
     heads = wide.shape[1]
     kinds = [_scores(wide, _shared(widened(keys), heads).astype(wide.dtype), scale)]
-    capped = kinds[0]
-    if softcap:
-        capped = wide.dtype.type(softcap) * np.tanh(capped / wide.dtype.type(softcap))
-    kinds.append(capped)
+    kinds.append(capped(kinds[0], softcap))
     offset = np.asarray(past)
     if nonpad_kv_seqlen is not None and past_key is None:
         offset = nonpad_kv_seqlen - wide.shape[2]
     seen = _seen(
-        capped.shape, offset, nonpad_kv_seqlen, bool(is_causal), left_window_size, right_window_size
+        kinds[1].shape,
+        offset,
+        nonpad_kv_seqlen,
+        bool(is_causal),
+        left_window_size,
+        right_window_size,
     )
-    masked = np.where(seen, _masked(capped, attn_mask), capped.dtype.type(-np.inf))
+    masked = np.where(seen, _masked(kinds[1], attn_mask), wide.dtype.type(-np.inf))
     kinds.append(masked)
     precise = float_of(softmax_precision, masked.dtype)
     weights = widened(rounded(softmax(widened(rounded(masked, precise))), precise))

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.core.ops.reduce import mean_of
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference._numbers import Array, fitting, rounded, scalar, widened
-from halfbyte.onnx.reference.arrays import mean_of
 from halfbyte.onnx.reference.registry import define
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from halfbyte.core.ops.activation import log_softmax_of
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference._numbers import Array, rounded, widened
 from halfbyte.onnx.reference.registry import define
-from halfbyte.onnx.reference.softmax import log_softmax_of
 
 
 def _likelihood_loss(

@@ -6,12 +6,12 @@ Results have the inputs' type: integers wrap, and divisions of them are cut towa
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from halfbyte.core.ops.activation import erf
 from halfbyte.onnx.reference.arrays import Array, as_type, axis_of, check_elements, numbers
 from halfbyte.onnx.reference.registry import define
 
@@ -62,12 +62,6 @@ def declare_binary(name: str, since: int, function: Callable[[Array, Array], Any
 def along(B: Array, rank: int, axis: int) -> Array:
     """B with axes of size 1 behind its own, so that its first one lies at `axis` of `rank`."""
     return B.reshape(B.shape + (1,) * (rank - axis_of(axis, rank) - B.ndim))
-
-
-def erf(X: Array) -> Array:
-    """2 / sqrt(pi) times the integral of exp(-t^2) from 0 to X, computed in float64."""
-    made = np.fromiter(map(math.erf, X.reshape(-1).tolist()), np.float64, X.size)
-    return made.astype(X.dtype).reshape(X.shape)
 
 
 def divide(A: Array, B: Array) -> Array:

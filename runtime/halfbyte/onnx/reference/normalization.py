@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from halfbyte.core.ops.reduce import mean_of
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.files import dtypes
 from halfbyte.onnx.reference._numbers import (
@@ -18,7 +19,7 @@ from halfbyte.onnx.reference._numbers import (
     vector,
     widened,
 )  # fmt: skip
-from halfbyte.onnx.reference.arrays import axis_of, mean_of
+from halfbyte.onnx.reference.arrays import axis_of
 from halfbyte.onnx.reference.registry import define
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.core.ops.reduce import mean_of
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference._numbers import Array, fitting, rounded, widened
 from halfbyte.onnx.reference._windows import (
@@ -23,7 +24,7 @@ from halfbyte.onnx.reference._windows import (
     shifted,
     slid,
 )  # fmt: skip
-from halfbyte.onnx.reference.arrays import mean_of
+from halfbyte.onnx.reference.reduction import lowest
 from halfbyte.onnx.reference.registry import define
 
 
@@ -52,10 +53,6 @@ def _pooling(
     return window, results
 
 
-def _lowest(dtype: np.dtype[Any]) -> Any:
-    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
-
-
 @define("MaxPool", since=1)
 def max_pool(
     x: Array,
@@ -79,7 +76,7 @@ def max_pool(
         storage_order 1 the first fastest. The first of equals counts.
     """
     window, results = _pooling(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    fill = _lowest(x.dtype)
+    fill = lowest(x.dtype)
     wide = padded(x, window, results, fill)
     if outputs == 1:
         return _over_windows(wide, window, results, np.maximum)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.core.ops.codes import bytes_of
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.files import dtypes
 from halfbyte.onnx.reference._numbers import (
@@ -133,11 +134,8 @@ def dynamic_quantize_linear(x: Array) -> tuple[Array, Array, Array]:
     """
     high = np.float32(x.max(initial=0))
     low = np.float32(x.min(initial=0))
-    scale = np.float32((high - low) / np.float32(255)) or np.float32(1)
-    byte = np.dtype(np.uint8)
-    zero = saturated(np.rint(-low / scale), byte)
-    y = saturated(np.rint(x / scale) + zero.astype(np.float32), byte)
-    return y, np.asarray(scale, np.float32), zero
+    y, scale, zero = bytes_of(x, low, high)
+    return y, np.asarray(scale, np.float32), np.asarray(zero, np.uint8)
 
 
 def _rows(v: Array, a: Array) -> Array:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from halfbyte.core.ops.elementwise import UNARY
 from halfbyte.errors import ProgramError, UnsupportedError
 from halfbyte.onnx.reference._numbers import Array, fitting, rounded, widened
-from halfbyte.onnx.reference.activation import elu_of, sigmoid_of, softplus_of
+from halfbyte.onnx.reference.activation import elu_of, sigmoid_of, softplus_of, softsign_of
 from halfbyte.onnx.reference.registry import define
 
 Activation = Callable[[Array], Array]
@@ -21,16 +22,16 @@ State = tuple[Array, ...]  # [batch, hidden] each; the first is what a step puts
 
 # name: (function of x, alpha, beta; alpha's and beta's defaults)
 FUNCTIONS: dict[str, tuple[Callable[[Array, float, float], Array], float, float]] = {
-    "relu": (lambda x, a, b: np.maximum(x, 0), 0, 0),
-    "tanh": (lambda x, a, b: np.tanh(x), 0, 0),
+    "relu": (UNARY["relu"], 0, 0),
+    "tanh": (UNARY["tanh"], 0, 0),
     "sigmoid": (lambda x, a, b: sigmoid_of(x), 0, 0),
     "affine": (lambda x, a, b: a * x + b, 1, 0),
-    "leakyrelu": (lambda x, a, b: np.where(x >= 0, x, a * x), 0.01, 0),
+    "leakyrelu": (UNARY["leaky_relu"], 0.01, 0),
     "thresholdedrelu": (lambda x, a, b: np.where(x >= a, x, 0), 1, 0),
     "scaledtanh": (lambda x, a, b: a * np.tanh(b * x), 1, 1),
-    "hardsigmoid": (lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5),
+    "hardsigmoid": (UNARY["hard_sigmoid"], 0.2, 0.5),
     "elu": (lambda x, a, b: elu_of(x, a), 1, 0),
-    "softsign": (lambda x, a, b: x / (1 + np.abs(x)), 0, 0),
+    "softsign": (lambda x, a, b: softsign_of(x), 0, 0),
     "softplus": (lambda x, a, b: softplus_of(x), 0, 0),
 }
 WITH_ALPHA = frozenset(

@@ -7,23 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from halfbyte.core.ops.activation import log_softmax_of, softmax_of
 from halfbyte.onnx.reference._numbers import Array, rounded, widened
 from halfbyte.onnx.reference.arrays import axis_of
 from halfbyte.onnx.reference.registry import define
-
-
-def softmax_of(x: Array, axis: int = -1) -> Array:
-    """exp(x) / sum of exp(x) along `axis`, in `x`'s float type."""
-    powers = np.exp(x - x.max(axis=axis, keepdims=True, initial=-np.inf))
-    made: Array = powers / powers.sum(axis=axis, keepdims=True)
-    return made
-
-
-def log_softmax_of(x: Array, axis: int = -1) -> Array:
-    """x - log(sum of exp(x)) along `axis`."""
-    shifted = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
-    made: Array = shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
-    return made
 
 
 def hardmax_of(x: Array, axis: int = -1) -> Array:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.profile import Call, Profile, chrome_trace
+from halfbyte.core.chrome_trace import chrome_trace
+from halfbyte.core.profile import Call, Profile
 from halfbyte.core.program import Program
 from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.session.metadata import element_name

@@ -10,14 +10,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.ops.activation import erf
+from halfbyte.core.ops.elementwise import UNARY
 from halfbyte.errors import ProgramError, UnsupportedError
+from halfbyte.onnx.reference import quantization
+from halfbyte.onnx.reference.activation import elu_of, softsign_of, thresholded_of
 from halfbyte.onnx.reference.arrays import axis_of
-from halfbyte.onnx.reference.math import erf
 from halfbyte.onnx.reference.registry import MICROSOFT, define
 
 Array = npt.NDArray[Any]
 
 contrib = functools.partial(define, domain=MICROSOFT)
+
+
+# ONNX Runtime's own orders of operations: last bits differ from those of ONNX's operators.
 
 
 def sigmoid(x: Array) -> Array:
@@ -41,18 +47,18 @@ def gelu_tanh(x: Array) -> Array:
 
 ACTIVATIONS: dict[str, Callable[..., Array]] = {
     "": lambda x: x,
-    "Relu": lambda x: np.maximum(x, 0),
+    "Relu": lambda x: UNARY["relu"](x, 0, 0),
     "Tanh": lambda x: np.tanh(x),
     "Sigmoid": sigmoid,
-    "LeakyRelu": lambda x, alpha=0.01: np.where(x < 0, alpha * x, x),
+    "LeakyRelu": lambda x, alpha=0.01: UNARY["leaky_relu"](x, alpha, 0),
     "Clip": lambda x, low, high: np.clip(x, low, high),
-    "HardSigmoid": lambda x, alpha=0.2, beta=0.5: np.clip(alpha * x + beta, 0, 1),
+    "HardSigmoid": lambda x, alpha=0.2, beta=0.5: UNARY["hard_sigmoid"](x, alpha, beta),
     "Softplus": lambda x: np.logaddexp(x, 0),
-    "Softsign": lambda x: x / (1 + np.abs(x)),
-    "Elu": lambda x, alpha=1.0: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x),
-    "ThresholdedRelu": lambda x, alpha=1.0: np.where(x > alpha, x, 0),
+    "Softsign": softsign_of,
+    "Elu": lambda x, alpha=1.0: elu_of(x, alpha),
+    "ThresholdedRelu": lambda x, alpha=1.0: thresholded_of(x, alpha),
     "Gelu": gelu,
-    "HardSwish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "HardSwish": lambda x: UNARY["hard_swish"](x, 0, 0),
 }
 
 
@@ -91,11 +97,8 @@ def dequantized(x: Array, scale: Array, zero: Array | None = None, axis: int = 1
 def quantized(x: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:
     """round(x / scale) + zero in the type of `zero` (uint8), ties to even, at its limits beyond."""
     dtype = np.dtype(np.uint8) if zero is None else zero.dtype
-    limits = np.iinfo(dtype)
-    whole = np.rint(x / along(scale, axis, x.ndim))
-    if zero is not None:
-        whole = whole + along(zero, axis, x.ndim).astype(whole.dtype)
-    return np.asarray(np.nan_to_num(np.clip(whole, limits.min, limits.max)), dtype)
+    spread = None if zero is None else along(zero, axis, x.ndim)
+    return quantization.quantized(x / along(scale, axis, x.ndim), spread, dtype, saturate=True)
 
 
 def unpacked(x: Array, bits: int) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.ops.norm import rms_of
 from halfbyte.errors import ProgramError, UnsupportedError
 from halfbyte.onnx.reference._attention import causal as causal_keys
 from halfbyte.onnx.reference._attention import (
@@ -19,7 +20,6 @@ from halfbyte.onnx.reference._attention import (
 )
 from halfbyte.onnx.reference._numbers import fitting, rounded, vector, widened
 from halfbyte.onnx.reference.contrib._common import contrib, dequantized
-from halfbyte.onnx.reference.contrib.norms import rms_norm
 
 Array = npt.NDArray[Any]
 FILTER = -10000.0  # what masked scores get added
@@ -300,8 +300,8 @@ def group_query_attention(
         for x, heads in ((query, num_heads), (key, kv_num_heads), (value, kv_num_heads))
     )
     if q_norm_weight is not None and k_norm_weight is not None:
-        q = rms_norm(q, widened(q_norm_weight), qk_norm_epsilon)[0]
-        k = rms_norm(k, widened(k_norm_weight), qk_norm_epsilon)[0]
+        q = rms_of(q, widened(q_norm_weight), qk_norm_epsilon)[0]
+        k = rms_of(k, widened(k_norm_weight), qk_norm_epsilon)[0]
     total = int(total_sequence_length.item())
     lengths = seqlens_k.reshape(-1).astype(np.int64) + 1
     n = q.shape[2]

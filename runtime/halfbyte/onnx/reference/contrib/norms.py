@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.ops.norm import rms_of
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference._numbers import rounded, vector, widened
-from halfbyte.onnx.reference.arrays import axis_of, mean_of
+from halfbyte.onnx.reference.arrays import axis_of
 from halfbyte.onnx.reference.contrib._common import contrib, sigmoid
+from halfbyte.onnx.reference.normalization import standardized
 from halfbyte.onnx.reference.registry import define
 
 Array = npt.NDArray[Any]
@@ -18,16 +20,9 @@ Array = npt.NDArray[Any]
 
 def layer_norm(x: Array, gamma: Array, beta: Array | None, epsilon: float) -> tuple[Array, ...]:
     """(x - mean) / sqrt(variance + epsilon) gamma + beta over the last axis; mean and 1 / sqrt."""
-    mean = mean_of(x, -1)
-    inverse = 1 / np.sqrt(mean_of(np.square(x - mean), -1) + x.dtype.type(epsilon))
-    result = (x - mean) * inverse * gamma
+    result, mean, inverse = standardized(x, (-1,), epsilon)
+    result = result * gamma
     return (result if beta is None else result + beta), mean, inverse
-
-
-def rms_norm(x: Array, gamma: Array, epsilon: float) -> tuple[Array, Array]:
-    """x / sqrt(mean(x²) + epsilon) gamma over the last axis; and 1 / sqrt."""
-    inverse = 1 / np.sqrt(mean_of(np.square(x), -1) + x.dtype.type(epsilon))
-    return x * inverse * gamma, inverse
 
 
 def _skipped(x: Array, skip: Array, bias: Array | None, *vectors: Array | None) -> Array:
@@ -62,7 +57,7 @@ def skip_simplified_layer_normalization(
 ) -> tuple[Array, ...]:
     """RMSNormalization of x + skip + bias; no mean, the inverse root, and that sum."""
     whole = _skipped(x, skip, bias, gamma)
-    result, inverse = rms_norm(whole, widened(gamma), epsilon)
+    result, inverse = rms_of(whole, widened(gamma), epsilon)
     return rounded(result, x.dtype), np.zeros_like(inverse), inverse, rounded(whole, x.dtype)
 
 
@@ -77,8 +72,7 @@ def simplified_layer_normalization(
     """
     wide = widened(x)
     axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
-    inverse = 1 / np.sqrt(mean_of(np.square(wide), axes) + wide.dtype.type(epsilon))
-    result = wide * inverse * widened(scale)
+    result, inverse = rms_of(wide, widened(scale), epsilon, axes)
     if result.shape != x.shape:
         raise ProgramError(
             f"scale {list(scale.shape)}: expected to be broadcast to {list(x.shape)}"
@@ -96,7 +90,7 @@ def gated_rms_norm(
         opened = sigmoid(opened) * (1 if activation == "sigmoid" else opened)
     elif activation != "none":
         raise ProgramError(f"activation {activation!r}, expected silu, swish, sigmoid or none")
-    return rounded(rms_norm(widened(x), widened(scale), epsilon)[0] * opened, x.dtype)
+    return rounded(rms_of(widened(x), widened(scale), epsilon)[0] * opened, x.dtype)
 
 
 @contrib("EmbedLayerNormalization")

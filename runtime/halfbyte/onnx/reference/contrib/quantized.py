@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.ops.elementwise import UNARY
+from halfbyte.core.ops.reduce import mean_of
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference import conv
 from halfbyte.onnx.reference._attention import softmax
 from halfbyte.onnx.reference._numbers import rounded, widened
-from halfbyte.onnx.reference.arrays import mean_of
 from halfbyte.onnx.reference.contrib._common import (
     contrib,
     dequantized,
@@ -66,7 +67,7 @@ def qlinear_leaky_relu(
 ) -> Array:  # fmt: skip
     """x, or alpha x where x is negative."""
     real = dequantized(x, x_scale, x_zero)
-    sloped = np.where(real < 0, real * np.float32(alpha), real)
+    sloped = UNARY["leaky_relu"](real, alpha, 0)
     return quantized(sloped, y_scale, _typed(y_zero, x))
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference._attention import softmax
+from halfbyte.onnx.reference.activation import sigmoid_of
 from halfbyte.onnx.reference.registry import ML, define
 
 Array = npt.NDArray[Any]
@@ -32,12 +33,6 @@ def labels_of(ints: Sequence[int] | None, texts: Sequence[str] | None) -> Array:
     return np.array(ints or (), np.int64)
 
 
-def logistic(x: Array) -> Array:
-    """1 / (1 + exp(-x)), without overflow."""
-    small = np.exp(-np.abs(x))
-    return np.asarray(np.where(x < 0, small, 1) / (1 + small), x.dtype)
-
-
 def probit(x: Array) -> Array:
     """√2 erfinv(2x - 1), by the approximation of Winitzki (2008) with a = 0.147."""
     centered = 2 * x - 1
@@ -57,7 +52,7 @@ def softmax_zero(x: Array) -> Array:
 POST_TRANSFORMS: dict[str, Callable[[Array], Array]] = {
     "NONE": lambda x: x,
     "SOFTMAX": softmax,
-    "LOGISTIC": logistic,
+    "LOGISTIC": sigmoid_of,
     "SOFTMAX_ZERO": softmax_zero,
     "PROBIT": probit,
 }

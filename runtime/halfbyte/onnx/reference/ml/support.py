@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.reference._numbers import fitting
-from halfbyte.onnx.reference.ml._common import labels_of, logistic, ml, transformed
+from halfbyte.onnx.reference.activation import sigmoid_of
+from halfbyte.onnx.reference.ml._common import labels_of, ml, transformed
 
 Array = npt.NDArray[Any]
 
@@ -102,7 +103,9 @@ def svm_classifier(
         votes[:, j] += decisions[:, at] <= 0
     best, scores = votes.argmax(1), decisions
     if len(prob_a):
-        sure = logistic(-(decisions * np.array(prob_a, np.float32) + np.array(prob_b, np.float32)))
+        sure = sigmoid_of(
+            -(decisions * np.array(prob_a, np.float32) + np.array(prob_b, np.float32))
+        )
         scores = np.array([_coupled(row, classes) for row in sure], np.float32)
     elif classes == 2:
         scores = np.concatenate([-decisions, decisions], axis=1)

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from halfbyte.errors import ProgramError, UnsupportedError
 from halfbyte.onnx.reference._numbers import fitting
-from halfbyte.onnx.reference.ml._common import labels_of, logistic, ml, probit, transformed
+from halfbyte.onnx.reference.activation import sigmoid_of
+from halfbyte.onnx.reference.ml._common import labels_of, ml, probit, transformed
 
 Array = npt.NDArray[Any]
 
@@ -235,7 +236,7 @@ def tree_ensemble_classifier(
     if post_transform == "PROBIT":
         return labels[best], probit(scores)
     if post_transform == "LOGISTIC":
-        return labels[best], logistic(np.concatenate([-scores, scores], axis=1))
+        return labels[best], sigmoid_of(np.concatenate([-scores, scores], axis=1))
     first = 1 - scores if positive else -scores
     return labels[best], np.concatenate([first, scores], axis=1)
 
