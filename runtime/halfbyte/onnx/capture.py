@@ -301,9 +301,9 @@ class Capture:
             self.undo(mark)
         return self._host(definition, call, inputs)
 
-    def _folded(self, call: Callable[..., Any], inputs: list[Any]) -> Sequence[Any]:
+    def _folded(self, call: Call, inputs: list[Any]) -> Sequence[Any]:
         """A node whose inputs are all known; what is large is not kept, but made at each run."""
-        if work_of(self.node, inputs) > WORK:
+        if work_of(call.definition, self.node, inputs) > WORK:
             raise EndOfProgramError
         most = max(2 * bytes_given(self.node, inputs), MOST_FOLDED)
         results = folded(call, inputs, most)
@@ -312,9 +312,7 @@ class Capture:
         self.weights.derive(self.node, inputs, results)
         return results
 
-    def _host(
-        self, definition: Definition, call: Callable[..., Any], inputs: list[Operand]
-    ) -> Sequence[Value]:
+    def _host(self, definition: Definition, call: Call, inputs: list[Operand]) -> Sequence[Value]:
         """The node's definition as an instruction of its own."""
         decided = [inputs[i] for i in definition.decided_by if i < len(inputs)]
         if definition.dynamic or any(isinstance(v, Value) for v in decided):
@@ -336,23 +334,22 @@ class Capture:
         buffers = record_host(self.node.op_type, meaning, given_buffers, specs, holds)
         return [self.value(buffer) for buffer in buffers]
 
-    def _inferred(
-        self, call: Callable[..., Any], inputs: list[Operand]
-    ) -> list[tuple[str, tuple[int, ...]]]:
-        """Dtypes and shapes of a node's results: those that it has for zeros."""
+    def _inferred(self, call: Call, inputs: list[Operand]) -> list[tuple[str, tuple[int, ...]]]:
+        """Dtypes and shapes of a node's results: by rule, or else those that it has for zeros."""
         if (exact_work(self.node, inputs) or 0) > WORK:
             raise EndOfProgramError
         try:
-            zeros = [_zeros(v) if isinstance(v, Value) else v for v in inputs]
-            results = call(zeros)
+            found = call.infer([_blank(v) if isinstance(v, Value) else v for v in inputs])
+            if found is None:
+                results = call([_zeros(v) if isinstance(v, Value) else v for v in inputs])
+                if not all(isinstance(result, np.ndarray) for result in results):
+                    raise EndOfProgramError
+                found = [(result.dtype, result.shape) for result in results]
         except HalfbyteError:
             raise EndOfProgramError from None  # zeros may be out of range: values decide
-        specs = []
-        for result in results:
-            key = dtype_key(result.dtype) if isinstance(result, np.ndarray) else None
-            if key is None:
-                raise EndOfProgramError
-            specs.append((key, result.shape))
+        specs = [(key, shape) for dtype, shape in found if (key := dtype_key(dtype)) is not None]
+        if len(specs) < len(found):
+            raise EndOfProgramError
         return specs
 
     def _ordered(self, buffer: Buffer, order: tuple[int, ...]) -> Buffer:
@@ -368,6 +365,11 @@ class Capture:
             "Transpose", lambda x: (x.transpose(order),), [buffer], [(buffer.dtype, shape)]
         )
         return turned
+
+
+def _blank(value: Value) -> Array:
+    """An array that has a value's type and shape, and no memory."""
+    return np.broadcast_to(np.zeros((), value.numpy), value.shape)
 
 
 def _zeros(value: Value) -> Array:

@@ -266,6 +266,32 @@ class Call:
         if problem := self.types.problem(given):
             raise ProgramError(f"{self.where}: {problem}")
 
+    def infer(self, inputs: Sequence[Any]) -> list[tuple[np.dtype[Any], tuple[int, ...]]] | None:
+        """Types and shapes of results, of inputs whose values count only where they are constants.
+
+        None where the definition does not say them.
+
+        Raises
+        ------
+        ProgramError
+            Inputs do not fit each other.
+        """
+        rule = self.definition.infer.shapes
+        if rule is None:
+            return None
+        try:
+            found = rule(*inputs, **self.keywords)
+        except UNFIT as error:
+            raise ProgramError(f"{self.where}: {error} for {_described(inputs)}") from error
+        shapes = [found] if isinstance(found, tuple) else found
+        dtypes = self.types.results(
+            [v.dtype if isinstance(v, np.ndarray) else None for v in inputs]
+        )
+        if shapes is None or len(dtypes) < len(shapes):
+            return None
+        made = [(d, shape) for d, shape in zip(dtypes, shapes, strict=False) if d is not None]
+        return made if len(made) == len(shapes) else None
+
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         self.check(inputs, [v.dtype if isinstance(v, np.ndarray) else None for v in inputs])
         special = None

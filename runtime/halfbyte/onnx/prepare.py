@@ -233,7 +233,7 @@ def _folded(
     if definition is None or not definition.pure:
         return None
     inputs = [fixed[name] if name else None for name in node.inputs]
-    if (work := work_of(node, inputs)) > allowed.work:
+    if (work := work_of(definition, node, inputs)) > allowed.work:
         return None
     where = f"{model.path}: {node}"
     try:

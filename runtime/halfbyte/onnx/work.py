@@ -8,22 +8,16 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from halfbyte.onnx.files.model import Node
+from halfbyte.onnx.reference import Definition
 from halfbyte.onnx.reference.arrays import Array
 from halfbyte.onnx.reference.linear import einsum_work
 from halfbyte.onnx.values import Operand, Value
 
 WORK = 1 << 33  # operations to compute constants, or shapes: some seconds
-# What these do is bounded by the product of their inputs' sizes; all others, by what they make.
-_PRODUCTS = {
-    "Attention", "CDist", "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "Det", "DFT",
-    "GRU", "GatherND", "GridSample", "LSTM", "MultiHeadAttention", "NonMaxSuppression",
-    "QLinearConv", "QLinearMatMul", "RNN", "RoiAlign", "STFT", "StringSplit", "TfIdfVectorizer",
-    "RegexFullMatch",
-}  # fmt: skip
 _MATRICES = {"Gemm", "MatMul", "MatMulInteger"}
 
 
-def work_of(node: Node, inputs: Iterable[Operand]) -> int:
+def work_of(definition: Definition, node: Node, inputs: Iterable[Operand]) -> int:
     """Operations of a node, at most; of one whose result is larger than its inputs, fewer."""
     given = _tensors(inputs)
     if (exact := exact_work(node, given)) is not None:
@@ -32,7 +26,7 @@ def work_of(node: Node, inputs: Iterable[Operand]) -> int:
     if node.op_type in _MATRICES and len(given) > 1 and given[0].shape:
         summed = given[0].shape[0 if node.attributes.get("transA") else -1]
         return math.prod(sizes[:2]) // max(summed, 1)
-    return math.prod(sizes) if node.op_type in _PRODUCTS else sum(sizes)
+    return math.prod(sizes) if definition.product else sum(sizes)
 
 
 def exact_work(node: Node, inputs: Iterable[Operand]) -> int | None:

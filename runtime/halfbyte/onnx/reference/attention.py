@@ -8,6 +8,7 @@ import numpy as np
 
 from halfbyte.core.ops.full_attention import capped
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._attention import join_heads, rotate, softmax, split_heads
 from halfbyte.onnx.reference._numbers import Array, fitting, float_of, rounded, widened
 from halfbyte.onnx.reference.activation import sigmoid_of
@@ -80,7 +81,7 @@ def _masked(scores: Array, mask: Array | None) -> Array:
     return np.asarray(scores + widened(mask).astype(scores.dtype))
 
 
-@define("Attention", since=23)
+@define("Attention", since=23, product=True, infer=_shapes.same_rank)
 def attention(
     q: Array,
     k: Array,
@@ -161,7 +162,7 @@ def attention(
     return rounded(result, q.dtype), keys, values, scores
 
 
-@define("RotaryEmbedding", since=23)
+@define("RotaryEmbedding", since=23, infer=_shapes.same)
 def rotary_embedding(
     x: Array,
     cos_cache: Array,

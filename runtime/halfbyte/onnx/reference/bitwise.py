@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from halfbyte.errors import UnsupportedError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import Array
 from halfbyte.onnx.reference.math import broadcast, declare_binary, declare_unary
 from halfbyte.onnx.reference.registry import define
@@ -15,7 +16,7 @@ declare_binary("BitwiseXor", 18, np.bitwise_xor)
 declare_unary("BitwiseNot", 18, np.invert)
 
 
-@define("BitShift", since=11)
+@define("BitShift", since=11, infer=_shapes.together)
 def shift(X: Array, Y: Array, *, direction: str) -> Array:
     """X 2^Y ("LEFT") or floor(X 2^-Y) ("RIGHT"), in X's bits. ONNX BitShift-28.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from halfbyte.errors import UnsupportedError
 from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import Array, numbers
 from halfbyte.onnx.reference.registry import define
 
@@ -20,7 +21,7 @@ def element_type(number: int) -> np.dtype[Any]:
     return found
 
 
-@define("Cast", special=True)
+@define("Cast", special=True, infer=_shapes.same_rank)
 def cast(X: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
     """X's values in another type. ONNX Cast-28.
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import (
     Array,
     channels,
@@ -105,7 +107,17 @@ def checked_window(
     return make_window(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
 
 
-@define("Conv", since=1)
+def _convolved(x: Array, *others: Array | None, **attributes: Any) -> _shapes.Shape:
+    """The shape of a convolution, whose filters are the second input, or the fourth of codes."""
+    w = others[0] if len(others) < 7 else others[2]
+    if w is None:
+        raise ProgramError("filters are left out")
+    given = dict.fromkeys(("dilations", "kernel_shape", "pads", "strides"))
+    window = checked_window(x, w, **{"group": 1, "auto_pad": "NOTSET", **given, **attributes})
+    return (len(x), len(w), *counts(x.shape[2:], window))
+
+
+@define("Conv", since=1, product=True, infer=_shapes.alike(_convolved))
 def conv(
     x: Array,
     w: Array,
@@ -140,7 +152,7 @@ def _integer_convolution(
     return convolve(left, right, window, group).astype(np.int64)
 
 
-@define("ConvInteger", since=10)
+@define("ConvInteger", since=10, product=True, infer=_shapes.alike(_convolved))
 def conv_integer(
     x: Array,
     w: Array,
@@ -159,7 +171,7 @@ def conv_integer(
     return _integer_convolution(x, x_zero_point, w, w_zero_point, window, group).astype(np.int32)
 
 
-@define("QLinearConv", since=10)
+@define("QLinearConv", since=10, product=True, infer=_shapes.alike(_convolved))
 def qlinear_conv(
     x: Array,
     x_scale: Array,

@@ -105,7 +105,7 @@ def _transposed_window(
     return window, wanted
 
 
-@define("ConvTranspose", since=1)
+@define("ConvTranspose", since=1, product=True)
 def conv_transpose(
     x: Array,
     w: Array,

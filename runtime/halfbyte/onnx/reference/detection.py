@@ -57,7 +57,7 @@ def _cells(first: int, last: int, count: int, size: int) -> list[tuple[int, int]
     return [(min(max(a, 0), size), min(max(b, 0), size)) for a, b in edges]
 
 
-@define("RoiAlign", since=16)
+@define("RoiAlign", since=16, product=True)
 def roi_align(
     x: Array,
     rois: Array,
@@ -146,7 +146,7 @@ def _aligned(image: Array, rows: Array, columns: Array, cells: tuple[int, int], 
     return mean_of(sum(corners).reshape(shape), (2, 4), keepdims=False)
 
 
-@define("RoiAlign", since=10)
+@define("RoiAlign", since=10, product=True)
 def roi_align_10(
     x: Array,
     rois: Array,
@@ -166,7 +166,7 @@ def roi_align_10(
     )  # fmt: skip
 
 
-@define("NonMaxSuppression", since=10, dynamic=True)
+@define("NonMaxSuppression", since=10, dynamic=True, product=True)
 def non_max_suppression(
     boxes: Array,
     scores: Array,

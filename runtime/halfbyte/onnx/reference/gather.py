@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import Array, axis_of, check_elements, take
 from halfbyte.onnx.reference.registry import define
 
 
-@define("Gather", special=True)
+@define("Gather", special=True, infer=_shapes.gathered)
 def gather(data: Array, indices: Array, *, axis: int = 0) -> Array:
     """Slices of `data` along `axis`, an array of them as `indices` is one. ONNX Gather-13."""
     axis = axis_of(axis, data.ndim)
@@ -32,7 +33,7 @@ def elements(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
     return tuple(places)
 
 
-@define("GatherND", since=11, special=True)
+@define("GatherND", since=11, special=True, product=True)
 def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> Array:
     """y[b, i] = data[b, indices[b, i, 0], indices[b, i, 1], ...]. ONNX GatherND-13.
 

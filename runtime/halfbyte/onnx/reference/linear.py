@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from halfbyte.errors import UnsupportedError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import Array, check_elements, working
 from halfbyte.onnx.reference.registry import define
 
 Shape = tuple[int, ...]
 
 
-@define("MatMul")
+@define("MatMul", product=True, infer=_shapes.product)
 def matmul(A: Array, B: Array) -> Array:
     """Y = A B over the last two axes; 1-D inputs as numpy.matmul takes them. ONNX MatMul-13."""
     if A.ndim > 1 and B.ndim > 1:
@@ -24,7 +26,15 @@ def matmul(A: Array, B: Array) -> Array:
     return np.asarray(np.matmul(working(A), working(B))).astype(A.dtype, copy=False)
 
 
-@define("Gemm")
+def _multiplied(
+    a: Array, b: Array, *c: Array | None, transA: int = 0, transB: int = 0, **attributes: Any
+) -> _shapes.Shape:
+    """The shape of Gemm's result."""
+    left, right = (a.T if transA else a), (b.T if transB else b)
+    return _shapes.after_product(left.shape, right.shape)
+
+
+@define("Gemm", product=True, infer=_shapes.Rule(_multiplied, _shapes.matrix.rank))
 def gemm_by_attribute(
     A: Array,
     B: Array,
@@ -40,7 +50,7 @@ def gemm_by_attribute(
     return gemm(A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
 
 
-@define("Gemm", since=7)
+@define("Gemm", since=7, product=True, infer=_shapes.Rule(_multiplied, _shapes.matrix.rank))
 def gemm(
     A: Array,
     B: Array,
@@ -74,7 +84,12 @@ def scaled(array: Array, factor: float) -> Array:
 MOST_TERMS = 32  # of an Einsum: NumPy looks for an order in time with the fourth power of them
 
 
-@define("Einsum", since=12)
+def _summed(*parts: Array, equation: str) -> _shapes.Shape:
+    """The shape of Einsum's result."""
+    return tuple(einsum_shape(equation.replace(" ", ""), [part.shape for part in parts]))
+
+
+@define("Einsum", since=12, product=True, infer=_shapes.Rule(_summed))
 def einsum(*parts: Array, equation: str) -> Array:
     """Y[out] = sum of parts[0][term 0] parts[1][term 1] ... over labels not in out. Einsum-28."""
     equation = equation.replace(" ", "")
@@ -133,7 +148,7 @@ def _labels(equation: str, shapes: Sequence[Shape]) -> tuple[dict[str, int], Sha
     return sizes, between
 
 
-@define("Det", since=11)
+@define("Det", since=11, product=True)
 def det(X: Array) -> Array:
     """Determinants of the square matrices on the last two axes. ONNX Det-22."""
     return np.asarray(np.linalg.det(working(X))).astype(X.dtype, copy=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import Array
 from halfbyte.onnx.reference.math import declare_binary, declare_unary
 from halfbyte.onnx.reference.registry import define
@@ -29,7 +30,7 @@ declare_unary("Not", 1, np.logical_not)
 declare_unary("IsNaN", 9, np.isnan)
 
 
-@define("IsInf", since=10)
+@define("IsInf", since=10, infer=_shapes.same)
 def is_infinite(X: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
     """Where X is an infinity of a sign that is asked for. ONNX IsInf-20."""
     found = np.zeros(X.shape, np.bool_)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core.ops.activation import erf
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import Array, as_type, axis_of, check_elements, numbers
 from halfbyte.onnx.reference.registry import define
 
@@ -27,7 +28,7 @@ def broadcast(function: Callable[..., Any], *parts: Array) -> Array:
 def declare_unary(name: str, since: int, function: Callable[[Array], Any]) -> None:
     """Declare an operator that is a NumPy function of one array."""
 
-    @define(name, since=since)
+    @define(name, since=since, infer=_shapes.same)
     def meaning(X: Array) -> Array:
         return np.asarray(function(X))
 
@@ -37,7 +38,7 @@ def declare_unary(name: str, since: int, function: Callable[[Array], Any]) -> No
 def declare_binary(name: str, since: int, function: Callable[[Array, Array], Any]) -> None:
     """Declare an operator that is a NumPy function of two arrays, which broadcast."""
 
-    @define(name, since=since)
+    @define(name, since=since, infer=_shapes.together)
     def meaning(A: Array, B: Array) -> Array:
         return broadcast(function, A, B)
 
@@ -91,13 +92,13 @@ for _name, _since, _binary in BINARY:
     declare_binary(_name, _since, _binary)
 
 
-@define("Mod", since=10)
+@define("Mod", since=10, infer=_shapes.together)
 def mod(A: Array, B: Array, *, fmod: int = 0) -> Array:
     """A - floor(A / B) B, of B's sign; with `fmod` A - trunc(A / B) B, of A's. ONNX Mod-28."""
     return broadcast(np.fmod if fmod else np.mod, A, B)
 
 
-@define("Pow", special=True)
+@define("Pow", special=True, infer=_shapes.together)
 def power_by_attributes(
     X: Array, Y: Array, *, axis: int | None = None, broadcast: int = 0
 ) -> Array:
@@ -105,7 +106,7 @@ def power_by_attributes(
     return power(X, along(Y, X.ndim, axis) if broadcast and axis is not None else Y)
 
 
-@define("Pow", since=7, special=True)
+@define("Pow", since=7, special=True, infer=_shapes.together)
 def power(X: Array, Y: Array) -> Array:
     """X^Y in X's type, whatever Y's type is. ONNX Pow-15.
 
@@ -127,7 +128,7 @@ def power(X: Array, Y: Array) -> Array:
 def declare_variadic(name: str, since: int, function: Callable[[Array, Array], Any]) -> None:
     """Declare an operator that folds any number of arrays, one at least."""
 
-    @define(name, since=since)
+    @define(name, since=since, infer=_shapes.together)
     def meaning(*parts: Array) -> Array:
         return functools.reduce(functools.partial(broadcast, function), parts)
 
@@ -142,21 +143,21 @@ for _name, _since, _folded in (
     declare_variadic(_name, _since, _folded)
 
 
-@define("Mean", since=6)
+@define("Mean", since=6, infer=_shapes.together)
 def mean(*parts: Array) -> Array:
     """The sum of all inputs by their number. ONNX Mean-13."""
     total = functools.reduce(functools.partial(broadcast, np.add), parts)
     return np.asarray(total / total.dtype.type(len(parts)))
 
 
-@define("Clip", since=6)
+@define("Clip", since=6, infer=_shapes.same)
 def clip_by_attributes(X: Array, *, min: float | None = None, max: float | None = None) -> Array:
     """min(max(X, `min`), `max`). ONNX Clip-6."""
     limits = [None if limit is None else np.asarray(limit, X.dtype) for limit in (min, max)]
     return clip(X, *limits)
 
 
-@define("Clip", since=11)
+@define("Clip", since=11, infer=_shapes.same)
 def clip(X: Array, low: Array | None = None, high: Array | None = None) -> Array:
     """min(max(X, low), high): high where low is above it. Limits are scalars. ONNX Clip-13."""
     if low is not None:

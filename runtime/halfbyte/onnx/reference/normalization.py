@@ -6,12 +6,14 @@ Statistics and what follows from them are computed in float32 where the input is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from halfbyte.core.ops.reduce import mean_of
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import (
     Array,
     channels,
@@ -66,7 +68,14 @@ def _batch_trained(
     )  # fmt: skip
 
 
-@define("BatchNormalization", since=14, special=True)
+def _normalized(
+    x: Array, *others: Array, training_mode: int = 0, outputs: int = 1, **attributes: Any
+) -> _shapes.Shapes:
+    """The shape of the input; nothing of training's statistics."""
+    return None if training_mode or outputs > 1 else x.shape
+
+
+@define("BatchNormalization", since=14, special=True, infer=_shapes.alike(_normalized))
 def batch_normalization(
     x: Array,
     scale: Array,
@@ -89,7 +98,7 @@ def batch_normalization(
     return _batch_trained(x, scale, b, mean, variance, epsilon, momentum)[:3]
 
 
-@define("BatchNormalization", since=7)
+@define("BatchNormalization", since=7, infer=_shapes.alike(_normalized))
 def batch_normalization_7(
     x: Array,
     scale: Array,
@@ -115,7 +124,7 @@ def batch_normalization_7(
     return (y.reshape(shape), *(s.reshape(mean.shape) for s in statistics))
 
 
-@define("BatchNormalization", since=6)
+@define("BatchNormalization", since=6, infer=_shapes.alike(_normalized))
 def batch_normalization_6(
     x: Array,
     scale: Array,
@@ -143,7 +152,7 @@ def batch_normalization_6(
     )
 
 
-@define("InstanceNormalization", since=1)
+@define("InstanceNormalization", since=1, infer=_shapes.same)
 def instance_normalization(x: Array, scale: Array, b: Array, *, epsilon: float = 1e-5) -> Array:
     """Standardized over the spatial axes, times scale [C], plus B [C]. ONNX -1, -6, -22."""
     wide, _, _ = standardized(widened(x), tuple(range(2, x.ndim)), epsilon)
@@ -159,7 +168,7 @@ def _grouped(x: Array, groups: int, epsilon: float) -> Array:
     return standardized(parts, tuple(range(2, parts.ndim)), epsilon)[0]
 
 
-@define("GroupNormalization", since=21)
+@define("GroupNormalization", since=21, infer=_shapes.same)
 def group_normalization(
     x: Array, scale: Array, b: Array, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Array:
@@ -175,7 +184,7 @@ def group_normalization(
     return rounded(wide * by + plus, x.dtype)
 
 
-@define("GroupNormalization", since=18)
+@define("GroupNormalization", since=18, infer=_shapes.same)
 def group_normalization_18(
     x: Array, scale: Array, b: Array, *, num_groups: int, epsilon: float = 1e-5
 ) -> Array:
@@ -187,7 +196,7 @@ def group_normalization_18(
     return rounded((wide * by + plus).reshape(x.shape), x.dtype)
 
 
-@define("LayerNormalization", since=17, special=True)
+@define("LayerNormalization", since=17, special=True, infer=_shapes.standardized)
 def layer_normalization(
     x: Array,
     scale: Array,
@@ -215,7 +224,7 @@ def layer_normalization(
     return rounded(y, x.dtype), rounded(mean, stash), rounded(inverse, stash)
 
 
-@define("RMSNormalization", since=23, special=True)
+@define("RMSNormalization", since=23, special=True, infer=_shapes.same)
 def rms_normalization(
     x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Array:
@@ -235,7 +244,7 @@ def rms_normalization(
     return rounded(y, scale.dtype)
 
 
-@define("LpNormalization", since=1)
+@define("LpNormalization", since=1, infer=_shapes.same)
 def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     """x / (sum of |x|^p along `axis`)^(1/p), p 1 or 2; zero where that is. ONNX -1, -22."""
     wide = widened(x)
@@ -246,7 +255,7 @@ def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     return rounded(np.where(norm == 0, 0, wide / np.where(norm == 0, 1, norm)), x.dtype)
 
 
-@define("MeanVarianceNormalization", since=9)
+@define("MeanVarianceNormalization", since=9, infer=_shapes.same)
 def mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3)) -> Array:
     """(x - mean) / (sqrt(mean(x^2) - mean^2) + 1e-9) over `axes`. ONNX -9, -13."""
     wide, over = widened(x), tuple(axes)
@@ -255,7 +264,7 @@ def mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3)) ->
     return rounded(centered / (deviation + 1e-9), x.dtype)
 
 
-@define("LRN", since=1)
+@define("LRN", since=1, infer=_shapes.same)
 def lrn(
     x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._attention import softmax
 from halfbyte.onnx.reference.activation import gelu, relu
 from halfbyte.onnx.reference.arrays import Array, working
@@ -12,7 +13,7 @@ from halfbyte.onnx.reference.registry import define
 DOMAIN = "ai.halfbyte"
 
 
-@define("Linear", domain=DOMAIN)
+@define("Linear", domain=DOMAIN, infer=_shapes.product)
 def linear(x: Array, w: Array, bias: Array, *, activation: str = "") -> Array:
     """y = activation(x w + bias): x [..., k], w [k, n], bias [n]; Relu, Gelu, FastGelu (tanh).
 
@@ -32,7 +33,7 @@ def scaled_kernel(w: Array, factor: Array) -> Array:
     return np.asarray(w * factor.reshape(-1, *[1] * (w.ndim - 1))).astype(w.dtype)
 
 
-@define("Attention", domain=DOMAIN)
+@define("Attention", domain=DOMAIN, product=True, infer=_shapes.same_rank)
 def attention(q: Array, k: Array, v: Array, mask: Array | None = None, *, scale: float) -> Array:
     """y = softmax(scale q k' + mask) v, of [batch, heads, n, d] each, as graphs spell it out.
 

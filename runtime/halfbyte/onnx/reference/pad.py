@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import UnsupportedError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import Array, axes_of, check_elements, integers, take, zeros
 from halfbyte.onnx.reference.registry import define
 
 MODES = ("constant", "edge", "reflect", "wrap")
 
 
-@define("Pad", since=2, special=True)
+@define("Pad", since=2, special=True, infer=_shapes.same_rank)
 def pad_by_attributes(
     data: Array, *, pads: list[int], mode: str = "constant", value: float = 0.0
 ) -> Array:
@@ -22,7 +23,7 @@ def pad_by_attributes(
     return pad(data, np.asarray(pads, np.int64), np.asarray(value, data.dtype), mode=mode)
 
 
-@define("Pad", since=11, decided_by=(1, 3), special=True)
+@define("Pad", since=11, decided_by=(1, 3), special=True, infer=_shapes.same_rank)
 def pad(
     data: Array,
     pads: Array,

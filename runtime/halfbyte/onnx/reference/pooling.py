@@ -13,6 +13,7 @@ import numpy as np
 
 from halfbyte.core.ops.reduce import mean_of
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import Array, fitting, rounded, widened
 from halfbyte.onnx.reference._windows import (
     Window,
@@ -53,7 +54,18 @@ def _pooling(
     return window, results
 
 
-@define("MaxPool", since=1)
+def _pooled(
+    x: Array, *, kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None, outputs: int = 1, **attributes: Any,
+) -> _shapes.Shapes:  # fmt: skip
+    """Shapes of a pool's results."""
+    _, results = _pooling(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    shape = (*x.shape[:2], *results)
+    return shape if outputs == 1 else [shape, shape]
+
+
+@define("MaxPool", since=1, infer=_shapes.alike(_pooled))
 def max_pool(
     x: Array,
     *,
@@ -112,7 +124,7 @@ def _populations(
     return made
 
 
-@define("AveragePool", since=1)
+@define("AveragePool", since=1, infer=_shapes.alike(_pooled))
 def average_pool(
     x: Array,
     *,
@@ -135,7 +147,7 @@ def average_pool(
     return rounded(sums / np.maximum(among, 1).astype(sums.dtype), x.dtype)
 
 
-@define("LpPool", since=1)
+@define("LpPool", since=1, infer=_shapes.alike(_pooled))
 def lp_pool(
     x: Array,
     *,
@@ -159,19 +171,19 @@ def _spatial(x: Array) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-@define("GlobalMaxPool")
+@define("GlobalMaxPool", infer=_shapes.channels_alone)
 def global_max_pool(x: Array) -> Array:
     """The largest element of each channel: [N, C, 1...]. ONNX GlobalMaxPool-1, -22."""
     return np.asarray(x.max(axis=_spatial(x), keepdims=True))
 
 
-@define("GlobalAveragePool")
+@define("GlobalAveragePool", infer=_shapes.channels_alone)
 def global_average_pool(x: Array) -> Array:
     """The mean of each channel: [N, C, 1...]. ONNX GlobalAveragePool-1, -22."""
     return rounded(mean_of(widened(x), _spatial(x)), x.dtype)
 
 
-@define("GlobalLpPool")
+@define("GlobalLpPool", infer=_shapes.channels_alone)
 def global_lp_pool(x: Array, *, p: float = 2) -> Array:
     """(sum of |x|^p over each channel)^(1/p): [N, C, 1...]. ONNX GlobalLpPool-1, -2, -22."""
     sums = (np.abs(widened(x)) ** p).sum(axis=_spatial(x), keepdims=True)

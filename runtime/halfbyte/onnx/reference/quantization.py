@@ -13,6 +13,7 @@ import numpy as np
 from halfbyte.core.ops.codes import bytes_of
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.files import dtypes
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import (
     Array,
     float_of,
@@ -68,7 +69,7 @@ def quantized(real: Array, zero_point: Array | None, dtype: np.dtype[Any], satur
     return dtypes.narrow(limited.astype(np.int8 if low else np.uint8), dtype)
 
 
-@define("QuantizeLinear", since=10, special=True)
+@define("QuantizeLinear", since=10, special=True, infer=_shapes.same)
 def quantize_linear(
     x: Array,
     y_scale: Array,
@@ -101,7 +102,7 @@ def quantize_linear(
     return quantized(real, zero, dtype, bool(saturate))
 
 
-@define("DequantizeLinear", since=10, special=True)
+@define("DequantizeLinear", since=10, special=True, infer=_shapes.same)
 def dequantize_linear(
     x: Array,
     x_scale: Array,
@@ -148,7 +149,7 @@ def _without_zero(x: Array, zero_point: Array | None) -> Array:
     return wide if zero_point is None else wide - widened(zero_point)
 
 
-@define("MatMulInteger", since=10)
+@define("MatMulInteger", since=10, product=True, infer=_shapes.product)
 def matmul_integer(
     a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None
 ) -> Array:
@@ -161,7 +162,7 @@ def matmul_integer(
     return np.asarray(np.matmul(left, right)).astype(np.int64).astype(np.int32)
 
 
-@define("QLinearMatMul", since=10, special=True)
+@define("QLinearMatMul", since=10, special=True, product=True)
 def qlinear_matmul(
     a: Array,
     a_scale: Array,

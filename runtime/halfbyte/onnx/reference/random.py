@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import Array, fitting, float_of, rounded, scalar, widened
 from halfbyte.onnx.reference.registry import define
 
@@ -96,7 +97,7 @@ def multinomial(
     return rounded(np.minimum(chosen, x.shape[1] - 1), float_of(dtype, np.dtype(np.int32)))
 
 
-@define("Dropout", since=12, pure=False)
+@define("Dropout", since=12, pure=False, infer=_shapes.same_rank)
 def dropout(
     x: Array,
     ratio: Array | None = None,
@@ -122,13 +123,13 @@ def dropout(
     return rounded(kept * wide * wide.dtype.type(1 / (1 - part)), x.dtype), kept
 
 
-@define("Dropout", since=7)
+@define("Dropout", since=7, infer=_shapes.same_rank)
 def dropout_7(x: Array, *, ratio: float = 0.5) -> tuple[Array, Array]:
     """x, and a mask of True (of x's type before version 10). ONNX Dropout-7."""
     return x, np.ones(x.shape, x.dtype)
 
 
-@define("Dropout", since=10)
+@define("Dropout", since=10, infer=_shapes.same_rank)
 def dropout_10(x: Array, *, ratio: float = 0.5) -> tuple[Array, Array]:
     """The same with a mask of bool. ONNX Dropout-10."""
     return x, np.ones(x.shape, np.bool_)

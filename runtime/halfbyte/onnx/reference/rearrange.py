@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from halfbyte.errors import UnsupportedError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import Array, scalar, zeros
 from halfbyte.onnx.reference.registry import define
 
 
-@define("ReverseSequence", since=10, special=True)
+@define("ReverseSequence", since=10, special=True, infer=_shapes.same)
 def reverse_sequence(
     X: Array, sequence_lens: Array, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Array:
@@ -57,7 +58,7 @@ def space_to_depth(X: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     return blocks.transpose(order).reshape(n, c * blocksize * blocksize, height, width)
 
 
-@define("Trilu", since=14, special=True)
+@define("Trilu", since=14, special=True, infer=_shapes.same)
 def trilu(X: Array, k: Array | None = None, *, upper: int = 1) -> Array:
     """Matrices, zero below diagonal k; above it, unless `upper`. ONNX Trilu-14."""
     rows, columns = X.shape[-2:]

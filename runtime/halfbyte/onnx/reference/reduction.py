@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import Array, axes_of, axis_of, integers, scalar, working
 from halfbyte.onnx.reference.math import divide
 from halfbyte.onnx.reference.registry import define
@@ -93,12 +94,12 @@ def reduced(kernel: Kernel, X: Array, axes: Axes, keepdims: int) -> Array:
 def declare(name: str, kernel: Kernel, since: int) -> None:
     """Declare a reduction: `axes` is an attribute, and an input from version `since` on."""
 
-    @define(name)
+    @define(name, infer=_shapes.reduced_by_attribute)
     def by_attribute(data: Array, *, axes: list[int] | None = None, keepdims: int = 1) -> Array:
         over = axes_of(axes or range(data.ndim), data.ndim)
         return reduced(kernel, data, over, keepdims)
 
-    @define(name, since=since, decided_by=(1,))
+    @define(name, since=since, decided_by=(1,), infer=_shapes.reduced_by_input)
     def by_input(
         data: Array,
         axes: Array | None = None,
@@ -141,13 +142,13 @@ def place(
     return np.asarray(found, np.int64)
 
 
-@define("ArgMax")
+@define("ArgMax", infer=_shapes.one_axis)
 def arg_max(data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Array:
     """Where the largest element along `axis` is. ONNX ArgMax-13."""
     return place(np.argmax, data, axis, keepdims, select_last_index)
 
 
-@define("ArgMin")
+@define("ArgMin", infer=_shapes.one_axis)
 def arg_min(data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Array:
     """Where the smallest element along `axis` is. ONNX ArgMin-13."""
     return place(np.argmin, data, axis, keepdims, select_last_index)
@@ -165,13 +166,13 @@ def running(function: np.ufunc, x: Array, axis: Array, exclusive: int, reverse: 
     return np.flip(result, along) if reverse else result
 
 
-@define("CumSum", since=11)
+@define("CumSum", since=11, infer=_shapes.same)
 def cumulative_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0) -> Array:
     """y_i = sum of x_j over j <= i; j < i if `exclusive`, from the end if `reverse`. CumSum-14."""
     return running(np.add, x, axis, exclusive, reverse)
 
 
-@define("CumProd", since=26)
+@define("CumProd", since=26, infer=_shapes.same)
 def cumulative_product(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0) -> Array:
     """The same of products. ONNX CumProd-26."""
     return running(np.multiply, x, axis, exclusive, reverse)

@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeVar
 
 from halfbyte.errors import UnsupportedError
 from halfbyte.onnx.files.model import Graph
+from halfbyte.onnx.reference._shapes import UNKNOWN, Rule
 
 GIVEN = frozenset({"outputs", "opset"})  # keywords that are no attributes
 MICROSOFT = "com.microsoft"
@@ -58,6 +59,10 @@ class Definition:
         and their results are rounded to the type that their inputs had.
     pure : bool
         The same inputs give the same result (random operators do not).
+    product : bool
+        Its work is bounded by the product of its inputs' sizes, not by what it makes.
+    infer : Rule
+        What is known of results before they are computed.
     """
 
     domain: str
@@ -71,6 +76,8 @@ class Definition:
     dynamic: bool = False
     special: bool = False
     pure: bool = True
+    product: bool = False
+    infer: Rule = UNKNOWN
 
 
 _DEFINITIONS: dict[tuple[str, str], list[Definition]] = {}
@@ -84,11 +91,12 @@ def define(
     since: int = 1,
     domain: str = "",
     decided_by: Sequence[int] = (),
-    dynamic: bool = False,
-    special: bool = False,
-    pure: bool = True,
+    **traits: Any,
 ) -> Callable[[Meaning], Meaning]:
-    """Declare the decorated function to be an operator's meaning; see :class:`Definition`."""
+    """Declare the decorated function to be an operator's meaning.
+
+    `traits` are what else :class:`Definition` knows of it.
+    """
 
     def declare(meaning: Meaning) -> Meaning:
         parameters = inspect.signature(meaning).parameters.values()
@@ -96,7 +104,7 @@ def define(
         made = Definition(
             domain, name, since, meaning, frozenset(keywords - GIVEN), frozenset(keywords & GIVEN),
             any(p.kind is p.VAR_POSITIONAL for p in parameters),
-            tuple(decided_by), dynamic, special, pure,
+            tuple(decided_by), **traits,
         )  # fmt: skip
         versions = _DEFINITIONS.setdefault((domain, name), [])
         versions.append(made)

@@ -13,6 +13,7 @@ import numpy as np
 
 from halfbyte.core.ops.elementwise import UNARY
 from halfbyte.errors import ProgramError, UnsupportedError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import Array, fitting, rounded, widened
 from halfbyte.onnx.reference.activation import elu_of, sigmoid_of, softplus_of, softsign_of
 from halfbyte.onnx.reference.registry import define
@@ -182,7 +183,7 @@ def _rnn_step(x: Array, state: State, weights: _Weights, functions: list[Activat
     return (f(x @ weights.w.T + h @ weights.r.T + (weights.wb + weights.rb)),)
 
 
-@define("RNN", since=7)
+@define("RNN", since=7, product=True, infer=_shapes.recurrent(1))
 def rnn(
     x: Array,
     w: Array,
@@ -227,7 +228,7 @@ def _gru_step(linear_before_reset: int) -> Step:
     return step
 
 
-@define("GRU", since=7)
+@define("GRU", since=7, product=True, infer=_shapes.recurrent(1))
 def gru(
     x: Array,
     w: Array,
@@ -277,7 +278,7 @@ def _lstm_step(input_forget: int) -> Step:
     return step
 
 
-@define("LSTM", since=7)
+@define("LSTM", since=7, product=True, infer=_shapes.recurrent(2))
 def lstm(
     x: Array,
     w: Array,

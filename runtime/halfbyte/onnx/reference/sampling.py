@@ -112,7 +112,7 @@ def _sampled(x: Array, places: list[Array], mode: str, padding: str, align_corne
 MODES = {"bilinear": "linear", "bicubic": "cubic"}  # of version 16
 
 
-@define("GridSample", since=16)
+@define("GridSample", since=16, product=True)
 def grid_sample(
     x: Array,
     grid: Array,
@@ -182,7 +182,7 @@ def affine_grid(theta: Array, size: Array, *, align_corners: int = 0) -> Array:
     return rounded(made.reshape(len(theta), *spatial, rank), theta.dtype)
 
 
-@define("DeformConv", since=19)
+@define("DeformConv", since=19, product=True)
 def deform_conv(
     x: Array,
     w: Array,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from halfbyte.errors import UnsupportedError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import Array, as_type, axis_of, numbers
 from halfbyte.onnx.reference.gather import elements
 from halfbyte.onnx.reference.registry import define
@@ -27,7 +28,7 @@ def scattered(
     return as_type(sums, data.dtype)
 
 
-@define("ScatterElements", since=11, special=True)
+@define("ScatterElements", since=11, special=True, infer=_shapes.same)
 def scatter_elements(
     data: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none"
 ) -> Array:
@@ -40,13 +41,13 @@ def scatter_elements(
     return scattered(data, elements(data, indices, axis), updates, reduction)
 
 
-@define("Scatter", since=9, special=True)
+@define("Scatter", since=9, special=True, infer=_shapes.same)
 def scatter(data: Array, indices: Array, updates: Array, *, axis: int = 0) -> Array:
     """ScatterElements under its first name. ONNX Scatter-11."""
     return scatter_elements(data, indices, updates, axis=axis)
 
 
-@define("ScatterND", since=11, special=True)
+@define("ScatterND", since=11, special=True, infer=_shapes.same)
 def scatter_nd(data: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
     """y[indices[i, 0], indices[i, 1], ...] = updates[i], or their `reduction`. ScatterND-18."""
     depth = indices.shape[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import (
     Array,
     axis_of,
@@ -16,7 +17,7 @@ from halfbyte.onnx.reference.math import broadcast
 from halfbyte.onnx.reference.registry import define
 
 
-@define("Where", since=9, special=True)
+@define("Where", since=9, special=True, infer=_shapes.together)
 def where(condition: Array, X: Array, Y: Array) -> Array:
     """X where the condition is true, else Y. ONNX Where-16."""
     return broadcast(np.where, condition, X, Y)

@@ -58,7 +58,7 @@ def _transformed(x: Array, length: Array | None, axis: int, inverse: int, onesid
     return _pairs(np.fft.rfft(values, count, number), x.dtype)
 
 
-@define("DFT", since=20, decided_by=(1, 2))
+@define("DFT", since=20, decided_by=(1, 2), product=True)
 def dft(
     x: Array,
     dft_length: Array | None = None,
@@ -77,7 +77,7 @@ def dft(
     return _transformed(x, dft_length, number, inverse, onesided)
 
 
-@define("DFT", since=17, decided_by=(1,))
+@define("DFT", since=17, decided_by=(1,), product=True)
 def dft_17(
     x: Array, dft_length: Array | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
 ) -> Array:
@@ -85,7 +85,7 @@ def dft_17(
     return _transformed(x, dft_length, axis, inverse, onesided)
 
 
-@define("STFT", since=17, decided_by=(1, 3))
+@define("STFT", since=17, decided_by=(1, 3), product=True)
 def stft(
     signal: Array,
     frame_step: Array,

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import Array, axes_of, axis_of, check_elements, integers
 from halfbyte.onnx.reference.registry import define
 
 
-@define("Concat", since=4, special=True)
+@define("Concat", since=4, special=True, infer=_shapes.same_rank)
 def concat(*parts: Array, axis: int) -> Array:
     """All parts, one after the other along `axis`. ONNX Concat-13."""
     return np.concatenate(parts, axis=axis)
@@ -28,7 +29,7 @@ def pieces(data: Array, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
     )
 
 
-@define("Split", since=2, special=True)
+@define("Split", since=2, special=True, infer=_shapes.same_rank)
 def split_by_attribute(
     data: Array, *, outputs: int, axis: int = 0, split: list[int] | None = None
 ) -> tuple[Array, ...]:
@@ -38,7 +39,7 @@ def split_by_attribute(
     return pieces(data, split or [equal] * outputs, axis)
 
 
-@define("Split", since=13, decided_by=(1,), special=True)
+@define("Split", since=13, decided_by=(1,), special=True, infer=_shapes.same_rank)
 def split_by_input(
     data: Array, split: Array | None = None, *, outputs: int, axis: int = 0
 ) -> tuple[Array, ...]:
@@ -47,7 +48,7 @@ def split_by_input(
     return split_by_attribute(data, outputs=outputs, axis=axis, split=sizes)
 
 
-@define("Split", since=18, decided_by=(1,), special=True)
+@define("Split", since=18, decided_by=(1,), special=True, infer=_shapes.same_rank)
 def split(
     data: Array,
     split: Array | None = None,
@@ -67,7 +68,7 @@ def split(
     return pieces(data, [each] * (count - 1) + [whole - each * (count - 1)], axis)
 
 
-@define("Slice", special=True)
+@define("Slice", special=True, infer=_shapes.same_rank)
 def slice_by_attributes(
     data: Array, *, starts: list[int], ends: list[int], axes: list[int] | None = None
 ) -> Array:
@@ -75,7 +76,7 @@ def slice_by_attributes(
     return sliced(data, starts, ends, axes, None)
 
 
-@define("Slice", since=10, decided_by=(1, 2, 3, 4), special=True)
+@define("Slice", since=10, decided_by=(1, 2, 3, 4), special=True, infer=_shapes.same_rank)
 def slice_by_inputs(
     data: Array,
     starts: Array,
@@ -124,14 +125,14 @@ def python_slice(start: int, end: int, step: int, size: int) -> slice:
     return slice(start, None if end < 0 else end, step)
 
 
-@define("Expand", since=8, decided_by=(1,), special=True)
+@define("Expand", since=8, decided_by=(1,), special=True, infer=_shapes.expanded)
 def expand(X: Array, shape: Array) -> Array:
     """X broadcast together with a shape. ONNX Expand-13."""
     sizes = np.broadcast_shapes(X.shape, check_elements(integers(shape)))
     return np.broadcast_to(X, check_elements(sizes, X.dtype.itemsize)).copy()
 
 
-@define("Tile", since=6, decided_by=(1,), special=True)
+@define("Tile", since=6, decided_by=(1,), special=True, infer=_shapes.same_rank)
 def tile(X: Array, repeats: Array) -> Array:
     """X `repeats` times along each axis. ONNX Tile-13."""
     times = integers(repeats)

@@ -31,7 +31,7 @@ def string_concat(x: Array, y: Array) -> Array:
     return np.asarray(np.add(x, y), object)
 
 
-@define("StringSplit", since=20, decided_by=(0,))
+@define("StringSplit", since=20, decided_by=(0,), product=True)
 def string_split(
     x: Array, *, delimiter: str | None = None, maxsplit: int | None = None
 ) -> tuple[Array, Array]:
@@ -73,7 +73,7 @@ def string_normalizer(
     return texts(kept, (*x.shape[:-1], len(kept)))
 
 
-@define("RegexFullMatch", since=20)
+@define("RegexFullMatch", since=20, product=True)
 def regex_full_match(x: Array, *, pattern: str) -> Array:
     """Whether the pattern (RE2's syntax) matches the whole of each string: bool, x's shape."""
     compiled = Pattern(pattern)
@@ -81,7 +81,7 @@ def regex_full_match(x: Array, *, pattern: str) -> Array:
     return np.array(found, np.bool_).reshape(x.shape)
 
 
-@define("TfIdfVectorizer", since=9)
+@define("TfIdfVectorizer", since=9, product=True)
 def tf_idf_vectorizer(
     x: Array,
     *,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._attention import softmax
 from halfbyte.onnx.reference._numbers import rounded, vector, widened
 from halfbyte.onnx.reference.contrib._common import contrib, gelu, gelu_tanh, sigmoid
@@ -14,7 +15,7 @@ from halfbyte.onnx.reference.contrib._common import contrib, gelu, gelu_tanh, si
 Array = npt.NDArray[Any]
 
 
-@contrib("Gelu")
+@contrib("Gelu", infer=_shapes.same)
 def gelu_(x: Array) -> Array:
     """x Φ(x)."""
     return rounded(gelu(widened(x)), x.dtype)
@@ -25,13 +26,13 @@ def _bias(b: Array, x: Array) -> Array:
     return vector(widened(b), x.shape[-1] if x.ndim else 1, "bias")
 
 
-@contrib("BiasGelu")
+@contrib("BiasGelu", infer=_shapes.same)
 def bias_gelu(a: Array, b: Array) -> Array:
     """gelu(a + b); b is over the last axis."""
     return rounded(gelu(widened(a) + _bias(b, a)), a.dtype)
 
 
-@contrib("FastGelu")
+@contrib("FastGelu", infer=_shapes.same)
 def fast_gelu(x: Array, bias: Array | None = None) -> Array:
     """GELU of x + bias through tanh."""
     whole = widened(x) if bias is None else widened(x) + _bias(bias, x)
@@ -45,14 +46,14 @@ def gemm_fast_gelu(x: Array, w: Array, bias: Array | None = None) -> Array:
     return rounded(gelu_tanh(product if bias is None else product + widened(bias)), x.dtype)
 
 
-@contrib("QuickGelu")
+@contrib("QuickGelu", infer=_shapes.same)
 def quick_gelu(x: Array, *, alpha: float = 1.702) -> Array:
     """x sigmoid(alpha x)."""
     wide = widened(x)
     return rounded(wide * sigmoid(np.asarray(alpha, wide.dtype) * wide), x.dtype)
 
 
-@contrib("ScaledSiLU")
+@contrib("ScaledSiLU", infer=_shapes.same)
 def scaled_silu(x: Array, scale: Array | None = None, *, alpha: float = 1.0) -> Array:
     """x sigmoid(alpha x), times `scale` where there is one."""
     wide = widened(x)
@@ -60,7 +61,7 @@ def scaled_silu(x: Array, scale: Array | None = None, *, alpha: float = 1.0) -> 
     return rounded(result if scale is None else result * widened(scale), x.dtype)
 
 
-@contrib("BiasAdd")
+@contrib("BiasAdd", infer=_shapes.same)
 def bias_add(x: Array, bias: Array, skip: Array) -> Array:
     """x + bias + skip; bias is over the last axis."""
     return rounded(widened(x) + widened(bias) + widened(skip), x.dtype)
@@ -73,7 +74,7 @@ def bias_split_gelu(x: Array, bias: Array) -> Array:
     return rounded(left * gelu(right), x.dtype)
 
 
-@contrib("BiasSoftmax")
+@contrib("BiasSoftmax", infer=_shapes.same)
 def bias_softmax(data: Array, bias: Array, *, is_inner_broadcast: int, axis: int = 1) -> Array:
     """softmax(data + bias) over all axes from `axis` on.
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from halfbyte.core.ops.norm import rms_of
 from halfbyte.errors import ProgramError, UnsupportedError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._attention import causal as causal_keys
 from halfbyte.onnx.reference._attention import (
     join_heads,
@@ -25,7 +26,7 @@ Array = npt.NDArray[Any]
 FILTER = -10000.0  # what masked scores get added
 
 
-@contrib("RotaryEmbedding")
+@contrib("RotaryEmbedding", infer=_shapes.same)
 def rotary_embedding(
     x: Array,
     position_ids: Array,
@@ -113,7 +114,7 @@ def _project(
     return q, k, v, present
 
 
-@contrib("Attention")
+@contrib("Attention", product=True, infer=_shapes.same_rank)
 def attention(
     x: Array,
     weights: Array,
@@ -207,7 +208,7 @@ def _unpacked_heads(
     return q, k, v
 
 
-@contrib("MultiHeadAttention")
+@contrib("MultiHeadAttention", product=True)
 def multi_head_attention(
     query: Array,
     key: Array | None = None,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import rounded, widened
 from halfbyte.onnx.reference.contrib._common import activated, contrib, given
 from halfbyte.onnx.reference.conv import conv
@@ -91,7 +92,7 @@ def fused_gemm(
     return rounded(activated(result, activation, parameters), a.dtype)
 
 
-@contrib("FusedConv")
+@contrib("FusedConv", infer=_shapes.same_rank)
 def fused_conv(
     x: Array,
     w: Array,

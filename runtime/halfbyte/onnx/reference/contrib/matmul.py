@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from halfbyte.errors import ProgramError, UnsupportedError
 from halfbyte.onnx.files.dtypes import widen
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import fitting, rounded, vector, widened
 from halfbyte.onnx.reference.arrays import axis_of, take
 from halfbyte.onnx.reference.contrib._common import along, contrib, unpacked
@@ -204,7 +205,7 @@ def matmul_integer_to_float(
     return rounded(result, a_scale.dtype)
 
 
-@contrib("DynamicQuantizeMatMul")
+@contrib("DynamicQuantizeMatMul", infer=_shapes.product)
 def dynamic_quantize_matmul(
     a: Array,
     b: Array,

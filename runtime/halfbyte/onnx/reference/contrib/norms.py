@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from halfbyte.core.ops.norm import rms_of
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import rounded, vector, widened
 from halfbyte.onnx.reference.arrays import axis_of
 from halfbyte.onnx.reference.contrib._common import contrib, sigmoid
@@ -34,7 +35,7 @@ def _skipped(x: Array, skip: Array, bias: Array | None, *vectors: Array | None) 
     return whole if bias is None else whole + widened(bias)
 
 
-@contrib("SkipLayerNormalization")
+@contrib("SkipLayerNormalization", infer=_shapes.same_rank)
 def skip_layer_normalization(
     x: Array,
     skip: Array,
@@ -80,7 +81,7 @@ def simplified_layer_normalization(
     return rounded(result, scale.dtype), inverse
 
 
-@contrib("GatedRMSNorm")
+@contrib("GatedRMSNorm", infer=_shapes.same)
 def gated_rms_norm(
     x: Array, scale: Array, gate: Array, *, activation: str = "silu", epsilon: float = 1e-5
 ) -> Array:
@@ -138,7 +139,7 @@ def _group_norm(
     return np.moveaxis(result, 1, -1) if last else result
 
 
-@contrib("GroupNorm")
+@contrib("GroupNorm", infer=_shapes.same)
 def group_norm(
     x: Array,
     gamma: Array,

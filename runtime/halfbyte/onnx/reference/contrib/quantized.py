@@ -11,7 +11,7 @@ import numpy.typing as npt
 from halfbyte.core.ops.elementwise import UNARY
 from halfbyte.core.ops.reduce import mean_of
 from halfbyte.errors import ProgramError
-from halfbyte.onnx.reference import conv
+from halfbyte.onnx.reference import _shapes, conv
 from halfbyte.onnx.reference._attention import softmax
 from halfbyte.onnx.reference._numbers import rounded, widened
 from halfbyte.onnx.reference.contrib._common import (
@@ -52,7 +52,7 @@ def _typed(zero: Zero, like: Array) -> Array:
     return np.zeros((), like.dtype) if zero is None else zero
 
 
-@contrib("QLinearSigmoid")
+@contrib("QLinearSigmoid", infer=_shapes.same)
 def qlinear_sigmoid(
     x: Array, x_scale: Array, x_zero: Zero, y_scale: Array, y_zero: Zero = None
 ) -> Array:
@@ -60,7 +60,7 @@ def qlinear_sigmoid(
     return quantized(sigmoid(dequantized(x, x_scale, x_zero)), y_scale, _typed(y_zero, x))
 
 
-@contrib("QLinearLeakyRelu")
+@contrib("QLinearLeakyRelu", infer=_shapes.same)
 def qlinear_leaky_relu(
     x: Array, x_scale: Array, x_zero: Zero, y_scale: Array, y_zero: Zero = None, *,
     alpha: float = 0.01,
@@ -71,7 +71,7 @@ def qlinear_leaky_relu(
     return quantized(sloped, y_scale, _typed(y_zero, x))
 
 
-@contrib("QLinearSoftmax")
+@contrib("QLinearSoftmax", infer=_shapes.same)
 def qlinear_softmax(
     x: Array, x_scale: Array, x_zero: Zero, y_scale: Array, y_zero: Array, *,
     opset: int, axis: int = -1,
@@ -146,7 +146,7 @@ def qlinear_average_pool(
     return quantized(pooled, y_scale, _typed(y_zero, x))
 
 
-@contrib("QLinearConv")
+@contrib("QLinearConv", product=True)
 def qlinear_conv(
     x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array,
     y_scale: Array, y_zero: Array, b: Array | None = None, *, auto_pad: str = "NOTSET",
@@ -182,13 +182,13 @@ def qgemm(
     return real if y_scale is None or y_zero is None else quantized(real, y_scale, y_zero)
 
 
-@contrib("QuantizeLinear")
+@contrib("QuantizeLinear", infer=_shapes.same)
 def quantize_linear(x: Array, scale: Array, zero: Zero = None, *, axis: int = 1) -> Array:
     """round(x / scale) + zero; vectors are over `axis`."""
     return quantized(widened(x), widened(scale), zero, axis)
 
 
-@contrib("DequantizeLinear")
+@contrib("DequantizeLinear", infer=_shapes.same)
 def dequantize_linear(x: Array, scale: Array, zero: Zero = None, *, axis: int = 1) -> Array:
     """(x - zero) scale; vectors are over `axis`."""
     return rounded(dequantized(x, widened(scale), zero, axis), scale.dtype)

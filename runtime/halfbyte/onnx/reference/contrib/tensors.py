@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError, UnsupportedError
-from halfbyte.onnx.reference import constant, gather, sampling
+from halfbyte.onnx.reference import _shapes, constant, gather, sampling
 from halfbyte.onnx.reference import pad as padding
 from halfbyte.onnx.reference._numbers import fitting, rounded, widened
 from halfbyte.onnx.reference.contrib._common import contrib
@@ -25,21 +25,21 @@ def inverse(x: Array) -> Array:
         raise ProgramError(f"{error}, expected matrices with an inverse") from None
 
 
-@contrib("Trilu")
+@contrib("Trilu", infer=_shapes.same)
 def trilu(x: Array, k: Array | None = None, *, upper: int = 1) -> Array:
     """The part of matrices above (below) their diagonal k; 0 elsewhere."""
     part = np.triu if upper else np.tril
     return np.asarray(part(x, 0 if k is None else int(k.item())))
 
 
-@contrib("Pad", decided_by=(1,), special=True)
+@contrib("Pad", decided_by=(1,), special=True, infer=_shapes.same_rank)
 def pad(data: Array, pads: Array, value: Array | None = None, *, mode: str = "constant") -> Any:
     """ONNX's Pad (version 13); pads may be [1, 2 rank]."""
     filler = None if value is None else value.reshape(())
     return padding.pad(data, pads.reshape(-1), filler, mode=mode)
 
 
-@contrib("GatherND", special=True)
+@contrib("GatherND", special=True, product=True)
 def gather_nd(data: Array, indices: Array) -> Any:
     """ONNX's GatherND without batches."""
     return gather.gather_nd(data, indices.astype(np.int64))
@@ -71,7 +71,7 @@ def unique(x: Array) -> tuple[Array, Array, Array]:
     return values[order], found.astype(np.int64), counts[order].astype(np.int64)
 
 
-@contrib("CDist")
+@contrib("CDist", product=True)
 def cdist(a: Array, b: Array, *, metric: str = "sqeuclidean") -> Array:
     """Distances [m, k] of rows a [m, d] and b [k, d]: euclidean, or its square."""
     if metric not in ("euclidean", "sqeuclidean"):
@@ -121,7 +121,7 @@ def _check_fft(normalized: int, onesided: int) -> None:
         raise UnsupportedError("a Fourier transform that is normalized or two-sided")
 
 
-@contrib("GridSample")
+@contrib("GridSample", product=True)
 def grid_sample(
     x: Array,
     grid: Array,

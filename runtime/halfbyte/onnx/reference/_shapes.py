@@ -1,0 +1,198 @@
+"""What follows from the shapes of inputs alone: shapes of results, and how many axes they have.
+
+Rules for `define`, which definitions of the same form share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from halfbyte.onnx.files.model import Node
+from halfbyte.onnx.reference.arrays import Array, axes_of, axis_of, integers
+
+Shape = tuple[int, ...]
+Shapes = Shape | list[Shape] | None
+Ranks = Sequence[int | None]
+Length = Callable[[int], int | None]  # of an input by its place
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is known of an operator's results.
+
+    Attributes
+    ----------
+    shapes : callable or None
+        Called as the definition is, with arrays whose values count only where they are constants.
+        Returns the shape of the result, or a list of them where the definition returns a tuple;
+        None where shapes do not follow. Inputs that do not fit may raise what definitions raise.
+    rank : callable or None
+        Called before any shape is known, with the ranks of inputs as far as they are, the node,
+        and a function that says how many elements an input has that is a vector.
+    """
+
+    shapes: Callable[..., Shapes] | None = None
+    rank: Callable[[Ranks, Node, Length], int | None] | None = None
+
+
+# ---- shapes ------------------------------------------------------------------------------------
+
+
+def _same(x: Array, *others: Array | None, **attributes: Any) -> Shape:
+    """That of the first input."""
+    return x.shape
+
+
+def _together(*parts: Array | None, **attributes: Any) -> Shape:
+    """That of all inputs together, as NumPy broadcasts them."""
+    return np.broadcast_shapes(*(part.shape for part in parts if part is not None))
+
+
+def after_product(a: Shape, b: Shape) -> Shape:
+    """Of a matrix product, as numpy.matmul makes it."""
+    if not a or not b or a[-1] != b[max(len(b) - 2, 0)]:
+        raise ValueError(f"a product of {list(a)} and {list(b)}")
+    rows = a[-2:-1]
+    columns = b[-1:] if len(b) > 1 else ()
+    return (*np.broadcast_shapes(a[:-2], b[:-2]), *rows, *columns)
+
+
+def _product(a: Array, b: Array, *others: Array | None, **attributes: Any) -> Shape:
+    """Of the product of the first two inputs."""
+    return after_product(a.shape, b.shape)
+
+
+def without(shape: Shape, axes: Sequence[int], keepdims: int) -> Shape:
+    """The shape with these axes reduced to one element, or left out."""
+    dropped = set(axes)
+    sizes = enumerate(shape)
+    return tuple(1 if i in dropped else n for i, n in sizes if keepdims or i not in dropped)
+
+
+def _reduced_by_attribute(
+    x: Array, *, axes: Sequence[int] | None = None, keepdims: int = 1, **attributes: Any
+) -> Shape:
+    """Of a reduction over axes that an attribute names, or over all."""
+    return without(x.shape, axes_of(axes or range(x.ndim), x.ndim), keepdims)
+
+
+def _reduced_by_input(
+    x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+) -> Shape:
+    """Of a reduction over axes that an input names; without one over all, or over none."""
+    given = [] if axes is None else integers(axes)
+    whole = [] if noop_with_empty_axes else range(x.ndim)
+    return without(x.shape, axes_of(given or whole, x.ndim), keepdims)
+
+
+def _one_axis(x: Array, *, axis: int = 0, keepdims: int = 1, **attributes: Any) -> Shape:
+    """Of a reduction over one axis."""
+    return without(x.shape, [axis_of(axis, x.ndim)], keepdims)
+
+
+def _standardized(x: Array, *others: Array | None, axis: int = -1, **attributes: Any) -> Shapes:
+    """Of a result like x, and of two statistics over the axes from `axis` on."""
+    kept = without(x.shape, range(axis_of(axis, x.ndim), x.ndim), 1)
+    return [x.shape, kept, kept]
+
+
+def _channels_alone(x: Array, **attributes: Any) -> Shape:
+    """Of what is made of each channel: [N, C, 1...]."""
+    return (*x.shape[:2], *[1] * (x.ndim - 2))
+
+
+# ---- ranks -------------------------------------------------------------------------------------
+
+
+def _first_rank(given: Ranks, node: Node, length: Length) -> int | None:
+    return given[0]
+
+
+def _most_rank(given: Ranks, node: Node, length: Length) -> int | None:
+    known = [rank for rank in given if rank is not None]
+    return max(known) if len(known) == len(given) else None
+
+
+def _product_rank(given: Ranks, node: Node, length: Length) -> int | None:
+    """Of two matrices, or stacks of them."""
+    known = [rank for rank in given[:2] if rank is not None and rank >= 2]
+    return max(known) if len(known) == 2 else None
+
+
+def _kept_rank(given: Ranks, node: Node, length: Length) -> int | None:
+    return given[0] if node.attributes.get("keepdims", 1) else None
+
+
+def _gathered_rank(given: Ranks, node: Node, length: Length) -> int | None:
+    """One axis becomes those of the indices."""
+    first, places = (*given, None)[:2]
+    return None if first is None or places is None else first - 1 + places
+
+
+def _stated_rank(given: Ranks, node: Node, length: Length) -> int | None:
+    """As many as the second input has elements."""
+    return length(1) if len(given) > 1 else None
+
+
+def _expanded_rank(given: Ranks, node: Node, length: Length) -> int | None:
+    wanted = _stated_rank(given, node, length)
+    return None if given[0] is None or wanted is None else max(given[0], wanted)
+
+
+def _axes_more(sign: int) -> Callable[[Ranks, Node, Length], int | None]:
+    """With, or without, the axes that the second input or an attribute names."""
+
+    def rank(given: Ranks, node: Node, length: Length) -> int | None:
+        axes = node.attributes.get("axes")
+        count = len(axes) if isinstance(axes, list) else None
+        count = length(1) if len(node.inputs) > 1 else count
+        return None if given[0] is None or count is None else given[0] + sign * count
+
+    return rank
+
+
+# ---- rules -------------------------------------------------------------------------------------
+
+UNKNOWN = Rule()
+same = Rule(_same, _first_rank)  # as the first input
+same_rank = Rule(rank=_first_rank)
+together = Rule(_together, _most_rank)  # as all inputs, as NumPy broadcasts them
+product = Rule(_product, _product_rank)  # of the first two inputs
+reduced_by_attribute = Rule(_reduced_by_attribute, _kept_rank)
+reduced_by_input = Rule(_reduced_by_input, _kept_rank)
+one_axis = Rule(_one_axis, _kept_rank)
+standardized = Rule(_standardized, _first_rank)
+channels_alone = Rule(_channels_alone, _first_rank)
+vector = Rule(rank=lambda given, node, length: 1)
+matrix = Rule(rank=lambda given, node, length: 2)
+gathered = Rule(rank=_gathered_rank)
+stated = Rule(rank=_stated_rank)
+expanded = Rule(rank=_expanded_rank)
+unsqueezed = Rule(rank=_axes_more(1))
+squeezed = Rule(rank=_axes_more(-1))
+
+
+def alike(shapes: Callable[..., Shapes]) -> Rule:
+    """Of a result that has as many axes as the first input."""
+    return Rule(shapes, _first_rank)
+
+
+def recurrent(states: int) -> Rule:
+    """Of a recurrent layer with so many states: of all outputs, and of the last of each state."""
+
+    def shapes(
+        x: Array, w: Array, r: Array, *others: Array | None, layout: int = 0, **attributes: Any
+    ) -> Shapes:
+        time, batch = (x.shape[1], x.shape[0]) if layout else x.shape[:2]
+        directions, hidden = len(r), r.shape[2]
+        if layout:
+            y, last = (batch, time, directions, hidden), (batch, directions, hidden)
+        else:
+            y, last = (time, directions, batch, hidden), (directions, batch, hidden)
+        return [y, *[last] * states]
+
+    return Rule(shapes)
