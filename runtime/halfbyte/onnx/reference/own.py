@@ -13,7 +13,7 @@ from halfbyte.onnx.reference.registry import define
 DOMAIN = "ai.halfbyte"
 
 
-@define("Linear", domain=DOMAIN, infer=_shapes.product)
+@define("Linear", domain=DOMAIN, infer=_shapes.product, types="a a a > a")
 def linear(x: Array, w: Array, bias: Array, *, activation: str = "") -> Array:
     """y = activation(x w + bias): x [..., k], w [k, n], bias [n]; Relu, Gelu, FastGelu (tanh).
 
@@ -27,13 +27,13 @@ def linear(x: Array, w: Array, bias: Array, *, activation: str = "") -> Array:
     return y
 
 
-@define("ScaledKernel", domain=DOMAIN)
+@define("ScaledKernel", domain=DOMAIN, types="- - > -")
 def scaled_kernel(w: Array, factor: Array) -> Array:
     """w' = w factor by output channel: w [m, ...], factor float64 [m]."""
     return np.asarray(w * factor.reshape(-1, *[1] * (w.ndim - 1))).astype(w.dtype)
 
 
-@define("Attention", domain=DOMAIN, product=True, infer=_shapes.same_rank)
+@define("Attention", domain=DOMAIN, product=True, infer=_shapes.same_rank, types="a a a a > a")
 def attention(q: Array, k: Array, v: Array, mask: Array | None = None, *, scale: float) -> Array:
     """y = softmax(scale q k' + mask) v, of [batch, heads, n, d] each, as graphs spell it out.
 

@@ -63,6 +63,10 @@ class Definition:
         Its work is bounded by the product of its inputs' sizes, not by what it makes.
     infer : Rule
         What is known of results before they are computed.
+    types : str
+        Words for the types of inputs and outputs, as in `type_table`, which has those of ONNX's own
+        operators. They are spelled out behind a dot where it matters which they are: ONNX Runtime's
+        operators take more with every release.
     """
 
     domain: str
@@ -78,6 +82,7 @@ class Definition:
     pure: bool = True
     product: bool = False
     infer: Rule = UNKNOWN
+    types: str = ""
 
 
 _DEFINITIONS: dict[tuple[str, str], list[Definition]] = {}

@@ -13,43 +13,11 @@ from halfbyte.core.interrupt import step
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.files import dtypes
 from halfbyte.onnx.files.model import Model, Node
-from halfbyte.onnx.reference.registry import MICROSOFT, find
+from halfbyte.onnx.reference.registry import find
 from halfbyte.onnx.reference.signatures import signature_of
 from halfbyte.onnx.reference.type_table import INPUTS, SETS
 
 Dtype = np.dtype[Any]
-
-# Words as in `type_table`, of operators that it does not have; types are spelled out behind a dot,
-# where it matters which they are: ONNX Runtime's take more with every release.
-_CODES = "a.2,3 s.1 a s.1 a > a"
-_PAIR = "a.2,3 s.1 a a s.1 a s.1 a > a"
-_MICROSOFT = {
-    "Attention": "a a a - a a > a a",
-    "BiasGelu": "a a > a",
-    "DequantizeLinear": "a b a > b",
-    "DynamicQuantizeMatMul": "a.1 b.2,3 a b a > a",
-    "FastGelu": "a a > a",
-    "FusedConv": "a a a a > a",
-    "GatherBlockQuantized": "a b.6,7 c.1,10,16 a > c",
-    "Gelu": "a > a",
-    "MatMulIntegerToFloat": "a.2,3 b.2,3 c c a b c > c",
-    "MatMulNBits": "a.1,10,16 b.2 a.1,10,16 - d.6 a > a",
-    "MultiHeadAttention": "a a a a e.6 a > a",
-    "QGemm": "a.2,3 s.1 a b.2,3 s.1 b i.6 s.1 c.2,3 > -",
-    "QLinearAdd": _PAIR,
-    "QLinearAveragePool": _CODES,
-    "QLinearConv": "a.2,3 s.1 a b.2,3 s.1 b s.1 c.2,3 i.6 > c",
-    "QLinearGlobalAveragePool": _CODES,
-    "QLinearLeakyRelu": _CODES,
-    "QLinearMul": _PAIR,
-    "QLinearSigmoid": _CODES,
-    "QuantizeLinear": "a a > -",
-    "QuickGelu": "a > a",
-    "SimplifiedLayerNormalization": "a a > a",
-    "SkipLayerNormalization": "a a a a a > a",
-    "SkipSimplifiedLayerNormalization": "a a a a > a",
-}
-_OWN = {"Linear": "a a a > a", "Attention": "a a a a > a", "ScaledKernel": "- - > -"}
 
 
 @dataclass(frozen=True)
@@ -105,7 +73,8 @@ class Rule:
 def rule_of(domain: str, name: str, version: int) -> Rule:
     """The rule of an operator's version."""
     if domain:
-        words = (_MICROSOFT if domain == MICROSOFT else _OWN).get(name, ">") + " -*"
+        definition = find(domain, name, version)
+        words = ((definition and definition.types) or ">") + " -*"
     else:
         found = (words for since, words in INPUTS.get(name, ()) if since <= version)
         words = next(found, ">")

@@ -15,7 +15,7 @@ from halfbyte.onnx.reference.contrib._common import contrib, gelu, gelu_tanh, si
 Array = npt.NDArray[Any]
 
 
-@contrib("Gelu", infer=_shapes.same)
+@contrib("Gelu", infer=_shapes.same, types="a > a")
 def gelu_(x: Array) -> Array:
     """x Φ(x)."""
     return rounded(gelu(widened(x)), x.dtype)
@@ -26,13 +26,13 @@ def _bias(b: Array, x: Array) -> Array:
     return vector(widened(b), x.shape[-1] if x.ndim else 1, "bias")
 
 
-@contrib("BiasGelu", infer=_shapes.same)
+@contrib("BiasGelu", infer=_shapes.same, types="a a > a")
 def bias_gelu(a: Array, b: Array) -> Array:
     """gelu(a + b); b is over the last axis."""
     return rounded(gelu(widened(a) + _bias(b, a)), a.dtype)
 
 
-@contrib("FastGelu", infer=_shapes.same)
+@contrib("FastGelu", infer=_shapes.same, types="a a > a")
 def fast_gelu(x: Array, bias: Array | None = None) -> Array:
     """GELU of x + bias through tanh."""
     whole = widened(x) if bias is None else widened(x) + _bias(bias, x)
@@ -46,7 +46,7 @@ def gemm_fast_gelu(x: Array, w: Array, bias: Array | None = None) -> Array:
     return rounded(gelu_tanh(product if bias is None else product + widened(bias)), x.dtype)
 
 
-@contrib("QuickGelu", infer=_shapes.same)
+@contrib("QuickGelu", infer=_shapes.same, types="a > a")
 def quick_gelu(x: Array, *, alpha: float = 1.702) -> Array:
     """x sigmoid(alpha x)."""
     wide = widened(x)

@@ -114,7 +114,7 @@ def _project(
     return q, k, v, present
 
 
-@contrib("Attention", product=True, infer=_shapes.same_rank)
+@contrib("Attention", product=True, infer=_shapes.same_rank, types="a a a - a a > a a")
 def attention(
     x: Array,
     weights: Array,
@@ -208,7 +208,7 @@ def _unpacked_heads(
     return q, k, v
 
 
-@contrib("MultiHeadAttention", product=True)
+@contrib("MultiHeadAttention", product=True, types="a a a a e.6 a > a")
 def multi_head_attention(
     query: Array,
     key: Array | None = None,

@@ -54,7 +54,7 @@ def nbits_weights(
     return weights
 
 
-@contrib("MatMulNBits")
+@contrib("MatMulNBits", types="a.1,10,16 b.2 a.1,10,16 - d.6 a > a")
 def matmul_nbits(
     a: Array,
     b: Array,
@@ -120,7 +120,7 @@ def matmul_bnb4(
     return rounded(widened(a) @ (matrix.T if transB else numbers.reshape(K, N)), a.dtype)
 
 
-@contrib("GatherBlockQuantized", special=True)
+@contrib("GatherBlockQuantized", special=True, types="a b.6,7 c.1,10,16 a > c")
 def gather_block_quantized(
     data: Array,
     indices: Array,
@@ -183,7 +183,7 @@ def matmul_integer16(a: Array, b: Array) -> Array:
     return np.asarray(np.matmul(a.astype(kind), b.astype(kind)))
 
 
-@contrib("MatMulIntegerToFloat")
+@contrib("MatMulIntegerToFloat", types="a.2,3 b.2,3 c c a b c > c")
 def matmul_integer_to_float(
     a: Array,
     b: Array,
@@ -205,7 +205,7 @@ def matmul_integer_to_float(
     return rounded(result, a_scale.dtype)
 
 
-@contrib("DynamicQuantizeMatMul", infer=_shapes.product)
+@contrib("DynamicQuantizeMatMul", infer=_shapes.product, types="a.1 b.2,3 a b a > a")
 def dynamic_quantize_matmul(
     a: Array,
     b: Array,

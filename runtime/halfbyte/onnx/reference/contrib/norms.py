@@ -35,7 +35,7 @@ def _skipped(x: Array, skip: Array, bias: Array | None, *vectors: Array | None) 
     return whole if bias is None else whole + widened(bias)
 
 
-@contrib("SkipLayerNormalization", infer=_shapes.same_rank)
+@contrib("SkipLayerNormalization", infer=_shapes.same_rank, types="a a a a a > a")
 def skip_layer_normalization(
     x: Array,
     skip: Array,
@@ -52,7 +52,7 @@ def skip_layer_normalization(
     return rounded(result, x.dtype), mean, inverse, rounded(whole, x.dtype)
 
 
-@contrib("SkipSimplifiedLayerNormalization")
+@contrib("SkipSimplifiedLayerNormalization", types="a a a a > a")
 def skip_simplified_layer_normalization(
     x: Array, skip: Array, gamma: Array, bias: Array | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Array, ...]:
@@ -62,7 +62,7 @@ def skip_simplified_layer_normalization(
     return rounded(result, x.dtype), np.zeros_like(inverse), inverse, rounded(whole, x.dtype)
 
 
-@contrib("SimplifiedLayerNormalization")
+@contrib("SimplifiedLayerNormalization", types="a a > a")
 @define("SimplifiedLayerNormalization")
 def simplified_layer_normalization(
     x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1

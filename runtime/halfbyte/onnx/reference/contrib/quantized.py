@@ -27,7 +27,11 @@ Array = npt.NDArray[Any]
 Zero = Array | None  # None is zero
 
 
-@contrib("QLinearAdd")
+_CODES = "a.2,3 s.1 a s.1 a > a"
+_PAIR = "a.2,3 s.1 a a s.1 a s.1 a > a"
+
+
+@contrib("QLinearAdd", types=_PAIR)
 def qlinear_add(
     a: Array, a_scale: Array, a_zero: Zero, b: Array, b_scale: Array, b_zero: Zero,
     c_scale: Array, c_zero: Zero = None,
@@ -37,7 +41,7 @@ def qlinear_add(
     return quantized(total, c_scale, _typed(c_zero, a))
 
 
-@contrib("QLinearMul")
+@contrib("QLinearMul", types=_PAIR)
 def qlinear_mul(
     a: Array, a_scale: Array, a_zero: Zero, b: Array, b_scale: Array, b_zero: Zero,
     c_scale: Array, c_zero: Zero = None,
@@ -52,7 +56,7 @@ def _typed(zero: Zero, like: Array) -> Array:
     return np.zeros((), like.dtype) if zero is None else zero
 
 
-@contrib("QLinearSigmoid", infer=_shapes.same)
+@contrib("QLinearSigmoid", infer=_shapes.same, types=_CODES)
 def qlinear_sigmoid(
     x: Array, x_scale: Array, x_zero: Zero, y_scale: Array, y_zero: Zero = None
 ) -> Array:
@@ -60,7 +64,7 @@ def qlinear_sigmoid(
     return quantized(sigmoid(dequantized(x, x_scale, x_zero)), y_scale, _typed(y_zero, x))
 
 
-@contrib("QLinearLeakyRelu", infer=_shapes.same)
+@contrib("QLinearLeakyRelu", infer=_shapes.same, types=_CODES)
 def qlinear_leaky_relu(
     x: Array, x_scale: Array, x_zero: Zero, y_scale: Array, y_zero: Zero = None, *,
     alpha: float = 0.01,
@@ -115,7 +119,7 @@ def qlinear_reduce_mean(
     return quantized(mean, reduced_scale, _typed(reduced_zero, data))
 
 
-@contrib("QLinearGlobalAveragePool")
+@contrib("QLinearGlobalAveragePool", types=_CODES)
 def qlinear_global_average_pool(
     x: Array, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array, *,
     channels_last: int = 0,
@@ -128,7 +132,7 @@ def qlinear_global_average_pool(
     return quantized(mean, y_scale, y_zero)
 
 
-@contrib("QLinearAveragePool")
+@contrib("QLinearAveragePool", types=_CODES)
 def qlinear_average_pool(
     x: Array, x_scale: Array, x_zero: Zero, y_scale: Array, y_zero: Zero = None, *,
     kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
@@ -146,7 +150,7 @@ def qlinear_average_pool(
     return quantized(pooled, y_scale, _typed(y_zero, x))
 
 
-@contrib("QLinearConv", product=True)
+@contrib("QLinearConv", product=True, types="a.2,3 s.1 a b.2,3 s.1 b s.1 c.2,3 i.6 > c")
 def qlinear_conv(
     x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array,
     y_scale: Array, y_zero: Array, b: Array | None = None, *, auto_pad: str = "NOTSET",
@@ -163,7 +167,7 @@ def qlinear_conv(
     return np.moveaxis(result, 1, -1) if channels_last else result
 
 
-@contrib("QGemm")
+@contrib("QGemm", types="a.2,3 s.1 a b.2,3 s.1 b i.6 s.1 c.2,3 > -")
 def qgemm(
     a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array,
     c: Array | None = None, y_scale: Array | None = None, y_zero: Array | None = None, *,
@@ -182,13 +186,13 @@ def qgemm(
     return real if y_scale is None or y_zero is None else quantized(real, y_scale, y_zero)
 
 
-@contrib("QuantizeLinear", infer=_shapes.same)
+@contrib("QuantizeLinear", infer=_shapes.same, types="a a > -")
 def quantize_linear(x: Array, scale: Array, zero: Zero = None, *, axis: int = 1) -> Array:
     """round(x / scale) + zero; vectors are over `axis`."""
     return quantized(widened(x), widened(scale), zero, axis)
 
 
-@contrib("DequantizeLinear", infer=_shapes.same)
+@contrib("DequantizeLinear", infer=_shapes.same, types="a b a > b")
 def dequantize_linear(x: Array, scale: Array, zero: Zero = None, *, axis: int = 1) -> Array:
     """(x - zero) scale; vectors are over `axis`."""
     return rounded(dequantized(x, widened(scale), zero, axis), scale.dtype)
