@@ -18,6 +18,7 @@ from halfbyte.onnx.files import dtypes
 from halfbyte.onnx.files.model import Function, Graph, Model, Node, Reference, SparseTensor
 from halfbyte.onnx.files.tensors import MAX_RANK
 from halfbyte.onnx.reference import lookup
+from halfbyte.onnx.reference.arrays import check_elements
 from halfbyte.onnx.reference.registry import Body, Definition
 from halfbyte.onnx.reference.signatures import signature_of, wrong_attribute
 from halfbyte.onnx.reference.types import Rule, rule_of
@@ -275,22 +276,21 @@ class Call:
         ------
         ProgramError
             Inputs do not fit each other.
+        MemoryBudgetError
+            Results do not fit the memory.
         """
         rule = self.definition.infer.shapes
         if rule is None:
             return None
+        given = [v.dtype if isinstance(v, np.ndarray) else None for v in inputs]
         try:
             found = rule(*inputs, **self.keywords)
+            shapes = [found] if isinstance(found, tuple) else found or []
+            kinds = zip(self.types.results(given), shapes, strict=False)
+            made = [(d, check_elements(shape, d.itemsize)) for d, shape in kinds if d is not None]
         except UNFIT as error:
             raise ProgramError(f"{self.where}: {error} for {_described(inputs)}") from error
-        shapes = [found] if isinstance(found, tuple) else found
-        dtypes = self.types.results(
-            [v.dtype if isinstance(v, np.ndarray) else None for v in inputs]
-        )
-        if shapes is None or len(dtypes) < len(shapes):
-            return None
-        made = [(d, shape) for d, shape in zip(dtypes, shapes, strict=False) if d is not None]
-        return made if len(made) == len(shapes) else None
+        return made if made and len(made) == len(shapes) else None
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         self.check(inputs, [v.dtype if isinstance(v, np.ndarray) else None for v in inputs])

@@ -100,6 +100,22 @@ def _standardized(x: Array, *others: Array | None, axis: int = -1, **attributes:
     return [x.shape, kept, kept]
 
 
+def _joined(*parts: Array, axis: int) -> Shape:
+    """Of arrays one after the other along an axis."""
+    at = axis_of(axis, parts[0].ndim)
+    around = {(part.ndim, part.shape[:at], part.shape[at + 1 :]) for part in parts}
+    if len(around) > 1:
+        raise ValueError(f"shapes {[list(part.shape) for part in parts]} along axis {axis}")
+    before, after = parts[0].shape[:at], parts[0].shape[at + 1 :]
+    return (*before, sum(part.shape[at] for part in parts), *after)
+
+
+def _gathered(data: Array, indices: Array, *, axis: int = 0) -> Shape:
+    """Of slices along an axis."""
+    at = axis_of(axis, data.ndim)
+    return (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
+
+
 def _channels_alone(x: Array, **attributes: Any) -> Shape:
     """Of what is made of each channel: [N, C, 1...]."""
     return (*x.shape[:2], *[1] * (x.ndim - 2))
@@ -169,7 +185,8 @@ standardized = Rule(_standardized, _first_rank)
 channels_alone = Rule(_channels_alone, _first_rank)
 vector = Rule(rank=lambda given, node, length: 1)
 matrix = Rule(rank=lambda given, node, length: 2)
-gathered = Rule(rank=_gathered_rank)
+gathered = Rule(_gathered, _gathered_rank)
+joined = Rule(_joined, _first_rank)
 stated = Rule(rank=_stated_rank)
 expanded = Rule(rank=_expanded_rank)
 unsqueezed = Rule(rank=_axes_more(1))
@@ -181,14 +198,17 @@ def alike(shapes: Callable[..., Shapes]) -> Rule:
     return Rule(shapes, _first_rank)
 
 
-def recurrent(states: int) -> Rule:
-    """Of a recurrent layer with so many states: of all outputs, and of the last of each state."""
+def recurrent(states: int, hidden_axis: int = 2) -> Rule:
+    """Of a recurrent layer with so many states: of all outputs, and of the last of each state.
+
+    `hidden_axis` is that of its third input, [directions, ...].
+    """
 
     def shapes(
         x: Array, w: Array, r: Array, *others: Array | None, layout: int = 0, **attributes: Any
     ) -> Shapes:
         time, batch = (x.shape[1], x.shape[0]) if layout else x.shape[:2]
-        directions, hidden = len(r), r.shape[2]
+        directions, hidden = len(r), r.shape[hidden_axis]
         if layout:
             y, last = (batch, time, directions, hidden), (batch, directions, hidden)
         else:

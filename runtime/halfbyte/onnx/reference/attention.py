@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,19 @@ def _masked(scores: Array, mask: Array | None) -> Array:
     return np.asarray(scores + widened(mask).astype(scores.dtype))
 
 
-@define("Attention", since=23, product=True, infer=_shapes.same_rank)
+def _attended(
+    q: Array, k: Array, v: Array, mask: Array | None = None, past_key: Array | None = None,
+    *others: Array | None, q_num_heads: int = 0, kv_num_heads: int = 0, **attributes: Any,
+) -> _shapes.Shapes:  # fmt: skip
+    """Shapes of the result, of keys and values with their past, and of scores."""
+    queries = _by_heads(q, q_num_heads, "Q").shape
+    keys, values = (_by_heads(x, kv_num_heads, "K or V").shape for x in (k, v))
+    count = keys[2] + (0 if past_key is None else past_key.shape[2])
+    rows = (*q.shape[:2], queries[1] * values[3]) if q.ndim == 3 else (*queries[:3], values[3])
+    return [rows, (*keys[:2], count, keys[3]), (*keys[:2], count, values[3]), (*queries[:3], count)]
+
+
+@define("Attention", since=23, product=True, infer=_shapes.alike(_attended))
 def attention(
     q: Array,
     k: Array,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import (
     Array,
     channels,
@@ -105,7 +107,20 @@ def _transposed_window(
     return window, wanted
 
 
-@define("ConvTranspose", since=1, product=True)
+def _widened_images(
+    x: Array, w: Array, *b: Array | None, group: int = 1, kernel_shape: Any = None,
+    **attributes: Any,
+) -> _shapes.Shape:  # fmt: skip
+    """The shape of a transposed convolution."""
+    others = ("dilations", "output_padding", "output_shape", "pads", "strides")
+    given = {"auto_pad": "NOTSET", **dict.fromkeys(others), **attributes}
+    _, sizes = _transposed_window(x, w, **given)
+    if x.ndim < 3 or w.ndim != x.ndim:
+        raise ValueError(f"filters {list(w.shape)} for {list(x.shape)}")
+    return (len(x), w.shape[1] * group, *sizes)
+
+
+@define("ConvTranspose", since=1, product=True, infer=_shapes.Rule(_widened_images))
 def conv_transpose(
     x: Array,
     w: Array,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from halfbyte.onnx.reference import _shapes
@@ -18,7 +20,11 @@ def gather(data: Array, indices: Array, *, axis: int = 0) -> Array:
     return take(data, indices.reshape(-1), axis).reshape(shape)
 
 
-@define("GatherElements", since=11, special=True)
+def _as_indices(data: Array, indices: Array, **attributes: Any) -> _shapes.Shape:
+    return indices.shape
+
+
+@define("GatherElements", since=11, special=True, infer=_shapes.Rule(_as_indices))
 def gather_elements(data: Array, indices: Array, *, axis: int = 0) -> Array:
     """y[i, j, k] = data[i, indices[i, j, k], k] of axis 1. ONNX GatherElements-13."""
     return data[elements(data, indices, axis)]

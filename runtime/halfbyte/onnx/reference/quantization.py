@@ -127,7 +127,7 @@ def dequantize_linear(
     return rounded(codes.astype(inner) * scale.astype(inner), dtype)
 
 
-@define("DynamicQuantizeLinear", since=11)
+@define("DynamicQuantizeLinear", since=11, infer=_shapes.Rule(lambda x: [x.shape, (), ()]))
 def dynamic_quantize_linear(x: Array) -> tuple[Array, Array, Array]:
     """X in uint8, its scale (max(X, 0) - min(X, 0)) / 255, its zero point round(-min / scale).
 
@@ -162,7 +162,14 @@ def matmul_integer(
     return np.asarray(np.matmul(left, right)).astype(np.int64).astype(np.int32)
 
 
-@define("QLinearMatMul", since=10, special=True, product=True)
+def _product_of_codes(a: Array, *others: Array) -> _shapes.Shape:
+    """The shape of QLinearMatMul's result; the other factor is its fourth input."""
+    return _shapes.after_product(a.shape, others[2].shape)
+
+
+@define(
+    "QLinearMatMul", since=10, special=True, product=True, infer=_shapes.Rule(_product_of_codes)
+)
 def qlinear_matmul(
     a: Array,
     a_scale: Array,

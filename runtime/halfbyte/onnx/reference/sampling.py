@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import (
     Array,
     channels,
@@ -112,7 +114,12 @@ def _sampled(x: Array, places: list[Array], mode: str, padding: str, align_corne
 MODES = {"bilinear": "linear", "bicubic": "cubic"}  # of version 16
 
 
-@define("GridSample", since=16, product=True)
+def _at_grid(x: Array, grid: Array, **attributes: Any) -> _shapes.Shape:
+    """The shape of what lies at the places of a grid [N, D..., rank]."""
+    return (*x.shape[:2], *grid.shape[1:-1])
+
+
+@define("GridSample", since=16, product=True, infer=_shapes.alike(_at_grid))
 def grid_sample(
     x: Array,
     grid: Array,

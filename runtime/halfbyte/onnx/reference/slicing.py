@@ -12,7 +12,7 @@ from halfbyte.onnx.reference.arrays import Array, axes_of, axis_of, check_elemen
 from halfbyte.onnx.reference.registry import define
 
 
-@define("Concat", since=4, special=True, infer=_shapes.same_rank)
+@define("Concat", since=4, special=True, infer=_shapes.joined)
 def concat(*parts: Array, axis: int) -> Array:
     """All parts, one after the other along `axis`. ONNX Concat-13."""
     return np.concatenate(parts, axis=axis)

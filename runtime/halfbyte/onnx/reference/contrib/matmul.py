@@ -183,7 +183,7 @@ def matmul_integer16(a: Array, b: Array) -> Array:
     return np.asarray(np.matmul(a.astype(kind), b.astype(kind)))
 
 
-@contrib("MatMulIntegerToFloat", types="a.2,3 b.2,3 c c a b c > c")
+@contrib("MatMulIntegerToFloat", types="a.2,3 b.2,3 c c a b c > c", infer=_shapes.product)
 def matmul_integer_to_float(
     a: Array,
     b: Array,

@@ -31,7 +31,15 @@ _CODES = "a.2,3 s.1 a s.1 a > a"
 _PAIR = "a.2,3 s.1 a a s.1 a s.1 a > a"
 
 
-@contrib("QLinearAdd", types=_PAIR)
+def _pair(*inputs: Array | None) -> _shapes.Shape:
+    """The shape of two tensors of codes together, each before its scale and zero point."""
+    a, b = inputs[0], inputs[3]
+    if a is None or b is None:
+        raise ProgramError("an operand is left out")
+    return np.broadcast_shapes(a.shape, b.shape)
+
+
+@contrib("QLinearAdd", types=_PAIR, infer=_shapes.Rule(_pair))
 def qlinear_add(
     a: Array, a_scale: Array, a_zero: Zero, b: Array, b_scale: Array, b_zero: Zero,
     c_scale: Array, c_zero: Zero = None,
@@ -41,7 +49,7 @@ def qlinear_add(
     return quantized(total, c_scale, _typed(c_zero, a))
 
 
-@contrib("QLinearMul", types=_PAIR)
+@contrib("QLinearMul", types=_PAIR, infer=_shapes.Rule(_pair))
 def qlinear_mul(
     a: Array, a_scale: Array, a_zero: Zero, b: Array, b_scale: Array, b_zero: Zero,
     c_scale: Array, c_zero: Zero = None,
@@ -212,7 +220,7 @@ def reduce_sum_integer(data: Array, *, axes: Sequence[int], keepdims: int) -> Ar
     return np.asarray(data.sum(tuple(axes) or None, dtype=kind, keepdims=bool(keepdims)))
 
 
-@contrib("DynamicQuantizeLSTM")
+@contrib("DynamicQuantizeLSTM", types="a - > a a a", infer=_shapes.recurrent(2, hidden_axis=1))
 def dynamic_quantize_lstm(
     x: Array, w: Array, r: Array, b: Array | None, sequence_lens: Array | None,
     initial_h: Array | None, initial_c: Array | None, p: Array | None,
