@@ -56,6 +56,11 @@ def _ordered(results: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
     return tuple(value for part in zip(*results, strict=True) for value in part)
 
 
+def _moved(x: Array, rate: Array, step: Array, squares: Array, epsilon: float) -> Array:
+    """x - rate step / (sqrt(squares) + epsilon)."""
+    return np.asarray(x - rate * step / (np.sqrt(squares) + epsilon))
+
+
 @define("Adagrad", domain=TRAINING)
 def adagrad(
     rate: Array,
@@ -74,7 +79,7 @@ def adagrad(
     for x, gradient, history in _sets(inputs, 3):
         g = norm_coefficient * x + gradient
         total = history + g * g
-        made.append(((x - r * g / (np.sqrt(total) + epsilon)).astype(x.dtype), total))
+        made.append((_moved(x, r, g, total, epsilon).astype(x.dtype), total))
     return _ordered(made)
 
 
@@ -102,8 +107,7 @@ def adam(
         g = norm_coefficient * x + gradient
         v = alpha * mean + (1 - alpha) * g
         h = beta * square + (1 - beta) * g * g
-        moved = x - r * v / (np.sqrt(h) + epsilon)
-        result = (1 - norm_coefficient_post) * moved
+        result = (1 - norm_coefficient_post) * _moved(x, r, v, h, epsilon)
         made.append(tuple(part.astype(x.dtype) for part in (result, v, h)))
     return _ordered(made)
 
