@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.core.dtypes import DTYPES
 from halfbyte.core.profile import Call, Kinds, Profile, Run
-from halfbyte.core.program import DTYPES, Buffer, Instruction
+from halfbyte.core.program import Buffer, Instruction
 
 _KERNELS, _NUMPY = 0, 1  # rows of a trace
 

@@ -19,11 +19,20 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.interrupt import step
-from halfbyte.core.program import Buffer, Dim, Instruction, Operand, Size, current, maximum
+from halfbyte.core.program import (
+    Buffer,
+    Dim,
+    Instruction,
+    Operand,
+    Operation,
+    Size,
+    current,
+    maximum,
+)
 from halfbyte.errors import ProgramError
 
 OPERATORS: dict[str, Operator] = {}
-FUSED: dict[tuple[Operator, ...], Operator] = {}  # by their parts
+FUSED: dict[tuple[Operation, ...], Operator] = {}  # by their parts
 
 Count: TypeAlias = Callable[[Mapping[str, int]], int]  # of an instruction's dimensions
 Demand: TypeAlias = Callable[[Mapping[str, Any]], bool]  # of what is known of an instruction

@@ -1,4 +1,4 @@
-"""Weights in the order that integer products like best; see `layouts.Packed`.
+"""Weights in the order that integer products like best; see `weights.packed.Packed`.
 
 Mapped weights cost no memory of their own: the system drops their pages when it needs room, and
 reads them again. Packed ones are this process's own, so they are packed only where there is room.
@@ -20,7 +20,7 @@ from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.room import machine_bytes
-from halfbyte.weights import U8, Packed, Tensor
+from halfbyte.weights import U8, Layout, Tensor
 
 _SHARE = 0.5  # of the machine's memory that a model with packed weights may take
 _SLICE = 4 << 20  # bytes packed before the file's pages are given back
@@ -123,7 +123,7 @@ def _kept(program: Program, buffers: Iterable[Buffer], file: ModelFile) -> Progr
 
 
 def _pack_slices(
-    kernels: Kernels, tensor: Tensor, layout: type[Packed], source: U8, data: U8
+    kernels: Kernels, tensor: Tensor, layout: type[Layout], source: U8, data: U8
 ) -> Iterator[None]:
     """Pack a tensor's bytes into `data`, which may be these; yields now and then."""
     rows, columns = tensor.shape

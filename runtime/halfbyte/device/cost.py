@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.program import DTYPES, Buffer, Instruction, Kind, Program, maximum
+from halfbyte.core.dtypes import DTYPES
+from halfbyte.core.program import Buffer, Instruction, Kind, Program, maximum
 from halfbyte.device.kernels import HOST, ROWS, Kernel, kernel_of
 from halfbyte.device.quantity import Quantity
 from halfbyte.weights import BY_DTYPE, BY_GGML_TYPE

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import HalfbyteError
-
-if TYPE_CHECKING:
-    from halfbyte.weights.packed import Packed
 
 U8 = npt.NDArray[np.uint8]
 F32Array = npt.NDArray[np.float32]
@@ -56,7 +53,7 @@ class WeightFormat:
     block_bytes: ClassVar[int]
     limit: ClassVar[float]  # magnitudes below it encode to finite numbers and scales
     dtype: ClassVar[str]  # of buffers and kernels: the name in small letters
-    packed: ClassVar[type[Packed] | None] = None  # the same with rows laid together
+    packed: ClassVar[type[Layout] | None] = None  # the same with rows laid together
 
     # For `quantize`: types of files (none: it is only read), and the format of what does not fit,
     # F32 unless another is named
@@ -102,12 +99,23 @@ class WeightFormat:
         return bool(np.all(np.abs(values) < cls.limit))
 
 
+class Layout(WeightFormat):
+    """Rows of a format laid together in groups, in as many bytes; ``rows`` takes them apart."""
+
+    GROUP: ClassVar[int]  # rows that lie together
+
+    @classmethod
+    def pack(cls, rows: U8) -> U8:
+        """Bytes [rows, row_bytes] in the file's order -> all bytes in this one."""
+        raise NotImplementedError
+
+
 class BlockFormat(WeightFormat):
     """Integers with scales in blocks; subclasses say where the bits of the integers lie."""
 
     layout: ClassVar[np.dtype[np.void]]
     bits: ClassVar[int]  # of a stored code
-    packing: ClassVar[type[Packed] | None] = None  # how rows are laid together
+    packing: ClassVar[type[Layout] | None] = None  # how rows are laid together
 
     @classmethod
     def get_codes(cls, blocks: Blocks) -> U8:

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.weights.base import U8, BlockFormat
+from halfbyte.weights.base import U8, BlockFormat, Layout
 
 _CODES = ("qs", "qh", "ql")  # fields of files that hold codes; the others hold scales
 
 
-class Packed(BlockFormat):
+class Packed(BlockFormat, Layout):
     """A block format whose rows lie together in sixteens, for products with many rows at once.
 
     A permutation of bits of the same size. Layout: of each sixteen rows, block after block; in a

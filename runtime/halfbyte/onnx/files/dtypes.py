@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte import dtypes
+from halfbyte.core import dtypes
 from halfbyte.onnx.files import minifloat
 
 Array = npt.NDArray[Any]

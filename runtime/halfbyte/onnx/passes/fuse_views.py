@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import Counter
 
 from halfbyte.core import ops
-from halfbyte.core.ops import Operator
 from halfbyte.core.ops.panels import Activation
-from halfbyte.core.program import Buffer, Instruction, Kind, Program, resume
+from halfbyte.core.program import Buffer, Instruction, Kind, Operation, Program, resume
 
 
 def fuse_views(program: Program) -> Program:
@@ -128,7 +127,7 @@ class _Pairs:
             self.absorbed.add(maker)
 
 
-def _adds_rows(operator: Operator) -> bool:
+def _adds_rows(operator: Operation) -> bool:
     """Whether it is a product of matrices that takes a residual."""
     return operator.product and any(o.name == "r" and len(o.dims) == 2 for o in operator.inputs)
 
