@@ -48,9 +48,10 @@ class SingleKernels:
         """
         kernel = self._library.kernels[name]
         fields = {f.name for f in kernel.fields}
-        operator = operator_of(name)
+        missing = fields - set(arguments)
+        operator = operator_of(name) if missing else None
         optional = {o.name for o in operator.inputs if o.optional} if operator else set()
-        if not fields - optional <= set(arguments) <= fields:
+        if missing - optional or not set(arguments) <= fields:
             raise ProgramError(
                 f"kernel {name}: expected arguments {[f.name for f in kernel.fields]}, "
                 f"found {sorted(arguments)}"
