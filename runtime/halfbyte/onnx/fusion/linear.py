@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Rewriter, made
+from halfbyte.onnx.reference import lookup
+from halfbyte.onnx.reference.signatures import signature_of
 
-# products and the place of their bias among the inputs
-_BIASED = {"MatMulNBits": 5, "DynamicQuantizeMatMul": 4, "MatMulIntegerToFloat": 6}
+_BIASED = ("MatMulNBits", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")  # products with a bias
 
 
 def fuse_linear(r: Rewriter) -> None:
@@ -30,7 +31,8 @@ def fuse_linear(r: Rewriter) -> None:
 
 def _with_bias(r: Rewriter, node: Node, product: Node, bias: str) -> None:
     """The product has an input for it."""
-    place = _BIASED[product.op_type]
+    definition = lookup(MICROSOFT, product.op_type, product.version or 1, str(product))
+    place = signature_of(definition).inputs.index("bias")
     inputs = [*product.inputs, *[""] * (place - len(product.inputs))]
     width, weight = r.constant(bias), r.constant(product.inputs[1])
     if len(inputs) != place or width is None or weight is None:

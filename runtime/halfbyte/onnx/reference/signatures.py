@@ -29,6 +29,8 @@ class Signature:
     ----------
     least, most : int
         How many inputs.
+    inputs : tuple of str
+        Their names, but for variadic ones.
     needed : tuple of int
         Inputs that are not left out.
     required : frozenset of str
@@ -39,6 +41,7 @@ class Signature:
 
     least: int
     most: int
+    inputs: tuple[str, ...]
     needed: tuple[int, ...]
     required: frozenset[str]
     kinds: dict[str, tuple[bool, tuple[type, ...]]]
@@ -54,6 +57,7 @@ def signature_of(definition: Definition) -> Signature:
     return Signature(
         sum(p.default is p.empty for p in inputs),
         1 << 30 if definition.variadic else len(inputs),
+        tuple(p.name for p in inputs),
         tuple(
             i for i, p in enumerate(inputs) if p.default is p.empty and str(p.annotation) == "Array"
         ),
