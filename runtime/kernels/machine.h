@@ -15,14 +15,17 @@
 /* A function whose numbers of things are constants where it is called. */
 #define INLINE static inline __attribute__((always_inline))
 /* Browsers fetch the file: what nobody waits for is small there, and what many kernels need is
- * there once. */
+ * there once. APART is a function whose loops need all registers, for themselves; engines give them
+ * out anew. */
 #ifdef __wasm__
 #define SMALL __attribute__((minsize))
 #define SHARED __attribute__((noinline)) static
+#define APART static
 enum { SMALL_FILE = 1 };
 #else
 #define SMALL
 #define SHARED static inline
+#define APART __attribute__((noinline)) static
 enum { SMALL_FILE = 0 };
 #endif
 
