@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from tests.imports import imports
+from tests.support.imports import imports
 
 MEASURED = {"halfbyte.text.footprint._at_import"}  # what the process holds when it is imported
 
@@ -22,8 +22,8 @@ KNOWN = {  # a module of each cycle that is left
 
 
 def values(repository: Path, *arguments: str) -> dict[str, str]:
-    """Digests of what is at module level, from a fresh process; see `tests.imports`."""
-    command = [sys.executable, "-m", "tests.imports", *arguments]
+    """Digests of what is at module level, from a fresh process; see `tests.support.imports`."""
+    command = [sys.executable, "-m", "tests.support.imports", *arguments]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout)

@@ -5,7 +5,7 @@
     python tools/fit_thermal.py s25_stress.npz --evaluate s25.npz   and how well it predicts another
 
 A recording holds temperatures of the chips, the chassis and the battery, and no watts; the model
-and what can be known of it stand in halfbyte/device/fitting.py. Chips are prescribed as measured;
+and what can be known of it stand in tools/thermal/fitting.py. Chips are prescribed as measured;
 chassis and battery are computed over a whole file from its first tick on. Sought are the values
 (their logarithms) with the least squares of the differences, which count in full up to 0.3 K and
 less beyond, as something else warms a phone at times; a minute's count as one, as they are
@@ -31,11 +31,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from halfbyte.device import fitting
-from halfbyte.device.fitting import BATTERY_J_K, CAPACITIES, CHIPS, CONDUCTANCES, GUESS
-from halfbyte.device.traces import Recording, read_recording
 from halfbyte.errors import HalfbyteError, OutputError
 from halfbyte.outputs import write_text
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where it is run as a script
+
+from tools.thermal import fitting
+from tools.thermal.fitting import BATTERY_J_K, CAPACITIES, CHIPS, CONDUCTANCES, GUESS
+from tools.thermal.traces import Recording, read_recording
 
 Floats = NDArray[np.float64]
 

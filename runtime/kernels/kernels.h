@@ -21,7 +21,7 @@
  * The comment above an entry says what it computes: `n` counts rows of activations, `k` their
  * columns, `m` rows of a weight matrix [m, k]. Headings are files: the body of a kernel stands in
  * the one above it, after BODY(name). A *_body.inc is included for each type; OF(name) there is the
- * name with the type. tests/test_kernels.py holds the headings to that.
+ * name with the type. tests/core/test_kernel_list.py holds the headings to that.
  *
  * This file is included wherever something is made of the list, each time with KERNEL, OUT, IN, INT
  * and FLOAT defined for that:

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from halfbyte.device import fitting
-from halfbyte.device.traces import Recording
+from tools.thermal import fitting
+from tools.thermal.traces import Recording
 
 Floats = NDArray[np.float64]
 

@@ -15,13 +15,13 @@ import pytest
 from scipy.integrate import solve_ivp
 from tests.device import recordings
 from tests.support.tools import load_tool
+from tools.thermal import fitting
+from tools.thermal.traces import Recording, read_recording
 
-from halfbyte.device import fitting
 from halfbyte.device.profile import load_profile
 from halfbyte.device.simulate import simulate
 from halfbyte.device.speed import Tokens
 from halfbyte.device.summary import bands
-from halfbyte.device.traces import Recording, read_recording
 from halfbyte.errors import FormatError, HalfbyteError
 from halfbyte.formats import open_model
 from halfbyte.text.planning import Settings, plan

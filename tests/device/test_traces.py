@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.device import recordings
+from tools.thermal import fitting
+from tools.thermal.traces import read_recording
 
-from halfbyte.device import fitting
-from halfbyte.device.traces import read_recording
 from halfbyte.errors import FormatError
 
 Arrays = dict[str, NDArray[Any]]

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from tools.thermal.traces import Recording
 
 from halfbyte.device.thermal import AMBIENT, Network
-from halfbyte.device.traces import Recording
 from halfbyte.errors import FormatError
 
 Floats = NDArray[np.float64]

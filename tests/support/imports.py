@@ -1,7 +1,7 @@
 """Imports the package's modules in an order and prints what is at module level then, as JSON.
 
-python -m tests.imports shuffled SEED    # {"module.NAME": digest} after all of them
-python -m tests.imports first            # of each module after itself, before all others
+python -m tests.support.imports shuffled SEED    # {"module.NAME": digest} after all of them
+python -m tests.support.imports first            # of each module after itself, before all others
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from unittest.mock import MagicMock
 
 import numpy as np
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDERS = {"runtime/halfbyte": "halfbyte", "quantize": "halfbyte.quantize", "web": "halfbyte.web"}
 COMMAND = "halfbyte.__main__"  # runs when it is imported
 
