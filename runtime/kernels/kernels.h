@@ -32,7 +32,7 @@
  *
  * Python reads that text when it opens the library (backends/library.py). From it come the calls,
  * that is, which operand, dimension or attribute goes into which slot (backends/native.py), and
- * what the tests ask for: every kernel has cases in tests/ops, which each table runs beside the
+ * what the tests ask for: every kernel has cases in tests/core/ops, which each table runs beside the
  * operator's NumPy. So a new kernel is an entry here, its body, its operator and cases; what is
  * forgotten, a test names. */
 
