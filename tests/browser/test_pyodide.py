@@ -29,10 +29,10 @@ True
 TELL = """
 import os, sys
 import halfbyte
-from halfbyte.core.backends import library
+from halfbyte.core.backends.opening import library
 from pathlib import Path
 os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / "{file}")
-library.library.cache_clear()
+library.cache_clear()
 library.instruction_sets.cache_clear()
 texts = dict()
 for name in {models}:
@@ -40,7 +40,7 @@ for name in {models}:
         text = model.generate("", max_tokens={tokens}, temperature=0)
         texts[name] = [model.executable.backend, text]
 del os.environ["HALFBYTE_KERNELS"]
-library.library.cache_clear()
+library.cache_clear()
 library.instruction_sets.cache_clear()
 texts
 """

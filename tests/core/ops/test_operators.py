@@ -10,7 +10,8 @@ import pytest
 from tests.core.ops.cases import Case, all_cases
 
 from halfbyte.core import ops
-from halfbyte.core.backends import library, memory, native, open_program
+from halfbyte.core.backends import memory, native, open_program
+from halfbyte.core.backends.opening import library
 from halfbyte.core.dtypes import DTYPES
 from halfbyte.core.operator import OPERATORS
 from halfbyte.core.ops.reduce import REDUCTIONS
@@ -237,7 +238,7 @@ def test_lists_agree(native_backends: list[str]) -> None:
     for case in CASES:
         program, _, _ = captured(case)
         (instruction,) = program.instructions
-        kernel = library.library().kernels[case.operator.kernel(instruction)]
+        kernel = library().kernels[case.operator.kernel(instruction)]
         reached.add(kernel.name)
         values = {**instruction.attributes, **instruction.dims}
         for field in kernel.fields:
@@ -247,7 +248,7 @@ def test_lists_agree(native_backends: list[str]) -> None:
         assert names >= set(instruction.operands), kernel.name
         missing = {f.name for f in kernel.fields if f.kind == "in"} - set(instruction.operands)
         assert missing <= {o.name for o in case.operator.inputs if o.optional}, kernel.name
-    tools = {n for n in library.library().kernels if n.startswith(("encode_", "pack_"))} - reached
+    tools = {n for n in library().kernels if n.startswith(("encode_", "pack_"))} - reached
     assert tools
     others = {"square_error", "column_energy", "memory_read", "dot_peak"}
-    assert reached | tools | others == set(library.library().kernels)
+    assert reached | tools | others == set(library().kernels)
