@@ -39,7 +39,7 @@ CASES = [
 ]
 PROMPT, DECODED, CONTEXT = 128, 32, 512
 BAR = 0.15
-LEAST_S = 1.5  # of a round: short runs are noisy
+MIN_S = 1.5  # of a round: short runs are noisy
 
 
 @dataclass
@@ -91,7 +91,7 @@ def run(row: Row) -> None:
     with halfbyte.load(model(row.shape, row.kind), context=CONTEXT, threads=row.threads) as loaded:
         ids = np.random.default_rng(0).integers(0, loaded.vocabulary, PROMPT)
         begin = time.perf_counter()
-        while len(passes) < 2 or time.perf_counter() - begin < LEAST_S:
+        while len(passes) < 2 or time.perf_counter() - begin < MIN_S:
             loaded.reset()
             start = time.perf_counter()
             loaded.feed(ids)

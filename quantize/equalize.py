@@ -26,8 +26,8 @@ from halfbyte.weights import Tensor
 
 F32 = npt.NDArray[np.float32]
 
-LEAST = 2  # smaller exponents are left alone
-MOST = 24  # larger ones come from channels that are dead, or nearly
+MIN_EXPONENT = 2  # smaller exponents are left alone
+MAX_EXPONENT = 24  # larger ones come from channels that are dead, or nearly
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Scales:
 
 
 def exponents(rms: F32) -> npt.NDArray[np.int32]:
-    """k = round(log2(size / median size)) where |k| >= LEAST, else 0; [channels] of sizes.
+    """k = round(log2(size / median size)) where |k| >= MIN_EXPONENT, else 0; [channels] of sizes.
 
     Sizes that are zero, or squares beyond float32, say nothing: 0.
     """
@@ -57,8 +57,8 @@ def exponents(rms: F32) -> npt.NDArray[np.int32]:
     if known.any():
         sizes = rms[known].astype(np.float64)
         k = np.rint(np.log2(sizes / np.median(sizes)))
-        k[np.abs(k) < LEAST] = 0
-        bounded[known] = np.clip(k, -MOST, MOST)
+        k[np.abs(k) < MIN_EXPONENT] = 0
+        bounded[known] = np.clip(k, -MAX_EXPONENT, MAX_EXPONENT)
     return bounded
 
 

@@ -22,7 +22,7 @@ PACKAGE = ROOT / "runtime/halfbyte"
 ALLOWED_IMPORTS = frozenset(
     ("memory", "__indirect_function_table", "__memory_base", "__table_base", "__stack_pointer")
 )
-MOST_BYTES = 242_000  # a third of it on the way, compressed
+MAX_BYTES = 242_000  # a third of it on the way, compressed
 
 # No libc: what would be a call of memcpy becomes an instruction. Unwind tables and names stay out.
 FLAGS = (
@@ -67,8 +67,8 @@ def build(folder: Path, name: str, source: str, table: str, isa: str, features: 
         data = linked.read_bytes()
     if wrong := imports(data) - ALLOWED_IMPORTS:
         raise SystemExit(f"build_wasm: {name} imports {sorted(wrong)}")
-    if len(data) > MOST_BYTES:
-        raise SystemExit(f"build_wasm: {name} has {len(data)} bytes, expected at most {MOST_BYTES}")
+    if len(data) > MAX_BYTES:
+        raise SystemExit(f"build_wasm: {name} has {len(data)} bytes, expected at most {MAX_BYTES}")
     partial, target = folder / f"{name}.partial", folder / name
     partial.write_bytes(data)
     return partial.replace(target)

@@ -77,7 +77,7 @@ FLAGS = (
     *("-Wall", "-Wextra", "-Werror", f"-I{KERNELS}"),
 )
 # What any processor of the kind has: zig's own choice for macOS is more.
-LEAST = {"x86_64": "-mcpu=x86_64", "aarch64": "-mcpu=generic"}
+BASELINE = {"x86_64": "-mcpu=x86_64", "aarch64": "-mcpu=generic"}
 
 
 class Source(NamedTuple):
@@ -93,8 +93,8 @@ def sources(processor: str) -> list[Source]:
     found, common = [], []
     for number, line in enumerate(SOURCES.read_text(encoding="utf-8").splitlines(), 1):
         for_, name, *options = line.split() if line and line[0] != "#" else ("", "")
-        if for_ not in ("", "any", *LEAST):
-            expected = ", ".join(("any", *LEAST))
+        if for_ not in ("", "any", *BASELINE):
+            expected = ", ".join(("any", *BASELINE))
             raise SystemExit(f"{SOURCES}, line {number}: expected {expected}, found '{for_}'")
         if for_ not in ("any", processor):
             continue
@@ -126,7 +126,7 @@ def build_library(platform: Platform, folder: Path, more: Sequence[str] = ()) ->
     common = ("-target", platform.target, *platform.compile, *FLAGS, *defines)
 
     def compile_(source: Source) -> Path:
-        options = [LEAST[platform.processor], *map(as_zig_takes_it, source.options), *more]
+        options = [BASELINE[platform.processor], *map(as_zig_takes_it, source.options), *more]
         target = folder / f"{source.name.replace('/', '-')}.o"
         zig(*common, *options, "-c", KERNELS / source.name, "-o", target)
         return target

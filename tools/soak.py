@@ -33,7 +33,7 @@ LENGTHS = 125  # of sentences; the others are sizes of batches
 STEP = 1237  # without a factor in common with SHAPES: large and small ones mixed
 AT_ONCE = 25  # shapes in one round
 GROWTH_MB, GROWTH = 4.0, 0.02  # what may be added in the time, and the same as a share
-ROWS, LEAST = 20, 8  # of the table; samples
+ROWS, MIN_SAMPLES = 20, 8  # of the table; samples
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def soak(minutes: float, model: Path, graph: Path) -> list[Sample]:
     work, samples, start = Soak(model, graph), list[Sample](), time.monotonic()
     printed = passed = 0.0
     print(HEADER)
-    while passed < minutes or len(samples) < LEAST:
+    while passed < minutes or len(samples) < MIN_SAMPLES:
         work.round()
         passed = (time.monotonic() - start) / 60
         samples.append(work.sample(passed))

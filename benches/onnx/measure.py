@@ -22,7 +22,7 @@ from tools.onnx_models import minilm
 
 ENGINES = ("halfbyte", "onnxruntime")  # modules with an InferenceSession
 TURN = 0.2  # seconds that a turn takes at least, but for a run that takes longer
-MOST_RUNS = 100  # in a turn
+MAX_RUNS = 100  # in a turn
 REST = 0.3  # seconds between turns: threads of the other engine may still be spinning
 Array = npt.NDArray[Any]
 Feeds = dict[str, Array]
@@ -103,7 +103,7 @@ def turn(engine: Engine, feeds: Feeds, runs: int) -> float:
 
 def runs_of_a_turn(engine: Engine, feeds: Feeds) -> int:
     """As many as take `TURN`; a first run plans and packs, and does not count."""
-    return max(1, min(MOST_RUNS, int(TURN / engine.seconds(feeds, 2)[1])))
+    return max(1, min(MAX_RUNS, int(TURN / engine.seconds(feeds, 2)[1])))
 
 
 def measure(contest: Contest, plan: Plan) -> Results:

@@ -36,7 +36,7 @@ LARGEST = 65504.0
 _TINIEST = 2.0**-14  # the smallest normal number
 _LOSS = 0.01  # of a constant by rounding
 _SMALL = 256  # numbers of a constant that islands keep in float32
-_MOST_REASONS = 8  # that are reported
+_MAX_REASONS = 8  # that are reported
 # Operators whose result has the type that an attribute says
 _TYPED = {"Cast": "to"}
 # Operators of ONNX Runtime that take and give float16, all inputs and outputs alike
@@ -99,7 +99,7 @@ class Halves(Rewriter):
 
     def _remark(self) -> None:
         """Tell how many nodes compute in float32, and why."""
-        for reason, count in Counter(self.islands.values()).most_common(_MOST_REASONS):
+        for reason, count in Counter(self.islands.values()).most_common(_MAX_REASONS):
             nodes = "node computes" if count == 1 else "nodes compute"
             self.remarks.append(f"{count} {nodes} in float32: {reason}")
 

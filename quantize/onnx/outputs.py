@@ -14,13 +14,13 @@ from halfbyte.quantize.onnx.samples import Feeds
 from halfbyte.quantize.onnx.source import Source
 from halfbyte.quantize.report import OutputRow
 
-MOST_RUN = 1 << 29  # bytes of a model that is run without being asked to
+MAX_RUN = 1 << 29  # bytes of a model that is run without being asked to
 ATTENTION_DB = 40.0  # of outputs whose attention is in int8; int8 weights leave MiniLM at 35
 
 
 def is_run(source: Source, *, is_given: bool, what: str) -> bool:
     """Whether a model is small enough to be run here; a note where it is not."""
-    if is_given or source.file.size <= MOST_RUN:
+    if is_given or source.file.size <= MAX_RUN:
         return True
     size = source.file.size / 1e6
     source.notes.append(f"{what}: a model of {size:.0f} MB is run with --calibrate alone")

@@ -29,8 +29,8 @@ from halfbyte.quantize.onnx.rewriter import Product
 
 F32 = npt.NDArray[np.float32]
 
-MOST = 16.0  # of s and of 1 / s
-_LEAST = 0.05  # of a channel's size over the median
+MAX_FACTOR = 16.0  # of s and of 1 / s
+_MIN_SIZE = 0.05  # of a channel's size over the median
 _MOVES = ("Reshape", "Identity")  # between a norm and a product
 
 
@@ -154,7 +154,7 @@ def _scales(editor: Editor, group: Group, squares: Mapping[str, F32]) -> F32 | N
     sizes, columns = _over_median(np.sqrt(x)), _over_median(np.sqrt(w))
     if sizes is None or columns is None:
         return None
-    s: F32 = np.clip(np.sqrt(sizes / columns), 1 / MOST, MOST).astype(np.float32)
+    s: F32 = np.clip(np.sqrt(sizes / columns), 1 / MAX_FACTOR, MAX_FACTOR).astype(np.float32)
     return s
 
 
@@ -162,7 +162,7 @@ def _over_median(sizes: F32) -> F32 | None:
     median = float(np.median(sizes))
     if not 0 < median < np.inf or not np.isfinite(sizes).all():
         return None
-    found: F32 = np.maximum(sizes / np.float32(median), np.float32(_LEAST))
+    found: F32 = np.maximum(sizes / np.float32(median), np.float32(_MIN_SIZE))
     return found
 
 

@@ -22,7 +22,7 @@ from halfbyte.quantize.onnx.graph import MICROSOFT, Editor, Scope, Weight, attri
 from halfbyte.quantize.onnx.importance import Importance
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import BITS, CHANNELS, Product, Rewriter, find_product
-from halfbyte.quantize.onnx.smooth import MOST, find_groups, smooth
+from halfbyte.quantize.onnx.smooth import MAX_FACTOR, find_groups, smooth
 
 ACCURACY = 4  # MatMulNBits' level: products of int8
 # What may lie between the last product and an output
@@ -104,7 +104,7 @@ class WeightOnly(Rewriter):
             type_ = "" if product is None else self._type(product)
             if product is not None and type_:
                 top = self.encoder.top(product.weight) * abs(product.factor)
-                if top * MOST < blocks.FORMATS[BITS[type_]].limit:
+                if top * MAX_FACTOR < blocks.FORMATS[BITS[type_]].limit:
                     yield product
 
     def _rewritten(self, scope: Scope, node: NodeProto) -> list[NodeProto]:
@@ -144,7 +144,7 @@ class WeightOnly(Rewriter):
         node, weight, limit = product.node, product.weight, blocks.FORMATS[BITS[type_]].limit
         if self.encoder.rtn or weight.name in self._tables or weight.data_type != TensorProto.FLOAT:
             return False
-        top = self.encoder.top(weight) * abs(product.factor) * MOST * SIZE
+        top = self.encoder.top(weight) * abs(product.factor) * MAX_FACTOR * SIZE
         whole = fits(product.n, product.k) and top < limit
         return whole and not (node.op_type == "Gemm" and attribute(node, "transA", 0))
 

@@ -72,11 +72,11 @@ static work work_of(const hb_instruction* code) {
 
 /* Less than this many bytes or operations is not worth another thread: a claim costs about as much
  * as moving a few hundred bytes, and a cache line must travel. */
-enum { CHUNK_COST = 16384, MOST_CHUNKS = 64 };
+enum { CHUNK_COST = 16384, MAX_CHUNKS = 64 };
 
-/* Units in a chunk: whole grains, no smaller than is worth it, no more than MOST_CHUNKS of them. */
+/* Units in a chunk: whole grains, no smaller than is worth it, no more than MAX_CHUNKS of them. */
 static int64_t chunk_size(work w) {
-  int64_t least = CHUNK_COST / (w.cost > 0 ? w.cost : 1) + 1, share = w.units / MOST_CHUNKS + 1;
+  int64_t least = CHUNK_COST / (w.cost > 0 ? w.cost : 1) + 1, share = w.units / MAX_CHUNKS + 1;
   int64_t units = least > share ? least : share;
   return (units + w.grain - 1) / w.grain * w.grain;
 }

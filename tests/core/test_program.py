@@ -131,7 +131,7 @@ def test_very_many_buffers_share_memory_too(monkeypatch: pytest.MonkeyPatch) -> 
     """What is placed in the order of lives does not overlap, and takes little more."""
     program = plan_memory(quantize_activations(chain(20)))
     module = importlib.import_module("halfbyte.core.passes.plan_memory")
-    monkeypatch.setattr(module, "MOST_BY_SIZE", 1)
+    monkeypatch.setattr(module, "MAX_BY_SIZE", 1)
     planned = plan_memory(program)
     lives = module.lifetimes(planned.instructions)
     assert planned.arena_bytes <= 1.25 * program.arena_bytes

@@ -9,7 +9,7 @@ import pytest
 from tests.support.tools import load_tool
 
 WIDTH = 120
-MOST_OF_README = 90  # lines: one screen
+MAX_OF_README = 90  # lines: one screen
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
@@ -67,7 +67,7 @@ def test_lines_fit_a_window(repository: Path) -> None:
 
 
 def test_the_readme_is_a_screen(repository: Path) -> None:
-    assert len((repository / "README.md").read_text("utf-8").splitlines()) <= MOST_OF_README
+    assert len((repository / "README.md").read_text("utf-8").splitlines()) <= MAX_OF_README
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_rows_of_kernels_and_of_numpy() -> None:
 
 
 def test_events_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profile, "MOST_EVENTS", 5)
+    monkeypatch.setattr(profile, "MAX_EVENTS", 5)
     kept = Profile(keep_events=True)
     for _ in range(4):
         kept.add(_program(), {}, np.zeros(2))

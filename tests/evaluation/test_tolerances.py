@@ -112,6 +112,6 @@ def test_what_is_refused(tmp_path: Path, text: str, said: str) -> None:
 def test_a_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.toml"
     path.write_text("[[rule]]\nrtol = 1\n")
-    monkeypatch.setattr("halfbyte.evaluation.toml_file.MOST_BYTES", 10)
+    monkeypatch.setattr("halfbyte.evaluation.toml_file.MAX_BYTES", 10)
     with pytest.raises(FormatError, match="at most 10 bytes"):
         read_rules(path)

@@ -24,7 +24,7 @@ from tests.fuzz import gguf
 from tests.fuzz import onnx as graphs
 from tests.onnx.mutations import mutated
 from tests.onnx.session.models import FLOAT, INT64, model, node, tensor, weight
-from tests.onnx.session.mutants import MOST_ELEMENTS
+from tests.onnx.session.mutants import MAX_ELEMENTS
 
 from halfbyte.cli import main
 from halfbyte.errors import MAX_MESSAGE, HalfbyteError
@@ -149,7 +149,7 @@ def _has_large_inputs(file: bytes) -> bool:
     except DecodeError:
         return False
     shapes = [info.type.tensor_type.shape.dim for info in inputs]
-    return any(math.prod(dim.dim_value or 1 for dim in shape) > MOST_ELEMENTS for shape in shapes)
+    return any(math.prod(dim.dim_value or 1 for dim in shape) > MAX_ELEMENTS for shape in shapes)
 
 
 def _written(name: str, file: bytes) -> dict[str, bytes]:

@@ -24,7 +24,7 @@ from halfbyte.text.footprint import peak_bytes, resident_bytes
 FREE = 200 << 20  # bytes that any case may take
 TIMES = 4  # the file, beside them
 ADDRESSES = 1 << 30  # of threads' stacks and the like, which are not memory
-MOST_MESSAGE = 2000  # characters
+MAX_MESSAGE = 2000  # characters
 REFUSAL = 2.0  # CPU seconds that a refused file may take
 REFUSAL_PER_BYTE = 10e-6  # beside them
 
@@ -50,7 +50,7 @@ def outcome(module: Format, data: bytes, slower: float = 1.0) -> Outcome:
     except HalfbyteError as error:
         found, detail = "refused", ""
         message = str(error)
-        if not message.isprintable() or not 0 < len(message) <= MOST_MESSAGE:
+        if not message.isprintable() or not 0 < len(message) <= MAX_MESSAGE:
             found, detail = "message", f"{len(message)} characters: {message[:300]!r}"
     except BaseException as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -36,7 +36,7 @@ from halfbyte.onnx.runner import Runner
 Array = npt.NDArray[Any]
 Mutant = tuple[str, Case]  # what was changed, and what came of it
 EPS = float(np.finfo(np.float32).eps)
-MOST = 1 << 18  # elements of an operand
+MAX_ELEMENTS = 1 << 18  # elements of an operand
 FEW = 12  # an operand of integers with no more is changed value by value: axes, shapes, places
 JUDGE_BYTES = 3 << 30
 _INTEGERS = (-1, 0, 1, 2, 7, 100, (1 << 31) - 1, 1 << 31, (1 << 63) - 1, -(1 << 63))
@@ -63,7 +63,7 @@ def _sizes(array: Array) -> Iterator[tuple[str, Array]]:
     """Each dimension, one less, one more, none, and a thousand times as large."""
     for axis, n in enumerate(array.shape):
         for size in dict.fromkeys((n - 1, n + 1, 0, n * 1000)):
-            if 0 <= size != n and array.size // max(n, 1) * size <= MOST:
+            if 0 <= size != n and array.size // max(n, 1) * size <= MAX_ELEMENTS:
                 yield f"size {axis} = {size}", resized(array, axis, size)
 
 
@@ -189,7 +189,7 @@ def random_cases(seed: int, most: int = 4) -> Iterator[Mutant]:
             found = list(operand_mutants(made, [name]) if name else attribute_mutants(made))
             change, made = found[random.integers(len(found))]
             label += f"; {change}"
-        if made.feeds and all(v.size <= MOST for v in made.arrays.values()):
+        if made.feeds and all(v.size <= MAX_ELEMENTS for v in made.arrays.values()):
             yield label, made
 
 

@@ -17,7 +17,7 @@ from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.files.model import Graph, Model, Node, TypeInfo, ValueInfo
 
 Array = npt.NDArray[Any]
-MOST = 4000  # elements of a value
+MAX_ELEMENTS = 4000  # elements of a value
 SIZE = 18  # nodes
 FUNCTIONS = ("Relu", "Sigmoid", "Tanh", "Erf", "Neg", "Abs", "LeakyRelu", "HardSigmoid",
              "HardSwish", "Gelu", "Softplus", "Sin", "Floor", "Clip", "Identity")  # fmt: skip
@@ -102,7 +102,7 @@ class RandomGraph:
         except HalfbyteError:
             return ""
         made = {name: scope[name] for name in names}
-        if any(v.size > MOST or not np.isfinite(v).all() for v in made.values()):
+        if any(v.size > MAX_ELEMENTS or not np.isfinite(v).all() for v in made.values()):
             return ""
         if any(v.dtype == np.float32 and np.abs(v).max(initial=0) > 1e3 for v in made.values()):
             return ""

@@ -13,7 +13,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 import halfbyte
 
 FEWER, MORE = 2000, 8000
-MOST = 5.6  # times as long for four times as many nodes; the square of them takes 16
+MAX_RATIO = 5.6  # times as long for four times as many nodes; the square of them takes 16
 
 
 def serialized(
@@ -119,7 +119,7 @@ def test_time_grows_with_the_length(kind: str) -> None:
     few, many = KINDS[kind](FEWER), KINDS[kind](MORE)
     seconds(KINDS[kind](10))  # what is imported once
     fewer = min(seconds(few) for _ in range(3))
-    assert any(seconds(many) < MOST * fewer for _ in range(3))
+    assert any(seconds(many) < MAX_RATIO * fewer for _ in range(3))
 
 
 def test_memory_grows_with_the_length() -> None:

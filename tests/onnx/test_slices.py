@@ -75,7 +75,7 @@ def test_slices_are_the_whole(
     monkeypatch.setattr(PASS, "CACHE", WHOLE)
     wanted, whole, most = run(model, feeds, backend, **options)
     monkeypatch.setattr(PASS, "CACHE", 1)
-    monkeypatch.setattr(PASS, "LEAST_ROWS", 12)
+    monkeypatch.setattr(PASS, "MIN_ROWS", 12)
     found, cut, less = run(model, feeds, backend, **options)
     for name, value in wanted.items():
         if (backend, precision) == ("numpy", "fp32"):  # BLAS's sums depend on the matrices' sizes
@@ -110,7 +110,7 @@ def test_values_that_are_kept_are_whole(
     assert keep
     wanted, _, _ = run(model, feeds, "native", keep)
     monkeypatch.setattr(PASS, "CACHE", 1)
-    monkeypatch.setattr(PASS, "LEAST_ROWS", 12)
+    monkeypatch.setattr(PASS, "MIN_ROWS", 12)
     found, cut, _ = run(model, feeds, "native", keep)
     assert cut[ops.layer_norm] > 2 * LAYERS + 1
     for name in wanted:
@@ -124,7 +124,7 @@ def test_random_graphs_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PASS, "CACHE", WHOLE)
         wanted, whole, _ = run(made.model, made.feeds, "native")
         monkeypatch.setattr(PASS, "CACHE", 1)
-        monkeypatch.setattr(PASS, "LEAST_ROWS", 1)
+        monkeypatch.setattr(PASS, "MIN_ROWS", 1)
         found, cut, _ = run(made.model, made.feeds, "native")
         cuts += cut.total() > whole.total()
         for name, value in wanted.items():

@@ -24,7 +24,7 @@ from tests.support.wasm import FILES as WASM
 import halfbyte
 from halfbyte.core.backends.library import _FUNCTIONS
 
-MOST_BYTES = 5_600_000
+MAX_BYTES = 5_600_000
 
 LIBRARIES = {
     "linux-x86_64": ("manylinux_2_17_x86_64", "_kernels.so", "ELF", "x86_64"),
@@ -127,7 +127,7 @@ def test_record_is_right(wheel: Path) -> None:
 
 
 def test_wheel_is_small_and_tells_no_time(wheel: Path) -> None:
-    assert wheel.stat().st_size < MOST_BYTES
+    assert wheel.stat().st_size < MAX_BYTES
     with zipfile.ZipFile(wheel) as archive:
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert {entry.external_attr >> 16 for entry in archive.infolist()} == {0o100644}

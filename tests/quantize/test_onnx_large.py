@@ -256,7 +256,7 @@ def test_large_models_are_not_run_unless_asked_to(
 ) -> None:
     """What runs has to be in memory."""
     path = products(tmp_path / "m.onnx")
-    monkeypatch.setattr("halfbyte.quantize.onnx.outputs.MOST_RUN", 1000)
+    monkeypatch.setattr("halfbyte.quantize.onnx.outputs.MAX_RUN", 1000)
     report = quantize_onnx(path, options=Options(type=kind))
     assert report.outputs == ()
     assert any("is run with --calibrate alone" in note for note in report.notes)

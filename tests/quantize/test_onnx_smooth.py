@@ -165,7 +165,7 @@ def test_left_alone(tmp_path: Path, why: str) -> None:
 
 
 def test_models_that_cannot_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("halfbyte.quantize.onnx.outputs.MOST_RUN", 1000)
+    monkeypatch.setattr("halfbyte.quantize.onnx.outputs.MAX_RUN", 1000)
     report = quantized(norms(tmp_path / "m.onnx"), type="int8")
     assert not any(".smooth" in name for name in tensors_of(report.output))
     assert any("norms not smoothed" in note for note in report.notes)

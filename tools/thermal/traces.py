@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from halfbyte.errors import FormatError
 from halfbyte.formats.npz import read_npz
 
-MOST_BYTES = 64 << 20  # of an array: 88 hours in float32
+MAX_BYTES = 64 << 20  # of an array: 88 hours in float32
 COLDEST, HOTTEST = -60.0, 200.0  # that a phone's sensor may say
 LONGEST_TICK_S = 60.0
 ARRAYS = ("predictions", "column_names", "zone_names")
@@ -47,7 +47,7 @@ class Recording:
 
 def read_recording(path: Path) -> Recording:
     """Of the whole ticks of a file; raises `FormatError` with what was expected and found."""
-    arrays = read_npz(path, ARRAYS, MOST_BYTES)
+    arrays = read_npz(path, ARRAYS, MAX_BYTES)
     rows, columns = arrays["predictions"], _names(path, arrays["column_names"], "column_names")
     zones = _names(path, arrays["zone_names"], "zone_names")
     if rows.ndim != 2 or rows.dtype.kind != "f" or rows.shape[1] != len(columns):

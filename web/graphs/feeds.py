@@ -15,7 +15,7 @@ from halfbyte.web.graphs.pictures import layout, picture_array
 
 Array = npt.NDArray[Any]
 
-MOST_BYTES = 1 << 29  # of one input
+MAX_BYTES = 1 << 29  # of one input
 ROLES = {
     "input_ids": "ids", "attention_mask": "mask", "token_type_ids": "types",
     "position_ids": "positions",
@@ -157,10 +157,10 @@ def _checked_shape(arg: Arg, shape: Sequence[Any], itemsize: int) -> tuple[int, 
     sizes = tuple(int(size) for size in shape)
     if len(sizes) != len(arg.shape) or min(sizes, default=0) < 0:
         raise HalfbyteError(f"shape {list(sizes)}: expected {arg.shape}")
-    if math.prod(sizes) * itemsize > MOST_BYTES:
+    if math.prod(sizes) * itemsize > MAX_BYTES:
         raise HalfbyteError(
             f"{list(sizes)} takes {math.prod(sizes) * itemsize / 1e6:.0f} MB: expected at "
-            f"most {MOST_BYTES / 1e6:.0f} MB"
+            f"most {MAX_BYTES / 1e6:.0f} MB"
         )
     return sizes
 

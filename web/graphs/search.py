@@ -11,8 +11,8 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.web.graphs.encoder import Encoder, F32Array
 from halfbyte.web.graphs.passages import Span, passages
 
-MOST_CHARACTERS = 1_000_000
-MOST_PASSAGES = 5000
+MAX_CHARACTERS = 1_000_000
+MAX_PASSAGES = 5000
 BEST = 5  # hits that are told
 
 Progress = Callable[[int, int], bool]  # passages done, passages in all; whether to go on
@@ -76,16 +76,16 @@ class Search:
 
     @staticmethod
     def _checked(text: str) -> list[Span]:
-        if len(text) > MOST_CHARACTERS:
+        if len(text) > MAX_CHARACTERS:
             raise HalfbyteError(
-                f"The text has {len(text):,} characters: expected at most {MOST_CHARACTERS:,}."
+                f"The text has {len(text):,} characters: expected at most {MAX_CHARACTERS:,}."
             )
         spans = passages(text)
         if not spans:
             raise HalfbyteError("There is no text to search: paste one.")
-        if len(spans) > MOST_PASSAGES:
+        if len(spans) > MAX_PASSAGES:
             raise HalfbyteError(
-                f"The text has {len(spans):,} passages: expected at most {MOST_PASSAGES:,}."
+                f"The text has {len(spans):,} passages: expected at most {MAX_PASSAGES:,}."
             )
         return spans
 

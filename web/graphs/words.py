@@ -10,7 +10,7 @@ from typing import Any
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.tokenizers import Tokenizer, load_tokenizer
 
-MOST_BYTES = 1 << 26
+MAX_BYTES = 1 << 26
 SUFFIXES = (".json", ".txt", ".model")  # of such files; all others are models
 
 
@@ -60,7 +60,7 @@ def labels(data: bytes) -> list[str]:
 
 
 def _check_size(name: str, data: Any) -> None:
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise HalfbyteError(
-            f"{name}: {len(data) / 1e6:.0f} MB: expected at most {MOST_BYTES / 1e6:.0f} MB"
+            f"{name}: {len(data) / 1e6:.0f} MB: expected at most {MAX_BYTES / 1e6:.0f} MB"
         )

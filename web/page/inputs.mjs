@@ -1,7 +1,7 @@
 // The form for a model's inputs: a picture, a text, or numbers.
 import { make } from "./show.mjs";
 
-const MOST_SIDE = 4096;  // pixels
+const MAX_SIDE = 4096;  // pixels
 const FOLLOW = ["mask", "types", "positions"];  // of a text's tokens
 const SCALES = [["unit", "0 … 1"], ["signed", "−1 … 1"], ["imagenet", "ImageNet's mean and deviation"], ["raw", "0 … 255"]];
 const FITS = [["crop", "Crop its middle"], ["whole", "All of it, on white"], ["stretch", "Stretch it"]];
@@ -61,7 +61,7 @@ function picture(input, problem) {
   const chosen = numbers(input, [["picture", "A picture"]]);
   const file = make("input", { type: "file", accept: "image/*", class: "unseen-file" });
   const canvas = make("canvas", { width: 0, height: 0, hidden: true, role: "img", "aria-label": "The picture as the model gets it" });
-  const [height, width] = [number(input.height, MOST_SIDE), number(input.width, MOST_SIDE)];
+  const [height, width] = [number(input.height, MAX_SIDE), number(input.width, MAX_SIDE)];
   const [scale, fit] = [select(SCALES), select(FITS)];
   const invert = make("input", { type: "checkbox" });
   const choose = labelled("Choose a picture", file);

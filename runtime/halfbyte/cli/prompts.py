@@ -13,7 +13,7 @@ from pathlib import Path
 from halfbyte.cli.parser import Parser
 from halfbyte.errors import HalfbyteError
 
-MOST = 1 << 26  # bytes of a text
+MAX_BYTES = 1 << 26  # bytes of a text
 _STDIN = "-"
 
 
@@ -61,12 +61,12 @@ def read_text(path: str, *, whole: bool = False) -> str:
     name = "stdin" if path == _STDIN else path
     if path == _STDIN:
         _say_that_it_waits()
-        data = sys.stdin.buffer.read(MOST + 1)
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
     else:
         with Path(path).open("rb") as file:
-            data = file.read(MOST + 1)
-    if len(data) > MOST:
-        raise HalfbyteError(f"{name}: expected a text of at most {MOST >> 20} MiB, found more")
+            data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise HalfbyteError(f"{name}: expected a text of at most {MAX_BYTES >> 20} MiB, found more")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -16,7 +16,7 @@ from halfbyte.outputs import reporting
 IsOwn = Callable[[Path], bool]
 
 _START = 1 << 16  # bytes of a file that tell
-_MOST_JSON = 1 << 26
+_MAX_JSON = 1 << 26
 _HEAD = 24  # bytes of a GGUF file before its metadata
 _OWN = struct.pack(
     f"<Q{len(QUANTIZED_BY[0])}sIQ{len(QUANTIZED_BY[1])}s",
@@ -87,7 +87,7 @@ def is_own_json(*keys: str) -> IsOwn:
 
     def is_own(path: Path) -> bool:
         try:
-            if path.stat().st_size > _MOST_JSON:
+            if path.stat().st_size > _MAX_JSON:
                 return False
             found = json.loads(path.read_bytes())
         except (OSError, ValueError, RecursionError):

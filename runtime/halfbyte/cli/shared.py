@@ -13,7 +13,7 @@ from typing import Any, TextIO, cast
 
 from halfbyte.cli.parser import Commands, Parser, number, whole
 from halfbyte.core.backends.cores import default_threads
-from halfbyte.core.backends.threads import MOST_THREADS
+from halfbyte.core.backends.threads import MAX_THREADS
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.generate import Options
 from halfbyte.text.loading import load
@@ -121,8 +121,8 @@ def cores() -> int:
 
 def useful_threads(threads: int | None) -> int | None:
     """As many as were asked for, but no more than there are cores, with a sentence."""
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise HalfbyteError(f"--threads {threads}: expected 1 to {MOST_THREADS}")
+    if threads is not None and not 1 <= threads <= MAX_THREADS:
+        raise HalfbyteError(f"--threads {threads}: expected 1 to {MAX_THREADS}")
     if threads is None or threads <= cores():
         return threads
     print(

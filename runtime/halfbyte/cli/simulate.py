@@ -23,7 +23,7 @@ from halfbyte.device.electricity import SHUTDOWN_C
 from halfbyte.device.fit import Room, Verdict
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.recording import Simulation
-from halfbyte.device.simulate import GOVERNORS, MOST_DRAWS, MOST_MINUTES, simulate
+from halfbyte.device.simulate import GOVERNORS, MAX_DRAWS, MAX_MINUTES, simulate
 from halfbyte.device.speed import Task, Tokens
 from halfbyte.device.summary import Band, band, bands
 from halfbyte.device.workload import load_workload
@@ -82,7 +82,7 @@ def add_simulate(commands: Commands[Parser]) -> None:
         metavar="NAME",
         help="a name from `halfbyte device list`, or a .toml file",
     )
-    add("--minutes", type=number, default=10.0, metavar="N", help=f"at most {MOST_MINUTES:g}")
+    add("--minutes", type=number, default=10.0, metavar="N", help=f"at most {MAX_MINUTES:g}")
     add("--ambient", type=number, metavar="C", help="the air (default: the profile's, 25)")
     add(
         "--workload",
@@ -98,7 +98,7 @@ def add_simulate(commands: Commands[Parser]) -> None:
         "--threads", "-t", type=whole, metavar="N",
         help="cores that may compute (default: the fast ones)",
     )  # fmt: skip
-    add("--draws", type=whole, default=200, metavar="N", help=f"devices, at most {MOST_DRAWS}")
+    add("--draws", type=whole, default=200, metavar="N", help=f"devices, at most {MAX_DRAWS}")
     add("--seed", type=whole, default=0, metavar="N", help="the same seed, the same devices")
     add("--plot", type=Path, metavar="FILE", help=f"also a picture: {', '.join(plot.SUFFIXES)}")
     add_force(parser)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from halfbyte.core.program import Program
 
-MOST_EVENTS = 200_000  # that a profile keeps one by one: a trace is for people
+MAX_EVENTS = 200_000  # that a profile keeps one by one: a trace is for people
 
 Kinds = list[dict[str, list[int]]]  # type and shape of each operand
 
@@ -70,7 +70,7 @@ class Profile:
     keep_events : bool
         Keep every run too, for `chrome_trace`.
     events : list of Run, Call or Span
-        In order of time, up to MOST_EVENTS calls of kernels and spans.
+        In order of time, up to MAX_EVENTS calls of kernels and spans.
     left_out : int
         Those after that.
     """
@@ -123,7 +123,7 @@ class Profile:
 
     def _room(self, wanted: int) -> int:
         """How many more events may be kept, of so many."""
-        room = min(wanted, MOST_EVENTS - self._kept)
+        room = min(wanted, MAX_EVENTS - self._kept)
         self._kept += room
         self.left_out += wanted - room
         return room

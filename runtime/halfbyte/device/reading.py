@@ -19,9 +19,9 @@ from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.errors import ProfileError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-MOST_BYTES = 1_000_000
-MOST_STEPS = 64
-MOST_TEXT = 2000
+MAX_BYTES = 1_000_000
+MAX_STEPS = 64
+MAX_TEXT = 2000
 _SHOWN = 60  # characters of what was found
 
 T = TypeVar("T")
@@ -88,8 +88,8 @@ def numbers(least: float, most: float) -> Reader:
         entry = _entry(found, where, ("value", "source", "assumed"))
         place = where.at("value")
         listed = entry.get("value")
-        if not isinstance(listed, list) or not 1 <= len(listed) <= MOST_STEPS:
-            raise place.error(f"a list of 1 to {MOST_STEPS} numbers", _sized(listed))
+        if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_STEPS:
+            raise place.error(f"a list of 1 to {MAX_STEPS} numbers", _sized(listed))
         values = tuple(_bounded(v, place.item(i), least, most) for i, v in enumerate(listed))
         for index in range(1, len(values)):
             if values[index] < values[index - 1]:
@@ -113,8 +113,8 @@ def text(found: object, where: Where) -> str:
     """A line of text that a terminal can show."""
     if not isinstance(found, str) or not found.strip() or not found.isprintable():
         raise where.error("a line of printable text", found)
-    if len(found) > MOST_TEXT:
-        raise where.error(f"at most {MOST_TEXT} characters", Words(f"{len(found)}"))
+    if len(found) > MAX_TEXT:
+        raise where.error(f"at most {MAX_TEXT} characters", Words(f"{len(found)}"))
     return found
 
 
@@ -201,9 +201,9 @@ def read_file(of: type[T], path: Path) -> T:
     """
     where = Where(str(path))
     with path.open("rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise where.error(f"a file of at most {MOST_BYTES} bytes", Words("more"))
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise where.error(f"a file of at most {MAX_BYTES} bytes", Words("more"))
     try:
         table = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:

@@ -14,7 +14,7 @@ from halfbyte.device.cost import F64
 from halfbyte.device.electricity import Indices, Supply
 from halfbyte.device.profile import Profile
 
-MOST_SAMPLES = 1200
+MAX_SAMPLES = 1200
 
 F32 = npt.NDArray[np.float32]
 
@@ -86,13 +86,13 @@ class Simulation:
 
 
 class Recorder:
-    """Gathers samples of equal length, at most `MOST_SAMPLES`; the last may be shorter."""
+    """Gathers samples of equal length, at most `MAX_SAMPLES`; the last may be shorter."""
 
     def __init__(
         self, profile: Profile, steps: int, step: float, draws: int, supplies: Sequence[Supply]
     ) -> None:
         self._profile, self._steps, self._step = profile, steps, step
-        self._every, self._supplies = ceil(steps / MOST_SAMPLES), supplies
+        self._every, self._supplies = ceil(steps / MAX_SAMPLES), supplies
         samples = ceil(steps / self._every)
         ends = np.minimum(np.arange(1, samples + 1) * self._every, steps)
         self._seconds = ends * step

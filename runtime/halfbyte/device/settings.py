@@ -14,7 +14,7 @@ from halfbyte.device.profile import Profile
 from halfbyte.device.speed import Draws, Processor, Task
 from halfbyte.device.thermal import Network
 
-_MOST = 4000  # settings of as many threads: of more clusters, fewer steps
+_MAX_SETTINGS = 4000  # settings of as many threads: of more clusters, fewer steps
 _WARM_C = 50.0  # at which leakage is counted
 
 
@@ -99,6 +99,6 @@ def _ways(task: Task, profile: Profile, threads: int, warmed: F64) -> Ways:
 
 def _thinned(used: Sequence[Supply]) -> Iterator[npt.NDArray[np.intp]]:
     """Each cluster's steps, with the fastest and the slowest, so that there are not too many."""
-    most = int(_MOST ** (1 / len(used)))
+    most = int(_MAX_SETTINGS ** (1 / len(used)))
     for supply in used:
         yield np.unique(np.linspace(0, supply.highest, min(most, supply.highest + 1)).astype(int))

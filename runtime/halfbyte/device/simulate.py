@@ -47,7 +47,7 @@ GOVERNORS: dict[str, Maker] = {
     "pacing": Pacing,
 }  # fmt: skip
 STEP_S = 0.5
-MOST_MINUTES, MOST_DRAWS = 600.0, 10_000
+MAX_MINUTES, MAX_DRAWS = 600.0, 10_000
 AIR_C = (-30.0, 80.0)
 
 
@@ -117,8 +117,8 @@ def _check(
         raise HalfbyteError(f"step of {step} s: expected {PERIOD_S:g} s or a whole part of it")
     count = draws if isinstance(draws, int) else draws.count
     for name, found, least, most in (
-        ("minutes", minutes, step / 60, MOST_MINUTES), ("ambient", ambient, *AIR_C),
-        ("threads", threads, 1, cores), ("draws", count, 1, MOST_DRAWS),
+        ("minutes", minutes, step / 60, MAX_MINUTES), ("ambient", ambient, *AIR_C),
+        ("threads", threads, 1, cores), ("draws", count, 1, MAX_DRAWS),
     ):  # fmt: skip
         if not least <= found <= most:
             raise HalfbyteError(f"{name} {found:g}: expected {least:g} to {most:g}")

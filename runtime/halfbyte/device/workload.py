@@ -24,7 +24,7 @@ from halfbyte.errors import ProfileError
 
 F64 = npt.NDArray[np.float64]
 
-MOST_TURNS = 1_000_000
+MAX_TURNS = 1_000_000
 _BOUNDS = {
     "prompt": (0, 1e6), "answer": (0, 1e6), "runs": (0, 1e9), "pause_s": (0.1, 1e6),
     "per_s": (1e-3, 1e6),
@@ -64,12 +64,12 @@ class _Burst:
 
 @dataclass(frozen=True)
 class _Turns:
-    turn: Annotated[tuple[Turn, ...], reading.tables(Turn, 1, MOST_TURNS)]
+    turn: Annotated[tuple[Turn, ...], reading.tables(Turn, 1, MAX_TURNS)]
 
 
 @dataclass(frozen=True)
 class _Bursts:
-    burst: Annotated[tuple[_Burst, ...], reading.tables(_Burst, 1, MOST_TURNS)]
+    burst: Annotated[tuple[_Burst, ...], reading.tables(_Burst, 1, MAX_TURNS)]
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,9 @@ def _read_csv(path: Path, of: type[R]) -> Iterator[R]:
     """Rows with the fields of a class as columns, in any order."""
     where = Where(str(path))
     with path.open("rb") as file:
-        data = file.read(reading.MOST_BYTES + 1)
-    if len(data) > reading.MOST_BYTES:
-        raise where.error(f"a file of at most {reading.MOST_BYTES} bytes", Words("more"))
+        data = file.read(reading.MAX_BYTES + 1)
+    if len(data) > reading.MAX_BYTES:
+        raise where.error(f"a file of at most {reading.MAX_BYTES} bytes", Words("more"))
     try:
         rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:

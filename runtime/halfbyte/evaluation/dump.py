@@ -15,8 +15,8 @@ from halfbyte.onnx.files.dtypes import DTYPES
 from halfbyte.onnx.files.model import Graph, Node, SparseTensor, ValueInfo
 from halfbyte.outputs import reporting, write_file, write_text
 
-MOST_NAME = 180  # bytes of a file's name; file systems take 255
-MOST_SHOWN = 8  # elements of an attribute
+MAX_NAME = 180  # bytes of a file's name; file systems take 255
+MAX_SHOWN = 8  # elements of an attribute
 
 
 class Dump:
@@ -87,9 +87,9 @@ def file_name(name: str) -> str:
     made = quote(name, safe="")
     if made.startswith("."):
         made = "%2E" + made[1:]
-    if len(made) > MOST_NAME:
+    if len(made) > MAX_NAME:
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-        made = f"{made[:MOST_NAME]}-{digest}"
+        made = f"{made[:MAX_NAME]}-{digest}"
     return made
 
 
@@ -135,7 +135,7 @@ def _kind(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        if value.size > MOST_SHOWN:
+        if value.size > MAX_SHOWN:
             return f"<{_kind(value)}>"
         return str(value.tolist())
     text = repr(value)

@@ -11,7 +11,7 @@ from typing import Any
 
 from halfbyte.errors import HalfbyteError, UnsupportedError
 
-MOST_MODEL = 1 << 31  # bytes that protobuf writes; a model with more cannot be given outputs
+MAX_MODEL = 1 << 31  # bytes that protobuf writes; a model with more cannot be given outputs
 PROVIDER = "CPUExecutionProvider"
 
 
@@ -81,10 +81,10 @@ def _with_outputs(path: Path, names: Sequence[str]) -> bytes:
     model = onnx.load(str(path))
     known = {output.name for output in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in known)
-    if model.ByteSize() >= MOST_MODEL:
+    if model.ByteSize() >= MAX_MODEL:
         raise UnsupportedError(
             f"{path}: intermediate values of onnxruntime: expected a model of less than "
-            f"{MOST_MODEL:,} bytes, found {model.ByteSize():,}"
+            f"{MAX_MODEL:,} bytes, found {model.ByteSize():,}"
         )
     made: bytes = model.SerializeToString()
     return made

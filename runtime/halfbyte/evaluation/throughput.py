@@ -19,7 +19,7 @@ from halfbyte.text.loading import load
 from halfbyte.text.model import LanguageModel
 
 TURN = 0.05  # seconds that a turn of a graph takes at least
-MOST_RUNS = 100  # in a turn
+MAX_RUNS = 100  # in a turn
 REST = 0.02  # seconds between turns: threads of the other engine may still be spinning
 
 
@@ -104,7 +104,7 @@ def _graph_turn(run: Callable[[], Any]) -> Callable[[], float]:
         nonlocal runs
         seconds = [_seconds(run) for _ in range(runs or 2)]
         if not runs:  # the first one plans and packs
-            runs = max(1, min(MOST_RUNS, int(TURN / max(seconds[1], 1e-9))))
+            runs = max(1, min(MAX_RUNS, int(TURN / max(seconds[1], 1e-9))))
         return 1 / max(statistics.median(seconds), 1e-9)
 
     return turn

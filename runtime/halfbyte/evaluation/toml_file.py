@@ -8,7 +8,7 @@ from typing import Any
 
 from halfbyte.errors import FormatError
 
-MOST_BYTES = 1 << 24  # of a file that people write
+MAX_BYTES = 1 << 24  # of a file that people write
 
 _WORDS = {
     bool: "true or false",
@@ -31,9 +31,9 @@ def read_toml(path: Path) -> Section:
         It cannot be read.
     """
     with path.open("rb") as file:
-        raw = file.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise FormatError(f"{path}: expected at most {MOST_BYTES:,} bytes, found more")
+        raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise FormatError(f"{path}: expected at most {MAX_BYTES:,} bytes, found more")
     try:
         return Section(path, "", tomllib.loads(raw.decode("utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

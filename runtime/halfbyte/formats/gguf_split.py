@@ -18,12 +18,12 @@ from halfbyte.weights import Tensor
 
 _NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.gguf)?", re.DOTALL)
 _NO, _COUNT, _TENSORS = "split.no", "split.count", "split.tensors.count"
-_MOST = 1 << 10  # files
+_MAX_FILES = 1 << 10  # files
 
 
 def file_count(file: ModelFile) -> int:
     """How many files the model of this one has."""
-    return metadata.integer(file, _COUNT, 0, _MOST, 1) or 1
+    return metadata.integer(file, _COUNT, 0, _MAX_FILES, 1) or 1
 
 
 def join(file: ModelFile) -> ModelFile:

@@ -20,7 +20,7 @@ from halfbyte.formats.mapped import map_file
 
 Pixels = npt.NDArray[np.uint8]  # [height, width, 1 or 3]: grey, or red, green, blue
 
-MOST_PIXELS = 1 << 26
+MAX_PIXELS = 1 << 26
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # grey of red, green, blue (BT.601)
 # Bits and compression; 3 says where the colours of 32 bits are, which is always the same place.
 _BITMAPS = {(8, 0), (24, 0), (32, 0), (32, 3)}
@@ -48,8 +48,8 @@ def read_picture(path: Path) -> Pixels:
 
 def _checked(path: Path, width: int, height: int, needed: int, found: int) -> None:
     """Refuse sizes that are odd, or more than the file has bytes for."""
-    if not (width > 0 and height > 0 and width * height <= MOST_PIXELS):
-        raise FormatError(f"{path}: {width}×{height} pixels, expected 1 to {MOST_PIXELS}")
+    if not (width > 0 and height > 0 and width * height <= MAX_PIXELS):
+        raise FormatError(f"{path}: {width}×{height} pixels, expected 1 to {MAX_PIXELS}")
     if needed > found:
         raise FormatError(f"{path}: {needed} bytes of pixels expected, {found} found")
 

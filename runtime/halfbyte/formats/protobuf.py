@@ -21,7 +21,7 @@ from halfbyte.errors import FormatError, printable
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 _FLOAT = struct.Struct("<f")
 _TOP, _MODULUS = 1 << 63, 1 << 64  # of integers with a sign
-_LONGEST = 10  # bytes of a varint
+_MAX_VARINT = 10  # bytes of a varint
 _FEW = 64  # bytes that Python decodes sooner than NumPy
 _CHUNK = 1 << 20  # bytes decoded at once, so that intermediate arrays stay small
 MAX_PROBLEM = 500  # characters of an error, its path aside
@@ -188,8 +188,8 @@ class Message:
         starts = np.concatenate([np.zeros(1, np.intp), ends[:-1] + 1])
         sizes = ends - starts + 1
         longest = int(sizes.max())
-        if longest > _LONGEST:
-            raise self.error(f"an integer of {longest} bytes, expected at most {_LONGEST}")
+        if longest > _MAX_VARINT:
+            raise self.error(f"an integer of {longest} bytes, expected at most {_MAX_VARINT}")
         values = np.zeros(len(ends), np.uint64)
         for index in range(longest):
             chosen = np.flatnonzero(sizes > index)
@@ -200,7 +200,7 @@ class Message:
     def _varint(self, at: int) -> tuple[int, int]:
         """A varint and where it ends; at most ten bytes, 64 bits."""
         value = 0
-        for index, byte in enumerate(self.data[at : at + _LONGEST]):
+        for index, byte in enumerate(self.data[at : at + _MAX_VARINT]):
             value |= (byte & 127) << 7 * index
             if byte < 128:
                 return value & _MODULUS - 1, at + index + 1

@@ -38,7 +38,7 @@ def write_bytes(content: bytes) -> str:
     return content.decode("latin-1").translate(LETTERS)
 
 
-_MOST_PADDING = 4096  # rows beyond twice the tokens: more are no padding
+_MAX_PADDING = 4096  # rows beyond twice the tokens: more are no padding
 _DROPPED_ROLES = ("padding", "mask", "eot", "eom")  # whose token no model needs to be fed
 
 
@@ -75,7 +75,7 @@ def fit_vocabulary(
     """
     tokens: Any = metadata["tokenizer.ggml.tokens"]
     count = len(tokens)
-    if not rows <= 2 * count + _MOST_PADDING:
+    if not rows <= 2 * count + _MAX_PADDING:
         raise FormatError(f"{where}: {rows} rows of the embedding for {count} tokens")
     if count < rows:
         notes.append(

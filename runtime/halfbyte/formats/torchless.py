@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import FormatError
-from halfbyte.formats.checkpoints import MOST_ELEMENTS, Checkpoint
+from halfbyte.formats.checkpoints import MAX_ELEMENTS, Checkpoint
 from halfbyte.formats.grouped import Groups, grouped_notes, grouped_tensor
 from halfbyte.formats.huggingface.folder import model_tensors
 from halfbyte.formats.huggingface.names import naming
@@ -138,7 +138,7 @@ def _weights(path: Path, pages: Pages, entries: dict[str, Any], start: int) -> C
 
 def _shape(path: Path, name: str, entry: dict[str, Any]) -> tuple[int, ...]:
     shape = field(path, entry, "shape", list, f"tensors.{name[:80]}.")
-    sizes = all(type(n) is int and 0 < n <= MOST_ELEMENTS for n in shape)
+    sizes = all(type(n) is int and 0 < n <= MAX_ELEMENTS for n in shape)
     if not 1 <= len(shape) <= 4 or not sizes:
         raise FormatError(f"{path}: tensor {name!r:.80}: expected a 'shape' of 1 to 4 numbers")
     return tuple(shape)

@@ -30,7 +30,7 @@ from halfbyte.weights import Tensor
 
 Rounding = Callable[[Buffer], tuple[Buffer, ...]]  # of a matrix to integers, and their scales
 
-MOST_FOLDED = 1 << 20  # bytes of a constant that is larger than what it was made of
+MAX_FOLDED = 1 << 20  # bytes of a constant that is larger than what it was made of
 
 
 class EndOfProgramError(Exception):
@@ -305,7 +305,7 @@ class Capture:
         """A node whose inputs are all known; what is large is not kept, but made at each run."""
         if work_of(call.definition, self.node, inputs) > WORK:
             raise EndOfProgramError
-        most = max(2 * bytes_given(self.node, inputs), MOST_FOLDED)
+        most = max(2 * bytes_given(self.node, inputs), MAX_FOLDED)
         results = folded(call, inputs, most)
         if results is None:
             raise EndOfProgramError

@@ -14,7 +14,7 @@ import numpy as np
 
 from halfbyte.core.interrupt import step
 from halfbyte.errors import HalfbyteError, UnsupportedError
-from halfbyte.onnx.capture import MOST_FOLDED, bytes_given, folded
+from halfbyte.onnx.capture import MAX_FOLDED, bytes_given, folded
 from halfbyte.onnx.evaluate import bound, resolved, subgraphs, used_names
 from halfbyte.onnx.files.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
 from halfbyte.onnx.fusion import fuse
@@ -240,7 +240,7 @@ def _folded(
         opset = model.opsets.get("", 1) if node.domain else version
         call = bound(definition, node, opset, _no_body, where)
         least = 0 if node.op_type in AT_CAPTURE else bytes_given(node, inputs)
-        results = folded(call, inputs, min(max(least, MOST_FOLDED), allowed.nbytes))
+        results = folded(call, inputs, min(max(least, MAX_FOLDED), allowed.nbytes))
     except HalfbyteError:
         return None  # it may never be reached; where it is, the run says what is wrong
     if results is None or not all(isinstance(r, np.ndarray) for r in results):

@@ -20,7 +20,7 @@ from halfbyte.text.token_model import TokenModel
 State = TypeVar("State")
 _Rows = list[npt.NDArray[Any]]
 
-MOST_BEAMS = 64
+MAX_BEAMS = 64
 _TOKEN, _FOUND = 32, 160  # bytes of a token in the list of a text, of a continuation that is ranked
 
 
@@ -119,9 +119,9 @@ def beam_search(
             raise HalfbyteError(f"{name} {number}: expected 1 or more")
     if not np.isfinite(arguments.number("length_penalty", length_penalty)):
         raise HalfbyteError(f"length_penalty {length_penalty}: expected a finite number")
-    if num_beams > MOST_BEAMS:
+    if num_beams > MAX_BEAMS:
         raise HalfbyteError(
-            f"num_beams {num_beams}: expected at most {MOST_BEAMS}; each is a text that takes "
+            f"num_beams {num_beams}: expected at most {MAX_BEAMS}; each is a text that takes "
             "time and memory of its own"
         )
     ids = model.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)

@@ -191,7 +191,7 @@ def _origin(buffer: Buffer) -> str:
 
 def _cache(file: ModelFile, asked: str, head_dim: int) -> str:
     """The type of the KV cache's numbers."""
-    if asked == "smallest" and head_dim % 32 == 0 and head_dim <= ops.MOST_Q8_0_HEAD:
+    if asked == "smallest" and head_dim % 32 == 0 and head_dim <= ops.MAX_Q8_0_HEAD:
         return "q8_0"
     if asked in ("auto", "smallest"):
         return "f32" if file.tensors["token_embd.weight"].format is F32 else "f16"

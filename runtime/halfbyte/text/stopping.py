@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from halfbyte import arguments
 from halfbyte.errors import HalfbyteError
 
-MOST, LONGEST = 64, 1024  # stop strings, and characters of one
+MAX_STRINGS, MAX_CHARACTERS = 64, 1024  # stop strings, and characters of one
 
 
 class StopStrings:
@@ -25,10 +25,12 @@ class StopStrings:
     def __init__(self, strings: str | Sequence[str] | None) -> None:
         given = [strings] if isinstance(strings, str) else () if strings is None else strings
         self._strings = arguments.texts("stop", given)
-        if not all(0 < len(string) <= LONGEST for string in self._strings):
-            raise HalfbyteError(f"stop: expected strings of 1 to {LONGEST} characters")
-        if len(self._strings) > MOST:
-            raise HalfbyteError(f"stop: {len(self._strings)} strings: expected at most {MOST}")
+        if not all(0 < len(string) <= MAX_CHARACTERS for string in self._strings):
+            raise HalfbyteError(f"stop: expected strings of 1 to {MAX_CHARACTERS} characters")
+        if len(self._strings) > MAX_STRINGS:
+            raise HalfbyteError(
+                f"stop: {len(self._strings)} strings: expected at most {MAX_STRINGS}"
+            )
         self._held = ""  # may be the beginning of a stop string
         self.found = False
 

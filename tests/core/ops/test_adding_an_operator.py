@@ -149,7 +149,7 @@ def test_batches_go_through_it_in_slices(
     runner = runner_of(backend)
     whole = runner.run({"x": x}, ["y"])["y"]
     monkeypatch.setattr(SLICES, "CACHE", 1)
-    monkeypatch.setattr(SLICES, "LEAST_ROWS", 16)
+    monkeypatch.setattr(SLICES, "MIN_ROWS", 16)
     cut = runner_of(backend)
     np.testing.assert_allclose(cut.run({"x": x}, ["y"])["y"], whole, rtol=1e-6)
     counts = [sum(i.operator is snake for i in p.instructions) for p in programs(runner, cut)]

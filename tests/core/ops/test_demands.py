@@ -25,7 +25,7 @@ from halfbyte.errors import HalfbyteError, ProgramError
 from halfbyte.weights import Tensor
 
 EACH = 4  # cases of an operator: of them all, those that differ most
-MOST = 1 << 16  # elements of a changed operand
+MAX_ELEMENTS = 1 << 16  # elements of a changed operand
 WORK = 1e7  # arithmetic operations of a changed instruction
 SPOILT = 0xFF  # bytes around operands: NaN, or -1
 # Memory alone is looked at: what fills up weights to fours is no longer zero where there are fewer
@@ -82,7 +82,7 @@ def mutants(case: Case) -> Iterator[tuple[str, Case]]:
         for axis, n in enumerate(value.shape[: -1 if as_bytes else None]):
             for size in _changed(n):
                 shape = (*value.shape[:axis], size, *value.shape[axis + 1 :])
-                if size >= 0 and np.prod(shape) <= MOST:
+                if size >= 0 and np.prod(shape) <= MAX_ELEMENTS:
                     made = _resized(value, shape)
                     if made is not None:
                         operands = {**case.operands, name: made}
@@ -115,7 +115,7 @@ def _together(case: Case) -> Iterator[tuple[str, Case]]:
             for name, operand in given.items():
                 shape = zip(operand.dims, case.operands[name].shape, strict=True)
                 resized = tuple(size if d == dim else n for d, n in shape)
-                if dim in operand.dims and size >= 0 and np.prod(resized) <= MOST:
+                if dim in operand.dims and size >= 0 and np.prod(resized) <= MAX_ELEMENTS:
                     made[name] = _resized(case.operands[name], resized)
             if all(made[name] is not None for name in given):
                 yield f"{dim} = {size}", replace(case, operands=made)

@@ -17,7 +17,7 @@ FUNCTIONS = {
     "abs", "clip", "cos", "erf", "exp", "expm1", "log", "log1p", "maximum", "minimum", "rint",
     "sin", "sqrt", "square", "tanh", "where",
 }  # fmt: skip
-LEAST = 4  # operations, a function among them
+MIN_OPERATIONS = 4  # operations, a function among them
 
 
 class _Renamed(ast.NodeTransformer):
@@ -38,7 +38,7 @@ def formulas(source: str) -> Iterator[tuple[str, int]]:
             called = [n.func for n in inner if isinstance(n, ast.Call)]
             functions = sum(getattr(f, "attr", getattr(f, "id", "")) in FUNCTIONS for f in called)
             operations = sum(isinstance(n, ast.BinOp | ast.UnaryOp) for n in inner)
-            if functions and functions + operations >= LEAST:
+            if functions and functions + operations >= MIN_OPERATIONS:
                 whole = ast.parse(ast.unparse(node), mode="eval")
                 yield ast.unparse(_Renamed().visit(whole)), node.lineno
 

@@ -32,7 +32,7 @@ from halfbyte.onnx.session.metadata import dtype_of
 
 SECONDS = 2.0
 BYTES = 1 << 30  # beyond what the process has when it begins
-MOST_ELEMENTS = 1 << 20  # of an input; models with larger ones are only opened
+MAX_ELEMENTS = 1 << 20  # of an input; models with larger ones are only opened
 EVERY = 12  # of ONNX's node tests, which every seed takes another part of
 _OWN = 20  # times that our own models are among the others
 
@@ -133,7 +133,7 @@ def feeds(session: halfbyte.InferenceSession) -> dict[str, Any] | None:
     made: dict[str, Any] = {}
     for argument in session.get_inputs():
         shape = [size if isinstance(size, int) else 2 for size in argument.shape]
-        if math.prod(shape) > MOST_ELEMENTS:
+        if math.prod(shape) > MAX_ELEMENTS:
             return None
         made[argument.name] = _value(argument, shape, random)
     return made

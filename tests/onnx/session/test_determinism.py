@@ -12,7 +12,7 @@ import pytest
 from tools.onnx_models import make, save
 
 from halfbyte.core.backends import prefers_widened
-from halfbyte.onnx.passes.widen_products import LEAST_ROWS
+from halfbyte.onnx.passes.widen_products import MIN_ROWS
 from halfbyte.onnx.session import InferenceSession, SessionOptions
 from halfbyte.quantize.onnx import Options, quantize_onnx
 
@@ -99,7 +99,7 @@ def test_without_it_many_rows_may_be_multiplied_otherwise(
     """Where a processor prefers it, from so many rows on; then all of these are alike."""
     for backend in compiled_backends:
         found, strict = run("int8", backend, False), run("int8", backend, True)
-        few = {key: rows for key, rows in found.items() if key[0] * key[1] < LEAST_ROWS}
+        few = {key: rows for key, rows in found.items() if key[0] * key[1] < MIN_ROWS}
         many = {key: rows for key, rows in found.items() if key not in few}
         assert_rows_are_equal(few, strict)
         assert_rows_are_equal(many, found)

@@ -233,7 +233,7 @@ def test_trace(tmp_path: Path) -> None:
 def test_trace_is_bounded_and_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profile, "MOST_EVENTS", 5)
+    monkeypatch.setattr(profile, "MAX_EVENTS", 5)
     for prefix in ("profile", "no/folder/profile"):
         options = HALFBYTE.SessionOptions()
         options.enable_profiling = True

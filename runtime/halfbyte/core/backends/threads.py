@@ -17,7 +17,7 @@ import numpy.typing as npt
 from halfbyte.core.backends.library import Library
 from halfbyte.errors import HalfbyteError
 
-MOST_THREADS = 4096  # more than processors have; each takes memory before it runs
+MAX_THREADS = 4096  # more than processors have; each takes memory before it runs
 SPINS = 20_000  # idle turns before a helper sleeps: a fraction of a millisecond
 
 
@@ -31,8 +31,8 @@ class Pool:
     """
 
     def __init__(self, library: Library, threads: int, spins: int = SPINS) -> None:
-        if not 1 <= threads <= MOST_THREADS:
-            raise HalfbyteError(f"{threads} threads: expected 1 to {MOST_THREADS}")
+        if not 1 <= threads <= MAX_THREADS:
+            raise HalfbyteError(f"{threads} threads: expected 1 to {MAX_THREADS}")
         self.threads = threads
         self.address = 0
         self._announce = library.pool_announce

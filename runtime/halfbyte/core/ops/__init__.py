@@ -4,7 +4,7 @@ from halfbyte.core.operator import FUSED, OPERATORS, Operator, operator
 from halfbyte.core.ops.activation import add, gelu, mul, silu, softmax
 from halfbyte.core.ops.attention import (
     KEY_BLOCK,
-    MOST_Q8_0_HEAD,
+    MAX_Q8_0_HEAD,
     cache_write,
     cache_write_keys,
     group_query_attention,
@@ -19,7 +19,7 @@ from halfbyte.core.ops.codes import (
     tensor_range,
 )
 from halfbyte.core.ops.conv import (
-    MOST_TAPS,
+    MAX_TAPS,
     conv2d,
     conv2d_codes,
     conv2d_depthwise,
@@ -64,8 +64,8 @@ from halfbyte.core.program import Operand
 __all__ = [
     "FUSED",
     "KEY_BLOCK",
-    "MOST_Q8_0_HEAD",
-    "MOST_TAPS",
+    "MAX_Q8_0_HEAD",
+    "MAX_TAPS",
     "OPERATORS",
     "RANGE",
     "Operand",

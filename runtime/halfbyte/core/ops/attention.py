@@ -24,7 +24,7 @@ F32 = npt.NDArray[np.float32]
 Q8_0_R16 = packed_rows(Q8_0)
 
 KEY_BLOCK = 16  # positions of the cache whose keys lie together
-MOST_Q8_0_HEAD = 512  # elements of a head that a cache in Q8_0 may have
+MAX_Q8_0_HEAD = 512  # elements of a head that a cache in Q8_0 may have
 
 
 @operator(

@@ -22,7 +22,7 @@ I32 = npt.NDArray[np.int32]
 
 TOGETHER = 16  # channels of the result whose weights lie together
 FOURS = 4  # codes that one instruction multiplies and adds up
-MOST_TAPS = 512  # of a depthwise kernel of codes, whose sums are exact in float32
+MAX_TAPS = 512  # of a depthwise kernel of codes, whose sums are exact in float32
 
 
 def pack_kernels(w: npt.NDArray[Any], groups: int = 1) -> npt.NDArray[Any]:
@@ -278,7 +278,7 @@ def matmul_codes(
     "x:*[n,h,v,c] w:f32[k,c] bias:i32[c] sums:i32[c] scale:f32[c] -> y:*[n,p,q,c]",
     operations=lambda d: 2 * d["n"] * d["p"] * d["q"] * d["c"] * d["k"],
     demands={
-        **windows("k", MOST_TAPS),
+        **windows("k", MAX_TAPS),
         **codes("x_zero", "y_zero"),
     },
     product=True,
@@ -290,7 +290,7 @@ def conv2d_depthwise_codes(
 ) -> Codes:  # fmt: skip
     """The same, each channel alone; the codes w[k, c] are floats, k = (row, column).
 
-    There are at most `MOST_TAPS` of them.
+    There are at most `MAX_TAPS` of them.
 
     Source: ONNX QLinearConv (opset 10) with as many groups as channels, channels last.
     """

@@ -16,8 +16,8 @@ from halfbyte.core.ops.linear import inverse, rounded
 
 F32 = npt.NDArray[np.float32]
 
-MOST_HEAD = 256  # numbers of a query, key or value
-MOST_CODED_HEAD, CODED_KEYS = 64, 128  # of attention_int8; keys of a step
+MAX_HEAD = 256  # numbers of a query, key or value
+MAX_CODED_HEAD, CODED_KEYS = 64, 128  # of attention_int8; keys of a step
 
 
 _READS: dict[str, Callable[[Any], int]] = {
@@ -57,7 +57,7 @@ def _operations(d: Any) -> int:
     reads=_READS,
     operations=_operations,
     demands={
-        "d and e of 256 and less": lambda d: max(d["d"], d["e"]) <= MOST_HEAD,
+        "d and e of 256 and less": lambda d: max(d["d"], d["e"]) <= MAX_HEAD,
         **_DEMANDS,
         "reach of 0 and more": lambda d: d["reach"] >= 0,
         "bias of bl where bias_batch, bias_head, bias_row lead": lambda d: inside(
@@ -87,7 +87,7 @@ def attention(
     """y[b, i, h] = sum_j softmax_j(cap(scale q[b, h, i] k[b, g, j]) + bias[b, h, i, j]) v[b, g, j].
 
     Sums go over the keys j <= i + reach of t; g is the group of h among the kv_heads. A query has
-    d numbers side by side, a value e, at most MOST_HEAD; they begin at `_at` and lie at strides of
+    d numbers side by side, a value e, at most MAX_HEAD; they begin at `_at` and lie at strides of
     elements, so that one matrix may hold all three. A bias has t numbers side by side, and strides
     of 0 where it is the same for all. cap(x) = softcap tanh(x / softcap), unless softcap is 0. A
     query whose scores are all -inf has a result of zeros.
@@ -126,7 +126,7 @@ def capped(scores: F32, softcap: float) -> F32:
     operations=_operations,
     demands={
         "d and e multiples of 16, of 64 and less": lambda d: (
-            d["d"] % 16 == d["e"] % 16 == 0 and max(d["d"], d["e"]) <= MOST_CODED_HEAD
+            d["d"] % 16 == d["e"] % 16 == 0 and max(d["d"], d["e"]) <= MAX_CODED_HEAD
         ),
         **_DEMANDS,
         "bias of bl where bias_batch, bias_head lead": lambda d: inside(
@@ -151,7 +151,7 @@ def attention_int8(
 
     Queries, keys and values are rounded to int8, a scale each. Keys go by in steps of CODED_KEYS;
     in a step a query's weights exp(score - highest so far), times the scales of the values, are
-    rounded to 0...255 by their maximum. d and e are multiples of 16, at most MOST_CODED_HEAD.
+    rounded to 0...255 by their maximum. d and e are multiples of 16, at most MAX_CODED_HEAD.
     """
     group = heads // kv_heads
     queries, q_scale = rounded(walked(q[q_at:], (batch, heads, s, d), (q_batch, q_head, q_row, 1)))

@@ -24,7 +24,7 @@ I8 = npt.NDArray[np.int8]
 Quantized = tuple[I8, F32, I16]
 
 LONG = 128  # activations that share one scale
-LEAST = np.float32(1e-30)  # of a scale that others are divided by
+MIN_SCALE = np.float32(1e-30)  # of a scale that others are divided by
 SIZE = 32  # of the matrix
 _QUANTIZED = "xq:i8[n,d] xd:f32[n,d/128] xs:i16[n,d/16]"
 _PRODUCT = (
@@ -172,7 +172,7 @@ def matmul_widened(
     wq, wd, _ = w.format.codes(w.rows)
     (m, blocks, size), n = wq.shape, len(xq)
     scales = wd.reshape(m, -1, LONG // size)
-    top = np.maximum(np.abs(scales).max(axis=2, keepdims=True), LEAST)
+    top = np.maximum(np.abs(scales).max(axis=2, keepdims=True), MIN_SCALE)
     shares = np.rint(scales / top * np.float32(1 << 14)).astype(np.int32).reshape(m, blocks, 1)
     wide = ((wq.astype(np.int32) * 256 * shares + (1 << 14)) >> 15).reshape(m, -1, LONG)
     x = xq.reshape(n, -1, LONG).astype(np.float64)

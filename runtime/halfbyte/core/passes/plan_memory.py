@@ -16,7 +16,7 @@ from halfbyte.core.interrupt import step
 from halfbyte.core.program import SHARED, Buffer, Instruction, Program
 
 ALIGNMENT = 64
-MOST_BY_SIZE = 2048  # buffers; the largest models have some hundreds
+MAX_BY_SIZE = 2048  # buffers; the largest models have some hundreds
 
 
 class Life(NamedTuple):
@@ -38,7 +38,7 @@ def placed(
     sizes: Mapping[Buffer, int], lives: Mapping[Buffer, Life]
 ) -> tuple[dict[Buffer, int], int]:
     """Offsets of buffers of so many bytes in one arena, and the bytes of the arena."""
-    if len(sizes) > MOST_BY_SIZE:
+    if len(sizes) > MAX_BY_SIZE:
         return _placed_in_time(sizes, lives)
     taken: list[tuple[int, int, Life]] = []  # offset, end, life; in this order
     places, arena_bytes = {}, 0

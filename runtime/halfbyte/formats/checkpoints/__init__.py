@@ -8,9 +8,9 @@ from pathlib import Path
 from halfbyte.formats.mapped import Pages
 from halfbyte.weights import BF16, F16, F32, U8, Tensor, WeightFormat
 
-MOST_DIMENSIONS = 4
-MOST_ELEMENTS = 1 << 48
-MOST_NAME = 255
+MAX_DIMENSIONS = 4
+MAX_ELEMENTS = 1 << 48
+MAX_NAME = 255
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Checkpoint:
 
     def add(self, name: str, format_: type[WeightFormat], shape: tuple[int, ...], data: U8) -> None:
         """Take in a tensor in C order at any address; a scalar becomes a vector of one."""
-        if len(shape) > MOST_DIMENSIONS or 0 in shape:
+        if len(shape) > MAX_DIMENSIONS or 0 in shape:
             self.unusable[name] = f"shape {list(shape)}, expected 1 to 4 dimensions of 1 or more"
         else:
             self.tensors[name] = Tensor(name, format_, shape or (1,), data)

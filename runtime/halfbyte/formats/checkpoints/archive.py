@@ -22,7 +22,7 @@ _END_64 = struct.Struct("<4sQ2H2L4Q")
 _ENTRY = struct.Struct("<4s6H3L5H2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _FULL_32 = 0xFFFFFFFF
-_MOST_ENTRIES = 1 << 17
+_MAX_ENTRIES = 1 << 17
 _ENCRYPTED = 1
 
 
@@ -37,8 +37,8 @@ def read_archive(path: Path, pages: Pages) -> dict[str, tuple[int, int]]:
         Compressed or encrypted entries, or more than 131,072.
     """
     count, size, at = _directory(path, pages)
-    if count > _MOST_ENTRIES:
-        raise UnsupportedError(f"{path}: {count} entries, expected at most {_MOST_ENTRIES}")
+    if count > _MAX_ENTRIES:
+        raise UnsupportedError(f"{path}: {count} entries, expected at most {_MAX_ENTRIES}")
     directory = bytes(pages[at : at + min(size, len(pages) - at)])
     entries: dict[str, tuple[int, int]] = {}
     place = 0

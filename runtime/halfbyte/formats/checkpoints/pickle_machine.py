@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.mapped import Pages
 
-_MOST_STEPS = 1 << 21  # opcodes: some hundred megabytes at worst; a model of 700 tensors has 30,000
-_MOST_STRING = 1 << 16
+_MAX_STEPS = 1 << 21  # opcodes: some hundred megabytes at worst; a model of 700 tensors has 30,000
+_MAX_STRING = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ class PickleMachine:
         self._stack, self._memo = [], {}
         while True:
             self._steps += 1
-            if self._steps > _MOST_STEPS:
+            if self._steps > _MAX_STEPS:
                 raise UnsupportedError(
-                    f"{self.where}: pickle: expected at most {_MOST_STEPS} steps, found more"
+                    f"{self.where}: pickle: expected at most {_MAX_STEPS} steps, found more"
                 )
             opcode = self._take(1)
             if opcode == b".":
@@ -134,8 +134,8 @@ class PickleMachine:
         self._stack.append(value)
 
     def _string(self, size: int) -> None:
-        if size > _MOST_STRING:
-            raise self._error(f"string of {size} bytes, expected at most {_MOST_STRING}")
+        if size > _MAX_STRING:
+            raise self._error(f"string of {size} bytes, expected at most {_MAX_STRING}")
         try:
             self._push(self._take(size).decode())
         except UnicodeDecodeError:

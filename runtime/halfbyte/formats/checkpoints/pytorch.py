@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.checkpoints import MOST_ELEMENTS, MOST_NAME, Checkpoint, archive
+from halfbyte.formats.checkpoints import MAX_ELEMENTS, MAX_NAME, Checkpoint, archive
 from halfbyte.formats.checkpoints.pickle_machine import Function, PickleMachine
 from halfbyte.formats.derived import transposed
 from halfbyte.formats.mapped import Pages
@@ -26,7 +26,7 @@ from halfbyte.weights import BF16, F16, F32, U8, WeightFormat
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
-_MOST_DIMENSIONS = 16
+_MAX_DIMENSIONS = 16
 _WRAPPERS = ("state_dict", "model")  # keys under which trainers keep the tensors
 
 
@@ -65,15 +65,15 @@ def _rebuild(
     lengths, steps = _sizes(shape), _sizes(strides)
     if not isinstance(storage, _Storage) or type(offset) is not int or len(others) > 3:
         raise TypeError
-    if not 0 <= offset <= MOST_ELEMENTS or len(lengths) != len(steps):
+    if not 0 <= offset <= MAX_ELEMENTS or len(lengths) != len(steps):
         raise ValueError
     return _Stored(storage, offset, lengths, steps)
 
 
 def _sizes(value: object) -> tuple[int, ...]:
-    if type(value) is not tuple or len(value) > _MOST_DIMENSIONS:
+    if type(value) is not tuple or len(value) > _MAX_DIMENSIONS:
         raise TypeError
-    if not all(type(n) is int and 0 <= n <= MOST_ELEMENTS for n in value):
+    if not all(type(n) is int and 0 <= n <= MAX_ELEMENTS for n in value):
         raise ValueError
     return value
 
@@ -123,7 +123,7 @@ def read_pytorch(path: Path, pages: Pages) -> Checkpoint:
     value, storages = read(path, pages)
     found = Checkpoint("PyTorch", parts={path: pages})
     for name, stored in _tensors(path, value).items():
-        if len(name) > MOST_NAME:
+        if len(name) > MAX_NAME:
             raise FormatError(f"{path}: tensor {name[:80]!r}...: name of {len(name)} characters")
         _add(path, found, name, stored, storages)
     return found
@@ -197,7 +197,7 @@ def _storage(path: Path, identity: object) -> _Storage:
     """("storage", type, key, device, number of elements, view or None)"""
     match identity:
         case ("storage", _Dtype() as dtype, str(key), str(), int(count), *view):
-            if 0 <= count <= MOST_ELEMENTS and view in ([], [None]):
+            if 0 <= count <= MAX_ELEMENTS and view in ([], [None]):
                 return _Storage(dtype, key, count)
     raise FormatError(f"{path}: pickle: a reference that is no storage of PyTorch's")
 

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.checkpoints import MOST_ELEMENTS, MOST_NAME, Checkpoint
+from halfbyte.formats.checkpoints import MAX_ELEMENTS, MAX_NAME, Checkpoint
 from halfbyte.formats.json_file import MAX_BYTES, parse_json
 from halfbyte.formats.mapped import Pages
 from halfbyte.weights import BF16, F16, F32, WeightFormat
 
 _FORMATS: dict[str, type[WeightFormat]] = {f.name: f for f in (F32, F16, BF16)}
-_MOST_DIMENSIONS = 16
+_MAX_DIMENSIONS = 16
 
 
 def has_json_header(start: bytes) -> bool:
@@ -90,11 +90,11 @@ def read_safetensors(path: Path, pages: Pages, header: dict[str, Any], start: in
 
 
 def _offsets(path: Path, name: str, entry: Any) -> tuple[int, int]:
-    if len(name) > MOST_NAME:
+    if len(name) > MAX_NAME:
         raise FormatError(f"{path}: tensor {name[:80]!r}...: name of {len(name)} characters")
     value = entry.get("data_offsets") if isinstance(entry, dict) else None
     match value:
-        case [int(first), int(last)] if 0 <= first <= last <= 8 * MOST_ELEMENTS:
+        case [int(first), int(last)] if 0 <= first <= last <= 8 * MAX_ELEMENTS:
             return first, last
     raise FormatError(
         f"{path}: tensor {name!r}: expected 'data_offsets' [begin, end] in the header"
@@ -112,8 +112,8 @@ def _shape(path: Path, name: str, entry: dict[str, Any]) -> tuple[int, ...]:
     value = entry.get("shape")
     if (
         not isinstance(value, list)
-        or len(value) > _MOST_DIMENSIONS
-        or not all(type(n) is int and 0 <= n <= MOST_ELEMENTS for n in value)
+        or len(value) > _MAX_DIMENSIONS
+        or not all(type(n) is int and 0 <= n <= MAX_ELEMENTS for n in value)
     ):
         raise FormatError(f"{path}: tensor {name!r}: expected a 'shape' in the header")
     return tuple(value)

@@ -11,8 +11,8 @@ from halfbyte.formats.json_file import read_json
 from halfbyte.formats.mapped import Pages, map_file
 
 WHOLE = ("model.safetensors", "pytorch_model.bin")  # in this order, each before its index
-_MOST_SHARDS = 1 << 10
-_LONGEST_NAME = 255  # bytes that file systems take
+_MAX_SHARDS = 1 << 10
+_MAX_NAME_BYTES = 255  # bytes that file systems take
 
 
 def is_weights(start: bytes) -> bool:
@@ -80,8 +80,10 @@ def _weight_map(index: Path) -> dict[str, str]:
     for name in found.values():
         if not isinstance(name, str) or name in ("", ".", "..") or set("/\\\0") & set(name):
             raise FormatError(f"{index}: file {name!r:.80}: expected a name in the same folder")
-        if len(name.encode(errors="surrogatepass")) > _LONGEST_NAME:
-            raise FormatError(f"{index}: file {name!r:.80}: expected at most {_LONGEST_NAME} bytes")
+        if len(name.encode(errors="surrogatepass")) > _MAX_NAME_BYTES:
+            raise FormatError(
+                f"{index}: file {name!r:.80}: expected at most {_MAX_NAME_BYTES} bytes"
+            )
     return found
 
 
@@ -89,8 +91,8 @@ def read_shards(index: Path) -> Checkpoint:
     """All tensors of the files that an index names; raises `FormatError`."""
     wanted = _weight_map(index)
     paths = [index.with_name(name) for name in sorted(set(wanted.values()))]
-    if len(paths) > _MOST_SHARDS:
-        raise UnsupportedError(f"{index}: {len(paths)} files, expected at most {_MOST_SHARDS}")
+    if len(paths) > _MAX_SHARDS:
+        raise UnsupportedError(f"{index}: {len(paths)} files, expected at most {_MAX_SHARDS}")
     if missing := [path.name for path in paths if not path.is_file()]:
         raise FormatError(
             f"{index}: {len(missing)} of {len(paths)} files are missing: "

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from halfbyte.errors import FormatError, UnsupportedError
 
 _MISSING: Any = object()
-_MOST = (1 << 32) - 1  # GGUF's unsigned integers
+_MAX_INTEGER = (1 << 32) - 1  # GGUF's unsigned integers
 
 
 class Keys:
@@ -26,7 +26,7 @@ class Keys:
         """Whatever is there, or None."""
         return self.values.get(key)
 
-    def integer(self, key: str, default: int = _MISSING, *, most: int = _MOST) -> int:
+    def integer(self, key: str, default: int = _MISSING, *, most: int = _MAX_INTEGER) -> int:
         """An integer from 1 to `most`."""
         value = self._value(key, default, "an integer")
         if isinstance(value, bool) or not isinstance(value, int):

@@ -40,7 +40,7 @@ _SAMPLING: dict[str, tuple[str, Callable[[float], np.generic]]] = {
     "min_p": ("general.sampling.min_p", np.float32),
     "repetition_penalty": ("general.sampling.penalty_repeat", np.float32),
 }
-_MOST_SETTING = 1e6
+_MAX_SETTING = 1e6
 
 
 def read_folder(folder: Path, weights: Checkpoint | None = None) -> ModelFile:
@@ -162,7 +162,7 @@ def _sampling(path: Path) -> dict[str, MetadataValue]:
         value = values.get(name)
         if value is None:
             continue
-        if type(value) not in (int, float) or not 0 <= value <= _MOST_SETTING:
+        if type(value) not in (int, float) or not 0 <= value <= _MAX_SETTING:
             raise FormatError(f"{path}: '{name}': expected a number, found {value!r:.80}")
         made[key] = kind(value)
     return made

@@ -32,7 +32,7 @@ from halfbyte.formats.tokens import BYTE, BYTE_TOKEN, CONTROL, LETTERS, NORMAL, 
 
 SPACE = "\u2581"
 MAX_TOKENS = 1 << 20
-_LONGEST_WORD = 100  # characters that WordPiece looks at
+_MAX_WORD = 100  # characters that WordPiece looks at
 
 
 @dataclass
@@ -297,7 +297,7 @@ def _wordpiece(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipel
         (normal[0], "normalizer.", "clean_text", True),
         (normal[0], "normalizer.", "handle_chinese_chars", True),
         (model, "model.", "continuing_subword_prefix", "##"),
-        (model, "model.", "max_input_chars_per_word", _LONGEST_WORD),
+        (model, "model.", "max_input_chars_per_word", _MAX_WORD),
     )
     for parent, where, name, value in wanted:
         if parent.get(name, value) != value:

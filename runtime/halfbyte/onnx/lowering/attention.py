@@ -11,7 +11,7 @@ import numpy as np
 
 from halfbyte.core import ops
 from halfbyte.core.operator import record_host
-from halfbyte.core.ops.full_attention import MOST_HEAD
+from halfbyte.core.ops.full_attention import MAX_HEAD
 from halfbyte.core.program import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.elementwise import combine
@@ -71,7 +71,7 @@ def attend(
     (batch, heads, s, d), (_, kv_heads, t, e) = q.shape, v.shape
     if (k.shape != (batch, kv_heads, t, d)) or v.shape[0] != batch or heads % kv_heads:
         return None
-    if max(d, e) > MOST_HEAD:
+    if max(d, e) > MAX_HEAD:
         return None
     extra: dict[str, int] = {}
     added = None

@@ -190,7 +190,7 @@ def qlinear_conv(
     window = sliding(x, kernel, strides, dilations, pads, auto_pad)
     if window is None:
         return None
-    depthwise = group == m == x.shape[1] and math.prod(kernel) <= ops.MOST_TAPS
+    depthwise = group == m == x.shape[1] and math.prod(kernel) <= ops.MAX_TAPS
     y = _convolved(c, w, found, image(c, x), window, 0 if depthwise else group)
     return result(c, y, len(x.shape))
 

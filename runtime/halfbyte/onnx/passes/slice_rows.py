@@ -19,8 +19,8 @@ from halfbyte.core.passes.plan_memory import lifetimes, placed
 from halfbyte.core.program import Buffer, Instruction, Kind, Program, current, resume
 
 CACHE = 2 << 20  # bytes of a core that a slice may take: its own cache, and some of the next
-LEAST_ROWS = 64  # of a product: fewer would read weights too often
-MOST_INSTRUCTIONS = 1 << 14  # of a program in slices
+MIN_ROWS = 64  # of a product: fewer would read weights too often
+MAX_INSTRUCTIONS = 1 << 14  # of a program in slices
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ def slice_rows(program: Program, cores: int = 1) -> Program:
     largest = max((rows.nbytes for rows in found if rows), default=0)
     products = [i.dims[i.operator.rows] for i in program.instructions if _is_product(i)]
     most = max((n for n in products if isinstance(n, int)), default=0)
-    pieces = min(-(-largest // (CACHE * cores)), most // LEAST_ROWS)
-    pieces = min(pieces, MOST_INSTRUCTIONS // max(len(program.instructions), 1))
+    pieces = min(-(-largest // (CACHE * cores)), most // MIN_ROWS)
+    pieces = min(pieces, MAX_INSTRUCTIONS // max(len(program.instructions), 1))
     if pieces < 2:
         return program
     found = [rows if rows and rows.count >= pieces else None for rows in found]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from halfbyte.core import ops
 from halfbyte.core.program import Instruction, Program, maximum
 
-LEAST_ROWS = 16  # of activations: fewer do not repay widening the weights for them
+MIN_ROWS = 16  # of activations: fewer do not repay widening the weights for them
 
 
 def widen_products(program: Program) -> Program:
@@ -21,4 +21,4 @@ def _applies(instruction: Instruction) -> bool:
     if instruction.operator is not ops.matmul_rotated:
         return False
     w, rows = instruction.operands["w"], maximum(instruction.dims["n"])
-    return w.dtype == "q8_0_r16" and rows >= LEAST_ROWS
+    return w.dtype == "q8_0_r16" and rows >= MIN_ROWS

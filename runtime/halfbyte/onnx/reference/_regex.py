@@ -1,6 +1,6 @@
 """Regular expressions in RE2's syntax, matched in time linear in the text.
 
-A pattern becomes a machine of at most `MOST_STATES` states, and all states that the text may have
+A pattern becomes a machine of at most `MAX_STATES` states, and all states that the text may have
 led to are followed at once; nothing is tried twice. What RE2 has not (references back, looking
 around) is refused, as are Unicode's scripts, which NumPy-only Python does not know.
 """
@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 from halfbyte.errors import FormatError, UnsupportedError
 
-MOST_STATES = 20_000
-MOST_REPEATS = 1000  # RE2's
-MOST_NESTED = 100
+MAX_STATES = 20_000
+MAX_REPEATS = 1000  # RE2's
+MAX_NESTED = 100
 
 Test = Callable[[str], bool]
 Tree: TypeAlias = "tuple[Any, ...]"
@@ -94,8 +94,8 @@ class _Parser:
 
     def choice(self) -> Tree:
         self.depth += 1
-        if self.depth > MOST_NESTED:
-            raise UnsupportedError(f"pattern {self.text[:80]!r}: nested more than {MOST_NESTED}")
+        if self.depth > MAX_NESTED:
+            raise UnsupportedError(f"pattern {self.text[:80]!r}: nested more than {MAX_NESTED}")
         outside, ways = self.flags, [self.row()]
         while self.skip("|"):
             ways.append(self.row())
@@ -116,7 +116,7 @@ class _Parser:
         return ("all", parts)
 
     def repeats(self, tree: Tree) -> Tree:
-        for _ in range(MOST_NESTED):
+        for _ in range(MAX_NESTED):
             if not self.peek() or self.peek() not in "*+?{":
                 return tree
             sign = self.take()
@@ -126,7 +126,7 @@ class _Parser:
                 return tree
             self.skip("?")  # which match is preferred does not matter to whether there is one
             tree = ("repeat", tree, *bounds)
-        raise UnsupportedError(f"pattern {self.text[:80]!r}: {MOST_NESTED} repeats of one part")
+        raise UnsupportedError(f"pattern {self.text[:80]!r}: {MAX_NESTED} repeats of one part")
 
     def counts(self) -> tuple[int, int | None] | None:
         stop = self.text.find("}", self.at)
@@ -136,8 +136,8 @@ class _Parser:
             return None
         least = int(low[:5])
         most = (int(high[:5]) if high else None) if comma else least
-        if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
-            raise self.error(f"repeated {{{low}{comma}{high}}}, expected at most {MOST_REPEATS}")
+        if max(least, most or 0) > MAX_REPEATS or (most is not None and most < least):
+            raise self.error(f"repeated {{{low}{comma}{high}}}, expected at most {MAX_REPEATS}")
         self.at = stop + 1
         return least, most
 
@@ -274,7 +274,7 @@ class Pattern:
     FormatError
         The pattern is none of RE2's.
     UnsupportedError
-        It needs more than `MOST_STATES` states, or classes that are not known here.
+        It needs more than `MAX_STATES` states, or classes that are not known here.
     """
 
     text: str
@@ -287,8 +287,8 @@ class Pattern:
         self.start = self._machine(_Parser(self.text).whole(), 0)
 
     def _state(self, test: Test | str | None, *ways: int) -> int:
-        if len(self.tests) >= MOST_STATES:
-            raise UnsupportedError(f"pattern {self.text[:80]!r}: more than {MOST_STATES} states")
+        if len(self.tests) >= MAX_STATES:
+            raise UnsupportedError(f"pattern {self.text[:80]!r}: more than {MAX_STATES} states")
         self.tests.append(test)
         self.ways.append(ways)
         return len(self.tests) - 1

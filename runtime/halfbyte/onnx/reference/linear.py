@@ -81,7 +81,7 @@ def scaled(array: Array, factor: float) -> Array:
     )
 
 
-MOST_TERMS = 32  # of an Einsum: NumPy looks for an order in time with the fourth power of them
+MAX_TERMS = 32  # of an Einsum: NumPy looks for an order in time with the fourth power of them
 
 
 def _summed(*parts: Array, equation: str) -> _shapes.Shape:
@@ -93,8 +93,8 @@ def _summed(*parts: Array, equation: str) -> _shapes.Shape:
 def einsum(*parts: Array, equation: str) -> Array:
     """Y[out] = sum of parts[0][term 0] parts[1][term 1] ... over labels not in out. Einsum-28."""
     equation = equation.replace(" ", "")
-    if len(parts) > MOST_TERMS:
-        raise UnsupportedError(f"Einsum of {len(parts)} terms: expected at most {MOST_TERMS}")
+    if len(parts) > MAX_TERMS:
+        raise UnsupportedError(f"Einsum of {len(parts)} terms: expected at most {MAX_TERMS}")
     shape = einsum_shape(equation, [part.shape for part in parts])
     check_elements(shape, parts[0].dtype.itemsize)
     many = len(parts) > 1

@@ -18,7 +18,7 @@ from halfbyte.onnx.session.errors import InvalidArgument, RuntimeProblem, TypePr
 from halfbyte.onnx.session.metadata import element_name
 
 Array = npt.NDArray[Any]
-MOST_DIMENSIONS = 64  # NumPy's limit
+MAX_DIMENSIONS = 64  # NumPy's limit
 
 
 class OrtValue:
@@ -180,7 +180,7 @@ def sizes_of(shape: Sequence[int]) -> tuple[int, ...]:
         sizes = tuple(operator.index(size) for size in shape)
     except TypeError:
         raise TypeProblem(f"a shape {shape!r}: expected whole numbers") from None
-    if len(sizes) > MOST_DIMENSIONS or any(size < 0 for size in sizes):
+    if len(sizes) > MAX_DIMENSIONS or any(size < 0 for size in sizes):
         raise InvalidArgument(f"a shape {list(sizes)}: expected sizes of 0 or more")
     return sizes
 

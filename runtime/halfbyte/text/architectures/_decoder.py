@@ -136,10 +136,10 @@ class Decoder:
         batch: int,
         cache: str,
     ) -> None:
-        if cache == "q8_0" and (config.head_dim % 32 or config.head_dim > ops.MOST_Q8_0_HEAD):
+        if cache == "q8_0" and (config.head_dim % 32 or config.head_dim > ops.MAX_Q8_0_HEAD):
             raise UnsupportedError(
                 f"{file.path}: cache 'q8_0': head_dim {config.head_dim}: expected a multiple of "
-                f"32, at most {ops.MOST_Q8_0_HEAD}"
+                f"32, at most {ops.MAX_Q8_0_HEAD}"
             )
         self.file, self.config, self.program, self.cache = file, config, program, cache
         self.n, self.position = program.size("n", batch), program.size("position", context)

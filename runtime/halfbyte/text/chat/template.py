@@ -10,7 +10,7 @@ from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.formats.model_file import ModelFile
 
 KEY = "tokenizer.chat_template"
-LONGEST = 1 << 18  # characters of a template
+MAX_CHARACTERS = 1 << 18  # characters of a template
 _SHOWN = 300  # characters of a template's own message
 
 BUILT_IN = {
@@ -42,8 +42,10 @@ class ChatTemplate:
                 "chat templates need Jinja: pip install 'halfbyte[chat]'; `halfbyte run --raw` "
                 "needs none"
             ) from None
-        if len(source) > LONGEST:
-            raise FormatError(f"{where}: {len(source)} characters: expected at most {LONGEST}")
+        if len(source) > MAX_CHARACTERS:
+            raise FormatError(
+                f"{where}: {len(source)} characters: expected at most {MAX_CHARACTERS}"
+            )
         self._where, self._sandbox = where, Sandbox()
         try:
             self._template = self._sandbox.from_string(source)
@@ -124,7 +126,7 @@ def find_template(file: ModelFile, name: str | None = None) -> ChatTemplate:
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(4 * LONGEST + 1).decode()
+            return file.read(4 * MAX_CHARACTERS + 1).decode()
     except UnicodeDecodeError:
         raise FormatError(f"{path}: expected a chat template in UTF-8") from None
     except OSError as error:
