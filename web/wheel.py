@@ -20,11 +20,12 @@ from halfbyte.errors import UnsupportedError
 
 KERNELS = ("kernels.wasm", "kernels-relaxed.wasm")
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
-BEYOND_TEXT = (  # graphs, commands, what serves the page, and files other than GGUF
+BEYOND_TEXT = (  # graphs, commands, what serves the page, files other than GGUF, templates
     *("cli/", "device/", "evaluation/", "onnx/", "quantize/"),
     *("formats/checkpoints/", "formats/huggingface/", "formats/llama2c", "formats/torchless.py"),
     *("formats/grouped.py", "formats/npz.py", "formats/pictures.py", "formats/protobuf.py"),
     *("download/http.py", "download/hub.py", "text/bench.py", "text/describe.py"),
+    *("text/chat/filters.py", "text/chat/meter.py", "text/chat/sandbox.py"),
     *("core/chrome_trace.py", "outputs.py", "__main__.py"),
     *("web/graphs/", "web/pyodide.py", "web/server.py", "web/site.py", "web/wheel.py"),
 )
@@ -55,10 +56,7 @@ def make_wheel(*, graphs: bool = True) -> bytes:
             f"halfbyte was installed without {' and '.join(missing)}: build them with "
             "`python tools/build_wasm.py` in its sources"
         )
-    metadata = _metadata()
-    if not graphs:  # the README at its end is for people, who do not look for it there
-        metadata = metadata.partition("\n\n")[0] + "\n"
-    files[f"halfbyte-{halfbyte.__version__}.dist-info/METADATA"] = metadata.encode()
+    files[f"halfbyte-{halfbyte.__version__}.dist-info/METADATA"] = _metadata().encode()
     return pack(files, "py3-none-any")
 
 

@@ -13,7 +13,7 @@ let last = performance.now();
 let engine;
 let rest;  // a promise of what the page starts without
 let desk;  // a promise of what answers requests for ONNX models
-let templates;  // Jinja, once a model has a chat template
+let templates;  // Jinja and what bounds it, once a model has a chat template
 
 function mark(name) {
   parts[name] = performance.now() - last;
@@ -52,7 +52,7 @@ import numpy
     const message = JSON.parse(json);
     if (message.kind === "model" && message.chat) {
       message.chat = settings.chat;
-      if (settings.chat) templates ??= pyodide.loadPackage("jinja2", { messageCallback() {} });
+      if (settings.chat) templates ??= loadTemplates(pyodide, settings.wheel);
       else message.notes.push("This page was made without Jinja (pip install 'halfbyte[chat]'), so it holds no conversation.");
     }
     self.postMessage(message);
@@ -63,6 +63,11 @@ import numpy
   say("timing", { parts, restored: fromSnapshot });
   if (key && !fromSnapshot && await keeps()) keep(pyodide, key);
   return { pyodide, key, wheel: settings.wheel };
+}
+
+function loadTemplates(pyodide, wheel) {
+  const jinja = pyodide.loadPackage("jinja2", { messageCallback() {} });
+  return Promise.all([jinja, unpackRest(pyodide, wheel)]);
 }
 
 function unpackRest(pyodide, wheel) {
