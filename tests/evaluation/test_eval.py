@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -232,8 +231,8 @@ def test_a_wrong_weight_is_found(
     """One kernel of a fused convolution with the other sign, on compiled kernels."""
     spoiled: list[str] = []
 
-    def fuse(model: Model, check: Callable[[], None]) -> None:
-        fusion.fuse(model, check)
+    def fuse(model: Model) -> None:
+        fusion.fuse(model)
         node = [n for n in model.graph.nodes if n.op_type == "FusedConv"][1]
         (scaled,) = (n for n in model.graph.nodes if node.inputs[1] in n.outputs)
         factor = np.array(model.graph.initializers[scaled.inputs[1]])

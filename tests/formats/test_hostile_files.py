@@ -244,7 +244,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("key", "value", "expected"),
     [
         ("general.architecture", "a\nb" + "c" * 1000, "architecture 'a\\nbccc"),
-        ("tokenizer.ggml.model", "a\nb" + "c" * 1000, "tokenizer 'a\\nbccc"),
+        ("tokenizer.ggml.model", "a\nb" + "c" * 1000, "found 'a\\nbccc"),
         ("llama.rope.freq_base", np.float64(1e300), "in float32's range, found 1e+300"),
         ("llama.attention.layer_norm_rms_epsilon", np.float64(1e-300), "found 1e-300"),
         ("llama.attention.layer_norm_rms_epsilon", ["a"] * 999, "found ['a', 'a', "),

@@ -533,7 +533,9 @@ def huge() -> Iterator[Case]:
 
 @pytest.mark.parametrize("case", list(huge()), ids=str)
 def test_results_that_no_machine_holds_are_refused(case: Case) -> None:
-    with pytest.raises(MemoryBudgetError, match=r"a result of shape \[.* GB: more than"):
+    with pytest.raises(
+        MemoryBudgetError, match=r"a result of shape \[.* GB: expected at most \d+ elements"
+    ):
         call(case.operator, case.version, *case.arrays, **case.attributes)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import warnings
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,8 @@ from tests.onnx.files.messages import (
     tensor,
 )
 
-import halfbyte.onnx
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.onnx.files import dtypes, is_onnx, open_onnx
+from halfbyte.onnx.files import is_onnx, open_onnx
 
 SHIPPED = Path(onnx.__file__).parent / "backend/test/data"
 
@@ -241,12 +239,3 @@ def test_links_between_sparse_and_dense() -> None:
             )
         )  # fmt: skip
         assert_same(open_onnx(model.SerializeToString()), model)
-
-
-def test_dtypes_are_the_same_under_both_names() -> None:
-    import halfbyte.onnx.files.dtypes as other
-
-    names = {n for n, v in vars(dtypes).items() if n[0] != "_" and not isinstance(v, ModuleType)}
-    assert set(other.__all__) == names - {"annotations", "Any", "Array"}
-    assert all(getattr(other, name) is getattr(dtypes, name) for name in other.__all__)
-    assert halfbyte.onnx.files.dtypes is other
