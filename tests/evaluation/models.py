@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from halfbyte.core.operator import Operator
+from halfbyte.core.ops.operator import Operator
 
 FLOAT = TensorProto.FLOAT
 

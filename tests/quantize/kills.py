@@ -22,7 +22,7 @@ import onnx
 from tests.quantize.test_quantize import write_model
 
 import halfbyte.quantize.onnx.quantizer  # noqa: F401 - before children are forked
-from halfbyte.cli.quantization import main
+from halfbyte.cli import quantize as main
 
 KINDS = {
     "gguf": [],

@@ -16,10 +16,10 @@ import pytest
 from tests.formats.files import model_metadata, tensor, weights, write_v0
 from tests.quantize.test_quantize import write_model
 
-from halfbyte.cli.quantization import main
+from halfbyte.cli import quantize as main
 from halfbyte.quantize.writers import write_gguf
 
-COMMAND = "import sys; from halfbyte.cli.quantization import main; sys.exit(main())"
+COMMAND = "import sys; from halfbyte.cli import quantize as main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_no_type_is_a_usage_error(model: Path, capsys: pytest.CaptureFixture[str
 def test_full_disk(model: Path) -> None:
     """A limit on file sizes stops the write as a full disk would."""
     script = (
-        "import resource, signal, sys; from halfbyte.cli.quantization import main;"
+        "import resource, signal, sys; from halfbyte.cli import quantize as main;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); sys.exit(main(sys.argv[1:]))"
     )

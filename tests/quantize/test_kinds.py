@@ -11,7 +11,7 @@ import pytest
 from tests.support.tools import load_tool
 
 import halfbyte
-from halfbyte.cli.quantization import main
+from halfbyte.cli import quantize as main
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file

@@ -10,7 +10,7 @@ from tests.onnx.test_slices import feeds_of
 from tools.onnx_models import make, save
 
 from halfbyte.cli import main
-from halfbyte.cli.quantization import main as quantize_main
+from halfbyte.cli import quantize as quantize_main
 from halfbyte.core import ops
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.runner import INT8_ATTENTION

@@ -282,7 +282,7 @@ def test_without_onnx(model: Path) -> None:
     """The message says what to install."""
     code = (
         "import sys; sys.modules['onnx'] = None\n"
-        "from halfbyte.cli.quantization import main\n"
+        "from halfbyte.cli import quantize as main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(

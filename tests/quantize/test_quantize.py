@@ -15,7 +15,7 @@ from tests.formats.files import DIM, model_metadata, weights, write_v2
 from tests.formats.files import tensor as made_tensor
 
 import halfbyte
-from halfbyte.cli.quantization import main
+from halfbyte.cli import quantize as main
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
 from halfbyte.formats.grouped import Groups
@@ -222,7 +222,8 @@ def test_memory_stays_small(tmp_path: Path) -> None:
             for first in range(0, len(value), 1000):
                 out.write(np.ascontiguousarray(value[first : first + 1000]).view(np.uint8))
     script = (
-        "import sys; from halfbyte.quantize import quantize_file; from halfbyte import footprint;"
+        "import sys; from halfbyte.quantize import quantize_file\n"
+        "from halfbyte.text import footprint\n"
         "quantize_file(sys.argv[1], 'int4'); print(footprint.peak_bytes())"
     )
     done = subprocess.run(

@@ -15,7 +15,7 @@ from tests.formats.folders import CONFIG, write_folder, write_json, write_safete
 from tests.formats.torch_files import write_legacy, write_zip
 
 import halfbyte
-from halfbyte.cli.quantization import main
+from halfbyte.cli import quantize as main
 from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.writers import write_gguf
@@ -156,7 +156,8 @@ def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     made["model.embed_tokens.weight"] = square[:264]
     write_safetensors(folder / "model.safetensors", made, BF16)
     script = (
-        "import sys; from halfbyte.quantize import quantize_file; from halfbyte import footprint;"
+        "import sys; from halfbyte.quantize import quantize_file\n"
+        "from halfbyte.text import footprint\n"
         "quantize_file(sys.argv[1], 'int4', sys.argv[2]); print(footprint.peak_bytes())"
     )
     done = subprocess.run(

@@ -17,7 +17,7 @@ from tests.weights import test_weights
 
 import halfbyte
 from halfbyte import weights
-from halfbyte.cli.quantization import main
+from halfbyte.cli import quantize as main
 from halfbyte.core import ops
 from halfbyte.core.backends import open_program
 from halfbyte.core.passes import optimize

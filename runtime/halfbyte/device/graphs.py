@@ -15,7 +15,7 @@ import numpy as np
 
 from halfbyte.core.backends import available, open_program
 from halfbyte.core.dtypes import dtype_key
-from halfbyte.core.operator import host_instruction
+from halfbyte.core.ops.operator import host_instruction
 from halfbyte.core.program import Buffer, Instruction, Kind, Program
 from halfbyte.device.cost import Cost, held_by_host, multiplied_bytes
 from halfbyte.device.fit import Fit, Room, Spread, Verdict, largest

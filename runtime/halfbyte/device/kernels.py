@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from halfbyte.core.operator import operator_of
+from halfbyte.core.ops.operator import operator_of
 from halfbyte.device import reading
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.reading import named, number

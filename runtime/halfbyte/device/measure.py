@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from halfbyte.core.operator import operator_of
+from halfbyte.core.ops.operator import operator_of
 from halfbyte.device.kernels import HOST, Kernel
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.timing import Timed, decoders, float_rate, graphs

@@ -17,7 +17,7 @@ import numpy as np
 from halfbyte.core import ops
 from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.interrupt import step
-from halfbyte.core.operator import record_host
+from halfbyte.core.ops.operator import record_host
 from halfbyte.core.program import Buffer, Kind, Program
 from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
 from halfbyte.onnx.evaluate import UNFIT, Call, all_made, bound, used_names

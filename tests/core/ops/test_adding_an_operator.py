@@ -20,9 +20,9 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.onnx.convert import model_from
 
 import halfbyte
-from halfbyte.core import operator, ops
+from halfbyte.core import ops
 from halfbyte.core.backends import open_program
-from halfbyte.core.ops import Operator
+from halfbyte.core.ops import Operator, operator
 from halfbyte.core.passes import plan_memory
 from halfbyte.core.program import Program, capture
 from halfbyte.device.cost import Cost, Rates, work_of

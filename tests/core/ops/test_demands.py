@@ -19,7 +19,7 @@ from tests.core.ops.cases import Case
 from tests.core.ops.test_operators import CASES, Guarded, captured, run
 
 from halfbyte.core import ops
-from halfbyte.core.operator import OPERATORS
+from halfbyte.core.ops.operator import OPERATORS
 from halfbyte.core.program import Program, capture
 from halfbyte.errors import HalfbyteError, ProgramError
 from halfbyte.weights import Tensor

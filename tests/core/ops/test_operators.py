@@ -13,7 +13,7 @@ from halfbyte.core import ops
 from halfbyte.core.backends import memory, native, open_program
 from halfbyte.core.backends.opening import library
 from halfbyte.core.dtypes import DTYPES
-from halfbyte.core.operator import OPERATORS
+from halfbyte.core.ops.operator import OPERATORS
 from halfbyte.core.ops.reduce import REDUCTIONS
 from halfbyte.core.passes import plan_memory
 from halfbyte.core.program import Buffer, Program, capture

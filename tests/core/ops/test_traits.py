@@ -10,8 +10,8 @@ import pytest
 from tests.core.ops.cases import Case, all_cases
 
 from halfbyte.core.backends.native import Kernels
-from halfbyte.core.operator import operator_of
 from halfbyte.core.ops import FUSED, OPERATORS, Operator
+from halfbyte.core.ops.operator import operator_of
 from halfbyte.device.kernels import usual_kernels
 from halfbyte.errors import ProgramError
 

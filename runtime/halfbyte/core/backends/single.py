@@ -9,7 +9,7 @@ import numpy as np
 
 from halfbyte.core.backends.library import INSTRUCTION, Field, Library
 from halfbyte.core.backends.threads import Pool
-from halfbyte.core.operator import operator_of
+from halfbyte.core.ops.operator import operator_of
 from halfbyte.errors import ProgramError
 
 WORD = (1 << 64) - 1  # negative integers are stored in two's complement

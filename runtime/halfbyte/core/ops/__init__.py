@@ -1,6 +1,5 @@
 """The operators. Each is a function with a signature and a NumPy meaning; see `operator`."""
 
-from halfbyte.core.operator import FUSED, OPERATORS, Operator, operator
 from halfbyte.core.ops.activation import add, gelu, mul, silu, softmax
 from halfbyte.core.ops.attention import (
     KEY_BLOCK,
@@ -48,6 +47,7 @@ from halfbyte.core.ops.linear import (
 )
 from halfbyte.core.ops.move import move, place
 from halfbyte.core.ops.norm import layer_norm, rms_norm
+from halfbyte.core.ops.operator import FUSED, OPERATORS, Operator, operator
 from halfbyte.core.ops.panels import matmul_batched, matmul_panels, pack_batched
 from halfbyte.core.ops.pool import average_pool, max_pool, resize_linear, resize_nearest, turn
 from halfbyte.core.ops.reduce import reduce

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import operator
 from halfbyte.core.ops.activation import softmax
 from halfbyte.core.ops.linear import dynamic_quantize
+from halfbyte.core.ops.operator import operator
 from halfbyte.weights import Q8_0
 from halfbyte.weights.packed import packed_rows
 

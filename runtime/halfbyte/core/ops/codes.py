@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import operator
 from halfbyte.core.ops.demands import codes
+from halfbyte.core.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]

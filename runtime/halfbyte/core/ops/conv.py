@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import Demand, operator
 from halfbyte.core.ops.codes import Codes, rounded_codes
 from halfbyte.core.ops.demands import Known, codes, windows
+from halfbyte.core.ops.operator import Demand, operator
 from halfbyte.core.ops.panels import Activation, activated
 
 F32 = npt.NDArray[np.float32]

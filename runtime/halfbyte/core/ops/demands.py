@@ -1,6 +1,6 @@
 """What kernels trust beyond signatures, in the words that refuse what does not meet it.
 
-Each is a demand of :class:`halfbyte.core.operator.Operator`: of dimensions, attributes and constant
+Each is a demand of :class:`halfbyte.core.ops.Operator`: of dimensions, attributes and constant
 operands by name.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from halfbyte.core.operator import Demand
+from halfbyte.core.ops.operator import Demand
 
 LIMIT = 2**31 - 1  # kernels count places of images in 32 bits
 

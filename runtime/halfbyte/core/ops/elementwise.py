@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import operator
 from halfbyte.core.ops.activation import erf
 from halfbyte.core.ops.demands import planned
+from halfbyte.core.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import Demand, operator
 from halfbyte.core.ops.activation import softmax
 from halfbyte.core.ops.demands import inside
 from halfbyte.core.ops.elementwise import walked
 from halfbyte.core.ops.linear import inverse, rounded
+from halfbyte.core.ops.operator import Demand, operator
 
 F32 = npt.NDArray[np.float32]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import operator
 from halfbyte.core.ops.activation import gelu, mul, silu
 from halfbyte.core.ops.attention import KEY_BLOCK, Cache, cache_write_keys, rotary_embedding
 from halfbyte.core.ops.linear import dynamic_quantize
 from halfbyte.core.ops.norm import layer_norm, rms_norm
+from halfbyte.core.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
 Quantized = tuple[npt.NDArray[np.int8], F32, npt.NDArray[np.int16]]

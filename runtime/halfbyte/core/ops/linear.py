@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import operator
 from halfbyte.core.ops.demands import LIMIT
+from halfbyte.core.ops.operator import operator
 from halfbyte.weights import Tensor
 
 F32 = npt.NDArray[np.float32]

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import operator
 from halfbyte.core.ops.demands import planned
 from halfbyte.core.ops.elementwise import PLAN_DIMS, strided
+from halfbyte.core.ops.operator import operator
 
 I32 = npt.NDArray[np.int32]
 

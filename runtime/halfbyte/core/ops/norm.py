@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import operator
+from halfbyte.core.ops.operator import operator
 from halfbyte.core.ops.reduce import mean_of
 
 Array = npt.NDArray[Any]

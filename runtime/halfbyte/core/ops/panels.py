@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import operator
 from halfbyte.core.ops.activation import gelu, silu
 from halfbyte.core.ops.demands import inside
 from halfbyte.core.ops.elementwise import walked
+from halfbyte.core.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
 

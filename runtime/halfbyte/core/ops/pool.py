@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import operator
 from halfbyte.core.ops.conv import taps
 from halfbyte.core.ops.demands import LIMIT, windows
+from halfbyte.core.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]

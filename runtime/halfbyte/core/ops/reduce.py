@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import operator
+from halfbyte.core.ops.operator import operator
 
 Array = npt.NDArray[Any]
 F32 = npt.NDArray[np.float32]

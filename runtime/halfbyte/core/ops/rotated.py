@@ -12,10 +12,10 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.operator import operator
 from halfbyte.core.ops.activation import gelu
 from halfbyte.core.ops.linear import products, quantize_blocks, with_bias
 from halfbyte.core.ops.norm import layer_norm
+from halfbyte.core.ops.operator import operator
 from halfbyte.weights import Packed, Tensor
 
 F32 = npt.NDArray[np.float32]

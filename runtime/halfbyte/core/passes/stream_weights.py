@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core import ops
-from halfbyte.core.operator import host_instruction
+from halfbyte.core.ops.operator import host_instruction
 from halfbyte.core.program import Buffer, Instruction, Kind, Program, current, resume
 from halfbyte.formats.reading import Reader, Rows
 from halfbyte.weights import Tensor

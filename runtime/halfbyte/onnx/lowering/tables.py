@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from halfbyte.core import ops
-from halfbyte.core.operator import record_host
+from halfbyte.core.ops.operator import record_host
 from halfbyte.core.program import Buffer
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
