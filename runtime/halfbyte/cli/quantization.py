@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from halfbyte.cli.parser import Parser, numbers, whole
-from halfbyte.cli.replacing import add_force
-from halfbyte.cli.shared import add_debug
+from halfbyte.cli.pull import located
+from halfbyte.cli.replacing import add_force, is_own_gguf, is_own_json, is_own_onnx, may_replace
+from halfbyte.cli.shared import add_debug, useful_threads
+from halfbyte.errors import HalfbyteError, OutputError
+from halfbyte.onnx.files import is_onnx_file
+from halfbyte.outputs import write_text
 from halfbyte.quantize.kinds import KINDS, canonical, types
+from halfbyte.quantize.onnx import Normalization, Options, quantize_onnx
+from halfbyte.quantize.quantizer import default_output, quantize_file, refuse_to_replace
+from halfbyte.quantize.recipe import parse_keep, split_keep
+from halfbyte.quantize.report import Report
 
 EXAMPLES = (
     "quantize stories.bin --int4                     writes stories-int4.gguf",
@@ -160,3 +171,99 @@ def _add_onnx(made: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-compare", action="store_true", help="do not run both models to compare their outputs"
     )
+
+
+def run(words: Sequence[str]) -> int:
+    """The same, where errors are met by the caller."""
+    options = parser().parse_args(words)
+    options.model = located(options.model)
+    onnx = is_onnx_file(options.model)
+    output = options.output or default_output(options.model, options.kind, _SUFFIXES[onnx])
+    refuse_to_replace(output, options.model, options.tokenizer, *_beside(options.model))
+    is_own = is_own_onnx if onnx else is_own_gguf
+    may_replace(output, is_own, force=options.force, option="--output")
+    if options.json:
+        _check_report(options, output)
+    bar = Bar()
+    try:
+        report = _quantize_onnx(options, bar) if onnx else _quantize_gguf(options, bar)
+    finally:
+        bar.clear()
+    print(report.table())
+    if options.verbose:
+        print("\n" + report.details())
+    if options.json:
+        write_text(options.json, json.dumps(report.as_json(), indent=1))
+    return 0
+
+
+_SUFFIXES = ("gguf", "onnx")
+
+
+def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
+    given = (
+        "method",
+        "calibrate",
+        "mean",
+        "std",
+        "per_channel",
+        "fp16_io",
+        "external",
+        "attention",
+    )
+    for option in given:
+        if getattr(options, option):
+            shown = "dynamic or --static" if option == "method" else option.replace("_", "-")
+            raise HalfbyteError(f"{options.model}: --{shown} is for ONNX models")
+    return quantize_file(
+        options.model,
+        options.kind,
+        options.output,
+        tokenizer=options.tokenizer,
+        keep=[parse_keep(text) for text in options.keep],
+        rtn=options.rtn,
+        pure=options.pure,
+        requantize=options.requantize,
+        threads=useful_threads(options.threads),
+        progress=bar,
+    )
+
+
+def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
+    if options.tokenizer is not None:
+        raise HalfbyteError(f"{options.model}: --tokenizer is for llama2.c models")
+    given = {"mean": options.mean, "std": options.std}
+    chosen = Options(
+        type=options.kind,
+        method=options.method or "auto",
+        calibration=options.calibration_method,
+        normalization=Normalization(**{name: v for name, v in given.items() if v is not None}),
+        activations=options.activations,
+        per_channel=options.per_channel,
+        keep=[split_keep(text) for text in options.keep],
+        rtn=options.rtn,
+        pure=options.pure,
+        requantize=options.requantize,
+        fp16_io=options.fp16_io,
+        external=options.external,
+        attention=options.attention or "auto",
+        compare=not options.no_compare,
+    )
+    return quantize_onnx(
+        options.model, options.output, chosen, samples=options.calibrate,
+        threads=useful_threads(options.threads), progress=bar,
+    )  # fmt: skip
+
+
+def _beside(model: Path) -> list[Path]:
+    """What a model's folder holds, but for GGUF files, which may be earlier outputs."""
+    return [p for p in model.iterdir() if p.suffix != ".gguf"] if model.is_dir() else []
+
+
+def _check_report(options: argparse.Namespace, output: Path) -> None:
+    """Refuse, before the work, a report that would replace a model or cannot be written."""
+    path: Path = options.json
+    refuse_to_replace(path, options.model, options.tokenizer)
+    if os.path.realpath(path) == os.path.realpath(output):
+        raise OutputError(f"{path}: is the output too; choose another report with --json")
+    may_replace(path, is_own_json("source_format", "output"), force=options.force, option="--json")

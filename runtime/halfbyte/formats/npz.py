@@ -101,6 +101,8 @@ def _named(path: Path, expected: str) -> Iterator[None]:
     except MemoryError:
         raise MemoryBudgetError(f"{path}: no memory for its arrays") from None
     except _WRONG as error:
+        if isinstance(error, OSError) and error.strerror:  # the system's, and none of NumPy's
+            raise FormatError(f"{path}: cannot be read: {error.strerror}") from None
         reason = str(error) or type(error).__name__
         raise FormatError(
             f"{path}: cannot be read: not arrays of NumPy's; expected {expected}: {reason}"
