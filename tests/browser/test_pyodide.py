@@ -29,11 +29,11 @@ True
 TELL = """
 import os, sys
 import halfbyte
-from halfbyte.core.backends.opening import library
+from halfbyte.core.backends.opening import instruction_sets, library
 from pathlib import Path
 os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / "{file}")
 library.cache_clear()
-library.instruction_sets.cache_clear()
+instruction_sets.cache_clear()
 texts = dict()
 for name in {models}:
     with halfbyte.load(f"/tmp/{{name}}.gguf") as model:
@@ -41,7 +41,7 @@ for name in {models}:
         texts[name] = [model.executable.backend, text]
 del os.environ["HALFBYTE_KERNELS"]
 library.cache_clear()
-library.instruction_sets.cache_clear()
+instruction_sets.cache_clear()
 texts
 """
 

@@ -7,7 +7,6 @@ the reader's (`reader_files`). Python blocks of a page share their names, as cel
 from __future__ import annotations
 
 import ast
-import asyncio
 import inspect
 import os
 import re
@@ -23,6 +22,7 @@ from pathlib import Path
 import pytest
 from tests.docs.blocks import Block, blocks_of, read_blocks
 from tests.docs.reader_files import write_files
+from tests.support import aio
 from tests.support.http_server import answering
 
 from halfbyte.cli import main, quantize
@@ -122,7 +122,7 @@ class Reader:
         printed = StringIO()
         with redirect_stdout(printed):
             if code.co_flags & inspect.CO_COROUTINE:
-                asyncio.run(eval(code, self.names))  # noqa: S307 - the pages are ours
+                aio.run(eval(code, self.names))  # noqa: S307 - the pages are ours
             else:
                 exec(code, self.names)  # noqa: S102
         return printed.getvalue()
