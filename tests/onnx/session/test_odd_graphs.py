@@ -56,6 +56,14 @@ def test_types_fit_from_node_to_node() -> None:
     assert "Add: input 1 is float64, expected float32" in message
 
 
+@pytest.mark.parametrize("opset", [13, 18])
+def test_as_many_parts_as_outputs(opset: int) -> None:
+    sizes = weight("sizes", np.array([1, 1, 2]), np.int64)
+    x, y, z = tensor("x", FLOAT, [4]), tensor("y", FLOAT, None), tensor("z", FLOAT, None)
+    data = model([node("Split", "x sizes", "y z")], [x], [y, z], [sizes], opset=opset)
+    assert "3 sizes of 2 outputs" in refused(data, {"x": np.ones(4, np.float32)})
+
+
 def test_outputs_that_an_operator_does_not_have() -> None:
     x, y, z = (tensor(n, FLOAT, None) for n in "xyz")
     data = model([node("Relu", "x", "y z")], [x], [y, z], [])

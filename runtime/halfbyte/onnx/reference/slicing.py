@@ -29,6 +29,12 @@ def pieces(data: Array, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
     )
 
 
+def _sizes(sizes: list[int], outputs: int) -> list[int]:
+    if len(sizes) != outputs:
+        raise ValueError(f"{len(sizes)} sizes of {outputs} outputs")
+    return sizes
+
+
 @define("Split", since=2, special=True, infer=_shapes.same_rank)
 def split_by_attribute(
     data: Array, *, outputs: int, axis: int = 0, split: list[int] | None = None
@@ -36,7 +42,7 @@ def split_by_attribute(
     """Parts of sizes `split` along `axis`; of equal sizes by default. ONNX Split-11."""
     axis = axis_of(axis, data.ndim)
     equal = data.shape[axis] // outputs
-    return pieces(data, split or [equal] * outputs, axis)
+    return pieces(data, _sizes(split or [equal] * outputs, outputs), axis)
 
 
 @define("Split", since=13, decided_by=(1,), special=True, infer=_shapes.same_rank)
@@ -60,7 +66,7 @@ def split(
     """The same; the last part is smaller where `num_outputs` does not divide. ONNX Split-18."""
     axis = axis_of(axis, data.ndim)
     if split is not None:
-        return pieces(data, integers(split), axis)
+        return pieces(data, _sizes(integers(split), outputs), axis)
     whole, count = data.shape[axis], outputs if num_outputs is None else num_outputs
     if count != outputs:
         raise ValueError(f"num_outputs {count} of {outputs} outputs")
