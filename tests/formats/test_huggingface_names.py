@@ -167,6 +167,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "key 'long_factor': expected 4 numbers, found 1",
     ),
     ({"model_type": "gpt2", "n_embd": 1 << 31}, "key 'n_embd': expected 1 to 1048576"),
+    (
+        {"head_dim": (1 << 31) - 1, "rope_scaling": LLAMA3},
+        "key 'head_dim': expected 1 to 4096, found 2147483647",
+    ),
 ]  # fmt: skip
 
 

@@ -427,6 +427,16 @@ def test_no_norm_in_a_convolution() -> None:
     assert kinds(proto)["BatchNormalization"] == 3
 
 
+def test_a_norm_beyond_float32() -> None:
+    """Its factors overflow without a warning, as in the definition."""
+    g = Net()
+    scale, variance = (g.array(np.full(8, v), np.float32) for v in (3e38, 1e-8))
+    y = g.node(
+        "BatchNormalization", conv(g, g.x(1, 4, 6, 5), 4, 8), scale, g.w(8), g.w(8), variance
+    )
+    assert kinds(g.made(y)) == {"Conv": 1}
+
+
 def test_training_is_no_inference() -> None:
     """Statistics are the batch's own."""
     g = Net(15)

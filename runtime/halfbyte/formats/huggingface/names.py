@@ -37,6 +37,8 @@ class Transform:
     moves: bool = True
 
 
+MAX_HEAD = 1 << 12  # elements: tables of frequencies are made for them before weights are seen
+
 SAME = Transform("as it is", lambda x: x)
 TRANSPOSED = Transform("transposed", lambda x: np.ascontiguousarray(x.T))
 PLUS_ONE = Transform("plus one", lambda x: x + np.float32(1), moves=False)
@@ -156,7 +158,7 @@ class Translation:
         """Sizes of a decoder with RMSNorm and rotary positions."""
         keys, self.architecture = self.keys, architecture
         dim, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
-        head_dim = keys.integer("head_dim", head_dim or max(dim // heads, 1))
+        head_dim = keys.integer("head_dim", head_dim or max(dim // heads, 1), most=MAX_HEAD)
         self.metadata |= {
             "vocab_size": np.uint32(keys.integer("vocab_size")),
             "context_length": np.uint32(keys.integer("max_position_embeddings")),

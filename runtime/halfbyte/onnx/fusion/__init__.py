@@ -6,6 +6,8 @@ What comes out is ONNX, ONNX Runtime's contrib operators and a few of halfbyte's
 
 from __future__ import annotations
 
+import numpy as np
+
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.evaluate import UNFIT
 from halfbyte.onnx.files.model import Model
@@ -34,7 +36,8 @@ def fuse(model: Model) -> None:
     """Rewrite the main graph in place; nodes that nothing needs any more are left to be dropped."""
     for fusion in PASSES:
         try:
-            fusion(Rewriter(model))
+            with np.errstate(all="ignore"):  # as definitions compute
+                fusion(Rewriter(model))
         except UNFIT as error:
             raise ProgramError(f"{model.path}: {fusion.__name__}: {error!r}") from error
         drop_unused(model.graph)
