@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections import Counter
@@ -184,11 +185,14 @@ def test_a_trace_grows_with_the_graph(tmp_path: Path) -> None:
         path = tmp_path / f"{count}.onnx"
         path.write_bytes(models.model(nodes))
         counted = Counter[str]()
+        gc.collect()
+        gc.disable()  # finalizers of other tests' objects would be counted too
         sys.setprofile(lambda _, event, __, to=counted: to.update([event]))
         try:
             assert main(["eval", str(path), "-w", "trace", "-t", "1"]) == 0
         finally:
             sys.setprofile(None)
+            gc.enable()
         calls.append(counted["call"])
     assert calls[2] < 4.5 * calls[1]
 
