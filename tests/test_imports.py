@@ -49,7 +49,7 @@ def test_each_module_can_come_first_and_is_left_as_it_was(
 
 
 def test_no_module_imports_what_imports_it() -> None:
-    """Neither in functions nor for types alone."""
+    """Neither in functions nor for type checking."""
     graph = imports()
     assert len(graph) > 300
     TopologicalSorter(graph).prepare()  # or a CycleError, which names them

@@ -44,7 +44,7 @@ def modules() -> list[str]:
 
 
 def imports() -> dict[str, set[str]]:
-    """What each module imports of the package, in functions and for types alone too."""
+    """What each module imports of the package, in functions and for type checking too."""
     files = sources()
     found: dict[str, set[str]] = {}
     for name, path in files.items():

@@ -1,1 +1,1 @@
-"""What runs programs: operators, their kernels' order, passes, memory, backends."""
+"""What runs programs: operators, programs, passes, backends."""

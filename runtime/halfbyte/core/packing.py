@@ -27,7 +27,7 @@ _SLICE = 4 << 20  # bytes packed before the file's pages are given back
 
 
 def to_pack(program: Program, weights: str = "auto") -> list[Buffer]:
-    """Weights that will be packed: matrices that integer products alone read.
+    """Weights that will be packed: matrices that only integer products read.
 
     Parameters
     ----------

@@ -23,14 +23,12 @@ from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
 from halfbyte.onnx.evaluate import UNFIT, Call, all_made, bound, used_names
 from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.onnx.reference import Definition, lookup
-from halfbyte.onnx.reference.arrays import check_elements, check_shape, results_limited
+from halfbyte.onnx.reference.arrays import check_elements, check_shape
 from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_of, key_of
-from halfbyte.onnx.work import WORK, exact_work, work_of
+from halfbyte.onnx.work import MAX_FOLDED, WORK, bytes_given, exact_work, folded, work_of
 from halfbyte.weights import Tensor
 
 Rounding = Callable[[Buffer], tuple[Buffer, ...]]  # of a matrix to integers, and their scales
-
-MAX_FOLDED = 1 << 20  # bytes of a constant that is larger than what it was made of
 
 
 class EndOfProgramError(Exception):
@@ -378,25 +376,6 @@ def _zeros(value: Value) -> Array:
 
 def _no_graph(graph: Graph) -> Any:
     raise EndOfProgramError
-
-
-def bytes_given(node: Node, inputs: Sequence[Any]) -> int:
-    """Bytes of the arrays that a node has, attributes among them."""
-    given = (*inputs, *node.attributes.values())
-    return sum(v.nbytes for v in given if isinstance(v, np.ndarray))
-
-
-def folded(
-    call: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any], most: int
-) -> Sequence[Any] | None:
-    """Results of a node whose inputs are known, if they have no more bytes than `most`."""
-    try:
-        with results_limited(most):
-            results = call(inputs)
-    except MemoryBudgetError:
-        return None
-    made = sum(r.nbytes for r in results if isinstance(r, np.ndarray))
-    return results if made <= most else None
 
 
 class Lives:

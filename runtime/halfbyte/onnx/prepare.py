@@ -14,7 +14,6 @@ import numpy as np
 
 from halfbyte.core.interrupt import step
 from halfbyte.errors import HalfbyteError, UnsupportedError
-from halfbyte.onnx.capture import MAX_FOLDED, bytes_given, folded
 from halfbyte.onnx.evaluate import bound, resolved, subgraphs, used_names
 from halfbyte.onnx.files.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
 from halfbyte.onnx.fusion import fuse
@@ -24,7 +23,7 @@ from halfbyte.onnx.reference import find
 from halfbyte.onnx.reference.arrays import Kept
 from halfbyte.onnx.reference.constant import dense
 from halfbyte.onnx.reference.types import check_types
-from halfbyte.onnx.work import WORK, work_of
+from halfbyte.onnx.work import MAX_FOLDED, WORK, bytes_given, folded, work_of
 from halfbyte.room import memory_for
 
 AT_CAPTURE = (SCALED_KERNEL,)  # large results are packed where they are needed, and not kept

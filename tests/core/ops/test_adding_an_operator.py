@@ -2,7 +2,7 @@
 
 Snake, y = x + sin(a x)^2 / a with a factor for each column (Ziyin, Hartwig and Ueda 2020, Neural
 Networks Fail to Learn Periodic Functions), is in no file of the package. The fixture declares it as
-files of the package would: its meaning (`ops/`), its definition (`onnx/definitions/`) and its rule
+files of the package would: its meaning (`ops/`), its definition (`onnx/reference/`) and its rule
 (`onnx/lowering/`). With a kernel it would have a line in kernels.h and a body instead of `host`.
 """
 
