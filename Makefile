@@ -16,7 +16,7 @@ MINUTES := 60
 # Workers of pytest, each with files of its own: one for each core
 WORKERS := -n auto --maxprocesses 8
 
-.PHONY: help demo web wheels test test-browser fuzz judge tokenizers peers bench-peers bench-onnx soak docs lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser test-engines fuzz judge tokenizers peers bench-peers bench-onnx soak docs lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo "make wheels    build the wheels of every platform into dist/"
 	@echo "make test      lint, then every test        (one folder: make test ARGS=tests/core/ops)"
 	@echo "make test-browser   only the tests in Chromium"
+	@echo "make test-engines   the page in an installed Firefox and WebKitGTK"
 	@echo "make fuzz      mutated files of every format, on all cores   (make fuzz MINUTES=30)"
 	@echo "make judge     outputs of models beside transformers', into the tests' goldens (minutes)"
 	@echo "make tokenizers     real tokenizers beside their originals   (minutes)"
@@ -58,6 +59,10 @@ test: $(WASM) lint
 
 test-browser: $(WASM)
 	@$(BIN)/python -m pytest tests/browser $(ARGS)
+
+# Debian: firefox-esr webkit2gtk-driver xvfb (make test-engines ARGS="firefox --only python_ended")
+test-engines: $(WASM)
+	@xvfb-run -a $(BIN)/python -m tests.engines $(ARGS)
 
 # Files that are not treated as they should be are left in build/fuzz. Only some formats:
 # make fuzz ARGS="gguf onnx"; guided by coverage, each format for MINUTES, with the package atheris:

@@ -24,7 +24,7 @@ for (const [holder, name] of [[self, "caches"], [self, "localStorage"], [self, "
     get() { throw new DOMException(`${name} is denied`, "SecurityError"); },
   });
 }
-navigator.storage.getDirectory = async () => {
+if (navigator.storage) navigator.storage.getDirectory = async () => {
   throw new DOMException("storage is denied", "SecurityError");
 };
 """
