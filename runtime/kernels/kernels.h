@@ -374,19 +374,19 @@ UNARY(abs)
 KERNEL(move, a->n, 16, 8, OUT(i32, y) IN(i32, x) IN(i32, plan) INT(n) INT(d) INT(step) INT(offset))
 
 /* y[n, offset + i] = x[n, i] of y[n, t], x[n, d] */
-KERNEL(place, a->n, 1, a->d * 8, OUT(i32, y) IN(i32, x) INT(n) INT(t) INT(d) INT(offset))
+KERNEL(concat_part, a->n, 1, a->d * 8, OUT(i32, y) IN(i32, x) INT(n) INT(t) INT(d) INT(offset))
 
 /* y[i] = start + i; of `ids` only the number counts */
 KERNEL(range_from, a->n, 64, 4, OUT(i32, y) IN(i32, ids) INT(n) INT(start))
 
 /* y[rows, d] = x[n - rows :, :] */
-KERNEL(take_last, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) INT(d))
+KERNEL(last_rows, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) INT(d))
 
-/* ---- elementwise/turn_body.inc ---- */
+/* ---- elementwise/transpose_body.inc ---- */
 
 /* y[n, b, a] = x[n, a, b], elements of four bytes or of one */
-KERNEL(turn_i32, a->n * ((a->b + 15) / 16), 1, a->a * 16 * 16, OUT(i32, y) IN(i32, x) INT(n) INT(a) INT(b))
-KERNEL(turn_i8,  a->n * ((a->b + 15) / 16), 1, a->a * 16 * 8,  OUT(i8, y) IN(i8, x) INT(n) INT(a) INT(b))
+KERNEL(transpose_i32, a->n * ((a->b + 15) / 16), 1, a->a * 16 * 16, OUT(i32, y) IN(i32, x) INT(n) INT(a) INT(b))
+KERNEL(transpose_i8,  a->n * ((a->b + 15) / 16), 1, a->a * 16 * 8,  OUT(i8, y) IN(i8, x) INT(n) INT(a) INT(b))
 
 /* ---- elementwise/reduce.inc ---- */
 
@@ -412,12 +412,12 @@ KERNEL(quantize_tensor, a->n, 1, a->k * 24,
        OUT(u8, y) OUT(i32, sums) OUT(f32, scale) OUT(u8, zero) IN(f32, x) IN(f32, range) INT(n)
        INT(k) INT(spans))
 
-/* dequantize_linear: y = (x - zero) scale; add_codes: y = y_zero + round(min(max((x - x_zero)
+/* dequantize_linear: y = (x - zero) scale; add_quantized: y = y_zero + round(min(max((x - x_zero)
  * x_scale + (z - z_zero) z_scale, lo - y_zero), hi - y_zero)), ties to even */
 #define CODES(type)                                                                            \
   KERNEL(dequantize_linear_##type, a->n, 64, 8,                                                \
          OUT(f32, y) IN(type, x) INT(n) FLOAT(scale) INT(zero))                                \
-  KERNEL(add_codes_##type, a->n, 64, 16,                                                       \
+  KERNEL(add_quantized_##type, a->n, 64, 16,                                                       \
          OUT(type, y) IN(type, x) IN(type, z) INT(n) FLOAT(x_scale) INT(x_zero) FLOAT(z_scale) \
          INT(z_zero) INT(y_zero) INT(lo) INT(hi))
 CODES(u8)
@@ -451,7 +451,7 @@ KERNEL(conv2d, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),
  * up each run of numbers that lie together in x: a row of the kernel, or, with groups or
  * dilation_w > 1, a pixel. sums are those of each channel's weights. */
 #define CODES(type)                                                                           \
-  KERNEL(conv2d_codes_##type, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),                       \
+  KERNEL(conv2d_quantized_##type, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),                       \
          a->kernel_h * a->kernel_w * (a->c / a->groups) * (UNIT_CHANNELS / 4) * STRIP_PIXELS, \
          OUT(type, y) IN(i8, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) INT(m) \
          INT(groups) WINDOWS INT(x_zero) INT(y_zero) INT(lo) INT(hi))
@@ -462,7 +462,7 @@ CODES(i8)
 /* y[n, m] = activation(r[n, m] + (bias[m] + (x_scale scale[m]) total)), total = sum over k of (x -
  * x_zero) (w - zeros[m]), an int32, multiplied, then added; w, sums as above, of a kernel of one
  * pixel; x_sums[n] are those of x - x_zero; zeros and r may be NULL */
-KERNEL(matmul_codes, SPANS_OF(a->n) * PARTS_OF(a->m), 2, a->k * (UNIT_CHANNELS / 4) * STRIP_PIXELS,
+KERNEL(matmul_quantized, SPANS_OF(a->n) * PARTS_OF(a->m), 2, a->k * (UNIT_CHANNELS / 4) * STRIP_PIXELS,
        OUT(f32, y) IN(i8, w) IN(i32, sums) IN(f32, scale) IN(f32, bias) IN(i32, zeros) IN(u8, x)
        IN(f32, x_scale) IN(u8, x_zero) IN(i32, x_sums) IN(f32, r) INT(n) INT(k) INT(m)
        INT(activation))
@@ -474,9 +474,9 @@ KERNEL(matmul_codes, SPANS_OF(a->n) * PARTS_OF(a->m), 2, a->k * (UNIT_CHANNELS /
 KERNEL(conv2d_depthwise, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w,
        OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) WINDOWS FLOAT(lo) FLOAT(hi))
 
-/* conv2d_codes, each channel alone; codes w[kernel_h kernel_w, c] as floats, at most 512 taps */
+/* conv2d_quantized, each channel alone; codes w[kernel_h kernel_w, c] as floats, at most 512 taps */
 #define CODES(type)                                                                             \
-  KERNEL(conv2d_depthwise_codes_##type, a->n * a->p, DEPTHWISE_GRAIN(a->p),                     \
+  KERNEL(conv2d_depthwise_quantized_##type, a->n * a->p, DEPTHWISE_GRAIN(a->p),                     \
          a->q * a->c * a->kernel_h * a->kernel_w,                                               \
          OUT(type, y) IN(f32, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) WINDOWS \
          INT(x_zero) INT(y_zero) INT(lo) INT(hi))

@@ -91,7 +91,7 @@ def test_dynamic_product_with_what_follows(activation: str, residual: bool) -> N
     outputs_of(run, g.feeds)
     names = Counter(i.operator.name for p in run.programs() for i in p.instructions)
     assert names.pop("tensor_range") == names.pop("quantize_tensor") == 1
-    assert names.pop("matmul_codes") == 2
+    assert names.pop("matmul_quantized") == 2
     alone = activation == "Relu" or (activation and residual)
     assert (not names) or alone, names
 
@@ -174,7 +174,7 @@ def test_dynamic_files(tmp_path: Path, quantize: Any, per_channel: bool) -> None
             off.append(max(float(np.abs(found - y).max() / np.abs(y).max()) for y in wanted))
         kernels = Counter(i.operator.kernel(i) for p in run.programs() for i in p.instructions)
         run.close()
-        products = {"matmul_codes": 12 * 3, "quantize_tensor": 8 * 3, "tensor_range": 8 * 3}
+        products = {"matmul_quantized": 12 * 3, "quantize_tensor": 8 * 3, "tensor_range": 8 * 3}
         assert products.items() <= kernels.items()
         assert not any("Quantize" in k or "Integer" in k for k in kernels)
     assert max(off) <= 0.02

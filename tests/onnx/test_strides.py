@@ -141,7 +141,7 @@ def test_views(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("perm", "wanted"), [([0, 2, 1], ["turn"]), ([2, 1, 0], ["move"]), ([1, 0, 2], ["move"])]
+    ("perm", "wanted"), [([0, 2, 1], ["transpose"]), ([2, 1, 0], ["move"]), ([1, 0, 2], ["move"])]
 )
 def test_transposes_move_where_they_must(perm: list[int], wanted: list[str]) -> None:
     """Once, whoever reads the result."""

@@ -116,7 +116,7 @@ def _tables() -> Iterator[Case]:
     for n in (1, 5, 130):
         yield Case(f"{n}", ops.range_from, {"ids": np.zeros(n, np.int32)}, {"start": 7})
     for n, rows in ((1, 1), (5, 1), (5, 5), (5, 2)):
-        yield Case(f"{n}-{rows}", ops.take_last, {"x": activations(n, 19)}, {"rows": rows})
+        yield Case(f"{n}-{rows}", ops.last_rows, {"x": activations(n, 19)}, {"rows": rows})
 
 
 def _quantize() -> Iterator[Case]:

@@ -144,9 +144,9 @@ def _quantized(shape: Shape, dtype: type[np.generic], depthwise: bool) -> Case:
     if depthwise:
         operands["w"] = np.ascontiguousarray(w.reshape(m, -1).T.astype(np.float32))
         bias[::3] += 2**26
-        return Case(name, ops.conv2d_depthwise_codes, operands, attributes)
-    operands["w"] = ops.pack_codes(w, groups, joined=attributes["dilation_w"] == 1)
-    return Case(name, ops.conv2d_codes, operands, {**attributes, "groups": groups})
+        return Case(name, ops.conv2d_depthwise_quantized, operands, attributes)
+    operands["w"] = ops.pack_quantized(w, groups, joined=attributes["dilation_w"] == 1)
+    return Case(name, ops.conv2d_quantized, operands, {**attributes, "groups": groups})
 
 
 def quantized() -> Iterator[Case]:
@@ -178,7 +178,7 @@ def code_arithmetic() -> Iterator[Case]:
                 "lo": low + 10, "hi": low + 240,
             }  # fmt: skip
             other = codes(n, key=3).view(dtype)
-            yield Case(name, ops.add_codes, {"x": found, "z": other}, attributes)
+            yield Case(name, ops.add_quantized, {"x": found, "z": other}, attributes)
 
 
 def code_products() -> Iterator[Case]:
@@ -193,22 +193,23 @@ def code_products() -> Iterator[Case]:
         scale = np.linspace(0.5, 2, m, dtype=np.float32) / np.float32(74 * 74 * k**0.5) * 60
         scale[0] = np.nan if m > 50 else np.inf if n > 50 else scale[0]
         operands: dict[str, Any] = {
-            "x": x, "w": ops.pack_codes(w), "sums": w.reshape(m, -1).sum(axis=1, dtype=np.int32),
-            "scale": scale, "bias": activations(1, m)[0],
+            "x": x, "w": ops.pack_quantized(w), "scale": scale, "bias": activations(1, m)[0],
+            "sums": w.reshape(m, -1).sum(axis=1, dtype=np.int32),
             "x_scale": np.array([0.37], np.float32), "x_zero": zero,
         }  # fmt: skip
-        yield Case(f"{n}-{k}-{m}", ops.matmul_codes, operands)
+        yield Case(f"{n}-{k}-{m}", ops.matmul_quantized, operands)
         zeros = np.arange(m, dtype=np.int32) % 256 - 128
         sums = (x.astype(np.int32) - zero).sum(axis=1, dtype=np.int32)
         operands = {**operands, "zeros": zeros, "x_sums": sums}
-        yield Case(f"{n}-{k}-{m}-zeros", ops.matmul_codes, operands)
+        yield Case(f"{n}-{k}-{m}-zeros", ops.matmul_quantized, operands)
         operands["r"] = activations(n, m)
         operands["scale"] = np.nan_to_num(scale, nan=1, posinf=1)
-        yield Case(f"{n}-{k}-{m}-sum", ops.matmul_codes, operands, {"activation": 1})
+        yield Case(f"{n}-{k}-{m}-sum", ops.matmul_quantized, operands, {"activation": 1})
     for activation in Activation:
         operands["x_scale"] = np.array([0.01], np.float32)
         operands["r"] = activations(n, m, spread=3)
-        case = Case(activation.name, ops.matmul_codes, operands, {"activation": int(activation)})
+        attributes = {"activation": int(activation)}
+        case = Case(activation.name, ops.matmul_quantized, operands, attributes)
         size = np.abs(case.expected()[0].astype(np.float64))
         case.bound = None if activation < Activation.GELU else 12 * EPS * size + 1e-6
         yield case
@@ -282,8 +283,8 @@ def turned() -> Iterator[Case]:
     """Words and bytes, squares of sixteen and less."""
     for n, a, b in ((1, 1, 1), (2, 3, 50), (1, 33, 16), (3, 15, 17)):
         x = np.arange(n * a * b, dtype=np.int32).reshape(n, a, b)
-        yield Case(f"{n}x{a}x{b}", ops.turn, {"x": x})
-        yield Case(f"bytes-{n}x{a}x{b}", ops.turn, {"x": x.astype(np.int8)})
+        yield Case(f"{n}x{a}x{b}", ops.transpose, {"x": x})
+        yield Case(f"bytes-{n}x{a}x{b}", ops.transpose, {"x": x.astype(np.int8)})
 
 
 FAMILIES = (

@@ -108,7 +108,7 @@ def moves() -> Iterator[Case]:
     for n, d, t, offset in ((1, 1, 1, 0), (3, 5, 9, 2), (4, 33, 40, 7)):
         y = np.full((n, t), 9, np.int32)
         part = np.arange(n * d, dtype=np.int32).reshape(n, d)
-        yield Case(f"{n}-{d}", ops.place, {"y": y, "x": part}, {"offset": offset})
+        yield Case(f"{n}-{d}", ops.concat_part, {"y": y, "x": part}, {"offset": offset})
 
 
 def reductions() -> Iterator[Case]:

@@ -30,7 +30,7 @@ WORK = 1e7  # arithmetic operations of a changed instruction
 SPOILT = 0xFF  # bytes around operands: NaN, or -1
 # Memory alone is looked at: what fills up weights to fours is no longer zero where there are fewer
 # columns, and limits are those of another type of codes.
-FILLED = {"matmul_codes": ("x[1] = ",), "conv2d_codes": ("x[3] = ", "lo = ", "hi = ")}
+FILLED = {"matmul_quantized": ("x[1] = ",), "conv2d_quantized": ("x[3] = ", "lo = ", "hi = ")}
 
 
 @cache

@@ -9,23 +9,15 @@ from halfbyte.core.ops.attention import (
     group_query_attention,
     rotary_embedding,
 )
-from halfbyte.core.ops.codes import (
-    RANGE,
-    add_codes,
-    dequantize_linear,
-    quantize_linear,
-    quantize_tensor,
-    tensor_range,
-)
 from halfbyte.core.ops.conv import (
     MAX_TAPS,
     conv2d,
-    conv2d_codes,
     conv2d_depthwise,
-    conv2d_depthwise_codes,
-    matmul_codes,
-    pack_codes,
+    conv2d_depthwise_quantized,
+    conv2d_quantized,
+    matmul_quantized,
     pack_kernels,
+    pack_quantized,
 )
 from halfbyte.core.ops.elementwise import binary, cast, unary
 from halfbyte.core.ops.full_attention import attention, attention_int8
@@ -40,16 +32,24 @@ from halfbyte.core.ops.fused import (
 from halfbyte.core.ops.linear import (
     dynamic_quantize,
     gather,
+    last_rows,
     matmul,
     matmul_int8,
     range_from,
-    take_last,
 )
-from halfbyte.core.ops.move import move, place
+from halfbyte.core.ops.move import concat_part, move
 from halfbyte.core.ops.norm import layer_norm, rms_norm
 from halfbyte.core.ops.operator import FUSED, OPERATORS, Operator, operator
 from halfbyte.core.ops.panels import matmul_batched, matmul_panels, pack_batched
-from halfbyte.core.ops.pool import average_pool, max_pool, resize_linear, resize_nearest, turn
+from halfbyte.core.ops.pool import average_pool, max_pool, resize_linear, resize_nearest, transpose
+from halfbyte.core.ops.quantized import (
+    RANGE,
+    add_quantized,
+    dequantize_linear,
+    quantize_linear,
+    quantize_tensor,
+    tensor_range,
+)
 from halfbyte.core.ops.reduce import reduce
 from halfbyte.core.ops.rotated import (
     gelu_hadamard_quantize,
@@ -71,7 +71,7 @@ __all__ = [
     "Operand",
     "Operator",
     "add",
-    "add_codes",
+    "add_quantized",
     "attention",
     "attention_int8",
     "average_pool",
@@ -79,10 +79,11 @@ __all__ = [
     "cache_write",
     "cache_write_keys",
     "cast",
+    "concat_part",
     "conv2d",
-    "conv2d_codes",
     "conv2d_depthwise",
-    "conv2d_depthwise_codes",
+    "conv2d_depthwise_quantized",
+    "conv2d_quantized",
     "dequantize_linear",
     "dynamic_quantize",
     "gather",
@@ -92,14 +93,15 @@ __all__ = [
     "group_query_attention",
     "hadamard",
     "hadamard_quantize",
+    "last_rows",
     "layer_norm",
     "layer_norm_hadamard_quantize",
     "layer_norm_quantize",
     "matmul",
     "matmul_batched",
-    "matmul_codes",
     "matmul_int8",
     "matmul_panels",
+    "matmul_quantized",
     "matmul_rotated",
     "matmul_widened",
     "max_pool",
@@ -107,9 +109,8 @@ __all__ = [
     "mul",
     "operator",
     "pack_batched",
-    "pack_codes",
     "pack_kernels",
-    "place",
+    "pack_quantized",
     "quantize_linear",
     "quantize_tensor",
     "range_from",
@@ -124,8 +125,7 @@ __all__ = [
     "softmax",
     "swiglu",
     "swiglu_quantize",
-    "take_last",
     "tensor_range",
-    "turn",
+    "transpose",
     "unary",
 ]

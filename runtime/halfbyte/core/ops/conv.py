@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.ops.codes import Codes, rounded_codes
 from halfbyte.core.ops.demands import Known, codes, windows
 from halfbyte.core.ops.operator import Demand, operator
 from halfbyte.core.ops.panels import Activation, activated
+from halfbyte.core.ops.quantized import Codes, to_quantized
 
 F32 = npt.NDArray[np.float32]
 
@@ -42,8 +42,8 @@ def pack_kernels(w: npt.NDArray[Any], groups: int = 1) -> npt.NDArray[Any]:
     return np.ascontiguousarray(packed)
 
 
-def pack_codes(w: I8, groups: int = 1, *, joined: bool = True) -> I8:
-    """The same for codes, as `conv2d_codes` takes them: [b, k / 4, 16, 4].
+def pack_quantized(w: I8, groups: int = 1, *, joined: bool = True) -> I8:
+    """The same for codes, as `conv2d_quantized` takes them: [b, k / 4, 16, 4].
 
     Zeros fill up runs of codes that lie together in x to fours: a kernel's rows where they are
     `joined` (there is one group, and no dilation of columns), otherwise its pixels.
@@ -70,7 +70,7 @@ def unpack_kernels(w: npt.NDArray[Any], m: int, groups: int) -> npt.NDArray[Any]
 
 
 def _codes_fit(d: Known) -> bool:
-    """Whether weights of codes have the rows of fours that `pack_codes` gives them."""
+    """Whether weights of codes have the rows of fours that `pack_quantized` gives them."""
     runs = _runs(d["kernel_h"], d["kernel_w"], d["groups"] == 1 and d["dilation_w"] == 1)
     taps = d["kernel_h"] * d["kernel_w"] * (d["c"] // d["groups"])
     return bool(d["k"] == runs * -(-(taps // runs) // FOURS))
@@ -188,9 +188,9 @@ def conv2d_depthwise(
 def rescaled(
     total: npt.NDArray[np.int64], scale: F32, zero: int, lo: int, hi: int, dtype: np.dtype[Any]
 ) -> Codes:
-    """Codes of an int32 total times a scale, the product in float32; see `rounded_codes`."""
+    """Codes of an int32 total times a scale, the product in float32; see `to_quantized`."""
     real = total.astype(np.int32).astype(np.float32) * scale
-    return rounded_codes(real, zero, lo, hi, dtype)
+    return to_quantized(real, zero, lo, hi, dtype)
 
 
 @operator(
@@ -204,9 +204,9 @@ def rescaled(
         "k of fours of kernel_h kernel_w c / groups, groups, dilation_w": _codes_fit,
     },
     product=True,
-    kind=lambda d: "conv2d_codes" + "_1x1" * (d["kernel_h"] == 1),
+    kind=lambda d: "conv2d_quantized" + "_1x1" * (d["kernel_h"] == 1),
 )
-def conv2d_codes(
+def conv2d_quantized(
     x: Codes, w: I8, bias: I32, sums: I32, scale: F32, *, p: int, q: int, groups: int,
     kernel_h: int, kernel_w: int, stride_h: int, stride_w: int, dilation_h: int, dilation_w: int,
     top: int, left: int, x_zero: int, y_zero: int, lo: int, hi: int,
@@ -214,9 +214,9 @@ def conv2d_codes(
     """Codes of a convolution: y = y_zero + round(scale total), between lo and hi, ties to even.
 
     total = bias + sum over window and channels of (x - x_zero) w is an exact int32; beyond x there
-    is x_zero. x and y are uint8 or int8 alike, `w` is packed by :func:`pack_codes`, `sums` are the
-    sums of each channel's weights, `scale` is x_scale w_scale / y_scale. Windows, groups and the
-    rounding are those of :func:`conv2d` and :func:`~halfbyte.core.ops.codes.rounded_codes`.
+    is x_zero. x and y are uint8 or int8 alike, `w` is packed by :func:`pack_quantized`, `sums` are
+    those of each channel's weights, `scale` is x_scale w_scale / y_scale. Windows, groups and
+    rounding are those of :func:`conv2d` and :func:`~halfbyte.core.ops.quantized.to_quantized`.
 
     Source: ONNX QLinearConv (opset 10) with channels last.
     """
@@ -248,7 +248,7 @@ def conv2d_codes(
     },
     product=True,
 )
-def matmul_codes(
+def matmul_quantized(
     x: Codes, w: I8, sums: I32, scale: F32, bias: F32, x_scale: F32, x_zero: Codes,
     zeros: I32 | None = None, x_sums: I32 | None = None, r: F32 | None = None, *,
     activation: int = Activation.NONE,
@@ -256,8 +256,8 @@ def matmul_codes(
     """y = activation(r + (bias + (x_scale scale) total)), in float32, multiplied, then added.
 
     total = sum over k of (x - x_zero) (w - zeros) is an exact int32. `w` [m, k, 1, 1] is packed by
-    :func:`pack_codes`, `sums` are those of each output's weights, `x_sums` those of x - x_zero by
-    row, which `zeros` need.
+    :func:`pack_quantized`, `sums` are those of each output's weights, `x_sums` those of x - x_zero
+    by row, which `zeros` need.
 
     Source: ONNX Runtime's MatMulIntegerToFloat; its FusedConv for the order of residual and
     activation.
@@ -283,7 +283,7 @@ def matmul_codes(
     },
     product=True,
 )
-def conv2d_depthwise_codes(
+def conv2d_depthwise_quantized(
     x: Codes, w: F32, bias: I32, sums: I32, scale: F32, *, p: int, q: int, kernel_h: int,
     kernel_w: int, stride_h: int, stride_w: int, dilation_h: int, dilation_w: int, top: int,
     left: int, x_zero: int, y_zero: int, lo: int, hi: int,

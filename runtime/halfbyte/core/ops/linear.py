@@ -155,6 +155,6 @@ def range_from(ids: I32, *, start: int) -> I32:
     reads={"x": lambda d: d["rows"]},
     demands={"rows <= n": lambda d: d["rows"] <= d["n"]},
 )
-def take_last(x: F32, *, rows: int) -> F32:
+def last_rows(x: F32, *, rows: int) -> F32:
     """The last `rows` rows of x. Source: ONNX Slice."""
     return x[x.shape[0] - rows :]

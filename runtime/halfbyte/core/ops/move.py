@@ -48,7 +48,7 @@ def move(x: I32, plan: I32, *, n: int, d: int, step: int, offset: int) -> I32:
         "0 <= offset <= t - d": lambda d: 0 <= d["offset"] <= d["t"] - d["d"],
     },
 )
-def place(y: I32, x: I32, *, offset: int) -> I32:
+def concat_part(y: I32, x: I32, *, offset: int) -> I32:
     """Columns of y from `offset` on become x, in place. Source: ONNX Concat."""
     y[:, offset : offset + x.shape[1]] = x
     return y

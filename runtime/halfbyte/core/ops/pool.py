@@ -110,7 +110,7 @@ def resize_linear(x: F32, rows: I32, row_weights: F32, columns: I32, column_weig
 
 
 @operator("Transpose", "x:*[n,a,b] -> y:*[n,b,a]")
-def turn(x: Image) -> Image:
+def transpose(x: Image) -> Image:
     """The last two dimensions exchanged; elements of four bytes as int32, of one as int8.
 
     Source: ONNX Transpose.

@@ -83,7 +83,7 @@ def _multiply(instruction: Instruction, weight: Tensor, lot_bytes: int) -> dict[
         if rows.size == weight.row_count:
             current().instructions[-1].outputs = (y,)
         else:
-            ops.place(y.view(y.shape, "i32"), part.view(part.shape, "i32"), offset=first)
+            ops.concat_part(y.view(y.shape, "i32"), part.view(part.shape, "i32"), offset=first)
     return windows
 
 

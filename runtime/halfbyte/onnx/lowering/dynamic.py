@@ -107,11 +107,11 @@ def _product(
         return (b ^ np.uint8(flip)).view(np.int8) if flip else b
 
     # under the names that they have for a convolution of one pixel
-    packed = floats(c, b, "packed 1 True", lambda: ops.pack_codes(signed().T[:, :, None, None]))
+    packed = floats(c, b, "packed 1 True", lambda: ops.pack_quantized(signed().T[:, :, None, None]))
     sums = floats(c, b, "sums", lambda: signed().sum(axis=0, dtype=np.int32))
     codes, x_scale, x_zero = x
     offsets = (c.constant(zeros), x_sums) if zeros.any() else (None, None)
-    y = ops.matmul_codes(
+    y = ops.matmul_quantized(
         codes, packed, sums, c.constant(_column(scale, np.float32, m)), vector(c, bias, m),
         x_scale, x_zero, *offsets,
     )  # fmt: skip

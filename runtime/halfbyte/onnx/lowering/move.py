@@ -77,7 +77,7 @@ def _turned(buffer: Buffer, shape: tuple[int, ...], order: Sequence[int]) -> Buf
     if near != 1 or far != b or any(stride != a * b for _, (stride,) in outer):
         return None
     n = math.prod(size for size, _ in outer)
-    y: Buffer = ops.turn(buffer.view((n, a, b), key))
+    y: Buffer = ops.transpose(buffer.view((n, a, b), key))
     return y.view(tuple(shape[i] for i in order), buffer.dtype)
 
 
@@ -186,7 +186,7 @@ def concat(c: Capture, *parts: Value | Array, axis: int = 1) -> Value | None:
     for part in parts:
         width = shape_of(part)[axis] * inner
         if width:
-            ops.place(target, c.plain(part).view((outer, width), "i32"), offset=offset)
+            ops.concat_part(target, c.plain(part).view((outer, width), "i32"), offset=offset)
         offset += width
     return c.value(whole)
 

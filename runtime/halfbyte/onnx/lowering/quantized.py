@@ -206,15 +206,15 @@ def _convolved(
     sums = floats(c, w, f"sums {found.turned}", lambda: rows.sum(axis=1, dtype=np.int32))
     if not groups:
         by_tap = floats(c, w, "by tap", lambda: np.ascontiguousarray(rows.T.astype(np.float32)))
-        y: Buffer = ops.conv2d_depthwise_codes(x, by_tap, bias, sums, scale, **attributes)
+        y: Buffer = ops.conv2d_depthwise_quantized(x, by_tap, bias, sums, scale, **attributes)
         return _typed(y, found.y.dtype)
     kernels = found.w if found.w.ndim == 4 else found.w[:, :, None]  # a row
     joined = attributes["dilation_w"] == 1
     packed = floats(
         c, w, f"packed {groups} {joined} {found.turned}",
-        lambda: ops.pack_codes(kernels, groups, joined=joined),
+        lambda: ops.pack_quantized(kernels, groups, joined=joined),
     )  # fmt: skip
-    y = ops.conv2d_codes(x, packed, bias, sums, scale, groups=groups, **attributes)
+    y = ops.conv2d_quantized(x, packed, bias, sums, scale, groups=groups, **attributes)
     return _typed(y, found.y.dtype)
 
 
@@ -292,7 +292,7 @@ def qlinear_add(
             ours, theirs = (c.last(v) if last else c.plain(v) for v in (a, b))
             with np.errstate(all="ignore"):
                 scales = float(left.scale / to.scale), float(right.scale / to.scale)
-            y = ops.add_codes(
+            y = ops.add_quantized(
                 ours.view((a.size,)), theirs.view((a.size,)), x_scale=scales[0],
                 x_zero=left.zero, z_scale=scales[1], z_zero=right.zero, **to.attributes(),
             )  # fmt: skip

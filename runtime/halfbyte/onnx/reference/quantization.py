@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from halfbyte.core.ops.codes import bytes_of
+from halfbyte.core.ops.quantized import bytes_of
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.files import dtypes
 from halfbyte.onnx.reference import _shapes

@@ -122,7 +122,7 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
             x = ops.add(x, model.norm(y, block + "post_attention_norm"))
             y = _geglu(model, model.norm(x, block + "ffn_norm"), block)
             x = ops.add(x, model.norm(y, block + "post_ffw_norm"))
-        x = ops.take_last(x, rows=model.asked)
+        x = ops.last_rows(x, rows=model.asked)
         model.head(model.norm(x, "output_norm"))
     return program
 

@@ -79,7 +79,7 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
             h = _norm(model, x, block + "ffn_norm")
             h = ops.gelu(model.linear(h, block + "ffn_up", c.hidden, bias=True), approximate="tanh")
             x = ops.add(x, model.linear(h, block + "ffn_down", c.dim, bias=True))
-        model.head(_norm(model, ops.take_last(x, rows=model.asked), "output_norm"))
+        model.head(_norm(model, ops.last_rows(x, rows=model.asked), "output_norm"))
     return program
 
 

@@ -73,7 +73,7 @@ def build(
             x = ops.add(x, model.linear(mixed, block + "attn_output", config.dim, bias=None))
             h = model.norm(x, block + "ffn_norm")
             x = ops.add(x, swiglu(model, h, block, bias=None))
-        x = ops.take_last(x, rows=model.asked)
+        x = ops.last_rows(x, rows=model.asked)
         model.head(model.norm(x, "output_norm"))
     return program
 

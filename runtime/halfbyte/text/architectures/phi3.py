@@ -109,7 +109,7 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
             mixed = model.attend(block, q, k, v, rope=rope, window=c.windows[layer])
             x = ops.add(x, model.linear(mixed, block + "attn_output", c.dim))
             x = ops.add(x, _swiglu(model, model.norm(x, block + "ffn_norm"), block))
-        x = ops.take_last(x, rows=model.asked)
+        x = ops.last_rows(x, rows=model.asked)
         model.head(model.norm(x, "output_norm"))
     return program
 

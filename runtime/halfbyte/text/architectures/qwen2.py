@@ -58,6 +58,6 @@ def build(
             mixed = model.attend(block, q, k, v, rope=rope, window=config.windows[layer])
             x = ops.add(x, model.linear(mixed, block + "attn_output", config.dim))
             x = ops.add(x, swiglu(model, model.norm(x, block + "ffn_norm"), block))
-        x = ops.take_last(x, rows=model.asked)
+        x = ops.last_rows(x, rows=model.asked)
         model.head(model.norm(x, "output_norm"))
     return program

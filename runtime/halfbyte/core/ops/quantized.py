@@ -18,7 +18,7 @@ Codes = npt.NDArray[Any]  # uint8 or int8
 RANGE = 4096  # numbers that have a least and a largest one of their own
 
 
-def rounded_codes(real: F32, zero: int, lo: int, hi: int, dtype: np.dtype[Any]) -> Codes:
+def to_quantized(real: F32, zero: int, lo: int, hi: int, dtype: np.dtype[Any]) -> Codes:
     """zero + round(min(max(real, lo - zero), hi - zero)), ties to even.
 
     What is not a number becomes lo. A negative code in uint8 is the byte that it is in int8.
@@ -37,7 +37,7 @@ def quantize_linear(x: F32, *, scale: float, zero: int, lo: int, hi: int) -> U8:
     """
     with np.errstate(all="ignore"):
         real = x / np.float32(scale)
-    return rounded_codes(real, zero, lo, hi, np.dtype(np.uint8))
+    return to_quantized(real, zero, lo, hi, np.dtype(np.uint8))
 
 
 @operator(
@@ -74,7 +74,7 @@ def bytes_of(x: F32, low: np.float32, high: np.float32) -> tuple[Codes, np.float
     with np.errstate(all="ignore"):
         scale = (high - low) / np.float32(255) or np.float32(1)
         zero = int(np.rint(np.nan_to_num(np.clip(-low / scale, 0, 255))))
-        return rounded_codes(x / scale, zero, 0, 255, np.dtype(np.uint8)), scale, zero
+        return to_quantized(x / scale, zero, 0, 255, np.dtype(np.uint8)), scale, zero
 
 
 @operator("DequantizeLinear", "x:*[n] -> y:f32[n]", demands=codes("zero"))
@@ -85,7 +85,7 @@ def dequantize_linear(x: Codes, *, scale: float, zero: int) -> F32:
 
 
 @operator("QLinearAdd", "x:*[n] z:*[n] -> y:*[n]", demands=codes("x_zero", "z_zero", "y_zero"))
-def add_codes(
+def add_quantized(
     x: Codes, z: Codes, *, x_scale: float, x_zero: int, z_scale: float, z_zero: int, y_zero: int,
     lo: int, hi: int,
 ) -> Codes:  # fmt: skip
@@ -97,4 +97,4 @@ def add_codes(
     """
     left = dequantize_linear.meaning(x, scale=x_scale, zero=x_zero)
     right = dequantize_linear.meaning(z, scale=z_scale, zero=z_zero)
-    return rounded_codes(left + right, y_zero, lo, hi, x.dtype)
+    return to_quantized(left + right, y_zero, lo, hi, x.dtype)
