@@ -71,10 +71,10 @@ def test_any_bytes_decode_as_gguf_does(name: str) -> None:
 
 @pytest.mark.parametrize("format_", BLOCKS)
 def test_codes_go_where_they_came_from(format_: type[BlockFormat]) -> None:
-    """`put_codes` and `put_scales` write all bits that the others read, and no other."""
+    """`store_quantized` and `store_scales` write all bits that the others read, and no other."""
     rows = np.random.default_rng(3).integers(0, 256, (50, format_.row_bytes(512)), np.uint8)
     blocks, made = rows.view(format_.layout), np.zeros_like(rows).view(format_.layout)
-    format_.put_codes(made, format_.get_codes(blocks))
+    format_.store_quantized(made, format_.get_quantized(blocks))
     for name in blocks.dtype.names or ():
         if name not in ("qs", "qh", "ql"):
             assert not made[name].any()
@@ -82,7 +82,7 @@ def test_codes_go_where_they_came_from(format_: type[BlockFormat]) -> None:
     np.testing.assert_array_equal(made.view(np.uint8), rows)
     if format_ in (Q4_K, Q5_K):
         made["scales"] = 0
-        format_.put_scales(made, *format_.get_scales(blocks))  # type: ignore[attr-defined]
+        format_.store_scales(made, *format_.get_scales(blocks))  # type: ignore[attr-defined]
         np.testing.assert_array_equal(made["scales"], blocks["scales"])
 
 
@@ -198,7 +198,7 @@ def test_limit_is_where_numbers_stay_finite(format_: type[WeightFormat]) -> None
 @pytest.mark.parametrize("format_", BLOCKS)
 def test_codes_and_scales_are_the_values(format_: type[WeightFormat]) -> None:
     encoded = format_.encode(values())
-    q, d, m = format_.codes(encoded)
+    q, d, m = format_.quantized(encoded)
     want = format_.decode(encoded).reshape(q.shape)
     minima = np.zeros_like(d) if m is None else m
     np.testing.assert_array_equal(q.astype(np.float32) * d[..., None] + minima[..., None], want)

@@ -15,7 +15,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.weights.base import U8, BlockFormat, Codes, F32Array, Layout, WeightFormat
+from halfbyte.weights.base import U8, BlockFormat, F32Array, Layout, QuantizedBlocks, WeightFormat
 from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, ScaledFormat
 from halfbyte.weights.kquants import Q4_K, Q5_K, Q6_K
 from halfbyte.weights.packed import Packed
@@ -24,8 +24,8 @@ from halfbyte.weights.registry import BY_DTYPE, BY_GGML_TYPE, FORMATS
 
 __all__ = [
     "BF16", "BY_DTYPE", "BY_GGML_TYPE", "F16", "F32", "FORMATS", "Q4_0", "Q4_1", "Q4_K", "Q5_0",
-    "Q5_1", "Q5_K", "Q6_K", "Q8_0", "U8", "BlockFormat", "Codes", "F32Array", "Layout", "Packed",
-    "ScaledFormat", "Tensor", "WeightFormat",
+    "Q5_1", "Q5_K", "Q6_K", "Q8_0", "U8", "BlockFormat", "F32Array", "Layout", "Packed",
+    "QuantizedBlocks", "ScaledFormat", "Tensor", "WeightFormat",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ F32Array = npt.NDArray[np.float32]
 Blocks = npt.NDArray[np.void]
 
 
-class Codes(NamedTuple):
+class QuantizedBlocks(NamedTuple):
     """A block format as integer products see it: weight = d q + m in every block.
 
     The blocks here are those with a scale of their own: a K-quant's are parts of the file's.
@@ -89,7 +89,7 @@ class WeightFormat:
         raise NotImplementedError
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         """Integers, scales and minima of a block format."""
         raise NotImplementedError
 
@@ -118,21 +118,21 @@ class BlockFormat(WeightFormat):
     packing: ClassVar[type[Layout] | None] = None  # how rows are laid together
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         """The codes as stored, without a sign: [..., block]."""
         raise NotImplementedError
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
-        """Store codes: the inverse of `get_codes`."""
+    def store_quantized(cls, blocks: Blocks, codes: U8) -> None:
+        """Store codes: the inverse of `get_quantized`."""
         raise NotImplementedError
 
     @classmethod
     def decode(cls, rows: U8) -> F32Array:
-        return cls._values(cls.codes(rows))
+        return cls._values(cls.quantized(rows))
 
     @staticmethod
-    def _values(codes: Codes) -> F32Array:
+    def _values(codes: QuantizedBlocks) -> F32Array:
         """d q + m: [rows, columns]."""
         q, d, m = codes
         values = q.astype(np.float32)

@@ -1,7 +1,7 @@
 """Formats of blocks of 32 numbers: with a scale, Q4_0, Q5_0 and Q8_0; a minimum too, Q4_1, Q5_1.
 
-Codes of four bits lie two to a byte: byte j holds q[j] in its low four bits and q[j + 16] in its
-high ones. The fifth bit of q[j] is bit j of ``qh``.
+Quantized values of four bits are stored two to a byte: byte j holds q[j] in its low four bits and
+q[j + 16] in its high ones. The fifth bit of q[j] is bit j of ``qh``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from halfbyte.weights.base import U8, BlockFormat, Blocks, Codes, F32Array, Preset
+from halfbyte.weights.base import U8, BlockFormat, Blocks, F32Array, Preset, QuantizedBlocks
 from halfbyte.weights.packed import Packed
 from halfbyte.weights.plain import F16
 from halfbyte.weights.registry import register
@@ -50,34 +50,34 @@ class ScaledFormat(BlockFormat):
 
 
 class _Nibbles(BlockFormat):
-    """Codes of four bits."""
+    """Quantized values of four bits."""
 
     packing = Packed
     block = 32
     bits = 4
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         return np.concatenate([blocks["qs"] & np.uint8(15), blocks["qs"] >> np.uint8(4)], axis=-1)
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
+    def store_quantized(cls, blocks: Blocks, codes: U8) -> None:
         blocks["qs"] = (codes[..., :16] & np.uint8(15)) | (codes[..., 16:] << np.uint8(4))
 
 
 class _FiveBits(_Nibbles):
-    """Codes of five bits: the fifth ones lie together."""
+    """Quantized values of five bits: the fifth ones lie together."""
 
     bits = 5
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         fifth = np.unpackbits(blocks["qh"], axis=-1, bitorder="little")
-        return super().get_codes(blocks) | (fifth << np.uint8(4))
+        return super().get_quantized(blocks) | (fifth << np.uint8(4))
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
-        super().put_codes(blocks, codes)
+    def store_quantized(cls, blocks: Blocks, codes: U8) -> None:
+        super().store_quantized(blocks, codes)
         blocks["qh"] = np.packbits(codes >> np.uint8(4), axis=-1, bitorder="little")
 
 
@@ -93,10 +93,10 @@ class _Symmetric(ScaledFormat):
     minimum = False
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         blocks = rows.view(cls.layout)
-        q = cls.get_codes(blocks).view(np.int8) - np.int8(cls.offset)
-        return Codes(q, blocks["d"].astype(np.float32))
+        q = cls.get_quantized(blocks).view(np.int8) - np.int8(cls.offset)
+        return QuantizedBlocks(q, blocks["d"].astype(np.float32))
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
@@ -112,7 +112,7 @@ class _Symmetric(ScaledFormat):
             blocks["d"] = scales[..., 0]
         shifted = x * inverse(scales) + np.float32(cls.offset + 0.5)
         q = np.clip(shifted, np.float32(0), np.float32(2 * cls.offset - 1))
-        cls.put_codes(blocks, q.astype(np.uint8))
+        cls.store_quantized(blocks, q.astype(np.uint8))
         return blocks.view(np.uint8)
 
 
@@ -126,10 +126,10 @@ class _WithMinimum(ScaledFormat):
     minimum = True
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         blocks = rows.view(cls.layout)
-        q = cls.get_codes(blocks).view(np.int8)
-        return Codes(q, blocks["d"].astype(np.float32), blocks["m"].astype(np.float32))
+        q = cls.get_quantized(blocks).view(np.int8)
+        return QuantizedBlocks(q, blocks["d"].astype(np.float32), blocks["m"].astype(np.float32))
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
@@ -145,7 +145,7 @@ class _WithMinimum(ScaledFormat):
             blocks["d"], blocks["m"] = scales[..., 0], minima[..., 0]
         shifted = (x - minima) * inverse(scales) + np.float32(0.5)
         q = np.clip(shifted, np.float32(0), np.float32(2**cls.bits - 1))
-        cls.put_codes(blocks, q.astype(np.uint8))
+        cls.store_quantized(blocks, q.astype(np.uint8))
         return blocks.view(np.uint8)
 
 
@@ -172,17 +172,17 @@ class Q8_0(ScaledFormat):
     wider = F16
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         return blocks["qs"].view(np.uint8)
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
+    def store_quantized(cls, blocks: Blocks, codes: U8) -> None:
         blocks["qs"] = codes.view(np.int8)
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         blocks = rows.view(cls.layout)
-        return Codes(blocks["qs"], blocks["d"].astype(np.float32))
+        return QuantizedBlocks(blocks["qs"], blocks["d"].astype(np.float32))
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
@@ -251,13 +251,13 @@ class Q5_0(_Symmetric, _FiveBits):
     wider = Q8_0
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
-        q, d, _ = super().codes(rows)
-        return Codes(q + np.int8(cls.offset), d, np.float32(-cls.offset) * d)
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
+        q, d, _ = super().quantized(rows)
+        return QuantizedBlocks(q + np.int8(cls.offset), d, np.float32(-cls.offset) * d)
 
     @classmethod
     def decode(cls, rows: U8) -> F32Array:
-        return cls._values(super().codes(rows))
+        return cls._values(super().quantized(rows))
 
 
 @register

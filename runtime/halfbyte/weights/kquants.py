@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.weights.base import U8, Blocks, Codes, F32Array, Preset
+from halfbyte.weights.base import U8, Blocks, F32Array, Preset, QuantizedBlocks
 from halfbyte.weights.blocks import Q5_0, Q5_1, Q8_0, ScaledFormat, first_largest, inverse
 from halfbyte.weights.packed import Packed
 from halfbyte.weights.plain import F16
@@ -43,7 +43,7 @@ class KQuant(ScaledFormat):
         )
 
     @classmethod
-    def put_scales(cls, blocks: Blocks, s: U8, m: U8) -> None:
+    def store_scales(cls, blocks: Blocks, s: U8, m: U8) -> None:
         """The inverse of `get_scales`."""
         top, four = np.uint8(48), np.uint8(15)
         first, second = [v[..., :4] | ((v[..., 4:] & top) << np.uint8(2)) for v in (s, m)]
@@ -51,13 +51,13 @@ class KQuant(ScaledFormat):
         blocks["scales"] = np.concatenate([first, second, low], axis=-1)
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         qs = blocks["qs"].reshape(*blocks.shape, 4, 1, 32)
         both = np.concatenate([qs & np.uint8(15), qs >> np.uint8(4)], axis=-2)
         return both.reshape(*blocks.shape, cls.block)
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
+    def store_quantized(cls, blocks: Blocks, codes: U8) -> None:
         low, high = np.moveaxis(codes.reshape(*blocks.shape, 4, 2, 32), -2, 0)
         both = (low & np.uint8(15)) | (high << np.uint8(4))
         blocks["qs"] = both.reshape(*blocks.shape, 128)
@@ -70,13 +70,13 @@ class KQuant(ScaledFormat):
         d, e = (blocks[name].astype(np.float32)[..., None] for name in ("d", "dmin"))
         with np.errstate(invalid="ignore"):  # 0 times an infinite scale
             scales, minima = d * s.astype(np.float32), e * m.astype(np.float32)
-        q = cls.get_codes(blocks).reshape(len(rows), -1, 32)
+        q = cls.get_quantized(blocks).reshape(len(rows), -1, 32)
         return q, scales.reshape(q.shape[:2]), minima.reshape(q.shape[:2])
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         q, d, m = cls._parts(rows)
-        return Codes(q.view(np.int8), d, -m)
+        return QuantizedBlocks(q.view(np.int8), d, -m)
 
     @classmethod
     def decode(cls, rows: U8) -> F32Array:
@@ -102,8 +102,8 @@ class KQuant(ScaledFormat):
             blocks["d"], blocks["dmin"] = d[..., 0], e[..., 0]
             shifted = (x + (e * m)[..., None]) * inverse(d * s)[..., None]
             q = np.clip(np.rint(shifted), np.float32(0), np.float32(2**cls.bits - 1))
-        cls.put_scales(blocks, s.astype(np.uint8), m.astype(np.uint8))
-        cls.put_codes(blocks, q.astype(np.uint8).reshape(*blocks.shape, cls.block))
+        cls.store_scales(blocks, s.astype(np.uint8), m.astype(np.uint8))
+        cls.store_quantized(blocks, q.astype(np.uint8).reshape(*blocks.shape, cls.block))
         return blocks.view(np.uint8)
 
 
@@ -153,14 +153,14 @@ class Q5_K(KQuant):
     wider = Q5_1
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         fifth = np.unpackbits(blocks["qh"][..., None, :], axis=-2, bitorder="little")
-        codes: U8 = super().get_codes(blocks)
+        codes: U8 = super().get_quantized(blocks)
         return codes | (fifth.reshape(codes.shape) << np.uint8(4))
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
-        super().put_codes(blocks, codes)
+    def store_quantized(cls, blocks: Blocks, codes: U8) -> None:
+        super().store_quantized(blocks, codes)
         fifth = (codes >> np.uint8(4)).reshape(*blocks.shape, 8, 32)
         blocks["qh"] = np.packbits(fifth, axis=-2, bitorder="little")[..., 0, :]
 
@@ -193,7 +193,7 @@ class Q6_K(ScaledFormat):
     wider = Q8_0
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         low = blocks["ql"].reshape(*blocks.shape, 2, 1, 64)
         low = np.concatenate([low & np.uint8(15), low >> np.uint8(4)], axis=-2)
         high = blocks["qh"].reshape(*blocks.shape, 2, 1, 32)
@@ -203,7 +203,7 @@ class Q6_K(ScaledFormat):
         return codes.reshape(*blocks.shape, cls.block)
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
+    def store_quantized(cls, blocks: Blocks, codes: U8) -> None:
         low, high = np.moveaxis(codes.reshape(*blocks.shape, 2, 2, 64) & np.uint8(15), -2, 0)
         blocks["ql"] = (low | (high << np.uint8(4))).reshape(*blocks.shape, 128)
         shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
@@ -211,12 +211,12 @@ class Q6_K(ScaledFormat):
         blocks["qh"] = np.bitwise_or.reduce(top, axis=-2).reshape(*blocks.shape, 64)
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         blocks = rows.view(cls.layout)
-        q = cls.get_codes(blocks).reshape(len(rows), -1, 16).view(np.int8) - np.int8(32)
+        q = cls.get_quantized(blocks).reshape(len(rows), -1, 16).view(np.int8) - np.int8(32)
         with np.errstate(invalid="ignore"):
             d = blocks["d"].astype(np.float32)[..., None] * blocks["scales"].astype(np.float32)
-        return Codes(q, d.reshape(q.shape[:2]))
+        return QuantizedBlocks(q, d.reshape(q.shape[:2]))
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
@@ -235,5 +235,5 @@ class Q6_K(ScaledFormat):
             scaled = np.rint(x * inverse(d * s)[..., None])
             q = np.clip(scaled, np.float32(-32), np.float32(31)) + np.float32(32)
         blocks["scales"] = s.astype(np.int8)
-        cls.put_codes(blocks, q.astype(np.uint8).reshape(*blocks.shape, cls.block))
+        cls.store_quantized(blocks, q.astype(np.uint8).reshape(*blocks.shape, cls.block))
         return blocks.view(np.uint8)

@@ -15,16 +15,15 @@ _CODES = ("qs", "qh", "ql")  # fields of files that hold codes; the others hold 
 class Packed(BlockFormat, Layout):
     """A block format whose rows lie together in sixteens, for products with many rows at once.
 
-    A permutation of bits of the same size. Layout: of each sixteen rows, block after block; in a
-    block the F16 numbers of all rows, then, where there are scales of bytes, the first byte of
-    every row, the second, and so on. Then, for every 32 columns, codes: bytes of columns 0 to 3 of
-    every row, then those of columns 4 to 7, and so on. Codes of fewer than eight bits have
-    in a byte's low four bits those of one of the first sixteen columns, and in its high ones those
-    of the column sixteen further on. Behind them lie the fifth bits, bit i of byte c that of
-    column 4 i + c; or the fifth and sixth, bits 2 i and 2 i + 1 of byte c, in two pieces for
-    sixteen columns each.
+    A permutation of bits; the size stays the same. Layout: group by group of sixteen rows, block
+    after block. A block begins with the F16 numbers of all rows, followed, where scales are bytes,
+    by the first scale byte of every row, the second, and so on. Then come, for every 32 columns,
+    the quantized values: bytes of columns 0 to 3 of every row, of columns 4 to 7, and so on. Below
+    eight bits, a byte's low four bits belong to one of the first sixteen columns, its high four to
+    the column sixteen further on. The fifth bits follow, bit i of byte c for column 4 i + c; or
+    fifth and sixth bits, as bits 2 i and 2 i + 1 of byte c, in two pieces of sixteen columns each.
 
-    Rows behind the last sixteen lie as in the file. ``rows`` is the inverse.
+    Rows after the last sixteen are stored as in the file. ``rows`` is the inverse.
     """
 
     GROUP: ClassVar[int] = 16
@@ -55,7 +54,7 @@ class Packed(BlockFormat, Layout):
         packed = np.empty(blocks.shape[:2], cls._group())
         for name, part in _scales(packed):
             part[...] = np.moveaxis(blocks[name].view(part.dtype), 2, -1)
-        codes = cls.get_codes(blocks).reshape(*blocks.shape, cls.block // 32, 8, 4)
+        codes = cls.get_quantized(blocks).reshape(*blocks.shape, cls.block // 32, 8, 4)
         codes = np.moveaxis(codes, 2, 4)  # [groups, blocks, 32s, fours, rows, 4]
         packed["codes"]["qs"] = (
             codes
@@ -85,7 +84,7 @@ class Packed(BlockFormat, Layout):
             high = packed["codes"]["qh"][:, :, :, :, None] >> _shifts(planes)
             codes |= (high & np.uint8(2**planes - 1)).reshape(codes.shape) << np.uint8(4)
         codes = np.moveaxis(codes, 4, 2)
-        cls.put_codes(blocks, np.ascontiguousarray(codes).reshape(*blocks.shape, cls.block))
+        cls.store_quantized(blocks, np.ascontiguousarray(codes).reshape(*blocks.shape, cls.block))
         rows[:whole] = (
             np.ascontiguousarray(blocks.swapaxes(1, 2)).view(np.uint8).reshape(whole, rows.shape[1])
         )
