@@ -53,10 +53,10 @@ def rotary_embedding(
     n, c = x.shape
     turn = slice(position, position + n)
     heads = x.reshape(n, c // head_dim, head_dim)
-    return turned(heads, cos[turn, None], sin[turn, None], interleaved).reshape(n, c)
+    return rotated(heads, cos[turn, None], sin[turn, None], interleaved).reshape(n, c)
 
 
-def turned(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
+def rotated(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
     """Pairs of the last axis of x turned by angles [..., r], as :func:`rotary_embedding` does."""
     r = cos.shape[-1]
     first, second = (
