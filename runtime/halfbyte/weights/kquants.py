@@ -18,13 +18,13 @@ class KQuant(ScaledFormat):
     """256 weights (d s) q - (e m): eight blocks of 32 with six bits each of s and m.
 
     s[j] and m[j], j < 4, are the low six bits of bytes j and j + 4 of ``scales``; of s[j + 4] and
-    m[j + 4] the low four bits are halves of byte j + 8, and the high two those of bytes j, j + 4.
-    Of codes, byte 32 c + j holds q[64 c + j] in its low four bits and q[64 c + j + 32] in its high
+    m[j + 4] the low four bits are the halves of byte j + 8, the high two those of bytes j, j + 4.
+    Byte 32 c + j of ``qs`` holds q[64 c + j] in its low four bits and q[64 c + j + 32] in its high
     ones.
 
-    Encoding, all in float32: of a block of 32, lo = min(0, min x), scale = (max x - lo) / (most
-    codes). d = F16(largest scale / 63), s = round(scale (1 / d)), e and m so from -lo, and
-    q = round((x + e m) (1 / (d s))), from 0 to the most; halves go to the even neighbour.
+    Encoding, all in float32: for a block of 32, lo = min(0, min x), scale = (max x - lo) / qmax.
+    d = F16(largest scale / 63), s = round(scale (1 / d)), e and m likewise from -lo, and
+    q = round((x + e m) (1 / (d s))), from 0 to qmax = 2^bits - 1; ties to even.
     """
 
     packing = Packed
@@ -57,8 +57,8 @@ class KQuant(ScaledFormat):
         return both.reshape(*blocks.shape, cls.block)
 
     @classmethod
-    def store_quantized(cls, blocks: Blocks, codes: U8) -> None:
-        low, high = np.moveaxis(codes.reshape(*blocks.shape, 4, 2, 32), -2, 0)
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
+        low, high = np.moveaxis(quantized.reshape(*blocks.shape, 4, 2, 32), -2, 0)
         both = (low & np.uint8(15)) | (high << np.uint8(4))
         blocks["qs"] = both.reshape(*blocks.shape, 128)
 
@@ -155,13 +155,13 @@ class Q5_K(KQuant):
     @classmethod
     def get_quantized(cls, blocks: Blocks) -> U8:
         fifth = np.unpackbits(blocks["qh"][..., None, :], axis=-2, bitorder="little")
-        codes: U8 = super().get_quantized(blocks)
-        return codes | (fifth.reshape(codes.shape) << np.uint8(4))
+        quantized: U8 = super().get_quantized(blocks)
+        return quantized | (fifth.reshape(quantized.shape) << np.uint8(4))
 
     @classmethod
-    def store_quantized(cls, blocks: Blocks, codes: U8) -> None:
-        super().store_quantized(blocks, codes)
-        fifth = (codes >> np.uint8(4)).reshape(*blocks.shape, 8, 32)
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
+        super().store_quantized(blocks, quantized)
+        fifth = (quantized >> np.uint8(4)).reshape(*blocks.shape, 8, 32)
         blocks["qh"] = np.packbits(fifth, axis=-2, bitorder="little")[..., 0, :]
 
 
@@ -169,12 +169,12 @@ class Q5_K(KQuant):
 class Q6_K(ScaledFormat):
     """256 weights (d s) (q - 32): an F16 scale d, an int8 s for every 16, q in 0 ... 63.
 
-    Of codes 128 h + 32 p + j, the low four bits are those of ``ql[64 h + 32 (p % 2) + j]``, the low
-    ones for p < 2, and the high two are bits 2 p and 2 p + 1 of ``qh[32 h + j]``.
+    The low four bits of q[128 h + 32 p + j] are in ``ql[64 h + 32 (p % 2) + j]``, in its low half
+    for p < 2, and the high two are bits 2 p and 2 p + 1 of ``qh[32 h + j]``.
 
     Encoding, all in float32: the scale of 16 numbers is the first of the largest in magnitude over
     -32; d = F16(the first of the largest scales over -128), s = round(scale (1 / d)), at most 127,
-    and q = round(x (1 / (d s))) + 32, from 0 to 63; halves go to the even neighbour.
+    and q = round(x (1 / (d s))) + 32, from 0 to 63; ties to even.
     """
 
     name = "Q6_K"
@@ -199,15 +199,15 @@ class Q6_K(ScaledFormat):
         high = blocks["qh"].reshape(*blocks.shape, 2, 1, 32)
         shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
         high = ((high >> shifts) & np.uint8(3)) << np.uint8(4)
-        codes: U8 = low.reshape(high.shape) | high
-        return codes.reshape(*blocks.shape, cls.block)
+        quantized: U8 = low.reshape(high.shape) | high
+        return quantized.reshape(*blocks.shape, cls.block)
 
     @classmethod
-    def store_quantized(cls, blocks: Blocks, codes: U8) -> None:
-        low, high = np.moveaxis(codes.reshape(*blocks.shape, 2, 2, 64) & np.uint8(15), -2, 0)
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
+        low, high = np.moveaxis(quantized.reshape(*blocks.shape, 2, 2, 64) & np.uint8(15), -2, 0)
         blocks["ql"] = (low | (high << np.uint8(4))).reshape(*blocks.shape, 128)
         shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
-        top = (codes >> np.uint8(4)).reshape(*blocks.shape, 2, 4, 32) << shifts
+        top = (quantized >> np.uint8(4)).reshape(*blocks.shape, 2, 4, 32) << shifts
         blocks["qh"] = np.bitwise_or.reduce(top, axis=-2).reshape(*blocks.shape, 64)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The formats that there are. A class that is given to `register` is known everywhere."""
+"""The registry of formats: `register` makes a class known everywhere."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from halfbyte.weights.packed import Packed, packed_rows
 
 Format = TypeVar("Format", bound=type[WeightFormat])
 
-FORMATS: dict[str, type[WeightFormat]] = {}  # by name: those that files have
+FORMATS: dict[str, type[WeightFormat]] = {}  # by name: formats of files
 BY_GGML_TYPE: dict[int, type[WeightFormat]] = {}  # the same by GGUF's number
-BY_DTYPE: dict[str, type[WeightFormat]] = {}  # by the dtype of a program's buffers; packed ones too
+BY_DTYPE: dict[str, type[WeightFormat]] = {}  # by dtype of buffers, packed layouts included
 
 
 def register(format_: Format) -> Format:
