@@ -133,6 +133,20 @@ def test_quantizer_and_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         quantize_file(target, "int4")
 
 
+@pytest.mark.parametrize(("name", "number"), [("M4_0", 901), ("M4_0", 2), ("Q4_0", 902)])
+def test_name_and_number_are_its_own(name: str, number: int) -> None:
+    """A second format with either is refused, and nothing of the first one changes."""
+    tables: list[dict[Any, Any]] = [registry.FORMATS, registry.BY_GGML_TYPE, registry.BY_DTYPE]
+    before = [table.copy() for table in tables]
+    second = type(name, (Q4_0,), {"name": name, "ggml_type": number})
+    message = rf"weight format '{name}': .* found {number}, and '[NQ]4_0' with (2|901)$"
+    with pytest.raises(HalfbyteError, match=message):
+        registry.register(second)
+    assert tables == before
+    registry.register(Q4_0)  # the same class again is allowed
+    assert tables == before
+
+
 def test_search_and_presets(tmp_path: Path) -> None:
     """Scales are searched by a format's own `start` and `fit`: the bytes are Q4_0's."""
     source = models.write(tmp_path / "m.gguf", "llama")
