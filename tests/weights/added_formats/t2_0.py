@@ -1,6 +1,6 @@
-"""Two made-up formats: all that is known of them stands here.
+"""Two invented formats; this file has all that is known of them.
 
-`test_added_format` puts this folder beside the package's own.
+`test_added_format` adds this folder to the package's path.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class T2_0(BlockFormat):
     @classmethod
     def get_quantized(cls, blocks: Blocks) -> U8:
         shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
-        codes: U8 = (blocks["qs"][..., None, :] >> shifts) & np.uint8(3)
-        return codes.reshape(*blocks.shape, 32)
+        q: U8 = (blocks["qs"][..., None, :] >> shifts) & np.uint8(3)
+        return q.reshape(*blocks.shape, 32)
 
     @classmethod
-    def store_quantized(cls, blocks: Blocks, codes: U8) -> None:
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
         shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
-        fours = codes.reshape(*blocks.shape, 4, 8) << shifts
+        fours = quantized.reshape(*blocks.shape, 4, 8) << shifts
         blocks["qs"] = np.bitwise_or.reduce(fours, axis=-2)
 
     @classmethod
