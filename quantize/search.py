@@ -67,9 +67,9 @@ def search(x: F32, importance: F32, format_: type[ScaledFormat]) -> tuple[U8, F3
     with np.errstate(all="ignore"):
         d, usable = _best_scale(blocks, w, format_.start(x)[0][..., 0], format_)
         found = format_.fit(x, d[..., None], np.zeros_like(d)[..., None])
-        plain_q, plain_d, _ = format_.codes(plain)
+        plain_q, plain_d, _ = format_.quantized(plain)
         before = _error(blocks, w, plain_d, plain_q.astype(np.float32))
-        after = _error(blocks, w, d, format_.codes(found).q.astype(np.float32))
+        after = _error(blocks, w, d, format_.quantized(found).q.astype(np.float32))
     better = usable & (after < before)
     encoded = np.where(better, found.view(format_.layout), plain.view(format_.layout))
     errors = np.zeros((len(x), 2), np.float32)

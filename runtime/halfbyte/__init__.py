@@ -27,8 +27,8 @@ __all__ = [
     "load_url",
 ]
 
-# What is imported when it is asked for: each part waits for itself alone, and a command that is
-# interrupted meanwhile can say so.
+# Imported on first use: a program waits only for the parts that it uses, and a command that is
+# interrupted while importing can say so.
 _PLACES = {
     "InferenceSession": "onnx.session",
     "LanguageModel": "text.model",

@@ -1,4 +1,4 @@
-"""Arguments of the public functions: what they are given is named as they name it."""
+"""Checks of the public functions' arguments; errors name the argument."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def text(name: str, value: Any) -> str:
 
 
 def texts(name: str, value: Any) -> list[str]:
-    """The values, if they are strings; one string is not many."""
+    """The values, if they are strings; a single string is refused."""
     if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__"):
         refuse(name, "several str", value)
     return [text(f"{name}[{i}]", item) for i, item in enumerate(value)]
@@ -62,7 +62,7 @@ def numbers_by_integer(name: str, value: Any) -> dict[int, float]:
 
 
 def messages(name: str, value: Any) -> Sequence[Any]:
-    """The value, if it may be a list of messages."""
+    """The value, if it can be a list of messages."""
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         refuse(name, "a list of messages", value)
     return value

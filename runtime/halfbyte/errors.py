@@ -2,10 +2,10 @@
 
 A message is one line and says where (file, then tensor or key), what was expected and what was
 found, e.g. ``model.gguf: tensor 'blk.0.attn_q.weight': 100 columns is not a multiple of Q4_0's
-block of 32``. The command line prints the message alone and exits with code 2.
+block of 32``. The command line prints only the message and exits with code 2.
 
-Names and values in a message come from files that anyone may have made: `HalfbyteError` escapes
-and shortens them, so that no message steers a terminal or fills it.
+Names and values in a message come from files that anyone may have written: `HalfbyteError` escapes
+and shortens them, so that no message controls a terminal or floods it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _CUT = " ... "
 
 
 def printable(text: str, most: int = MAX_MESSAGE) -> str:
-    """A text of at most `most` characters that cannot steer a terminal.
+    """A text of at most `most` characters that cannot control a terminal.
 
-    What does not print is escaped as in Python: control characters, line breaks, marks that have
-    no width or turn the direction of writing, surrogates. A longer text keeps its beginning and its
-    end.
+    Characters that do not print are escaped as in Python: control characters, line breaks, marks
+    without width or for the direction of writing, surrogates. A longer text keeps its beginning and
+    its end.
     """
     if len(text) > most:
         tail = most // 4
@@ -36,18 +36,18 @@ def _escaped(text: str) -> str:
 
 
 class HalfbyteError(Exception):
-    """Base class: something the caller gave cannot be used; the message says what and where."""
+    """Base class: something given by the caller cannot be used; the message says what and where."""
 
     def __str__(self) -> str:
         return printable(super().__str__())
 
 
 class FormatError(HalfbyteError):
-    """A file is not what its format demands: truncated, inconsistent or out of range."""
+    """A file violates its format: truncated, inconsistent or out of range."""
 
 
 class ModelError(FormatError):
-    """A graph that contradicts itself, or lacks a part that it refers to."""
+    """A graph contradicts itself, or lacks a part that it refers to."""
 
 
 class UnsupportedError(HalfbyteError):
@@ -55,15 +55,15 @@ class UnsupportedError(HalfbyteError):
 
 
 class ArgumentTypeError(HalfbyteError, TypeError):
-    """An argument of a type that a function does not take, or one that it does not have."""
+    """An argument of a type that a function does not take, or of a name that it does not have."""
 
 
 class ThermalError(HalfbyteError):
-    """A thermal network, a trip point or a temperature that no device can have."""
+    """A thermal network, a trip point or a temperature is one that no device can have."""
 
 
 class OutputError(HalfbyteError):
-    """An output could not be written; no partial file was left behind."""
+    """An output could not be written; no partial file is left."""
 
 
 class ProgramError(HalfbyteError):
@@ -75,7 +75,7 @@ class MemoryBudgetError(HalfbyteError):
 
 
 class OutOfMemoryError(MemoryBudgetError):
-    """It is allowed, but beside what is in memory now there is no room."""
+    """The memory is allowed, but less than that is free now."""
 
 
 class ProfileError(HalfbyteError):

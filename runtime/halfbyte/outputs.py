@@ -1,9 +1,9 @@
-"""Files that are whole or not there.
+"""Atomic output files: complete, or absent.
 
-A file is written without a name, in the folder where it belongs, and gets its name when it is
-whole: of a process that is killed nothing stays. Where the system knows only files with names, it
-is ``.halfbyte-*.part`` until then, locked by who writes it; the next run removes those that nobody
-holds. Devices and pipes are no files to replace: they are written as they are.
+A file is written without a name in its target folder and gets its name when it is complete, so a
+process that is killed leaves nothing. Where the system only has files with names, it is called
+``.halfbyte-*.part`` until then and locked by its writer; the next run removes those that are not
+locked. Devices and pipes are not replaced but written to directly.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ _PART = ".halfbyte-*.part"
 
 
 def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a file, which takes the place of `path` when it is whole.
+    """Let `write` fill a file, which replaces `path` when it is complete.
 
     Raises
     ------
     OutputError
-        It cannot be written; what was there before still is.
+        It cannot be written; `path` is unchanged.
     """
     with writing(path) as file:
         write(file)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file of UTF-8, with a line's end at its end; see :func:`write_file`."""
+    """Write text as UTF-8, with a newline at the end; see :func:`write_file`."""
     write_file(path, lambda file: file.write(f"{text}\n".encode()))
 
 
 @contextmanager
 def writing(path: Path, *, is_model: bool = False) -> Iterator[BinaryIO]:
-    """A file to fill; it takes the place of `path`, through links, when the context ends well.
+    """A file to fill; it replaces `path`, through links, when the context ends without an error.
 
     Parameters
     ----------
     is_model : bool
-        It is read again: devices and pipes are refused.
+        The file will be read again: devices and pipes are refused.
 
     Raises
     ------
     OutputError
-        It cannot be written; what was there before still is.
+        It cannot be written; `path` is unchanged.
     """
     with reporting(path):
-        descriptor = _opened_in_place(path, is_model)
+        descriptor = _open_in_place(path, is_model)
         if descriptor is not None:
             with _Buffered(_Stream(descriptor, "wb")) as stream:
                 yield stream
@@ -75,7 +75,7 @@ def writing(path: Path, *, is_model: bool = False) -> Iterator[BinaryIO]:
 
 
 class Partial:
-    """A file that is being written; left without :meth:`place`, it vanishes."""
+    """A file that is being written; without :meth:`place` it is removed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -86,7 +86,7 @@ class Partial:
         self.file = _Buffered(io.FileIO(self._descriptor, "wb"))
 
     def place(self, target: Path) -> None:
-        """Give it its name, in place of a file there, whose owner and permissions it takes."""
+        """Give it its name; it takes owner and permissions from the file that it replaces."""
         self.file.flush()
         with suppress(FileNotFoundError, AttributeError):  # Windows has no fchmod
             before = target.stat()
@@ -95,11 +95,11 @@ class Partial:
             os.fchmod(self._descriptor, stat.S_IMODE(before.st_mode))
         if self._name is None:
             name = self._new_name()
-            # With a folder's descriptor, which an absolute path ignores, Python follows the link.
+            # Python follows the link only if given a folder's descriptor, ignored for this path.
             os.link(f"/proc/self/fd/{self._descriptor}", name, src_dir_fd=0)
             self._name = name
         if os.name == "nt":
-            self.file.close()  # or it could not be renamed; elsewhere this would give up the lock
+            self.file.close()  # Windows renames no open file; elsewhere closing ends the lock
         self._name.replace(target)
         self._name = None
 
@@ -128,18 +128,18 @@ class Partial:
             _lock(descriptor, wait=True)
             if os.fstat(descriptor).st_nlink:
                 return descriptor
-            os.close(descriptor)  # another run took it for abandoned, before it was locked
+            os.close(descriptor)  # another run removed it as abandoned before it was locked
 
 
 class _Buffered(io.BufferedWriter):
-    """The only way into a file: NumPy would write past it, and not notice that the disk is full."""
+    """Hides the descriptor: NumPy would write to it directly and not notice a full disk."""
 
     def fileno(self) -> int:
         raise io.UnsupportedOperation("fileno")
 
 
 class _Stream(io.FileIO):
-    """A device or a pipe as what it is: bytes one after another. Some claim to have places."""
+    """A device or a pipe: sequential, though some devices claim to be seekable."""
 
     def seekable(self) -> bool:
         return False
@@ -155,7 +155,7 @@ _BINARY = getattr(os, "O_BINARY", 0)
 
 
 def _open_nameless(folder: Path) -> int | None:
-    """A file of the folder without a name, where there is such a thing and it can get one."""
+    """A file without a name in the folder, if the system has these and can name them later."""
     try:
         descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o666)
     except (AttributeError, OSError):
@@ -168,12 +168,12 @@ def _open_nameless(folder: Path) -> int | None:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove what killed runs have left."""
-    if sys.platform == "emscripten":  # where locks are none, and nothing is killed
+    """Remove the files of killed runs."""
+    if sys.platform == "emscripten":  # has no locks, and nothing is killed
         return
     for path in folder.glob(_PART):
         with suppress(OSError):
-            if not _LOCKS:  # Windows removes nothing that is open, here or elsewhere
+            if not _LOCKS:  # Windows removes no file that any process has open
                 path.unlink()
                 continue
             descriptor = os.open(path, os.O_RDWR)
@@ -185,7 +185,7 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def _lock(descriptor: int, *, wait: bool = False) -> bool:
-    """Lock a file until it is closed; whether that was possible."""
+    """Lock a file until it is closed; returns whether that was possible."""
     if not _LOCKS:
         return False
     try:
@@ -195,8 +195,8 @@ def _lock(descriptor: int, *, wait: bool = False) -> bool:
     return True
 
 
-def _opened_in_place(path: Path, is_model: bool) -> int | None:
-    """A device, a pipe or where our own stdout or stderr goes; None for files and for nothing."""
+def _open_in_place(path: Path, is_model: bool) -> int | None:
+    """A device, a pipe, or the target of our stdout or stderr; None for other files, or none."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -216,10 +216,10 @@ def _opened_in_place(path: Path, is_model: bool) -> int | None:
 
 @contextmanager
 def reporting(path: Path) -> Iterator[None]:
-    """What the system refuses, as an `OutputError`."""
+    """Raise errors of the system as `OutputError`."""
     try:
         yield
-    except BrokenPipeError:  # its reader has gone, which is no error of the output's
+    except BrokenPipeError:  # the reader has gone: not an error of the output
         raise
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error

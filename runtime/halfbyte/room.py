@@ -1,4 +1,4 @@
-"""How much memory there is, and how much of it is left."""
+"""How much memory the machine has, and how much of it is available."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from halfbyte.errors import OutOfMemoryError
 
 
 def available_bytes() -> float:
-    """Memory that this process may still take; infinite where the system does not tell.
+    """Memory that this process may still allocate; infinite if the system does not tell.
 
-    What the machine has free, or can free without writing, and what is left of the limits of its
-    control group and of its address space.
+    The least of: memory that is free or can be freed without writing, and the remainders of the
+    control group's and the address space's limits.
     """
     return min(machine_bytes(), _free_bytes(), _group_bytes(), _address_bytes())
 
@@ -28,14 +28,14 @@ def _free_bytes() -> float:
 
 
 def _group_bytes(folder: str = "/sys/fs/cgroup") -> float:
-    """Linux' control groups, version 2, as containers see their own."""
+    """Linux control groups, version 2, as seen inside a container."""
     try:
         most = int(Path(folder, "memory.max").read_text("ascii"))
         used = int(Path(folder, "memory.current").read_text("ascii"))
-    except (OSError, ValueError):  # none, or "max"
+    except (OSError, ValueError):  # no limit, or "max"
         return math.inf
-    kept = _numbers(f"{folder}/memory.stat", " ")  # pages of files can be read again
-    return most - used + kept.get("active_file", 0) + kept.get("inactive_file", 0)
+    cached = _numbers(f"{folder}/memory.stat", " ")  # pages of files can be read again
+    return most - used + cached.get("active_file", 0) + cached.get("inactive_file", 0)
 
 
 def _address_bytes() -> float:
@@ -52,7 +52,7 @@ def _address_bytes() -> float:
 
 
 def _numbers(path: str, separator: str) -> dict[str, int]:
-    """Lines of a name and a number."""
+    """Numbers by name, of a file with one name and number per line."""
     try:
         lines = Path(path).read_text("ascii").splitlines()
     except OSError:
@@ -63,7 +63,7 @@ def _numbers(path: str, separator: str) -> dict[str, int]:
 
 @contextmanager
 def memory_for(what: str) -> Iterator[None]:
-    """Python's `MemoryError` inside becomes ours, which says what there was no memory for."""
+    """Raise Python's `MemoryError` as `OutOfMemoryError`, which says what the memory was for."""
     try:
         yield
     except MemoryError as error:
@@ -72,7 +72,7 @@ def memory_for(what: str) -> Iterator[None]:
 
 
 def machine_bytes() -> float:
-    """Memory of this machine; infinite where the system does not tell."""
+    """Memory of this machine; infinite if the system does not tell."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

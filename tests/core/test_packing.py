@@ -59,7 +59,7 @@ def test_layout_is_the_one_described(name: str) -> None:
     layout = LAYOUTS[name]
     rows = some_rows(layout, 35, 512)
     packed, blocks = layout.pack(rows), rows.view(layout.layout)
-    codes, size, count = layout.get_codes(blocks), 16 * layout.block_bytes, 512 // layout.block
+    codes, size, count = layout.get_quantized(blocks), 16 * layout.block_bytes, 512 // layout.block
     for row, block in ((0, 0), (5, 1), (15, 1), (16, 0), (31, 1)):
         place, r = (row // 16 * count + block) * size, row % 16
         for field in ("d", "m", "dmin"):

@@ -76,7 +76,7 @@ def test_blocks_are_those_of_gguf(tmp_path: Path, kind: str, rtn: bool) -> None:
     )  # fmt: skip
     report = quantized(path, kind, rtn=rtn, pure=True)
     gguf = quantize_file(write_model(tmp_path / "m.gguf", {"w": x}), kind, rtn=rtn)
-    want_q, want_d, _ = format_.codes(open_model(gguf.output).tensors["w"].rows)
+    want_q, want_d, _ = format_.quantized(open_model(gguf.output).tensors["w"].rows)
     q, d = codes_of(report.output, f"w.q{bits}")
     np.testing.assert_array_equal(q, want_q)
     np.testing.assert_array_equal(d, want_d)

@@ -1,6 +1,6 @@
-"""A further weight format is one file: `added_formats/t2_0.py`, which no other file knows.
+"""A new weight format is one file: `added_formats/t2_0.py`, to which no other file refers.
 
-It has no kernels: NumPy's backend runs it, and the quantizer encodes it by its definition.
+It has no kernels: the NumPy backend runs it, and the quantizer encodes by its definition.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from halfbyte.weights.packed import Packed
 
 @pytest.fixture(autouse=True)
 def formats(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The file's formats, for the test only."""
+    """Register the file's formats for one test."""
     tables: list[dict[Any, Any]] = [registry.FORMATS, registry.BY_GGML_TYPE, registry.BY_DTYPE]
     before = [table.copy() for table in tables]
     folder = str(Path(__file__).with_name("added_formats"))
@@ -48,18 +48,18 @@ def formats(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def block_format(name: str) -> type[BlockFormat]:
-    found = registry.FORMATS[name]
-    assert issubclass(found, BlockFormat)
-    return found
+    format_ = registry.FORMATS[name]
+    assert issubclass(format_, BlockFormat)
+    return format_
 
 
 def numbers(*shape: int) -> F32Array:
     return np.random.default_rng(0).standard_normal(shape, np.float32)
 
 
-def test_codes_and_values() -> None:
+def test_integers_and_values() -> None:
     T2_0 = block_format("T2_0")
-    test_weights.test_codes_go_where_they_came_from(T2_0)
+    test_weights.test_stored_integers_are_those_read(T2_0)
     x = numbers(40, 128)
     d = np.abs(x.reshape(40, 4, 32)).max(axis=-1).repeat(32, axis=1) / 2
     assert (np.abs(T2_0.decode(T2_0.encode(x)) - x) <= 0.502 * d).all()  # d is rounded to F16
@@ -80,7 +80,7 @@ def test_files(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("int8", [False, True])
 def test_programs(int8: bool, packed: bool) -> None:
-    """Products and rows, in integers as the passes have them."""
+    """A matrix product and a row, with float and with int8 activations."""
     x, w = numbers(3, 64), numbers(32, 64)
     format_ = block_format("N4_0" if packed else "T2_0")
     data, layout = format_.encode(w), format_.packed
@@ -99,13 +99,13 @@ def test_programs(int8: bool, packed: bool) -> None:
     executable.array(program.inputs["ids"])[...] = 7
     executable.run({})
     expected = x @ format_.decode(data).T
-    found = executable.array(program.outputs["y"])
-    np.testing.assert_allclose(found, expected, atol=0.15 if int8 else 1e-4)
+    y = executable.array(program.outputs["y"])
+    np.testing.assert_allclose(y, expected, atol=0.15 if int8 else 1e-4)
     np.testing.assert_array_equal(executable.array(program.outputs["row"])[0], tensor.decode()[7])
 
 
 def test_quantizer_and_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command has the type, what does not fit is widened, and the model is what it holds."""
+    """The command offers the type, widens a tensor that does not fit, and the model runs."""
 
     def narrow(metadata: dict[str, MetadataValue], tensors: dict[str, F32Array]) -> None:
         tensors["blk.1.ffn_down.weight"] *= np.float32(1e6)
@@ -133,8 +133,22 @@ def test_quantizer_and_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         quantize_file(target, "int4")
 
 
+@pytest.mark.parametrize(("name", "number"), [("M4_0", 901), ("M4_0", 2), ("Q4_0", 902)])
+def test_name_and_number_are_its_own(name: str, number: int) -> None:
+    """A second format with either is refused, and nothing of the first one changes."""
+    tables: list[dict[Any, Any]] = [registry.FORMATS, registry.BY_GGML_TYPE, registry.BY_DTYPE]
+    before = [table.copy() for table in tables]
+    second = type(name, (Q4_0,), {"name": name, "ggml_type": number})
+    message = rf"weight format '{name}': .* found {number}, and '[NQ]4_0' with (2|901)$"
+    with pytest.raises(HalfbyteError, match=message):
+        registry.register(second)
+    assert tables == before
+    registry.register(Q4_0)  # the same class again is allowed
+    assert tables == before
+
+
 def test_search_and_presets(tmp_path: Path) -> None:
-    """Scales are searched by a format's own `start` and `fit`: the bytes are Q4_0's."""
+    """The search of scales uses the format's own `start` and `fit`: the bytes equal Q4_0's."""
     source = models.write(tmp_path / "m.gguf", "llama")
     for kind in ("N4_0", "Q4_0"):
         quantize_file(source, kind, tmp_path / kind, pure=True)

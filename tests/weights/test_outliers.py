@@ -1,4 +1,4 @@
-"""Channels far larger than the rest, as trained models have them, must not cost quality."""
+"""Channels far larger than the rest, as in trained models, must not cost quality."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ CHANNELS = 8
 
 
 def twin(source: Path, target: Path) -> None:
-    """The same function in float: scaled norm channels and `up` rows, columns divided by as much.
+    """Write a model of the same function in float: norm channels and rows of `up` times `FACTOR`,
+    the columns that read them divided by it.
 
     A power of two changes no mantissa, so the two models agree to the bit.
     """
@@ -73,14 +74,14 @@ def test_twin_is_the_same_function(plain_and_twin: list[Path], ids: list[int]) -
 
 
 def divergences(models: list[Path], ids: list[int], target: Path, **options: object) -> list[float]:
-    """Mean KL of each model, quantized, to the plain one in float."""
+    """Mean KL divergence of each quantized model from the plain one in float."""
     float_ = log_probabilities(models[0], ids)
-    found = []
+    means = []
     for model in models:
         quantize_file(model, output=target, **options)  # type: ignore[arg-type]
         small = log_probabilities(target, ids)
-        found.append(float((np.exp(float_) * (float_ - small)).sum(axis=1).mean()))
-    return found
+        means.append(float((np.exp(float_) * (float_ - small)).sum(axis=1).mean()))
+    return means
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4"])
@@ -95,7 +96,7 @@ def test_divergence_from_float_is_that_of_the_plain_model(
 def test_plain_rounding_does_suffer(
     plain_and_twin: list[Path], ids: list[int], kind: str, tmp_path: Path
 ) -> None:
-    """Without equalization the twin is more than twice as far off: the test above can fail."""
+    """Without equalization the twin diverges more than twice as far: the test above can fail."""
     target = tmp_path / "small.gguf"
     plain, other = divergences(plain_and_twin, ids, target, type=kind, rtn=True)
     assert other > 2 * plain

@@ -50,11 +50,11 @@ def values() -> F32Array:
 def test_bytes_and_values_are_those_of_gguf(name: str) -> None:
     format_, kind = FORMATS[name], gguf.GGMLQuantizationType[name]
     x = values()
-    want = gguf.quants.quantize(x, kind)
-    found = format_.encode(x)
-    np.testing.assert_array_equal(found, want.view(np.uint8))
-    assert found.shape == (len(x), format_.row_bytes(K))
-    np.testing.assert_array_equal(format_.decode(found), gguf.quants.dequantize(want, kind))
+    expected = gguf.quants.quantize(x, kind)
+    encoded = format_.encode(x)
+    np.testing.assert_array_equal(encoded, expected.view(np.uint8))
+    assert encoded.shape == (len(x), format_.row_bytes(K))
+    np.testing.assert_array_equal(format_.decode(encoded), gguf.quants.dequantize(expected, kind))
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -63,41 +63,41 @@ def test_any_bytes_decode_as_gguf_does(name: str) -> None:
     random = np.random.default_rng(1)
     data = random.integers(0, 256, (2000, format_.row_bytes(K)), np.uint8)
     data[:8] = np.array([0, 0xFF, 0x7B, 0x7C, 0x80, 1, 0xFC, 0x7F], np.uint8)[:, None]
-    found = format_.decode(data)  # without a warning, whatever the bytes
+    decoded = format_.decode(data)  # without a warning, for any bytes
     with np.errstate(all="ignore"):
-        want = gguf.quants.dequantize(data, kind)
-    np.testing.assert_array_equal(found.view(np.uint32), want.view(np.uint32))
+        expected = gguf.quants.dequantize(data, kind)
+    np.testing.assert_array_equal(decoded.view(np.uint32), expected.view(np.uint32))
 
 
 @pytest.mark.parametrize("format_", BLOCKS)
-def test_codes_go_where_they_came_from(format_: type[BlockFormat]) -> None:
-    """`put_codes` and `put_scales` write all bits that the others read, and no other."""
+def test_stored_integers_are_those_read(format_: type[BlockFormat]) -> None:
+    """`store_quantized` and `store_scales` write exactly the bits that the getters read."""
     rows = np.random.default_rng(3).integers(0, 256, (50, format_.row_bytes(512)), np.uint8)
-    blocks, made = rows.view(format_.layout), np.zeros_like(rows).view(format_.layout)
-    format_.put_codes(made, format_.get_codes(blocks))
+    blocks, copy = rows.view(format_.layout), np.zeros_like(rows).view(format_.layout)
+    format_.store_quantized(copy, format_.get_quantized(blocks))
     for name in blocks.dtype.names or ():
         if name not in ("qs", "qh", "ql"):
-            assert not made[name].any()
-            made[name] = blocks[name]
-    np.testing.assert_array_equal(made.view(np.uint8), rows)
+            assert not copy[name].any()
+            copy[name] = blocks[name]
+    np.testing.assert_array_equal(copy.view(np.uint8), rows)
     if format_ in (Q4_K, Q5_K):
-        made["scales"] = 0
-        format_.put_scales(made, *format_.get_scales(blocks))  # type: ignore[attr-defined]
-        np.testing.assert_array_equal(made["scales"], blocks["scales"])
+        copy["scales"] = 0
+        format_.store_scales(copy, *format_.get_scales(blocks))  # type: ignore[attr-defined]
+        np.testing.assert_array_equal(copy["scales"], blocks["scales"])
 
 
 @pytest.mark.parametrize(("format_", "bits"), [(Q4_K, 4), (Q5_K, 5), (Q6_K, 6)])
 def test_k_quants_round_to_nearest(format_: type[WeightFormat], bits: int) -> None:
-    """Errors are half a step of the block at most, and what the scales' own rounding adds."""
+    """Errors are at most half a step of the block, plus the rounding of its scales."""
     x = np.random.default_rng(4).standard_normal((100, 512), np.float32)
-    found = format_.decode(format_.encode(x))
+    decoded = format_.decode(format_.encode(x))
     blocks = x.reshape(100, -1, 32)
     span = blocks.max(-1) - np.minimum(blocks.min(-1), 0)
     if format_ is Q6_K:
         span = 2 * np.abs(blocks).max(-1)
     step = span / (2**bits - 1) * 0.5 + np.abs(x.reshape(100, -1, 256)).max(-1).repeat(8, 1) / 40
-    assert (np.abs(found - x).reshape(blocks.shape) <= step[..., None]).all()
-    noise, plain = np.square(found - x).mean(), np.square(np.float32(2**-bits) * span).mean() / 12
+    assert (np.abs(decoded - x).reshape(blocks.shape) <= step[..., None]).all()
+    noise, plain = np.square(decoded - x).mean(), np.square(np.float32(2**-bits) * span).mean() / 12
     assert noise < 1.3 * plain
     np.testing.assert_array_equal(format_.decode(format_.encode(np.zeros_like(x))), 0)
 
@@ -112,15 +112,15 @@ def numbers(format_: type[WeightFormat]) -> dict[str, F32Array]:
     steps[:, 5:6] = 8 * sign
     scales = 2.0 ** random.integers(-120, 15, (5000, 1))
     bits = random.integers(0, 1 << 32, (5000, 32), np.uint32).view(np.float32)
-    made = {
+    cases = {
         "halves of Q8_0": halves,
         "halves of Q4_0": steps,
         "ties for the largest": random.choice([-1.0, 1.0], (5000, 32)),
-        "few that are not zero": halves * (random.random((5000, 32)) < 0.05),
+        "mostly zeros": halves * (random.random((5000, 32)) < 0.05),
         "all sizes": random.standard_normal((5000, 32)) * scales,
         "any bits": np.where(np.abs(bits) < min(format_.limit, 1e38), bits, 0),
     }
-    return {name: value.astype(np.float32) for name, value in made.items()}
+    return {name: value.astype(np.float32) for name, value in cases.items()}
 
 
 @pytest.mark.parametrize("name", ENCODED)
@@ -131,8 +131,8 @@ def test_bytes_of_numbers_that_are_hard_to_round(name: str) -> None:
         x = x[(largest == 0) | (largest > 2.0**-110)]  # the scale has an inverse
         assert len(x) > 3000, label
         assert format_.fits(x), label
-        want = gguf.quants.quantize(x, kind).view(np.uint8)
-        np.testing.assert_array_equal(format_.encode(x), want, label)
+        expected = gguf.quants.quantize(x, kind).view(np.uint8)
+        np.testing.assert_array_equal(format_.encode(x), expected, label)
 
 
 def test_every_f16_and_bf16() -> None:
@@ -140,8 +140,12 @@ def test_every_f16_and_bf16() -> None:
     bits = np.arange(1 << 16, dtype="<u2").reshape(1, -1)
     for format_ in (F16, BF16):
         values = format_.decode(bits.view(np.uint8))
-        want = gguf.quants.dequantize(bits.view(np.uint8), gguf.GGMLQuantizationType[format_.name])
-        np.testing.assert_array_equal(values.view(np.uint32), want.view(np.uint32).reshape(1, -1))
+        expected = gguf.quants.dequantize(
+            bits.view(np.uint8), gguf.GGMLQuantizationType[format_.name]
+        )
+        np.testing.assert_array_equal(
+            values.view(np.uint32), expected.view(np.uint32).reshape(1, -1)
+        )
         back = format_.encode(values).view("<u2")
         number = ~np.isnan(values)
         np.testing.assert_array_equal(back[number], bits[number])
@@ -149,7 +153,7 @@ def test_every_f16_and_bf16() -> None:
 
 
 @pytest.mark.parametrize("format_", [F16, BF16])
-def test_half_way_numbers_go_to_the_even_one(format_: type[WeightFormat]) -> None:
+def test_halfway_numbers_round_to_even(format_: type[WeightFormat]) -> None:
     bits = np.arange((0x7BFF if format_ is F16 else 0x7F7F), dtype="<u2").reshape(1, -1)
     low, high = (format_.decode((bits + i).astype("<u2").view(np.uint8)) for i in (0, 1))
     middle = (low.astype(np.float64) + high) / 2
@@ -157,8 +161,8 @@ def test_half_way_numbers_go_to_the_even_one(format_: type[WeightFormat]) -> Non
     np.testing.assert_array_equal(half, middle)
     even = np.where(bits % 2, bits + 1, bits)
     for sign, top in ((1, 0), (-1, 0x8000)):
-        found = format_.encode(np.float32(sign) * half).view("<u2")
-        np.testing.assert_array_equal(found, even + top)
+        encoded = format_.encode(np.float32(sign) * half).view("<u2")
+        np.testing.assert_array_equal(encoded, even + top)
     below, above = np.nextafter(half, low), np.nextafter(half, high)
     np.testing.assert_array_equal(format_.encode(below).view("<u2"), bits)
     np.testing.assert_array_equal(format_.encode(above).view("<u2"), bits + 1)
@@ -170,13 +174,13 @@ def test_blocks_whose_scale_has_no_inverse_are_zero(format_: type[WeightFormat])
     assert not format_.decode(format_.encode(x)).any()
 
 
-def test_rounding_of_halves() -> None:
+def test_rounding_of_f16_and_bf16() -> None:
     exact = np.array([[1, 1 + 2**-11, 1 + 3 * 2**-11, 65504, 65519.9, 2**-24, 2**-25]], np.float32)
-    want = [1, 1, 1 + 2**-9, 65504, 65504, 2**-24, 0]
-    assert F16.decode(F16.encode(exact))[0].tolist() == want
+    expected = [1, 1, 1 + 2**-9, 65504, 65504, 2**-24, 0]
+    assert F16.decode(F16.encode(exact))[0].tolist() == expected
     bits = np.array([[0x3F808000, 0x3F818000, 0x7F800001, 0xFFC00000, 0x7F800000]], np.uint32)
-    found = BF16.encode(bits.view(np.float32)).view(np.uint16)[0].tolist()
-    assert found == [0x3F80, 0x3F82, 0x7FC0, 0xFFC0, 0x7F80]
+    encoded = BF16.encode(bits.view(np.float32)).view(np.uint16)[0].tolist()
+    assert encoded == [0x3F80, 0x3F82, 0x7FC0, 0xFFC0, 0x7F80]
 
 
 @pytest.mark.parametrize("format_", [F16, BF16, *BLOCKS])
@@ -196,12 +200,12 @@ def test_limit_is_where_numbers_stay_finite(format_: type[WeightFormat]) -> None
 
 
 @pytest.mark.parametrize("format_", BLOCKS)
-def test_codes_and_scales_are_the_values(format_: type[WeightFormat]) -> None:
+def test_integers_and_scales_are_the_values(format_: type[WeightFormat]) -> None:
     encoded = format_.encode(values())
-    q, d, m = format_.codes(encoded)
-    want = format_.decode(encoded).reshape(q.shape)
+    q, d, m = format_.quantized(encoded)
+    expected = format_.decode(encoded).reshape(q.shape)
     minima = np.zeros_like(d) if m is None else m
-    np.testing.assert_array_equal(q.astype(np.float32) * d[..., None] + minima[..., None], want)
+    np.testing.assert_array_equal(q.astype(np.float32) * d[..., None] + minima[..., None], expected)
 
 
 def test_rows_are_whole_blocks() -> None:
@@ -210,7 +214,7 @@ def test_rows_are_whole_blocks() -> None:
     assert F32.row_bytes(100) == 400
 
 
-def test_numbers_of_types_are_ggml_s() -> None:
+def test_numbers_of_types_are_those_of_ggml() -> None:
     for number, format_ in BY_GGML_TYPE.items():
         assert gguf.GGMLQuantizationType(number).name == format_.name
         block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(number)]

@@ -1,9 +1,16 @@
-"""Weight formats: how a row of numbers lies in bytes, and what those bytes mean.
+"""Weight formats: how a row of numbers is stored in bytes, and what those bytes mean.
 
-One class per format, which has all that is known of it: GGUF's name and number (``ggml_type``),
-the block's layout in a file and packed in memory, ``decode`` and ``encode``, the definitions in
-NumPy with which the C kernels are compared byte for byte, and the types of files that `quantize`
-makes in it. What `registry.register` is given is found in :data:`FORMATS`.
+One class per format, with GGUF's layout: `plain` numbers, `blocks` of 32, `kquants` of 256. The
+class holds all that is known of the format: GGUF's name and number (``ggml_type``), the block in a
+file, how its rows are packed in memory (``packing``), the search for a scale (``start``, ``fit``,
+``factors``), the types of files that `quantize` makes in it (``presets``), the format for tensors
+that do not fit (``wider``), and the format whose products take as long (``like``). ``decode`` and
+``encode`` are the definition, byte-identical to PyPI's `gguf` (which encodes no K-quants); C
+kernels are compared with them byte for byte. ``quantized`` is a block as integer products see it.
+
+Adding ``weights/<name>.py`` with a class under ``@register`` adds a format: GGUF files are read
+and written in it, programs run in it on NumPy's backend, `quantize` offers its presets
+(tests/weights/test_added_format.py does so). Kernels make it fast.
 """
 
 from __future__ import annotations
@@ -15,7 +22,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.weights.base import U8, BlockFormat, Codes, F32Array, Layout, WeightFormat
+from halfbyte.weights.base import U8, BlockFormat, F32Array, Layout, QuantizedBlocks, WeightFormat
 from halfbyte.weights.blocks import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, ScaledFormat
 from halfbyte.weights.kquants import Q4_K, Q5_K, Q6_K
 from halfbyte.weights.packed import Packed
@@ -24,8 +31,8 @@ from halfbyte.weights.registry import BY_DTYPE, BY_GGML_TYPE, FORMATS
 
 __all__ = [
     "BF16", "BY_DTYPE", "BY_GGML_TYPE", "F16", "F32", "FORMATS", "Q4_0", "Q4_1", "Q4_K", "Q5_0",
-    "Q5_1", "Q5_K", "Q6_K", "Q8_0", "U8", "BlockFormat", "Codes", "F32Array", "Layout", "Packed",
-    "ScaledFormat", "Tensor", "WeightFormat",
+    "Q5_1", "Q5_K", "Q6_K", "Q8_0", "U8", "BlockFormat", "F32Array", "Layout", "Packed",
+    "QuantizedBlocks", "ScaledFormat", "Tensor", "WeightFormat",
 ]  # fmt: skip
 
 
@@ -40,11 +47,11 @@ register_all()
 
 @dataclass(frozen=True)
 class Tensor:
-    """A named matrix or vector as it lies in a file; `data` is a view, usually of mapped pages.
+    """A named matrix or vector as stored in a file; `data` is a view, usually of mapped pages.
 
     `shape` is in C order: (rows, columns) for a matrix, (length,) for a vector (GGUF's own order
-    is the reverse). `data` is one-dimensional uint8 of exactly the tensor's bytes. A `part` of a
-    matrix knows the `whole`.
+    is the reverse). `data` is one-dimensional uint8, exactly the tensor's bytes. A `part` of a
+    matrix refers to the `whole`.
     """
 
     name: str
@@ -60,12 +67,12 @@ class Tensor:
 
     @property
     def row_count(self) -> int:
-        """Number of rows, all outer dimensions flattened; a vector is one."""
+        """Number of rows, all outer dimensions flattened; a vector is one row."""
         return math.prod(self.shape[:-1])
 
     @property
     def nbytes(self) -> int:
-        """Size of `data`, which is not touched."""
+        """Size of `data`, which is not read."""
         return self.row_count * self.format.row_bytes(self.columns)
 
     @property
@@ -78,7 +85,7 @@ class Tensor:
         return self.rows[first : first + count]
 
     def part(self, first: int, end: int) -> Tensor:
-        """Rows [first, end) as a matrix of its own, which lies where they do."""
+        """Rows [first, end) as a matrix of its own: a view."""
         data = self.rows[first:end].reshape(-1)
         return Tensor(
             f"{self.name}[{first}:{end}]", self.format, (end - first, self.columns), data, self
@@ -86,13 +93,13 @@ class Tensor:
 
     @property
     def owned(self) -> bool:
-        """Whether there are bytes of this process's own, which `release` gives away."""
+        """Whether the bytes are this process's own, so that `release` can give them away."""
         return self.data.flags.writeable
 
     def release(self) -> U8:
-        """Give the bytes away: they are the caller's to overwrite.
+        """Give the bytes away: the caller may overwrite them.
 
-        The tensor, and the whole of which it is a part, has none any more; using them is an error.
+        Using the tensor afterwards, or the whole of which it is a part, is an error.
         """
         if not self.owned:
             raise HalfbyteError(f"tensor {self.name!r}: expected bytes in memory, found a file's")

@@ -1,4 +1,4 @@
-"""What a weight format is."""
+"""The interface of a weight format."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ F32Array = npt.NDArray[np.float32]
 Blocks = npt.NDArray[np.void]
 
 
-class Codes(NamedTuple):
-    """A block format as integer products see it: weight = d q + m in every block.
+class QuantizedBlocks(NamedTuple):
+    """Rows of a block format as integer products see them: weight = d q + m in every block.
 
-    The blocks here are those with a scale of their own: a K-quant's are parts of the file's.
+    A block here is whatever has a scale of its own: for K-quants, part of a block in the file.
     """
 
     q: npt.NDArray[np.int8]  # [rows, blocks, columns of a block]
     d: F32Array  # [rows, blocks]
-    m: F32Array | None = None  # [rows, blocks]; None where there are no minima
+    m: F32Array | None = None  # [rows, blocks]; None if the format has no minima
 
 
 class Preset(NamedTuple):
-    """A type of files that `quantize` writes; formats by name, or none: as of the other matrices.
+    """A type of files that `quantize` writes.
 
-    `head` is that of the head, and of the token embedding where that is the head too; `embeddings`
-    that of the token embedding beside a head, and of position embeddings. In a mixture, `some` is
-    that of ``attn_v`` and ``ffn_down`` in some layers, `fused` that of ``attn_qkv``.
+    The fields below are names of formats, "" for that of the other matrices. `head` is for the
+    head, and for the token embedding if the two are shared; `embeddings` for the token embedding
+    beside a head, and for position embeddings. In a mixture, `some` is for ``attn_v`` and
+    ``ffn_down`` in some layers, `fused` for ``attn_qkv``.
     """
 
-    name: str  # as llama.cpp has it
+    name: str  # llama.cpp's
     file_type: int  # ``general.file_type``
     head: str = ""
     embeddings: str = ""
@@ -44,7 +45,7 @@ class Preset(NamedTuple):
 class WeightFormat:
     """A storage format of matrix rows; subclasses are never instantiated.
 
-    What a file may have is given to :func:`halfbyte.weights.registry.register`.
+    Formats of files are registered by :func:`halfbyte.weights.registry.register`.
     """
 
     name: ClassVar[str]
@@ -53,17 +54,17 @@ class WeightFormat:
     block_bytes: ClassVar[int]
     limit: ClassVar[float]  # magnitudes below it encode to finite numbers and scales
     dtype: ClassVar[str]  # of buffers and kernels: the name in small letters
-    packed: ClassVar[type[Layout] | None] = None  # the same with rows laid together
+    packed: ClassVar[type[Layout] | None] = None  # the same numbers with rows interleaved
 
-    # For `quantize`: types of files (none: it is only read), and the format of what does not fit,
-    # F32 unless another is named
+    # For `quantize`: types of files (none: the format is only read), and the format for tensors
+    # that do not fit, F32 by default
     presets: ClassVar[tuple[Preset, ...]] = ()
     wider: ClassVar[type[WeightFormat]]
     like: ClassVar[str] = ""  # the format whose products take as long, where these are not measured
 
     @classmethod
     def row_bytes(cls, columns: int) -> int:
-        """Bytes of a row of `columns` elements; raises where it is no whole number of blocks."""
+        """Bytes of a row of `columns` elements; raises unless these are whole blocks."""
         if columns % cls.block:
             raise HalfbyteError(
                 f"{columns} columns is not a multiple of {cls.name}'s block of {cls.block}"
@@ -72,7 +73,7 @@ class WeightFormat:
 
     @classmethod
     def rows(cls, data: U8, columns: int) -> U8:
-        """All bytes of a matrix -> bytes [rows, row_bytes]: a view, or, of a packed one, a copy."""
+        """All bytes of a matrix -> bytes [rows, row_bytes]: a view; of packed rows a copy."""
         return data.reshape(-1, cls.row_bytes(columns))
 
     @classmethod
@@ -89,52 +90,52 @@ class WeightFormat:
         raise NotImplementedError
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         """Integers, scales and minima of a block format."""
         raise NotImplementedError
 
     @classmethod
     def fits(cls, values: F32Array) -> bool:
-        """Whether all values are finite and stay so when encoded (a scale is an F16)."""
+        """Whether all values are finite and stay finite when encoded (scales are F16)."""
         return bool(np.all(np.abs(values) < cls.limit))
 
 
 class Layout(WeightFormat):
-    """Rows of a format laid together in groups, in as many bytes; ``rows`` takes them apart."""
+    """Rows of a format interleaved in groups, in as many bytes; ``rows`` separates them."""
 
-    GROUP: ClassVar[int]  # rows that lie together
+    GROUP: ClassVar[int]  # rows of a group
 
     @classmethod
     def pack(cls, rows: U8) -> U8:
-        """Bytes [rows, row_bytes] in the file's order -> all bytes in this one."""
+        """Bytes [rows, row_bytes] in the file's order -> all bytes in this order."""
         raise NotImplementedError
 
 
 class BlockFormat(WeightFormat):
-    """Integers with scales in blocks; subclasses say where the bits of the integers lie."""
+    """Integers with scales in blocks; subclasses define where the integers' bits are stored."""
 
     layout: ClassVar[np.dtype[np.void]]
-    bits: ClassVar[int]  # of a stored code
-    packing: ClassVar[type[Layout] | None] = None  # how rows are laid together
+    bits: ClassVar[int]  # of a stored integer
+    packing: ClassVar[type[Layout] | None] = None  # how rows are interleaved
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
-        """The codes as stored, without a sign: [..., block]."""
+    def get_quantized(cls, blocks: Blocks) -> U8:
+        """The integers as stored, unsigned: [..., block]."""
         raise NotImplementedError
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
-        """Store codes: the inverse of `get_codes`."""
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
+        """The inverse of `get_quantized`."""
         raise NotImplementedError
 
     @classmethod
     def decode(cls, rows: U8) -> F32Array:
-        return cls._values(cls.codes(rows))
+        return cls._values(cls.quantized(rows))
 
     @staticmethod
-    def _values(codes: Codes) -> F32Array:
+    def _values(quantized: QuantizedBlocks) -> F32Array:
         """d q + m: [rows, columns]."""
-        q, d, m = codes
+        q, d, m = quantized
         values = q.astype(np.float32)
         with np.errstate(invalid="ignore"):  # 0 times an infinite scale
             values *= d[..., None]

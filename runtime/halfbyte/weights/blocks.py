@@ -1,7 +1,7 @@
-"""Formats of blocks of 32 numbers: with a scale, Q4_0, Q5_0 and Q8_0; a minimum too, Q4_1, Q5_1.
+"""Formats of blocks of 32 numbers: with a scale (Q4_0, Q5_0, Q8_0), and a minimum (Q4_1, Q5_1).
 
-Codes of four bits lie two to a byte: byte j holds q[j] in its low four bits and q[j + 16] in its
-high ones. The fifth bit of q[j] is bit j of ``qh``.
+Quantized values of four bits are stored two to a byte: byte j holds q[j] in its low four bits and
+q[j + 16] in its high ones. The fifth bit of q[j] is bit j of ``qh``.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from halfbyte.weights.base import U8, BlockFormat, Blocks, Codes, F32Array, Preset
+from halfbyte.weights.base import U8, BlockFormat, Blocks, F32Array, Preset, QuantizedBlocks
 from halfbyte.weights.packed import Packed
 from halfbyte.weights.plain import F16
 from halfbyte.weights.registry import register
 
 
 class ScaledFormat(BlockFormat):
-    """A format whose encoding has two steps: scales and minima, then codes for these."""
+    """A format that is encoded in two steps: scales and minima, then integers for these."""
 
     part: ClassVar[int] = 32  # numbers with a scale of their own
     minimum: ClassVar[bool]  # whether they have a minimum too
-    negative: ClassVar[bool] = False  # which is at most 0
+    negative: ClassVar[bool] = False  # whether minima are at most 0
 
-    # Where kernels search scales: the factors of plain rounding's that are tried, each chosen for
-    # what it adds to those before it, and the least and the largest code
+    # If kernels search scales: the multiples of plain rounding's scale that are tried, each chosen
+    # for what it adds to those before it, and the smallest and the largest integer
     factors: ClassVar[tuple[float, ...]] = ()
     limits: ClassVar[tuple[int, int]]
 
@@ -36,12 +36,12 @@ class ScaledFormat(BlockFormat):
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
-        """Plain rounding's scales of all parts [rows, blocks, parts], and minima or zeros."""
+        """Scales of plain rounding for all parts [rows, blocks, parts], and minima or zeros."""
         raise NotImplementedError
 
     @classmethod
     def fit(cls, values: F32Array, scales: F32Array, minima: F32Array) -> U8:
-        """Bytes with these scales and minima, as far as they can be stored."""
+        """The blocks' bytes for these scales and minima, which are rounded as they are stored."""
         raise NotImplementedError
 
     @classmethod
@@ -50,53 +50,53 @@ class ScaledFormat(BlockFormat):
 
 
 class _Nibbles(BlockFormat):
-    """Codes of four bits."""
+    """Integers of four bits."""
 
     packing = Packed
     block = 32
     bits = 4
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         return np.concatenate([blocks["qs"] & np.uint8(15), blocks["qs"] >> np.uint8(4)], axis=-1)
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
-        blocks["qs"] = (codes[..., :16] & np.uint8(15)) | (codes[..., 16:] << np.uint8(4))
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
+        blocks["qs"] = (quantized[..., :16] & np.uint8(15)) | (quantized[..., 16:] << np.uint8(4))
 
 
 class _FiveBits(_Nibbles):
-    """Codes of five bits: the fifth ones lie together."""
+    """Integers of five bits: the fifth bits are stored together."""
 
     bits = 5
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         fifth = np.unpackbits(blocks["qh"], axis=-1, bitorder="little")
-        return super().get_codes(blocks) | (fifth << np.uint8(4))
+        return super().get_quantized(blocks) | (fifth << np.uint8(4))
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
-        super().put_codes(blocks, codes)
-        blocks["qh"] = np.packbits(codes >> np.uint8(4), axis=-1, bitorder="little")
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
+        super().store_quantized(blocks, quantized)
+        blocks["qh"] = np.packbits(quantized >> np.uint8(4), axis=-1, bitorder="little")
 
 
 class _Symmetric(ScaledFormat):
     """Weights d (q - offset), q in 0 ... 2 offset - 1.
 
     Encoding: m is the first of the weights that are largest in magnitude, d = m / -offset, q =
-    trunc(x (1 / d) + offset + 0.5), at most 2 offset - 1; all in float32, q from the d before its
-    rounding to F16.
+    trunc(x (1 / d) + offset + 0.5), at most 2 offset - 1; all in float32, q from d before d is
+    rounded to F16.
     """
 
     offset: ClassVar[int]
     minimum = False
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         blocks = rows.view(cls.layout)
-        q = cls.get_codes(blocks).view(np.int8) - np.int8(cls.offset)
-        return Codes(q, blocks["d"].astype(np.float32))
+        q = cls.get_quantized(blocks).view(np.int8) - np.int8(cls.offset)
+        return QuantizedBlocks(q, blocks["d"].astype(np.float32))
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
@@ -112,24 +112,24 @@ class _Symmetric(ScaledFormat):
             blocks["d"] = scales[..., 0]
         shifted = x * inverse(scales) + np.float32(cls.offset + 0.5)
         q = np.clip(shifted, np.float32(0), np.float32(2 * cls.offset - 1))
-        cls.put_codes(blocks, q.astype(np.uint8))
+        cls.store_quantized(blocks, q.astype(np.uint8))
         return blocks.view(np.uint8)
 
 
 class _WithMinimum(ScaledFormat):
     """Weights d q + m.
 
-    Encoding: m = min x, d = (max x - m) / (most codes), q = trunc((x - m) (1 / d) + 0.5), at most
-    that; all in float32, q from d and m before their rounding to F16.
+    Encoding: m = min x, d = (max x - m) / qmax, q = trunc((x - m) (1 / d) + 0.5), at most qmax =
+    2^bits - 1; all in float32, q from d and m before these are rounded to F16.
     """
 
     minimum = True
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         blocks = rows.view(cls.layout)
-        q = cls.get_codes(blocks).view(np.int8)
-        return Codes(q, blocks["d"].astype(np.float32), blocks["m"].astype(np.float32))
+        q = cls.get_quantized(blocks).view(np.int8)
+        return QuantizedBlocks(q, blocks["d"].astype(np.float32), blocks["m"].astype(np.float32))
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
@@ -145,7 +145,7 @@ class _WithMinimum(ScaledFormat):
             blocks["d"], blocks["m"] = scales[..., 0], minima[..., 0]
         shifted = (x - minima) * inverse(scales) + np.float32(0.5)
         q = np.clip(shifted, np.float32(0), np.float32(2**cls.bits - 1))
-        cls.put_codes(blocks, q.astype(np.uint8))
+        cls.store_quantized(blocks, q.astype(np.uint8))
         return blocks.view(np.uint8)
 
 
@@ -154,7 +154,7 @@ class Q8_0(ScaledFormat):
     """Blocks of 32 weights d q: an F16 scale d, then 32 int8 q.
 
     Encoding: d = max|x| / 127, q = x (1 / d) rounded to nearest, halves away from zero; all in
-    float32, q from the d before its rounding to F16.
+    float32, q from d before d is rounded to F16.
     """
 
     name = "Q8_0"
@@ -172,17 +172,17 @@ class Q8_0(ScaledFormat):
     wider = F16
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         return blocks["qs"].view(np.uint8)
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
-        blocks["qs"] = codes.view(np.int8)
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
+        blocks["qs"] = quantized.view(np.int8)
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         blocks = rows.view(cls.layout)
-        return Codes(blocks["qs"], blocks["d"].astype(np.float32))
+        return QuantizedBlocks(blocks["qs"], blocks["d"].astype(np.float32))
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
@@ -237,7 +237,7 @@ class Q4_1(_WithMinimum, _Nibbles):
 class Q5_0(_Symmetric, _FiveBits):
     """Blocks of 32 weights d (q - 16): an F16 scale d, then q in 0 ... 31.
 
-    Integer products take them for d q + m, m = -16 d, as those of Q5_1.
+    Integer products treat them as Q5_1's: d q + m with m = -16 d.
     """
 
     name = "Q5_0"
@@ -251,13 +251,13 @@ class Q5_0(_Symmetric, _FiveBits):
     wider = Q8_0
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
-        q, d, _ = super().codes(rows)
-        return Codes(q + np.int8(cls.offset), d, np.float32(-cls.offset) * d)
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
+        q, d, _ = super().quantized(rows)
+        return QuantizedBlocks(q + np.int8(cls.offset), d, np.float32(-cls.offset) * d)
 
     @classmethod
     def decode(cls, rows: U8) -> F32Array:
-        return cls._values(super().codes(rows))
+        return cls._values(super().quantized(rows))
 
 
 @register
@@ -275,7 +275,7 @@ class Q5_1(_WithMinimum, _FiveBits):
 
 
 def inverse(d: F32Array) -> F32Array:
-    """1 / d, or 0 where d is zero or so small that 1 / d overflows: that block becomes zero."""
+    """1 / d, or 0 where d is 0 or so small that 1 / d overflows: the block becomes zero."""
     with np.errstate(divide="ignore", over="ignore"):
         inverse: F32Array = np.float32(1) / d
     return np.where(np.isfinite(inverse), inverse, np.float32(0))

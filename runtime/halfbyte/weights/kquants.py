@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.weights.base import U8, Blocks, Codes, F32Array, Preset
+from halfbyte.weights.base import U8, Blocks, F32Array, Preset, QuantizedBlocks
 from halfbyte.weights.blocks import Q5_0, Q5_1, Q8_0, ScaledFormat, first_largest, inverse
 from halfbyte.weights.packed import Packed
 from halfbyte.weights.plain import F16
@@ -18,13 +18,13 @@ class KQuant(ScaledFormat):
     """256 weights (d s) q - (e m): eight blocks of 32 with six bits each of s and m.
 
     s[j] and m[j], j < 4, are the low six bits of bytes j and j + 4 of ``scales``; of s[j + 4] and
-    m[j + 4] the low four bits are halves of byte j + 8, and the high two those of bytes j, j + 4.
-    Of codes, byte 32 c + j holds q[64 c + j] in its low four bits and q[64 c + j + 32] in its high
+    m[j + 4] the low four bits are the halves of byte j + 8, the high two those of bytes j, j + 4.
+    Byte 32 c + j of ``qs`` holds q[64 c + j] in its low four bits and q[64 c + j + 32] in its high
     ones.
 
-    Encoding, all in float32: of a block of 32, lo = min(0, min x), scale = (max x - lo) / (most
-    codes). d = F16(largest scale / 63), s = round(scale (1 / d)), e and m so from -lo, and
-    q = round((x + e m) (1 / (d s))), from 0 to the most; halves go to the even neighbour.
+    Encoding, all in float32: for a block of 32, lo = min(0, min x), scale = (max x - lo) / qmax.
+    d = F16(largest scale / 63), s = round(scale (1 / d)), e and m likewise from -lo, and
+    q = round((x + e m) (1 / (d s))), from 0 to qmax = 2^bits - 1; ties to even.
     """
 
     packing = Packed
@@ -43,7 +43,7 @@ class KQuant(ScaledFormat):
         )
 
     @classmethod
-    def put_scales(cls, blocks: Blocks, s: U8, m: U8) -> None:
+    def store_scales(cls, blocks: Blocks, s: U8, m: U8) -> None:
         """The inverse of `get_scales`."""
         top, four = np.uint8(48), np.uint8(15)
         first, second = [v[..., :4] | ((v[..., 4:] & top) << np.uint8(2)) for v in (s, m)]
@@ -51,14 +51,14 @@ class KQuant(ScaledFormat):
         blocks["scales"] = np.concatenate([first, second, low], axis=-1)
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         qs = blocks["qs"].reshape(*blocks.shape, 4, 1, 32)
         both = np.concatenate([qs & np.uint8(15), qs >> np.uint8(4)], axis=-2)
         return both.reshape(*blocks.shape, cls.block)
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
-        low, high = np.moveaxis(codes.reshape(*blocks.shape, 4, 2, 32), -2, 0)
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
+        low, high = np.moveaxis(quantized.reshape(*blocks.shape, 4, 2, 32), -2, 0)
         both = (low & np.uint8(15)) | (high << np.uint8(4))
         blocks["qs"] = both.reshape(*blocks.shape, 128)
 
@@ -70,13 +70,13 @@ class KQuant(ScaledFormat):
         d, e = (blocks[name].astype(np.float32)[..., None] for name in ("d", "dmin"))
         with np.errstate(invalid="ignore"):  # 0 times an infinite scale
             scales, minima = d * s.astype(np.float32), e * m.astype(np.float32)
-        q = cls.get_codes(blocks).reshape(len(rows), -1, 32)
+        q = cls.get_quantized(blocks).reshape(len(rows), -1, 32)
         return q, scales.reshape(q.shape[:2]), minima.reshape(q.shape[:2])
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         q, d, m = cls._parts(rows)
-        return Codes(q.view(np.int8), d, -m)
+        return QuantizedBlocks(q.view(np.int8), d, -m)
 
     @classmethod
     def decode(cls, rows: U8) -> F32Array:
@@ -102,8 +102,8 @@ class KQuant(ScaledFormat):
             blocks["d"], blocks["dmin"] = d[..., 0], e[..., 0]
             shifted = (x + (e * m)[..., None]) * inverse(d * s)[..., None]
             q = np.clip(np.rint(shifted), np.float32(0), np.float32(2**cls.bits - 1))
-        cls.put_scales(blocks, s.astype(np.uint8), m.astype(np.uint8))
-        cls.put_codes(blocks, q.astype(np.uint8).reshape(*blocks.shape, cls.block))
+        cls.store_scales(blocks, s.astype(np.uint8), m.astype(np.uint8))
+        cls.store_quantized(blocks, q.astype(np.uint8).reshape(*blocks.shape, cls.block))
         return blocks.view(np.uint8)
 
 
@@ -153,15 +153,15 @@ class Q5_K(KQuant):
     wider = Q5_1
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         fifth = np.unpackbits(blocks["qh"][..., None, :], axis=-2, bitorder="little")
-        codes: U8 = super().get_codes(blocks)
-        return codes | (fifth.reshape(codes.shape) << np.uint8(4))
+        quantized: U8 = super().get_quantized(blocks)
+        return quantized | (fifth.reshape(quantized.shape) << np.uint8(4))
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
-        super().put_codes(blocks, codes)
-        fifth = (codes >> np.uint8(4)).reshape(*blocks.shape, 8, 32)
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
+        super().store_quantized(blocks, quantized)
+        fifth = (quantized >> np.uint8(4)).reshape(*blocks.shape, 8, 32)
         blocks["qh"] = np.packbits(fifth, axis=-2, bitorder="little")[..., 0, :]
 
 
@@ -169,12 +169,12 @@ class Q5_K(KQuant):
 class Q6_K(ScaledFormat):
     """256 weights (d s) (q - 32): an F16 scale d, an int8 s for every 16, q in 0 ... 63.
 
-    Of codes 128 h + 32 p + j, the low four bits are those of ``ql[64 h + 32 (p % 2) + j]``, the low
-    ones for p < 2, and the high two are bits 2 p and 2 p + 1 of ``qh[32 h + j]``.
+    The low four bits of q[128 h + 32 p + j] are in ``ql[64 h + 32 (p % 2) + j]``, in its low half
+    for p < 2, and the high two are bits 2 p and 2 p + 1 of ``qh[32 h + j]``.
 
     Encoding, all in float32: the scale of 16 numbers is the first of the largest in magnitude over
     -32; d = F16(the first of the largest scales over -128), s = round(scale (1 / d)), at most 127,
-    and q = round(x (1 / (d s))) + 32, from 0 to 63; halves go to the even neighbour.
+    and q = round(x (1 / (d s))) + 32, from 0 to 63; ties to even.
     """
 
     name = "Q6_K"
@@ -193,30 +193,30 @@ class Q6_K(ScaledFormat):
     wider = Q8_0
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         low = blocks["ql"].reshape(*blocks.shape, 2, 1, 64)
         low = np.concatenate([low & np.uint8(15), low >> np.uint8(4)], axis=-2)
         high = blocks["qh"].reshape(*blocks.shape, 2, 1, 32)
         shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
         high = ((high >> shifts) & np.uint8(3)) << np.uint8(4)
-        codes: U8 = low.reshape(high.shape) | high
-        return codes.reshape(*blocks.shape, cls.block)
+        quantized: U8 = low.reshape(high.shape) | high
+        return quantized.reshape(*blocks.shape, cls.block)
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
-        low, high = np.moveaxis(codes.reshape(*blocks.shape, 2, 2, 64) & np.uint8(15), -2, 0)
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
+        low, high = np.moveaxis(quantized.reshape(*blocks.shape, 2, 2, 64) & np.uint8(15), -2, 0)
         blocks["ql"] = (low | (high << np.uint8(4))).reshape(*blocks.shape, 128)
         shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
-        top = (codes >> np.uint8(4)).reshape(*blocks.shape, 2, 4, 32) << shifts
+        top = (quantized >> np.uint8(4)).reshape(*blocks.shape, 2, 4, 32) << shifts
         blocks["qh"] = np.bitwise_or.reduce(top, axis=-2).reshape(*blocks.shape, 64)
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         blocks = rows.view(cls.layout)
-        q = cls.get_codes(blocks).reshape(len(rows), -1, 16).view(np.int8) - np.int8(32)
+        q = cls.get_quantized(blocks).reshape(len(rows), -1, 16).view(np.int8) - np.int8(32)
         with np.errstate(invalid="ignore"):
             d = blocks["d"].astype(np.float32)[..., None] * blocks["scales"].astype(np.float32)
-        return Codes(q, d.reshape(q.shape[:2]))
+        return QuantizedBlocks(q, d.reshape(q.shape[:2]))
 
     @classmethod
     def start(cls, values: F32Array) -> tuple[F32Array, F32Array]:
@@ -235,5 +235,5 @@ class Q6_K(ScaledFormat):
             scaled = np.rint(x * inverse(d * s)[..., None])
             q = np.clip(scaled, np.float32(-32), np.float32(31)) + np.float32(32)
         blocks["scales"] = s.astype(np.int8)
-        cls.put_codes(blocks, q.astype(np.uint8).reshape(*blocks.shape, cls.block))
+        cls.store_quantized(blocks, q.astype(np.uint8).reshape(*blocks.shape, cls.block))
         return blocks.view(np.uint8)

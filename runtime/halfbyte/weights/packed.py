@@ -1,4 +1,4 @@
-"""Layouts of weights in memory that no file has: block formats with rows packed together."""
+"""Layouts of weights that only memory has: block formats with rows interleaved."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ import numpy.typing as npt
 
 from halfbyte.weights.base import U8, BlockFormat, Layout
 
-_CODES = ("qs", "qh", "ql")  # fields of files that hold codes; the others hold scales
+_QUANTIZED = ("qs", "qh", "ql")  # fields of files that hold integers; the others hold scales
 
 
 class Packed(BlockFormat, Layout):
-    """A block format whose rows lie together in sixteens, for products with many rows at once.
+    """A block format whose rows are interleaved in sixteens, for products with many rows at once.
 
-    A permutation of bits of the same size. Layout: of each sixteen rows, block after block; in a
-    block the F16 numbers of all rows, then, where there are scales of bytes, the first byte of
-    every row, the second, and so on. Then, for every 32 columns, codes: bytes of columns 0 to 3 of
-    every row, then those of columns 4 to 7, and so on. Codes of fewer than eight bits have
-    in a byte's low four bits those of one of the first sixteen columns, and in its high ones those
-    of the column sixteen further on. Behind them lie the fifth bits, bit i of byte c that of
-    column 4 i + c; or the fifth and sixth, bits 2 i and 2 i + 1 of byte c, in two pieces for
-    sixteen columns each.
+    A permutation of bits; the size stays the same. Layout: group by group of sixteen rows, block
+    after block. A block begins with the F16 numbers of all rows, followed, where scales are bytes,
+    by the first scale byte of every row, the second, and so on. Then come, for every 32 columns,
+    the quantized values: bytes of columns 0 to 3 of every row, of columns 4 to 7, and so on. Below
+    eight bits, a byte's low four bits belong to one of the first sixteen columns, its high four to
+    the column sixteen further on. The fifth bits follow, bit i of byte c for column 4 i + c; or
+    fifth and sixth bits, as bits 2 i and 2 i + 1 of byte c, in two pieces of sixteen columns each.
 
-    Rows behind the last sixteen lie as in the file. ``rows`` is the inverse.
+    Rows after the last sixteen are stored as in the file. ``rows`` is the inverse.
     """
 
     GROUP: ClassVar[int] = 16
@@ -32,40 +31,40 @@ class Packed(BlockFormat, Layout):
     @classmethod
     def _group(cls) -> np.dtype[np.void]:
         fields: list[Any] = []
-        for name in sorted(set(cls.layout.names or ()) - {*_CODES}):  # d before dmin and scales
+        for name in sorted(set(cls.layout.names or ()) - {*_QUANTIZED}):  # d before dmin and scales
             width = cls.layout[name].base.itemsize
             count = cls.layout[name].shape
             fields.append((name, f"<u{width}", (*count, cls.GROUP)))
-        codes: list[Any] = [("qs", "u1", (8 if cls.bits == 8 else 4, cls.GROUP, 4))]
+        parts: list[Any] = [("qs", "u1", (8 if cls.bits == 8 else 4, cls.GROUP, 4))]
         if cls._planes():
-            codes.append(("qh", "u1", (cls._planes(), cls.GROUP, 4)))
-        return np.dtype([*fields, ("codes", codes, (cls.block // 32,))])
+            parts.append(("qh", "u1", (cls._planes(), cls.GROUP, 4)))
+        return np.dtype([*fields, ("quantized", parts, (cls.block // 32,))])
 
     @classmethod
     def _planes(cls) -> int:
-        """Bits of a code beyond its first four, which lie in as many pieces."""
+        """Bits of an integer beyond the low four; they are stored in as many pieces."""
         return 0 if cls.bits == 8 else cls.bits - 4
 
     @classmethod
     def pack(cls, rows: U8) -> U8:
-        """Bytes [rows, row_bytes] in the file's order -> all bytes in this one."""
+        """Bytes [rows, row_bytes] in the file's order -> all bytes in this order."""
         whole = len(rows) // cls.GROUP * cls.GROUP
         blocks = np.ascontiguousarray(rows[:whole]).view(cls.layout)
         blocks = blocks.reshape(-1, cls.GROUP, blocks.shape[1]).swapaxes(1, 2)
         packed = np.empty(blocks.shape[:2], cls._group())
         for name, part in _scales(packed):
             part[...] = np.moveaxis(blocks[name].view(part.dtype), 2, -1)
-        codes = cls.get_codes(blocks).reshape(*blocks.shape, cls.block // 32, 8, 4)
-        codes = np.moveaxis(codes, 2, 4)  # [groups, blocks, 32s, fours, rows, 4]
-        packed["codes"]["qs"] = (
-            codes
+        q = cls.get_quantized(blocks).reshape(*blocks.shape, cls.block // 32, 8, 4)
+        q = np.moveaxis(q, 2, 4)  # [groups, blocks, 32s, fours, rows, 4]
+        packed["quantized"]["qs"] = (
+            q
             if cls.bits == 8
-            else (codes[..., :4, :, :] & np.uint8(15)) | (codes[..., 4:, :, :] << np.uint8(4))
+            else (q[..., :4, :, :] & np.uint8(15)) | (q[..., 4:, :, :] << np.uint8(4))
         )
         if planes := cls._planes():
-            split = codes.reshape(*codes.shape[:3], planes, 8 // planes, cls.GROUP, 4)
+            split = q.reshape(*q.shape[:3], planes, 8 // planes, cls.GROUP, 4)
             high = (split >> np.uint8(4)) << _shifts(planes)
-            packed["codes"]["qh"] = np.bitwise_or.reduce(high, axis=4)
+            packed["quantized"]["qh"] = np.bitwise_or.reduce(high, axis=4)
         return np.concatenate([packed.reshape(-1).view(np.uint8), rows[whole:].reshape(-1)])
 
     @classmethod
@@ -78,14 +77,14 @@ class Packed(BlockFormat, Layout):
         blocks = np.zeros((*packed.shape, cls.GROUP), cls.layout)
         for name, part in _scales(packed):
             blocks[name].view(part.dtype)[...] = np.moveaxis(part, -1, 2)
-        codes = packed["codes"]["qs"]
+        q = packed["quantized"]["qs"]
         if cls.bits != 8:
-            codes = np.concatenate([codes & np.uint8(15), codes >> np.uint8(4)], axis=3)
+            q = np.concatenate([q & np.uint8(15), q >> np.uint8(4)], axis=3)
         if planes := cls._planes():
-            high = packed["codes"]["qh"][:, :, :, :, None] >> _shifts(planes)
-            codes |= (high & np.uint8(2**planes - 1)).reshape(codes.shape) << np.uint8(4)
-        codes = np.moveaxis(codes, 4, 2)
-        cls.put_codes(blocks, np.ascontiguousarray(codes).reshape(*blocks.shape, cls.block))
+            high = packed["quantized"]["qh"][:, :, :, :, None] >> _shifts(planes)
+            q |= (high & np.uint8(2**planes - 1)).reshape(q.shape) << np.uint8(4)
+        q = np.moveaxis(q, 4, 2)
+        cls.store_quantized(blocks, np.ascontiguousarray(q).reshape(*blocks.shape, cls.block))
         rows[:whole] = (
             np.ascontiguousarray(blocks.swapaxes(1, 2)).view(np.uint8).reshape(whole, rows.shape[1])
         )
@@ -95,20 +94,20 @@ class Packed(BlockFormat, Layout):
 
 def _scales(packed: npt.NDArray[np.void]) -> list[tuple[str, npt.NDArray[Any]]]:
     """Fields of scales and minima, by name."""
-    return [(name, packed[name]) for name in packed.dtype.names or () if name != "codes"]
+    return [(name, packed[name]) for name in packed.dtype.names or () if name != "quantized"]
 
 
 def _shifts(planes: int) -> U8:
-    """Where the bits of four columns lie in a byte of a piece, for [..., fours, rows, 4]."""
+    """The position of four columns' bits in a byte of a piece, for [..., fours, rows, 4]."""
     return (np.arange(8 // planes, dtype=np.uint8) * np.uint8(planes))[:, None, None]
 
 
 def packed_rows(format_: type[BlockFormat]) -> type[Packed]:
-    """A format's packed layout: always the same class."""
+    """The packed layout of a format; always the same class."""
     if "packed" not in vars(format_):
         name = f"{format_.name}_R16"
         fields = {"name": name, "dtype": name.lower(), "packed": None}
         doc = f"{format_.name}, packed."
         format_.packed = type(name, (Packed, format_), {**fields, "__doc__": doc})
-    found: type[Packed] = vars(format_)["packed"]
-    return found
+    layout: type[Packed] = vars(format_)["packed"]
+    return layout

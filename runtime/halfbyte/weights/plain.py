@@ -41,7 +41,7 @@ class F16(WeightFormat):
     ggml_type = 1
     block = 1
     block_bytes = 2
-    limit = 65520.0  # half-way from the largest F16 to the next power of two: rounds to infinity
+    limit = 65520.0  # halfway from the largest F16 to the next power of two: rounds to infinity
     presets = (Preset("F16", 1),)
 
     @classmethod

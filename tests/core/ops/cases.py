@@ -39,7 +39,7 @@ def spoil(kind: type[BlockFormat], block: npt.NDArray[np.void]) -> None:
     codes = np.tile([0x80, 0x7F], kind.block // 2) if kind.bits == 8 else np.zeros(kind.block)
     if kind.bits < 8:
         codes[::3], codes[1::3] = 2**kind.bits - 1, 2 ** (kind.bits - 1)
-    kind.put_codes(block, codes.astype(np.uint8)[None])
+    kind.store_quantized(block, codes.astype(np.uint8)[None])
     if "scales" in (kind.layout.names or ()):
         scales = block["scales"].view(np.uint8)
         scales[...] = np.resize(np.array([0xFF, 0x80, 0, 0x7F, 0xC1], np.uint8), scales.shape)

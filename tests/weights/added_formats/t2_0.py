@@ -1,13 +1,13 @@
-"""Two made-up formats: all that is known of them stands here.
+"""Two invented formats; this file has all that is known of them.
 
-`test_added_format` puts this folder beside the package's own.
+`test_added_format` adds this folder to the package's path.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.weights.base import U8, BlockFormat, Blocks, Codes, F32Array, Preset
+from halfbyte.weights.base import U8, BlockFormat, Blocks, F32Array, Preset, QuantizedBlocks
 from halfbyte.weights.blocks import Q4_0
 from halfbyte.weights.plain import F16
 from halfbyte.weights.registry import register
@@ -32,22 +32,22 @@ class T2_0(BlockFormat):
     wider = Q4_0
 
     @classmethod
-    def get_codes(cls, blocks: Blocks) -> U8:
+    def get_quantized(cls, blocks: Blocks) -> U8:
         shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
-        codes: U8 = (blocks["qs"][..., None, :] >> shifts) & np.uint8(3)
-        return codes.reshape(*blocks.shape, 32)
+        q: U8 = (blocks["qs"][..., None, :] >> shifts) & np.uint8(3)
+        return q.reshape(*blocks.shape, 32)
 
     @classmethod
-    def put_codes(cls, blocks: Blocks, codes: U8) -> None:
+    def store_quantized(cls, blocks: Blocks, quantized: U8) -> None:
         shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
-        fours = codes.reshape(*blocks.shape, 4, 8) << shifts
+        fours = quantized.reshape(*blocks.shape, 4, 8) << shifts
         blocks["qs"] = np.bitwise_or.reduce(fours, axis=-2)
 
     @classmethod
-    def codes(cls, rows: U8) -> Codes:
+    def quantized(cls, rows: U8) -> QuantizedBlocks:
         blocks = rows.view(cls.layout)
         d = blocks["d"].astype(np.float32)
-        return Codes(cls.get_codes(blocks).view(np.int8), d, np.float32(-1.5) * d)
+        return QuantizedBlocks(cls.get_quantized(blocks).view(np.int8), d, np.float32(-1.5) * d)
 
     @classmethod
     def encode(cls, values: F32Array) -> U8:
@@ -56,7 +56,7 @@ class T2_0(BlockFormat):
         blocks["d"] = np.abs(x).max(axis=-1) / 2
         d = blocks["d"].astype(np.float32)[..., None]
         q = np.floor(np.divide(x, d, out=np.zeros_like(x), where=d > 0) + 2)
-        cls.put_codes(blocks, np.clip(q, 0, 3).astype(np.uint8))
+        cls.store_quantized(blocks, np.clip(q, 0, 3).astype(np.uint8))
         return blocks.view(np.uint8)
 
 

@@ -60,7 +60,7 @@ def answers_rightly(library: Library) -> bool:
         weights = random.integers(-8, 8, (16, 64)).astype(np.float32)
         weights[:, [0, 32]] = -8  # the largest: the scale is 1, or exact in any case
         rows = format_.encode(weights)
-        codes, scales, _ = format_.codes(rows)
+        codes, scales, _ = format_.quantized(rows)
         products = codes.astype(np.int32) * xq.reshape(2, 32)
         want = (products.sum(axis=2) * scales).sum(axis=1, dtype=np.float32)
         layout = packed_rows(format_)

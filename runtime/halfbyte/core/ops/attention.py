@@ -53,10 +53,10 @@ def rotary_embedding(
     n, c = x.shape
     turn = slice(position, position + n)
     heads = x.reshape(n, c // head_dim, head_dim)
-    return turned(heads, cos[turn, None], sin[turn, None], interleaved).reshape(n, c)
+    return rotated(heads, cos[turn, None], sin[turn, None], interleaved).reshape(n, c)
 
 
-def turned(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
+def rotated(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
     """Pairs of the last axis of x turned by angles [..., r], as :func:`rotary_embedding` does."""
     r = cos.shape[-1]
     first, second = (
@@ -209,7 +209,7 @@ def _products_q8_0(queries: F32, keys: npt.NDArray[np.uint8]) -> F32:
     heads, n, h = queries.shape
     g, total, row_bytes = keys.shape
     blocks, group = h // Q8_0.block, heads // g
-    kq, kd, _ = Q8_0.codes(np.ascontiguousarray(keys).reshape(-1, row_bytes))
+    kq, kd, _ = Q8_0.quantized(np.ascontiguousarray(keys).reshape(-1, row_bytes))
     kq, kd = kq.reshape(g, total, blocks, Q8_0.block), kd.reshape(g, total, blocks)
     xq, xd, _ = dynamic_quantize.meaning(queries.reshape(-1, h))
     xq, xd = xq.reshape(heads, n, blocks, Q8_0.block), xd.reshape(heads, n, blocks)

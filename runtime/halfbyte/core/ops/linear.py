@@ -117,7 +117,7 @@ def matmul_int8(
 
     Source: ONNX Runtime's MatMulNBits at accuracy level 4 (int8 activations).
     """
-    wq, wd, wm = w.format.codes(w.rows)
+    wq, wd, wm = w.format.quantized(w.rows)
     n, size = xq.shape[0], wq.shape[2]
     x = xq.reshape(n, wq.shape[1], size).astype(np.float32)
     sums = xs.reshape(n, wq.shape[1], size // HALF).sum(axis=2).astype(np.float32)

@@ -134,7 +134,7 @@ def matmul_rotated(
     Source: ONNX Runtime's MatMulNBits at accuracy level 4 (int8 activations).
     """
     del xs
-    wq, wd, _ = w.format.codes(w.rows)
+    wq, wd, _ = w.format.quantized(w.rows)
     (m, blocks, size), n = wq.shape, len(xq)
     x = xq.reshape(n, blocks, size).astype(np.float32)
     y = np.zeros((n, m), np.float32)
@@ -169,7 +169,7 @@ def matmul_widened(
     sums of a block need not be scaled one by one.
     """
     del xs
-    wq, wd, _ = w.format.codes(w.rows)
+    wq, wd, _ = w.format.quantized(w.rows)
     (m, blocks, size), n = wq.shape, len(xq)
     scales = wd.reshape(m, -1, LONG // size)
     top = np.maximum(np.abs(scales).max(axis=2, keepdims=True), MIN_SCALE)

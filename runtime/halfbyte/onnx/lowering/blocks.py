@@ -91,5 +91,5 @@ def _rows(format_: type[BlockFormat], codes: Array, d: Array, minima: Array | No
         blocks["m"] = minima * d.astype(np.float32)
     # eight bits are stored with a sign, and without one have their zero at 128
     stored = codes ^ np.uint8(128) if format_ is Q8_0 else codes
-    format_.put_codes(blocks, np.ascontiguousarray(stored))
+    format_.store_quantized(blocks, np.ascontiguousarray(stored))
     return blocks.view(np.uint8).reshape(len(codes), -1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.ops.attention import turned
+from halfbyte.core.ops.attention import rotated
 from halfbyte.core.ops.full_attention import capped
 from halfbyte.errors import ProgramError
 
@@ -111,4 +111,4 @@ def rotate(x: Array, cos: Array, sin: Array, interleaved: bool = False) -> Array
     if 2 * half > x.shape[-1]:
         raise ProgramError(f"rotary width {2 * half}, expected at most {x.shape[-1]}")
     cos, sin = (np.asarray(part, x.dtype)[:, None] for part in (cos, sin))
-    return turned(x, cos, sin, interleaved)
+    return rotated(x, cos, sin, interleaved)
