@@ -8,7 +8,7 @@ of evaluations.
 from __future__ import annotations
 
 from halfbyte.evaluation import graphs, language, throughput, tracing
-from halfbyte.evaluation.settings import REFERENCES, WORKLOADS, Evaluation, Result
+from halfbyte.evaluation.evaluation import REFERENCES, WORKLOADS, Evaluation, Result
 from halfbyte.onnx.files import is_onnx_file
 
 __all__ = ["REFERENCES", "WORKLOADS", "Evaluation", "Result", "evaluate"]

@@ -16,11 +16,11 @@ from halfbyte.core.backends import Executable, open_program, prefers_widened
 from halfbyte.core.profile import Profile
 from halfbyte.core.program import Program
 from halfbyte.evaluation import onnx_runtime
-from halfbyte.evaluation.compare import compare, json_number
+from halfbyte.evaluation.comparison import compare, json_number
 from halfbyte.evaluation.dump import Dump
+from halfbyte.evaluation.evaluation import Evaluation, Result
 from halfbyte.evaluation.inputs import graph_feeds
-from halfbyte.evaluation.report import comparison_rows, value_rows
-from halfbyte.evaluation.settings import Evaluation, Result
+from halfbyte.evaluation.rows import comparison_rows, value_rows
 from halfbyte.evaluation.tolerances import OUTPUT, OUTPUT_INT8
 from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.files import open_onnx

@@ -15,12 +15,12 @@ from halfbyte.core.profile import Profile
 from halfbyte.core.program import Kind
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation import transformers_reference
-from halfbyte.evaluation.compare import compare
+from halfbyte.evaluation.comparison import compare
 from halfbyte.evaluation.dump import Dump
+from halfbyte.evaluation.evaluation import Evaluation, Result
 from halfbyte.evaluation.graphs import run_result, summary
 from halfbyte.evaluation.lockstep import Lockstep
-from halfbyte.evaluation.report import comparison_rows
-from halfbyte.evaluation.settings import Evaluation, Result
+from halfbyte.evaluation.rows import comparison_rows
 from halfbyte.evaluation.tolerances import OUTPUT, OUTPUT_F16, OUTPUT_INT8
 from halfbyte.evaluation.tracing import FirstDifferenceError, InstructionTrace
 from halfbyte.formats.npz import read_npz

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from halfbyte.evaluation import onnx_runtime
+from halfbyte.evaluation.columns import table
+from halfbyte.evaluation.evaluation import Evaluation, Result
 from halfbyte.evaluation.graphs import GraphUnderTest, default_reference
-from halfbyte.evaluation.settings import Evaluation, Result
-from halfbyte.evaluation.tables import table
 from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.session import GraphOptimizationLevel, InferenceSession, SessionOptions
 from halfbyte.text import bench

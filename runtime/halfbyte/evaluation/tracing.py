@@ -11,12 +11,12 @@ from halfbyte.core.backends import Executable
 from halfbyte.core.program import Buffer, Instruction, Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation import onnx_runtime
-from halfbyte.evaluation.compare import Comparison, compare
+from halfbyte.evaluation.comparison import Comparison, compare
 from halfbyte.evaluation.dump import Dump
+from halfbyte.evaluation.evaluation import Evaluation, Result
 from halfbyte.evaluation.graphs import GraphUnderTest
 from halfbyte.evaluation.lockstep import Lockstep
-from halfbyte.evaluation.report import difference_rows
-from halfbyte.evaluation.settings import Evaluation, Result
+from halfbyte.evaluation.rows import difference_rows
 from halfbyte.evaluation.tolerances import INNER_INT8
 from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.files.model import Node
