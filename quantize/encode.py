@@ -12,7 +12,7 @@ from halfbyte.core.backends import available
 from halfbyte.core.backends.native import Kernels
 from halfbyte.core.ops import hadamard
 from halfbyte.formats import ModelFile
-from halfbyte.quantize import search, search_blocks
+from halfbyte.quantize import scale_search, search_blocks
 from halfbyte.weights import F32, ScaledFormat, Tensor, WeightFormat
 
 F32Array = npt.NDArray[np.float32]
@@ -72,10 +72,10 @@ class Codec:
     def search(
         self, format_: type[ScaledFormat], x: F32Array, importance: F32Array
     ) -> tuple[U8, F32Array]:
-        """Encode with each block's scale searched; see :func:`halfbyte.quantize.search.search`."""
+        """Encode with a search of each block's scale; see `halfbyte.quantize.scale_search`."""
         name = f"encode_search_{format_.dtype}"
         if self._kernels is None or not self._kernels.has(name):
-            definition = search.search if format_.factors else search_blocks.search
+            definition = scale_search.search if format_.factors else search_blocks.search
             return definition(x, importance, format_)
         n, k = x.shape
         w, error = np.empty((n, format_.row_bytes(k)), np.uint8), np.empty((n, 2), np.float32)

@@ -18,18 +18,18 @@ from halfbyte.formats.gguf import QUANTIZED_BY
 from halfbyte.formats.model_file import MetadataValue
 from halfbyte.quantize.encode import Codec, Slice, slices
 from halfbyte.quantize.equalize import Scales, find_scales
-from halfbyte.quantize.kinds import canonical
+from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo
+from halfbyte.quantize.presets import canonical
 from halfbyte.quantize.recipe import (
     Choice,
     choose,
     equalized,
-    find_kind,
+    find_preset,
     hidden_pairs,
     is_coarse,
     norm_groups,
 )
 from halfbyte.quantize.report import Report, Row, decibels
-from halfbyte.quantize.writers import GGUFWriter, TensorInfo
 from halfbyte.text import architectures
 from halfbyte.weights import BlockFormat, ScaledFormat, Tensor
 
@@ -67,7 +67,7 @@ def quantize_file(
         A model in any format that halfbyte reads: a file, or a Hugging Face folder.
     type : str
         "int4" is Q4_0 with embeddings and head in Q8_0, "int8" Q8_0, "fp16" F16, "bf16" BF16. Or
-        a type's own name, "Q4_K_M" and others: see `halfbyte.quantize.kinds`. Vectors stay F32.
+        a type's own name, "Q4_K_M" and others: see `halfbyte.quantize.presets`. Vectors stay F32.
     output : path, optional
         The GGUF file to write; by default ``<stem>-<type>.gguf`` beside the input.
     tokenizer : path, optional
@@ -158,7 +158,7 @@ class _Work:
         self.file, self.choices, self.codec, self.kind = file, choices, codec, kind
         self.rtn, self.notes = rtn, list[str]()
         self.groups = norm_groups(file)
-        self.wanted = find_kind(kind)
+        self.wanted = find_preset(kind)
         self.equalize = not rtn and issubclass(self.wanted.format, BlockFormat)
         if self.equalize and not equalized(file):
             self.equalize = False

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import ModelFile
-from halfbyte.quantize.kinds import KINDS, Kind, canonical, types
+from halfbyte.quantize.presets import ALIASES, ResolvedPreset, canonical, presets
 from halfbyte.text import architectures
 from halfbyte.weights import BF16, F16, F32, FORMATS, Q8_0, Tensor, WeightFormat
 
@@ -41,11 +41,11 @@ def choose(
 ) -> list[Choice]:
     """Types for all tensors of a file, before their values are known.
 
-    Vectors stay F32. Matrices take the kind's type, or what it says of embeddings, the head and
-    some layers; see :class:`halfbyte.quantize.kinds.Kind`. Of the patterns in `keep` the last that
-    matches decides.
+    Vectors stay F32. Matrices take the preset's type; embeddings, the head and some layers may take
+    another (:class:`halfbyte.quantize.presets.ResolvedPreset`). Of the patterns in `keep`, the last
+    that matches decides.
     """
-    wanted = find_kind(kind)
+    wanted = find_preset(kind)
     patterns = [(pattern, _named(name)) for pattern, name in keep]
     for pattern, _ in patterns:
         if not any(fnmatchcase(name, pattern) for name in file.tensors):
@@ -59,12 +59,12 @@ def choose(
     return chosen
 
 
-def find_kind(name: str) -> Kind:
+def find_preset(name: str) -> ResolvedPreset:
     """A kind by its own name or its type's; raises `HalfbyteError`."""
-    known, name = types(), canonical(name)
-    if KINDS.get(name, name) not in known:
-        raise HalfbyteError(f"type '{name}': expected one of {[*KINDS, *known]}")
-    return known[KINDS.get(name, name)]
+    known, name = presets(), canonical(name)
+    if ALIASES.get(name, name) not in known:
+        raise HalfbyteError(f"type '{name}': expected one of {[*ALIASES, *known]}")
+    return known[ALIASES.get(name, name)]
 
 
 def split_keep(text: str) -> tuple[str, str]:
@@ -84,9 +84,9 @@ def parse_keep(text: str) -> tuple[str, str]:
 
 def _named(name: str) -> type[WeightFormat]:
     known = {name: format_ for name, format_ in FORMATS.items() if format_.presets}
-    if KINDS.get(name, name) not in known:
-        raise HalfbyteError(f"type '{name}': expected one of {[*known, *KINDS]}")
-    return known[KINDS.get(name, name)]
+    if ALIASES.get(name, name) not in known:
+        raise HalfbyteError(f"type '{name}': expected one of {[*known, *ALIASES]}")
+    return known[ALIASES.get(name, name)]
 
 
 def _choice(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.quantize.search import F32, U8
+from halfbyte.quantize.scale_search import F32, U8
 from halfbyte.weights import ScaledFormat
 from halfbyte.weights.blocks import inverse
 
@@ -28,9 +28,9 @@ WITHOUT = (1.0, 0.97, 0.985, 1.015, 1.03)
 
 
 def search(x: F32, importance: F32, format_: type[ScaledFormat]) -> tuple[U8, F32]:
-    """Encode with the search; arguments and results as of :func:`halfbyte.quantize.search.search`.
+    """Encode with the search; see :func:`halfbyte.quantize.scale_search.search` for the arguments.
 
-    The row's errors are sums in float32.
+    The errors of a row are summed in float32.
     """
     x = np.ascontiguousarray(x)
     blocks, w = format_.split(x), format_.split(importance[None])

@@ -30,7 +30,7 @@ import halfbyte
 from halfbyte.cli import main
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import MetadataValue, open_model
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 
 MUTATIONS = 1500
 MEMORY = 4 << 20  # the tests' files are smaller than 200 kB

@@ -25,8 +25,8 @@ import numpy as np
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats.model_file import MetadataValue
-from halfbyte.quantize.kinds import Kind, fitting, types
-from halfbyte.quantize.writers import GGUFWriter, TensorInfo
+from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo
+from halfbyte.quantize.presets import ResolvedPreset, fitting, presets
 from halfbyte.weights import F32
 
 _SLICE = 1 << 18  # weights made at once: they fit the cache
@@ -72,7 +72,7 @@ SHAPES = {
 def make_model(path: Path, name: str, kind: str, seed: int = 0) -> None:
     """Write the model in one of `kinds.types`; progress goes to stderr. Raises `OutputError`."""
     shape = SHAPES[name]
-    wanted = types()[kind]
+    wanted = presets()[kind]
     infos = list(_tensors(shape, wanted))
     total = sum(info.size for info in infos)
     rng = np.random.Generator(np.random.SFC64(seed))
@@ -107,7 +107,7 @@ class _Progress:
         )
 
 
-def _tensors(shape: Shape, kind: Kind) -> Iterator[TensorInfo]:
+def _tensors(shape: Shape, kind: ResolvedPreset) -> Iterator[TensorInfo]:
     for name, size in _names(shape):
         weight_format = F32
         if len(size) == 2:
@@ -162,7 +162,7 @@ def _write_tensor(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator
         writer.write(info.format.encode(values))
 
 
-def _metadata(name: str, shape: Shape, kind: Kind) -> dict[str, MetadataValue]:
+def _metadata(name: str, shape: Shape, kind: ResolvedPreset) -> dict[str, MetadataValue]:
     tokens, types = _vocabulary(shape.vocabulary)
     return {
         "general.architecture": shape.architecture,
@@ -236,7 +236,7 @@ def main() -> int:
         description="Write a GGUF model of a well-known shape with random weights."
     )
     parser.add_argument("--shape", choices=SHAPES, required=True)
-    parser.add_argument("--type", choices=types(), default="F16", help="default: F16")
+    parser.add_argument("--type", choices=presets(), default="F16", help="default: F16")
     parser.add_argument("-o", "--output", type=Path, help="default: SHAPE-TYPE.gguf, here")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

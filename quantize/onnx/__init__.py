@@ -16,7 +16,7 @@ from pathlib import Path
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.quantize.onnx.options import Options
-from halfbyte.quantize.onnx.pictures import Normalization
+from halfbyte.quantize.onnx.picture_samples import Normalization
 from halfbyte.quantize.report import Report
 
 __all__ = ["Normalization", "Options", "quantize_onnx"]

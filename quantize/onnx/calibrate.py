@@ -9,7 +9,7 @@ import numpy.typing as npt
 from onnx import TensorProto
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.quantize.onnx.graph import Editor, element_type
+from halfbyte.quantize.onnx.editor import Editor, element_type
 from halfbyte.quantize.onnx.ranges import METHODS, Histogram
 from halfbyte.quantize.onnx.rewriter import find_product
 from halfbyte.quantize.onnx.running import running_editor

@@ -6,7 +6,7 @@ import onnx
 from onnx import AttributeProto, NodeProto
 
 from halfbyte.errors import FormatError
-from halfbyte.quantize.onnx.graph import Editor
+from halfbyte.quantize.onnx.editor import Editor
 
 
 def check_nodes(editor: Editor) -> None:

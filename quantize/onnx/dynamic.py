@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from onnx import NodeProto, TensorProto, helper
 
-from halfbyte.quantize.onnx.encoders import Encoder
-from halfbyte.quantize.onnx.graph import Editor, Scope, attribute, is_op
+from halfbyte.quantize.onnx.editor import Editor, Scope, attribute, is_op
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import CHANNELS, Product, Rewriter, find_product
+from halfbyte.quantize.onnx.weight_encoder import Encoder
 
 _QUANTIZE = 11  # opset of DynamicQuantizeLinear
 

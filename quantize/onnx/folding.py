@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto
 
-from halfbyte.quantize.onnx.encoders import Numbers
-from halfbyte.quantize.onnx.graph import (
+from halfbyte.quantize.onnx.editor import (
     Editor,
     Weight,
     attribute,
@@ -21,6 +20,7 @@ from halfbyte.quantize.onnx.graph import (
     is_op,
     replace_nodes,
 )
+from halfbyte.quantize.onnx.weight_encoder import Numbers
 
 F32 = npt.NDArray[np.float32]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.quantize.onnx.pictures import Normalization
-from halfbyte.quantize.onnx.recipe import KINDS
+from halfbyte.quantize.onnx.picture_samples import Normalization
+from halfbyte.quantize.onnx.recipe import PRESETS
 
 ATTENTION = ("auto", "int8", "floats")
 METHODS = ("auto", "weights", "dynamic", "static")
@@ -71,8 +71,8 @@ class Options:
 
     def check(self) -> None:
         """Raise `HalfbyteError` for what does not go together."""
-        if self.type not in KINDS:
-            raise HalfbyteError(f"type '{self.type}': expected one of {list(KINDS)} for ONNX")
+        if self.type not in PRESETS:
+            raise HalfbyteError(f"type '{self.type}': expected one of {list(PRESETS)} for ONNX")
         if self.method not in METHODS:
             raise HalfbyteError(f"method '{self.method}': expected one of {list(METHODS)}")
         if self.method in ("dynamic", "static") and self.type != "int8":

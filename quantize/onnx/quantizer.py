@@ -11,22 +11,22 @@ from pathlib import Path
 from halfbyte.core.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError, OutputError, UnsupportedError
 from halfbyte.quantize.encode import Codec
-from halfbyte.quantize.onnx.brain import Brain
+from halfbyte.quantize.onnx.bf16 import BFloat16
 from halfbyte.quantize.onnx.calibrate import Calibration
 from halfbyte.quantize.onnx.check import check_nodes
 from halfbyte.quantize.onnx.dynamic import Dynamic
-from halfbyte.quantize.onnx.encoders import Encoder, F32Array
-from halfbyte.quantize.onnx.graph import TYPES, Editor, is_op
-from halfbyte.quantize.onnx.halves import Halves
+from halfbyte.quantize.onnx.editor import TYPES, Editor, is_op
+from halfbyte.quantize.onnx.fp16 import Float16
+from halfbyte.quantize.onnx.model_writer import is_data_of, write_model
 from halfbyte.quantize.onnx.options import Options
-from halfbyte.quantize.onnx.outputs import Outputs, is_run
+from halfbyte.quantize.onnx.output_quality import Outputs, is_run
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import Rewriter
 from halfbyte.quantize.onnx.samples import SEED, Inputs
 from halfbyte.quantize.onnx.source import Source, element_bits, read_source
 from halfbyte.quantize.onnx.static import Static
+from halfbyte.quantize.onnx.weight_encoder import Encoder, F32Array
 from halfbyte.quantize.onnx.weight_only import WeightOnly
-from halfbyte.quantize.onnx.writer import is_data_of, write_model
 from halfbyte.quantize.quantizer import default_output, refuse_to_replace
 from halfbyte.quantize.report import Report, Row
 
@@ -119,7 +119,7 @@ def _work(encoder: Encoder, options: Options, calibration: Calibration, is_given
             raise HalfbyteError("fixed scales of activations: expected samples, --calibrate DATA")
         return Static(editor, encoder, keep, calibration, activations=options.activations)
     if options.type == "bf16":
-        return Brain(editor, encoder, keep)
+        return BFloat16(editor, encoder, keep)
     if options.type == "fp16":
         tops: dict[str, float] = {}
         unknown = "ranges of values are not known"
@@ -128,7 +128,7 @@ def _work(encoder: Encoder, options: Options, calibration: Calibration, is_given
                 tops = calibration.tops(editor)
             except HalfbyteError as error:
                 editor.source.notes.append(f"{unknown}: {error}")
-        return Halves(editor, encoder, keep, tops, io=options.fp16_io)
+        return Float16(editor, encoder, keep, tops, io=options.fp16_io)
 
     def measure(has_norms: bool) -> dict[str, F32Array]:
         if options.rtn or not (is_given or has_norms):

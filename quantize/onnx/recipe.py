@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 
 from halfbyte.errors import HalfbyteError
 
-KINDS = {"int8": "int8", "int4": "int4", "fp16": "F16", "bf16": "BF16"}
+PRESETS = {"int8": "int8", "int4": "int4", "fp16": "F16", "bf16": "BF16"}
 """What may be asked for, and the type that it means."""
 
-_NAMES = KINDS | {"Q8_0": "int8", "Q4_0": "int4", "F16": "F16", "BF16": "BF16",
+_NAMES = PRESETS | {"Q8_0": "int8", "Q4_0": "int4", "F16": "F16", "BF16": "BF16",
                   "fp32": "F32", "F32": "F32"}  # fmt: skip
 
 

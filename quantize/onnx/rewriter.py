@@ -10,9 +10,7 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.quantize.onnx import blocks
-from halfbyte.quantize.onnx.encoders import Encoder, F32Array, Result, dtype_of
-from halfbyte.quantize.onnx.folding import fold_batch_norms
-from halfbyte.quantize.onnx.graph import (
+from halfbyte.quantize.onnx.editor import (
     TYPES,
     Editor,
     Scope,
@@ -22,7 +20,9 @@ from halfbyte.quantize.onnx.graph import (
     raise_opset,
     replace_nodes,
 )
+from halfbyte.quantize.onnx.folding import fold_batch_norms
 from halfbyte.quantize.onnx.recipe import Keep
+from halfbyte.quantize.onnx.weight_encoder import Encoder, F32Array, Result, dtype_of
 
 BITS = {"int8": 8, "int4": 4}
 NARROW = {"F16": TensorProto.FLOAT16, "BF16": TensorProto.BFLOAT16}

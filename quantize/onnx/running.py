@@ -24,7 +24,7 @@ from halfbyte.onnx.files import Model, ValueInfo, open_onnx
 from halfbyte.onnx.files.dtypes import special_name, widen
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.runner import Runner, attention_products
-from halfbyte.quantize.onnx.graph import Editor
+from halfbyte.quantize.onnx.editor import Editor
 from halfbyte.quantize.onnx.samples import Feeds
 from halfbyte.quantize.report import OutputRow, decibels
 

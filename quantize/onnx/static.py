@@ -22,10 +22,10 @@ import numpy.typing as npt
 from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.quantize.onnx.calibrate import Calibration
-from halfbyte.quantize.onnx.encoders import Encoder, Result
-from halfbyte.quantize.onnx.graph import Editor, Scope, Weight, attribute, is_op
+from halfbyte.quantize.onnx.editor import Editor, Scope, Weight, attribute, is_op
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import CHANNELS, Rewriter, find_product
+from halfbyte.quantize.onnx.weight_encoder import Encoder, Result
 
 F32 = npt.NDArray[np.float32]
 

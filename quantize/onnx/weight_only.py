@@ -17,12 +17,12 @@ from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.core.ops.rotated import SIZE, fits, matrix
 from halfbyte.quantize.onnx import blocks
-from halfbyte.quantize.onnx.encoders import Encoder, F32Array, Result, dtype_of
-from halfbyte.quantize.onnx.graph import MICROSOFT, Editor, Scope, Weight, attribute, is_op
+from halfbyte.quantize.onnx.editor import MICROSOFT, Editor, Scope, Weight, attribute, is_op
 from halfbyte.quantize.onnx.importance import Importance
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import BITS, CHANNELS, Product, Rewriter, find_product
 from halfbyte.quantize.onnx.smooth import MAX_FACTOR, find_groups, smooth
+from halfbyte.quantize.onnx.weight_encoder import Encoder, F32Array, Result, dtype_of
 
 ACCURACY = 4  # MatMulNBits' level: products of int8
 # What may lie between the last product and an output

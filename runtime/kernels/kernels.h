@@ -513,7 +513,7 @@ KERNEL(resize_linear, a->n * a->p, 1, a->q * a->c * a->t * a->t * 4,
        IN(f32, column_weights) INT(n) INT(h) INT(v) INT(c) INT(p) INT(q) INT(t))
 
 /* ================================================================================================
- * encode/: the quantizer's; definitions in halfbyte/weights/ and quantize/search.py
+ * encode/: the quantizer's; definitions in halfbyte/weights/ and quantize/scale_search.py
  * ============================================================================================= */
 
 /* ---- encode/encode.inc ---- */

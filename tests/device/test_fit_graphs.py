@@ -14,7 +14,7 @@ import pytest
 from tests.device.test_fit import watch, with_app
 from tests.onnx.convert import model_from
 from tests.onnx.graphs import Net
-from tools.onnx_models.graph import FLOAT
+from tools.onnx_models.builder import FLOAT
 
 from halfbyte.cli import main
 from halfbyte.core.program import Kind

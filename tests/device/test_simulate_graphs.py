@@ -17,7 +17,7 @@ from tests.device.test_fit import with_app
 from tests.device.test_fit_graphs import DEEP, WIDE, perceptron, saved
 from tests.device.test_simulate_command import Run, run, write_phone
 from tests.onnx.graphs import Net
-from tools.onnx_models.graph import FLOAT
+from tools.onnx_models.builder import FLOAT
 
 from halfbyte.device import plot
 from halfbyte.device.governors import Board, Governor

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from halfbyte.evaluation.compare import compare
+from halfbyte.evaluation.comparison import compare
 from halfbyte.evaluation.tolerances import Tolerance
 from halfbyte.onnx.files.dtypes import BFLOAT16, narrow
 

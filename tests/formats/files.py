@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.formats import MetadataValue
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.weights import F32, Tensor, WeightFormat
 
 DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, CONTEXT = 32, 64, 2, 2, 1, 16

@@ -14,7 +14,7 @@ from tests.formats.files import model_metadata, tensor, weights, write_small
 
 from halfbyte.errors import OutputError
 from halfbyte.formats import MetadataValue, open_model
-from halfbyte.quantize.writers import GGUFWriter, TensorInfo, write_gguf
+from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo, write_gguf
 from halfbyte.weights import F32, FORMATS
 
 METADATA: dict[str, MetadataValue] = {

@@ -14,7 +14,7 @@ from halfbyte.cli import main
 from halfbyte.errors import HalfbyteError, UnsupportedError
 from halfbyte.formats import open_bytes, open_model
 from halfbyte.quantize import quantize_file
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ import halfbyte
 from halfbyte.cli import main
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.weights import FORMATS
 
 MUTATIONS = 400  # of each format

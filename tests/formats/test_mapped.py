@@ -210,8 +210,8 @@ MOMENTS = {
         (ONNX + "running", "Running.__call__"), (ONNX + "encoders", "Numbers.slices"),
         (ONNX + "quantizer", "write_model"), ("halfbyte.quantize.encode", "Codec.decode"),
     ],
-    "gguf": [("halfbyte.quantize.writers", "GGUFWriter.write")],
-    "folder": [("halfbyte.quantize.writers", "GGUFWriter.write")],
+    "gguf": [("halfbyte.quantize.gguf_writer", "GGUFWriter.write")],
+    "folder": [("halfbyte.quantize.gguf_writer", "GGUFWriter.write")],
 }  # fmt: skip
 MOMENTS["external"] = MOMENTS["graph"]
 

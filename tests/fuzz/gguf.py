@@ -13,7 +13,7 @@ from tests.formats.files import model_metadata, tensor, weights, write_small
 from tests.fuzz.mutators import mutate_bytes, odd_integer
 
 import halfbyte
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.weights import F16, Q8_0
 
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}

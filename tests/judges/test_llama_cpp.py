@@ -13,7 +13,7 @@ import xllamacpp
 import halfbyte
 from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.weights import F32, Tensor
 
 F64 = npt.NDArray[np.float64]

@@ -17,7 +17,7 @@ from tests.text.tokenizers.strings import strings
 from halfbyte.formats import MetadataValue, open_model
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 from halfbyte.formats.pretokenizers import SPLITS
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.text.tokenizers import load_tokenizer
 from halfbyte.weights import F32, Tensor
 

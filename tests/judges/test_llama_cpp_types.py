@@ -23,15 +23,15 @@ import halfbyte
 from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.encode import Codec
-from halfbyte.quantize.kinds import types
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.quantize.presets import presets
 from halfbyte.weights import FORMATS, BlockFormat, Tensor
 
 F32 = npt.NDArray[np.float32]
 IDS = [1, *np.random.default_rng(5).integers(300, 512, 47).tolist()]
 LENGTHS = list(range(1, 49, 3))
 BLOCKS = [name for name, f in FORMATS.items() if issubclass(f, BlockFormat)]
-KINDS = [name for name, kind in types().items() if issubclass(kind.format, BlockFormat)]
+PRESETS = [name for name, kind in presets().items() if issubclass(kind.format, BlockFormat)]
 
 # Mean KL divergence in nats. llama.cpp rounds activations to int8 in blocks of 256 for K-quants,
 # in blocks of 32 with F16 scales for the others.
@@ -111,7 +111,7 @@ def logits(path: Path) -> F32:
         return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PRESETS)
 def test_distributions_agree(kind: str, random_model: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     quantize_file(random_model, kind, path)

@@ -13,7 +13,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 from tests.onnx.convert import model_from
 from tests.onnx.exact_sums import EXACT
-from tools.onnx_models.graph import FLOAT, GraphBuilder
+from tools.onnx_models.builder import FLOAT, GraphBuilder
 
 from halfbyte.core.backends import open_program
 from halfbyte.onnx.evaluate import Evaluator

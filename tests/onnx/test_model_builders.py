@@ -199,7 +199,7 @@ def test_command_writes(tmp_path: Path, repository: Path) -> None:
 
 def test_command_compares(repository: Path) -> None:
     """A row for each set of sizes, of the output that is furthest off; both engines agree."""
-    command = [sys.executable, "-m", "tools.onnx_models.compare"]
+    command = [sys.executable, "-m", "tools.onnx_models.validate"]
     done = subprocess.run(
         [*command, "bert-small", "gpt2-small"], capture_output=True, text=True, cwd=repository,
         check=True,

@@ -11,7 +11,7 @@ from tests.formats.files import DIM, HIDDEN, F32Array, model_metadata, tensor, w
 
 from halfbyte.formats import MetadataValue, open_model
 from halfbyte.quantize import Report, quantize_file
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 
 Weights = dict[str, F32Array]
 CHANNEL, ROW = 3, 5

@@ -17,7 +17,7 @@ from tests.formats.files import model_metadata, tensor, weights, write_v0
 from tests.quantize.test_quantize import write_model
 
 from halfbyte.cli import quantize as main
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 
 COMMAND = "import sys; from halfbyte.cli import quantize as main; sys.exit(main())"
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from halfbyte.core.backends.native import Kernels
-from halfbyte.quantize.search import search
+from halfbyte.quantize.scale_search import search
 from halfbyte.weights import BF16, F16, FORMATS, Q4_0, Q8_0, WeightFormat
 
 K = 96

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from onnx import TensorProto
-from tests.quantize.onnx_models import Array, convolutions, node, normal, products, write
+from tests.quantize.small_models import Array, convolutions, node, normal, products, write
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.quantize.onnx.calibrate import Calibration
-from halfbyte.quantize.onnx.graph import Editor
-from halfbyte.quantize.onnx.pictures import Normalization, read_picture, resized
+from halfbyte.quantize.onnx.editor import Editor
+from halfbyte.quantize.onnx.picture_samples import Normalization, read_picture, resized
 from halfbyte.quantize.onnx.ranges import BINS, METHODS, Histogram
 from halfbyte.quantize.onnx.samples import Inputs
 from halfbyte.quantize.onnx.source import read_source

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import AttributeProto, TensorProto, helper
-from tests.quantize.onnx_models import convolutions, load, products
+from tests.quantize.small_models import convolutions, load, products
 
 from halfbyte.errors import FormatError, HalfbyteError
 from halfbyte.quantize.onnx import Options, quantize_onnx

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto
-from tests.quantize.onnx_models import (
+from tests.quantize.small_models import (
     IDS,
     PICTURES,
     Array,

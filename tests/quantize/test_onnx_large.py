@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tests.quantize.onnx_models import (
+from tests.quantize.small_models import (
     IDS,
     cosine,
     load,
@@ -27,8 +27,8 @@ from tests.quantize.onnx_models import (
 
 from halfbyte.errors import FormatError, OutputError
 from halfbyte.quantize.onnx import Options, quantize_onnx, writer
+from halfbyte.quantize.onnx.model_writer import Payload, write_model
 from halfbyte.quantize.onnx.source import read_source, varint
-from halfbyte.quantize.onnx.writer import Payload, write_model
 
 F = TensorProto.FLOAT
 MATRIX = 1024, 2048  # 8 MiB
@@ -256,7 +256,7 @@ def test_large_models_are_not_run_unless_asked_to(
 ) -> None:
     """What runs has to be in memory."""
     path = products(tmp_path / "m.onnx")
-    monkeypatch.setattr("halfbyte.quantize.onnx.outputs.MAX_RUN", 1000)
+    monkeypatch.setattr("halfbyte.quantize.onnx.output_quality.MAX_RUN", 1000)
     report = quantize_onnx(path, options=Options(type=kind))
     assert report.outputs == ()
     assert any("is run with --calibrate alone" in note for note in report.notes)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.quantize.onnx_models import Array, cosine, run
+from tests.quantize.small_models import Array, cosine, run
 from tools.onnx_models import make, minilm, save
 
 from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize import Report
 from halfbyte.quantize.onnx import Options, quantize_onnx
-from halfbyte.quantize.onnx.graph import Editor
+from halfbyte.quantize.onnx.editor import Editor
 from halfbyte.quantize.onnx.samples import Inputs
 from halfbyte.quantize.onnx.source import read_source
 

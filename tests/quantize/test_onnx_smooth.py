@@ -10,14 +10,14 @@ import onnx
 import pytest
 from benches.onnx.measure import sentences
 from onnx import TensorProto, numpy_helper
-from tests.quantize.onnx_models import Array, load, node, normal, operators, run, tensors_of, write
+from tests.quantize.small_models import Array, load, node, normal, operators, run, tensors_of, write
 from tools.onnx_models import bert, make, minilm, save
 
 from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize import Report
 from halfbyte.quantize.onnx import Options, quantize_onnx
 from halfbyte.quantize.onnx.calibrate import Calibration
-from halfbyte.quantize.onnx.graph import Editor
+from halfbyte.quantize.onnx.editor import Editor
 from halfbyte.quantize.onnx.rewriter import find_product
 from halfbyte.quantize.onnx.samples import Inputs
 from halfbyte.quantize.onnx.smooth import find_groups, smooth
@@ -165,7 +165,7 @@ def test_left_alone(tmp_path: Path, why: str) -> None:
 
 
 def test_models_that_cannot_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("halfbyte.quantize.onnx.outputs.MAX_RUN", 1000)
+    monkeypatch.setattr("halfbyte.quantize.onnx.output_quality.MAX_RUN", 1000)
     report = quantized(norms(tmp_path / "m.onnx"), type="int8")
     assert not any(".smooth" in name for name in tensors_of(report.output))
     assert any("norms not smoothed" in note for note in report.notes)

@@ -22,9 +22,9 @@ from halfbyte.formats.grouped import Groups
 from halfbyte.quantize import encode, quantize_file
 from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.equalize import exponents, find_scales
+from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo, write_gguf
 from halfbyte.quantize.recipe import norm_groups
-from halfbyte.quantize.search import search
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.scale_search import search
 from halfbyte.weights import F32, Q8_0, Tensor
 
 GGUF_TYPES = {
@@ -216,8 +216,8 @@ def test_memory_stays_small(tmp_path: Path) -> None:
     block = np.random.default_rng(0).standard_normal((2000, 4000), np.float32)
     matrix = np.lib.stride_tricks.as_strided(block, (20_000, 4000), (0, 4))
     tensors = {"token_embd.weight": matrix, "b": block[:1000], "c": block[1000:]}
-    infos = [halfbyte.quantize.writers.TensorInfo(n, F32, v.shape) for n, v in tensors.items()]
-    with halfbyte.quantize.writers.GGUFWriter(path, {"general.architecture": "x"}, infos) as out:
+    infos = [TensorInfo(n, F32, v.shape) for n, v in tensors.items()]
+    with GGUFWriter(path, {"general.architecture": "x"}, infos) as out:
         for value in tensors.values():
             for first in range(0, len(value), 1000):
                 out.write(np.ascontiguousarray(value[first : first + 1000]).view(np.uint8))

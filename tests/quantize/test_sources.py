@@ -18,7 +18,7 @@ import halfbyte
 from halfbyte.cli import quantize as main
 from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.weights import BF16, F16, F32, Q4_0, Q8_0
 
 BIN = "pytorch_model.bin"

@@ -7,7 +7,7 @@ from tests.quantize.test_kernels import K, rows
 
 from halfbyte.core.backends.library import Library
 from halfbyte.core.backends.native import Kernels
-from halfbyte.quantize.search import search
+from halfbyte.quantize.scale_search import search
 from halfbyte.weights import FORMATS
 
 ODD = [np.inf, -np.inf, np.nan, 65519.9, 65520, -65520, 3.4e38, 1e-8, 5.9604645e-8, 2.9e-8]

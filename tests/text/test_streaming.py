@@ -22,7 +22,7 @@ from halfbyte.errors import FormatError, MemoryBudgetError, UnsupportedError
 from halfbyte.formats import open_model
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.quantize import quantize_file
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.text.planning import LEVELS, Settings, plan
 
 IDS = [1, *range(300, 340)]

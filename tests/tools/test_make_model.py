@@ -15,7 +15,7 @@ from tests.support.tools import load_tool
 
 import halfbyte
 from halfbyte.formats import open_model
-from halfbyte.quantize.kinds import types
+from halfbyte.quantize.presets import presets
 
 PARTS = ("attn_v", "ffn_down")
 
@@ -25,13 +25,13 @@ def tool(repository: Path) -> ModuleType:
     return load_tool(repository, "make_model")
 
 
-@pytest.mark.parametrize("name", types())
+@pytest.mark.parametrize("name", presets())
 def test_tiny_models_run(name: str, tmp_path: Path, repository: Path) -> None:
     path = tmp_path / "tiny.gguf"
     command = [sys.executable, repository / "tools/make_model.py", "--shape", "tiny-256"]
     subprocess.run([*command, "--type", name, "-o", path], check=True, capture_output=True)
     kinds = {t.name: t.tensor_type.name for t in gguf.GGUFReader(path).tensors}
-    kind = types()[name]
+    kind = presets()[name]
     assert kinds["blk.1.ffn_up.weight"] == name.removesuffix("_M") == kind.format.name
     assert kinds["blk.0.attn_norm.weight"] == "F32"
     assert kinds["token_embd.weight"] == (kind.head or kind.format).name
@@ -52,7 +52,7 @@ def test_shapes_are_those_of_the_models(tool: ModuleType) -> None:
     assert (small.ffn, small.vocabulary) == (1536, 49152)
 
     def parameters(name: str) -> int:
-        infos = tool._tensors(tool.SHAPES[name], tool.types()["F16"])
+        infos = tool._tensors(tool.SHAPES[name], tool.presets()["F16"])
         return sum(int(np.prod(info.shape)) for info in infos)
 
     assert parameters("smollm2-135m") == 134_515_008
@@ -91,7 +91,7 @@ def test_other_architectures_run(
 )  # fmt: skip
 def test_sizes_in_bytes(tool: ModuleType, name: str, weight: str, megabytes: float) -> None:
     """A norm has 4 bytes a weight, a Q8_0 matrix 34 and a Q4_0 matrix 18 per 32."""
-    size = sum(info.size for info in tool._tensors(tool.SHAPES[name], tool.types()[weight]))
+    size = sum(info.size for info in tool._tensors(tool.SHAPES[name], tool.presets()[weight]))
     assert size == round(megabytes * 1e6)
 
 

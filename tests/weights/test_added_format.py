@@ -25,8 +25,8 @@ from halfbyte.core.program import capture
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import MetadataValue, open_model
 from halfbyte.quantize import quantize_file
-from halfbyte.quantize.kinds import types
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.quantize.presets import presets
 from halfbyte.weights import Q4_0, BlockFormat, Tensor, registry
 from halfbyte.weights.base import F32Array
 from halfbyte.weights.packed import Packed
@@ -156,6 +156,6 @@ def test_search_and_presets(tmp_path: Path) -> None:
     assert {t.format.name for t in one.values()} == {"N4_0", "F32"}
     for name, tensor in other.items():
         np.testing.assert_array_equal(one[name].data, tensor.data)
-    assert [*types()][-2:] == ["T2_0", "N4_0"]
+    assert [*presets()][-2:] == ["T2_0", "N4_0"]
     assert block_format("N4_0").packed is not Q4_0.packed
     assert issubclass(registry.BY_DTYPE["n4_0_r16"], Packed)

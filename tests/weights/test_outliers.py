@@ -10,7 +10,7 @@ import pytest
 import halfbyte
 from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.weights import F32, Tensor
 
 FACTOR = 64

@@ -1,7 +1,7 @@
 """Writers of well-known models in ONNX, as exporters write them, for tests and benchmarks.
 
 `make(name)` gives a model; ``python -m tools.onnx_models NAME -o FILE`` writes one; ``python -m
-tools.onnx_models.compare`` runs those of full size beside ONNX Runtime. MiniLM has its trained
+tools.onnx_models.validate`` runs those of full size beside ONNX Runtime. MiniLM has its trained
 weights, all others seeded random ones.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import onnx
 from tools.onnx_models import bert, gpt2, minilm, mobilenet, resnet
-from tools.onnx_models.graph import save
+from tools.onnx_models.builder import save
 
 __all__ = ["CONFIGS", "make", "save"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from tools.onnx_models.graph import FLOAT, INT64, GraphBuilder
+from tools.onnx_models.builder import FLOAT, INT64, GraphBuilder
 from tools.onnx_models.parts import gelu, layer_norm, linear, masked, merge_heads, split_heads
 from tools.onnx_models.weights import F32Array, Random, Weights
 

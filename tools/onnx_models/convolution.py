@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from tools.onnx_models.graph import FLOAT, GraphBuilder
+from tools.onnx_models.builder import FLOAT, GraphBuilder
 from tools.onnx_models.weights import F32Array, Random
 
 EPSILON = 1e-5

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from tools.onnx_models.graph import FLOAT, INT64, GraphBuilder, Shape
+from tools.onnx_models.builder import FLOAT, INT64, GraphBuilder, Shape
 from tools.onnx_models.parts import LOWEST, gelu, layer_norm, masked, merge_heads, split_heads
 from tools.onnx_models.weights import F32Array, Random, Weights
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from tools.onnx_models.graph import FLOAT, GraphBuilder
+from tools.onnx_models.builder import FLOAT, GraphBuilder
 from tools.onnx_models.weights import F32Array
 
 LOWEST = float(np.finfo(np.float32).min)

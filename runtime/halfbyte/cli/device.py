@@ -14,7 +14,7 @@ from halfbyte.cli.replacing import add_force, may_replace
 from halfbyte.cli.shared import Progress, add_debug
 from halfbyte.core.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError, ProfileError
-from halfbyte.evaluation.tables import table
+from halfbyte.evaluation.columns import table
 from halfbyte.outputs import reporting, write_text
 
 if TYPE_CHECKING:

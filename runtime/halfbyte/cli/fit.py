@@ -11,7 +11,7 @@ from halfbyte.cli.graph import add_sizes, refuse_graph_options, refuse_text_opti
 from halfbyte.cli.parser import Commands, Parser, whole
 from halfbyte.cli.shared import command, given_settings
 from halfbyte.errors import HalfbyteError
-from halfbyte.evaluation.tables import table
+from halfbyte.evaluation.columns import table
 from halfbyte.formats import open_model
 from halfbyte.onnx.files import is_onnx_file
 from halfbyte.text.footprint import FILE

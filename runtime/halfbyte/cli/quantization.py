@@ -17,8 +17,8 @@ from halfbyte.cli.shared import add_debug, useful_threads
 from halfbyte.errors import HalfbyteError, OutputError
 from halfbyte.onnx.files import is_onnx_file
 from halfbyte.outputs import write_text
-from halfbyte.quantize.kinds import KINDS, canonical, types
 from halfbyte.quantize.onnx import Normalization, Options, quantize_onnx
+from halfbyte.quantize.presets import ALIASES, canonical, presets
 from halfbyte.quantize.quantizer import default_output, quantize_file, refuse_to_replace
 from halfbyte.quantize.recipe import parse_keep, split_keep
 from halfbyte.quantize.report import Report
@@ -87,11 +87,11 @@ def parser() -> Parser:
         "model", metavar="MODEL", type=Path, help="a model file, or a Hugging Face folder"
     )
     kind = made.add_mutually_exclusive_group(required=True)
-    for name, type_ in KINDS.items():
+    for name, type_ in ALIASES.items():
         kind.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=type_)
     kind.add_argument(
-        "--type", dest="kind", type=canonical, choices=[*types()], metavar="TYPE",
-        help=f"by GGUF's or llama.cpp's name: {', '.join(types())}",
+        "--type", dest="kind", type=canonical, choices=[*presets()], metavar="TYPE",
+        help=f"by GGUF's or llama.cpp's name: {', '.join(presets())}",
     )  # fmt: skip
     made.add_argument(
         "-o",

@@ -28,7 +28,7 @@ from halfbyte.device.speed import Task, Tokens
 from halfbyte.device.summary import Band, band, bands
 from halfbyte.device.workload import load_workload
 from halfbyte.errors import MemoryBudgetError
-from halfbyte.evaluation.tables import table
+from halfbyte.evaluation.columns import table
 from halfbyte.formats import open_model
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.onnx.files import is_onnx_file

@@ -11,7 +11,7 @@ from halfbyte.cli import prompts
 from halfbyte.cli.parser import Commands, Parser
 from halfbyte.cli.shared import add_debug
 from halfbyte.errors import HalfbyteError, printable
-from halfbyte.evaluation.tables import table
+from halfbyte.evaluation.columns import table
 from halfbyte.text.tokenizers import load_tokenizer
 
 

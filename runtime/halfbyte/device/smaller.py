@@ -32,11 +32,11 @@ def smaller_types(file: ModelFile) -> Iterator[tuple[str, ModelFile]]:
 
 
 def _in_type(file: ModelFile, kind: str) -> ModelFile:
-    from halfbyte.quantize.kinds import fitting, types
+    from halfbyte.quantize.presets import fitting, presets
 
     architecture = metadata.text(file, "general.architecture")
     layers = metadata.integer(file, f"{architecture}.block_count", 0, 1 << 16) or 0
-    wanted, tied = types()[kind], "output.weight" not in file.tensors
+    wanted, tied = presets()[kind], "output.weight" not in file.tensors
     tensors = dict(file.tensors)
     for name, tensor in file.tensors.items():
         if len(tensor.shape) == 2:

@@ -1,26 +1,27 @@
 """Models beside a reference: `evaluate` runs one workload on one model.
 
-A file a workload: `graphs` and `language` have `validate` and `run`, `tracing` has `trace` of
-graphs, `throughput` has `bench`. `tolerances` says how far values may be apart, `suite` reads lists
-of evaluations.
+A workload is a function of a `subject`, which has two implementations: `graph_subject` for ONNX
+graphs, `language_subject` for language models. `workloads` has `validate` and `run`, `tracing` has
+`trace`, `throughput` has `bench`.
+
+`comparison` measures how far two values are apart, and `tolerances` says how far they may be.
+`evaluation` declares what an evaluation is asked and what it returns; `suite` reads lists of them.
 """
 
 from __future__ import annotations
 
-from halfbyte.evaluation import graphs, language, throughput, tracing
-from halfbyte.evaluation.settings import REFERENCES, WORKLOADS, Evaluation, Result
+from halfbyte.evaluation.evaluation import REFERENCES, WORKLOADS, Evaluation, Result
+from halfbyte.evaluation.graph_subject import GraphSubject
+from halfbyte.evaluation.language_subject import LanguageSubject
+from halfbyte.evaluation.subject import Subject
+from halfbyte.evaluation.throughput import bench
+from halfbyte.evaluation.tracing import trace
+from halfbyte.evaluation.workloads import run, validate
 from halfbyte.onnx.files import is_onnx_file
 
 __all__ = ["REFERENCES", "WORKLOADS", "Evaluation", "Result", "evaluate"]
 
-_GRAPHS = {
-    "validate": graphs.validate, "trace": tracing.trace, "bench": throughput.bench_graph,
-    "run": graphs.run,
-}  # fmt: skip
-_LANGUAGE_MODELS = {
-    "validate": language.validate, "trace": language.trace,
-    "bench": throughput.bench_language_model, "run": language.run,
-}  # fmt: skip
+_WORKLOADS = {"validate": validate, "trace": trace, "bench": bench, "run": run}
 
 
 def evaluate(evaluation: Evaluation) -> Result:
@@ -33,5 +34,6 @@ def evaluate(evaluation: Evaluation) -> Result:
     OSError
         A file cannot be read.
     """
-    workloads = _GRAPHS if is_onnx_file(evaluation.model) else _LANGUAGE_MODELS
-    return workloads[evaluation.workload](evaluation)
+    kind: type[Subject] = GraphSubject if is_onnx_file(evaluation.model) else LanguageSubject
+    reference = evaluation.reference_of(*kind.references(evaluation.workload))
+    return _WORKLOADS[evaluation.workload](kind(evaluation), reference)

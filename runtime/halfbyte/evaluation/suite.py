@@ -25,10 +25,10 @@ from typing import Any
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation import evaluate
+from halfbyte.evaluation.columns import table
 from halfbyte.evaluation.dump import file_name
-from halfbyte.evaluation.report import verdict
-from halfbyte.evaluation.settings import REFERENCES, WORKLOADS, Evaluation, Result
-from halfbyte.evaluation.tables import table
+from halfbyte.evaluation.evaluation import REFERENCES, WORKLOADS, Evaluation, Result
+from halfbyte.evaluation.rows import verdict
 from halfbyte.evaluation.tolerances import Rule, read_rules, take_numbers
 from halfbyte.evaluation.toml_file import Section, read_toml
 from halfbyte.text.planning import CACHES

@@ -1,4 +1,10 @@
-"""The workload `trace`: every intermediate value in order, and the first that differs."""
+"""The workload `trace`: every intermediate value in order, and the first that differs.
+
+A graph is traced by name: its runner gives intermediate values memory of their own
+(``Runner(keep=names)``), and the reference shows the values of the original graph one by one.
+A program is traced by instruction, in lockstep with NumPy (`lockstep`): language models always,
+since their instructions have no counterpart in another runtime, graphs with ``--forced``.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +17,12 @@ from halfbyte.core.backends import Executable
 from halfbyte.core.program import Buffer, Instruction, Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation import onnx_runtime
-from halfbyte.evaluation.compare import Comparison, compare
-from halfbyte.evaluation.dump import Dump
-from halfbyte.evaluation.graphs import GraphUnderTest
+from halfbyte.evaluation.comparison import Comparison, compare
+from halfbyte.evaluation.evaluation import Evaluation, Result
+from halfbyte.evaluation.graph_subject import GraphSubject
 from halfbyte.evaluation.lockstep import Lockstep
-from halfbyte.evaluation.report import difference_rows
-from halfbyte.evaluation.settings import Evaluation, Result
+from halfbyte.evaluation.rows import difference_rows
+from halfbyte.evaluation.subject import Subject
 from halfbyte.evaluation.tolerances import INNER_INT8
 from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.files.model import Node
@@ -125,62 +131,62 @@ def _listed(differences: list[Difference]) -> list[str]:
     return difference_rows(rows) if rows else []
 
 
-def trace(e: Evaluation) -> Result:
-    """A graph's values beside a reference's."""
-    reference = e.reference_of("numpy", "onnxruntime")
-    if e.forced:
-        if reference != "numpy":
-            raise HalfbyteError(
-                f"{e.model}: --reference {reference}: --forced compares instructions, "
-                "which only numpy has"
-            )
-        return _trace_instructions(e)
-    graph = GraphUnderTest(e)
+def trace(subject: Subject, reference: str) -> Result:
+    """Intermediate values beside those of a reference."""
+    e = subject.evaluation
+    if isinstance(subject, GraphSubject) and not e.forced:
+        return _trace_values(subject, reference)
+    if reference != "numpy":
+        raise HalfbyteError(
+            f"{e.model}: --reference {reference}: --forced compares instructions, which only numpy "
+            "has"
+        )
+    return _trace_instructions(subject)
+
+
+def _trace_values(graph: GraphSubject, reference: str) -> Result:
+    e = graph.evaluation
     inner = {name for node in graph.model.graph.nodes for name in node.outputs if name}
-    made = {name: n for n in graph.prepared.graph.nodes for name in n.outputs if name in inner}
+    makers = {name: n for n in graph.prepared.graph.nodes for name in n.outputs if name in inner}
     e.progress(f"running {e.backend}")
-    runner = graph.runner(e.one_thread_count, keep=made)
-    found = runner.run(graph.feeds, list(made))
-    runner.close()
-    graph.dump.programs(runner.programs())
+    with graph.runner(e.one_thread_count, keep=makers) as runner:
+        computed = runner.run(graph.feeds, list(makers))
     constants = graph.prepared.graph.initializers
-    known: dict[str, Any] = {n: v for n, v in constants.items() if n in inner} | found
+    known: dict[str, Any] = {n: v for n, v in constants.items() if n in inner} | computed
     trace = Trace(e)
 
-    def visit(node: Node, name: str, wanted: Any) -> None:
-        graph.dump.value("reference", name, wanted)
+    def visit(node: Node, name: str, expected: Any) -> None:
+        graph.dump.value("reference", name, expected)
         if name not in known:
             trace.removed.append(f"{name} ({node.op_type})")
             return
         graph.dump.value("values", name, known[name])
         rule = INNER_INT8 if graph.rounds_activations else node.op_type
-        tolerance = e.tolerance(rule, graph.backend, wanted)
-        by = _described(made[name], node) if name in made else "a constant, folded"
-        comparison = compare(known[name], wanted, tolerance)
-        trace.add(Difference(name, node.op_type, node.name, comparison, by))
+        tolerance = e.tolerance(rule, graph.backend, expected)
+        made_by = _described(makers[name], node) if name in makers else "a constant, folded"
+        comparison = compare(known[name], expected, tolerance)
+        trace.add(Difference(name, node.op_type, node.name, comparison, made_by))
 
     e.progress(f"running {reference}")
     with contextlib.suppress(FirstDifferenceError):
         _walk(graph, reference, visit)
-    head = f"{e.model.name}: values of {graph.backend} beside {reference}; {graph.shapes()}"
+    head = f"{e.model.name}: values of {graph.backend} beside {reference}; {graph.inputs}"
     return trace.result(head, {"reference": reference, "backend": graph.backend})
 
 
-def _described(made: Node, original: Node) -> str:
-    kind = f"{made.domain}.{made.op_type}" if made.domain else made.op_type
+def _described(maker: Node, original: Node) -> str:
+    kind = f"{maker.domain}.{maker.op_type}" if maker.domain else maker.op_type
     return kind if kind == original.op_type else f"{kind}, fused"
 
 
-def _walk(graph: GraphUnderTest, reference: str, visit: Any) -> None:
-    """Call `visit` with node, name and value for every value that the reference makes."""
+def _walk(graph: GraphSubject, reference: str, visit: Any) -> None:
+    """Call `visit` with node, name and value for every value that the reference computes."""
     if reference == "numpy":
         Evaluator(graph.model, observe=visit).run(graph.feeds)
         return
-    nodes = graph.model.graph.nodes
+    nodes, e = graph.model.graph.nodes, graph.evaluation
     names = [name for node in nodes for name in node.outputs if name]
-    session = onnx_runtime.Session(
-        graph.evaluation.model, graph.evaluation.one_thread_count, names=names
-    )
+    session = onnx_runtime.Session(e.model, e.one_thread_count, names=names)
     values = session.run(graph.feeds)
     for node in nodes:
         for name in filter(None, node.outputs):
@@ -188,49 +194,47 @@ def _walk(graph: GraphUnderTest, reference: str, visit: Any) -> None:
 
 
 class InstructionTrace(Trace):
-    """A trace of instructions, each buffer that they write; a place for a lockstep's visits.
+    """A trace of instructions, of each buffer that they write; `visit` is called by a lockstep."""
 
-    `rule` takes the place of all operators in tolerances' rules.
-    """
-
-    def __init__(self, evaluation: Evaluation, dump: Dump, backend: str, rule: str = "") -> None:
-        super().__init__(evaluation)
-        self._dump, self.backend, self.rule = dump, backend, rule
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject.evaluation)
+        self._dump, self.backend = subject.dump, subject.backend
+        self.rule = ""  # takes the place of all operators in rules of tolerances
         self._program = 0  # programs so far
         self._last = -1
 
     def visit(
-        self, number: int, instruction: Instruction, buffer: Buffer, found: Any, wanted: Any
+        self, number: int, instruction: Instruction, buffer: Buffer, actual: Any, expected: Any
     ) -> None:
         """Compare what an instruction wrote."""
         if number < self._last:
             self._program += 1
         self._last = number
         name = f"{self._program}.{number}.{buffer.name}"
-        self._dump.value("values", name, found)
-        self._dump.value("reference", name, wanted)
+        self._dump.value("values", name, actual)
+        self._dump.value("reference", name, expected)
         operator = instruction.operator.onnx
-        tolerance = self.evaluation.tolerance(self.rule or operator, self.backend, wanted)
+        tolerance = self.evaluation.tolerance(self.rule or operator, self.backend, expected)
         kernel = instruction.operator.kernel(instruction)
         node = instruction.origin or f"instruction {number}"
-        self.add(Difference(name, operator, node, compare(found, wanted, tolerance), kernel))
+        self.add(Difference(name, operator, node, compare(actual, expected, tolerance), kernel))
 
 
-def _trace_instructions(e: Evaluation) -> Result:
-    """Every instruction of a graph's programs beside NumPy's meaning of it."""
-    graph = GraphUnderTest(e)
-    trace = InstructionTrace(e, graph.dump, e.backend)
+def _trace_instructions(subject: Subject) -> Result:
+    """Every instruction beside NumPy's definition of it."""
+    e = subject.evaluation
+    forced = e.forced is not False
+    trace = InstructionTrace(subject)
 
     def opened(program: Program) -> Executable:
-        made = Lockstep(program, e.backend, e.one_thread_count, trace.visit, forced=True)
-        trace.backend = made.backend
-        return made
+        lockstep = Lockstep(program, e.backend, e.one_thread_count, trace.visit, forced=forced)
+        trace.backend = lockstep.backend
+        trace.rule = "" if forced else subject.output_kind  # errors add up
+        return lockstep
 
     e.progress(f"running {e.backend} and numpy")
-    runner = graph.runner(e.one_thread_count, opener=opened)
     with contextlib.suppress(FirstDifferenceError):
-        runner.run(graph.feeds, graph.names)
-    runner.close()
-    graph.dump.programs(runner.programs())
-    head = f"{e.model.name}: instructions of {trace.backend} beside numpy; {graph.shapes()}"
-    return trace.result(head, {"reference": "numpy", "backend": trace.backend})
+        subject.step_through(opened)
+    how = "with numpy's inputs" if forced else "running freely"
+    head = f"{e.model.name}: instructions of {trace.backend} beside numpy, {how}; {subject.inputs}"
+    return trace.result(head, {"reference": "numpy", "backend": trace.backend, "forced": forced})

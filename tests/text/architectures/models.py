@@ -21,7 +21,7 @@ from tests.formats.files import VOCABULARY, tensor, tokenizer_metadata
 
 from halfbyte.formats import MetadataValue
 from halfbyte.formats.huggingface.names import naming
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 
 F32Array = npt.NDArray[np.float32]
 

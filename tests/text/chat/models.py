@@ -15,7 +15,7 @@ from halfbyte.formats import open_model
 from halfbyte.formats.model_file import MetadataValue
 from halfbyte.formats.pretokenizers import SPLITS
 from halfbyte.quantize import quantize_file
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 
 REPOSITORY = Path(__file__).parents[3]
 STORYTELLER = REPOSITORY / "runtime/halfbyte/data/storyteller.bin"

@@ -16,7 +16,7 @@ import halfbyte
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 from halfbyte.formats.pretokenizers import SPLITS
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.text.tokenizers.base import BaseTokenizer
 
 VOCABULARIES = ("gpt-2", "llama-spm", "bert-bge")

@@ -31,7 +31,7 @@ from halfbyte.formats.huggingface.sentencepiece_model import read_sentencepiece
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 from halfbyte.formats.pretokenizers import SPLITS
 from halfbyte.formats.tokens import PIPELINE
-from halfbyte.quantize.writers import write_gguf
+from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.text.tokenizers import load_tokenizer
 from halfbyte.text.tokenizers.pipeline import PipelineTokenizer
 

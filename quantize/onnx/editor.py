@@ -15,8 +15,8 @@ import onnx.version_converter
 from onnx import GraphProto, NodeProto, TensorProto, helper
 
 from halfbyte.errors import UnsupportedError
+from halfbyte.quantize.onnx.model_writer import Payload
 from halfbyte.quantize.onnx.source import Source
-from halfbyte.quantize.onnx.writer import Payload
 
 MICROSOFT = "com.microsoft"
 TYPES: dict[int, str] = {

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
-from tests.quantize.onnx_models import Array, load, node, normal, operators, run, tensors_of, write
+from tests.quantize.small_models import Array, load, node, normal, operators, run, tensors_of, write
 
 from halfbyte.core.ops import hadamard
 from halfbyte.core.ops.rotated import matrix

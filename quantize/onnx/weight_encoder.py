@@ -12,9 +12,9 @@ from onnx import TensorProto
 
 from halfbyte.quantize.encode import SLICE, Codec
 from halfbyte.quantize.onnx import blocks
-from halfbyte.quantize.onnx.graph import TYPES, Editor, Weight
+from halfbyte.quantize.onnx.editor import TYPES, Editor, Weight
+from halfbyte.quantize.onnx.model_writer import Payload
 from halfbyte.quantize.onnx.source import Source
-from halfbyte.quantize.onnx.writer import Payload
 from halfbyte.quantize.report import Row, decibels
 from halfbyte.weights import BF16, F16, F32, Tensor, WeightFormat
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tests.quantize.onnx_models import (
+from tests.quantize.small_models import (
     IDS,
     PICTURES,
     Array,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from onnx import NodeProto, TensorProto, helper
 
-from halfbyte.quantize.onnx.graph import Scope
+from halfbyte.quantize.onnx.editor import Scope
 from halfbyte.quantize.onnx.rewriter import Rewriter
 
 _OPSET = 13  # of Gather and Cast of bfloat16
 
 
-class Brain(Rewriter):
+class BFloat16(Rewriter):
     """Rewrites a model for matrices in bfloat16; vectors stay as they are."""
 
     folds = False

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.runner import INT8_ATTENTION
-from halfbyte.quantize.onnx.graph import Editor
+from halfbyte.quantize.onnx.editor import Editor
 from halfbyte.quantize.onnx.running import attention_noise, compare_outputs
 from halfbyte.quantize.onnx.samples import Feeds
 from halfbyte.quantize.onnx.source import Source

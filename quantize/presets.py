@@ -12,7 +12,7 @@ Format = type[WeightFormat]
 
 
 @dataclass(frozen=True)
-class Kind:
+class ResolvedPreset:
     """A type of files.
 
     Attributes
@@ -64,13 +64,13 @@ def takes_more(layer: int, layers: int) -> bool:
     return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
 
 
-KINDS = {"int4": "Q4_0", "int8": "Q8_0", "fp16": "F16", "bf16": "BF16"}
+ALIASES = {"int4": "Q4_0", "int8": "Q8_0", "fp16": "F16", "bf16": "BF16"}
 """The types that have a second name, with an option of the command's."""
 
 
-def types() -> dict[str, Kind]:
+def presets() -> dict[str, ResolvedPreset]:
     """The kinds by GGUF's and llama.cpp's names: what formats say of themselves."""
-    return {p.name: _kind(format_, p) for format_ in FORMATS.values() for p in format_.presets}
+    return {p.name: _resolved(format_, p) for format_ in FORMATS.values() for p in format_.presets}
 
 
 def fitting(format_: Format, columns: int) -> Format:
@@ -80,12 +80,12 @@ def fitting(format_: Format, columns: int) -> Format:
     return format_
 
 
-def _kind(format_: Format, preset: Preset) -> Kind:
+def _resolved(format_: Format, preset: Preset) -> ResolvedPreset:
     _, file_type, *names = preset
-    return Kind(format_, file_type, *(FORMATS[name] if name else None for name in names))
+    return ResolvedPreset(format_, file_type, *(FORMATS[name] if name else None for name in names))
 
 
 def canonical(name: str) -> str:
     """A type's name as it is written, from any spelling in small and capital letters."""
-    known = {known.lower(): known for known in (*types(), *KINDS)}
+    known = {known.lower(): known for known in (*presets(), *ALIASES)}
     return known.get(name.lower(), name)

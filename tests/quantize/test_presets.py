@@ -15,7 +15,7 @@ from halfbyte.cli import quantize as main
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
-from halfbyte.quantize.kinds import takes_more, types
+from halfbyte.quantize.presets import presets, takes_more
 from halfbyte.quantize.search_blocks import search
 from halfbyte.weights import FORMATS, ScaledFormat
 
@@ -58,14 +58,14 @@ def test_mixture_gives_more_to_some(source: Path, capsys: pytest.CaptureFixture[
 
 
 def test_heads_and_fused_matrices() -> None:
-    kind = types()["Q4_K_M"]
+    kind = presets()["Q4_K_M"]
     head, table = "output.weight", "token_embd.weight"
     assert kind.format_of(table, 8, tied=True).name == "Q6_K"
     assert kind.format_of(table, 8, tied=False).name == "Q4_K"
     assert kind.format_of(head, 8, tied=False).name == "Q6_K"
     assert kind.format_of(head, 8, tied=False, pure=True).name == "Q4_K"
     assert kind.format_of("blk.1.attn_qkv.weight", 8, tied=True).name == "Q5_K"
-    assert types()["Q4_0"].format_of("position_embd.weight", 8, tied=True).name == "Q8_0"
+    assert presets()["Q4_0"].format_of("position_embd.weight", 8, tied=True).name == "Q8_0"
 
 
 @pytest.mark.parametrize(("kind", "types"), [("Q4_K", {"Q5_0", "Q8_0"}), ("Q6_K", {"Q8_0"})])

@@ -1,6 +1,6 @@
 """Draw the README's picture: what `halfbyte demo` prints, as an SVG of a terminal.
 
-python tools/picture.py        writes docs/demo.svg
+python tools/draw_demo.py      writes docs/demo.svg
 """
 
 from __future__ import annotations

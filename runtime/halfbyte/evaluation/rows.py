@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from halfbyte.evaluation.compare import Comparison
-from halfbyte.evaluation.tables import table
+from halfbyte.evaluation.columns import table
+from halfbyte.evaluation.comparison import Comparison
 
 
 def verdict(passed: bool | None) -> str:

@@ -1,6 +1,6 @@
 """Run models of full size in halfbyte and in ONNX Runtime, and print how far apart they are.
 
-    python -m tools.onnx_models.compare [NAME ...] [--backend BACKEND]
+    python -m tools.onnx_models.validate [NAME ...] [--backend BACKEND]
 
 A model at a time, written into a temporary folder. GPT-2 reads a prompt, then a token behind a past
 of random keys and values. Of several outputs the one furthest off, against its largest number, has
@@ -21,7 +21,7 @@ from tools.onnx_models import CONFIGS, make, save
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation import Evaluation, evaluate
-from halfbyte.evaluation.report import table
+from halfbyte.evaluation.rows import table
 
 TEXT = [{"batch": 2, "sequence": 64}]
 IMAGES = [{"batch": 2}]
@@ -67,7 +67,7 @@ def compared(name: str, backend: str) -> Iterator[list[str]]:
 def main() -> int:
     """The command line; 1 where an output is beyond the tolerances of `halfbyte eval`."""
     parser = argparse.ArgumentParser(
-        prog="python -m tools.onnx_models.compare", description=__doc__,
+        prog="python -m tools.onnx_models.validate", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CONFIGS)}")

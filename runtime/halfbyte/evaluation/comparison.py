@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.evaluation.settings import type_name
+from halfbyte.evaluation.evaluation import type_name
 from halfbyte.evaluation.tolerances import Tolerance
 from halfbyte.onnx.files import dtypes
 from halfbyte.onnx.files.model import SparseTensor

@@ -19,8 +19,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.quantize.encode import Codec
-from halfbyte.quantize.onnx.encoders import Encoder, Numbers
-from halfbyte.quantize.onnx.graph import (
+from halfbyte.quantize.onnx.editor import (
     Editor,
     captured_names,
     element_type,
@@ -29,6 +28,7 @@ from halfbyte.quantize.onnx.graph import (
 )
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import Rewriter
+from halfbyte.quantize.onnx.weight_encoder import Encoder, Numbers
 from halfbyte.weights import F16
 
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
@@ -47,7 +47,7 @@ _MICROSOFT = frozenset({
 })  # fmt: skip
 
 
-class Halves(Rewriter):
+class Float16(Rewriter):
     """Rewrites the main graph for float16; the bodies of branches and loops stay float32.
 
     Parameters
