@@ -16,7 +16,7 @@ from pathlib import Path
 
 from halfbyte.device.kernels import Kernels
 from halfbyte.device.measure import kernels_of, measure, medians
-from halfbyte.device.writer import to_toml
+from halfbyte.device.toml_writer import to_toml
 
 TARGET = Path(__file__).parents[1] / "runtime/halfbyte/device/kernels.toml"
 PASSES = 4  # a shared machine changes from minute to minute

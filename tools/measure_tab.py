@@ -33,7 +33,7 @@ from halfbyte.device.measure import (
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.tab import Tab
 from halfbyte.device.timing import Timed
-from halfbyte.device.writer import to_toml
+from halfbyte.device.toml_writer import to_toml
 
 TARGET = Path(__file__).parents[1] / "runtime/halfbyte/device/tab.toml"
 PASSES = 3

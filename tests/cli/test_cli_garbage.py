@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from tests.onnx.session.models import added
 
-from halfbyte.cli import main
-from halfbyte.cli import quantization as quantize
+from halfbyte.cli import main, quantize_command
 from halfbyte.cli.commands import make_parser
 
 MODELS = [  # commands that open a model, which is the argument in braces
@@ -134,7 +133,7 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
     for action in make_parser()._actions:
         if isinstance(action, argparse._SubParsersAction):
             found |= action.choices
-    return {**found, "quantize": quantize.parser()}
+    return {**found, "quantize": quantize_command.parser()}
 
 
 def test_every_command_that_opens_files_is_here() -> None:

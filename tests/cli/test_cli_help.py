@@ -12,8 +12,8 @@ import pytest
 from tests.docs.blocks import read_blocks
 
 from halfbyte.cli.commands import make_parser
-from halfbyte.cli.prompts import take_words
-from halfbyte.cli.quantization import parser as quantize_parser
+from halfbyte.cli.prompts import take_remaining
+from halfbyte.cli.quantize_command import parser as quantize_parser
 
 Parsers = dict[str, argparse.ArgumentParser]
 
@@ -72,7 +72,7 @@ def test_every_example_is_understood(repository: Path) -> None:
             PARSERS["quantize"].parse_args(words[1:])
             continue
         options, more = top.parse_known_args(words[1:])
-        take_words(words[1], options, more)
+        take_remaining(words[1], options, more)
 
 
 def options_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -19,9 +19,9 @@ from halfbyte.device.machine import machine_profile
 from halfbyte.device.measure import Measured, kernels_of
 from halfbyte.device.profile import load_profile, profile_names
 from halfbyte.device.quantity import Quantity
-from halfbyte.device.reading import read_file
+from halfbyte.device.schema import read_file
 from halfbyte.device.speed import Draws, Processor, Speed, fast_cores
-from halfbyte.device.writer import to_toml
+from halfbyte.device.toml_writer import to_toml
 from halfbyte.text.planning import LEVELS, Plan, Settings, plan
 
 TOKEN, PROMPT = {"n": 1, "position": 64, "rows": 1}, {"n": 128, "position": 0, "rows": 1}

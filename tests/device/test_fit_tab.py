@@ -19,9 +19,9 @@ from halfbyte.device.graphs import GraphFitter, GraphNeed
 from halfbyte.device.kernels import ROWS, usual_kernels
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Quantity
-from halfbyte.device.reading import read_file
+from halfbyte.device.schema import read_file
 from halfbyte.device.tab import Tab, in_tab, usual_tab
-from halfbyte.device.writer import to_toml
+from halfbyte.device.toml_writer import to_toml
 from halfbyte.download.transfer import HEAP_BYTES
 from halfbyte.errors import HalfbyteError
 from halfbyte.formats import open_model

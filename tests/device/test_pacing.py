@@ -10,10 +10,10 @@ import pytest
 from tests.device.devices import AIR, IDLE, RESISTANCE, cluster, one_node, small_plan
 
 from halfbyte.device.cooling import Link
+from halfbyte.device.operating_points import worthwhile
 from halfbyte.device.pacing import Line, Tuning
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Quantity, Steps
-from halfbyte.device.settings import worthwhile
 from halfbyte.device.simulate import simulate
 from halfbyte.device.speed import Draws, Processor, Task, Tokens
 from halfbyte.device.summary import quantities

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.device.tables import small
+from tests.device.profile_tables import small
 
 from halfbyte.device import profile as profiles
 from halfbyte.device.profile import load_profile, profile_names, user_folder
 from halfbyte.device.quantity import Quantity
-from halfbyte.device.reading import Where, read_table
-from halfbyte.device.writer import to_toml
+from halfbyte.device.schema import Where, read_table
+from halfbyte.device.toml_writer import to_toml
 from halfbyte.errors import ProfileError
 
 NAMES = sorted(path.stem for path in Path(profiles.__file__).with_name("profiles").glob("*.toml"))

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.device.tables import Table, drop, guess, put, small, value
+from tests.device.profile_tables import Table, drop, guess, put, small, value
 
 from halfbyte.device import profile as profiles
 from halfbyte.device.profile import load_profile
 from halfbyte.device.quantity import Steps
-from halfbyte.device.reading import Where, read_table
+from halfbyte.device.schema import Where, read_table
 from halfbyte.errors import HalfbyteError, ProfileError
 
 LINKS = "thermal/links"

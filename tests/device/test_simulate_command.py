@@ -122,7 +122,7 @@ def test_nothing_of_matplotlib_is_imported_without_a_plot(storyteller: Path) -> 
 
 def write_phone(folder: Path, app_mb: float) -> Path:
     """The Pixel 6 with so much memory for an app."""
-    from halfbyte.device.writer import to_toml
+    from halfbyte.device.toml_writer import to_toml
 
     phone = load_profile("pixel-6")
     memory = replace(phone.memory, app_mb=exactly(float(app_mb)))

@@ -22,10 +22,10 @@ from tools.onnx_models.builder import FLOAT
 from halfbyte.device import plot
 from halfbyte.device.governors import Board, Governor
 from halfbyte.device.graphs import GraphFitter, GraphPlan, GraphPlanner, Runs
+from halfbyte.device.operating_points import worthwhile
 from halfbyte.device.pacing import Pacing
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Steps
-from halfbyte.device.settings import worthwhile
 from halfbyte.device.simulate import GOVERNORS, simulate
 from halfbyte.device.speed import Draws, Processor
 from halfbyte.device.summary import bands, quantities

@@ -19,12 +19,12 @@ from tools.onnx_models import make
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.session.metadata import NodeArg
-from halfbyte.web.graphs import feeds, outputs
+from halfbyte.web.graphs import display, feeds
 from halfbyte.web.graphs.desk import Desk
 from halfbyte.web.graphs.encoder import LENGTHS, batches
 from halfbyte.web.graphs.passages import LONGEST, passages
 from halfbyte.web.graphs.pictures import layout, picture_array
-from halfbyte.web.graphs.words import labels
+from halfbyte.web.graphs.side_files import labels
 
 TEXT = """\
 Opening hours
@@ -173,15 +173,15 @@ def test_a_text_makes_all_inputs_of_tokens() -> None:
 
 def test_best_classes() -> None:
     logits = np.array([[0, 2, 1, -1, 0.5, 3]], np.float32)
-    found = outputs.described("y", logits, list("abcdef"))
+    found = display.described("y", logits, list("abcdef"))
     assert [one["name"] for one in found["best"]] == ["f", "b", "c", "e", "a"]
     assert found["softmax"]
     expected = np.exp(3) / np.exp(logits).sum()
     assert found["best"][0]["share"] == pytest.approx(expected, rel=1e-6)
-    shares = outputs.described("y", np.array([0.1, 0.9]))
+    shares = display.described("y", np.array([0.1, 0.9]))
     assert not shares["softmax"]
     assert [(o["name"], o["share"]) for o in shares["best"]] == [("class 1", 0.9), ("class 0", 0.1)]
-    of_map = outputs.described("y", [{"cat": 0.25, "dog": 0.75}])
+    of_map = display.described("y", [{"cat": 0.25, "dog": 0.75}])
     assert [o["name"] for o in of_map["best"]] == ["dog", "cat"]
 
 
@@ -190,7 +190,7 @@ def test_best_classes() -> None:
     [np.zeros((2, 5)), np.array([[np.nan, 1]]), np.zeros((1, 5), int), [1, 2], None, np.zeros(())],
 )
 def test_other_outputs_have_no_classes(value: Any) -> None:
-    found = outputs.described("y", value)
+    found = display.described("y", value)
     assert "best" not in found
     json.dumps(found)
 

@@ -16,11 +16,11 @@ from typing import Any
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.tokenizers import Tokenizer
 from halfbyte.web.engine import PROGRESS_SECONDS, plain
-from halfbyte.web.graphs import feeds, outputs
+from halfbyte.web.graphs import display, feeds
 from halfbyte.web.graphs.encoder import Encoder
-from halfbyte.web.graphs.model import GraphModel
+from halfbyte.web.graphs.graph_model import GraphModel
 from halfbyte.web.graphs.search import Search
-from halfbyte.web.graphs.words import is_words, labels, tokenizer
+from halfbyte.web.graphs.side_files import is_side_file, labels, tokenizer
 
 RUN_SECONDS, RUNS = 0.5, 20  # a model is run again and again for so long, so many times
 
@@ -100,7 +100,7 @@ class Desk:
         self._complete()
 
     def _take(self, name: str, data: Any) -> None:
-        if is_words(name):
+        if is_side_file(name):
             self._parts["tokenizer"] = tokenizer(name, data)
         else:
             self._parts["model"] = GraphModel(name, data, self._backend)
@@ -144,9 +144,11 @@ class Desk:
     async def _open(self, asked: Request, files: Any) -> None:
         """A model; or labels, or a tokenizer, for the one that is open."""
         fresh = False
-        for file in sorted(files, key=lambda file: is_words(file.name)):  # what goes with it last
+        for file in sorted(
+            files, key=lambda file: is_side_file(file.name)
+        ):  # what goes with it last
             data = await self._bytes(file)
-            if is_words(file.name):
+            if is_side_file(file.name):
                 self._take_words(file.name, data)
                 continue
             model = GraphModel(file.name, data, self._backend)
@@ -191,7 +193,7 @@ class Desk:
         self._say(
             "result",
             outputs=[
-                outputs.described(n, v, self._labels) for n, v in zip(names, results, strict=True)
+                display.described(n, v, self._labels) for n, v in zip(names, results, strict=True)
             ],
             first=first,
             seconds=seconds,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.tokenizers import Tokenizer
-from halfbyte.web.graphs.model import GraphModel
+from halfbyte.web.graphs.graph_model import GraphModel
 
 F32Array = npt.NDArray[np.float32]
 

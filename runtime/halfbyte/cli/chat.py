@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from halfbyte.cli.parser import Commands, Parser
+from halfbyte.cli.run import add_template
 from halfbyte.cli.shared import (
     add_execution,
     add_generation,
@@ -17,7 +18,6 @@ from halfbyte.cli.shared import (
     has_colours,
     load_model,
 )
-from halfbyte.cli.text import add_template
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.chat import Chat
 from halfbyte.text.chat.conversation import MAX_TOKENS

@@ -1,4 +1,4 @@
-"""The parser of ``halfbyte``, and what calls its commands."""
+"""The parser of ``halfbyte``: puts the commands of all modules together and calls one."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from halfbyte import __version__
-from halfbyte.cli import (
-    chat,
-    demo,
-    device,
-    evaluate,
-    fit,
-    inspect,
-    prompts,
-    pull,
-    simulate,
-    text,
-    tokenize,
-    web,
-)
-from halfbyte.cli.parser import Commands, Parser, whole
-from halfbyte.cli.shared import add_debug, of_options
+from halfbyte.cli.bench import add_bench
+from halfbyte.cli.chat import add_chat
+from halfbyte.cli.demo import add_demo
+from halfbyte.cli.device import add_device
+from halfbyte.cli.evaluate import add_eval
+from halfbyte.cli.fit import add_fit
+from halfbyte.cli.info import add_info
+from halfbyte.cli.parser import Parser
+from halfbyte.cli.perplexity import add_perplexity
+from halfbyte.cli.prompts import take_remaining
+from halfbyte.cli.pull import add_pull, located
+from halfbyte.cli.run import add_run
+from halfbyte.cli.shared import name_options
+from halfbyte.cli.simulate import add_simulate
+from halfbyte.cli.tokenize import add_tokenize
+from halfbyte.cli.web import add_web
 from halfbyte.errors import HalfbyteError
 
 
-def run(words: Sequence[str]) -> int:
+def run_command(arguments: Sequence[str]) -> int:
     """Run one command; returns the exit code."""
     parser = make_parser()
-    if not words:
+    if not arguments:
         parser.print_help()
         return 0
-    options, more = parser.parse_known_args(words)
-    prompts.take_words(words[0], options, more)
+    options, remaining = parser.parse_known_args(arguments)
+    take_remaining(arguments[0], options, remaining)
     command: Callable[[argparse.Namespace], int] = options.command
     if isinstance(getattr(options, "model", None), Path):
-        options.model = pull.located(options.model)
+        options.model = located(options.model)
     try:
         return command(options)
     except HalfbyteError as error:
-        error.args = (of_options(str(error)),)
+        error.args = (name_options(str(error)),)
         raise
 
 
@@ -53,28 +53,18 @@ def make_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"halfbyte {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    text.add_run(commands)
-    chat.add_chat(commands)
-    tokenize.add_tokenize(commands)
-    inspect.add_info(commands)
-    text.add_perplexity(commands)
-    inspect.add_bench(commands)
-    evaluate.add_eval(commands)
-    fit.add_fit(commands)
-    device.add_device(commands)
-    simulate.add_simulate(commands)
-    _add_demo(commands)
-    web.add_web(commands)
-    pull.add_pull(commands)
+    add_run(commands)
+    add_chat(commands)
+    add_tokenize(commands)
+    add_info(commands)
+    add_perplexity(commands)
+    add_bench(commands)
+    add_eval(commands)
+    add_fit(commands)
+    add_device(commands)
+    add_simulate(commands)
+    add_demo(commands)
+    add_web(commands)
+    add_pull(commands)
     commands.add_parser("quantize", help="make a model small: int4, int8, fp16, bf16")
     return parser
-
-
-def _add_demo(commands: Commands[Parser]) -> None:
-    text = "quantize the shipped storyteller to int4 and let it tell a story"
-    parser = commands.add_parser("demo", help=text, examples=["halfbyte demo --seed 3"])
-    parser.add_argument(
-        "--seed", type=whole, metavar="N", default=7, help="another seed, another story"
-    )
-    add_debug(parser)
-    parser.set_defaults(command=lambda options: demo.run(options.seed))

@@ -126,8 +126,8 @@ def _measure(options: argparse.Namespace) -> int:
     from halfbyte.device.machine import machine_profile
     from halfbyte.device.measure import measure
     from halfbyte.device.profile import user_folder
-    from halfbyte.device.reading import NAME
-    from halfbyte.device.writer import to_toml
+    from halfbyte.device.schema import NAME
+    from halfbyte.device.toml_writer import to_toml
 
     most = os.cpu_count() or 1
     if options.threads is not None and not 1 <= options.threads <= most:

@@ -1,4 +1,4 @@
-"""Texts that commands are given: words, a file, or what comes from a pipe."""
+"""Texts given to commands: as arguments, in a file, or through a pipe."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ _STDIN = "-"
 
 
 def add_text(parser: Parser, metavar: str, text: str) -> None:
-    """Words, or `--file`."""
+    """A text as arguments, or `--file`."""
     parser.add_argument(
-        "words", metavar=metavar, nargs="*",
-        help=f"{text}; several words are one text, - is stdin, which is also read where it is a "
-        "pipe or a file and no words are given",
+        "text_parts", metavar=metavar, nargs="*",
+        help=f"{text}; several words are joined to one text; - reads stdin, which is also read "
+        "when it is a pipe or a file and no text is given",
     )  # fmt: skip
     parser.add_argument(
-        "-f", "--file", metavar="FILE", help="the same from a file in UTF-8; - is stdin"
+        "-f", "--file", metavar="FILE", help="read the text from a UTF-8 file; - is stdin"
     )
 
 
-def take_words(command: str, options: argparse.Namespace, more: Sequence[str]) -> None:
-    """Words of a text that stand between and behind options, which argparse leaves over."""
-    unknown = [word for word in more if word.startswith("-") and word != _STDIN]
-    if unknown or (more and not hasattr(options, "words")):
-        Parser(prog=f"halfbyte {command}").error(f"unknown: {' '.join(unknown or more)}")
-    if more:
-        options.words += more
+def take_remaining(command: str, options: argparse.Namespace, remaining: Sequence[str]) -> None:
+    """Add the parts of a text that stand between and after options, which argparse leaves over."""
+    unknown = [part for part in remaining if part.startswith("-") and part != _STDIN]
+    if unknown or (remaining and not hasattr(options, "text_parts")):
+        Parser(prog=f"halfbyte {command}").error(f"unknown: {' '.join(unknown or remaining)}")
+    if remaining:
+        options.text_parts += remaining
 
 
 def given_text(options: argparse.Namespace) -> str | None:
-    """The text that was asked for; None where there is none."""
-    words: list[str] = options.words
-    if options.file is not None and words:
+    """The text that the user gave, or None."""
+    parts: list[str] = options.text_parts
+    if options.file is not None and parts:
         raise HalfbyteError(f"--file {options.file}: expected a text or --file, found both")
     if options.file is not None:
         return read_text(options.file)
-    if words == [_STDIN] or (not words and _is_piped()):
+    if parts == [_STDIN] or (not parts and _is_piped()):
         return read_text(_STDIN)
-    return " ".join(words) if words else None
+    return " ".join(parts) if parts else None
 
 
 def read_text(path: str, *, whole: bool = False) -> str:
-    """A text in UTF-8, without the line break at its end unless it is wanted `whole`.
+    """A UTF-8 text, without a line break at its end; `whole` keeps that too.
 
     Raises
     ------
     HalfbyteError
-        It is in another encoding, or longer than any model reads.
+        The text is not UTF-8, or has more than 64 MiB.
     """
     name = "stdin" if path == _STDIN else path
     if path == _STDIN:
-        _say_that_it_waits()
+        _announce_waiting()
         data = sys.stdin.buffer.read(MAX_BYTES + 1)
     else:
         with Path(path).open("rb") as file:
@@ -86,11 +86,11 @@ def _is_piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-def _say_that_it_waits() -> None:
-    """Where a pipe is silent for a second, its user may not know that it is read."""
+def _announce_waiting() -> None:
+    """Say that stdin is read, if nothing arrives for a second."""
     try:
         is_silent = not select.select([sys.stdin], [], [], 1)[0]
-    except (OSError, ValueError):  # Windows selects among sockets alone
+    except (OSError, ValueError):  # on Windows, select() takes only sockets
         return
     if is_silent:
         print("reading the text from stdin, up to its end (Ctrl-D)", file=sys.stderr)

@@ -173,7 +173,7 @@ ARGUMENTS = {
 }  # fmt: skip
 
 
-def of_options(message: str) -> str:
+def name_options(message: str) -> str:
     """A message that begins with an argument's name, with the option's."""
     name = re.match(r"\w+(?= [^ ]+: |: )", message)
     return ARGUMENTS[name[0]] + message[name.end() :] if name and name[0] in ARGUMENTS else message

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from halfbyte.device import reading
+from halfbyte.device import schema
 from halfbyte.device.quantity import Quantity
-from halfbyte.device.reading import Where, Words, number
+from halfbyte.device.schema import Where, Words, number
 
 AMBIENT = "ambient"  # the end of a link that no power warms
 
@@ -26,7 +26,7 @@ class Node:
 class Link:
     """Heat flows between two nodes, or from one to the air."""
 
-    between: Annotated[tuple[str, str], reading.pair]
+    between: Annotated[tuple[str, str], schema.pair]
     resistance_k_w: Annotated[Quantity, number(1e-4, 1e5)]
 
 
@@ -37,7 +37,7 @@ class Trip:
     They rise again once it is `hysteresis_k` cooler than what they fell for.
     """
 
-    node: Annotated[str, reading.name]
+    node: Annotated[str, schema.name]
     start_c: _Celsius
     full_c: _Celsius
     floor: Annotated[Quantity, number(0, 1)]
@@ -54,7 +54,7 @@ class Trip:
 class Allocator:
     """Linux's power allocator: it holds a node at `control_c`, which `sustainable_w` keep there."""
 
-    node: Annotated[str, reading.name]
+    node: Annotated[str, schema.name]
     control_c: _Celsius
     sustainable_w: Annotated[Quantity, number(0.01, 1e4)]
 
@@ -64,10 +64,10 @@ class Thermal:
     """How heat is held and passed on, and what is done against it."""
 
     ambient_c: _Celsius
-    nodes: Annotated[Mapping[str, Node], reading.named(Node, 1, 32)]
-    links: Annotated[tuple[Link, ...], reading.tables(Link, 1, 256)]
+    nodes: Annotated[Mapping[str, Node], schema.named(Node, 1, 32)]
+    links: Annotated[tuple[Link, ...], schema.tables(Link, 1, 256)]
     allocator: Allocator
-    trips: Annotated[tuple[Trip, ...], reading.tables(Trip, 0, 32)] = ()
+    trips: Annotated[tuple[Trip, ...], schema.tables(Trip, 0, 32)] = ()
 
     def check(self, where: Where) -> None:
         """All heat has a way out, and nothing is throttled that is as cold as the air."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 from halfbyte.core.ops.operator import operator_of
-from halfbyte.device import reading
+from halfbyte.device import schema
 from halfbyte.device.quantity import Quantity
-from halfbyte.device.reading import named, number
+from halfbyte.device.schema import named, number
 from halfbyte.weights import BY_DTYPE, FORMATS
 
 HOST = "numpy"  # the kind of all that NumPy does
@@ -32,7 +32,7 @@ class Kernel:
     bytes of activations for each operation of the peak.
     """
 
-    arithmetic: Annotated[str, reading.choice("int8", "float32")]
+    arithmetic: Annotated[str, schema.choice("int8", "float32")]
     prompt: _Fraction
     token: _Fraction
     memory: _Fraction
@@ -48,7 +48,7 @@ class Kernels:
 @cache
 def usual_kernels() -> Mapping[str, Kernel]:
     """Those measured on a processor of servers, with ranges for others; by kind."""
-    return reading.read_file(Kernels, _MEASURED).kernels
+    return schema.read_file(Kernels, _MEASURED).kernels
 
 
 _PRODUCT, _OTHER = "matmul_f16", "rms_norm_quantize"

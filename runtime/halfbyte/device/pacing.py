@@ -20,7 +20,7 @@ import numpy as np
 
 from halfbyte.device.cost import F64
 from halfbyte.device.governors import PERIOD_S, Board, Orders, Seen
-from halfbyte.device.settings import network_of, worthwhile
+from halfbyte.device.operating_points import network_of, worthwhile
 from halfbyte.device.speed import Draws
 
 _OVER = 2.0  # kelvins by which the target sinks for each that it is too hot

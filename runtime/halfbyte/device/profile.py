@@ -15,11 +15,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
-from halfbyte.device import reading
+from halfbyte.device import schema
 from halfbyte.device.cooling import Thermal, known
 from halfbyte.device.kernels import Kernel
 from halfbyte.device.quantity import Quantity, Steps
-from halfbyte.device.reading import Where, Words, number, numbers
+from halfbyte.device.schema import Where, Words, number, numbers
 from halfbyte.errors import ProfileError
 
 KINDS = ("phone", "tablet", "board", "laptop", "machine")
@@ -64,8 +64,8 @@ class Cluster:
     of one core; a multiplication and an addition are two.
     """
 
-    name: Annotated[str, reading.name]
-    node: Annotated[str, reading.name]
+    name: Annotated[str, schema.name]
+    node: Annotated[str, schema.name]
     cores: Annotated[Quantity, number(1, 1024, whole=True)]
     frequencies_mhz: Annotated[Steps, numbers(1, 20_000)]
     voltages_mv: Annotated[Steps, numbers(50, 5_000)]
@@ -112,7 +112,7 @@ class Power:
     Both warm `node`.
     """
 
-    node: Annotated[str, reading.name]
+    node: Annotated[str, schema.name]
     idle_w: _Watts
     memory_pj_per_byte: Annotated[Quantity, number(0, 1e6)]
 
@@ -132,17 +132,17 @@ class Profile:
     `kernels` are those measured on it, by kind; `halfbyte.device.kernels` has usual ones.
     """
 
-    name: Annotated[str, reading.name]
-    title: Annotated[str, reading.text]
-    kind: Annotated[str, reading.choice(*KINDS)]
-    year: Annotated[int, reading.integer(1970, 2100)]
+    name: Annotated[str, schema.name]
+    title: Annotated[str, schema.text]
+    kind: Annotated[str, schema.choice(*KINDS)]
+    year: Annotated[int, schema.integer(1970, 2100)]
     memory: Memory
-    clusters: Annotated[tuple[Cluster, ...], reading.tables(Cluster, 1, 16)]
+    clusters: Annotated[tuple[Cluster, ...], schema.tables(Cluster, 1, 16)]
     overhead: Overhead
     thermal: Thermal
     power: Power
     battery: Battery | None = None
-    kernels: Annotated[Mapping[str, Kernel], reading.named(Kernel, 0, 256)] = field(
+    kernels: Annotated[Mapping[str, Kernel], schema.named(Kernel, 0, 256)] = field(
         default_factory=dict
     )
 
@@ -237,7 +237,7 @@ def load_profile(name_or_path: str | os.PathLike[str]) -> Profile:
     if path.suffix == ".toml":
         return _read(path)
     name = str(name_or_path)
-    if reading.NAME.fullmatch(name):
+    if schema.NAME.fullmatch(name):
         for folder in (user_folder(), _SHIPPED):
             if (folder / f"{name}.toml").is_file():
                 return _read(folder / f"{name}.toml")
@@ -247,7 +247,7 @@ def load_profile(name_or_path: str | os.PathLike[str]) -> Profile:
 
 def _read(path: Path) -> Profile:
     """The profile in a file, whose name is the device's."""
-    profile, where = reading.read_file(Profile, path), Where(str(path))
+    profile, where = schema.read_file(Profile, path), Where(str(path))
     if profile.name != path.stem:
         raise where.at("name").error(f"the file's name, {path.stem!r}", profile.name)
     return profile

@@ -33,10 +33,10 @@ from halfbyte.device.governors import (
     StepWise,
     Unlimited,
 )  # fmt: skip
+from halfbyte.device.operating_points import network_of
 from halfbyte.device.pacing import Pacing
 from halfbyte.device.profile import Profile
 from halfbyte.device.recording import Recorder, Simulation
-from halfbyte.device.settings import network_of
 from halfbyte.device.speed import Draws, Processor, Task, fast_cores
 from halfbyte.device.workload import CONTINUOUS, Progress, Workload
 from halfbyte.errors import HalfbyteError

@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from halfbyte.device import reading
+from halfbyte.device import schema
 from halfbyte.device.kernels import Kernel
 from halfbyte.device.profile import Overhead, Profile
 from halfbyte.device.quantity import Quantity
-from halfbyte.device.reading import named, number
+from halfbyte.device.schema import named, number
 from halfbyte.download.transfer import HEAP_BYTES
 
 _MEASURED = Path(__file__).with_name("tab.toml")
@@ -36,7 +36,7 @@ class Tab:
 @cache
 def usual_tab() -> Tab:
     """What was measured in Chromium on a processor of servers, with ranges for other devices."""
-    return reading.read_file(Tab, _MEASURED)
+    return schema.read_file(Tab, _MEASURED)
 
 
 def in_tab(profile: Profile) -> Profile:

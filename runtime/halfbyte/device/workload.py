@@ -18,8 +18,8 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.device import reading
-from halfbyte.device.reading import Reader, Where, Words
+from halfbyte.device import schema
+from halfbyte.device.schema import Reader, Where, Words
 from halfbyte.errors import ProfileError
 
 F64 = npt.NDArray[np.float64]
@@ -64,12 +64,12 @@ class _Burst:
 
 @dataclass(frozen=True)
 class _Turns:
-    turn: Annotated[tuple[Turn, ...], reading.tables(Turn, 1, MAX_TURNS)]
+    turn: Annotated[tuple[Turn, ...], schema.tables(Turn, 1, MAX_TURNS)]
 
 
 @dataclass(frozen=True)
 class _Bursts:
-    burst: Annotated[tuple[_Burst, ...], reading.tables(_Burst, 1, MAX_TURNS)]
+    burst: Annotated[tuple[_Burst, ...], schema.tables(_Burst, 1, MAX_TURNS)]
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def load_workload(name: str, unit: str = "token") -> Workload:
 def _rows(path: Path, unit: str) -> Iterable[Turn | _Burst]:
     toml = path.suffix == ".toml"
     if unit == "run":
-        return reading.read_file(_Bursts, path).burst if toml else _read_csv(path, _Burst)
-    return reading.read_file(_Turns, path).turn if toml else _read_csv(path, Turn)
+        return schema.read_file(_Bursts, path).burst if toml else _read_csv(path, _Burst)
+    return schema.read_file(_Turns, path).turn if toml else _read_csv(path, Turn)
 
 
 def _turn(row: Turn | _Burst) -> Turn:
@@ -144,9 +144,9 @@ def _read_csv(path: Path, of: type[R]) -> Iterator[R]:
     """Rows with the fields of a class as columns, in any order."""
     where = Where(str(path))
     with path.open("rb") as file:
-        data = file.read(reading.MAX_BYTES + 1)
-    if len(data) > reading.MAX_BYTES:
-        raise where.error(f"a file of at most {reading.MAX_BYTES} bytes", Words("more"))
+        data = file.read(schema.MAX_BYTES + 1)
+    if len(data) > schema.MAX_BYTES:
+        raise where.error(f"a file of at most {schema.MAX_BYTES} bytes", Words("more"))
     try:
         rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:

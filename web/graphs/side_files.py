@@ -14,7 +14,7 @@ MAX_BYTES = 1 << 26
 SUFFIXES = (".json", ".txt", ".model")  # of such files; all others are models
 
 
-def is_words(name: str) -> bool:
+def is_side_file(name: str) -> bool:
     """Whether a file of this name is one."""
     return name.lower().endswith(SUFFIXES)
 

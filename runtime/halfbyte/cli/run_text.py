@@ -1,4 +1,4 @@
-"""``halfbyte run`` and ``halfbyte perplexity``: a model's text, and a text's probability."""
+"""``halfbyte run`` of a language model: a prompt goes in, text comes out."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from halfbyte.cli import graph, prompts
-from halfbyte.cli.parser import Commands, Parser, number, whole
+from halfbyte.cli import prompts
+from halfbyte.cli.run_graph import refuse_graph_options
 from halfbyte.cli.shared import (
     SAMPLING,
-    add_execution,
-    add_generation,
     adjustments,
-    command,
     generation_options,
     harmless,
     load_model,
@@ -24,90 +21,22 @@ from halfbyte.cli.shared import (
 )
 from halfbyte.core.profile import Profile
 from halfbyte.errors import HalfbyteError
-from halfbyte.onnx.files import is_onnx_file
 from halfbyte.text.beam import beam_search
 from halfbyte.text.chat import Chat, has_template
 from halfbyte.text.generate import Generation
 from halfbyte.text.model import LanguageModel
 from halfbyte.text.sampling import Sampler
 
-MAX_TOKENS = 256
-_EXAMPLES = (
-    'halfbyte run model.gguf "Once upon a time" -n 200 --temp 0.8 --seed 7',
-    "halfbyte run model.gguf Why is the sky blue  # one prompt; quotes keep ? and * from the shell",
-    "halfbyte run model.gguf --file prompt.txt -n -1",
-    "cat prompt.txt | halfbyte run model.gguf",
-    "halfbyte run instruct.gguf 'The sky is' --raw  # without the model's chat template",
-    "halfbyte run model.gguf 'Who are you?' --template chatml",
-    "halfbyte run model.gguf Once --json",
-    "halfbyte run model.gguf Once --top-k 40 --top-p 0.95 --min-p 0.05 --stop 'The end'",
-    "halfbyte run model.gguf Once --repetition-penalty 1.1 --logit-bias 17=-inf",
-    "halfbyte run model.gguf Once --frequency-penalty 0.2 --presence-penalty 0.1",
-    "halfbyte run model.gguf Once --beams 4 --length-penalty 0.5",
-    "halfbyte run model.gguf Once --context 2048 --cache q8_0 --memory-budget 256MB",
-    "halfbyte run model.gguf Once --level basic --weights mapped",
-    "halfbyte run model.gguf Once --threads 2 --backend native-avx2 --profile",
-    "halfbyte run model.gguf Once --passes off --activations float",
-    "halfbyte run stories.bin Once --tokenizer tokenizer.bin",
-    "halfbyte run classifier.onnx --input picture.bmp --mean 0.5,0.5,0.5 --std 0.5,0.5,0.5",
-    "halfbyte run classifier.onnx --input picture.bmp --scale 1 --bgr",
-    "halfbyte run bert.onnx --size batch=2 --runs 20 --dump",
-    "halfbyte run model.onnx --input inputs.npz --output outputs.npz --force",
-)
 
-
-def add_run(commands: Commands[Parser]) -> None:
-    """The command `run`."""
-    parser = command(
-        commands,
-        "run",
-        _run,
-        "continue a text, or run an ONNX graph; statistics to stderr",
-        *_EXAMPLES,
-    )
-    prompts.add_text(parser, "PROMPT", "how the text begins")
-    add_generation(parser, MAX_TOKENS)
-    parser.add_argument(
-        "--raw", action="store_true",
-        help="continue the prompt as it is; without, a model that has a chat template answers it",
-    )  # fmt: skip
-    add_template(parser)
-    parser.add_argument(
-        "--beams", type=whole, metavar="N",
-        help="beam search: the likeliest text of N followed at once; nothing is sampled",
-    )  # fmt: skip
-    parser.add_argument(
-        "--length-penalty", type=number, metavar="X",
-        help="more than 0 favours long texts in beam search (default: 1.0)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print the text, its tokens with their log-probabilities, and times as JSON",
-    )  # fmt: skip
-    parser.add_argument("--profile", action="store_true", help="time, bytes and GB/s per kernel")
-    add_execution(parser)
-    graph.add_graph_options(parser)
-
-
-def add_template(parser: Parser) -> None:
-    """Another chat template than the usual one."""
-    parser.add_argument(
-        "--template", metavar="NAME",
-        help="another chat template: chatml, a file of Jinja, or one that the model names "
-        "(default: the model's)",
-    )  # fmt: skip
-
-
-def _run(options: argparse.Namespace) -> int:
-    if is_onnx_file(options.model):
-        return graph.run(options)
-    graph.refuse_graph_options(options)
+def run(options: argparse.Namespace) -> int:
+    """Generate a text; returns the exit code."""
+    refuse_graph_options(options)
     _check(options)
     prompt = prompts.given_text(options) or ""
     start = time.perf_counter()
     with load_model(options) as model:
-        run = _Run(model, options, prompt, time.perf_counter() - start)
-        return run.search() if options.beams is not None else run.generate()
+        text = _Run(model, options, prompt, time.perf_counter() - start)
+        return text.search() if options.beams is not None else text.generate()
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -269,26 +198,3 @@ class _Run:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def add_perplexity(commands: Commands[Parser]) -> None:
-    """The command `perplexity`."""
-    parser = command(
-        commands, "perplexity", _perplexity, "how well a model predicts a text; lower is better",
-        "halfbyte perplexity model.gguf --text book.txt",
-        "halfbyte perplexity model.gguf --text book.txt --json",
-    )  # fmt: skip
-    parser.add_argument("--text", required=True, metavar="FILE", help="UTF-8 text; - is stdin")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_execution(parser)
-
-
-def _perplexity(options: argparse.Namespace) -> int:
-    text = prompts.read_text(options.text, whole=True)
-    with load_model(options) as model:
-        value, tokens = model.perplexity(text), len(model.tokenizer.encode(text))
-    if options.json:
-        print(json.dumps({"model": str(options.model), "perplexity": value, "tokens": tokens}))
-    else:
-        print(f"perplexity {value:.6f} over {tokens} tokens")
-    return 0

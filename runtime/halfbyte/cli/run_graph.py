@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     """The command."""
     from halfbyte.onnx.session import GraphOptimizationLevel, InferenceSession, SessionOptions
 
-    if options.words:
+    if options.text_parts:
         raise HalfbyteError(f"{options.model}: an ONNX graph takes --input, not a prompt")
     refuse_text_options(options, TEXT_OPTIONS | _OF_RUN)
     if options.output is not None:
