@@ -21,7 +21,7 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.runner import Opener, Runner, attention_products
 from halfbyte.onnx.session import errors
-from halfbyte.onnx.session.arrays import given
+from halfbyte.onnx.session.arrays import to_caller
 from halfbyte.onnx.session.binding import IOBinding
 from halfbyte.onnx.session.checking import check_nodes
 from halfbyte.onnx.session.described import Described
@@ -126,7 +126,7 @@ class InferenceSession(Described):
         Fail, NotImplemented, RuntimeException
             A node cannot do what it is asked for, or there is no memory for it.
         """
-        return [given(value) for value in self._run(output_names, input_feed, run_options)]
+        return [to_caller(value) for value in self._run(output_names, input_feed, run_options)]
 
     def run_with_ort_values(
         self,
