@@ -67,7 +67,7 @@ def seen(run: Runner, feeds: Mapping[str, Any]) -> list[str]:
 
 
 def made(net: Net, *outputs: str) -> tuple[onnx.ModelProto, Runner, Opener]:
-    proto, opener = net.made(*outputs), Opener()
+    proto, opener = net.proto(*outputs), Opener()
     return proto, Runner(prepare(model_from(proto)), opener), opener
 
 
@@ -223,7 +223,7 @@ def test_outputs_that_nothing_computes() -> None:
 def test_further_values_are_kept_where_asked_for() -> None:
     net = Net()
     inner = net.node("Exp", net.x(2, 3))
-    proto = net.made(net.node("Neg", net.node("Relu", inner)))
+    proto = net.proto(net.node("Neg", net.node("Relu", inner)))
     run = Runner(prepare(model_from(proto)), Opener(), keep=[inner])
     found = run.run(net.feeds, [inner, "/Neg_output_0"])
     assert_close([found[inner]], [np.exp(net.feeds["x0"])])
@@ -244,7 +244,7 @@ def test_types_of_feeds_have_their_own_programs() -> None:
 def test_without_kernels_every_node_is_its_definition() -> None:
     net = Net()
     y = net.node("Gemm", net.node("Relu", net.x(2, 3)), net.w(3, 4))
-    proto = net.made(net.node("Transpose", y))
+    proto = net.proto(net.node("Transpose", y))
     run = Runner(prepare(model_from(proto), optimize=False), Opener(), use_kernels=False)
     same(proto, run, net.feeds)
     assert seen(run, net.feeds) == ["Relu Gemm Transpose"]
@@ -256,7 +256,7 @@ def test_folded_constants_go_when_nobody_needs_them() -> None:
     y = net.x(1, 64, 4, 4)
     for _ in range(count):
         y = net.node("Conv", y, net.node("Neg", net.w(64, 64, 3, 3)), pads=[1, 1, 1, 1])
-    run = Runner(prepare(model_from(net.made(y)), optimize=False), Opener())
+    run = Runner(prepare(model_from(net.proto(y)), optimize=False), Opener())
     tracemalloc.start()
     run.plan(net.feeds)
     kept, peak = tracemalloc.get_traced_memory()
