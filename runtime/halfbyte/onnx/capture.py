@@ -118,7 +118,7 @@ class Capture:
         # by what was quantized, and how: the number of the instruction, and its results
         self._quantized: dict[tuple[Buffer, Rounding], tuple[int, tuple[Buffer, ...]]] = {}
         self._made: list[tuple[Value, str]] = []  # buffers made of others, in order
-        self._turned: dict[Buffer, Buffer] = {}  # by what Hadamard made: what it was made of
+        self._rotated: dict[Buffer, Buffer] = {}  # by what Hadamard made: what it was made of
 
     # ---- for rules -------------------------------------------------------------------------------
 
@@ -128,10 +128,10 @@ class Capture:
         self._check(made)
         return Value(buffer.dtype, made, plain=buffer.view(made))
 
-    def value_last(self, buffer: Buffer) -> Value:
+    def value_channels_last(self, buffer: Buffer) -> Value:
         """A value [n, c, ...] whose elements lie as [n, ..., c] in a buffer of that shape."""
         n, *between, channels = (int(d) for d in buffer.shape)  # type: ignore[arg-type]
-        return Value(buffer.dtype, (n, channels, *between), last=buffer)
+        return Value(buffer.dtype, (n, channels, *between), channels_last=buffer)
 
     def plain(self, operand: Value | Array) -> Buffer:
         """A tensor's buffer in the order of its shape."""
@@ -142,13 +142,13 @@ class Capture:
             self._made.append((operand, "plain"))
         return operand.plain
 
-    def last(self, value: Value) -> Buffer:
+    def channels_last(self, value: Value) -> Buffer:
         """The buffer [n, ..., c] of a value [n, c, ...]."""
-        if value.last is None:
+        if value.channels_last is None:
             buffer, order = value.origin()
-            value.last = self._ordered(buffer, (order[0], *order[2:], order[1]))
-            self._made.append((value, "last"))
-        return value.last
+            value.channels_last = self._ordered(buffer, (order[0], *order[2:], order[1]))
+            self._made.append((value, "channels_last"))
+        return value.channels_last
 
     def transposed(self, value: Value, perm: Sequence[int]) -> Value:
         """The value with its dimensions in another order; nothing is moved before it must be."""
@@ -158,7 +158,7 @@ class Capture:
         real = [i for i in composed if buffer.shape[i] != 1]
         if real == sorted(real):
             return self.value(buffer, shape)
-        return Value(value.dtype, shape, turned=(buffer, composed))
+        return Value(value.dtype, shape, permuted=(buffer, composed))
 
     def matrix(self, operand: Value | Array, rows: int, columns: int) -> Buffer:
         """A tensor's buffer seen as a matrix."""
@@ -175,16 +175,16 @@ class Capture:
             self._quantized[x.root, rounding] = known
         return known[1]
 
-    def turned(self, value: Value) -> Value:
+    def rotated(self, value: Value) -> Value:
         """The rows of 32 numbers of a value, times the Hadamard matrix of `ops.hadamard`."""
         x = self.matrix(value, value.size // value.shape[-1], value.shape[-1])
         y = ops.hadamard(x)
-        self._turned[y.root] = x
+        self._rotated[y.root] = x
         return self.value(y, value.shape)
 
-    def before_turning(self, value: Value, rows: int, columns: int) -> Value | None:
-        """What `turned` made all of a value of, with these rows; None where it did not."""
-        found = None if value.plain is None else self._turned.get(value.plain.root)
+    def before_rotation(self, value: Value, rows: int, columns: int) -> Value | None:
+        """What `rotated` made all of a value of, with these rows; None where it did not."""
+        found = None if value.plain is None else self._rotated.get(value.plain.root)
         if found is None or value.plain is None or value.plain.nbytes != found.nbytes:
             return None
         return self.value(found.view((rows, columns)))
