@@ -19,7 +19,7 @@ from halfbyte.core.interrupt import interruptible
 from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.runner import KEPT, Runner
+from halfbyte.onnx.runner import MAX_STAGES, Runner
 
 Array = npt.NDArray[Any]
 
@@ -98,19 +98,19 @@ def test_the_program_used_longest_ago_makes_room() -> None:
     """Its threads are stopped; the others need not be made again."""
     net = Net()
     proto, run, opener = made(net, net.node("Relu", net.x(2, 3)))
-    for count in range(1, KEPT + 1):
+    for count in range(1, MAX_STAGES + 1):
         same(proto, run, rows(net, count))
     first, second = opener.opened[:2]
     same(proto, run, rows(net, 1))  # now 2 is the oldest
     assert not opener.closed
-    same(proto, run, rows(net, KEPT + 1))
+    same(proto, run, rows(net, MAX_STAGES + 1))
     assert opener.closed == [second]
-    assert len(run.programs()) == KEPT
+    assert len(run.programs()) == MAX_STAGES
     same(proto, run, rows(net, 1))
-    assert len(opener.opened) == KEPT + 1
+    assert len(opener.opened) == MAX_STAGES + 1
     assert first in run.programs()
     same(proto, run, rows(net, 2))
-    assert len(opener.opened) == KEPT + 2
+    assert len(opener.opened) == MAX_STAGES + 2
     run.close()
     assert set(opener.closed) == set(opener.opened)
 
@@ -144,9 +144,9 @@ def test_stages_are_kept_by_all_shapes_before_them() -> None:
     for shape in ((1, 4), (2, 2), (4, 1)):
         same(proto, run, {"x0": np.ones(shape, np.float32)})
     assert len(opener.opened) == 6
-    for count in range(5, 5 + KEPT):
+    for count in range(5, 5 + MAX_STAGES):
         same(proto, run, {"x0": np.ones((1, count), np.float32)})
-    assert len(run.programs()) == 2 * KEPT
+    assert len(run.programs()) == 2 * MAX_STAGES
 
 
 def test_values_that_are_no_tensors_end_a_program() -> None:

@@ -25,8 +25,9 @@ from halfbyte.evaluation.tolerances import OUTPUT, OUTPUT_INT8
 from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.files import open_onnx
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.runner import Opener, Runner, attention_products
+from halfbyte.onnx.runner import Runner, attention_products
 from halfbyte.onnx.session.trace import Trace
+from halfbyte.onnx.stages import Opener
 from halfbyte.outputs import write_text
 
 _INTEGER = re.compile("^Quantize|DynamicQuantize|QLinear|Integer|^QGemm|^QAttention")

@@ -19,7 +19,7 @@ from halfbyte.core.program import Program
 from halfbyte.core.turns import Turns
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.runner import Opener, Runner, attention_products
+from halfbyte.onnx.runner import Runner, attention_products
 from halfbyte.onnx.session import errors
 from halfbyte.onnx.session.arrays import to_caller
 from halfbyte.onnx.session.binding import IOBinding
@@ -38,6 +38,7 @@ from halfbyte.onnx.session.options import GraphOptimizationLevel, RunOptions, Se
 from halfbyte.onnx.session.providers import check_providers
 from halfbyte.onnx.session.trace import Trace
 from halfbyte.onnx.session.values import OrtValue
+from halfbyte.onnx.stages import Opener
 
 MAX_RUNNERS = 4  # sets of initializers that are given; each has packed weights of its own
 
