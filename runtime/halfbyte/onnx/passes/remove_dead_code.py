@@ -1,4 +1,4 @@
-"""Instructions whose results nothing reads are dropped."""
+"""Removal of instructions whose results nothing reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from halfbyte.core.program import Kind, Program
 
 
 def remove_dead_code(program: Program) -> Program:
-    """Keep what the outputs need, and what writes state."""
+    """Keep only instructions that outputs depend on, and those that write state."""
     needed = {b.root for b in program.outputs.values()}
     kept = []
     for instruction in reversed(program.instructions):

@@ -216,7 +216,7 @@ class InferenceSession(Described):
     def _runner(self, replaced: frozenset[str]) -> Runner:
         """What runs the model where these initializers are inputs."""
         if replaced not in self._runners:
-            prepared = prepare(self._model, optimize=self._optimize, given=replaced)
+            prepared = prepare(self._model, optimize=self._optimize, replaced=replaced)
             self._runners[replaced] = Runner(
                 prepared,
                 self._opener(),
