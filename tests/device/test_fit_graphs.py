@@ -41,7 +41,7 @@ def perceptron(batch: int | str = "batch") -> onnx.ModelProto:
     x, ids = net.input("x", FLOAT, [batch, DEEP]), net.input("ids", onnx.TensorProto.INT64, ["n"])
     hidden = net.node("Relu", net.node("MatMul", x, net.w(DEEP, WIDE)))
     z = net.node("Gather", net.w(1000, DEEP), ids)
-    return net.made(net.node("MatMul", hidden, net.w(WIDE, DEEP)), z)
+    return net.proto(net.node("MatMul", hidden, net.w(WIDE, DEEP)), z)
 
 
 def saved(tmp_path: Path, model: onnx.ModelProto) -> Path:
@@ -81,14 +81,14 @@ def test_numbers_where_the_file_has_them(tmp_path: Path) -> None:
     x = net.input("x", onnx.TensorProto.FLOAT16, [4, 64])
     w = net.array(net.numbers(64, 32), np.float16)
     y = net.node("MatMul", x, w)
-    path = saved(tmp_path, net.made(y))
+    path = saved(tmp_path, net.proto(y))
     planned = GraphPlanner(open_onnx(path)).plan({})
     assert planned.memory["weights (mapped)"] == 64 * 32 * 2
     assert planned.memory["weights (packed)"] == 0
     assert work_of(planned.program, {})["numpy"].passing == 2 * (4 * 64 + 4 * 32 + 64 * 32)
     net = Net()
     y = net.node("MatMul", net.x(4, 64), net.node("Neg", net.w(64, 32)))
-    folded = GraphPlanner(open_onnx(saved(tmp_path, net.made(y)))).plan({"x0_0": 4, "x0_1": 64})
+    folded = GraphPlanner(open_onnx(saved(tmp_path, net.proto(y)))).plan({"x0_0": 4, "x0_1": 64})
     assert folded.memory["weights (packed)"] == folded.memory["weights (mapped)"] + 64 * 32 * 4
     assert folded.memory["constants"] >= 64 * 32 * 4  # the numbers before they were packed
 
@@ -99,7 +99,7 @@ def test_nodes_between_programs_count(tmp_path: Path) -> None:
     some = net.node("Compress", net.node("Relu", x), net.array([True, False] * 3), axis=0)
     places = net.node("NonZero", some)
     y = net.node("Mul", net.node("Cast", places, to=FLOAT), net.array([2.0], np.float32))
-    planned = GraphPlanner(open_onnx(saved(tmp_path, net.made(y)))).plan({"x0_0": 6, "x0_1": 4})
+    planned = GraphPlanner(open_onnx(saved(tmp_path, net.proto(y)))).plan({"x0_0": 6, "x0_1": 4})
     assert planned.calls == 2
     names = [i.operator.name for i in planned.program.instructions]
     assert "NonZero" in names
@@ -118,7 +118,7 @@ def test_numpy_reads_rows_of_a_table_alone(tmp_path: Path) -> None:
     net = Net()
     ids = net.input("ids", onnx.TensorProto.INT64, [3])
     y = net.node("Gather", net.array(np.ones((1000, 8)), np.float64), ids)
-    path = saved(tmp_path, net.made(net.node("Cast", y, to=FLOAT)))
+    path = saved(tmp_path, net.proto(net.node("Cast", y, to=FLOAT)))
     planned = GraphPlanner(open_onnx(path)).plan({})
     assert planned.memory["weights (mapped)"] + planned.memory["constants"] >= 1000 * 8 * 8
     assert 3 * 8 * 8 < work_of(planned.program, {})["numpy"].passing < 1000
@@ -128,7 +128,7 @@ def test_dropped_pages_are_read_from_storage(tmp_path: Path) -> None:
     net = Net()
     x = net.input("x", onnx.TensorProto.FLOAT16, [1, 2048])
     y = net.node("MatMul", x, net.array(np.ones((2048, 4096)), np.float16))
-    model = open_onnx(saved(tmp_path, net.made(y)))
+    model = open_onnx(saved(tmp_path, net.proto(y)))
     roomy = fit(model, 4000, {}).asked
     tight = fit(model, roomy.private / 1e6 + 1, {}).asked
     assert roomy.fits
@@ -198,7 +198,7 @@ def test_smaller_types_have_the_sizes_of_their_blocks(model: Model) -> None:
 def test_smaller_types_of_what_has_no_matrices(tmp_path: Path) -> None:
     net = Net()
     y = net.node("Conv", net.x(1, 32, 8, 8), net.w(32, 32, 3, 3))
-    assert not dict(smaller_graphs(model_from(net.made(y))))
+    assert not dict(smaller_graphs(model_from(net.proto(y))))
 
 
 def test_smaller_types_of_gemm_and_of_a_shared_table(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_smaller_types_of_gemm_and_of_a_shared_table(tmp_path: Path) -> None:
     x = net.node("Gather", table, ids)
     y = net.node("Gemm", x, table, net.w(64), transB=1)
     z = net.node("Gemm", x, net.w(64, 32), net.w(2, 64), transB=1)
-    graph = open_onnx(saved(tmp_path, net.made(y, z)))
+    graph = open_onnx(saved(tmp_path, net.proto(y, z)))
     made = next(made for words, made in smaller_graphs(graph))
     kinds = {node.op_type: node for node in made.graph.nodes}
     assert set(kinds) == {"GatherBlockQuantized", "MatMulNBits", "Gemm"}
@@ -221,7 +221,7 @@ def test_a_size_that_cannot_be_planned_here(tmp_path: Path) -> None:
     net = Net()
     x, y = net.input("x", FLOAT, ["n", 1]), net.input("y", FLOAT, [1, "n"])
     wide = net.node("Cast", net.node("MatMul", x, y), to=onnx.TensorProto.DOUBLE)
-    model = open_onnx(saved(tmp_path, net.made(wide)))
+    model = open_onnx(saved(tmp_path, net.proto(wide)))
     with pytest.raises(
         HalfbyteError,
         match=r"graph.onnx: node .*a result of shape \[10000000, 10000000\], 100000.0 GB",

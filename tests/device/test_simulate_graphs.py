@@ -47,7 +47,7 @@ def in_numpy(rows: int) -> onnx.ModelProto:
     """A product that NumPy computes, of numbers that it reads from the file."""
     net = Net()
     x = net.input("x", onnx.TensorProto.FLOAT16, [rows, 512])
-    return net.made(net.node("MatMul", x, net.array(np.ones((512, 1024)), np.float16)))
+    return net.proto(net.node("MatMul", x, net.array(np.ones((512, 1024)), np.float16)))
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +228,7 @@ def test_numpy_computes_on_one_core(tmp_path: Path, task: Runs) -> None:
 @pytest.mark.parametrize("governor", GOVERNORS)
 def test_thousands_of_runs_in_a_second_are_no_slower(governor: str, tmp_path: Path) -> None:
     net = Net()
-    tiny = Runs(planned(tmp_path, net.made(net.node("Relu", net.input("x", FLOAT, [1, 8])))))
+    tiny = Runs(planned(tmp_path, net.proto(net.node("Relu", net.input("x", FLOAT, [1, 8])))))
     begin = time.process_time()
     s = simulate(tiny, load_profile("pixel-6"), governor=governor, draws=200)
     assert time.process_time() - begin < 20

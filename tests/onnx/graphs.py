@@ -43,9 +43,9 @@ class Net(GraphBuilder):
 
     def x(self, *shape: int, name: str = "", dtype: npt.DTypeLike = np.float32) -> str:
         """An input of random numbers; its rank is declared, its sizes are not."""
-        return self.given(self.numbers(*shape, dtype=dtype), name)
+        return self.feed(self.numbers(*shape, dtype=dtype), name)
 
-    def given(self, values: Array, name: str = "") -> str:
+    def feed(self, values: Array, name: str = "") -> str:
         """An input of these numbers."""
         name = name or f"x{len(self.feeds)}"
         self.feeds[name] = values
@@ -60,7 +60,7 @@ class Net(GraphBuilder):
         """An initializer."""
         return self.weight(f"w{len(self._initializers)}", np.asarray(values, dtype))
 
-    def made(self, *outputs: str) -> onnx.ModelProto:
+    def proto(self, *outputs: str) -> onnx.ModelProto:
         """The model; outputs have no type, which ONNX infers."""
         model = self.model()
         del model.graph.output[:]

@@ -18,7 +18,7 @@ from halfbyte.core.backends import memory
 from halfbyte.device.graphs import GraphPlanner
 from halfbyte.errors import HalfbyteError, OutOfMemoryError, UnsupportedError
 from halfbyte.onnx.files import open_onnx
-from halfbyte.onnx.prepare import ROOM, prepare
+from halfbyte.onnx.prepare import CONSTANT_BYTES, prepare
 from halfbyte.onnx.reference import arrays
 from halfbyte.onnx.session.errors import RuntimeException
 
@@ -95,7 +95,7 @@ def test_folded_constants_are_bounded_in_all() -> None:
     data = serialized(nodes, {"size": np.int64([250_000]), "one": np.float32(1)})
     prepared = prepare(open_onnx(data))
     values = prepared.graph.initializers.values()
-    assert sum(v.nbytes for v in values if isinstance(v, np.ndarray)) <= ROOM + 1000
+    assert sum(v.nbytes for v in values if isinstance(v, np.ndarray)) <= CONSTANT_BYTES + 1000
     np.testing.assert_array_equal(run(data), [count + 1, count + 2])
 
 

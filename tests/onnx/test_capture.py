@@ -42,7 +42,7 @@ def operators(run: Runner) -> list[list[str]]:
 
 def ran(net: Net, *outputs: str) -> Runner:
     """A runner that ran the feeds once, with the numbers of the definitions."""
-    proto = net.made(*outputs)
+    proto = net.proto(*outputs)
     run = runner(proto)
     assert_close(outputs_of(run, net.feeds), by_definition(proto, net.feeds))
     return run
@@ -61,7 +61,7 @@ def test_operators_without_kernels_run_inside_the_program() -> None:
     assert rule_of("", "Sin") is None
     net = Net()
     y = net.node("Neg", net.node("Sin", net.node("Relu", net.x(3, 5))))
-    proto = net.made(y)
+    proto = net.proto(y)
     check(proto, net.feeds)
     run, profile = runner(proto), Profile()
 
@@ -104,7 +104,7 @@ def test_what_nothing_reads_is_not_computed() -> None:
 
 def test_errors_name_the_node() -> None:
     net = Net()
-    proto = net.made(net.node("MatMul", net.node("Relu", net.x(2, 3)), net.x(4, 5)))
+    proto = net.proto(net.node("MatMul", net.node("Relu", net.x(2, 3)), net.x(4, 5)))
     with pytest.raises(HalfbyteError, match=r"model\.onnx: node '/MatMul' \(MatMul\)"):
         by_programs(proto, net.feeds)
 
@@ -116,7 +116,7 @@ def test_constants_are_folded_once_for_all_shapes() -> None:
     """In the prepared graph there is a single node; large results of small ones are not kept."""
     net = Net()
     bias = net.node("Mul", net.node("Exp", net.w(6)), net.constant(2.0))
-    proto = net.made(net.node("Add", net.x(2, 6), bias))
+    proto = net.proto(net.node("Add", net.x(2, 6), bias))
     run = runner(proto)
     assert [node.op_type for node in run.model.graph.nodes] == ["Add"]
     net = Net()
@@ -144,7 +144,7 @@ def test_known_branches_are_taken_at_capture() -> None:
     net = Net()
     small = net.node("Less", net.dim(net.x(2, 3), 0), net.constant(3, np.int64))
     y = net.node("If", small, **branches)
-    proto = net.made(y)
+    proto = net.proto(y)
     run = runner(proto)
     for rows, function in ((2, np.negative), (4, np.exp)):
         x = net.numbers(rows, 3)
@@ -157,7 +157,7 @@ def test_known_branches_are_taken_at_capture() -> None:
     y = net.node(
         "If", net.node("Less", net.node("ReduceSum", first), net.constant(0.0)), **branches
     )
-    run = runner(net.made(y))
+    run = runner(net.proto(y))
     outputs_of(run, net.feeds)
     assert [node.op_type for node in run.model.graph.nodes][-1] == "If"
     assert "unary" not in itertools.chain(*operators(run))
@@ -176,7 +176,7 @@ def test_branches_may_have_the_same_names() -> None:
         result = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
         branches[name] = helper.make_graph(nodes, name, [], [result])
     small = net.node("Less", net.dim(x, 0), net.constant(3, np.int64))
-    proto = net.made(net.node("If", small, **branches))
+    proto = net.proto(net.node("If", small, **branches))
     run = runner(proto)
     for rows in (2, 4, 1, 3):
         feeds = {x: net.numbers(rows, 8)}
@@ -196,7 +196,7 @@ def quantized(net: Net, n: int, k: int) -> tuple[list[str], dict[str, int]]:
 def made(net: Net, columns: int, *outputs: str) -> onnx.ModelProto:
     """The model with outputs [rows, columns] of MatMulNBits, whose types ONNX does not infer."""
     if net.model().graph.node[-1].domain != MICROSOFT:
-        return net.made(*outputs)
+        return net.proto(*outputs)
     model = net.model()
     model.graph.output.extend(
         helper.make_tensor_value_info(y, TensorProto.FLOAT, ["rows", columns]) for y in outputs
@@ -215,7 +215,7 @@ def weighted(kind: str) -> tuple[Net, str]:
         return net, net.node("BatchNormalization", x, *(net.array(np.full(300, 0.5), np.float32)
                                                         for _ in range(4)))  # fmt: skip
     if kind == "table":
-        ids = net.given(np.array([[3, 1, 2]], np.int64))
+        ids = net.feed(np.array([[3, 1, 2]], np.int64))
         return net, net.node("Gather", net.w(50, 64), ids)
     x = net.x(2, LARGE if kind == "half" else 64)
     if kind == "gemm":
@@ -254,7 +254,7 @@ def test_programs_of_all_shapes_share_weights(kind: str) -> None:
 def held(kind: str) -> tuple[Runner, list[weakref.ref[Any]]]:
     """A runner that ran once, and its large initializers, none of them held by anything else."""
     net, y = weighted(kind)
-    run = runner(net.made(y))
+    run = runner(net.proto(y))
     outputs_of(run, net.feeds)
     return run, [weakref.ref(v) for v in run.model.graph.initializers.values() if v.nbytes > 10_000]
 

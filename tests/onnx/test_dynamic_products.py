@@ -67,8 +67,8 @@ def test_dynamic_product_in_kernels(
     centre = 128 if dtype == np.uint8 else 0
     zeros = {"centre": np.full(7, centre), "one": 3, "columns": np.arange(7) * 17}
     offset = g.array(zeros[zero], dtype) if zero else ""
-    y = dynamic(g, g.given(x), w, g.array(np.arange(7) * 0.01 + 0.01, np.float32), offset)
-    unfused(g.made(g.node("Add", g.w(7), y)), g.feeds)
+    y = dynamic(g, g.feed(x), w, g.array(np.arange(7) * 0.01 + 0.01, np.float32), offset)
+    unfused(g.proto(g.node("Add", g.w(7), y)), g.feeds)
 
 
 @pytest.mark.parametrize("activation", ["", "Gelu", "tanh", "Relu"])
@@ -85,7 +85,7 @@ def test_dynamic_product_with_what_follows(activation: str, residual: bool) -> N
             tanh = {"approximate": "tanh"} if activation == "tanh" else {}
             y = g.node("Gelu" if tanh else activation, y, **tanh)
         results.append(g.node("Add", x, y) if residual else y)
-    proto = g.made(*results)
+    proto = g.proto(*results)
     unfused(proto, g.feeds)
     run = runner(proto)
     outputs_of(run, g.feeds)
@@ -100,7 +100,7 @@ def test_rank_of_a_dynamic_product() -> None:
     """Fusions of what follows may ask for it."""
     g = Net(17)
     w = g.array(np.round(g.numbers(6, 7) * 40).astype(np.int8))
-    proto = g.made(dynamic(g, g.x(2, 5, 6), w, g.array(0.01, np.float32), ""))
+    proto = g.proto(dynamic(g, g.x(2, 5, 6), w, g.array(0.01, np.float32), ""))
     graph = prepare(model_from(proto)).graph
     assert [node.op_type for node in graph.nodes] == ["DynamicQuantizeMatMul"]
     assert ranks(graph)[graph.outputs[0].name] == 3

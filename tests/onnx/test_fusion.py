@@ -20,7 +20,7 @@ Build = Callable[..., str]
 
 def fused(net: Net, *outputs: str, bound: float = 1e-5) -> set[str]:
     """Operators of the prepared graph, once it is known to compute what it did."""
-    proto = net.made(*outputs)
+    proto = net.proto(*outputs)
     check(proto, net.feeds, bound)
     return set(kinds(proto))
 
@@ -334,10 +334,10 @@ def test_two_norms_of_one_sum() -> None:
 def test_what_is_cast_is_repeated_after(used: bool) -> None:
     """A mask is cast before it is repeated, unless somebody else reads it repeated."""
     g = Net()
-    mask = g.given(np.array([[1, 1, 0], [1, 0, 0]], np.int64))
+    mask = g.feed(np.array([[1, 1, 0], [1, 0, 0]], np.int64))
     wide = g.node("Expand", g.node("Unsqueeze", mask, g.array([-1], np.int64)),
                   g.array([2, 3, 4], np.int64))  # fmt: skip
-    proto = g.made(g.node("Cast", wide, to=1), *([wide] if used else []))
+    proto = g.proto(g.node("Cast", wide, to=1), *([wide] if used else []))
     check(proto, g.feeds, 0)
     order = list(kinds(proto))
     assert (order.index("Expand") < order.index("Cast")) == used
@@ -422,7 +422,7 @@ def test_no_norm_in_a_convolution() -> None:
     )
     weights = g.node("Conv", x, g.x(8, 4, 1, 1))
     outputs = [batch_norm(g, shared, 8), g.node("Neg", shared), computed, batch_norm(g, weights, 8)]
-    proto = g.made(*outputs)
+    proto = g.proto(*outputs)
     check(proto, g.feeds)
     assert kinds(proto)["BatchNormalization"] == 3
 
@@ -434,7 +434,7 @@ def test_a_norm_beyond_float32() -> None:
     y = g.node(
         "BatchNormalization", conv(g, g.x(1, 4, 6, 5), 4, 8), scale, g.w(8), g.w(8), variance
     )
-    assert kinds(g.made(y)) == {"Conv": 1}
+    assert kinds(g.proto(y)) == {"Conv": 1}
 
 
 def test_training_is_no_inference() -> None:
@@ -454,7 +454,7 @@ def test_constants_added_to_a_convolution(shape: tuple[int, ...], is_bias: bool)
     """One for each channel is a bias; along other axes it is not, though the size is the same."""
     g = Net()
     x = g.x(2, 4, 6, 8)
-    proto = g.made(g.node("Add", conv(g, x, 4, 8), g.w(*shape)))
+    proto = g.proto(g.node("Add", conv(g, x, 4, 8), g.w(*shape)))
     check(proto, g.feeds)
     assert ("Add" not in kinds(proto)) == is_bias
 
@@ -496,7 +496,7 @@ def test_sums_of_convolutions_that_are_used_elsewhere() -> None:
 def test_limits_that_are_computed() -> None:
     g = Net()
     x = g.x(2, 4, 6, 5)
-    high = g.given(np.array(0.5, np.float32))
+    high = g.feed(np.array(0.5, np.float32))
     y = g.node("Clip", conv(g, x, 4, 4), g.constant(0.0), high)
     z = g.node("Clip", conv(g, x, 4, 4), "", g.constant(0.25))
     assert fused(g, y, z) == {"Conv", "Clip", "FusedConv"}
@@ -539,11 +539,11 @@ def masked(g: Net, scores: str, mask: str, hidden: float) -> str:
     seen[1, ..., 3:] = False
     if mask == "Add":
         mask_values = np.where(seen, 0, hidden).astype(np.float32)
-        return g.node("Add", scores, g.given(mask_values, "mask"))
+        return g.node("Add", scores, g.feed(mask_values, "mask"))
     if mask == "Where":
-        return g.node("Where", g.given(seen, "mask"), scores, g.constant(hidden))
+        return g.node("Where", g.feed(seen, "mask"), scores, g.constant(hidden))
     if mask == "reversed":
-        return g.node("Where", g.given(~seen, "mask"), g.constant(hidden), scores)
+        return g.node("Where", g.feed(~seen, "mask"), g.constant(hidden), scores)
     if mask == "triangle":
         triangle = g.array(np.tri(5, dtype=bool))
         return g.node("Where", triangle, scores, g.constant(hidden))

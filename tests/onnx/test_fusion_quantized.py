@@ -38,7 +38,7 @@ def weight(
 
 def fused(g: Net, *outputs: str, steps: float = 1.01, step: float = STEP) -> set[str]:
     """Operators of the prepared graph; results are near the definition's and ONNX Runtime's."""
-    proto = g.made(*outputs)
+    proto = g.proto(*outputs)
     wanted = by_definition(proto, g.feeds)
     for found in (by_programs(proto, g.feeds), by_onnxruntime(proto, g.feeds)):
         for ours, theirs in zip(found, wanted, strict=True):
@@ -112,13 +112,13 @@ def test_no_integers(what: str) -> None:
     y = g.node("Conv", x, w, *biases)
     extra = [y] if what == "used elsewhere" else []
     if what == "limits computed":
-        y = g.node("Clip", y, g.constant(-100.0), g.given(np.array(0.5, np.float32)))
+        y = g.node("Clip", y, g.constant(-100.0), g.feed(np.array(0.5, np.float32)))
     elif what == "limits inside":
         y = clip_of(g, y, 0.0, 1.0)
     elif what == "relu inside":
         y = g.node("Relu", y)
     if what == "scale computed":
-        scale = g.given(np.array(STEP, np.float32))
+        scale = g.feed(np.array(STEP, np.float32))
         zero = g.constant(100, np.uint8)
         codes = g.node("QuantizeLinear", y, scale, zero)
         y = g.node("DequantizeLinear", codes, scale, zero)
@@ -202,7 +202,7 @@ def test_moves(kind: str, attributes: dict[str, Any], same: bool) -> None:
     """Integers only change places where both sides mean the same by them."""
     g = Net(13)
     y = g.node(kind, quantized(g, g.x(2, 3, 4, 4)), **attributes)
-    proto = g.made(quantized(g, y, STEP if same else STEP * 2))
+    proto = g.proto(quantized(g, y, STEP if same else STEP * 2))
     assert kinds(proto)["DequantizeLinear"] == (1 if same else 2)
     fused(g, y)
 
@@ -214,7 +214,7 @@ def test_whole_block() -> None:
     y = quantized(g, g.node("Relu", g.node("Conv", x, weight(g, 4, 4, 1, 1, axis=0))), zero=0)
     y = quantized(g, g.node("Conv", y, weight(g, 4, 4, 1, 1, axis=0)), zero=128)
     y = quantized(g, g.node("Relu", g.node("Add", x, y)), zero=0)
-    proto = g.made(y)
+    proto = g.proto(y)
     found = kinds(proto)
     assert found == {"QuantizeLinear": 1, "QLinearConv": 2, "QLinearAdd": 1, "DequantizeLinear": 1}
     fused(g, y, steps=3)
@@ -255,7 +255,7 @@ def test_no_dynamic_product() -> None:
     given: Array = np.ones((6, 5), np.int8)
     outputs = [
         dynamic(g, x, w, rows, ""),
-        dynamic(g, x, g.given(given), scale, ""),
+        dynamic(g, x, g.feed(given), scale, ""),
         g.node("Mul", total, g.node("Mul", other, scale)),
     ]
     assert "DynamicQuantizeMatMul" not in fused(g, *outputs, step=1e-4)

@@ -19,7 +19,7 @@ from halfbyte.core.interrupt import interruptible
 from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.runner import KEPT, Runner
+from halfbyte.onnx.runner import MAX_STAGES, Runner
 
 Array = npt.NDArray[Any]
 
@@ -67,7 +67,7 @@ def seen(run: Runner, feeds: Mapping[str, Any]) -> list[str]:
 
 
 def made(net: Net, *outputs: str) -> tuple[onnx.ModelProto, Runner, Opener]:
-    proto, opener = net.made(*outputs), Opener()
+    proto, opener = net.proto(*outputs), Opener()
     return proto, Runner(prepare(model_from(proto)), opener), opener
 
 
@@ -98,19 +98,19 @@ def test_the_program_used_longest_ago_makes_room() -> None:
     """Its threads are stopped; the others need not be made again."""
     net = Net()
     proto, run, opener = made(net, net.node("Relu", net.x(2, 3)))
-    for count in range(1, KEPT + 1):
+    for count in range(1, MAX_STAGES + 1):
         same(proto, run, rows(net, count))
     first, second = opener.opened[:2]
     same(proto, run, rows(net, 1))  # now 2 is the oldest
     assert not opener.closed
-    same(proto, run, rows(net, KEPT + 1))
+    same(proto, run, rows(net, MAX_STAGES + 1))
     assert opener.closed == [second]
-    assert len(run.programs()) == KEPT
+    assert len(run.programs()) == MAX_STAGES
     same(proto, run, rows(net, 1))
-    assert len(opener.opened) == KEPT + 1
+    assert len(opener.opened) == MAX_STAGES + 1
     assert first in run.programs()
     same(proto, run, rows(net, 2))
-    assert len(opener.opened) == KEPT + 2
+    assert len(opener.opened) == MAX_STAGES + 2
     run.close()
     assert set(opener.closed) == set(opener.opened)
 
@@ -144,9 +144,9 @@ def test_stages_are_kept_by_all_shapes_before_them() -> None:
     for shape in ((1, 4), (2, 2), (4, 1)):
         same(proto, run, {"x0": np.ones(shape, np.float32)})
     assert len(opener.opened) == 6
-    for count in range(5, 5 + KEPT):
+    for count in range(5, 5 + MAX_STAGES):
         same(proto, run, {"x0": np.ones((1, count), np.float32)})
-    assert len(run.programs()) == 2 * KEPT
+    assert len(run.programs()) == 2 * MAX_STAGES
 
 
 def test_values_that_are_no_tensors_end_a_program() -> None:
@@ -223,7 +223,7 @@ def test_outputs_that_nothing_computes() -> None:
 def test_further_values_are_kept_where_asked_for() -> None:
     net = Net()
     inner = net.node("Exp", net.x(2, 3))
-    proto = net.made(net.node("Neg", net.node("Relu", inner)))
+    proto = net.proto(net.node("Neg", net.node("Relu", inner)))
     run = Runner(prepare(model_from(proto)), Opener(), keep=[inner])
     found = run.run(net.feeds, [inner, "/Neg_output_0"])
     assert_close([found[inner]], [np.exp(net.feeds["x0"])])
@@ -244,7 +244,7 @@ def test_types_of_feeds_have_their_own_programs() -> None:
 def test_without_kernels_every_node_is_its_definition() -> None:
     net = Net()
     y = net.node("Gemm", net.node("Relu", net.x(2, 3)), net.w(3, 4))
-    proto = net.made(net.node("Transpose", y))
+    proto = net.proto(net.node("Transpose", y))
     run = Runner(prepare(model_from(proto), optimize=False), Opener(), use_kernels=False)
     same(proto, run, net.feeds)
     assert seen(run, net.feeds) == ["Relu Gemm Transpose"]
@@ -256,7 +256,7 @@ def test_folded_constants_go_when_nobody_needs_them() -> None:
     y = net.x(1, 64, 4, 4)
     for _ in range(count):
         y = net.node("Conv", y, net.node("Neg", net.w(64, 64, 3, 3)), pads=[1, 1, 1, 1])
-    run = Runner(prepare(model_from(net.made(y)), optimize=False), Opener())
+    run = Runner(prepare(model_from(net.proto(y)), optimize=False), Opener())
     tracemalloc.start()
     run.plan(net.feeds)
     kept, peak = tracemalloc.get_traced_memory()

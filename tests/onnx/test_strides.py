@@ -95,7 +95,7 @@ def test_plans_have_limits() -> None:
 
 def moved(net: Net, *outputs: str) -> list[str]:
     """Kernels between the Relu in front and the Relu behind, once all agree on the numbers."""
-    proto = net.made(*outputs)
+    proto = net.proto(*outputs)
     check(proto, net.feeds)
     run = runner(proto)
     outputs_of(run, net.feeds)
@@ -173,7 +173,7 @@ def test_shapes_are_computed_at_capture() -> None:
 def test_views_that_do_not_fit_are_the_definitions_to_refuse() -> None:
     net = Net()
     y = net.node("Reshape", net.x(2, 3), net.ints(4, -1))
-    proto = net.made(y)
+    proto = net.proto(y)
     with pytest.raises(Exception, match="Reshape") as found:
         by_programs(proto, net.feeds)
     assert "halfbyte" in type(found.value).__module__

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from halfbyte.core.backends import Executable
 from halfbyte.core.program import Buffer, Kind
 from halfbyte.errors import HalfbyteError
-from halfbyte.onnx.runner import Opener
 from halfbyte.onnx.session import InferenceSession, SessionOptions
+from halfbyte.onnx.stages import Opener
 from halfbyte.text.footprint import resident_bytes
 
 _NAMELESS = "model.onnx"  # what a session calls a model that has no path

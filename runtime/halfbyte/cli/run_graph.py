@@ -246,9 +246,9 @@ def _described(name: str, value: Any) -> list[str]:
 def _plain(value: Array) -> Array:
     """In one of NumPy's own types: small floats as float32, small integers as int8."""
     from halfbyte.onnx.files.dtypes import special_name, widen
-    from halfbyte.onnx.session.arrays import taken
+    from halfbyte.onnx.session.arrays import from_caller
 
-    ours = taken(value)
+    ours = from_caller(value)
     return widen(ours) if special_name(ours.dtype) else ours
 
 

@@ -21,7 +21,8 @@ from halfbyte.evaluation.tolerances import OUTPUT, OUTPUT_INT8
 from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.files import open_onnx
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.runner import Opener, Runner, attention_products
+from halfbyte.onnx.runner import Runner, attention_products
+from halfbyte.onnx.stages import Opener
 from halfbyte.onnx.session import GraphOptimizationLevel, InferenceSession, SessionOptions
 from halfbyte.onnx.session.trace import Trace
 

@@ -1,13 +1,18 @@
-"""From nodes to a program: each node becomes operators with kernels, a constant, or NumPy's work.
+"""Capture: the nodes of a graph become a program for the shapes of one call.
 
-A `Capture` goes through nodes with the shapes of one call: what is known then (shapes, constants
-and all that follows from them) is computed at once and costs nothing later. A node whose results'
-shapes depend on values ends the program: see `stages`.
+Shapes, constants and everything that follows from them are computed during the capture and cost
+nothing in a run. For other nodes, the rules of `lowering` record operators of the core. A node
+without a rule, or whose rule returns None, becomes an instruction that runs the node's definition
+in NumPy; a profile shows it as `numpy:` and the operator's name. A node whose results' shapes
+depend on values ends the program (`EndOfProgramError`); see `runner`.
+
+A `Value` has its elements in the order of its shape, with channels last, or in another buffer whose
+dimensions are permuted. They are copied where a kernel needs another form, not where a node says
+Transpose.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections import ChainMap
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any, NamedTuple
@@ -20,83 +25,44 @@ from halfbyte.core.interrupt import step
 from halfbyte.core.ops.operator import record_host
 from halfbyte.core.program import Buffer, Kind, Program
 from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
-from halfbyte.onnx.evaluate import UNFIT, Call, all_made, bound, used_names
+from halfbyte.onnx.evaluate import UNFIT, Call, all_made, bound
 from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.onnx.reference import Definition, lookup
 from halfbyte.onnx.reference.arrays import check_elements, check_shape
+from halfbyte.onnx.shared_weights import SharedWeights
 from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_of, key_of
 from halfbyte.onnx.work import MAX_FOLDED, WORK, bytes_given, exact_work, folded, work_of
 from halfbyte.weights import Tensor
 
-Rounding = Callable[[Buffer], tuple[Buffer, ...]]  # of a matrix to integers, and their scales
+Rounding = Callable[[Buffer], tuple[Buffer, ...]]  # a matrix -> its integers and their scales
 
 
 class EndOfProgramError(Exception):
-    """This node cannot be part of the program."""
-
-
-class Weights:
-    """Initializers, and what is made of them alone, in the memory of all programs, each once."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._names = {id(array): name for name, array in graph.initializers.items()}
-        self._makers: dict[str, Node] = {}
-        self._made: dict[tuple[str, str], Buffer] = {}
-
-    def name(self, array: Array) -> str | None:
-        """The name of such an array; None for constants that depend on shapes."""
-        return self._names.get(id(array))
-
-    def derive(self, node: Node, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """Know results of a node, as long as they are there, if its inputs are known.
-
-        The next program computes them anew and finds their buffers. Branches of an If may have the
-        same names: the first node of a name has it.
-        """
-        if not inputs or not all(v is None or id(v) in self._names for v in inputs):
-            return
-        for name, array in zip(node.outputs, results, strict=False):
-            if not isinstance(array, np.ndarray) or id(array) in self._names:
-                continue
-            if self._makers.setdefault(name, node) is node:
-                self._names[id(array)] = name
-                weakref.finalize(array, self._names.pop, id(array)).atexit = False
-
-    def get(self, array: Array, layout: str, make: Callable[[], Buffer]) -> Buffer:
-        """The buffer of an array in a layout, made when it is first asked for.
-
-        Constants without a name belong to one program: their buffer is made each time.
-        """
-        name = self.name(array)
-        if name is None:
-            return make()
-        if (name, layout) not in self._made:
-            self._made[name, layout] = make()
-        return self._made[name, layout]
+    """The node cannot be part of the program."""
 
 
 class Lowering(NamedTuple):
     """How nodes become operators with kernels; see `halfbyte.onnx.lowering`."""
 
-    rule_of: Callable[[str, str], Callable[..., Any] | None]  # of a domain and an operator's name
-    ordered: Callable[[Capture, Buffer, Sequence[int]], Buffer | None]  # dimensions in this order
+    rule_of: Callable[[str, str], Callable[..., Any] | None]  # domain and operator -> rule
+    permuted: Callable[[Capture, Buffer, Sequence[int]], Buffer | None]  # as np.transpose
 
 
 class Capture:
-    """One program under capture, and what its values are.
+    """One program under capture, and the values of its graph.
 
-    Without a `lowering` every node is its definition.
+    Without a `lowering`, every node runs its definition.
 
     Attributes
     ----------
     program : Program
     values : mapping of str to Value, array or anything else
-        By their names in the graph; arrays are constants, other objects belong to Python.
+        By their names in the graph. Arrays are constants; other objects are never in a program.
     node : Node
-        The node at hand.
+        The node that is being recorded.
     version, opset : int
-        Of its domain, and of the default domain.
-    weights : Weights
+        The versions of its domain and of the default domain.
+    weights : SharedWeights
     """
 
     def __init__(
@@ -104,7 +70,7 @@ class Capture:
         model: Model,
         program: Program,
         values: MutableMapping[str, Any],
-        weights: Weights,
+        weights: SharedWeights,
         lowering: Lowering | None,
         planning: bool = False,
     ) -> None:
@@ -113,81 +79,81 @@ class Capture:
         self.node = Node("", (), ())
         self.version = 0
         self._lowering = lowering
-        # What is only planned may be for a machine with more memory than this one.
+        # A plan may be for a machine with more memory than this one.
         self._check: Callable[[Sequence[int]], Any] = check_shape if planning else check_elements
-        # by what was quantized, and how: the number of the instruction, and its results
+        # (operand, rounding) -> the instruction's number and its results
         self._quantized: dict[tuple[Buffer, Rounding], tuple[int, tuple[Buffer, ...]]] = {}
-        self._made: list[tuple[Value, str]] = []  # buffers made of others, in order
-        self._turned: dict[Buffer, Buffer] = {}  # by what Hadamard made: what it was made of
+        self._forms: list[tuple[Value, str]] = []  # fields of values that were set later, in order
+        self._rotated: dict[Buffer, Buffer] = {}  # result of a Hadamard product -> its operand
 
     # ---- for rules -------------------------------------------------------------------------------
 
     def value(self, buffer: Buffer, shape: tuple[int, ...] | None = None) -> Value:
-        """A value whose elements lie in order in a buffer, under another shape if one is given."""
-        made = tuple(int(d) for d in buffer.shape) if shape is None else shape  # type: ignore[arg-type]
-        self._check(made)
-        return Value(buffer.dtype, made, plain=buffer.view(made))
+        """A value whose elements are in order in a buffer; `shape` is the buffer's by default."""
+        sizes = tuple(int(d) for d in buffer.shape) if shape is None else shape  # type: ignore[arg-type]
+        self._check(sizes)
+        return Value(buffer.dtype, sizes, plain=buffer.view(sizes))
 
-    def value_last(self, buffer: Buffer) -> Value:
-        """A value [n, c, ...] whose elements lie as [n, ..., c] in a buffer of that shape."""
+    def value_channels_last(self, buffer: Buffer) -> Value:
+        """A value [n, c, ...] from a buffer [n, ..., c]."""
         n, *between, channels = (int(d) for d in buffer.shape)  # type: ignore[arg-type]
-        return Value(buffer.dtype, (n, channels, *between), last=buffer)
+        return Value(buffer.dtype, (n, channels, *between), channels_last=buffer)
 
     def plain(self, operand: Value | Array) -> Buffer:
-        """A tensor's buffer in the order of its shape."""
+        """A tensor's buffer with its elements in the order of its shape."""
         if not isinstance(operand, Value):
             return self.constant(operand)
         if operand.plain is None:
-            operand.plain = self._ordered(*operand.origin()).view(operand.shape)
-            self._made.append((operand, "plain"))
+            operand.plain = self._permuted(*operand.origin()).view(operand.shape)
+            self._forms.append((operand, "plain"))
         return operand.plain
 
-    def last(self, value: Value) -> Buffer:
+    def channels_last(self, value: Value) -> Buffer:
         """The buffer [n, ..., c] of a value [n, c, ...]."""
-        if value.last is None:
+        if value.channels_last is None:
             buffer, order = value.origin()
-            value.last = self._ordered(buffer, (order[0], *order[2:], order[1]))
-            self._made.append((value, "last"))
-        return value.last
+            value.channels_last = self._permuted(buffer, (order[0], *order[2:], order[1]))
+            self._forms.append((value, "channels_last"))
+        return value.channels_last
 
     def transposed(self, value: Value, perm: Sequence[int]) -> Value:
-        """The value with its dimensions in another order; nothing is moved before it must be."""
+        """The value with its dimensions permuted; elements are moved only when it is needed."""
         buffer, order = value.origin()
         composed = tuple(order[i] for i in perm)
         shape = tuple(value.shape[i] for i in perm)
         real = [i for i in composed if buffer.shape[i] != 1]
         if real == sorted(real):
             return self.value(buffer, shape)
-        return Value(value.dtype, shape, turned=(buffer, composed))
+        return Value(value.dtype, shape, permuted=(buffer, composed))
 
     def matrix(self, operand: Value | Array, rows: int, columns: int) -> Buffer:
-        """A tensor's buffer seen as a matrix."""
+        """A tensor's buffer as a matrix."""
         return self.plain(operand).view((rows, columns))
 
     def quantized(
         self, value: Value, rows: int, columns: int, rounding: Rounding = ops.dynamic_quantize
     ) -> tuple[Buffer, ...]:
-        """A value's rows in integers, which come first, once for all that read them."""
+        """A value as a matrix of integers, with their scales; all readers share one rounding."""
         x = self.matrix(value, rows, columns)
-        known = self._quantized.get((x.root, rounding))
-        if known is None or known[1][0].shape != x.shape:
-            known = len(self.program.instructions), rounding(x)
-            self._quantized[x.root, rounding] = known
-        return known[1]
+        recorded = self._quantized.get((x.root, rounding))
+        if recorded is None or recorded[1][0].shape != x.shape:
+            recorded = len(self.program.instructions), rounding(x)
+            self._quantized[x.root, rounding] = recorded
+        return recorded[1]
 
-    def turned(self, value: Value) -> Value:
-        """The rows of 32 numbers of a value, times the Hadamard matrix of `ops.hadamard`."""
+    def rotated(self, value: Value) -> Value:
+        """Each 32 numbers of a value's rows, times the Hadamard matrix of `ops.hadamard`."""
         x = self.matrix(value, value.size // value.shape[-1], value.shape[-1])
         y = ops.hadamard(x)
-        self._turned[y.root] = x
+        self._rotated[y.root] = x
         return self.value(y, value.shape)
 
-    def before_turning(self, value: Value, rows: int, columns: int) -> Value | None:
-        """What `turned` made all of a value of, with these rows; None where it did not."""
-        found = None if value.plain is None else self._turned.get(value.plain.root)
-        if found is None or value.plain is None or value.plain.nbytes != found.nbytes:
+    def before_rotation(self, value: Value, rows: int, columns: int) -> Value | None:
+        """The operand of `rotated` whose result a value is, as a matrix; None for other values."""
+        operand = None if value.plain is None else self._rotated.get(value.plain.root)
+        if operand is None or value.plain is None or value.plain.nbytes != operand.nbytes:
             return None
-        return self.value(found.view((rows, columns)))
+        return self.value(operand.view((rows, columns)))
 
     def constant(self, array: Array) -> Buffer:
         """A constant in a program's memory, aligned and contiguous."""
@@ -200,32 +166,49 @@ class Capture:
         return self.weights.get(array, "plain", make)
 
     def weight(self, tensor: Tensor) -> Buffer:
-        """A tensor's buffer of its own: one name may be there in several layouts."""
+        """A new buffer of a tensor: several layouts may have the same name."""
         return Buffer(tensor.name, Kind.WEIGHT, tensor.format.dtype, tensor.shape, tensor)
 
     def mark(self) -> tuple[int, int]:
-        """What `undo` goes back to."""
-        return len(self.program.instructions), len(self._made)
+        """The present state, for `undo`."""
+        return len(self.program.instructions), len(self._forms)
 
     def undo(self, mark: tuple[int, int]) -> None:
-        """Forget the instructions since then, and the buffers that they would have filled."""
+        """Drop the instructions recorded since `mark`, and the buffers that they would fill."""
         del self.program.instructions[mark[0] :]
-        for value, field in self._made[mark[1] :]:
+        for value, field in self._forms[mark[1] :]:
             setattr(value, field, None)
-        del self._made[mark[1] :]
+        del self._forms[mark[1] :]
         self._quantized = {x: q for x, q in self._quantized.items() if q[0] < mark[0]}
+
+    def outputs(self, names: Iterable[str]) -> tuple[dict[str, Buffer], dict[str, Any]]:
+        """The values of these names: buffers to read after a run, and constants.
+
+        Buffers that a run fills become outputs of the program.
+        """
+        buffers: dict[str, Buffer] = {}
+        constants: dict[str, Any] = {}
+        for name in sorted(names):
+            value = self.values.get(name)
+            if isinstance(value, Value):
+                buffers[name] = buffer = self.plain(value)
+                if buffer.root.kind is Kind.SCRATCH:
+                    self.program.output(name, buffer.root)
+            elif value is not None:
+                constants[name] = value
+        return buffers, constants
 
     # ---- nodes -----------------------------------------------------------------------------------
 
     def record(self, node: Node) -> None:
-        """Make a node part of the program, or compute it now.
+        """Make a node part of the program, or compute its results now.
 
         Raises
         ------
         EndOfProgramError
-            Its results' shapes depend on values, or values are no tensors.
+            The shapes of its results depend on values, or a value is not a tensor.
         ProgramError
-            The node is not as its operator wants it.
+            The operator does not allow such a node.
         """
         step()
         first = len(self.program.instructions)
@@ -260,7 +243,7 @@ class Capture:
                 self.values[name] = value
 
     def _branch(self, node: Node, condition: bool) -> None:
-        """The branch of an If whose condition is known, in its place."""
+        """Record the chosen branch of an If in its place."""
         graph = node.attributes["then_branch" if condition else "else_branch"]
         outside, mark = self.values, self.mark()
         self.values = ChainMap(dict(graph.initializers), outside)
@@ -293,80 +276,78 @@ class Capture:
             try:
                 result = rule(self, *inputs, **self.node.attributes)
             except (*UNFIT, ProgramError):
-                result = None  # the definition says what does not fit, or takes it
+                result = None  # the definition runs, or says what is wrong
             if result is not None:
                 return result if isinstance(result, tuple) else (result,)
             self.undo(mark)
         return self._host(definition, call, inputs)
 
     def _folded(self, call: Call, inputs: list[Any]) -> Sequence[Any]:
-        """A node whose inputs are all known; what is large is not kept, but made at each run."""
+        """The results of a node whose inputs are constants; large ones are left to each run."""
         if work_of(call.definition, self.node, inputs) > WORK:
             raise EndOfProgramError
-        most = max(2 * bytes_given(self.node, inputs), MAX_FOLDED)
-        results = folded(call, inputs, most)
+        limit = max(2 * bytes_given(self.node, inputs), MAX_FOLDED)
+        results = folded(call, inputs, limit)
         if results is None:
             raise EndOfProgramError
         self.weights.derive(self.node, inputs, results)
         return results
 
     def _host(self, definition: Definition, call: Call, inputs: list[Operand]) -> Sequence[Value]:
-        """The node's definition as an instruction of its own."""
+        """An instruction that runs the node's definition in NumPy."""
         decided = [inputs[i] for i in definition.decided_by if i < len(inputs)]
         if definition.dynamic or any(isinstance(v, Value) for v in decided):
             raise EndOfProgramError
-        given = [v for v in inputs if isinstance(v, Value)]
         specs = self._inferred(call, inputs)
         where = f"{self.model.path}: {self.node}"
 
         def meaning(*arrays: Array) -> tuple[Array, ...]:
-            left = iter(arrays)
-            results = tuple(call([next(left) if isinstance(v, Value) else v for v in inputs]))
+            remaining = iter(arrays)
+            results = tuple(call([next(remaining) if isinstance(v, Value) else v for v in inputs]))
             shapes = [r.shape for r in results]
             if shapes != [shape for _, shape in specs]:
                 raise ProgramError(f"{where}: shapes {shapes}, which depend on values")
             return results
 
-        holds = [v for v in inputs if isinstance(v, np.ndarray)]
-        given_buffers = [self.plain(v) for v in given]
-        buffers = record_host(self.node.op_type, meaning, given_buffers, specs, holds)
+        constants = [v for v in inputs if isinstance(v, np.ndarray)]
+        operands = [self.plain(v) for v in inputs if isinstance(v, Value)]
+        buffers = record_host(self.node.op_type, meaning, operands, specs, constants)
         return [self.value(buffer) for buffer in buffers]
 
     def _inferred(self, call: Call, inputs: list[Operand]) -> list[tuple[str, tuple[int, ...]]]:
-        """Dtypes and shapes of a node's results: by rule, or else those that it has for zeros."""
+        """Dtypes and shapes of a node's results: by its shape rule, or else by a run on zeros."""
         if (exact_work(self.node, inputs) or 0) > WORK:
             raise EndOfProgramError
         try:
-            found = call.infer([_blank(v) if isinstance(v, Value) else v for v in inputs])
-            if found is None:
+            types = call.infer([_blank(v) if isinstance(v, Value) else v for v in inputs])
+            if types is None:
                 results = call([_zeros(v) if isinstance(v, Value) else v for v in inputs])
                 if not all(isinstance(result, np.ndarray) for result in results):
                     raise EndOfProgramError
-                found = [(result.dtype, result.shape) for result in results]
+                types = [(result.dtype, result.shape) for result in results]
         except HalfbyteError:
-            raise EndOfProgramError from None  # zeros may be out of range: values decide
-        specs = [(key, shape) for dtype, shape in found if (key := dtype_key(dtype)) is not None]
-        if len(specs) < len(found):
+            raise EndOfProgramError from None  # zeros may be out of range where the values are not
+        specs = [(key, shape) for dtype, shape in types if (key := dtype_key(dtype)) is not None]
+        if len(specs) < len(types):
             raise EndOfProgramError
         return specs
 
-    def _ordered(self, buffer: Buffer, order: tuple[int, ...]) -> Buffer:
+    def _permuted(self, buffer: Buffer, order: tuple[int, ...]) -> Buffer:
         """The elements of a buffer with its dimensions in another order."""
         shape = tuple(int(buffer.shape[i]) for i in order)  # type: ignore[arg-type]
         real = [i for i in order if buffer.shape[i] != 1]
         if real == sorted(real):
             return buffer.view(shape)
-        made = self._lowering and self._lowering.ordered(self, buffer, order)
-        if made is not None:
-            return made
-        (turned,) = record_host(
-            "Transpose", lambda x: (x.transpose(order),), [buffer], [(buffer.dtype, shape)]
-        )
-        return turned
+        permuted = self._lowering and self._lowering.permuted(self, buffer, order)
+        if permuted is None:
+            (permuted,) = record_host(
+                "Transpose", lambda x: (x.transpose(order),), [buffer], [(buffer.dtype, shape)]
+            )
+        return permuted
 
 
 def _blank(value: Value) -> Array:
-    """An array that has a value's type and shape, and no memory."""
+    """An array of a value's type and shape that takes no memory."""
     return np.broadcast_to(np.zeros((), value.numpy), value.shape)
 
 
@@ -376,43 +357,3 @@ def _zeros(value: Value) -> Array:
 
 def _no_graph(graph: Graph) -> Any:
     raise EndOfProgramError
-
-
-class Lives:
-    """From which node to which the values of a graph are needed; outputs are until the end."""
-
-    def __init__(self, nodes: Sequence[Node], outputs: Sequence[str]) -> None:
-        self._made = {name: i for i, node in enumerate(nodes) for name in node.outputs}
-        self._last = {name: i for i, node in enumerate(nodes) for name in used_names(node)}
-        self._last.update(dict.fromkeys(outputs, len(nodes)))
-
-    def needed(self, name: str, at: int) -> bool:
-        """Whether a value made before node `at` is needed by it, or by what follows."""
-        return self._made.get(name, -1) < at <= self._last.get(name, -1)
-
-
-def finish(capture: Capture, wanted: Iterable[str]) -> tuple[dict[str, Buffer], dict[str, Any]]:
-    """What later stages or the caller need: buffers to read after a run, and known values."""
-    results: dict[str, Buffer] = {}
-    known: dict[str, Any] = {}
-    for name in sorted(wanted):
-        value = capture.values.get(name)
-        if not isinstance(value, Value):
-            known[name] = value
-            continue
-        buffer = capture.plain(value)
-        if buffer.root.kind is Kind.SCRATCH:
-            capture.program.output(name, buffer.root)
-        results[name] = buffer
-    return results, known
-
-
-def dead_code_removed(program: Program) -> Program:
-    """Without instructions whose results nothing reads."""
-    needed = {b.root for b in program.outputs.values()}
-    kept = []
-    for instruction in reversed(program.instructions):
-        if any(b.root in needed or b.root.kind is Kind.STATE for b in instruction.outputs):
-            kept.append(instruction)
-            needed.update(b.root for b in instruction.inputs)
-    return program.rewritten(kept[::-1])

@@ -1,4 +1,4 @@
-"""``halfbyte info`` of an ONNX graph: inputs and outputs, operators, parameters, bytes by type."""
+"""`halfbyte info` of an ONNX graph: inputs and outputs, operators, parameters, bytes by type."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from halfbyte.onnx.session.metadata import element_name, node_arg
 
 
 def describe(path: Path, *, as_json: bool = False) -> str:
-    """Text or JSON; the file is read, nothing runs."""
+    """A description as text or JSON; the file is read, and nothing runs."""
     data = _data(open_onnx(path))
     return json.dumps(data, indent=1) if as_json else _text(data)
 
 
 def _data(model: Model) -> dict[str, Any]:
-    fixed = model.graph.initializers
-    inputs = [node_arg(v) for v in model.graph.inputs if v.name not in fixed]
+    constants = model.graph.initializers
+    inputs = [node_arg(v) for v in model.graph.inputs if v.name not in constants]
     outputs = [node_arg(v) for v in model.graph.outputs]
     operators: Counter[str] = Counter()
     parameters: Counter[str] = Counter()
@@ -49,7 +49,7 @@ def _data(model: Model) -> dict[str, Any]:
 def _count(
     graph: Graph, operators: Counter[str], parameters: Counter[str], sizes: Counter[str]
 ) -> None:
-    """Add a graph's nodes and constants, and those of the graphs in it."""
+    """Count the nodes and constants of a graph and of its subgraphs."""
     for name, value in graph.initializers.items():
         packed = graph.packed.get(name)
         _count_tensor(value, parameters, sizes, None if packed is None else packed.nbytes)

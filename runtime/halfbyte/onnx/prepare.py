@@ -1,5 +1,11 @@
-"""Rewriting a graph once, before any shape is known: functions inlined, constants folded, patterns
-fused, what nothing reads dropped.
+"""Preparation: a graph is rewritten once, before any shape is known.
+
+Functions are inlined, constants folded, equal nodes merged, patterns fused (`halfbyte.onnx.fusion`)
+and unused nodes dropped. The result is an ONNX graph again, with operators of the domain
+ai.halfbyte, so the definitions can run it too; the tests compare both.
+
+Folded constants take at most twice the bytes of the initializers (or 64 MB), and a fixed number of
+operations; the rest is left to the run.
 """
 
 from __future__ import annotations
@@ -26,59 +32,58 @@ from halfbyte.onnx.reference.types import check_types
 from halfbyte.onnx.work import MAX_FOLDED, WORK, bytes_given, folded, work_of
 from halfbyte.room import memory_for
 
-AT_CAPTURE = (SCALED_KERNEL,)  # large results are packed where they are needed, and not kept
+AT_CAPTURE = (SCALED_KERNEL,)  # large results are computed and packed at capture, not kept
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear")  # weights stay integers until after fusion
-DEPTH = 64  # functions that call functions
-ROOM = 64 << 20  # bytes that constants may take beside initializers, or twice what those take
+MAX_DEPTH = 64  # of functions that call functions
+CONSTANT_BYTES = 64 << 20  # of folded constants; or twice the bytes of the initializers
 
 
 def prepare(
     model: Model,
     *,
     optimize: bool = True,
-    given: frozenset[str] = frozenset(),
+    replaced: frozenset[str] = frozenset(),
 ) -> Model:
-    """A model that does the same, for `Runner`: no functions, no sparse initializers.
+    """An equivalent model for `Runner`, without functions and sparse initializers.
 
-    Initializers are constants, but for those that are `given` as inputs. What would take much
-    memory or time to compute is left to the run. Each node is a step that may be the last; see
-    `interrupt`.
+    Initializers become constants, except those that are `replaced` by inputs. Each node is a step
+    that the caller can end; see `halfbyte.core.interrupt`.
 
     Raises
     ------
     OutOfMemoryError
-        There is no memory even for that.
+        There is no memory for the result.
     """
     with memory_for(f"{model.path}: its constants"):
         allowed = _Allowed(model.path, model.graph.initializers.values())
-        nodes, initializers = _initializers(model.graph, allowed, given)
+        nodes, initializers = _initializers(model.graph, allowed, replaced)
         graph = Graph(
             model.graph.name,
             [*nodes, *_inlined(model, model.graph.nodes, allowed)],
             initializers, model.graph.inputs, model.graph.outputs, model.graph.value_info,
         )  # fmt: skip
-        made = replace(model, graph=graph, functions={})
+        prepared = replace(model, graph=graph, functions={})
         if optimize:
-            check_types(made)
-            _fold_constants(made, allowed, kept=QUANTIZED)
-            merge_equal(made)
+            check_types(prepared)
+            _fold_constants(prepared, allowed, kept=QUANTIZED)
+            merge_equal(prepared)
             drop_unused(graph)
-            fuse(made)
-            _fold_constants(made, allowed)
+            fuse(prepared)
+            _fold_constants(prepared, allowed)
         drop_unused(graph)
-    return made
+    return prepared
 
 
 class _Allowed:
-    """How many bytes constants may take, and how many operations they may cost, in all."""
+    """How many bytes all constants may take, and how many operations."""
 
     def __init__(self, path: Path, initializers: Iterable[Any]) -> None:
-        given = sum(v.nbytes for v in initializers if isinstance(v, np.ndarray))
-        self.nbytes, self.work = max(ROOM, 2 * given), WORK
+        total = sum(v.nbytes for v in initializers if isinstance(v, np.ndarray))
+        self.nbytes, self.work = max(CONSTANT_BYTES, 2 * total), WORK
         self.names = Kept(f"{path}: functions' nodes in place of their calls")
 
 
-# Bytes of nodes, of names and of where they stand, with what is known of them while graphs change
+# Estimated bytes of a node, a name and a reference to one, with what is stored about them here
 _NODE, _NAME, _REFERENCE = 1000, 100, 50
 
 
@@ -86,20 +91,24 @@ _NODE, _NAME, _REFERENCE = 1000, 100, 50
 
 
 def _inlined(model: Model, nodes: list[Node], allowed: _Allowed, depth: int = 0) -> list[Node]:
-    """The nodes with every call of a function replaced by the function's own nodes."""
-    if depth > DEPTH:
-        raise UnsupportedError(f"{model.path}: functions call each other more than {DEPTH} deep")
-    made: list[Node] = []
+    """The nodes, with the function's nodes in place of every call of a function."""
+    if depth > MAX_DEPTH:
+        raise UnsupportedError(
+            f"{model.path}: functions call each other more than {MAX_DEPTH} deep"
+        )
+    inlined: list[Node] = []
     for node in nodes:
         step()
         function = model.functions.get((node.domain, node.op_type, node.overload))
         if function is not None:
-            made += _inlined(model, _called(function, node, allowed.names), allowed, depth + 1)
+            inlined += _inlined(model, _called(function, node, allowed.names), allowed, depth + 1)
         elif subgraphs(node):
-            made.append(_with_graphs(node, lambda g: _inlined_graph(model, g, allowed, depth + 1)))
+            inlined.append(
+                _with_graphs(node, lambda g: _inlined_graph(model, g, allowed, depth + 1))
+            )
         else:
-            made.append(node)
-    return made
+            inlined.append(node)
+    return inlined
 
 
 def _inlined_graph(model: Model, graph: Graph, allowed: _Allowed, depth: int) -> Graph:
@@ -109,34 +118,35 @@ def _inlined_graph(model: Model, graph: Graph, allowed: _Allowed, depth: int) ->
 
 
 def _called(function: Function, node: Node, kept: Kept) -> list[Node]:
-    """A function's nodes for one call: names are the caller's, or made unique by its output's.
+    """The nodes of a function for one call.
 
-    `kept` counts the bytes that they take.
+    Names of inputs and outputs are the caller's; others get a prefix that makes them unique.
+    `kept` counts the bytes of the nodes.
     """
-    given = dict.fromkeys(function.inputs, "") | dict(
+    inputs = dict.fromkeys(function.inputs, "") | dict(
         zip(function.inputs, node.inputs, strict=False)
     )
     results = list(zip(function.outputs, node.outputs, strict=False))
-    names = {formal: actual for formal, actual in results if actual} | given
+    names = {formal: actual for formal, actual in results if actual} | inputs
     call = _Call(f"{next(filter(None, node.outputs), node.name)}/{function.name}/", function, kept)
     attributes = {**function.defaults, **node.attributes}
-    made = [call.renamed(resolved(inner, attributes), names) for inner in function.nodes]
-    made += [
-        Node("Identity", (given[formal],), (actual,))
+    nodes = [call.renamed(resolved(inner, attributes), names) for inner in function.nodes]
+    nodes += [
+        Node("Identity", (inputs[formal],), (actual,))
         for formal, actual in results
-        if actual and formal in given  # an input passes through
+        if actual and formal in inputs  # an output that is an input
     ]
-    return made
+    return nodes
 
 
 class _Call:
-    """One call of a function: what makes its names unique, and versions of its operators."""
+    """One call of a function: the prefix of its names, and the versions of its operators."""
 
     def __init__(self, prefix: str, function: Function, kept: Kept) -> None:
         self.prefix, self.function, self._kept = prefix, function, kept
 
     def renamed(self, node: Node, names: dict[str, str]) -> Node:
-        """The node with its values' names translated; others get the prefix, and are remembered."""
+        """The node with its names translated; a name not in `names` is added with the prefix."""
 
         def of(name: str) -> str:
             if name and name not in names:
@@ -146,9 +156,9 @@ class _Call:
 
         references = len(node.inputs) + len(node.outputs) + len(node.attributes)
         self._kept.add_bytes(_NODE + len(self.prefix) + _REFERENCE * references)
-        made = _with_graphs(node, lambda graph: self._graph(graph, names))
+        copied = _with_graphs(node, lambda graph: self._graph(graph, names))
         return replace(
-            made, inputs=tuple(map(of, node.inputs)), outputs=tuple(map(of, node.outputs)),
+            copied, inputs=tuple(map(of, node.inputs)), outputs=tuple(map(of, node.outputs)),
             name=self.prefix + node.name,
             version=node.version or self.function.opsets.get(node.domain, 0),
         )  # fmt: skip
@@ -167,7 +177,7 @@ class _Call:
 
 
 def _with_graphs(node: Node, change: Any) -> Node:
-    """The node with every graph among its attributes changed."""
+    """The node with `change` applied to every graph among its attributes."""
     attributes = {
         name: change(value)
         if isinstance(value, Graph)
@@ -180,12 +190,12 @@ def _with_graphs(node: Node, change: Any) -> Node:
 
 
 def _initializers(
-    graph: Graph, allowed: _Allowed, given: frozenset[str] = frozenset()
+    graph: Graph, allowed: _Allowed, replaced: frozenset[str] = frozenset()
 ) -> tuple[list[Node], dict[str, Any]]:
-    """Initializers, sparse ones as arrays; those that are too large, as nodes that make them."""
+    """Initializers as arrays, and Constant nodes for sparse ones that are too large."""
     nodes, arrays = [], dict[str, Any]()
     for name, value in graph.initializers.items():
-        if name in given:
+        if name in replaced:
             continue
         if not isinstance(value, SparseTensor):
             arrays[name] = value
@@ -201,47 +211,49 @@ def _initializers(
 
 
 def _fold_constants(model: Model, allowed: _Allowed, kept: tuple[str, ...] = ()) -> None:
-    """Compute, in place, every node whose inputs are initializers, but operators that are kept.
+    """Replace every node whose inputs are constants by its results, except the operators `kept`.
 
-    A result that is larger than what it is made of stays a node, unless it is small:
-    weights are not unpacked here.
+    A large result stays a node if it is larger than the node's inputs: weights are not unpacked
+    here.
     """
     graph = model.graph
-    fixed = dict(graph.initializers)
-    left = []
+    constants = dict(graph.initializers)
+    remaining = []
     for node in graph.nodes:
         step()
-        results = None if node.op_type in kept else _folded(model, node, fixed, allowed)
+        results = None if node.op_type in kept else _folded(model, node, constants, allowed)
         if results is None:
-            left.append(node)
+            remaining.append(node)
             continue
-        made = {n: r for n, r in zip(node.outputs, results, strict=False) if n}
-        fixed.update(made)
-        graph.initializers.update(made)
-    graph.nodes[:] = left
+        named = {n: r for n, r in zip(node.outputs, results, strict=False) if n}
+        constants.update(named)
+        graph.initializers.update(named)
+    graph.nodes[:] = remaining
 
 
 def _folded(
-    model: Model, node: Node, fixed: Mapping[str, Any], allowed: _Allowed
+    model: Model, node: Node, constants: Mapping[str, Any], allowed: _Allowed
 ) -> list[Any] | None:
-    """A node's results, if they are constants worth keeping."""
-    if subgraphs(node) or any(name and name not in fixed for name in node.inputs):
+    """A node's results, if they are constants and within the limits."""
+    if subgraphs(node) or any(name and name not in constants for name in node.inputs):
         return None
     version = node.version or model.opsets.get(node.domain, 1)
     definition = find(node.domain, node.op_type, version)
     if definition is None or not definition.pure:
         return None
-    inputs = [fixed[name] if name else None for name in node.inputs]
+    inputs = [constants[name] if name else None for name in node.inputs]
     if (work := work_of(definition, node, inputs)) > allowed.work:
         return None
     where = f"{model.path}: {node}"
     try:
         opset = model.opsets.get("", 1) if node.domain else version
         call = bound(definition, node, opset, _no_body, where)
-        least = 0 if node.op_type in AT_CAPTURE else bytes_given(node, inputs)
-        results = folded(call, inputs, min(max(least, MAX_FOLDED), allowed.nbytes))
+        limit = MAX_FOLDED
+        if node.op_type not in AT_CAPTURE:
+            limit = max(limit, bytes_given(node, inputs))
+        results = folded(call, inputs, min(limit, allowed.nbytes))
     except HalfbyteError:
-        return None  # it may never be reached; where it is, the run says what is wrong
+        return None  # the node may never run; if it does, the run reports the error
     if results is None or not all(isinstance(r, np.ndarray) for r in results):
         return None
     allowed.work -= work
@@ -250,33 +262,33 @@ def _folded(
 
 
 def _shares(result: Any, inputs: Iterable[Any]) -> bool:
-    """Whether a result lies where an input does: a view costs nothing."""
+    """Whether a result is a view of an input, which takes no memory."""
     return any(isinstance(v, np.ndarray) and np.may_share_memory(result, v) for v in inputs)
 
 
 def merge_equal(model: Model) -> None:
-    """Compute, in place, what several nodes compute from the same values only once."""
-    known: dict[tuple[Any, ...], Node] = {}
+    """Merge, in place, nodes that compute the same from the same values."""
+    first_of: dict[tuple[Any, ...], Node] = {}
     same: dict[str, str] = {}
     outputs = {v.name for v in model.graph.outputs}
-    left = []
+    remaining = []
     for node in model.graph.nodes:
         step()
         if not subgraphs(node):
             node = replace(node, inputs=tuple(same.get(n, n) for n in node.inputs))
         key = _identity(model, node)
-        first = None if key is None else known.setdefault(key, node)
+        first = None if key is None else first_of.setdefault(key, node)
         if first is None or first is node or outputs.intersection(node.outputs):
-            left.append(node)
+            remaining.append(node)
             continue
         same.update(zip(node.outputs, first.outputs, strict=True))
-    if any(subgraphs(node) and used_names(node) & same.keys() for node in left):
-        return  # names inside subgraphs stay as they are
-    model.graph.nodes[:] = left
+    if any(subgraphs(node) and used_names(node) & same.keys() for node in remaining):
+        return  # names in subgraphs are not changed
+    model.graph.nodes[:] = remaining
 
 
 def _identity(model: Model, node: Node) -> tuple[Any, ...] | None:
-    """What two nodes have in common that compute the same; None where that cannot be said."""
+    """A key that is equal for nodes that compute the same; None for nodes without one."""
     version = node.version or model.opsets.get(node.domain, 1)
     definition = find(node.domain, node.op_type, version)
     plain = all(isinstance(v, int | float | str | list) for v in node.attributes.values())

@@ -1,150 +1,66 @@
-"""Running a graph as programs: one for each set of input shapes, and, behind a node whose results'
-shapes depend on values, one more for the shapes that it gave.
+"""Running a graph: a program for each set of input shapes, kept in a bounded cache.
 
-Programs are made when shapes are first met and kept in a bounded cache; weights belong to the model
-and are shared by all of them.
+A node whose results' shapes depend on values (NonZero, a loop) ends a program. It runs by its
+definition, and the next program is captured for the shapes of its results. Programs are captured
+when their shapes first occur; their packed weights belong to the model and are shared.
+
+`Runner.plan` returns the programs of a call without memory for the last one: `halfbyte fit` counts
+their bytes and estimates the time of their instructions.
 """
 
 from __future__ import annotations
 
 import time
 from collections import ChainMap, OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from halfbyte.core import ops
-from halfbyte.core.backends import Executable
-from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.interrupt import step
 from halfbyte.core.ops import Operator
-from halfbyte.core.program import Buffer, Program, capture
+from halfbyte.core.program import Program, capture
 from halfbyte.errors import UnsupportedError
-from halfbyte.onnx.capture import (
-    Capture,
-    EndOfProgramError,
-    Lives,
-    Weights,
-    dead_code_removed,
-    finish,
-)
+from halfbyte.onnx.capture import Capture, EndOfProgramError
 from halfbyte.onnx.evaluate import Evaluator, Values, used_names
 from halfbyte.onnx.files.model import Model, Node
 from halfbyte.onnx.lowering import LOWERING
 from halfbyte.onnx.passes import optimize_graph
-from halfbyte.onnx.values import Unknown, Value
+from halfbyte.onnx.shared_weights import SharedWeights
+from halfbyte.onnx.stages import Lifetimes, Observer, Opener, Scope, Stage
 from halfbyte.onnx.work import WORK, exact_work
 from halfbyte.room import memory_for
 
-INT8_ATTENTION = "halfbyte.int8_attention"  # "1" in a model's metadata: may be in int8
-KEPT = 8  # programs of other input shapes that are kept
+INT8_ATTENTION = "halfbyte.int8_attention"  # "1" in a model's metadata: attention may be in int8
+MAX_STAGES = 8  # from one node on, of different shapes
 
 Signature = tuple[tuple[str, np.dtype[Any] | str, tuple[int, ...]], ...]
-Opener = Callable[[Program], Executable]
-
-
-class Observer(Protocol):
-    """Is told what ran when: `start` is of `time.perf_counter`."""
-
-    def program(self, program: Program, start: float, seconds: np.ndarray[Any, Any]) -> None:
-        """A program, with the time that each instruction took."""
-
-    def node(
-        self, node: Node, start: float, seconds: float, inputs: list[Any], outputs: list[Any]
-    ) -> None:
-        """A node between programs, with the values of its inputs and outputs."""
-
-
-@dataclass(eq=False)
-class Stage:
-    """Nodes [first, last) as a program, for one set of shapes; memory is taken at its first run.
-
-    `feeds` are copied into the program, `results` read from it, `known` was computed at capture.
-    `dead` are values that nothing needs after node `last`, which follows.
-    """
-
-    first: int
-    last: int
-    program: Program | None
-    opener: Opener
-    feeds: dict[str, Buffer]
-    results: dict[str, Buffer]
-    known: dict[str, Any]
-    dead: list[str]
-
-    @cached_property
-    def _executable(self) -> Executable | None:
-        return None if self.program is None else self.opener(self.program)
-
-    def run(self, values: dict[str, Any], observer: Observer | None) -> None:
-        """Run it; its results are put into `values`, as views of its memory."""
-        executable = self._executable
-        if executable is None:
-            return
-        for name, buffer in self.feeds.items():
-            executable.array(buffer)[...] = values[name]
-        if observer is None:
-            executable.run({})
-        else:
-            start = time.perf_counter()
-            observer.program(executable.program, start, executable.profile({}))
-        for name, buffer in self.results.items():
-            dtype, shape = buffer.held_as({})
-            values[name] = executable.array(buffer.root).reshape(-1).view(dtype).reshape(shape)
-
-    def close(self) -> None:
-        """Stop its threads and let go of its memory."""
-        if (executable := self.__dict__.pop("_executable", None)) is not None:
-            executable.close()
-
-
-Key = tuple[Stage | None, Signature]  # what ran before, and what came of the node between
-
-
-class _Scope(dict[str, Any]):
-    """Values under capture: those that are there before become inputs when they are asked for."""
-
-    def __init__(self, program: Program, values: Mapping[str, Any], known: Mapping[str, Any]):
-        super().__init__({"": None})
-        self._program, self._values, self._known = program, values, known
-
-    def __missing__(self, name: str) -> Any:
-        if name not in self._values:
-            value = self._known[name]
-        elif (key := _key_of(given := self._values[name])) is None:
-            value = Unknown()
-        else:
-            buffer = self._program.input(name, key, given.shape)
-            value = Value(key, given.shape, plain=buffer)
-        self[name] = value
-        return value
+Key = tuple[Stage | None, Signature]  # the stage before, and the values since then
 
 
 class Runner:
-    """A model's programs.
+    """The programs of a model.
 
     Parameters
     ----------
     model : Model
-        Prepared: without functions.
+        A prepared model, which has no functions.
     open_program : callable
         Binds a program to a backend.
     use_kernels : bool
         False runs every node by its definition.
     int8_attention : collection of Operator
-        Products whose results attention takes in int8; see :func:`attention_products`.
+        Attention whose operands these products compute is in int8; see :func:`attention_products`.
     cores : int
-        Batches go through programs in slices that fit the caches of so many.
+        Large batches run in slices that fit the caches of this many cores.
     wide_products : bool
-        Products of 16-bit numbers may replace those of bytes; see `backends.prefers_widened`.
-    kept : int
-        Programs from one node on, of different shapes, that are kept; the one used longest ago
-        makes room.
+        Whether products of 16-bit integers may replace those of bytes; see
+        `backends.prefers_widened`.
+    max_stages : int
+        How many stages that begin at the same node are kept; the least recently used is dropped.
     keep : collection of str
-        Further values of the main graph that `run` can be asked for; they have memory of their own.
+        Further values of the main graph that `run` may return; each has memory of its own.
     """
 
     def __init__(
@@ -156,18 +72,18 @@ class Runner:
         int8_attention: Collection[Operator] = (),
         cores: int = 1,
         wide_products: bool = False,
-        kept: int = KEPT,
+        max_stages: int = MAX_STAGES,
         keep: Collection[str] = (),
     ) -> None:
         self.model = model
-        self._open, self._kept = open_program, kept
+        self._open, self._max_stages = open_program, max_stages
         self._lowering = LOWERING if use_kernels else None
         self._int8_attention, self._cores, self._wide = int8_attention, cores, wide_products
         self._evaluator = Evaluator(model)
-        self._weights = Weights(model.graph)
-        self._stages: dict[int, OrderedDict[Key, Stage]] = {}  # by their first node
+        self._weights = SharedWeights(model.graph)
+        self._stages: dict[int, OrderedDict[Key, Stage]] = {}  # by first node
         outputs = [v.name for v in model.graph.outputs]
-        self._lives = Lives(model.graph.nodes, [*outputs, *keep])
+        self._lifetimes = Lifetimes(model.graph.nodes, [*outputs, *keep])
 
     def run(
         self,
@@ -175,7 +91,7 @@ class Runner:
         names: Sequence[str],
         observer: Observer | None = None,
     ) -> dict[str, Any]:
-        """Values of these outputs; arrays are the caller's own."""
+        """The values of these outputs; arrays are copies."""
         values: dict[str, Any] = dict(feeds)
         known: dict[str, Any] = dict(self.model.graph.initializers)
         with memory_for(f"{self.model.path}: a run"):
@@ -184,23 +100,23 @@ class Runner:
             return {name: _own(values.get(name, known.get(name))) for name in names}
 
     def plan(self, feeds: Mapping[str, Any], observer: Observer | None = None) -> list[Program]:
-        """The programs that such a call runs, in their order.
+        """The programs that such a call runs, in order.
 
-        Those that others follow are run, since what they compute may decide about shapes; the last
-        one takes no memory. `observer` is told of the nodes between programs.
+        All but the last are run, because the shapes after them may depend on their results; the
+        last one allocates no memory. `observer` is notified of the nodes between programs.
 
         Raises
         ------
         UnsupportedError
-            One of those nodes takes more operations than are worth a plan.
+            One of those nodes takes too many operations for a plan.
         """
         values: dict[str, Any] = dict(feeds)
-        found = []
+        programs = []
         for stage in self._through(values, dict(self.model.graph.initializers), observer, True):
-            found += [stage.program] if stage.program is not None else []
+            programs += [stage.program] if stage.program is not None else []
             if stage.last < len(self.model.graph.nodes):
                 stage.run(values, None)
-        return found
+        return programs
 
     def _through(
         self,
@@ -209,16 +125,16 @@ class Runner:
         observer: Observer | None,
         planning: bool = False,
     ) -> Iterator[Stage]:
-        """The stages of a call, each to be run before the next one is asked for.
+        """The stages of a call; the caller runs each one before it takes the next.
 
-        The nodes between them are run here.
+        The nodes between them run here.
         """
         nodes = self.model.graph.nodes
         stage: Stage | None = None
-        at, given = 0, values.keys() - {""}
+        at, new = 0, values.keys() - {""}
         while True:
             step()
-            key = stage, _signature(values, given)
+            key = stage, _signature(values, new)
             stage = self._stage(at, key, values, known, planning)
             yield stage
             known |= stage.known
@@ -229,16 +145,16 @@ class Runner:
             work = exact_work(node, [scope.get(name) for name in node.inputs]) or 0
             if planning and work > WORK:
                 raise UnsupportedError(
-                    f"{self.model.path}: {node}: expected at most {WORK:.1e} operations of what a "
-                    f"plan has to compute, found {work:.1e}"
+                    f"{self.model.path}: {node}: a plan computes nodes of at most {WORK:.1e} "
+                    f"operations, found {work:.1e}"
                 )
             self._between(node, scope, observer)
             for name in stage.dead:
                 values.pop(name, None)
-            at, given = stage.last + 1, set(node.outputs) - {""}
+            at, new = stage.last + 1, set(node.outputs) - {""}
 
     def _between(self, node: Node, scope: Values, observer: Observer | None) -> None:
-        """Run a node that is in no program."""
+        """Run a node that is not part of a program."""
         start = time.perf_counter()
         self._evaluator.node(node, scope)
         if observer is not None:
@@ -248,34 +164,34 @@ class Runner:
             observer.node(node, start, seconds, inputs, outputs)
 
     def programs(self) -> list[Program]:
-        """Every program that is kept, in order of execution for each set of shapes."""
-        kept = [(key, stage) for found in self._stages.values() for key, stage in found.items()]
-        there = {stage for _, stage in kept}
+        """Every program in the cache, in order of execution for each set of shapes."""
+        cached = [item for stages in self._stages.values() for item in stages.items()]
+        present = {stage for _, stage in cached}
         followers: dict[Stage | None, list[Stage]] = {}
-        for (before, _), stage in reversed(kept):
-            followers.setdefault(before if before in there else None, []).append(stage)
-        found, waiting = [], followers.get(None, [])
+        for (before, _), stage in reversed(cached):
+            followers.setdefault(before if before in present else None, []).append(stage)
+        ordered, waiting = [], followers.get(None, [])
         while waiting:
             stage = waiting.pop()
-            found.append(stage.program)
+            ordered.append(stage.program)
             waiting += followers.get(stage, [])
-        return [program for program in found if program is not None]
+        return [program for program in ordered if program is not None]
 
     def close(self) -> None:
         """Stop all threads."""
-        for found in self._stages.values():
-            for stage in found.values():
+        for stages in self._stages.values():
+            for stage in stages.values():
                 stage.close()
 
     def _stage(
         self, at: int, key: Key, values: dict[str, Any], known: dict[str, Any], planning: bool
     ) -> Stage:
-        """The stage from node `at` on, for the shapes that led there."""
+        """The stage that begins at node `at`, from the cache or captured."""
         stages = self._stages.setdefault(at, OrderedDict())
         stage = stages.get(key)
         if stage is None:
             stage = stages[key] = self._capture(at, values, known, planning)
-            while len(stages) > self._kept:
+            while len(stages) > self._max_stages:
                 stages.popitem(last=False)[1].close()
         stages.move_to_end(key)
         return stage
@@ -285,28 +201,27 @@ class Runner:
     ) -> Stage:
         nodes = self.model.graph.nodes
         with capture(f"{self.model.path.name}[{at}:]") as program:
-            scope = _Scope(program, values, known)
+            scope = Scope(program, values, known)
             captured = Capture(self.model, program, scope, self._weights, self._lowering, planning)
             last = self._record(captured, nodes, at)
-            made = [name for node in nodes[at:last] for name in node.outputs if name]
-            wanted = [name for name in made if self._lives.needed(name, last)]
-            results, constants = finish(captured, wanted)
-        constants = {k: v for k, v in constants.items() if v is not None}
+            names = [name for node in nodes[at:last] for name in node.outputs if name]
+            needed = [name for name in names if self._lifetimes.needed(name, last)]
+            results, constants = captured.outputs(needed)
         program = optimize_graph(
-            dead_code_removed(program), int8_attention=self._int8_attention, cores=self._cores,
+            program, int8_attention=self._int8_attention, cores=self._cores,
             wide_products=self._wide,
         )  # fmt: skip
         used = {b.root for instruction in program.instructions for b in instruction.inputs}
         used |= {b.root for b in results.values()}
         feeds = {name: buffer for name, buffer in program.inputs.items() if buffer in used}
         program.inputs = dict(feeds)
-        kept = program if program.instructions or results else None
+        runs = program if program.instructions or results else None
         touched = {name for node in nodes[at : last + 1] for name in _names(node)}
-        dead = [name for name in touched if not self._lives.needed(name, last + 1)]
-        return Stage(at, last, kept, self._open, feeds, results, constants, dead)
+        dead = [name for name in touched if not self._lifetimes.needed(name, last + 1)]
+        return Stage(at, last, runs, self._open, feeds, results, constants, dead)
 
     def _record(self, captured: Capture, nodes: Sequence[Node], at: int) -> int:
-        """Record nodes until one ends the program; its index."""
+        """Record nodes until one ends the program; returns its index."""
         for index in range(at, len(nodes)):
             mark = captured.mark()
             try:
@@ -314,21 +229,18 @@ class Runner:
             except EndOfProgramError:
                 captured.undo(mark)
                 return index
-            for name in nodes[index].inputs:  # what was folded goes as soon as nobody needs it
+            for name in nodes[index].inputs:  # free constants as soon as nothing needs them
                 constant = isinstance(captured.values.get(name), np.ndarray)
-                if constant and not self._lives.needed(name, index + 1):
+                if constant and not self._lifetimes.needed(name, index + 1):
                     del captured.values[name]
         return len(nodes)
 
 
 def attention_products(model: Model, wanted: bool | None = None) -> Collection[Operator]:
-    """Products between which attention is in int8: where wanted, or else as the model says."""
-    says = model.metadata.get(INT8_ATTENTION) == "1"
-    return (ops.matmul_int8, ops.matmul_rotated) if (says if wanted is None else wanted) else ()
-
-
-def _key_of(value: Any) -> str | None:
-    return dtype_key(value.dtype) if isinstance(value, np.ndarray) else None
+    """The products whose results attention takes in int8; by default, as the metadata says."""
+    if wanted is None:
+        wanted = model.metadata.get(INT8_ATTENTION) == "1"
+    return (ops.matmul_int8, ops.matmul_rotated) if wanted else ()
 
 
 def _names(node: Node) -> set[str]:
@@ -346,7 +258,7 @@ def _kind(value: Any) -> tuple[np.dtype[Any] | str, tuple[int, ...]]:
 
 
 def _own(value: Any) -> Any:
-    """Not a view of a program's memory."""
+    """A copy that is not a view of a program's memory."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, list):

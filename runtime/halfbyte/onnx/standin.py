@@ -1,9 +1,10 @@
 """halfbyte under ONNX Runtime's name, for packages that import `onnxruntime`.
 
-`install_as_onnxruntime` puts modules into `sys.modules` that have the classes and functions which
-packages use for inference, and tells `importlib.metadata` of a distribution `onnxruntime`, so that
-installers, micropip among them, take it for installed. What is not for inference is not there:
-`onnxruntime.tools`, `quantization`, `transformers`, `datasets`.
+`install_as_onnxruntime` puts modules into `sys.modules` with the classes and functions that
+packages use for inference, and a finder of `importlib.metadata` that reports a distribution
+`onnxruntime`: pip and micropip take it for installed, in whichever order packages arrive. Modules
+that are not for inference are missing: `onnxruntime.tools`, `quantization`, `transformers`,
+`datasets`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from email.message import EmailMessage
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -35,7 +36,7 @@ from halfbyte.onnx.session.session import InferenceSession
 from halfbyte.onnx.session.values import OrtValue
 
 NAME = "onnxruntime"
-# Whose interface this is. Packages compare it with the oldest one that they work with.
+# The ONNX Runtime with this interface. Packages compare it with the oldest one that they support.
 VERSION = "1.31.1"
 _CAPI = f"{NAME}.capi"
 
@@ -46,17 +47,18 @@ def install_as_onnxruntime(*, force: bool = False) -> ModuleType:
     Parameters
     ----------
     force : bool
-        Also where the real one is installed or imported; what holds its classes already keeps them.
+        Also if the real package is installed or imported; code that already has its classes keeps
+        them.
 
     Returns
     -------
     module
-        `onnxruntime`; the same one at every call.
+        `onnxruntime`; every call returns the same module.
 
     Raises
     ------
     UnsupportedError
-        The real one is there.
+        The real package is installed or imported.
     """
     present = sys.modules.get(NAME)
     if present is not None and getattr(present, "__halfbyte__", False):
@@ -77,7 +79,7 @@ def install_as_onnxruntime(*, force: bool = False) -> ModuleType:
 def _is_installed() -> bool:
     try:
         return importlib.util.find_spec(NAME) is not None
-    except ImportError:  # of a finder that refuses it
+    except ImportError:  # raised by a finder that blocks the name
         return False
 
 
@@ -85,12 +87,12 @@ def _is_installed() -> bool:
 
 
 def get_available_providers() -> list[str]:
-    """The processor alone."""
+    """The processor only."""
     return [PROVIDER]
 
 
 def get_all_providers() -> list[str]:
-    """The processor alone."""
+    """The processor only."""
     return [PROVIDER]
 
 
@@ -100,28 +102,28 @@ def get_device() -> str:
 
 
 def get_version_string() -> str:
-    """The version of ONNX Runtime whose interface this is."""
+    """The version of ONNX Runtime with this interface."""
     return VERSION
 
 
 def get_build_info() -> str:
-    """What this is."""
+    """The name of this package, and the version that it stands in for."""
     return f"halfbyte, in the place of ONNX Runtime {VERSION}"
 
 
 def has_collective_ops() -> bool:
-    """There are none."""
+    """Whether there are collective operators: no."""
     return False
 
 
-def take_and_do_nothing(*arguments: Any, **keywords: Any) -> None:
-    """For settings of logs, telemetry and libraries that are not here."""
+def do_nothing(*arguments: Any, **keywords: Any) -> None:
+    """For settings of logs, telemetry and libraries, which do not exist here."""
 
 
 def make_modules() -> dict[str, ModuleType]:
-    """`onnxruntime` and what is in it, by their names."""
+    """`onnxruntime` and its submodules, by name."""
     exceptions = {error.__name__: error for error in errors.ALL}
-    nothing = (
+    ignored = (
         "set_default_logger_severity", "set_default_logger_verbosity", "enable_telemetry_events",
         "disable_telemetry_events", "set_global_thread_pool_sizes",
     )  # fmt: skip
@@ -134,12 +136,12 @@ def make_modules() -> dict[str, ModuleType]:
         GraphOptimizationLevel, ExecutionMode, ExecutionOrder,
     )  # fmt: skip
     shared: dict[str, Any] = {thing.__name__: thing for thing in (*classes, *functions)}
-    shared.update(dict.fromkeys(nothing, take_and_do_nothing))
+    shared.update(dict.fromkeys(ignored, do_nothing))
     state = {**shared, **exceptions, "SessionIOBinding": IOBinding}
     contents: dict[str, dict[str, Any]] = {
         NAME: {
             **shared, "IOBinding": IOBinding, "SessionIOBinding": IOBinding,
-            "preload_dlls": take_and_do_nothing, "print_debug_info": take_and_do_nothing,
+            "preload_dlls": do_nothing, "print_debug_info": do_nothing,
             "__version__": VERSION, "__halfbyte__": True,
         },
         _CAPI: {},
@@ -149,12 +151,12 @@ def make_modules() -> dict[str, ModuleType]:
             n: state[n] for n in ("InferenceSession", "OrtValue", "SessionIOBinding")
         } | {"IOBinding": IOBinding, "Session": InferenceSession},
     }  # fmt: skip
-    made = {name: _module(name, content) for name, content in contents.items()}
-    for name, module in made.items():
+    modules = {name: _module(name, content) for name, content in contents.items()}
+    for name, module in modules.items():
         parent, _, last = name.rpartition(".")
         if parent:
-            setattr(made[parent], last, module)
-    return made
+            setattr(modules[parent], last, module)
+    return modules
 
 
 def _module(name: str, content: dict[str, Any]) -> ModuleType:
@@ -162,7 +164,7 @@ def _module(name: str, content: dict[str, Any]) -> ModuleType:
     is_package = name in (NAME, _CAPI)
     module.__spec__ = ModuleSpec(name, None, origin="halfbyte", is_package=is_package)
     if is_package:
-        module.__path__ = []  # nothing else is found in it
+        module.__path__ = []  # a package without other modules
     module.__dict__.update(content)
     return module
 
@@ -171,7 +173,7 @@ def _module(name: str, content: dict[str, Any]) -> ModuleType:
 
 
 class _Distribution(importlib.metadata.Distribution):
-    """What installers read."""
+    """The metadata that installers read."""
 
     def read_text(self, filename: str) -> str | None:
         if filename == "METADATA":
@@ -181,7 +183,7 @@ class _Distribution(importlib.metadata.Distribution):
             message["Version"] = VERSION
             message["Summary"] = get_build_info()
             return str(message)
-        # Pyodide's name of where a package is from: without it, micropip does not list the package.
+        # Pyodide's record of a package's source: without it, micropip does not list the package.
         return "halfbyte" if filename in ("INSTALLER", "PYODIDE_SOURCE") else None
 
     def locate_file(self, path: Any) -> Any:
@@ -189,7 +191,7 @@ class _Distribution(importlib.metadata.Distribution):
 
 
 class _Metadata(importlib.metadata.DistributionFinder):
-    """Finds that distribution, and no modules."""
+    """Finds the distribution, and no modules."""
 
     def find_spec(self, *arguments: Any) -> None:
         return None
@@ -197,8 +199,5 @@ class _Metadata(importlib.metadata.DistributionFinder):
     def find_distributions(
         self, context: importlib.metadata.DistributionFinder.Context | None = None
     ) -> Iterable[importlib.metadata.Distribution]:
-        return self._found(context.name if context is not None else None)
-
-    def _found(self, name: str | None) -> Iterator[importlib.metadata.Distribution]:
-        if name is None or name.lower() == NAME:
-            yield _Distribution()
+        name = context.name if context is not None else None
+        return [_Distribution()] if name is None or name.lower() == NAME else []

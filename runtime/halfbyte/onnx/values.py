@@ -20,28 +20,28 @@ Array = npt.NDArray[Any]
 class Value:
     """A tensor that a program computes.
 
-    `plain` has its elements in the order of `shape`; `last`, of a tensor [n, c, ...], has them as
-    [n, ..., c], which convolutions take and give; `turned` is a buffer, and the order of its
-    dimensions that makes the tensor of it. One of them is there; `Capture.plain` and `Capture.last`
-    make the others when they are first asked for.
+    Its elements are in one of three forms: `plain`, in the order of `shape`; `channels_last`, of a
+    tensor [n, c, ...], as [n, ..., c], which convolutions take and return; `permuted`, a buffer and
+    the order of its dimensions that makes it the tensor. `Capture.plain` and
+    `Capture.channels_last` make the first two from another form when they are first needed.
     """
 
     dtype: str
     shape: tuple[int, ...]
     plain: Buffer | None = None
-    last: Buffer | None = None
-    turned: tuple[Buffer, tuple[int, ...]] | None = None
+    channels_last: Buffer | None = None
+    permuted: tuple[Buffer, tuple[int, ...]] | None = None
 
     def origin(self) -> tuple[Buffer, tuple[int, ...]]:
         """A buffer of its elements, and the order of its dimensions that makes the tensor."""
         rank = len(self.shape)
         if self.plain is not None:
             return self.plain.view(self.shape), tuple(range(rank))
-        if self.last is not None:
-            return self.last, (0, rank - 1, *range(1, rank - 1))
-        if self.turned is None:
+        if self.channels_last is not None:
+            return self.channels_last, (0, rank - 1, *range(1, rank - 1))
+        if self.permuted is None:
             raise ProgramError("a value that lies nowhere")
-        return self.turned
+        return self.permuted
 
     @property
     def size(self) -> int:

@@ -141,7 +141,7 @@ LIES: dict[str, tuple[Change, str]] = {
     ),
     "a size that the file has not": (
         lambda m: m.graph.initializer[0].dims.append(1 << 40),
-        "tensor 'w': 8796093022208 bytes of 2199023255552 elements expected, 8 found",
+        "tensor 'w': expected 8796093022208 bytes for 2199023255552 elements, found 8",
     ),
     "too many dimensions": (
         lambda m: m.graph.initializer[0].dims.extend([1] * 40),
@@ -151,7 +151,7 @@ LIES: dict[str, tuple[Change, str]] = {
         lambda m: m.graph.initializer[0].CopyFrom(
             TensorProto(name="w", data_type=1, dims=[1 << 40], float_data=[1])
         ),
-        r"1099511627776 elements of shape \[1099511627776\] expected, 1 found",
+        r"expected 1099511627776 elements of shape \[1099511627776\], found 1",
     ),
     "an unknown element type": (
         lambda m: setattr(m.graph.initializer[0], "data_type", 99),
@@ -197,7 +197,7 @@ LIES: dict[str, tuple[Change, str]] = {
         lambda m: m.graph.initializer[0].CopyFrom(
             TensorProto(name="w", data_type=22, dims=[3], int32_data=[1])
         ),
-        "2 bytes expected in int32_data, 1 found",
+        "expected 2 bytes in int32_data, found 1",
     ),
     "a segment": (
         lambda m: m.graph.initializer[0].segment.SetInParent(),
@@ -219,11 +219,11 @@ LIES: dict[str, tuple[Change, str]] = {
     ),
     "an initializer that a node makes": (
         lambda m: setattr(m.graph.initializer[0], "name", "h"),
-        r"node 'first' \(Add\): output 'h' has another maker",
+        r"node 'first' \(Add\): output 'h' is a value already",
     ),
     "an output of two nodes": (
         lambda m: m.graph.node[1].output.append("h"),
-        r"node 'second' \(LeakyRelu\): output 'h' has another maker",
+        r"node 'second' \(LeakyRelu\): output 'h' is a value already",
     ),
     "an input twice": (
         lambda m: m.graph.input.append(m.graph.input[0]),
@@ -233,29 +233,29 @@ LIES: dict[str, tuple[Change, str]] = {
         lambda m: m.graph.output.append(m.graph.output[0]),
         "graph 'g': output 'y' appears twice",
     ),
-    "an output that nothing makes": (
+    "an output that nothing computes": (
         lambda m: setattr(m.graph.output[0], "name", "z"),
-        "graph 'g': outputs: nothing makes 'z'",
+        "graph 'g': outputs: nothing computes 'z'",
     ),
-    "an input that nothing makes": (
+    "an input that nothing computes": (
         lambda m: m.graph.node[0].input.append("z"),
-        r"node 'first' \(Add\): nothing makes 'z'",
+        r"node 'first' \(Add\): nothing computes 'z'",
     ),
-    "an input of a subgraph that nothing makes": (
+    "an input of a subgraph that nothing computes": (
         lambda m: m.graph.node.append(_branch("z")),
-        r"node 'inner' \(Neg\): nothing makes 'z'",
+        r"node 'inner' \(Neg\): nothing computes 'z'",
     ),
     "a cycle": (
         lambda m: m.graph.node[0].input.append("y"),
-        r"2 nodes wait for each other: node 'first' \(Add\), node 'second' \(LeakyRelu\)",
+        r"2 nodes form a cycle: node 'first' \(Add\), node 'second' \(LeakyRelu\)",
     ),
     "a cycle of one": (
         lambda m: m.graph.node[1].input.append("y"),
-        r"1 nodes wait for each other: node 'second' \(LeakyRelu\)",
+        r"1 nodes form a cycle: node 'second' \(LeakyRelu\)",
     ),
     "a cycle through a subgraph": (
         lambda m: m.graph.node.append(_branch("p")),
-        r"1 nodes wait for each other: node 'if' \(If\)",
+        r"1 nodes form a cycle: node 'if' \(If\)",
     ),
     "a value without a name": (
         lambda m: m.graph.input.add(),
@@ -311,11 +311,11 @@ LIES: dict[str, tuple[Change, str]] = {
     ),
     "no version of a domain": (
         lambda m: setattr(m.graph.node[0], "domain", "other"),
-        "no version of domain 'other' is said",
+        "domain 'other' has no version",
     ),
     "no version of the default domain": (
         lambda m: setattr(m.opset_import[0], "domain", "other"),
-        "no version of domain 'ai.onnx' is said",
+        "domain 'ai.onnx' has no version",
     ),
     "two versions of a domain": (
         lambda m: m.opset_import.add(domain="ai.onnx", version=9),
@@ -340,7 +340,7 @@ LIES: dict[str, tuple[Change, str]] = {
     ),
     "external data of the wrong size": (
         lambda m: _external(m, location="w.bin", length="9"),
-        "8 bytes expected, external data has a length of 9",
+        "expected 8 bytes of external data, found a length of 9",
     ),
     "external data at no offset": (
         lambda m: _external(m, location="w.bin", offset="-1"),
@@ -365,9 +365,9 @@ LIES: dict[str, tuple[Change, str]] = {
         lambda m: m.graph.sparse_initializer.add(dims=[1]),
         "a sparse tensor without values",
     ),
-    "an attribute whose type says nothing": (
+    "an attribute of an empty type": (
         lambda m: m.graph.node[1].attribute.add(name="t", type=13).tp.SetInParent(),
-        "a type that says nothing",
+        "an empty type",
     ),
     "a value of many dimensions": (
         lambda m: m.graph.input[0].type.tensor_type.shape.dim.extend(
@@ -540,10 +540,10 @@ def test_functions_that_grow_without_bound() -> None:
 
 def test_lies_in_functions() -> None:
     lies: dict[str, Callable[[onnx.FunctionProto], Any]] = {
-        "nothing makes 'z'": lambda f: f.node[0].input.append("z"),
+        "nothing computes 'z'": lambda f: f.node[0].input.append("z"),
         r"appears twice": lambda f: f.input.append("a"),
-        "has another maker": lambda f: f.node.append(f.node[0]),
-        "no version of domain 'ai.onnx'": lambda f: f.ClearField("opset_import"),
+        "is a value already": lambda f: f.node.append(f.node[0]),
+        "domain 'ai.onnx' has no version": lambda f: f.ClearField("opset_import"),
         "function 'f0': opset 99": lambda f: setattr(f.opset_import[1], "version", 99),
         "name '', expected a name": lambda f: f.ClearField("name"),
         "an attribute appears twice": lambda f: f.attribute.extend(["p", "p"]),

@@ -1,10 +1,13 @@
-"""ONNX files: what their messages say, checked, under ONNX's own names.
+"""ONNX files: their messages as checked data, under ONNX's own names.
 
     model = open_onnx("model.onnx")
     model.graph.nodes, model.graph.initializers, model.opsets
 
-`reader` reads the messages, `tensors`, `types` and `external` their parts, `order` checks what
-holds between them. Nothing of a tensor is copied that lies raw in a file.
+`reader` reads the messages through `halfbyte.formats.protobuf`; `tensors`, `types` and `external`
+read their parts; `order` checks the relations between them. Raw tensors are views of mapped pages.
+
+Limits: IR versions 3 to 14, versions 7 to 28 of the default domain (any of other domains), graphs
+nested 32 deep, 2^18 nodes, also with functions inlined, and names of 1,024 characters.
 """
 
 from __future__ import annotations
@@ -37,23 +40,23 @@ __all__ = [
 ]  # fmt: skip
 
 _VARINT, _BYTES = 0, 2
-# Fields of a ModelProto, and how protobuf writes them.
+# Wire types of the fields of a ModelProto.
 _FIELDS = {1: _VARINT, 5: _VARINT} | dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25, 26), _BYTES)
-_VERSIONS = range(1, 100)  # of the IR, in all likelihood
-_ENOUGH = 16  # bytes of a beginning to look at
+_VERSIONS = range(1, 100)  # plausible IR versions
+_ENOUGH = 16  # bytes to look at
 
 
 def is_onnx(start: bytes) -> bool:
-    """Whether a file that begins so is an ONNX model.
+    """Whether a file with these first bytes is an ONNX model.
 
-    There is no magic number. Every known writer puts `ir_version` first; what follows, as far as it
-    is there, must be fields of a model. No other format that halfbyte reads begins so: at least two
-    keys are compared, and no field has the number 0.
+    There is no magic number. Every known writer puts `ir_version` first; the bytes after it must be
+    fields of a model. No other format that halfbyte reads begins like this: at least two keys are
+    compared, and no field has the number 0.
 
     Parameters
     ----------
     start : bytes
-        The first bytes, 16 or more of a file that has as many.
+        The first 16 bytes or more; all bytes of a smaller file.
     """
     if len(start) < 4 or start[0] != 1 << 3 | _VARINT or start[1] not in _VERSIONS:
         return False
@@ -81,9 +84,9 @@ def is_onnx(start: bytes) -> bool:
 
 
 def is_onnx_file(path: Path) -> bool:
-    """Whether a file is an ONNX model by its content, or says so by its name and is nothing else.
+    """Whether a file is an ONNX model by its content, or by its suffix if it is not a GGUF file.
 
-    What is no regular file is not opened: a pipe would wait for its writer.
+    Only regular files are opened: a pipe would wait for its writer.
     """
     if not path.is_file():
         return path.suffix == ".onnx" and not path.exists()
@@ -102,27 +105,27 @@ def open_onnx(
     external: Mapping[str, Buffer] | None = None,
     tensors: Mapping[str, Buffer] | None = None,
 ) -> Model:
-    """Read a model, and check it as a whole.
+    """Read and check a model.
 
     Parameters
     ----------
     source
-        A path, whose file is mapped; or a model's bytes, which are not copied; or a file open in
+        A path, whose file is mapped; the bytes of a model, which are not copied; or a file open in
         binary mode, which is read to its end.
     name
-        Of a source that is not a path, for messages.
+        A name for messages, if the source is not a path.
     external
-        Contents of files that tensors' data lies in, by the location that the model has for them.
-        Those of a model opened by its path are looked for in its folder.
+        Contents of files with external data, by the location that the model gives. Other files are
+        read from the folder of a model that is opened by its path.
     tensors
-        Contents of tensors by their names, in place of what such files have.
+        Contents of tensors by name, in place of external data.
 
     Raises
     ------
     FormatError
-        Damaged, or not such a file.
+        The file is damaged or is not an ONNX model.
     UnsupportedError
-        Of a version, or with a part, that is not known here.
+        The file has a version or a part that halfbyte does not support.
     """
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
@@ -146,12 +149,12 @@ def open_onnx(
 
 
 def _in_memory(source: Buffer | IO[bytes], path: Path) -> memoryview:
-    """A read-only view of bytes, or of all that a file has."""
+    """A read-only view of bytes, or of the contents of a file."""
     read = getattr(source, "read", None)
-    found: Any = read() if read is not None else source
+    content: Any = read() if read is not None else source
     try:
-        if not len(found):
+        if not len(content):
             return memoryview(b"")
-        return np.frombuffer(found, np.uint8).data.toreadonly()
+        return np.frombuffer(content, np.uint8).data.toreadonly()
     except (TypeError, ValueError, BufferError) as error:
         raise FormatError(f"{path}: expected contiguous bytes: {error}") from None

@@ -1,9 +1,9 @@
-"""ONNX's element types in NumPy's terms.
+"""ONNX's element types as NumPy dtypes.
 
-Types that NumPy lacks are structured dtypes with one field, whose name is the type's:
-``np.dtype([("bfloat16", "<u2")])``. Arrays of them keep their shape, and can be moved, sliced and
-joined like any other; `widen` makes numbers of them and `narrow` rounds numbers to them. Types of
-six, four and two bits hold one element a byte.
+Types that NumPy lacks are structured dtypes with one field, which has the name of the type:
+`np.dtype([("bfloat16", "<u2")])`. Arrays of them keep their shape, and can be moved, sliced and
+joined as any other. `widen` converts them to numbers and `narrow` rounds numbers to them. Types of
+six, four and two bits hold one element per byte.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ NUMBERS: dict[np.dtype[Any], int] = {dtype: number for number, dtype in DTYPES.i
 
 
 def special_name(dtype: np.dtype[Any]) -> str | None:
-    """The field's name of a type that NumPy lacks, else None."""
+    """The name of a type that NumPy lacks; None for other types."""
     return dtype.names[0] if dtype.names else None
 
 
 def bits(dtype: np.dtype[Any]) -> int:
-    """The width of an element; narrow ones lie in a byte of their own."""
+    """The width of an element in bits; narrow elements are stored in one byte each."""
     name = special_name(dtype)
     if name is None or name == "bfloat16":
         return dtype.itemsize * 8
@@ -68,52 +68,51 @@ def bits(dtype: np.dtype[Any]) -> int:
 
 
 def widen(array: Array) -> Array:
-    """Numbers of a special type: float32 of the float ones, int8 or uint8 of the integers."""
+    """Numbers from a special type: float32 from floats, int8 or uint8 from integers."""
     name = special_name(array.dtype)
     if name is None:
         raise TypeError(f"{array.dtype} is a type that NumPy has")
-    codes = array[name]
+    stored = array[name]
     if name == "bfloat16":
-        return minifloat.bfloat16_decode(codes)
+        return minifloat.bfloat16_decode(stored)
     if name in INTEGER_BITS:
-        return codes
+        return stored
     table = minifloat.table(name)
-    return np.asarray(table[codes & np.uint8(len(table) - 1)])
+    return np.asarray(table[stored & np.uint8(len(table) - 1)])
 
 
 def narrow(
     array: Array, dtype: np.dtype[Any], *, saturate: bool = True, round_mode: str = "up"
 ) -> Array:
-    """Numbers in a special type: floats are rounded to the nearest, ties to even.
+    """Numbers as a special type: floats are rounded to the nearest, ties to even.
 
-    `saturate` says what becomes of numbers beyond the largest one of an 8-bit float type: that
-    number, else infinity or NaN. bfloat16 always has infinity, types of 6 and 4 bits never do.
-    `round_mode` is float8e8m0's. Integers keep their low bits, after a float's fraction has been
-    cut off. Source: ONNX Cast-25.
+    In an 8-bit float type, numbers beyond the largest one become that number if `saturate`, else
+    infinity or NaN. bfloat16 always has infinity, types of 6 and 4 bits never do. `round_mode` is
+    for float8e8m0. Integers keep their low bits; floats are truncated first. Source: ONNX Cast-25.
     """
     name = special_name(dtype)
     array = np.asarray(array)
     if name is None:
         raise TypeError(f"{dtype} is a type that NumPy has")
     if name == "bfloat16":
-        codes: Array = minifloat.bfloat16_encode(array)
+        stored: Array = minifloat.bfloat16_encode(array)
     elif name == "float8e8m0":
-        codes = minifloat.e8m0_encode(array, saturate=saturate, round_mode=round_mode)
+        stored = minifloat.e8m0_encode(array, saturate=saturate, round_mode=round_mode)
     elif name in INTEGER_BITS:
-        codes = low_bits(array, name)
+        stored = low_bits(array, name)
     else:
-        codes = minifloat.EIGHT_BITS[name].encode(array, saturate=saturate).astype(np.uint8)
-    return np.ascontiguousarray(codes).view(dtype).reshape(array.shape)
+        stored = minifloat.EIGHT_BITS[name].encode(array, saturate=saturate).astype(np.uint8)
+    return np.ascontiguousarray(stored).view(dtype).reshape(array.shape)
 
 
 def low_bits(array: Array, name: str) -> Array:
-    """The low bits of integers, sign extended where the type of that name is signed."""
+    """The low bits of integers, sign-extended if the type of that name is signed."""
     bits = INTEGER_BITS[name]
     if array.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
             array = array.astype(np.int64)  # towards zero
-    codes = array.astype(np.uint8) & np.uint8((1 << bits) - 1)
+    low = array.astype(np.uint8) & np.uint8((1 << bits) - 1)
     if name.startswith("u"):
-        return codes
+        return low
     half = 1 << (bits - 1)
-    return ((codes ^ np.uint8(half)).astype(np.int8) - np.int8(half)).astype(np.int8)
+    return ((low ^ np.uint8(half)).astype(np.int8) - np.int8(half)).astype(np.int8)

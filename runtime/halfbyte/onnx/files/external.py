@@ -1,4 +1,4 @@
-"""Tensors whose bytes lie in files beside the model."""
+"""External data: tensors whose bytes are in files beside the model."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _MAX_LOCATION = 1024  # characters
 
 
 class External:
-    """The files that a model's tensors name, opened when the first of them is read.
+    """The files that a model's tensors name; a file is opened when a tensor in it is read.
 
-    A file must lie in the model's folder: the path is relative, without `..`, and what symbolic
-    links make of it lies in the folder that holds the model, or in the one that holds the file that
-    the model itself is a link to (as in the Hugging Face hub's cache). What is not in the first is
-    looked for in the second, where `quantize` puts it if its output is a link.
+    A location is a relative path without `..`. With symbolic links resolved, the file must be in
+    the model's folder, or, if the model is a link itself (as in the Hugging Face hub's cache), in
+    the folder of the file that it points to. The first folder is searched first; `quantize` writes
+    into the second one if its output is a link.
 
     Parameters
     ----------
     path : Path
-        Of the model, for messages.
+        The path of the model, for messages.
     folder : Path, optional
-        None of a model in memory, whose files are those of `files` alone.
+        None for a model in memory, whose only files are `files`.
     files : mapping of str to bytes
-        Contents of files by the locations that tensors name; they come before the folder.
+        Contents of files by location; they take precedence over the folder.
     tensors : mapping of str to bytes
-        Contents of tensors by their names; they come before all files.
+        Contents of tensors by name; they take precedence over all files.
     open_file : callable
-        What opens a file of the folder.
+        Opens a file of the folder.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class External:
         Raises
         ------
         ModelError
-            The path leaves the folder, the file cannot be read, or it ends before.
+            The path leaves the folder, the file cannot be read, or it is too short.
         UnsupportedError
             The model is in memory, and this file is not.
         """
         where = f"{self._path}: tensor {name!r}"
         if name in self._tensors:
-            found = np.frombuffer(self._tensors[name], np.uint8).data
-            if len(found) != size:
-                raise ModelError(f"{where}: {size} bytes expected, given are {len(found)}")
-            return found
+            content = np.frombuffer(self._tensors[name], np.uint8).data
+            if len(content) != size:
+                raise ModelError(f"{where}: expected {size} bytes, found {len(content)}")
+            return content
         if location not in self._files:
             real = self._find(location, where)
             try:
@@ -78,7 +78,7 @@ class External:
         data = self._files[location]
         if offset > len(data) or size > len(data) - offset:
             raise ModelError(
-                f"{where}: {size} bytes at offset {offset} of {location!r} expected, "
+                f"{where}: expected {size} bytes at offset {offset} of {location!r}, "
                 f"the file has {len(data)}"
             )
         self._spans.setdefault(location, {})[offset, offset + size] = name
@@ -86,14 +86,14 @@ class External:
 
     @property
     def opened(self) -> Iterable[memoryview]:
-        """The files that were read so far."""
+        """The files opened so far."""
         return self._files.values()
 
     def refuse_overlaps(self) -> None:
-        """Raise `FormatError` where tensors share a part of their bytes; all of them is fine."""
+        """Raise `FormatError` if tensors share some of their bytes; they may share all of them."""
         for location, spans in self._spans.items():
-            found = [(start, end, name) for (start, end), name in spans.items() if start < end]
-            refuse_overlaps(self._path, found, f"tensor in {location!r}")
+            used = [(start, end, name) for (start, end), name in spans.items() if start < end]
+            refuse_overlaps(self._path, used, f"tensor in {location!r}")
 
     def _find(self, location: str, where: str) -> Path:
         """The file of a location."""

@@ -1,7 +1,7 @@
-"""An ONNX file as data: what its messages say, under ONNX's own names.
+"""An ONNX file as data: the contents of its messages, under ONNX's own names.
 
-Tensors are NumPy arrays, views of the file's pages where they lie raw. Types that NumPy lacks are
-one-field structured dtypes (`halfbyte.onnx.files.dtypes`).
+Tensors are NumPy arrays; those with raw data are views of the file's pages. Types that NumPy lacks
+are structured dtypes with one field (`halfbyte.onnx.files.dtypes`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class TypeInfo:
     kind : str
         "tensor", "sparse_tensor", "sequence", "optional" or "map".
     dtype : int
-        ONNX's TensorProto.DataType of a tensor's elements (of a map's keys); 0 where not said.
+        TensorProto.DataType of a tensor's elements (of a map's keys); 0 if the file has none.
     shape : tuple of Dim, or None
-        None where not even the rank is known.
+        None if the rank is not known.
     element : TypeInfo, optional
-        Of sequences, optionals and maps.
+        The type of the elements of a sequence, an optional or a map.
     denotations : tuple of str
-        What the sizes stand for (DATA_BATCH, ...), where any says it; not part of the type.
+        The meanings of the sizes (DATA_BATCH, ...), if there are any; not part of the type.
     """
 
     kind: str = "tensor"
@@ -46,7 +46,7 @@ class TypeInfo:
 
 @dataclass(frozen=True)
 class ValueInfo:
-    """A named value's type; None where the file does not say it."""
+    """A named value and its type, which is None if the file has none."""
 
     name: str
     type: TypeInfo | None = None
@@ -63,14 +63,14 @@ class SparseTensor:
 
 @dataclass(frozen=True)
 class Reference:
-    """An attribute of a function's node that takes its value from the function's attribute."""
+    """The value of an attribute in a function that is taken from the function's attribute."""
 
     name: str
 
 
 @dataclass(eq=False)
 class Node:
-    """One operator. Missing optional inputs and outputs are ''.
+    """One call of an operator. Missing optional inputs and outputs are ''.
 
     An attribute is int, float, str (UTF-8; bytes where it is not), ndarray, Graph, SparseTensor,
     TypeInfo, Reference, or a list of these.
@@ -83,12 +83,12 @@ class Node:
     domain: str = ""  # "ai.onnx" is stored as ""
     name: str = ""
     overload: str = ""
-    version: int = 0  # of its domain, where that is not the model's
+    version: int = 0  # of its domain, if it differs from the model's
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
-        """Its name, or, without one, that of its first output: unique in a graph at least."""
+        """Its name, or else the name of its first output, which is unique in a graph."""
         return self.name or next(filter(None, self.outputs), self.op_type)
 
     def __str__(self) -> str:
@@ -100,8 +100,8 @@ class Node:
 class Graph:
     """Nodes in topological order. `initializers` are constants by name.
 
-    Those of four or two bits an element are in `packed` too, as uint8 of the file's own bytes (the
-    first element in the lowest bits), flat.
+    Initializers with elements of four or two bits are in `packed` too: the bytes of the file as a
+    flat array, with the first element in the lowest bits.
     """
 
     name: str = ""
@@ -124,8 +124,8 @@ class Function:
     overload: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: tuple[str, ...]  # without a default: required
-    defaults: Mapping[str, Any]  # attributes with one
+    attributes: tuple[str, ...]  # required ones
+    defaults: Mapping[str, Any]  # attributes with a default
     nodes: list[Node]
     opsets: dict[str, int]
 

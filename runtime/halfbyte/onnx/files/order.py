@@ -1,7 +1,7 @@
-"""What holds between the parts of a model: names, order, functions, versions.
+"""Checks of the relations between the parts of a model: names, order, functions, versions.
 
-Values are named once in a graph, and a node reads what stands before it: in its graph, or in those
-around it. Nodes that are not in such an order are sorted, as ONNX Runtime does it.
+In a graph every name has one value, and a node reads values from before it: in its graph or in the
+graphs around it. Nodes in another order are sorted, as ONNX Runtime does.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from halfbyte.formats.protobuf import MAX_PROBLEM
 from halfbyte.onnx.files.model import Graph, Model, Node, ValueInfo
 
 OPSETS = range(7, 29)  # of the default domain
-_MAX_CALLS = 1 << 18  # nodes of a model whose functions are put in place of their calls
-_NAMES = 16  # of a node, that take as long as the node
+_MAX_INLINED = 1 << 18  # nodes of a model with its functions inlined
+_NAMES = 16  # names of a node that count as much as the node itself
 _MAX_DEPTH = 64  # of functions that call functions
 
 _Key = tuple[str, str, str]
 
 
 def arrange_graph(path: Path, graph: Graph) -> None:
-    """Sort the nodes of a main graph, and of the graphs in it, in place; the order is stable.
+    """Sort the nodes of a main graph and of its subgraphs in place; the order is stable.
 
     Raises
     ------
     ModelError
-        A value has two makers or none, or nodes wait for each other.
+        No node or several nodes compute a value, or nodes form a cycle.
     """
     _refuse_twice(path, graph.name, "output", [v.name for v in graph.outputs])
     for name, reader in _arrange(path, graph).items():
-        raise _error(path, f"{reader}: nothing makes {name!r}")
+        raise _error(path, f"{reader}: nothing computes {name!r}")
 
 
 def check_functions(model: Model) -> None:
-    """Sort functions' nodes, and refuse those that call themselves or grow without bound."""
+    """Sort the nodes of functions, and refuse functions that are recursive or grow too large."""
     for function in model.functions.values():
         inputs = [ValueInfo(name) for name in function.inputs]
         outputs = [ValueInfo(name) for name in function.outputs]
@@ -45,15 +45,14 @@ def check_functions(model: Model) -> None:
         function.nodes = body.nodes
     sizes: dict[_Key, int] = {}
     total = sum(_inlined(model, node, sizes, ()) for node in _all_nodes(model.graph.nodes))
-    if total > _MAX_CALLS:
+    if total > _MAX_INLINED:
         raise UnsupportedError(
-            f"{model.path}: with its functions in place of their calls, the model has more than "
-            f"{_MAX_CALLS} nodes"
+            f"{model.path}: with functions inlined, the model has more than {_MAX_INLINED} nodes"
         )
 
 
 def check_opsets(model: Model) -> None:
-    """Refuse versions of the default domain that are not known, and domains without a version."""
+    """Refuse unsupported versions of the default domain, and domains without a version."""
     _check_opsets(model, model.opsets, model.graph.nodes, "model")
     for function in model.functions.values():
         _check_opsets(model, function.opsets, function.nodes, f"function {function.name!r}")
@@ -69,15 +68,15 @@ def subgraphs(node: Node) -> Iterator[Graph]:
 
 
 def _arrange(path: Path, graph: Graph) -> dict[str, str]:
-    """Sort a graph; names that it takes from outside, and who reads them."""
+    """Sort a graph; returns the names that it reads from outside, and their first readers."""
     inputs = [value.name for value in graph.inputs]
     _refuse_twice(path, graph.name, "input", inputs)
-    given = graph.initializers.keys() | inputs
+    available = graph.initializers.keys() | inputs
     makers: dict[str, int] = {}
     for index, node in enumerate(graph.nodes):
         for name in filter(None, node.outputs):
-            if name in makers or name in given:
-                raise _error(path, f"{node}: output {name!r} has another maker")
+            if name in makers or name in available:
+                raise _error(path, f"{node}: output {name!r} is a value already")
             makers[name] = index
     outside: dict[str, str] = {}
     before: list[set[int]] = []
@@ -89,11 +88,11 @@ def _arrange(path: Path, graph: Graph) -> dict[str, str]:
             if maker is not None:
                 needed.add(maker)
                 ordered = ordered and maker < index
-            elif name not in given:
+            elif name not in available:
                 outside.setdefault(name, reader or str(node))
         before.append(needed)
     for value in graph.outputs:
-        if value.name not in makers and value.name not in given:
+        if value.name not in makers and value.name not in available:
             outside.setdefault(value.name, f"graph {graph.name!r}: outputs")
     if not ordered:
         graph.nodes = [graph.nodes[i] for i in _sorted(path, graph.nodes, before)]
@@ -101,7 +100,7 @@ def _arrange(path: Path, graph: Graph) -> dict[str, str]:
 
 
 def _reads(path: Path, node: Node) -> Iterator[tuple[str, str]]:
-    """What a node and the graphs in it read; with whom, where that is not the node itself."""
+    """Names that a node and its subgraphs read, each with its reader if that is an inner node."""
     for name in node.inputs:
         if name:
             yield name, ""
@@ -110,7 +109,7 @@ def _reads(path: Path, node: Node) -> Iterator[tuple[str, str]]:
 
 
 def _sorted(path: Path, nodes: list[Node], before: list[set[int]]) -> list[int]:
-    """An order in which `before` stand before; of those that may come next, the first one does."""
+    """A topological order; of the nodes that may come next, the first one comes."""
     after: list[list[int]] = [[] for _ in nodes]
     for index, needed in enumerate(before):
         for maker in needed:
@@ -128,12 +127,12 @@ def _sorted(path: Path, nodes: list[Node], before: list[set[int]]) -> list[int]:
     if len(order) < len(nodes):
         cycle = _cycle(before, waiting)
         names = ", ".join(str(nodes[i]) for i in cycle[:5])
-        raise _error(path, f"{len(cycle)} nodes wait for each other: {names}")
+        raise _error(path, f"{len(cycle)} nodes form a cycle: {names}")
     return order
 
 
 def _cycle(before: list[set[int]], waiting: list[int]) -> list[int]:
-    """Nodes in a circle, among those that wait: each of them waits for another one."""
+    """The nodes of one cycle among those that could not be sorted."""
     index = next(i for i, count in enumerate(waiting) if count)
     places: dict[int, int] = {}
     while index not in places:
@@ -142,16 +141,16 @@ def _cycle(before: list[set[int]], waiting: list[int]) -> list[int]:
     return [i for i, place in places.items() if place >= places[index]]
 
 
-def _refuse_twice(path: Path, graph: str, what: str, names: Iterable[str]) -> None:
+def _refuse_twice(path: Path, graph: str, role: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise _error(path, f"graph {graph!r}: {what} {name!r} appears twice")
+            raise _error(path, f"graph {graph!r}: {role} {name!r} appears twice")
         seen.add(name)
 
 
 def _all_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Nodes, and those of the graphs in them."""
+    """Nodes, and the nodes of their subgraphs."""
     for node in nodes:
         yield node
         for graph in subgraphs(node):
@@ -163,7 +162,7 @@ def _key(node: Node) -> _Key:
 
 
 def _inlined(model: Model, node: Node, sizes: dict[_Key, int], callers: tuple[_Key, ...]) -> int:
-    """How many nodes a call is, with all that it calls; of what is not a function, the node."""
+    """The number of nodes of a call when it is inlined; of an operator, about one."""
     key = _key(node)
     function = model.functions.get(key)
     if function is None:
@@ -186,12 +185,12 @@ def _check_opsets(
     if version is not None and version not in OPSETS:
         raise UnsupportedError(
             f"{model.path}: {where}: opset {version} of the default domain: expected "
-            f"{OPSETS[0]} to {OPSETS[-1]}, which halfbyte knows"
+            f"{OPSETS[0]} to {OPSETS[-1]}"
         )
     for node in _all_nodes(nodes):
         if node.domain not in opsets and _key(node) not in model.functions:
             domain = node.domain or "ai.onnx"
-            raise _error(model.path, f"{where}: {node}: no version of domain {domain!r} is said")
+            raise _error(model.path, f"{where}: {node}: domain {domain!r} has no version")
 
 
 def _error(path: Path, problem: str) -> ModelError:

@@ -1,8 +1,9 @@
 """Reader of ONNX's messages, from ModelProto down (onnx.proto, IR versions 3 to 14).
 
-Every length, count and shape is compared with the bytes that are left before anything is made of
-it. What only helps people and tools is passed over: doc strings of values and nodes, quantization
-annotations, the layout on several devices.
+Every length, count and shape is compared with the remaining bytes before anything is allocated.
+Fields that only help people and tools are skipped (doc strings of values and nodes, quantization
+annotations, layouts on several devices), and so are unknown fields, as in protobuf. Training
+information is skipped unless it sets values that inference reads.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from halfbyte.onnx.files.tensors import MAX_NAME, entry, read_sparse, read_tenso
 from halfbyte.onnx.files.types import read_type, read_value_info
 
 IR_VERSIONS = range(3, 15)
-_MAX_NODES = 1 << 18  # of a file, in all its graphs; the largest ones have some ten thousand
+_MAX_NODES = 1 << 18  # in all graphs of a file; large models have some ten thousand
 _MAX_TRAINING = 1 << 10
-_MAX_NESTING = 32  # of graphs; protobuf's own readers stop at a hundred messages
+_MAX_NESTING = 32  # of graphs; protobuf's own readers stop at a hundred nested messages
 _IR_VERSION, _OPSET, _GRAPH, _METADATA, _TRAINING, _FUNCTION = 1, 8, 7, 14, 20, 25
 _TEXTS = {2: "producer_name", 3: "producer_version", 4: "domain", 6: "doc_string"}
 
-# AttributeProto.AttributeType: its name, the field of its values, whether they are many.
+# AttributeProto.AttributeType -> its name, the field of its values, whether it is a list.
 _ATTRIBUTES = {
     1: ("FLOAT", 2, False), 2: ("INT", 3, False), 3: ("STRING", 4, False),
     4: ("TENSOR", 5, False), 5: ("GRAPH", 6, False), 6: ("FLOATS", 7, True), 7: ("INTS", 8, True),
@@ -35,16 +36,16 @@ _ATTRIBUTES = {
     13: ("TYPE_PROTO", 14, False), 14: ("TYPE_PROTOS", 15, True),
 }  # fmt: skip
 _CONTENT = {field for _, field, _ in _ATTRIBUTES.values()}
-_DEFAULTS: dict[int, Any] = {1: 0.0, 2: 0, 3: ""}  # writers may leave out what is zero
+_DEFAULTS: dict[int, Any] = {1: 0.0, 2: 0, 3: ""}  # writers may omit zeros
 
 
 class Reader:
-    """Messages of one file.
+    """Reads the messages of one file.
 
     Parameters
     ----------
     path : Path
-        For messages.
+        The path that errors name.
     external : External
         The files beside it.
     """
@@ -104,7 +105,7 @@ class Reader:
         return model
 
     def graph(self, message: Message, depth: int = 0, references: bool = False) -> Graph:
-        """A GraphProto; `references` to attributes of a function are allowed in one."""
+        """A GraphProto; in functions, `references` to attributes are allowed."""
         if depth > _MAX_NESTING:
             raise message.error(f"graphs nested more than {_MAX_NESTING} deep")
         graph = Graph()
@@ -204,9 +205,9 @@ class Reader:
         )  # fmt: skip
 
     def _attribute(
-        self, message: Message, found: dict[str, Any], depth: int, references: bool
+        self, message: Message, attributes: dict[str, Any], depth: int, references: bool
     ) -> None:
-        """Put an AttributeProto beside the others of its node."""
+        """Add an AttributeProto to the `attributes` of its node."""
         name = reference = ""
         kind = 0
         content: dict[int, list[Any]] = {}
@@ -224,29 +225,29 @@ class Reader:
         if not name:
             raise message.error("an attribute without a name")
         message = Message(message.data, message.path, f"{message.name}: attribute {name!r}")
-        if name in found:
+        if name in attributes:
             raise message.error("appears twice")
         if kind not in _ATTRIBUTES:
             raise message.error(f"type {kind}, expected one of 1 to {max(_ATTRIBUTES)}")
-        said, field, many = _ATTRIBUTES[kind]
+        type_name, field, is_list = _ATTRIBUTES[kind]
         values = content.pop(field, [])
         if content:
-            raise message.error(f"a value in field {min(content)}, expected {said} in {field}")
+            raise message.error(f"a value in field {min(content)}, expected {type_name} in {field}")
         if reference and (values or not references):
             raise message.error(f"refers to {reference!r} outside a function, or has a value")
         if reference:
-            found[name] = Reference(reference)
-        elif many:
-            found[name] = values
+            attributes[name] = Reference(reference)
+        elif is_list:
+            attributes[name] = values
         elif values or kind in _DEFAULTS:
-            found[name] = values[-1] if values else _DEFAULTS[kind]
+            attributes[name] = values[-1] if values else _DEFAULTS[kind]
         else:
-            raise message.error(f"expected one {said}, found none")
+            raise message.error(f"expected one {type_name}, found none")
 
     def _values(
         self, message: Message, field: int, value: Value, depth: int, references: bool
     ) -> Sequence[Any]:
-        """What one field of an attribute says: a value, or several that are packed."""
+        """The values of one field of an attribute: one, or several that are packed."""
         if field == 8:
             return message.integers((value,))
         if field == 3:
@@ -268,10 +269,10 @@ class Reader:
 
 
 def _type(message: Message) -> Any:
-    found = read_type(message)
-    if found is None:
-        raise message.error("a type that says nothing")
-    return found
+    info = read_type(message)
+    if info is None:
+        raise message.error("an empty type")
+    return info
 
 
 def _name(message: Message, value: Value) -> str:
@@ -282,7 +283,7 @@ def _name(message: Message, value: Value) -> str:
 
 
 def _domain(message: Message, text: str) -> str:
-    """A domain under one name."""
+    """A domain; the default domain has two names, and is ""."""
     if not text.isprintable():
         raise message.error(f"domain {text!r}, expected a name")
     return "" if text == "ai.onnx" else text
@@ -296,8 +297,8 @@ def _text_or_bytes(message: Message, value: Value) -> str | bytes:
         return bytes(data)
 
 
-def _opset(message: Message, found: dict[str, int]) -> None:
-    """Put an OperatorSetIdProto beside the others."""
+def _opset(message: Message, opsets: dict[str, int]) -> None:
+    """Add an OperatorSetIdProto to `opsets`."""
     domain, version = "", 0
     for number, value in message.fields():
         if number == 1:
@@ -306,8 +307,8 @@ def _opset(message: Message, found: dict[str, int]) -> None:
             version = message.integer(value)
     if version < 1:
         raise message.error(f"version {version} of domain {domain!r}, expected 1 or more")
-    if found.setdefault(domain, version) != version:
-        raise message.error(f"versions {found[domain]} and {version} of domain {domain!r}")
+    if opsets.setdefault(domain, version) != version:
+        raise message.error(f"versions {opsets[domain]} and {version} of domain {domain!r}")
 
 
 def _add(graph: Graph, message: Message, name: str, value: Any) -> None:
@@ -319,20 +320,20 @@ def _add(graph: Graph, message: Message, name: str, value: Any) -> None:
 
 
 def _by_key(message: Message, functions: list[Function]) -> dict[tuple[str, str, str], Function]:
-    found: dict[tuple[str, str, str], Function] = {}
+    by_key: dict[tuple[str, str, str], Function] = {}
     for function in functions:
         key = (function.domain, function.name, function.overload)
-        if key in found:
+        if key in by_key:
             raise message.error(f"function {key} appears twice")
-        found[key] = function
-    return found
+        by_key[key] = function
+    return by_key
 
 
 def _check_training(message: Message, model: Model) -> None:
-    """Raise where training would begin by setting values that inference reads.
+    """Raise if training would begin by setting values that inference reads.
 
-    Then what the file has in their place may be anything. How training goes on is nothing to
-    inference, which reads the initializers as they are.
+    The values of these initializers in the file may be anything. The training steps themselves do
+    not matter to inference.
     """
     for number, value in message.fields():
         if number == 3:

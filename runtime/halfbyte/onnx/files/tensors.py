@@ -1,10 +1,10 @@
 """TensorProto and SparseTensorProto as NumPy arrays.
 
 Raw data, in the file or in one beside it, is a read-only view of the mapped bytes. Protobuf aligns
-nothing, so such a view may begin at any address (`array.flags.aligned`): NumPy computes with it all
-the same, and code that passes its address to C takes `np.require(array, requirements="A")`, which
-copies only then. Elements of four and two bits are unpacked to one a byte; `Tensor.packed` keeps
-them as they lie.
+nothing, so a view may begin at any address (`array.flags.aligned`). NumPy computes with such
+arrays; code that passes addresses to C takes `np.require(array, requirements="A")`, which copies
+where it must. Elements of four and two bits are unpacked to one byte each; `Tensor.packed` has the
+bytes as stored.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MAX_RANK = 32  # of NumPy 1's arrays
 MAX_SIZE = 1 << 60  # bytes of an array that an address can name
 MAX_NAME = 1024  # characters
 
-_MAX_PIECES = 1 << 12  # writers make one
+_MAX_PIECES = 1 << 12  # fields of packed elements in a tensor; writers use one
 _STRING, _BOOL = 8, 9
 _BITS = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2}  # of types with less than a byte
 _SIXES = {27: "FLOAT6E2M3", 28: "FLOAT6E3M2"}
-# Which field has the elements of a type, where they are not raw. All others: int32_data.
+# The field with the elements of a type, if they are not raw; int32_data for all others.
 _FIELDS = {
     1: "float_data", 14: "float_data", 8: "string_data", 7: "int64_data", 11: "double_data",
     15: "double_data", 12: "uint64_data", 13: "uint64_data",
@@ -42,7 +42,7 @@ _NUMBERS = {
 
 
 class Tensor(NamedTuple):
-    """A tensor, its name, and its bytes where they hold several elements each."""
+    """A named tensor, and its stored bytes if they hold several elements each."""
 
     name: str
     array: Array
@@ -51,7 +51,7 @@ class Tensor(NamedTuple):
 
 @dataclass
 class _Fields:
-    """What a message says."""
+    """The fields of a TensorProto."""
 
     name: str = ""
     dtype: int = 0
@@ -90,9 +90,9 @@ def read_tensor(message: Message, external: External) -> Tensor:
     Raises
     ------
     FormatError
-        The elements are not as many as the shape says, or not in the field of their type.
+        The number of elements is not the shape's, or they are not in the field of their type.
     UnsupportedError
-        It is one segment of several, or of a type that is not known here.
+        The tensor is one segment of several, or has a type that halfbyte does not support.
     """
     fields = _read_fields(message)
     if fields.name:
@@ -114,14 +114,14 @@ def read_tensor(message: Message, external: External) -> Tensor:
         values = fields.typed.get(_FIELDS.get(number, "int32_data"), [])
         flat, packed = _from_typed(message, values, number, count)
     if len(flat) != count:
-        raise message.error(f"{count} elements of shape {list(shape)} expected, {len(flat)} found")
+        raise message.error(f"expected {count} elements of shape {list(shape)}, found {len(flat)}")
     array = flat.reshape(shape)
     array.flags.writeable = False
     return Tensor(fields.name, array, packed)
 
 
 def read_sparse(message: Message, external: External) -> tuple[str, SparseTensor]:
-    """A SparseTensorProto and its name, which is that of its values."""
+    """A SparseTensorProto and its name, which is the name of its values."""
     values = indices = None
     dims: list[Value] = []
     for number, value in message.fields():
@@ -135,13 +135,13 @@ def read_sparse(message: Message, external: External) -> tuple[str, SparseTensor
         raise message.error("a sparse tensor without values")
     message = Message(message.data, message.path, f"{message.name}: tensor {values.name!r}")
     shape = read_shape(message, dims, values.array.itemsize)
-    found = np.zeros(0, np.int64) if indices is None else indices.array
-    _check_indices(message, values.array, found, shape)
-    return values.name, SparseTensor(values.array, found, shape)
+    places = np.zeros(0, np.int64) if indices is None else indices.array
+    _check_indices(message, values.array, places, shape)
+    return values.name, SparseTensor(values.array, places, shape)
 
 
 def read_shape(message: Message, dims: Sequence[Value], itemsize: int) -> tuple[int, ...]:
-    """Sizes, none of them negative, of an array that could exist."""
+    """A shape without negative sizes whose bytes an address can name."""
     shape = tuple(message.integers(dims))
     if len(shape) > MAX_RANK:
         raise message.error(f"{len(shape)} dimensions, expected at most {MAX_RANK}")
@@ -153,55 +153,55 @@ def read_shape(message: Message, dims: Sequence[Value], itemsize: int) -> tuple[
 
 
 def _read_fields(message: Message) -> _Fields:
-    found = _Fields()
+    fields = _Fields()
     for number, value in message.fields():
         if number == 1:
-            found.dims.append(value)
+            fields.dims.append(value)
         elif number == 2:
-            found.dtype = message.integer(value)
+            fields.dtype = message.integer(value)
         elif number == 3:
             raise UnsupportedError(f"{message.path}: {message.name}: a segment of a tensor")
         elif number == 8:
-            found.name = message.text(value)
+            fields.name = message.text(value)
         elif number == 9:
-            found.raw = message.bytes(value) if _something(value) else None
+            fields.raw = message.bytes(value) if _has_elements(value) else None
         elif number == 13:
             key, text = entry(message.message(value, message.name))
-            found.external[key] = text
+            fields.external[key] = text
         elif number == 14:
-            found.location = message.integer(value)
+            fields.location = message.integer(value)
         elif number == 6:
-            found.strings.append(message.text(value))
+            fields.strings.append(message.text(value))
         elif number in _NUMBERS:
-            found.typed.setdefault(_NUMBERS[number], []).append(value)
-            found.pieces += isinstance(value, memoryview)
-            if found.pieces > _MAX_PIECES:
+            fields.typed.setdefault(_NUMBERS[number], []).append(value)
+            fields.pieces += isinstance(value, memoryview)
+            if fields.pieces > _MAX_PIECES:
                 raise message.error(f"expected at most {_MAX_PIECES} fields of packed elements")
-    if len(found.name) > MAX_NAME:
-        raise message.error(f"a name of {len(found.name)} characters")
-    if found.location not in (0, 1):
-        raise message.error(f"data_location {found.location}, expected 0 or 1")
-    return found
+    if len(fields.name) > MAX_NAME:
+        raise message.error(f"a name of {len(fields.name)} characters")
+    if fields.location not in (0, 1):
+        raise message.error(f"data_location {fields.location}, expected 0 or 1")
+    return fields
 
 
 def _refuse_others(message: Message, fields: _Fields, number: int) -> None:
-    """Raise where elements stand in a field that is not the one of their type."""
-    given = [name for name, values in fields.typed.items() if any(map(_something, values))]
+    """Raise if there are elements in a field that is not the one of their type."""
+    present = [name for name, values in fields.typed.items() if any(map(_has_elements, values))]
     if fields.strings:
-        given.append("string_data")
+        present.append("string_data")
     if fields.raw is not None:
-        given.append("raw_data")
+        present.append("raw_data")
     if fields.location:
         expected = "external_data"
     else:
         expected = "raw_data" if fields.raw is not None else _FIELDS.get(number, "int32_data")
-    for name in given:
+    for name in present:
         if name != expected:
             raise message.error(f"elements of type {number} in {name}, expected {expected}")
 
 
-def _something(value: Value) -> bool:
-    """Whether a field has elements: one of bytes may be empty, and says nothing then."""
+def _has_elements(value: Value) -> bool:
+    """Whether a field has elements: bytes may be empty."""
     return isinstance(value, int) or len(value) > 0
 
 
@@ -209,23 +209,23 @@ def _external(
     message: Message, fields: _Fields, number: int, count: int, external: External
 ) -> memoryview:
     """The bytes in another file."""
-    said = fields.external
-    if "location" not in said:
+    entries = fields.external
+    if "location" not in entries:
         raise message.error("external data without a location")
     if number == _STRING:
         raise message.error("strings in external data")
     size = _byte_size(number, count)
-    offset = _decimal(message, said, "offset", 0)
-    length = _decimal(message, said, "length", size)
+    offset = _decimal(message, entries, "offset", 0)
+    length = _decimal(message, entries, "length", size)
     if length != size:
-        raise message.error(f"{size} bytes expected, external data has a length of {length}")
+        raise message.error(f"expected {size} bytes of external data, found a length of {length}")
     if not size:
         return memoryview(b"")
-    return external.read(said["location"], offset, size, fields.name)
+    return external.read(entries["location"], offset, size, fields.name)
 
 
-def _decimal(message: Message, said: dict[str, str], key: str, default: int) -> int:
-    text = said.get(key, "")
+def _decimal(message: Message, entries: dict[str, str], key: str, default: int) -> int:
+    text = entries.get(key, "")
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 20):
@@ -234,7 +234,7 @@ def _decimal(message: Message, said: dict[str, str], key: str, default: int) -> 
 
 
 def _byte_size(number: int, count: int) -> int:
-    """Bytes of so many elements, as a file has them."""
+    """Bytes of `count` elements in a file."""
     if number in _BITS:
         return -(-count * _BITS[number] // 8)
     return count * dtypes.DTYPES[number].itemsize
@@ -245,7 +245,7 @@ def _from_raw(
 ) -> tuple[Array, Array | None]:
     size = _byte_size(number, count)
     if len(raw) != size:
-        raise message.error(f"{size} bytes of {count} elements expected, {len(raw)} found")
+        raise message.error(f"expected {size} bytes for {count} elements, found {len(raw)}")
     dtype = dtypes.DTYPES[number]
     if not size:
         return np.zeros(0, dtype), None
@@ -260,56 +260,56 @@ def _from_raw(
 def _from_typed(
     message: Message, values: Sequence[Value], number: int, count: int
 ) -> tuple[Array, Array | None]:
-    """Elements of the field of their type; there may be any number of them."""
+    """Elements from the field of their type, however many there are."""
     dtype = dtypes.DTYPES[number]
     name = _FIELDS.get(number, "int32_data")
     if name in ("float_data", "double_data"):
-        found = message.number_array(values, np.float32 if name == "float_data" else np.float64)
-        if dtype.kind == "c" and len(found) % 2:
-            raise message.error(f"{len(found)} parts of complex numbers, expected pairs")
-        return found.view(dtype), None
+        floats = message.number_array(values, np.float32 if name == "float_data" else np.float64)
+        if dtype.kind == "c" and len(floats) % 2:
+            raise message.error(f"{len(floats)} parts of complex numbers, expected pairs")
+        return floats.view(dtype), None
     integers = message.integer_array(values)
     if name == "int64_data":
         return integers.view(np.int64), None
     if name == "uint64_data":
         return _fitting(message, integers, dtype), None
-    signed = integers.astype(np.uint32).view(np.int32)  # of an int32, the low bits count
+    signed = integers.astype(np.uint32).view(np.int32)  # only the low bits of an int32 count
     if number in _BITS:
         packed = _fitting(message, signed, np.dtype(np.uint8))
         expected = _byte_size(number, count)
         if len(packed) != expected:
-            raise message.error(f"{expected} bytes expected in int32_data, {len(packed)} found")
+            raise message.error(f"expected {expected} bytes in int32_data, found {len(packed)}")
         return _unpacked(packed, number, count), packed
     if number == _BOOL:
         return _fitting(message, signed, np.dtype(np.uint8), 1).view(np.bool_), None
-    if dtype.kind in "fV":  # bits of a float
+    if dtype.kind in "fV":  # the bits of floats
         bits = np.dtype(f"u{dtype.itemsize}")
         return _fitting(message, signed, bits).view(dtype), None
     return _fitting(message, signed, dtype), None
 
 
 def _fitting(
-    message: Message, values: npt.NDArray[Any], dtype: np.dtype[Any], most: int | None = None
+    message: Message, values: npt.NDArray[Any], dtype: np.dtype[Any], largest: int | None = None
 ) -> Array:
     """Integers as another type, which must hold them."""
     bounds = np.iinfo(dtype)
-    most = bounds.max if most is None else most
+    largest = bounds.max if largest is None else largest
     if len(values):
         low, high = int(values.min()), int(values.max())
-        if low < bounds.min or high > most:
-            raise message.error(f"values from {low} to {high}, expected {bounds.min} to {most}")
+        if low < bounds.min or high > largest:
+            raise message.error(f"values from {low} to {high}, expected {bounds.min} to {largest}")
     return values.astype(dtype, copy=False)
 
 
 def _unpacked(data: npt.NDArray[np.uint8], number: int, count: int) -> Array:
-    """One element a byte; the first of each byte is in its lowest bits."""
+    """One byte per element; the first of each stored byte is in its lowest bits."""
     bits = _BITS[number]
     each = 8 // bits
-    found = np.empty((len(data), each), np.uint8)
+    unpacked = np.empty((len(data), each), np.uint8)
     for index in range(each):
-        found[:, index] = data >> (bits * index) & ((1 << bits) - 1)
+        unpacked[:, index] = data >> (bits * index) & ((1 << bits) - 1)
     dtype = dtypes.DTYPES[number]
-    flat = found.reshape(-1)[:count]
+    flat = unpacked.reshape(-1)[:count]
     if dtype[0].kind == "i":
         sign = np.uint8(1 << bits - 1)
         flat ^= sign
@@ -318,7 +318,7 @@ def _unpacked(data: npt.NDArray[np.uint8], number: int, count: int) -> Array:
 
 
 def _check_indices(message: Message, values: Array, indices: Array, shape: tuple[int, ...]) -> None:
-    """Raise unless indices are as many as values, ascending, and inside the shape."""
+    """Raise unless there is an index for each value, ascending and inside the shape."""
     count = len(values) if values.ndim == 1 else -1
     shapes = [(count,), (count, len(shape))]
     if count < 0 or indices.dtype != np.int64 or indices.shape not in shapes:

@@ -1,4 +1,4 @@
-"""ValueInfoProto and TypeProto."""
+"""Reading of ValueInfoProto and TypeProto."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS = {
 
 
 def read_value_info(message: Message) -> ValueInfo:
-    """A ValueInfoProto; one without a type, or with an empty one, says only a name."""
+    """A ValueInfoProto, whose type may be missing or empty."""
     name, kind = "", None
     for number, value in message.fields():
         if number == 1:
@@ -29,31 +29,31 @@ def read_value_info(message: Message) -> ValueInfo:
 
 
 def read_type(message: Message, depth: int = 0) -> TypeInfo | None:
-    """A TypeProto; None of one that says nothing.
+    """A TypeProto; None if it is empty.
 
     Raises
     ------
     FormatError
-        Two types at once, or nested too deeply.
+        The message has two types, or types are nested too deeply.
     UnsupportedError
-        An opaque type.
+        The type is opaque.
     """
     if depth > _MAX_NESTING:
         raise message.error(f"types nested more than {_MAX_NESTING} deep")
-    found: TypeInfo | None = None
+    info: TypeInfo | None = None
     for number, value in message.fields():
         if number == _OPAQUE:
             raise UnsupportedError(f"{message.path}: {message.name}: an opaque type")
         if number not in _KINDS:
             continue
-        if found is not None:
+        if info is not None:
             raise message.error("two types at once")
         inner = message.message(value, message.name)
         if number in (_TENSOR, _SPARSE):
-            found = _read_tensor(inner, _KINDS[number])
+            info = _read_tensor(inner, _KINDS[number])
         else:
-            found = _read_container(inner, number, depth)
-    return found
+            info = _read_container(inner, number, depth)
+    return info
 
 
 def _read_tensor(message: Message, kind: str) -> TypeInfo:
@@ -69,7 +69,7 @@ def _read_tensor(message: Message, kind: str) -> TypeInfo:
 
 
 def _read_container(message: Message, container: int, depth: int) -> TypeInfo:
-    """A sequence or optional of field 1, or a map of field 1 to field 2."""
+    """A sequence or optional of the type in field 1, or a map from field 1 to field 2."""
     key, element = 0, None
     is_map = container == _MAP
     for number, value in message.fields():
@@ -81,7 +81,7 @@ def _read_container(message: Message, container: int, depth: int) -> TypeInfo:
 
 
 def _read_shape(message: Message) -> tuple[tuple[Dim, ...], tuple[str, ...]]:
-    """Sizes, and what they stand for; nothing where none says it."""
+    """Sizes, and their denotations, which are empty if no size has one."""
     dims: list[Dim] = []
     denotations: list[str] = []
     for number, value in message.fields():
@@ -95,15 +95,15 @@ def _read_shape(message: Message) -> tuple[tuple[Dim, ...], tuple[str, ...]]:
 
 
 def _read_dim(message: Message, field: Value) -> tuple[Dim, str]:
-    """A size, a name, or neither; writers say -1 too of a size that they do not know."""
-    found: Dim = None
+    """A size, a name, or neither, and its denotation; some writers use -1 for an unknown size."""
+    dim: Dim = None
     denotation = ""
     for number, value in message.message(field, message.name).fields():
         if number == 1:
             size = message.integer(value)
-            found = size if size >= 0 else None
+            dim = size if size >= 0 else None
         elif number == 2:
-            found = message.text(value) or None
+            dim = message.text(value) or None
         elif number == 3:
             denotation = message.text(value)
-    return found, denotation
+    return dim, denotation

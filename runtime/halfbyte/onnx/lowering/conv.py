@@ -73,7 +73,7 @@ def sliding(
 
 def image(c: Capture, x: Value) -> Buffer:
     """Its buffer [n, rows, columns, channels]."""
-    buffer = c.last(x)
+    buffer = c.channels_last(x)
     if len(x.shape) == 4:
         return buffer
     n, channels, length = x.shape
@@ -83,9 +83,9 @@ def image(c: Capture, x: Value) -> Buffer:
 def result(c: Capture, y: Buffer, rank: int) -> Value:
     """A value of so many dimensions of a buffer [n, rows, columns, channels]."""
     if rank == 4:
-        return c.value_last(y)
+        return c.value_channels_last(y)
     n, _, length, channels = (int(d) for d in y.shape)  # type: ignore[arg-type]
-    return c.value_last(y.view((n, length, channels)))
+    return c.value_channels_last(y.view((n, length, channels)))
 
 
 def floats(c: Capture, array: Array, layout: str, make: Callable[[], Array]) -> Buffer:
@@ -210,8 +210,8 @@ def global_pool(c: Capture, x: Value) -> Value | None:
         return None
     function = "max" if c.node.op_type == "GlobalMaxPool" else "mean"
     n, channels, *between = x.shape
-    if x.last is not None:
-        y = ops.reduce(x.last.view((n, math.prod(between), channels)), function=function)
+    if x.channels_last is not None:
+        y = ops.reduce(x.channels_last.view((n, math.prod(between), channels)), function=function)
     else:
         y = ops.reduce(c.plain(x).view((n * channels, math.prod(between), 1)), function=function)
     return c.value(y, (n, channels, *[1] * len(between)))

@@ -75,7 +75,7 @@ def _pair(
 
 def _channels_last(c: Capture, function: str, x: Value | Array, y: Value | Array) -> Value | None:
     """Where the operands lie with their channels last, so does the result."""
-    first = next((v for v in (x, y) if isinstance(v, Value) and lies_last(v)), None)
+    first = next((v for v in (x, y) if isinstance(v, Value) and is_channels_last(v)), None)
     if first is None:
         return None
     rank = len(first.shape)
@@ -83,9 +83,9 @@ def _channels_last(c: Capture, function: str, x: Value | Array, y: Value | Array
     shapes: list[tuple[int, ...]] = []
     for operand in (x, y):
         if isinstance(operand, Value):
-            if len(operand.shape) != rank or not (lies_last(operand) or operand.size == 1):
+            if len(operand.shape) != rank or not (is_channels_last(operand) or operand.size == 1):
                 return None
-            buffers.append(c.last(operand))
+            buffers.append(c.channels_last(operand))
             n, channels, *between = operand.shape
             shapes.append((n, *between, channels))
             continue
@@ -99,12 +99,12 @@ def _channels_last(c: Capture, function: str, x: Value | Array, y: Value | Array
     except ValueError:
         return None
     made = _pair(c, function, buffers[0], buffers[1], shapes[0], shapes[1], shape)
-    return None if made is None else c.value_last(made.view(shape))
+    return None if made is None else c.value_channels_last(made.view(shape))
 
 
-def lies_last(value: Value) -> bool:
+def is_channels_last(value: Value) -> bool:
     """Whether a value lies with its channels last, and only so."""
-    return value.last is not None and value.plain is None
+    return value.channels_last is not None and value.plain is None
 
 
 @lower(*_FUNCTIONS)
@@ -121,10 +121,10 @@ def apply(
         return None
     if any(math.isnan(v) or (math.isinf(v) and function != "clip") for v in (alpha, beta)):
         return None
-    buffer = c.last(x) if lies_last(x) else c.plain(x)
+    buffer = c.channels_last(x) if is_channels_last(x) else c.plain(x)
     flat = ops.unary(buffer.view((x.size,)), function=function, alpha=alpha, beta=beta)
     made = flat.view(buffer.shape)
-    return c.value_last(made) if lies_last(x) else c.value(made)
+    return c.value_channels_last(made) if is_channels_last(x) else c.value(made)
 
 
 @lower("Cast")
@@ -132,7 +132,7 @@ def cast(c: Capture, x: Value, *, to: int, **attributes: Any) -> Value | None:
     """Integers of 64 and 8 bits, and truth values, in float32."""
     if DTYPES.get(to) != np.float32 or not x.size:
         return None
-    buffer = c.last(x) if lies_last(x) else c.plain(x)
+    buffer = c.channels_last(x) if is_channels_last(x) else c.plain(x)
     if x.dtype == "i64":
         flat = ops.cast(buffer.view((x.size,)))
     elif x.dtype in _BYTES:
@@ -140,7 +140,7 @@ def cast(c: Capture, x: Value, *, to: int, **attributes: Any) -> Value | None:
     else:
         return None
     made = flat.view(buffer.shape)
-    return c.value_last(made) if lies_last(x) else c.value(made)
+    return c.value_channels_last(made) if is_channels_last(x) else c.value(made)
 
 
 @lower("LeakyRelu")
@@ -191,9 +191,9 @@ def swish(c: Capture, x: Value, *, alpha: float = 1.0) -> Value | None:
     """x / (1 + exp(-x))."""
     if x.dtype != "f32" or alpha != 1 or not x.size:
         return None
-    buffer = c.last(x) if lies_last(x) else c.plain(x)
+    buffer = c.channels_last(x) if is_channels_last(x) else c.plain(x)
     made = ops.silu(buffer.view((1, x.size))).view(buffer.shape)
-    return c.value_last(made) if lies_last(x) else c.value(made)
+    return c.value_channels_last(made) if is_channels_last(x) else c.value(made)
 
 
 @lower("QuickGelu", domain=MICROSOFT)

@@ -81,7 +81,7 @@ def matmul(c: Capture, x: Value | Array, w: Value | Array) -> Value | None:
     """Products with a constant matrix, and of two stacks of matrices."""
     if isinstance(x, Value) and isinstance(w, np.ndarray) and w.ndim == 2 and x.shape:
         if _is_hadamard(x, w):
-            return c.turned(x)
+            return c.rotated(x)
         return product(c, x, w, None)
     return _stacked(c, x, w)
 
@@ -215,7 +215,7 @@ def matmul_nbits(
         return None
     added = None if bias is None else vector(c, bias, N)
     symmetric = bits == 8 or zeros is None
-    before = c.before_turning(x, rows, K) if integers and symmetric and fits(N, K) else None
+    before = c.before_rotation(x, rows, K) if integers and symmetric and fits(N, K) else None
     if before is not None:
         y = ops.matmul_rotated(*c.quantized(before, rows, K, ops.hadamard_quantize), w, None, added)
     elif integers:

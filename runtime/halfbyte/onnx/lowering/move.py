@@ -55,7 +55,7 @@ def transpose(c: Capture, x: Value, *, perm: list[int] | None = None) -> Value |
     return c.transposed(x, order) if sorted(order) == list(range(rank)) else None
 
 
-def ordered(c: Capture, buffer: Buffer, order: Sequence[int]) -> Buffer | None:
+def permuted(c: Capture, buffer: Buffer, order: Sequence[int]) -> Buffer | None:
     """The elements of a buffer with its dimensions in another order."""
     shape = tuple(int(d) for d in buffer.shape)  # type: ignore[arg-type]
     strides = row_major(shape)

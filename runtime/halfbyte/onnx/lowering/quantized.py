@@ -17,7 +17,7 @@ from halfbyte.core import ops
 from halfbyte.core.program import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.conv import Sliding, floats, image, result, sliding
-from halfbyte.onnx.lowering.elementwise import apply, combine, lies_last
+from halfbyte.onnx.lowering.elementwise import apply, combine, is_channels_last
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower, rule_of
 from halfbyte.onnx.values import Array, Operand, Value
 
@@ -64,10 +64,10 @@ def _typed(buffer: Buffer, dtype: str) -> Buffer:
 
 def _anywhere(c: Capture, x: Value, change: Callable[[Buffer], Buffer]) -> Value:
     """A function of each number of x, which stays where it lies."""
-    last = lies_last(x)
-    buffer = c.last(x) if last else c.plain(x)
+    last = is_channels_last(x)
+    buffer = c.channels_last(x) if last else c.plain(x)
     made = change(buffer.view((x.size,))).view(tuple(int(d) for d in buffer.shape))  # type: ignore[arg-type]
-    return c.value_last(made) if last else c.value(made, x.shape)
+    return c.value_channels_last(made) if last else c.value(made, x.shape)
 
 
 def quantized(c: Capture, x: Value, as_: Meaning) -> Value:
@@ -288,8 +288,8 @@ def qlinear_add(
         to = meaning(y_scale, y_zero, a.dtype)
         alike = left and right and to and left.dtype == right.dtype == a.dtype == b.dtype
         if alike and left and right and to:
-            last = len(a.shape) > 2 and (lies_last(a) or lies_last(b))
-            ours, theirs = (c.last(v) if last else c.plain(v) for v in (a, b))
+            last = len(a.shape) > 2 and (is_channels_last(a) or is_channels_last(b))
+            ours, theirs = (c.channels_last(v) if last else c.plain(v) for v in (a, b))
             with np.errstate(all="ignore"):
                 scales = float(left.scale / to.scale), float(right.scale / to.scale)
             y = ops.add_quantized(
@@ -298,7 +298,7 @@ def qlinear_add(
             )  # fmt: skip
             shape = tuple(int(d) for d in ours.shape)  # type: ignore[arg-type]
             made = _typed(y, to.dtype).view(shape)
-            return c.value_last(made) if last else c.value(made, a.shape)
+            return c.value_channels_last(made) if last else c.value(made, a.shape)
     return _pair(c, "add", (a, a_scale, a_zero), (b, b_scale, b_zero), y_scale, y_zero)
 
 

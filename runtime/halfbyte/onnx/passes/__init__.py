@@ -1,4 +1,4 @@
-"""Passes of graphs' programs, whose sizes are all known; `optimize_graph` is their order."""
+"""Passes over programs of graphs, whose sizes are all known; `optimize_graph` is their order."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from halfbyte.core.passes.plan_memory import plan_memory
 from halfbyte.core.program import Program
 from halfbyte.onnx.passes.fuse_views import fuse_views
 from halfbyte.onnx.passes.quantize_attention import quantize_attention
+from halfbyte.onnx.passes.remove_dead_code import remove_dead_code
 from halfbyte.onnx.passes.slice_rows import slice_rows
 from halfbyte.onnx.passes.widen_products import widen_products
 
-__all__ = ["fuse_views", "optimize_graph", "quantize_attention", "slice_rows", "widen_products"]
+__all__ = [
+    "fuse_views", "optimize_graph", "quantize_attention", "remove_dead_code", "slice_rows",
+    "widen_products",
+]  # fmt: skip
 
 
 def optimize_graph(
@@ -24,10 +28,11 @@ def optimize_graph(
 ) -> Program:
     """All passes, in order.
 
-    Attention of what the products `int8_attention` make goes on in int8; large batches go through
-    in slices for the caches of so many cores. With `wide_products`, those of 16-bit numbers replace
-    products of bytes.
+    Attention whose operands the products `int8_attention` compute is in int8; large batches run in
+    slices for the caches of `cores`. With `wide_products`, products of 16-bit integers replace
+    those of bytes.
     """
+    program = remove_dead_code(program)
     if int8_attention:
         program = quantize_attention(program, int8_attention)
     program = fuse_views(program)

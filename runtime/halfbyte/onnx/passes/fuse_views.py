@@ -1,7 +1,7 @@
-"""Fusions of graphs' programs, whose values are seen in several shapes.
+"""Fusions in programs of graphs, where a value may be read under several shapes.
 
-As `fuse`, but by the memory that instructions share: a norm or Gelu with the quantization of its
-result, and a product with what is added to it, or with its activation.
+Like `halfbyte.core.passes.fuse`, but instructions are matched by the memory that they share: a norm
+or Gelu is fused with the quantization of its result, and a product with its residual or activation.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from halfbyte.core.program import Buffer, Instruction, Kind, Operation, Program,
 
 
 def fuse_views(program: Program) -> Program:
-    """Replace pairs by the operators of `ops.fused`, sums and Gelus by products that do them."""
+    """Replace pairs by the operators in `ops.FUSED`, and put sums and Gelus into products."""
     rewritten = program.rewritten([])
-    found = _Pairs(program)
+    pairs = _Pairs(program)
     with resume(rewritten):
         for instruction in program.instructions:
-            if instruction in found.absorbed:
+            if instruction in pairs.absorbed:
                 continue
             outputs = instruction.outputs
-            if instruction in found.norms:
-                quantize, product = found.norms[instruction], found.gains.get(instruction)
+            if instruction in pairs.norms:
+                quantize, product = pairs.norms[instruction], pairs.gains.get(instruction)
                 gain = product.operands["y"] if product else None
                 fused = ops.FUSED[instruction.operator, quantize.operator]
                 fused(*instruction.inputs, gain, **instruction.attributes)
                 result = product.outputs[0].view(outputs[0].shape) if product else outputs[0]
                 outputs = (result, *quantize.outputs)
-            elif instruction in found.gelus:
-                gelu = found.gelus[instruction]
+            elif instruction in pairs.gelus:
+                gelu = pairs.gelus[instruction]
                 x = gelu.inputs[0].view(_shape(instruction.inputs[0]))
                 ops.FUSED[gelu.operator, instruction.operator](x, **gelu.attributes)
-            elif instruction in found.sums:
-                product, residual = found.sums[instruction]
+            elif instruction in pairs.sums:
+                product, residual = pairs.sums[instruction]
                 outputs = _again(instruction, product, r=residual)
-            elif instruction in found.activated:
+            elif instruction in pairs.activated:
                 tanh = instruction.attributes["approximate"] == "tanh"
                 activation = Activation.GELU_TANH if tanh else Activation.GELU
-                outputs = _again(instruction, found.activated[instruction], activation=activation)
+                outputs = _again(instruction, pairs.activated[instruction], activation=activation)
             else:
                 rewritten.append(instruction)
                 continue
-            made = rewritten.instructions[-1]
-            made.outputs, made.origin = outputs, instruction.origin
+            fused_instruction = rewritten.instructions[-1]
+            fused_instruction.outputs, fused_instruction.origin = outputs, instruction.origin
     return rewritten
 
 
 class _Pairs:
-    """Which instructions become one: `absorbed` are those that vanish."""
+    """Instructions that are fused; those in `absorbed` disappear."""
 
     def __init__(self, program: Program) -> None:
         self.norms: dict[Instruction, Instruction] = {}  # norm -> quantization of its result
@@ -71,7 +71,7 @@ class _Pairs:
             if instruction.operator is ops.binary and instruction.attributes["function"] == "mul":
                 self._gain(instruction)
 
-    def _goes_nowhere_else(self, buffer: Buffer) -> bool:
+    def _has_one_reader(self, buffer: Buffer) -> bool:
         return buffer.root.kind is Kind.SCRATCH and self._uses[buffer.root] == 1
 
     def _quantization(self, last: Instruction) -> None:
@@ -83,7 +83,7 @@ class _Pairs:
         if maker.operator is ops.layer_norm and maker.outputs[0].shape == last.inputs[0].shape:
             self.norms[maker] = last
             self.absorbed.add(last)
-        elif maker.operator is ops.gelu and self._goes_nowhere_else(last.inputs[0]):
+        elif maker.operator is ops.gelu and self._has_one_reader(last.inputs[0]):
             self.gelus[last] = maker
             self.absorbed.add(maker)
 
@@ -101,7 +101,7 @@ class _Pairs:
                 return
 
     def _gain(self, last: Instruction) -> None:
-        """A product by channels is all that is made of a norm's result in floats."""
+        """Match a gain by channels that is the only reader of a norm's float result."""
         x, gain, _plan = last.inputs
         norm = self._makers.get(x.root)
         if norm not in self.norms or x.root.kind is not Kind.SCRATCH or self._uses[x.root] != 2:
@@ -113,12 +113,12 @@ class _Pairs:
             self.absorbed.add(last)
 
     def _product(self, result: Buffer) -> Instruction | None:
-        """The product that makes what goes nowhere else, if it does nothing behind it yet."""
+        """The product whose result has one reader, if nothing is fused into it yet."""
         maker = self._makers.get(result.root)
         if maker is None or not _adds_rows(maker.operator) or maker in self.absorbed:
             return None
         free = "r" not in maker.operands and not maker.attributes.get("activation")
-        return maker if free and self._goes_nowhere_else(result) else None
+        return maker if free and self._has_one_reader(result) else None
 
     def _gelu(self, last: Instruction) -> None:
         maker = self._product(last.inputs[0])
@@ -128,14 +128,14 @@ class _Pairs:
 
 
 def _adds_rows(operator: Operation) -> bool:
-    """Whether it is a product of matrices that takes a residual."""
+    """Whether an operator is a product of matrices that takes a residual."""
     return operator.product and any(o.name == "r" and len(o.dims) == 2 for o in operator.inputs)
 
 
 def _again(
     last: Instruction, product: Instruction, r: Buffer | None = None, activation: int | None = None
 ) -> tuple[Buffer, ...]:
-    """Record the product with what `last` does to it, into the memory of its result."""
+    """Record a product that also does the work of `last`, into the memory of its result."""
     shape = _shape(product.outputs[0])
     arguments = {o.name: b for o, b in zip(product.operator.inputs, product.arguments, strict=True)}
     arguments["r"] = None if r is None else r.view(shape)

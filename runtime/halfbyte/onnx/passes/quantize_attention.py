@@ -1,7 +1,7 @@
-"""Attention of queries, keys and values that int8 products made goes on in int8.
+"""Attention in int8, where int8 products compute the queries, keys and values.
 
-What is rounded then is as precise as what those products multiplied, and is averaged over a head's
-numbers and over keys: docs/performance.md has the figures.
+This rounds as precisely as those products round their operands, and the errors average out over a
+head's numbers and over the keys; docs/performance.md has the figures.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ _DROPPED = ("reach", "softcap", "bias_row")
 
 
 def quantize_attention(program: Program, products: Collection[Operator]) -> Program:
-    """Replace attention of what these products make, where its kernel in integers can do it."""
+    """Replace attention of these products' results, where the kernel in integers allows it."""
     rewritten = program.rewritten([])
     makers: dict[Buffer, Instruction] = {}
     with resume(rewritten):
         for instruction in program.instructions:
             makers.update({b.root: instruction for b in instruction.outputs})
             if instruction.operator is not ops.attention or not (
-                _applies(instruction) and _made_by(instruction, makers, products)
+                _applies(instruction) and _computed_by(instruction, makers, products)
             ):
                 rewritten.append(instruction)
                 continue
             attributes = {k: v for k, v in instruction.attributes.items() if k not in _DROPPED}
             ops.attention_int8(*instruction.inputs, **attributes)
-            made = rewritten.instructions[-1]
-            made.outputs, made.origin = instruction.outputs, instruction.origin
+            quantized = rewritten.instructions[-1]
+            quantized.outputs, quantized.origin = instruction.outputs, instruction.origin
     return rewritten
 
 
@@ -43,8 +43,8 @@ def _applies(instruction: Instruction) -> bool:
     return a["reach"] >= a["t"] - 1 and not a["softcap"] and not a["bias_row"]
 
 
-def _made_by(
+def _computed_by(
     instruction: Instruction, makers: dict[Buffer, Instruction], products: Collection[Operator]
 ) -> bool:
-    made = [makers.get(buffer.root) for buffer in instruction.inputs[:3]]
-    return all(i is not None and i.operator in products for i in made)
+    sources = [makers.get(buffer.root) for buffer in instruction.inputs[:3]]
+    return all(i is not None and i.operator in products for i in sources)

@@ -1,7 +1,9 @@
-"""Batches go through a graph's program in slices whose values stay in the cores' caches.
+"""Large batches run in slices of rows whose values stay in the cores' caches.
 
-Instructions that follow each other, each of which treats the rows of its operands apart, run for
-some of the rows, then for the next ones. Values that only they see have the memory of one slice.
+Consecutive instructions that treat the rows of their operands independently (products, norms,
+quantization, attention of whole sentences) run for some of the rows, then for the next ones. A
+value that only such a run reads has the memory of one slice, as a part of a buffer. Results are the
+same to the bit.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ from halfbyte.core.ops.elementwise import PLAN_DIMS
 from halfbyte.core.passes.plan_memory import lifetimes, placed
 from halfbyte.core.program import Buffer, Instruction, Kind, Program, current, resume
 
-CACHE = 2 << 20  # bytes of a core that a slice may take: its own cache, and some of the next
-MIN_ROWS = 64  # of a product: fewer would read weights too often
-MAX_INSTRUCTIONS = 1 << 14  # of a program in slices
+CACHE = 2 << 20  # bytes that a slice may take per core: its own cache, and some of the next level
+MIN_ROWS = 64  # of a product in a slice: fewer would read the weights too often
+MAX_INSTRUCTIONS = 1 << 14  # of a program with slices
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """How an instruction can be cut: into `count` pieces, each with its part of these operands.
+    """How an instruction can be cut: into `count` pieces, each with its part of the operands `cut`.
 
-    `outer` is the dimension of a plan that is cut, of an instruction that goes by one.
+    `outer` is the dimension that is cut in the plan of an instruction that has one.
     """
 
     count: int
@@ -36,26 +38,26 @@ class _Rows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that is cut."""
+        """Bytes of the operands that are cut."""
         return sum(buffer.nbytes for buffer in self.cut)
 
 
 def slice_rows(program: Program, cores: int = 1) -> Program:
     """Cut runs of instructions by rows, where their operands are larger than `cores` caches."""
-    found = [_rows(instruction) for instruction in program.instructions]
-    largest = max((rows.nbytes for rows in found if rows), default=0)
+    cuts = [_rows(instruction) for instruction in program.instructions]
+    largest = max((rows.nbytes for rows in cuts if rows), default=0)
     products = [i.dims[i.operator.rows] for i in program.instructions if _is_product(i)]
     most = max((n for n in products if isinstance(n, int)), default=0)
     pieces = min(-(-largest // (CACHE * cores)), most // MIN_ROWS)
     pieces = min(pieces, MAX_INSTRUCTIONS // max(len(program.instructions), 1))
     if pieces < 2:
         return program
-    found = [rows if rows and rows.count >= pieces else None for rows in found]
+    cuts = [rows if rows and rows.count >= pieces else None for rows in cuts]
     rewritten = program.rewritten([])
     with resume(rewritten):
-        for first, last in _runs(program.instructions, found, pieces):
+        for first, last in _runs(program.instructions, cuts, pieces):
             run = program.instructions[first:last]
-            rows = [r for r in found[first:last] if r]
+            rows = [r for r in cuts[first:last] if r]
             if rows and any(map(_is_product, run)):
                 _Slices(program, run, rows, pieces).record()
             else:
@@ -64,20 +66,20 @@ def slice_rows(program: Program, cores: int = 1) -> Program:
 
 
 def _runs(
-    instructions: Sequence[Instruction], found: Sequence[_Rows | None], pieces: int
+    instructions: Sequence[Instruction], cuts: Sequence[_Rows | None], pieces: int
 ) -> Iterator[tuple[int, int]]:
     """[first, last) of instructions that can be cut together, and of single ones that cannot."""
-    first, unit, made = 0, 0, set[Buffer]()
-    for number, (instruction, rows) in enumerate(zip(instructions, found, strict=True)):
+    first, unit, written = 0, 0, set[Buffer]()
+    for number, (instruction, rows) in enumerate(zip(instructions, cuts, strict=True)):
         own = rows.count if rows else 0
         joined = math.gcd(unit, own) if unit and own else 0
-        crossed = rows and any(b.root in made for b in instruction.inputs if b not in rows.cut)
+        crossed = rows and any(b.root in written for b in instruction.inputs if b not in rows.cut)
         if number > first and (joined < pieces or crossed):
             yield first, number
-            first, unit, made = number, own, set()
+            first, unit, written = number, own, set()
         else:
             unit = joined or own
-        made.update(b.root for b in instruction.outputs)
+        written.update(b.root for b in instruction.outputs)
     if first < len(instructions):
         yield first, len(instructions)
 
@@ -91,9 +93,9 @@ class _Slices:
         self._run, self._rows = run, rows
         self._unit = math.gcd(*(r.count for r in rows))
         self._cuts = [self._unit * piece // pieces for piece in range(pieces + 1)]
-        self._inner = self._seen_here_alone(program)
+        self._inner = self._used_only_here(program)
 
-    def _seen_here_alone(self, program: Program) -> set[Buffer]:
+    def _used_only_here(self, program: Program) -> set[Buffer]:
         inner = {b.root for i in self._run for b in i.outputs if b.root.kind is Kind.SCRATCH}
         here = {id(instruction) for instruction in self._run}
         for instruction in program.instructions:
@@ -120,32 +122,32 @@ class _Slices:
 def _record(
     instruction: Instruction, rows: _Rows, first: int, last: int, parts: dict[Buffer, Buffer]
 ) -> None:
-    """Record pieces [first, last) of an instruction; `parts` are the memory of inner values."""
+    """Record pieces [first, last) of an instruction; `parts` has the memory of inner values."""
     count = last - first
-    taken = {}
+    pieces = {}
     for buffer in rows.cut:
         size, *others = buffer.sizes_at({})
         shape = (size // rows.count * count, *others)
         if buffer.root in parts:
-            taken[buffer] = parts[buffer.root].view(shape, buffer.dtype)
+            pieces[buffer] = parts[buffer.root].view(shape, buffer.dtype)
         else:
-            taken[buffer] = buffer.part(buffer.nbytes // rows.count * first, shape)
+            pieces[buffer] = buffer.part(buffer.nbytes // rows.count * first, shape)
     attributes = dict(instruction.attributes)
     if instruction.operator.rows in attributes:
         attributes[instruction.operator.rows] = count
     elif instruction.operator is ops.binary:
         attributes["n"] = attributes["n"] // rows.count * count
         attributes["d"] = min(attributes["d"], attributes["n"])
-        taken |= _narrower(instruction.operands["plan"], rows.outer, count)
-    operands = [None if b is None else taken.get(b, b) for b in instruction.arguments]
+        pieces |= _narrower(instruction.operands["plan"], rows.outer, count)
+    operands = [None if b is None else pieces.get(b, b) for b in instruction.arguments]
     instruction.operator(*operands, **attributes)
-    made = current().instructions[-1]
-    made.outputs = tuple(taken[b] for b in instruction.outputs)
-    made.origin = instruction.origin
+    piece = current().instructions[-1]
+    piece.outputs = tuple(pieces[b] for b in instruction.outputs)
+    piece.origin = instruction.origin
 
 
 def _narrower(plan: Buffer, outer: int | None, count: int) -> dict[Buffer, Buffer]:
-    """In a plan's place, one that goes over so many in that dimension."""
+    """A plan -> the same plan with the size `count` in the dimension `outer`."""
     if outer is None or not isinstance(plan.value, np.ndarray):
         return {}
     value = plan.value.copy()
@@ -154,7 +156,7 @@ def _narrower(plan: Buffer, outer: int | None, count: int) -> dict[Buffer, Buffe
 
 
 def _rows(instruction: Instruction) -> _Rows | None:
-    """How an instruction can be cut, if it can."""
+    """How an instruction can be cut; None if it cannot."""
     operator, operands, a = instruction.operator, instruction.operands, instruction.attributes
     if operator.rows:
         signature = (*operator.inputs, *operator.outputs)
@@ -175,7 +177,7 @@ def _rows(instruction: Instruction) -> _Rows | None:
 
 
 def _is_product(instruction: Instruction) -> bool:
-    """Whether it multiplies rows with a matrix, which is read again for each piece."""
+    """Whether an instruction multiplies rows by a matrix, which every piece reads again."""
     operator = instruction.operator
     return operator.product and bool(operator.rows) and not operator.steps
 
@@ -187,9 +189,9 @@ def _strided(
     cut: list[Buffer],
     outer: int | None = None,
 ) -> _Rows | None:
-    """`cut`, and operands whose pieces begin at these steps and lie side by side.
+    """The operands `cut`, and those with a step between contiguous pieces, if all can be cut.
 
-    A step of 0 is all of an operand for each piece.
+    A step of 0 means that each piece reads the whole operand.
     """
     for name, step in steps.items():
         if name in operands and step:

@@ -1,4 +1,4 @@
-"""Products of codes of eight bits by those of sixteen, where a processor is as fast with them."""
+"""Products of 8-bit integers become 16-bit products, where a processor is as fast with them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 from halfbyte.core import ops
 from halfbyte.core.program import Instruction, Program, maximum
 
-MIN_ROWS = 16  # of activations: fewer do not repay widening the weights for them
+MIN_ROWS = 16  # of activations: with fewer, widening the weights costs more than it saves
 
 
 def widen_products(program: Program) -> Program:
-    """Replace `matmul_rotated` of codes of eight bits by `matmul_widened` of the same operands."""
+    """Replace `matmul_rotated` of 8-bit weights by `matmul_widened` of the same operands."""
     return program.rewritten([
         replace(i, operator=ops.matmul_widened) if _applies(i) else i for i in program.instructions
     ])  # fmt: skip

@@ -30,7 +30,7 @@ _TAKEN = frozenset(dtype for dtype in dtypes.PLAIN.values() if dtype.kind != "O"
 _NAMES = {dtype: name for name, dtype in _ML_DTYPES.items()}
 
 
-def taken(array: Array) -> Array:
+def from_caller(array: Array) -> Array:
     """A caller's array as a graph has it, in the machine's byte order; no copy where none is due.
 
     Strings become str objects: bytes are UTF-8, other objects what `str` makes of them.
@@ -51,10 +51,10 @@ def taken(array: Array) -> Array:
     return array
 
 
-def given(value: Any) -> Any:
+def to_caller(value: Any) -> Any:
     """A graph's value as callers get it."""
     if isinstance(value, list):
-        return [given(item) for item in value]
+        return [to_caller(item) for item in value]
     if not isinstance(value, np.ndarray) or value.dtype not in _NAMES:
         return value
     module = _ml_dtypes()

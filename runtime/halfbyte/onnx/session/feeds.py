@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from halfbyte.onnx.files.dtypes import DTYPES
 from halfbyte.onnx.files.model import SparseTensor, TypeInfo, ValueInfo
-from halfbyte.onnx.session.arrays import taken
+from halfbyte.onnx.session.arrays import from_caller
 from halfbyte.onnx.session.errors import Fail, InvalidArgument, RuntimeProblem
 from halfbyte.onnx.session.metadata import element_name, type_name
 from halfbyte.onnx.session.values import OrtValue
@@ -75,7 +75,7 @@ def _tensor(value: Any, kind: TypeInfo, where: str) -> Array:
         value = _of_list(value, wanted, where)
     if not isinstance(value, np.ndarray):
         raise RuntimeProblem(f"{where}: a {type(value).__name__}, expected an array")
-    array = taken(value)
+    array = from_caller(value)
     if wanted is not None and array.dtype != wanted:
         raise InvalidArgument(
             f"{where}: Unexpected input data type. Actual: (tensor({element_name(array.dtype)})), "

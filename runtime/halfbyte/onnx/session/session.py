@@ -19,9 +19,9 @@ from halfbyte.core.program import Program
 from halfbyte.core.turns import Turns
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.prepare import prepare
-from halfbyte.onnx.runner import Opener, Runner, attention_products
+from halfbyte.onnx.runner import Runner, attention_products
 from halfbyte.onnx.session import errors
-from halfbyte.onnx.session.arrays import given
+from halfbyte.onnx.session.arrays import to_caller
 from halfbyte.onnx.session.binding import IOBinding
 from halfbyte.onnx.session.checking import check_nodes
 from halfbyte.onnx.session.described import Described
@@ -38,6 +38,7 @@ from halfbyte.onnx.session.options import GraphOptimizationLevel, RunOptions, Se
 from halfbyte.onnx.session.providers import check_providers
 from halfbyte.onnx.session.trace import Trace
 from halfbyte.onnx.session.values import OrtValue
+from halfbyte.onnx.stages import Opener
 
 MAX_RUNNERS = 4  # sets of initializers that are given; each has packed weights of its own
 
@@ -126,7 +127,7 @@ class InferenceSession(Described):
         Fail, NotImplemented, RuntimeException
             A node cannot do what it is asked for, or there is no memory for it.
         """
-        return [given(value) for value in self._run(output_names, input_feed, run_options)]
+        return [to_caller(value) for value in self._run(output_names, input_feed, run_options)]
 
     def run_with_ort_values(
         self,
@@ -215,7 +216,7 @@ class InferenceSession(Described):
     def _runner(self, replaced: frozenset[str]) -> Runner:
         """What runs the model where these initializers are inputs."""
         if replaced not in self._runners:
-            prepared = prepare(self._model, optimize=self._optimize, given=replaced)
+            prepared = prepare(self._model, optimize=self._optimize, replaced=replaced)
             self._runners[replaced] = Runner(
                 prepared,
                 self._opener(),

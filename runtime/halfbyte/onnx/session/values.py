@@ -13,7 +13,7 @@ import numpy.typing as npt
 from halfbyte.errors import OutOfMemoryError
 from halfbyte.onnx.files.dtypes import DTYPES, NUMBERS, SPECIAL
 from halfbyte.onnx.files.model import SparseTensor
-from halfbyte.onnx.session.arrays import given, taken
+from halfbyte.onnx.session.arrays import from_caller, to_caller
 from halfbyte.onnx.session.errors import InvalidArgument, RuntimeProblem, TypeProblem
 from halfbyte.onnx.session.metadata import element_name
 
@@ -38,7 +38,7 @@ class OrtValue:
         check_device(device_type)
         if not isinstance(array, np.ndarray):
             raise TypeProblem(f"expected an array, found {type(array).__name__}")
-        made = taken(array)
+        made = from_caller(array)
         if made.dtype not in NUMBERS:
             raise RuntimeProblem(f"an array of {array.dtype}: expected one of ONNX's types")
         return cls(made if made.flags.c_contiguous else made.copy())
@@ -47,7 +47,7 @@ class OrtValue:
     def ortvalue_from_numpy_with_onnx_type(cls, data: Array, /, onnx_element_type: int) -> OrtValue:
         """Of an array whose bytes are elements of another type, such as bfloat16 in uint16."""
         wanted = _dtype(onnx_element_type)
-        array = taken(data)
+        array = from_caller(data)
         if array.dtype == wanted:
             return cls.ortvalue_from_numpy(array)
         if array.dtype.itemsize != wanted.itemsize or "O" in (array.dtype.kind, wanted.kind):
@@ -83,7 +83,7 @@ class OrtValue:
         """The array; a list of them of a sequence."""
         if isinstance(self._value, SparseTensor):
             raise RuntimeProblem("a sparse tensor: expected a dense one")
-        return given(self._value)
+        return to_caller(self._value)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False and dtype not in (None, self._tensor().dtype):
@@ -146,7 +146,7 @@ class OrtValue:
 
     def update_inplace(self, data: Array | OrtValue) -> None:
         """Copy elements of the same type and shape into the tensor."""
-        source = data._tensor() if isinstance(data, OrtValue) else taken(np.asarray(data))
+        source = data._tensor() if isinstance(data, OrtValue) else from_caller(np.asarray(data))
         target = self._tensor()
         if (source.dtype, source.shape) != (target.dtype, target.shape):
             raise RuntimeProblem(
@@ -191,7 +191,7 @@ def _dtype(kind: Any) -> np.dtype[Any]:
         if kind not in DTYPES:
             raise RuntimeProblem(f"element type {kind}: expected one of 1 to {max(SPECIAL)}")
         return DTYPES[kind]
-    made = taken(np.empty(0, kind)).dtype
+    made = from_caller(np.empty(0, kind)).dtype
     if made not in NUMBERS:
         raise RuntimeProblem(f"element type {kind}: expected one of ONNX's")
     return made

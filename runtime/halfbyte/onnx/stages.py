@@ -1,0 +1,107 @@
+"""Stages: the parts of a graph that run as one program each, and the lifetimes of values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from halfbyte.core.backends import Executable
+from halfbyte.core.dtypes import dtype_key
+from halfbyte.core.program import Buffer, Program
+from halfbyte.onnx.evaluate import used_names
+from halfbyte.onnx.files.model import Node
+from halfbyte.onnx.values import Unknown, Value
+
+Opener = Callable[[Program], Executable]  # binds a program to a backend
+
+
+class Observer(Protocol):
+    """Is notified of everything that ran; `start` is a time of `time.perf_counter`."""
+
+    def program(self, program: Program, start: float, seconds: np.ndarray[Any, Any]) -> None:
+        """A program ran; `seconds` are the times of its instructions."""
+
+    def node(
+        self, node: Node, start: float, seconds: float, inputs: list[Any], outputs: list[Any]
+    ) -> None:
+        """A node between programs ran, with these values of its inputs and outputs."""
+
+
+@dataclass(eq=False)
+class Stage:
+    """Nodes [first, last) as a program for one set of shapes; its first run allocates its memory.
+
+    `feeds` are copied into the program and `results` are read from it; `known` are constants that
+    the capture computed. `dead` are values that nothing needs after node `last`.
+    """
+
+    first: int
+    last: int
+    program: Program | None
+    opener: Opener
+    feeds: dict[str, Buffer]
+    results: dict[str, Buffer]
+    known: dict[str, Any]
+    dead: list[str]
+
+    @cached_property
+    def _executable(self) -> Executable | None:
+        return None if self.program is None else self.opener(self.program)
+
+    def run(self, values: dict[str, Any], observer: Observer | None) -> None:
+        """Run the program and put its results into `values`, as views of its memory."""
+        executable = self._executable
+        if executable is None:
+            return
+        for name, buffer in self.feeds.items():
+            executable.array(buffer)[...] = values[name]
+        if observer is None:
+            executable.run({})
+        else:
+            start = time.perf_counter()
+            observer.program(executable.program, start, executable.profile({}))
+        for name, buffer in self.results.items():
+            dtype, shape = buffer.held_as({})
+            values[name] = executable.array(buffer.root).reshape(-1).view(dtype).reshape(shape)
+
+    def close(self) -> None:
+        """Stop its threads and free its memory."""
+        if (executable := self.__dict__.pop("_executable", None)) is not None:
+            executable.close()
+
+
+class Scope(dict[str, Any]):
+    """Values under capture; those of earlier stages become inputs when they are first read."""
+
+    def __init__(self, program: Program, values: Mapping[str, Any], known: Mapping[str, Any]):
+        super().__init__({"": None})
+        self._program, self._values, self._known = program, values, known
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = self._known[name] if name not in self._values else self._input(name)
+        return self[name]
+
+    def _input(self, name: str) -> Value | Unknown:
+        array = self._values[name]
+        key = dtype_key(array.dtype) if isinstance(array, np.ndarray) else None
+        if key is None:
+            return Unknown()
+        return Value(key, array.shape, plain=self._program.input(name, key, array.shape))
+
+
+class Lifetimes:
+    """The nodes between which each value of a graph is needed; outputs are until the end."""
+
+    def __init__(self, nodes: Sequence[Node], outputs: Sequence[str]) -> None:
+        self._first = {name: i for i, node in enumerate(nodes) for name in node.outputs}
+        self._last = {name: i for i, node in enumerate(nodes) for name in used_names(node)}
+        self._last.update(dict.fromkeys(outputs, len(nodes)))
+
+    def needed(self, name: str, at: int) -> bool:
+        """Whether a value from before node `at` is needed by that node or a later one."""
+        return self._first.get(name, -1) < at <= self._last.get(name, -1)
