@@ -254,7 +254,7 @@ class Fitter:
             if self._fits(planned := plan(file, settings)):
                 yield self.need(words, planned)
         if self.room.tab:
-            changed = replace(settings, cache="smallest", batch=16, context=None, most_context=1024)
+            changed = replace(settings, cache="smallest", batch=16, context=None, max_context=1024)
             if shorter := self._shortened(changed):
                 words = f"--context {shorter.settings.context} --cache smallest --batch 16"
                 yield self.need(words, shorter)

@@ -65,7 +65,7 @@ def planned(
         "activations": by_kind[Kind.SCRATCH] + by_kind[Kind.INPUT] + by_kind[Kind.OUTPUT] - windows,
         "constants": by_kind[Kind.CONSTANT] + copied,
         "tokenizer": tokens * TOKEN_BYTES + merges * MERGE_BYTES,
-        "interpreter": beside_bytes(),
+        "interpreter": process_bytes(),
     }
 
 
@@ -103,7 +103,7 @@ def planned_graph(
         if array.nbytes and array.ctypes.data not in seen:
             found[_where(array, "constants")] += array.nbytes
             seen.add(array.ctypes.data)
-    found["interpreter"] = beside_bytes()
+    found["interpreter"] = process_bytes()
     return found
 
 
@@ -125,7 +125,7 @@ def in_tab(memory: Mapping[str, int], file: int) -> dict[str, int]:
     return {FILE: file, **own, "interpreter": TAB_BYTES + REST_BYTES}
 
 
-def beside_bytes() -> int:
+def process_bytes() -> int:
     """What a process holds beside a model: the interpreter, and what loading leaves behind."""
     return interpreter_bytes() + PROCESS_REST_BYTES
 

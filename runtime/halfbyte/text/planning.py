@@ -25,7 +25,7 @@ WEIGHTS = ("auto", "packed", "mapped", "streamed")
 class Settings:
     """What memory and speed depend on, beside the model; see :func:`halfbyte.load`.
 
-    `most_context` bounds the context where none is given.
+    `max_context` bounds the context where none is given.
     """
 
     context: int | None = None
@@ -34,7 +34,7 @@ class Settings:
     weights: str = "auto"
     passes: bool = True
     activations: str = "int8"
-    most_context: int = DEFAULT_CONTEXT
+    max_context: int = DEFAULT_CONTEXT
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -51,8 +51,8 @@ class Settings:
 LEVELS = {
     "baseline": Settings(weights="packed"),
     "basic": Settings(weights="mapped"),
-    "aggressive": Settings(weights="mapped", cache="smallest", batch=32, most_context=2048),
-    "extreme": Settings(weights="streamed", cache="smallest", batch=16, most_context=1024),
+    "aggressive": Settings(weights="mapped", cache="smallest", batch=32, max_context=2048),
+    "extreme": Settings(weights="streamed", cache="smallest", batch=16, max_context=1024),
 }
 
 
@@ -163,7 +163,7 @@ def capture_model(file: ModelFile, settings: Settings | None = None) -> Program:
     config = architecture.read_config(file)
     context = settings.context
     if context is None:
-        context = min(config.context, settings.most_context)
+        context = min(config.context, settings.max_context)
     if not 1 <= context <= config.context:
         raise HalfbyteError(
             f"{file.path}: context of {context} tokens: expected 1 to {config.context}"

@@ -28,7 +28,7 @@ from halfbyte.formats.tokens import (
     UNUSED,
     USER_DEFINED,
 )  # fmt: skip
-from halfbyte.text.tokenizers import normalizing, splitting
+from halfbyte.text.tokenizers import normalizers, splitting
 from halfbyte.text.tokenizers.base import CACHED_LENGTH, CACHED_WORDS, BaseTokenizer, Piece, Span
 from halfbyte.text.tokenizers.decoders import make_decoder
 from halfbyte.text.tokenizers.literals import Literals
@@ -55,7 +55,7 @@ class PipelineTokenizer(BaseTokenizer):
         steps = {
             name: _steps(file, data, name) for name in ("normalizer", "pre_tokenizer", "decoder")
         }
-        self._normalizers = normalizing.make_normalizers(path, steps["normalizer"])
+        self._normalizers = normalizers.make_normalizers(path, steps["normalizer"])
         self._splitters = splitting.make_splitters(path, steps["pre_tokenizer"])
         self._decoder = make_decoder(path, steps["decoder"])
         self.strips_space = self._decoder.strips_space
@@ -84,7 +84,7 @@ class PipelineTokenizer(BaseTokenizer):
         for i in sorted(ids):
             token = self.vocabulary.tokens[i]
             if normalize:
-                token = normalizing.apply(self._normalizers, token)
+                token = normalizers.apply(self._normalizers, token)
             if token:
                 tokens.setdefault(token, i)
         return Literals(tokens), tokens
@@ -128,7 +128,7 @@ class PipelineTokenizer(BaseTokenizer):
             if token is not None:
                 yield token
                 continue
-            normal = normalizing.apply(self._normalizers, text[start:end])
+            normal = normalizers.apply(self._normalizers, text[start:end])
             for first, last, inner in self._found(normal, parse_special, self._normal):
                 if inner is not None:
                     yield inner
@@ -144,7 +144,7 @@ class PipelineTokenizer(BaseTokenizer):
             if token is not None:
                 yield token, start, end
                 continue
-            normal, spans = normalizing.trace(self._normalizers, text[start:end])
+            normal, spans = normalizers.trace(self._normalizers, text[start:end])
             spans = [(a + start, b + start) for a, b in spans]
             for first, last, inner in self._found(normal, parse_special, self._normal):
                 if inner is not None:

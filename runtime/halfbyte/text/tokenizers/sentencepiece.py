@@ -16,7 +16,7 @@ from halfbyte.text.tokenizers.base import BaseTokenizer, Piece, Span
 from halfbyte.text.tokenizers.charsmap import Charsmap
 from halfbyte.text.tokenizers.literals import Literals
 from halfbyte.text.tokenizers.merging import merge
-from halfbyte.text.tokenizers.normalizer import Normalizer
+from halfbyte.text.tokenizers.sentencepiece_normalizer import Normalizer
 from halfbyte.text.tokenizers.vocabulary import SPACE, Vocabulary
 
 _WORD = re.compile(f"{SPACE}*[^{SPACE}]+|{SPACE}+")
