@@ -1,0 +1,217 @@
+"""Plants faults in a copy of the package and says which of them the tests see.
+
+    python tools/plant_faults.py                       all of tools/faults.toml (about 20 minutes)
+    python tools/plant_faults.py --only kernels        the kernels' only
+    python tools/plant_faults.py --tree OLD --faults OLD.toml --json OLD.json
+    python tools/plant_faults.py --before OLD.json     a table beside an earlier run
+
+A fault is a replacement of one piece of text, which occurs once in its file. The kernels' faults are
+planted all at once: each kernel is compared with its NumPy meaning by itself, so a fault counts as seen
+only where a case of its own operator fails. Functions in Python are changed one at a time, and the
+tests named with the fault run until one fails. The exit code is 1 where a fault is not seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parent.parent
+FAULTS = Path(__file__).with_name("faults.toml")
+MOVED = {"runtime/halfbyte": "halfbyte", "quantize": "halfbyte/quantize", "web": "halfbyte/web"}
+CASES = "test_operators.py"  # the operators' cases, on every backend
+LIMIT_SECONDS = 1200  # of one run of tests
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`find` becomes `replace` in `file`; `tests` are paths, `operator` names a kernel's cases."""
+
+    name: str
+    file: str
+    find: str
+    replace: str
+    operator: str = ""
+    tests: tuple[str, ...] = ()
+
+
+def read_faults(path: Path) -> list[Fault]:
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))["fault"]
+    return [Fault(**{**table, "tests": tuple(table.get("tests", ()))}) for table in tables]
+
+
+def changed(text: str, fault: Fault) -> str:
+    """`text` with the fault; ValueError where the piece does not occur exactly once."""
+    if (count := text.count(fault.find)) != 1:
+        raise ValueError(f"{fault.file}: {fault.find!r} occurs {count} times, expected once")
+    return text.replace(fault.find, fault.replace)
+
+
+class Copy:
+    """A copy of a checkout, and the package built from it, in a folder of its own."""
+
+    def __init__(self, tree: Path, folder: Path) -> None:
+        self.tree, self.site = folder / "tree", folder / "site"
+        names = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=tree, check=True, capture_output=True, text=True
+        ).stdout.split("\0")
+        for name in filter(None, names):
+            (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(tree / name, self.tree / name)
+
+    def build(self) -> None:
+        wheels = self.site.with_name("wheels")
+        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        options = ["--no-deps", "--no-build-isolation", "--wheel-dir", wheels]
+        subprocess.run([*pip, "wheel", *options, self.tree], check=True)
+        shutil.rmtree(self.site, ignore_errors=True)
+        [wheel] = wheels.glob("*.whl")
+        subprocess.run([*pip, "install", "--no-deps", "--target", self.site, wheel], check=True)
+        shutil.rmtree(wheels)
+
+    def pytest(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run pytest on the built package; `-S` keeps an editable install out of the way."""
+        path = os.pathsep.join((str(self.site), sysconfig.get_path("purelib")))
+        command = [sys.executable, "-S", "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider"]
+        return subprocess.run(
+            [*command, *arguments], cwd=self.tree, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": path}, timeout=LIMIT_SECONDS,
+        )  # fmt: skip
+
+    def installed(self, file: str) -> Path:
+        """Where the file of the checkout is in the built package."""
+        for source, target in MOVED.items():
+            if file.startswith(source + "/"):
+                return self.site / (target + file.removeprefix(source))
+        raise ValueError(f"{file}: not a file of the package")
+
+    @contextmanager
+    def planted(self, path: Path, fault: Fault) -> Iterator[None]:
+        before = path.read_text(encoding="utf-8")
+        path.write_text(changed(before, fault), encoding="utf-8")
+        try:
+            yield
+        finally:
+            path.write_text(before, encoding="utf-8")
+
+
+def try_kernels(copy: Copy, faults: list[Fault]) -> dict[str, str]:
+    """Plant all of them, and match the cases that fail with the faults' operators."""
+    for fault in faults:
+        path = copy.tree / fault.file
+        path.write_text(changed(path.read_text(encoding="utf-8"), fault), encoding="utf-8")
+    copy.build()
+    [tests] = (copy.tree / "tests").rglob(CASES)
+    report = copy.pytest(str(tests), "-rfE", "-k", "test_operator and native", "-n", "2").stdout
+    cases = re.findall(r"^FAILED .*\[(.+?)\]", report, re.MULTILINE)
+    if not cases and " passed" not in report:
+        raise RuntimeError(f"the operators' cases did not run:\n{report[-2000:]}")
+    seen = {}
+    for fault in faults:
+        pattern = re.compile(rf"native-\w+-{re.escape(fault.operator)}(-|$)")
+        seen[fault.name] = next((case for case in cases if pattern.match(case)), "")
+    return seen
+
+
+def try_function(copy: Copy, fault: Fault) -> str:
+    """The first test that fails with the fault; "" where none does."""
+    with copy.planted(copy.installed(fault.file), fault):
+        done = copy.pytest(*fault.tests, "-x", "-rfE")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    if not failed and done.returncode != 0:
+        raise RuntimeError(f"{fault.name}: pytest failed:\n{done.stdout[-2000:]}{done.stderr}")
+    return failed[1] if failed else ""
+
+
+def try_all(tree: Path, faults: list[Fault], workers: int) -> dict[str, str]:
+    """By each fault's name, what saw it."""
+    kernels = [fault for fault in faults if fault.operator]
+    functions = [fault for fault in faults if not fault.operator]
+    seen: dict[str, str] = {}
+    if kernels:
+        with tempfile.TemporaryDirectory() as folder:
+            seen |= try_kernels(Copy(tree, Path(folder)), kernels)
+    if functions:
+        with tempfile.TemporaryDirectory() as folder:
+            first = Copy(tree, Path(folder) / "0")
+            first.build()
+            seen |= spread(first, functions, workers)
+    return seen
+
+
+def spread(copy: Copy, faults: list[Fault], workers: int) -> dict[str, str]:
+    """Share the faults among copies of the copy."""
+    folder = copy.tree.parent
+    folders = [folder] + [folder.with_name(str(i)) for i in range(1, workers)]
+    for other in folders[1:]:
+        shutil.copytree(folder, other)
+
+    def run(index: int) -> dict[str, str]:
+        part = object.__new__(Copy)
+        part.tree, part.site = folders[index] / "tree", folders[index] / "site"
+        seen = {}
+        for fault in faults[index::workers]:
+            seen[fault.name] = try_function(part, fault)
+            print(f"{fault.name}: {seen[fault.name] or 'NOT SEEN'}", file=sys.stderr, flush=True)
+        return seen
+
+    seen: dict[str, str] = {}
+    with ThreadPoolExecutor(workers) as pool:
+        for part in pool.map(run, range(workers)):
+            seen |= part
+    return seen
+
+
+def table(faults: list[Fault], seen: dict[str, str], before: dict[str, str]) -> str:
+    columns = ["fault", *(["before"] if before else []), "seen by"]
+    rows = [columns, ["---"] * len(columns)]
+    for fault in faults:
+        if fault.name in seen:
+            earlier = before.get(fault.name)
+            told = "–" if earlier is None else "seen" if earlier else "not seen"
+            cells = [fault.name, *([told] if before else []), seen[fault.name] or "**not seen**"]
+            rows.append(cells)
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="faults whose name contains this, or kernels")
+    parser.add_argument("--tree", type=Path, default=REPOSITORY, help="another checkout")
+    parser.add_argument("--faults", type=Path, default=FAULTS, help="another list of faults")
+    parser.add_argument("--workers", type=int, default=2, help="(default 2)")
+    parser.add_argument("--json", type=Path, help="write what saw each fault here")
+    parser.add_argument("--before", type=Path, help="the JSON of an earlier run")
+    arguments = parser.parse_args()
+    faults = read_faults(arguments.faults)
+    if arguments.only == "kernels":
+        faults = [fault for fault in faults if fault.operator]
+    elif arguments.only:
+        faults = [fault for fault in faults if arguments.only in fault.name]
+    seen = try_all(arguments.tree, faults, arguments.workers)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
+    before = json.loads(arguments.before.read_text()) if arguments.before else {}
+    print(table(faults, seen, before))
+    missed = [name for name, test in seen.items() if not test]
+    print(f"\n{len(seen) - len(missed)} of {len(seen)} faults seen")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
