@@ -5,10 +5,10 @@
     python tools/plant_faults.py --tree OLD --faults OLD.toml --json OLD.json
     python tools/plant_faults.py --before OLD.json     a table beside an earlier run
 
-A fault is a replacement of one piece of text, which occurs once in its file. The kernels' faults are
-planted all at once: each kernel is compared with its NumPy meaning by itself, so a fault counts as seen
-only where a case of its own operator fails. Functions in Python are changed one at a time, and the
-tests named with the fault run until one fails. The exit code is 1 where a fault is not seen.
+A fault is a replacement of one piece of text, which occurs once in its file. The kernels' faults
+are planted all at once: each kernel is compared with its NumPy meaning by itself, so a fault counts
+as seen only where a case of its own operator fails. Functions in Python are changed one at a time,
+and the tests named with the fault run until one fails. The exit code is 1 where one is not seen.
 """
 
 from __future__ import annotations

@@ -33,5 +33,5 @@ def test_a_fault_can_be_planted(fault: Any) -> None:
 
 def test_a_piece_that_occurs_twice_is_refused() -> None:
     fault = plant_faults.Fault("name", "a.py", "x", "y")
-    with pytest.raises(ValueError, match="a.py: 'x' occurs 2 times, expected once"):
+    with pytest.raises(ValueError, match=r"a\.py: 'x' occurs 2 times, expected once"):
         plant_faults.changed("x = x", fault)
