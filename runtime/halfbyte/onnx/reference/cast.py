@@ -32,7 +32,7 @@ def cast(X: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Arr
     return converted(X, element_type(to), saturate, round_mode)
 
 
-@define("CastLike", since=15, special=True)
+@define("CastLike", since=15, special=True, infer=_shapes.same)
 def cast_like(X: Array, target: Array, *, saturate: int = 1, round_mode: str = "up") -> Array:
     """X's values in the type of `target`; see Cast. ONNX CastLike-25."""
     return converted(X, target.dtype, saturate, round_mode)

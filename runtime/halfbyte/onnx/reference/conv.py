@@ -107,7 +107,7 @@ def checked_window(
     return make_window(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
 
 
-def _convolved(x: Array, *others: Array | None, **attributes: Any) -> _shapes.Shape:
+def convolved(x: Array, *others: Array | None, **attributes: Any) -> _shapes.Shape:
     """The shape of a convolution, whose filters are the second input, or the fourth of codes."""
     w = others[0] if len(others) < 7 else others[2]
     if w is None:
@@ -117,7 +117,7 @@ def _convolved(x: Array, *others: Array | None, **attributes: Any) -> _shapes.Sh
     return (len(x), len(w), *counts(x.shape[2:], window))
 
 
-@define("Conv", since=1, product=True, infer=_shapes.alike(_convolved))
+@define("Conv", since=1, product=True, infer=_shapes.alike(convolved))
 def conv(
     x: Array,
     w: Array,
@@ -152,7 +152,7 @@ def _integer_convolution(
     return convolve(left, right, window, group).astype(np.int64)
 
 
-@define("ConvInteger", since=10, product=True, infer=_shapes.alike(_convolved))
+@define("ConvInteger", since=10, product=True, infer=_shapes.alike(convolved))
 def conv_integer(
     x: Array,
     w: Array,
@@ -171,7 +171,7 @@ def conv_integer(
     return _integer_convolution(x, x_zero_point, w, w_zero_point, window, group).astype(np.int32)
 
 
-@define("QLinearConv", since=10, product=True, infer=_shapes.alike(_convolved))
+@define("QLinearConv", since=10, product=True, infer=_shapes.alike(convolved))
 def qlinear_conv(
     x: Array,
     x_scale: Array,

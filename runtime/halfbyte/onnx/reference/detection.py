@@ -10,11 +10,26 @@ import numpy as np
 
 from halfbyte.core.ops.reduce import mean_of
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import Array, fitting, rounded, scalar, widened
 from halfbyte.onnx.reference.registry import define
 
 
-@define("MaxRoiPool", since=1)
+def _over_grid(
+    x: Array, rois: Array, *, pooled_shape: Sequence[int], **attributes: Any
+) -> _shapes.Shape:
+    """The shape of the cells of a grid over each region."""
+    return (len(rois), x.shape[1], *pooled_shape)
+
+
+def _aligned(
+    x: Array, rois: Array, batch_indices: Array, *, output_height: int = 1, output_width: int = 1,
+    **attributes: Any,
+) -> _shapes.Shape:  # fmt: skip
+    return len(rois), x.shape[1], output_height, output_width
+
+
+@define("MaxRoiPool", since=1, infer=_shapes.alike(_over_grid))
 def max_roi_pool(
     x: Array, rois: Array, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
 ) -> Array:
@@ -57,7 +72,7 @@ def _cells(first: int, last: int, count: int, size: int) -> list[tuple[int, int]
     return [(min(max(a, 0), size), min(max(b, 0), size)) for a, b in edges]
 
 
-@define("RoiAlign", since=16, product=True)
+@define("RoiAlign", since=16, product=True, infer=_shapes.alike(_aligned))
 def roi_align(
     x: Array,
     rois: Array,
@@ -146,7 +161,7 @@ def _aligned(image: Array, rows: Array, columns: Array, cells: tuple[int, int], 
     return mean_of(sum(corners).reshape(shape), (2, 4), keepdims=False)
 
 
-@define("RoiAlign", since=10, product=True)
+@define("RoiAlign", since=10, product=True, infer=_shapes.alike(_aligned))
 def roi_align_10(
     x: Array,
     rois: Array,

@@ -39,7 +39,11 @@ def elements(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
     return tuple(places)
 
 
-@define("GatherND", since=11, special=True, product=True)
+def _gathered_slices(data: Array, indices: Array, *, batch_dims: int = 0) -> _shapes.Shape:
+    return (*indices.shape[:-1], *data.shape[batch_dims + indices.shape[-1] :])
+
+
+@define("GatherND", since=11, special=True, product=True, infer=_shapes.Rule(_gathered_slices))
 def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> Array:
     """y[b, i] = data[b, indices[b, i, 0], indices[b, i, 1], ...]. ONNX GatherND-13.
 

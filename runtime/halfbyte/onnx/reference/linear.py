@@ -148,7 +148,7 @@ def _labels(equation: str, shapes: Sequence[Shape]) -> tuple[dict[str, int], Sha
     return sizes, between
 
 
-@define("Det", since=11, product=True)
+@define("Det", since=11, product=True, infer=_shapes.Rule(lambda X: X.shape[:-2]))
 def det(X: Array) -> Array:
     """Determinants of the square matrices on the last two axes. ONNX Det-22."""
     return np.asarray(np.linalg.det(working(X))).astype(X.dtype, copy=False)

@@ -54,7 +54,7 @@ def _pooling(
     return window, results
 
 
-def _pooled(
+def pooled(
     x: Array, *, kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
     dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None, outputs: int = 1, **attributes: Any,
@@ -65,7 +65,7 @@ def _pooled(
     return shape if outputs == 1 else [shape, shape]
 
 
-@define("MaxPool", since=1, infer=_shapes.alike(_pooled))
+@define("MaxPool", since=1, infer=_shapes.alike(pooled))
 def max_pool(
     x: Array,
     *,
@@ -124,7 +124,7 @@ def _populations(
     return made
 
 
-@define("AveragePool", since=1, infer=_shapes.alike(_pooled))
+@define("AveragePool", since=1, infer=_shapes.alike(pooled))
 def average_pool(
     x: Array,
     *,
@@ -147,7 +147,7 @@ def average_pool(
     return rounded(sums / np.maximum(among, 1).astype(sums.dtype), x.dtype)
 
 
-@define("LpPool", since=1, infer=_shapes.alike(_pooled))
+@define("LpPool", since=1, infer=_shapes.alike(pooled))
 def lp_pool(
     x: Array,
     *,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from halfbyte.errors import UnsupportedError
@@ -34,7 +36,19 @@ def depth_first(mode: str) -> bool:
     return mode == "DCR"
 
 
-@define("DepthToSpace", special=True)
+def _with_blocks(X: Array, *, blocksize: int, **attributes: Any) -> _shapes.Shape:
+    """The shape of channels moved to blocks of rows and columns."""
+    n, depth, height, width = X.shape
+    return n, depth // blocksize**2, height * blocksize, width * blocksize
+
+
+def _without_blocks(X: Array, *, blocksize: int, **attributes: Any) -> _shapes.Shape:
+    """The shape of blocks of rows and columns moved to channels."""
+    n, c, height, width = X.shape
+    return n, c * blocksize**2, height // blocksize, width // blocksize
+
+
+@define("DepthToSpace", special=True, infer=_shapes.alike(_with_blocks))
 def depth_to_space(X: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     """X [N, C b b, H, W] -> [N, C, H b, W b], b being `blocksize`. ONNX DepthToSpace-28."""
     n, depth, height, width = X.shape
@@ -48,7 +62,7 @@ def depth_to_space(X: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     return moved.reshape(n, c, height * blocksize, width * blocksize)
 
 
-@define("SpaceToDepth", special=True)
+@define("SpaceToDepth", special=True, infer=_shapes.alike(_without_blocks))
 def space_to_depth(X: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     """X [N, C, H b, W b] -> [N, C b b, H, W], b being `blocksize`. ONNX SpaceToDepth-28."""
     n, c, tall, wide = X.shape

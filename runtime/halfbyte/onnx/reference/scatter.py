@@ -57,7 +57,7 @@ def scatter_nd(data: Array, indices: Array, updates: Array, *, reduction: str = 
     return scattered(data, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
 
 
-@define("TensorScatter", since=24, special=True)
+@define("TensorScatter", since=24, special=True, infer=_shapes.same)
 def tensor_scatter(
     past_cache: Array,
     update: Array,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from halfbyte.onnx.reference import _shapes
@@ -39,15 +41,20 @@ def compress(X: Array, condition: Array, *, axis: int | None = None) -> Array:
     return take(flat, np.flatnonzero(condition), along)
 
 
-@define("OneHot", since=9, decided_by=(1,), special=True)
+def _marked(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> _shapes.Shape:
+    count = int(numbers(depth).reshape(()))
+    place = axis_of(axis, indices.ndim + 1)
+    return (*indices.shape[:place], count, *indices.shape[place:])
+
+
+@define("OneHot", since=9, decided_by=(1,), special=True, infer=_shapes.Rule(_marked))
 def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> Array:
     """y[..., d] = values[1] where d is the index, else values[0]; d < depth is `axis`. OneHot-28.
 
     Negative indices count from the depth; those out of range are nowhere.
     """
-    count = int(numbers(depth).reshape(()))
-    place = axis_of(axis, indices.ndim + 1)
-    shape = (*indices.shape[:place], count, *indices.shape[place:])
+    shape = _marked(indices, depth, values, axis=axis)
+    count, place = int(numbers(depth).reshape(())), axis_of(axis, indices.ndim + 1)
     check_elements(shape, values.dtype.itemsize)
     wanted = numbers(indices).astype(np.int64)
     wanted = np.expand_dims(np.where(wanted < 0, wanted + count, wanted), place)
@@ -56,13 +63,23 @@ def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> A
     return np.where(wanted == classes, np.asarray(on, values.dtype), np.asarray(off, values.dtype))
 
 
-@define("TopK")
+def _selected(X: Array, K: Array, *, axis: int = -1, **attributes: Any) -> _shapes.Shapes:
+    at = axis_of(axis, X.ndim)
+    shape = (*X.shape[:at], scalar(K), *X.shape[at + 1 :])
+    return [shape, shape]
+
+
+def _selected_by_attribute(X: Array, *, k: int, axis: int = -1) -> _shapes.Shapes:
+    return _selected(X, np.array(k), axis=axis)
+
+
+@define("TopK", infer=_shapes.alike(_selected_by_attribute))
 def top_k_by_attribute(X: Array, *, k: int, axis: int = -1) -> tuple[Array, Array]:
     """The `k` largest elements along `axis`, in order, and their places. ONNX TopK-1."""
     return top_k(X, np.array(k), axis=axis)
 
 
-@define("TopK", since=10, decided_by=(1,))
+@define("TopK", since=10, decided_by=(1,), infer=_shapes.alike(_selected))
 def top_k(
     X: Array, K: Array, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> tuple[Array, Array]:

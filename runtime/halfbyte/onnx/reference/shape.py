@@ -24,7 +24,7 @@ def shape(data: Array, *, start: int = 0, end: int | None = None) -> Array:
     return np.array(data.shape[start:end], np.int64)
 
 
-@define("Size", special=True)
+@define("Size", special=True, infer=_shapes.Rule(lambda data: ()))
 def size(data: Array) -> Array:
     """The number of elements, as int64. ONNX Size-25."""
     return np.array(data.size, np.int64)

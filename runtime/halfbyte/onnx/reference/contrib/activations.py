@@ -39,7 +39,7 @@ def fast_gelu(x: Array, bias: Array | None = None) -> Array:
     return rounded(gelu_tanh(whole), x.dtype)
 
 
-@contrib("GemmFastGelu")
+@contrib("GemmFastGelu", infer=_shapes.product, types="a a a > a")
 def gemm_fast_gelu(x: Array, w: Array, bias: Array | None = None) -> Array:
     """GELU of x w + bias through tanh."""
     product = widened(x) @ widened(w)
@@ -67,7 +67,11 @@ def bias_add(x: Array, bias: Array, skip: Array) -> Array:
     return rounded(widened(x) + widened(bias) + widened(skip), x.dtype)
 
 
-@contrib("BiasSplitGelu")
+@contrib(
+    "BiasSplitGelu",
+    infer=_shapes.alike(lambda x, bias: (*x.shape[:-1], x.shape[-1] // 2)),
+    types="a a > a",
+)
 def bias_split_gelu(x: Array, bias: Array) -> Array:
     """left gelu(right), the halves of x + bias along the last axis."""
     left, right = np.split(widened(x) + widened(bias), 2, axis=-1)

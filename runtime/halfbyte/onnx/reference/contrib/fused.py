@@ -11,9 +11,9 @@ import numpy.typing as npt
 from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import rounded, widened
 from halfbyte.onnx.reference.contrib._common import activated, contrib, given
-from halfbyte.onnx.reference.conv import conv
+from halfbyte.onnx.reference.conv import conv, convolved
 from halfbyte.onnx.reference.conv_transpose import conv_transpose
-from halfbyte.onnx.reference.pooling import max_pool
+from halfbyte.onnx.reference.pooling import max_pool, pooled
 
 Array = npt.NDArray[Any]
 
@@ -25,8 +25,16 @@ def _turned(x: Array, batch: int, matrix: int) -> Array:
     return np.swapaxes(x, -1, -2) if matrix and x.ndim > 1 else x
 
 
-@contrib("TransposeMatMul")
-@contrib("FusedMatMul")
+def _product(
+    a: Array, b: Array, *others: Array | None, transA: int = 0, transB: int = 0,
+    transBatchA: int = 0, transBatchB: int = 0, **attributes: Any,
+) -> _shapes.Shape:  # fmt: skip
+    left, right = _turned(a, transBatchA, transA), _turned(b, transBatchB, transB)
+    return _shapes.after_product(left.shape, right.shape)
+
+
+@contrib("TransposeMatMul", infer=_shapes.Rule(_product), types="a a > a")
+@contrib("FusedMatMul", infer=_shapes.Rule(_product), types="a a > a")
 def fused_matmul(
     a: Array,
     b: Array,
@@ -43,7 +51,7 @@ def fused_matmul(
     return rounded(product * np.asarray(alpha, product.dtype), a.dtype)
 
 
-@contrib("FusedMatMulActivation")
+@contrib("FusedMatMulActivation", infer=_shapes.Rule(_product), types="a a > a")
 def fused_matmul_activation(
     a: Array,
     b: Array,
@@ -68,7 +76,7 @@ def fused_matmul_activation(
     return rounded(activated(product, activation, parameters), a.dtype)
 
 
-@contrib("FusedGemm")
+@contrib("FusedGemm", infer=_shapes.Rule(_product), types="a a a > a")
 def fused_gemm(
     a: Array,
     b: Array,
@@ -92,7 +100,20 @@ def fused_gemm(
     return rounded(activated(result, activation, parameters), a.dtype)
 
 
-@contrib("FusedConv", infer=_shapes.same_rank, types="a a a a > a")
+def _convolved(
+    x: Array, w: Array, *others: Array | None, activation: str | None = None,
+    activation_params: Sequence[float] = (), **attributes: Any,
+) -> _shapes.Shape:  # fmt: skip
+    return convolved(x, w, **attributes)
+
+
+def _convolved_last(x: Array, w: Array, *others: Array | None, **attributes: Any) -> _shapes.Shape:
+    """The same where channels are the last axis."""
+    batch, channels, *sizes = _convolved(np.moveaxis(x, -1, 1), w, **attributes)
+    return (batch, *sizes, channels)
+
+
+@contrib("FusedConv", infer=_shapes.alike(_convolved), types="a a a a > a")
 def fused_conv(
     x: Array,
     w: Array,
@@ -118,7 +139,7 @@ def fused_conv(
     return rounded(activated(whole, activation, activation_params), x.dtype)
 
 
-@contrib("NhwcFusedConv")
+@contrib("NhwcFusedConv", infer=_shapes.alike(_convolved_last), types="a a a a > a")
 def nhwc_fused_conv(
     x: Array, w: Array, b: Array | None = None, z: Array | None = None, *,
     activation: str | None = None, activation_params: Sequence[float] = (),
@@ -135,7 +156,11 @@ def nhwc_fused_conv(
     return np.moveaxis(first, 1, -1)
 
 
-@contrib("NhwcConv")
+@contrib(
+    "NhwcConv",
+    infer=_shapes.alike(lambda x, w, *b, **a: _convolved_last(x, np.moveaxis(w, -1, 1), **a)),
+    types="a a a > a",
+)
 def nhwc_conv(
     x: Array, w: Array, b: Array | None = None, *, auto_pad: str = "NOTSET",
     dilations: Sequence[int] | None = None, group: int = 1,
@@ -149,7 +174,12 @@ def nhwc_conv(
     )  # fmt: skip
 
 
-@contrib("NhwcMaxPool")
+def _pooled_last(x: Array, **attributes: Any) -> _shapes.Shape:
+    shape = pooled(np.moveaxis(x, -1, 1), **attributes)
+    return (shape[0], *shape[2:], shape[1])
+
+
+@contrib("NhwcMaxPool", infer=_shapes.alike(_pooled_last), types="a > a")
 def nhwc_max_pool(
     x: Array, *, kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
     dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None,

@@ -54,7 +54,12 @@ def nbits_weights(
     return weights
 
 
-@contrib("MatMulNBits", types="a.1,10,16 b.2 a.1,10,16 - d.6 a > a")
+def _rows(a: Array, *others: Array | None, N: int, **attributes: Any) -> _shapes.Shape:
+    """The shape of rows of N numbers each."""
+    return (*a.shape[:-1], N)
+
+
+@contrib("MatMulNBits", types="a.1,10,16 b.2 a.1,10,16 - d.6 a > a", infer=_shapes.alike(_rows))
 def matmul_nbits(
     a: Array,
     b: Array,
@@ -94,7 +99,7 @@ NF4 = np.array(
 )  # fmt: skip
 
 
-@contrib("MatMulBnb4")
+@contrib("MatMulBnb4", infer=_shapes.alike(_rows), types="a - a > a")
 def matmul_bnb4(
     a: Array,
     b: Array,

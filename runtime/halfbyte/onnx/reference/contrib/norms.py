@@ -94,7 +94,19 @@ def gated_rms_norm(
     return rounded(rms_of(widened(x), widened(scale), epsilon)[0] * opened, x.dtype)
 
 
-@contrib("EmbedLayerNormalization")
+def _embedded(
+    input_ids: Array, segment_ids: Array | None, word_embedding: Array, *others: Array | None,
+    **attributes: Any,
+) -> _shapes.Shapes:  # fmt: skip
+    whole = (*input_ids.shape, word_embedding.shape[-1])
+    return [whole, input_ids.shape[:1], whole]
+
+
+@contrib(
+    "EmbedLayerNormalization",
+    infer=_shapes.Rule(_embedded),
+    types="i.6 i.6 a a a a a i.6 i.6 > a 6 a",
+)
 def embed_layer_normalization(
     input_ids: Array,
     segment_ids: Array | None,

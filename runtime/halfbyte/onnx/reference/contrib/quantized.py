@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from halfbyte.onnx.reference.contrib._common import (
     quantized,
     sigmoid,
 )
-from halfbyte.onnx.reference.pooling import average_pool
+from halfbyte.onnx.reference.pooling import average_pool, pooled
 from halfbyte.onnx.reference.rnn import lstm
 
 Array = npt.NDArray[Any]
@@ -106,7 +107,15 @@ def qlinear_concat(y_scale: Array, y_zero: Array, *inputs: Array, axis: int) -> 
     return quantized(np.concatenate(parts, axis), y_scale, y_zero)
 
 
-@contrib("QLinearWhere")
+def _chosen(condition: Array, x: Array, *others: Array | None) -> _shapes.Shape:
+    """The shape of a choice between the second input and the fifth."""
+    y = others[2]
+    if y is None:
+        raise ProgramError("an operand is left out")
+    return np.broadcast_shapes(condition.shape, x.shape, y.shape)
+
+
+@contrib("QLinearWhere", infer=_shapes.Rule(_chosen), types="c.9 a.2,3 s.1 a a s.1 a s.1 a > a")
 def qlinear_where(
     condition: Array, x: Array, x_scale: Array, x_zero: Array, y: Array, y_scale: Array,
     y_zero: Array, z_scale: Array, z_zero: Array,
@@ -116,7 +125,7 @@ def qlinear_where(
     return quantized(np.where(condition, *parts), z_scale, z_zero)
 
 
-@contrib("QLinearReduceMean")
+@contrib("QLinearReduceMean", infer=_shapes.reduced_by_attribute, types=_CODES)
 def qlinear_reduce_mean(
     data: Array, scale: Array, zero: Zero, reduced_scale: Array, reduced_zero: Zero = None, *,
     axes: Sequence[int], keepdims: int,
@@ -127,7 +136,12 @@ def qlinear_reduce_mean(
     return quantized(mean, reduced_scale, _typed(reduced_zero, data))
 
 
-@contrib("QLinearGlobalAveragePool", types=_CODES)
+def _channels(x: Array, *others: Array | None, channels_last: int = 0) -> _shapes.Shape:
+    ones = [1] * (x.ndim - 2)
+    return (len(x), *ones, x.shape[-1]) if channels_last else (*x.shape[:2], *ones)
+
+
+@contrib("QLinearGlobalAveragePool", types=_CODES, infer=_shapes.alike(_channels))
 def qlinear_global_average_pool(
     x: Array, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array, *,
     channels_last: int = 0,
@@ -140,7 +154,26 @@ def qlinear_global_average_pool(
     return quantized(mean, y_scale, y_zero)
 
 
-@contrib("QLinearAveragePool", types=_CODES)
+def _in_order(
+    rule: Callable[..., Any], x: Array, *others: Array | None, channels_last: int = 0,
+    **attributes: Any,
+) -> _shapes.Shape:  # fmt: skip
+    """The shape that a rule for channels along the second axis gives, whatever their axis is."""
+    batch, channels, *sizes = rule(
+        np.moveaxis(x, -1, 1) if channels_last else x, *others, **attributes
+    )
+    return (batch, *sizes, channels) if channels_last else (batch, channels, *sizes)
+
+
+def _average(x: Array, *others: Array | None, count_include_pad: int = 0, **attributes: Any) -> Any:
+    return pooled(x, **attributes)
+
+
+@contrib(
+    "QLinearAveragePool",
+    types=_CODES,
+    infer=_shapes.alike(functools.partial(_in_order, _average)),
+)
 def qlinear_average_pool(
     x: Array, x_scale: Array, x_zero: Zero, y_scale: Array, y_zero: Zero = None, *,
     kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
@@ -158,7 +191,12 @@ def qlinear_average_pool(
     return quantized(pooled, y_scale, _typed(y_zero, x))
 
 
-@contrib("QLinearConv", product=True, types="a.2,3 s.1 a b.2,3 s.1 b s.1 c.2,3 i.6 > c")
+@contrib(
+    "QLinearConv",
+    product=True,
+    infer=_shapes.alike(functools.partial(_in_order, conv.convolved)),
+    types="a.2,3 s.1 a b.2,3 s.1 b s.1 c.2,3 i.6 > c",
+)
 def qlinear_conv(
     x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array,
     y_scale: Array, y_zero: Array, b: Array | None = None, *, auto_pad: str = "NOTSET",
@@ -206,7 +244,11 @@ def dequantize_linear(x: Array, scale: Array, zero: Zero = None, *, axis: int = 
     return rounded(dequantized(x, widened(scale), zero, axis), scale.dtype)
 
 
-@contrib("MulInteger")
+def _both(a: Array, a_zero: Zero, b: Array, b_zero: Zero = None) -> _shapes.Shape:
+    return np.broadcast_shapes(a.shape, b.shape)
+
+
+@contrib("MulInteger", infer=_shapes.Rule(_both), types="a a b b > 6")
 def mul_integer(a: Array, a_zero: Zero, b: Array, b_zero: Zero = None) -> Array:
     """(a - za) (b - zb) in int32."""
     one = np.ones((), np.float32)

@@ -16,7 +16,7 @@ from halfbyte.onnx.reference.contrib._common import contrib
 Array = npt.NDArray[Any]
 
 
-@contrib("Inverse")
+@contrib("Inverse", infer=_shapes.same, types="a > a")
 def inverse(x: Array) -> Array:
     """The inverse of each matrix [..., n, n]."""
     try:
@@ -71,7 +71,9 @@ def unique(x: Array) -> tuple[Array, Array, Array]:
     return values[order], found.astype(np.int64), counts[order].astype(np.int64)
 
 
-@contrib("CDist", product=True)
+@contrib(
+    "CDist", product=True, infer=_shapes.Rule(lambda a, b, **_: (len(a), len(b))), types="a a > a"
+)
 def cdist(a: Array, b: Array, *, metric: str = "sqeuclidean") -> Array:
     """Distances [m, k] of rows a [m, d] and b [k, d]: euclidean, or its square."""
     if metric not in ("euclidean", "sqeuclidean"):
@@ -81,13 +83,13 @@ def cdist(a: Array, b: Array, *, metric: str = "sqeuclidean") -> Array:
     return np.sqrt(squares) if metric == "euclidean" else squares
 
 
-@contrib("ComplexMul")
+@contrib("ComplexMul", infer=_shapes.together, types="a a > a")
 def complex_mul(a: Array, b: Array) -> Array:
     """a b of complex numbers, real and imaginary part along the last axis [..., 2]."""
     return _complex_product(a, b, 1)
 
 
-@contrib("ComplexMulConj")
+@contrib("ComplexMulConj", infer=_shapes.together, types="a a > a")
 def complex_mul_conj(a: Array, b: Array) -> Array:
     """a times the conjugate of b, [..., 2]."""
     return _complex_product(a, b, -1)
@@ -163,7 +165,7 @@ def is_all_finite(*inputs: Array, isinf_only: int = 0, isnan_only: int = 0) -> A
     return np.array(not any(test(x).any() for x in inputs))
 
 
-@contrib("GatedAdd")
+@contrib("GatedAdd", infer=_shapes.together, types="a a a > a")
 def gated_add(x: Array, y: Array, gate: Array) -> Array:
     """x + y gate, the product rounded to x's type."""
     product = rounded(widened(y) * widened(gate), x.dtype)
