@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 KERNELS := $(foreach kind,c h inc,$(wildcard $(addsuffix .$(kind),$(addprefix runtime/kernels/,* */* */*/*))))
 SOURCES := pyproject.toml $(KERNELS) $(addprefix runtime/kernels/,CMakeLists.txt sources.txt)
-C_FILES := $(KERNELS) $(wildcard tests/aarch64/*.[ch])
+C_FILES := $(KERNELS) $(wildcard $(addprefix tests/,aarch64/*.[ch] core/added/*/*.[ch]))
 WASM   := runtime/halfbyte/kernels.wasm
 SITE   := build/lint/site
 

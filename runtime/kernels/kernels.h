@@ -67,37 +67,37 @@ MATMUL(q4_0, 4, 2)
 /* xq[n, k], xd[n, k/32], xs[n, k/16] = x per block of 32: d = max|x| / 127, q = round-half-even(x *
  * (127 / max|x|)) in [-127, 127], s = sum q of either half; a block with max|x| = 0, or too small
  * for 127 / max|x| to be finite, is all zero */
-#define CODED OUT(i8, xq) OUT(f32, xd) OUT(i16, xs)
-KERNEL(dynamic_quantize, a->n * (a->k / 32), 4, 32 * 4, CODED IN(f32, x) INT(n) INT(k))
+#define QUANTIZED OUT(i8, xq) OUT(f32, xd) OUT(i16, xs)
+KERNEL(dynamic_quantize, a->n * (a->k / 32), 4, 32 * 4, QUANTIZED IN(f32, x) INT(n) INT(k))
 
 /* dynamic_quantize(rms_norm(x)) */
 KERNEL(rms_norm_quantize, a->n, 1, a->d * 8,
-       CODED IN(f32, weight) IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
+       QUANTIZED IN(f32, weight) IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
 
 /* Each 32 numbers times the Hadamard matrix over 8; and that in int8 with a scale for 128 */
 KERNEL(hadamard, a->n * (a->k / 32), 4, 32 * 8, OUT(f32, y) IN(f32, x) INT(n) INT(k))
-KERNEL(hadamard_quantize, a->n * (a->k / 128), 4, 128 * 8, CODED IN(f32, x) INT(n) INT(k))
+KERNEL(hadamard_quantize, a->n * (a->k / 128), 4, 128 * 8, QUANTIZED IN(f32, x) INT(n) INT(k))
 
 /* y = layer_norm(x) gain, where there is one, and dynamic_quantize, or hadamard_quantize, of
  * layer_norm(x) */
 #define LAYER_NORM(name)                                                                  \
   KERNEL(name, a->n, 1, a->d * 8,                                                         \
-         OUT(f32, y) CODED IN(f32, weight) IN(f32, bias) IN(f32, gain) IN(f32, x) INT(n)  \
+         OUT(f32, y) QUANTIZED IN(f32, weight) IN(f32, bias) IN(f32, gain) IN(f32, x) INT(n)  \
          INT(d) FLOAT(epsilon))
 LAYER_NORM(layer_norm_quantize)
 LAYER_NORM(layer_norm_hadamard_quantize)
 #undef LAYER_NORM
 
 /* dynamic_quantize(gelu(x)), hadamard_quantize(gelu(x)) */
-KERNEL(gelu_quantize_erf,  a->n * (a->d / 32), 4, 32 * 16, CODED IN(f32, x) INT(n) INT(d))
-KERNEL(gelu_quantize_tanh, a->n * (a->d / 32), 4, 32 * 16, CODED IN(f32, x) INT(n) INT(d))
-KERNEL(gelu_hadamard_quantize_erf,  a->n * (a->d / 128), 4, 128 * 16, CODED IN(f32, x) INT(n) INT(d))
-KERNEL(gelu_hadamard_quantize_tanh, a->n * (a->d / 128), 4, 128 * 16, CODED IN(f32, x) INT(n) INT(d))
+KERNEL(gelu_quantize_erf,  a->n * (a->d / 32), 4, 32 * 16, QUANTIZED IN(f32, x) INT(n) INT(d))
+KERNEL(gelu_quantize_tanh, a->n * (a->d / 32), 4, 32 * 16, QUANTIZED IN(f32, x) INT(n) INT(d))
+KERNEL(gelu_hadamard_quantize_erf,  a->n * (a->d / 128), 4, 128 * 16, QUANTIZED IN(f32, x) INT(n) INT(d))
+KERNEL(gelu_hadamard_quantize_tanh, a->n * (a->d / 128), 4, 128 * 16, QUANTIZED IN(f32, x) INT(n) INT(d))
 
 /* dynamic_quantize(silu(gate) * up) */
 KERNEL(swiglu_quantize, a->n * (a->d / 32), 4, 32 * 16,
-       CODED IN(f32, gate) IN(f32, up) INT(n) INT(d))
-#undef CODED
+       QUANTIZED IN(f32, gate) IN(f32, up) INT(n) INT(d))
+#undef QUANTIZED
 
 /* ---- linear/int8_body.inc ---- */
 
@@ -126,7 +126,7 @@ PACK(q4_0)
 
 /* ---- linear/packed_body.inc ---- */
 
-/* matmul_int8 with packed rows: a unit is UNIT_ROWS of them with TURN_COLUMNS of x. */
+/* matmul_int8 with packed rows: a unit is UNIT_ROWS of them with UNIT_COLUMNS of x. */
 #define PACKED(name, type) KERNEL(name, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k, INT8(type))
 PACKED(matmul_int8_q8_0_r16, q8_0_r16)
 PACKED(matmul_int8_q4_0_r16, q4_0_r16)
@@ -288,7 +288,7 @@ GROUPED(q8_0, q8_0_r16, q8_0, 8)
 KERNEL(attention, a->batch * a->heads * ((a->s + 15) / 16), 2, 16 * a->t * (a->d + a->e),
        STRIDES INT(bias_row) INT(reach) FLOAT(scale) FLOAT(softcap))
 
-/* ---- attention/codes.inc ---- */
+/* ---- attention/quantized.inc ---- */
 
 /* The same in int8, without a limit of reach: queries, keys and values are codes by the maximum of
  * each row, and so are, for every 128 keys, a query's weights exp(score - highest so far) times the
@@ -396,7 +396,7 @@ KERNEL(reduce_mean, a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(
 KERNEL(reduce_max,  a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
 KERNEL(reduce_min,  a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(b) INT(c))
 
-/* ---- elementwise/codes.inc ---- */
+/* ---- elementwise/quantized.inc ---- */
 
 /* y = zero + round(min(max(x / scale, lo - zero), hi - zero)), ties to even; with lo = -128 these
  * are the bytes of int8 */
@@ -414,15 +414,15 @@ KERNEL(quantize_tensor, a->n, 1, a->k * 24,
 
 /* dequantize_linear: y = (x - zero) scale; add_quantized: y = y_zero + round(min(max((x - x_zero)
  * x_scale + (z - z_zero) z_scale, lo - y_zero), hi - y_zero)), ties to even */
-#define CODES(type)                                                                            \
+#define QUANTIZED(type)                                                                            \
   KERNEL(dequantize_linear_##type, a->n, 64, 8,                                                \
          OUT(f32, y) IN(type, x) INT(n) FLOAT(scale) INT(zero))                                \
   KERNEL(add_quantized_##type, a->n, 64, 16,                                                       \
          OUT(type, y) IN(type, x) IN(type, z) INT(n) FLOAT(x_scale) INT(x_zero) FLOAT(z_scale) \
          INT(z_zero) INT(y_zero) INT(lo) INT(hi))
-CODES(u8)
-CODES(i8)
-#undef CODES
+QUANTIZED(u8)
+QUANTIZED(i8)
+#undef QUANTIZED
 
 /* ================================================================================================
  * conv/: images x[n, h, v, c], y[n, p, q, m] and the windows of x that become pixels of y: that of
@@ -443,21 +443,21 @@ KERNEL(conv2d, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),
        OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) IN(f32, r) INT(m) INT(groups)
        WINDOWS FLOAT(lo) FLOAT(hi))
 
-/* ---- conv/codes.inc ---- */
+/* ---- conv/quantized.inc ---- */
 
 /* Codes of eight bits: y = y_zero + round(min(max(scale total, lo - y_zero), hi - y_zero)), ties to
  * even, total = bias + sum over the window and a group's channels of (x - x_zero) w, an int32;
  * outside of x is x_zero. w[b, k, 16, 4] has four numbers of sixteen channels together; zeros fill
  * up each run of numbers that lie together in x: a row of the kernel, or, with groups or
  * dilation_w > 1, a pixel. sums are those of each channel's weights. */
-#define CODES(type)                                                                           \
+#define QUANTIZED(type)                                                                           \
   KERNEL(conv2d_quantized_##type, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),                       \
          a->kernel_h * a->kernel_w * (a->c / a->groups) * (UNIT_CHANNELS / 4) * STRIP_PIXELS, \
          OUT(type, y) IN(i8, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) INT(m) \
          INT(groups) WINDOWS INT(x_zero) INT(y_zero) INT(lo) INT(hi))
-CODES(u8)
-CODES(i8)
-#undef CODES
+QUANTIZED(u8)
+QUANTIZED(i8)
+#undef QUANTIZED
 
 /* y[n, m] = activation(r[n, m] + (bias[m] + (x_scale scale[m]) total)), total = sum over k of (x -
  * x_zero) (w - zeros[m]), an int32, multiplied, then added; w, sums as above, of a kernel of one
@@ -475,14 +475,14 @@ KERNEL(conv2d_depthwise, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w
        OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) WINDOWS FLOAT(lo) FLOAT(hi))
 
 /* conv2d_quantized, each channel alone; codes w[kernel_h kernel_w, c] as floats, at most 512 taps */
-#define CODES(type)                                                                             \
+#define QUANTIZED(type)                                                                             \
   KERNEL(conv2d_depthwise_quantized_##type, a->n * a->p, DEPTHWISE_GRAIN(a->p),                     \
          a->q * a->c * a->kernel_h * a->kernel_w,                                               \
          OUT(type, y) IN(f32, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) WINDOWS \
          INT(x_zero) INT(y_zero) INT(lo) INT(hi))
-CODES(u8)
-CODES(i8)
-#undef CODES
+QUANTIZED(u8)
+QUANTIZED(i8)
+#undef QUANTIZED
 
 /* ---- conv/pool.inc ---- */
 

@@ -126,41 +126,41 @@ _Static_assert(sizeof(q8_0_r16) == 16 * sizeof(q8_0), "a permutation");
  * and 2 i + 1 of qh[h][r][c]. */
 typedef struct {
   uint8_t qs[4][16][4];
-} codes_4;
+} quantized_4;
 typedef struct {
   uint8_t qs[4][16][4], qh[16][4];
-} codes_5;
+} quantized_5;
 typedef struct {
   uint8_t qs[4][16][4], qh[2][16][4];
-} codes_6;
+} quantized_6;
 
 /* Layout: packed blocks of sixteen rows, bit for bit what the file has: first the scales. */
 typedef struct {
   f16 d[16], m[16];
-  codes_4 codes;
+  quantized_4 quantized;
 } q4_1_r16;
 typedef struct {
   f16 d[16];
-  codes_5 codes;
+  quantized_5 quantized;
 } q5_0_r16;
 typedef struct {
   f16 d[16], m[16];
-  codes_5 codes;
+  quantized_5 quantized;
 } q5_1_r16;
 typedef struct {
   f16 d[16], dmin[16];
   uint8_t scales[12][16];
-  codes_4 codes[8];
+  quantized_4 quantized[8];
 } q4_k_r16;
 typedef struct {
   f16 d[16], dmin[16];
   uint8_t scales[12][16];
-  codes_5 codes[8];
+  quantized_5 quantized[8];
 } q5_k_r16;
 typedef struct {
   f16 d[16];
   i8 scales[16][16];
-  codes_6 codes[8];
+  quantized_6 quantized[8];
 } q6_k_r16;
 #define SAME_SIZE(type) _Static_assert(sizeof(type##_r16) == 16 * sizeof(type), "a permutation")
 SAME_SIZE(q4_1);
@@ -173,9 +173,9 @@ SAME_SIZE(q6_k);
 
 /* A unit of a product with packed rows: so many of them, two panels of sixteen, with as many rows
  * of activations as stay in a cache with them. */
-enum { UNIT_ROWS = 32, TURN_COLUMNS = 192 };
+enum { UNIT_ROWS = 32, UNIT_COLUMNS = 192 };
 #define PACKED_UNITS(a) \
-  ((((a)->m + UNIT_ROWS - 1) / UNIT_ROWS) * (((a)->n + TURN_COLUMNS - 1) / TURN_COLUMNS))
+  ((((a)->m + UNIT_ROWS - 1) / UNIT_ROWS) * (((a)->n + UNIT_COLUMNS - 1) / UNIT_COLUMNS))
 
 /* A unit of a convolution: so many pixels, whose windows are put together once, and channels. */
 enum { STRIP_PIXELS = 56, UNIT_CHANNELS = 32 };

@@ -51,23 +51,23 @@ typedef struct {
   int64_t units, grain, cost;
 } work;
 
-static work work_of(const hb_instruction* code) {
-  const void* arguments = code->slot;
-  work found = {0, 1, 0};
-  switch (code->kernel) {
+static work work_of(const hb_instruction* instruction) {
+  const void* arguments = instruction->slot;
+  work result = {0, 1, 0};
+  switch (instruction->kernel) {
 #define KERNEL(name, units_, grain_, cost_, fields) \
   case HB_##name: {                                 \
     const name##_args* a = arguments;               \
     (void)a;                                        \
-    found.units = (units_);                         \
-    found.grain = (grain_);                         \
-    found.cost = (int64_t)(cost_);                  \
+    result.units = (units_);                        \
+    result.grain = (grain_);                        \
+    result.cost = (int64_t)(cost_);                 \
     break;                                          \
   }
 #include "kernels.h"
 #undef KERNEL
   }
-  return found;
+  return result;
 }
 
 /* Less than this many bytes or operations is not worth another thread: a claim costs about as much
@@ -112,10 +112,10 @@ static inline void pause_briefly(void) {
 #endif
 }
 
-static void run_chunk(const hb_table* table, const hb_instruction* code, int64_t chunk) {
-  int64_t units = work_of(code).units;
-  int64_t begin = chunk * code->chunk, end = begin + code->chunk;
-  table->run[code->kernel](code->slot, begin, end < units ? end : units);
+static void run_chunk(const hb_table* table, const hb_instruction* instruction, int64_t chunk) {
+  int64_t units = work_of(instruction).units;
+  int64_t begin = chunk * instruction->chunk, end = begin + instruction->chunk;
+  table->run[instruction->kernel](instruction->slot, begin, end < units ? end : units);
 }
 
 /* Claim and run one chunk; 0 when none is left. */
@@ -194,17 +194,17 @@ static void run_shared(hb_pool* pool, int64_t instruction, int64_t chunks) {
 
 static void run_instruction(const hb_table* table, hb_instruction* program, int64_t index,
                             hb_pool* pool) {
-  hb_instruction* code = &program[index];
-  work w = work_of(code);
+  hb_instruction* instruction = &program[index];
+  work w = work_of(instruction);
   if (pool) {
     int64_t size = chunk_size(w), chunks = (w.units + size - 1) / size;
     if (chunks > 1) {
-      code->chunk = (i32)size;
+      instruction->chunk = (i32)size;
       run_shared(pool, index, chunks);
       return;
     }
   }
-  table->run[code->kernel](code->slot, 0, w.units);
+  table->run[instruction->kernel](instruction->slot, 0, w.units);
 }
 
 HB_EXPORT uint64_t hb_ticks(void) {

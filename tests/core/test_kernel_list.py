@@ -85,5 +85,5 @@ SAID = {
 def test_instruction_sets_describe_themselves(folder: Path, isa: str) -> None:
     says = library().capabilities(isa)
     assert list(says) == CAPABILITY.findall((folder / "isa/caps.h").read_text())
-    names = "REGISTER_LANES", "BYTE_PRODUCTS", "OPENED_FASTER"
+    names = "REGISTER_LANES", "BYTE_PRODUCTS", "UNPACKED_FASTER"
     assert tuple(says[name] for name in names) == SAID[isa]

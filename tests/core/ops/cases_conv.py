@@ -193,8 +193,9 @@ def code_products() -> Iterator[Case]:
         scale = np.linspace(0.5, 2, m, dtype=np.float32) / np.float32(74 * 74 * k**0.5) * 60
         scale[0] = np.nan if m > 50 else np.inf if n > 50 else scale[0]
         operands: dict[str, Any] = {
-            "x": x, "w": ops.pack_quantized(w), "scale": scale, "bias": activations(1, m)[0],
+            "x": x, "w": ops.pack_quantized(w),
             "sums": w.reshape(m, -1).sum(axis=1, dtype=np.int32),
+            "scale": scale, "bias": activations(1, m)[0],
             "x_scale": np.array([0.37], np.float32), "x_zero": zero,
         }  # fmt: skip
         yield Case(f"{n}-{k}-{m}", ops.matmul_quantized, operands)

@@ -49,7 +49,7 @@ class Kernels(SingleKernels):
 def prefers_widened(isa: str | None) -> bool:
     """What an instruction set says of it; the best one where none is named."""
     library = package_library()
-    return bool(library.capabilities(isa or library.instruction_sets[0])["OPENED_FASTER"])
+    return bool(library.capabilities(isa or library.instruction_sets[0])["UNPACKED_FASTER"])
 
 
 def _segments(program: Program) -> list[tuple[int, int]]:

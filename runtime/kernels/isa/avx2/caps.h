@@ -1,38 +1,16 @@
-/* AVX2 with FMA and F16C: sixteen registers of 256 bits; described in isa/caps.h. */
+/* AVX2 with FMA and F16C. The constants are described in isa/caps.h. */
 #ifndef HALFBYTE_ISA_AVX2_CAPS_H
 #define HALFBYTE_ISA_AVX2_CAPS_H
 
-/* kinds of products */
-enum { REGISTER_LANES = 8, BYTE_PRODUCTS = 0, OPENED_FASTER = 1, FETCH_STREAMS = 1 };
-#define PACKED_TILES_FILE "linear/tiles_body.inc"
-#define OPENED_PRODUCTS_FILE "linear/opened.inc"
-#define CODES_TILES_FILE "conv/codes_wide.inc"
-#define DEPTHWISE_CODES_FILE "conv/depthwise_pairs.inc"
+#include "isa/shared/avx2_caps.h"
 
-/* integer products on packed rows */
-enum {
-  PARTS = 2,
-  TILE_PARTS = 1,
-  ROW_PARTS = 1,
-  COLUMNS = 4,
-  TOGETHER = 1,
-  Q8_0_OFFSET = 0,
-  OPENED_SPAN = 512,
-  OPENED_ALONE = 1,
-  PEAK = 8
-};
+/* Bytes are widened to 16 bits before they are multiplied. */
+enum { BYTE_PRODUCTS = 0, UNPACKED_FASTER = 1 };
+#define UNPACKED_PRODUCTS_FILE "linear/unpacked.inc"
+#define QUANTIZED_TILES_FILE "conv/quantized_wide.inc"
+#define DEPTHWISE_QUANTIZED_FILE "conv/depthwise_pairs.inc"
 
-/* float products */
-enum { PRODUCT_PARTS = 2, ROW_PRODUCT = 8, PRODUCT_ENDS = 1 };
-#define PRODUCT_TILES TILES(2, 6)
-enum { TILE_ROWS = 2, TILE_COLUMNS = 2, OTHER_TILES = 1 };
-
-/* attention */
-enum { SIDE_BY_SIDE = 1, EXPONENTIALS = 2, CODED_ROWS = 4 };
-#define UNROLL_CODED UNROLL
-
-/* images */
-enum { CONV_PIXELS = 6, CONV_BLOCKS = 1, CONV_DEPTH = 768, DEPTHWISE_PIXELS = 4, MANY_TILES = 1 };
-enum { CODES_PIXELS = 4, CODES_BLOCKS = 1, CODES_DEPTH = 512, QUAD = 8, QUAD_FLIP = 0 };
+enum { Q8_0_OFFSET = 0, UNPACKED_SPAN = 512, UNPACKED_ONLY = 1 };
+enum { QUANTIZED_DEPTH = 512, QUAD = 8 };
 
 #endif

@@ -15,19 +15,19 @@ static inline pi pi_start(const i16* xs, int first, int second) {
   return _mm256_set1_epi32(first == second ? -first * (xs[0] + xs[1])
                                            : -first * xs[0] - second * xs[1]);
 }
-static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+static inline pw pw_load_q4_0(const uint8_t* quantized, int part) {
   pw w;
   UNROLL for (int i = 0; i < 4; i++) {
-    __m256i both = load_32(codes + 64 * i + 32 * part), mask = _mm256_set1_epi8(15);
+    __m256i both = load_32(quantized + 64 * i + 32 * part), mask = _mm256_set1_epi8(15);
     w.q[i] = _mm256_and_si256(both, mask);
     w.q[4 + i] = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
   }
   return w;
 }
-static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+static inline pw pw_load_q8_0(const uint8_t* quantized, int part) {
   pw w;
   UNROLL for (int i = 0; i < 8; i++) {
-    w.q[i] = load_32(codes + 64 * i + 32 * part);
+    w.q[i] = load_32(quantized + 64 * i + 32 * part);
 #ifdef HB_DPBUSD
     w.q[i] = _mm256_xor_si256(w.q[i], _mm256_set1_epi8(-128)); /* by Q8_0_OFFSET */
 #endif
@@ -39,18 +39,18 @@ static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
 static inline __m256i moved(__m256i bits, int left) {
   return left < 0 ? _mm256_srli_epi16(bits, -left) : _mm256_slli_epi16(bits, left);
 }
-static inline pw pw_load_5(const uint8_t* codes, int part) {
-  pw w = pw_load_q4_0(codes, part);
-  __m256i high = load_32(codes + 256 + 32 * part), mask = _mm256_set1_epi8(16);
+static inline pw pw_load_5(const uint8_t* quantized, int part) {
+  pw w = pw_load_q4_0(quantized, part);
+  __m256i high = load_32(quantized + 256 + 32 * part), mask = _mm256_set1_epi8(16);
   UNROLL for (int i = 0; i < 8; i++) {
     w.q[i] = _mm256_or_si256(w.q[i], _mm256_and_si256(moved(high, 4 - i), mask));
   }
   return w;
 }
-static inline pw pw_load_6(const uint8_t* codes, int part) {
-  pw w = pw_load_q4_0(codes, part);
+static inline pw pw_load_6(const uint8_t* quantized, int part) {
+  pw w = pw_load_q4_0(quantized, part);
   UNROLL for (int i = 0; i < 8; i++) {
-    __m256i high = load_32(codes + 256 + 64 * (i / 4) + 32 * part), mask = _mm256_set1_epi8(48);
+    __m256i high = load_32(quantized + 256 + 64 * (i / 4) + 32 * part), mask = _mm256_set1_epi8(48);
     w.q[i] = _mm256_or_si256(w.q[i], _mm256_and_si256(moved(high, 4 - 2 * (i % 4)), mask));
   }
   return w;
@@ -61,13 +61,13 @@ static inline __m256i four_of(const i8* x) {
   return _mm256_set1_epi32(four);
 }
 #ifdef HB_DPBUSD
-static inline pi dot_four(pi sum, __m256i codes, const i8* x) {
-  return HB_DPBUSD(sum, codes, four_of(x));
+static inline pi dot_four(pi sum, __m256i quantized, const i8* x) {
+  return HB_DPBUSD(sum, quantized, four_of(x));
 }
 #include "isa/shared/fours.h"
 #else
-static inline pi dot_four(pi sum, __m256i codes, const i8* x) {
-  __m256i pairs = _mm256_maddubs_epi16(codes, four_of(x));
+static inline pi dot_four(pi sum, __m256i quantized, const i8* x) {
+  __m256i pairs = _mm256_maddubs_epi16(quantized, four_of(x));
   return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 static inline pi pi_dot_q4_0(const pw* w, const i8* x, pi start) {
@@ -109,29 +109,29 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
   return sum;
 }
 
-/* Several rows of activations (linear/opened.inc). Codes of eight bits become numbers of sixteen,
+/* Several rows of activations (linear/unpacked.inc). Codes of eight bits become numbers of sixteen,
  * even and odd columns apart; of four bits, bytes, whose products fit 16 bits up to the end of a
  * block. */
-#define OPENED_BYTES(q4) ((q4) ? 1 : 2)
-static inline __m256i even_of(__m256i codes) {
-  return _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8);
+#define UNPACKED_BYTES(q4) ((q4) ? 1 : 2)
+static inline __m256i even_of(__m256i quantized) {
+  return _mm256_srai_epi16(_mm256_slli_epi16(quantized, 8), 8);
 }
-static inline __m256i odd_of(__m256i codes) { return _mm256_srai_epi16(codes, 8); }
-static inline void keep_32(void* p, __m256i v) { _mm256_storeu_si256((__m256i*)p, v); }
+static inline __m256i odd_of(__m256i quantized) { return _mm256_srai_epi16(quantized, 8); }
+static inline void store_32(void* p, __m256i v) { _mm256_storeu_si256((__m256i*)p, v); }
 /* Codes of a block of sixteen rows, four columns after four */
-static inline void open_codes(uint8_t* to, const uint8_t* codes, int q4) {
+static inline void unpack_block(uint8_t* to, const uint8_t* quantized, int q4) {
   __m256i mask = _mm256_set1_epi8(15);
-  for (int i = 0; i < 8; i++, codes += 32) {
-    __m256i both = load_32(codes);
+  for (int i = 0; i < 8; i++, quantized += 32) {
+    __m256i both = load_32(quantized);
     if (q4) {
-      keep_32(to + 32 * i, _mm256_and_si256(both, mask));
-      keep_32(to + 32 * i + 256, _mm256_and_si256(_mm256_srli_epi16(both, 4), mask));
+      store_32(to + 32 * i, _mm256_and_si256(both, mask));
+      store_32(to + 32 * i + 256, _mm256_and_si256(_mm256_srli_epi16(both, 4), mask));
     }
   }
   for (int i = 0; i < 16 && !q4; i++) {
-    __m256i both = load_32(codes + 32 * i - 256);
-    keep_32(to + 64 * i, even_of(both));
-    keep_32(to + 64 * i + 32, odd_of(both));
+    __m256i both = load_32(quantized + 32 * i - 256);
+    store_32(to + 64 * i, even_of(both));
+    store_32(to + 64 * i + 32, odd_of(both));
   }
 }
 /* Each row's share of the scale `top`, in 1 / 16384 and twice */
@@ -140,23 +140,23 @@ static inline pi pi_shares(pf d, pf top) {
   return _mm256_blend_epi16(share, _mm256_slli_epi32(share, 16), 0xaa);
 }
 /* Codes of eight bits times 128 and their rows' shares */
-static inline void widen_codes(uint8_t* to, const uint8_t* codes, const pi* shares) {
+static inline void widen_block(uint8_t* to, const uint8_t* quantized, const pi* shares) {
   for (int i = 0; i < 16; i++) {
-    __m256i both = load_32(codes + 32 * i), share = shares[i % 2];
+    __m256i both = load_32(quantized + 32 * i), share = shares[i % 2];
     __m256i even = _mm256_slli_epi16(both, 8);
     __m256i odd = _mm256_and_si256(both, _mm256_set1_epi16(-256));
-    keep_32(to + 64 * i, _mm256_mulhrs_epi16(even, share));
-    keep_32(to + 64 * i + 32, _mm256_mulhrs_epi16(odd, share));
+    store_32(to + 64 * i, _mm256_mulhrs_epi16(even, share));
+    store_32(to + 64 * i + 32, _mm256_mulhrs_epi16(odd, share));
   }
 }
-static inline void open_row(i16* to, const i8* x, int columns, int q4) {
+static inline void unpack_activations(i16* to, const i8* x, int columns, int q4) {
   for (int i = 0; i < columns; i += 32) {
-    __m256i codes = load_32(x + i);
+    __m256i quantized = load_32(x + i);
     if (q4) {
-      keep_32((i8*)to + i, codes);
+      store_32((i8*)to + i, quantized);
     } else {
-      keep_32(to + i, even_of(codes));
-      keep_32(to + i + 16, odd_of(codes));
+      store_32(to + i, even_of(quantized));
+      store_32(to + i + 16, odd_of(quantized));
     }
   }
 }
@@ -175,26 +175,26 @@ INLINE void dot_block_16(pi* dots, const uint8_t* w, const i16* x) {
     UNROLL for (int odd = 0; odd < 2; odd++) {
       __m256i first = load_32(w + 32 * odd), second = load_32(w + 64 + 32 * odd);
       UNROLL for (int c = 0; c < 4; c++) {
-        __m256i row = four_of((const i8*)(x + c * OPENED_SPAN + 16 * odd));
+        __m256i row = four_of((const i8*)(x + c * UNPACKED_SPAN + 16 * odd));
         ADD_PRODUCTS(c, _mm256_madd_epi16, _mm256_add_epi32)
       }
     }
   }
 }
-INLINE void dot_opened_16(pi* dots, const uint8_t* w, const i16* x, int columns) {
+INLINE void dot_unpacked_16(pi* dots, const uint8_t* w, const i16* x, int columns) {
   UNROLL for (int i = 0; i < 8; i++) { dots[i] = _mm256_setzero_si256(); }
   for (int at = 0; at < columns; at += 32) {
     dot_block_16(dots, w + 32 * at, x + at);
   }
 }
-INLINE void dot_opened_4(pi* dots, const uint8_t* w, const i8* x, const i32* starts) {
+INLINE void dot_unpacked_4(pi* dots, const uint8_t* w, const i8* x, const i32* starts) {
   UNROLL for (int i = 0; i < 8; i++) {
-    dots[i] = _mm256_set1_epi32(starts[i % 4 * (OPENED_SPAN / 32)]);
+    dots[i] = _mm256_set1_epi32(starts[i % 4 * (UNPACKED_SPAN / 32)]);
   }
   UNROLL for (int i = 0; i < 8; i++, w += 64, x += 4) {
     __m256i first = load_32(w), second = load_32(w + 32);
     UNROLL for (int c = 0; c < 4; c++) {
-      __m256i row = four_of(x + 2 * c * OPENED_SPAN);
+      __m256i row = four_of(x + 2 * c * UNPACKED_SPAN);
       ADD_PRODUCTS(c, _mm256_maddubs_epi16, _mm256_add_epi16)
     }
   }
@@ -202,7 +202,7 @@ INLINE void dot_opened_4(pi* dots, const uint8_t* w, const i8* x, const i32* sta
 }
 #undef ADD_PRODUCTS
 #endif
-#define CODES_OF(w, i) w.q[i]
+#define QUANTIZED_OF(w, i) w.q[i]
 static inline pf pf_zero(void) { return _mm256_setzero_ps(); }
 static inline pf pf_scales(const f16* d, int part) {
   return _mm256_cvtph_ps(load_16(d + 8 * part));
@@ -221,10 +221,10 @@ static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
 static inline pf pf_set(float x) { return _mm256_set1_ps(x); }
 static inline pf pf_add(pf a, pf b) { return _mm256_add_ps(a, b); }
 static inline pf pf_max(pf a, pf b) { return _mm256_max_ps(a, b); }
-static inline pf pf_fused(pf a, pf b, pf c) { return _mm256_fmadd_ps(a, b, c); }
-static inline pf pf_exact(pf a, pf b, pf c) { return _mm256_add_ps(c, _mm256_mul_ps(a, b)); }
-static inline void pf_keep(float* p, pf v) { _mm256_storeu_ps(p, v); }
-static inline void pf_store(float* p, const float* r, pf v) {
+static inline pf pf_fma(pf a, pf b, pf c) { return _mm256_fmadd_ps(a, b, c); }
+static inline pf pf_mul_add(pf a, pf b, pf c) { return _mm256_add_ps(c, _mm256_mul_ps(a, b)); }
+static inline void pf_store(float* p, pf v) { _mm256_storeu_ps(p, v); }
+static inline void pf_store_sum(float* p, const float* r, pf v) {
   _mm256_storeu_ps(p, r ? _mm256_add_ps(_mm256_loadu_ps(r), v) : v);
 }
 

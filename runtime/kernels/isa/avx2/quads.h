@@ -15,7 +15,7 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
   return (vi){HB_DPBUSD(sum.a, numbers, w.a), HB_DPBUSD(sum.b, numbers, w.b)};
 }
 #include "isa/shared/quads_store.h"
-#include "isa/shared/code_range.h"
+#include "isa/shared/quantized_range.h"
 #else
 /* As 16-bit numbers: products of bytes without a sign overflow them. */
 typedef struct {
@@ -31,8 +31,8 @@ static inline vq vq_load(const i8* p) {
   return (vq){{even_bytes(p), even_bytes(p + 32)}, {odd_bytes(p), odd_bytes(p + 32)}};
 }
 /* As quads_store; returned is the sum of even times odd ones. */
-static inline __m128i products_of(uint8_t* to, __m128i codes, int64_t count) {
-  __m128i even = _mm_and_si128(codes, _mm_set1_epi16(255)), odd = _mm_srli_epi16(codes, 8);
+static inline __m128i products_of(uint8_t* to, __m128i quantized, int64_t count) {
+  __m128i even = _mm_and_si128(quantized, _mm_set1_epi16(255)), odd = _mm_srli_epi16(quantized, 8);
   __m128i low = _mm_unpacklo_epi32(even, odd);
   if (count == 4) {
     _mm_storel_epi64((__m128i*)to, low);
@@ -45,12 +45,12 @@ static inline __m128i products_of(uint8_t* to, __m128i codes, int64_t count) {
   return _mm_madd_epi16(even, odd);
 }
 static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
-  __m128i turn = _mm_set1_epi8((char)flip);
+  __m128i flips = _mm_set1_epi8((char)flip);
   for (; count >= 16; count -= 16, from += 16, to += 32) {
-    products_of(to, _mm_xor_si128(load_16(from), turn), 16);
+    products_of(to, _mm_xor_si128(load_16(from), flips), 16);
   }
   if (count >= 8) {
-    products_of(to, _mm_xor_si128(_mm_loadl_epi64((const __m128i*)from), turn), 8);
+    products_of(to, _mm_xor_si128(_mm_loadl_epi64((const __m128i*)from), flips), 8);
     count -= 8;
     from += 8;
     to += 16;
@@ -58,7 +58,7 @@ static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, 
   if (count >= 4) {
     i32 four;
     __builtin_memcpy(&four, from, 4);
-    products_of(to, _mm_xor_si128(_mm_cvtsi32_si128(four), turn), 4);
+    products_of(to, _mm_xor_si128(_mm_cvtsi32_si128(four), flips), 4);
   }
 }
 /* As a float's: of a wider load GCC takes the parts out of general registers. */
@@ -74,7 +74,7 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
   return sum;
 }
 
-/* What conv/codes_wide.inc is made of: numbers of sixteen bits */
+/* What conv/quantized_wide.inc is made of: numbers of sixteen bits */
 #define HALVES(f, x, y) ((vi){f((x).a, (y).a), f((x).b, (y).b)})
 static inline vi even_by_odd(vq w) { return HALVES(_mm256_madd_epi16, w.even, w.odd); }
 static inline vq vq_add(vq x, vq y) {
@@ -97,18 +97,18 @@ static inline __m256i products_of_32(uint8_t* to, __m256i even, __m256i odd) {
   return _mm256_madd_epi16(even, odd);
 }
 static inline i32 quads_products(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
-  __m256i mask = _mm256_set1_epi16(255), turn = _mm256_set1_epi8((char)flip);
+  __m256i mask = _mm256_set1_epi16(255), flips = _mm256_set1_epi8((char)flip);
   __m256i sum = _mm256_setzero_si256();
   __m128i rest = _mm_setzero_si128();
   int64_t i = 0;
   for (; i + 32 <= count; i += 32, to += 64) {
-    __m256i codes = _mm256_xor_si256(_mm256_loadu_si256((const __m256i*)(from + i)), turn);
-    __m256i even = _mm256_and_si256(codes, mask), odd = _mm256_srli_epi16(codes, 8);
+    __m256i quantized = _mm256_xor_si256(_mm256_loadu_si256((const __m256i*)(from + i)), flips);
+    __m256i even = _mm256_and_si256(quantized, mask), odd = _mm256_srli_epi16(quantized, 8);
     sum = _mm256_add_epi32(sum, products_of_32(to, even, odd));
   }
   if (i + 16 <= count) {
-    __m128i codes = _mm_xor_si128(load_16(from + i), _mm256_castsi256_si128(turn));
-    rest = products_of(to, codes, 16);
+    __m128i quantized = _mm_xor_si128(load_16(from + i), _mm256_castsi256_si128(flips));
+    rest = products_of(to, quantized, 16);
     i += 16;
     to += 32;
   }
@@ -118,21 +118,21 @@ static inline i32 quads_products(uint8_t* to, const uint8_t* from, int64_t count
     four ^= (i32)(0x01010101u * flip);
     rest = _mm_add_epi32(rest, products_of(to, _mm_cvtsi32_si128(four), 4));
   }
-  return vi_sum((vi){sum, _mm256_zextsi128_si256(rest)});
+  return vi_hsum((vi){sum, _mm256_zextsi128_si256(rest)});
 }
 /* Of four neighbours d, `count` apart, whose numbers are 32 or a multiple: d0 - d2, d1 + d2,
  * d2 - d1, d1 - d3, to `next` apart. Adds to products. */
 static inline void quads_neighbours(uint8_t* to, int64_t next, i32* products, const uint8_t* from,
                                     int64_t count, uint8_t flip) {
-  __m256i mask = _mm256_set1_epi16(255), turn = _mm256_set1_epi8((char)flip), sums[4];
+  __m256i mask = _mm256_set1_epi16(255), flips = _mm256_set1_epi8((char)flip), sums[4];
   UNROLL for (int j = 0; j < 4; j++) { sums[j] = _mm256_setzero_si256(); }
   for (int64_t i = 0; i < count; i += 32, to += 64) {
     __m256i d[4][2];
     UNROLL for (int j = 0; j < 4; j++) {
       const __m256i* x = (const __m256i*)(from + j * count + i);
-      __m256i codes = _mm256_xor_si256(_mm256_loadu_si256(x), turn);
-      d[j][0] = _mm256_and_si256(codes, mask);
-      d[j][1] = _mm256_srli_epi16(codes, 8);
+      __m256i quantized = _mm256_xor_si256(_mm256_loadu_si256(x), flips);
+      d[j][0] = _mm256_and_si256(quantized, mask);
+      d[j][1] = _mm256_srli_epi16(quantized, 8);
     }
     __m256i mixed[4][2];
     UNROLL for (int odd = 0; odd < 2; odd++) {
@@ -142,12 +142,12 @@ static inline void quads_neighbours(uint8_t* to, int64_t next, i32* products, co
       mixed[3][odd] = _mm256_sub_epi16(d[1][odd], d[3][odd]);
     }
     UNROLL for (int j = 0; j < 4; j++) {
-      __m256i found = products_of_32(to + j * next, mixed[j][0], mixed[j][1]);
-      sums[j] = _mm256_add_epi32(sums[j], found);
+      __m256i added = products_of_32(to + j * next, mixed[j][0], mixed[j][1]);
+      sums[j] = _mm256_add_epi32(sums[j], added);
     }
   }
   for (int j = 0; j < 4; j++) {
-    products[j] += vi_sum((vi){sums[j], _mm256_setzero_si256()});
+    products[j] += vi_hsum((vi){sums[j], _mm256_setzero_si256()});
   }
 }
 static inline vq vq_load_wide(const i8* p) {
@@ -183,9 +183,9 @@ static inline vh vh_dot(vh sum, vh w, vh x) {
  * returned is what comes behind them. */
 static inline uint8_t* rows_beside(uint8_t* to, const uint8_t* a, int64_t a_step, const uint8_t* b,
                                    int64_t b_step, int64_t count, uint8_t flip) {
-  __m128i turn = _mm_set1_epi8((char)flip);
+  __m128i flips = _mm_set1_epi8((char)flip);
   for (int64_t i = 0; i < count; i++, to += 64, a += a_step, b += b_step) {
-    __m128i x = _mm_xor_si128(load_16(a), turn), y = _mm_xor_si128(load_16(b), turn);
+    __m128i x = _mm_xor_si128(load_16(a), flips), y = _mm_xor_si128(load_16(b), flips);
     __m256i* pairs = (__m256i*)to;
     _mm256_storeu_si256(pairs, _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(x, y)));
     _mm256_storeu_si256(pairs + 1, _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(x, y)));
@@ -200,34 +200,34 @@ typedef struct {
   vi zero;
   __m256 highest;
   __m256i zeros, least, below;
-} code_range;
+} quantized_range;
 static inline __m256i all_bytes(__m256i v) {
   return _mm256_shuffle_epi8(v, _mm256_setzero_si256());
 }
-static inline code_range code_range_of(vf lo, vf hi, vi zero) {
+static inline quantized_range quantized_range_of(vf lo, vf hi, vi zero) {
   __m256i least = _mm256_add_epi32(_mm256_cvtps_epi32(lo.a), zero.a);
   __m256i below = _mm256_and_si256(_mm256_srai_epi32(least, 31), _mm256_set1_epi32(-128));
   __m256i zeros = _mm256_sub_epi32(zero.a, below);
   least = _mm256_sub_epi32(least, below);
-  return (code_range){
+  return (quantized_range){
       lo, hi, zero, hi.a, _mm256_packs_epi32(zeros, zeros), all_bytes(least), all_bytes(below)};
 }
 /* What is not a number becomes the least code, as all that is too small for an integer. */
-static inline __m256i nearest_codes(vi total, vf scale, const code_range* s) {
+static inline __m256i nearest_quantized(vi total, vf scale, const quantized_range* s) {
   vf real = vf_mul(vf_convert(total), scale);
   __m256i a = _mm256_cvtps_epi32(_mm256_min_ps(s->highest, real.a));
   __m256i b = _mm256_cvtps_epi32(_mm256_min_ps(s->highest, real.b));
   return _mm256_adds_epi16(_mm256_packs_epi32(a, b), s->zeros);
 }
 /* Sixteen codes of each of two sums; y comes last, since z may be y. */
-static inline void store_two_codes(uint8_t* y, uint8_t* z, vi first, vi second, vf scale,
-                                   const code_range* s) {
-  __m256i codes =
-      _mm256_packus_epi16(nearest_codes(first, scale, s), nearest_codes(second, scale, s));
-  codes = _mm256_add_epi8(_mm256_max_epu8(codes, s->least), s->below);
-  codes = _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-  _mm_storeu_si128((__m128i*)z, _mm256_extracti128_si256(codes, 1));
-  _mm_storeu_si128((__m128i*)y, _mm256_castsi256_si128(codes));
+static inline void store_two_quantized(uint8_t* y, uint8_t* z, vi first, vi second, vf scale,
+                                       const quantized_range* s) {
+  __m256i quantized =
+      _mm256_packus_epi16(nearest_quantized(first, scale, s), nearest_quantized(second, scale, s));
+  quantized = _mm256_add_epi8(_mm256_max_epu8(quantized, s->least), s->below);
+  quantized = _mm256_permutevar8x32_epi32(quantized, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  _mm_storeu_si128((__m128i*)z, _mm256_extracti128_si256(quantized, 1));
+  _mm_storeu_si128((__m128i*)y, _mm256_castsi256_si128(quantized));
 }
 #undef HALVES
 #endif

@@ -81,7 +81,7 @@ static inline vf vf_add(vf x, vf y) { return PAIR(vf, _mm256_add_ps); }
 static inline vf vf_sub(vf x, vf y) { return PAIR(vf, _mm256_sub_ps); }
 static inline vf vf_mul(vf x, vf y) { return PAIR(vf, _mm256_mul_ps); }
 static inline vf vf_div(vf x, vf y) { return PAIR(vf, _mm256_div_ps); }
-static inline vf vf_fused(vf x, vf y, vf z) {
+static inline vf vf_fma(vf x, vf y, vf z) {
   return (vf){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
 }
 static inline vf vf_max(vf x, vf y) { return PAIR(vf, _mm256_max_ps); }
@@ -96,7 +96,7 @@ static inline vf vf_copysign(vf x, vf sign) {
   return (vf){_mm256_blendv_ps(_mm256_andnot_ps(bit, x.a), _mm256_or_ps(bit, x.a), sign.a),
               _mm256_blendv_ps(_mm256_andnot_ps(bit, x.b), _mm256_or_ps(bit, x.b), sign.b)};
 }
-static inline vf vf_at_least(vf x, vf y) {
+static inline vf vf_cmp_ge(vf x, vf y) {
   __m256 one = _mm256_set1_ps(1.0f);
   return (vf){_mm256_and_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ), one),
               _mm256_and_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ), one)};
@@ -122,12 +122,12 @@ static inline vf vf_hadamard(vf v) {
     __m128 two = add4(four, _mm_movehl_ps(four, four));                                 \
     return _mm_cvtss_f32(add4(two, _mm_movehdup_ps(two)));                              \
   }
-FOLD(vf_sum, _mm256_add_ps, _mm_add_ps)
-FOLD(vf_highest, _mm256_max_ps, _mm_max_ps)
-FOLD(vf_lowest, _mm256_min_ps, _mm_min_ps)
+FOLD(vf_hsum, _mm256_add_ps, _mm_add_ps)
+FOLD(vf_hmax, _mm256_max_ps, _mm_max_ps)
+FOLD(vf_hmin, _mm256_min_ps, _mm_min_ps)
 #undef FOLD
 
-static inline void vf_sum_four(float* sums, const vf* v) {
+static inline void vf_hsum_four(float* sums, const vf* v) {
   _mm_storeu_ps(sums, fold_four(_mm256_add_ps(v[0].a, v[0].b), _mm256_add_ps(v[1].a, v[1].b),
                                 _mm256_add_ps(v[2].a, v[2].b), _mm256_add_ps(v[3].a, v[3].b)));
 }
@@ -138,19 +138,19 @@ static inline vi vi_sub(vi x, vi y) { return PAIR(vi, _mm256_sub_epi32); }
 static inline vi vi_mul(vi x, vi y) { return PAIR(vi, _mm256_mullo_epi32); }
 static inline vi vi_or(vi x, vi y) { return PAIR(vi, _mm256_or_si256); }
 static inline vi vi_and(vi x, vi y) { return PAIR(vi, _mm256_and_si256); }
-static inline vi vi_left(vi x, int by) {
+static inline vi vi_shl(vi x, int by) {
   return (vi){_mm256_slli_epi32(x.a, by), _mm256_slli_epi32(x.b, by)};
 }
-static inline vi vi_right(vi x, int by) {
+static inline vi vi_shr(vi x, int by) {
   return (vi){_mm256_srli_epi32(x.a, by), _mm256_srli_epi32(x.b, by)};
 }
-static inline vi vi_bits(vf x) { return (vi){_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
-static inline vf vf_bits(vi x) { return (vf){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
+static inline vi vi_cast(vf x) { return (vi){_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
+static inline vf vf_cast(vi x) { return (vf){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 static inline vf vf_convert(vi x) { return (vf){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 static inline vi vi_truncate(vf x) {
   return (vi){_mm256_cvttps_epi32(x.a), _mm256_cvttps_epi32(x.b)};
 }
-static inline i32 vi_sum(vi v) {
+static inline i32 vi_hsum(vi v) {
   __m256i eight = _mm256_add_epi32(v.a, v.b);
   __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
   __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));

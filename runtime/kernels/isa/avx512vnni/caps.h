@@ -3,11 +3,11 @@
 #define HALFBYTE_ISA_AVX512VNNI_CAPS_H
 
 /* kinds of products */
-enum { REGISTER_LANES = 16, BYTE_PRODUCTS = 1, OPENED_FASTER = 0, FETCH_STREAMS = 1 };
+enum { REGISTER_LANES = 16, BYTE_PRODUCTS = 1, UNPACKED_FASTER = 0, FETCH_STREAMS = 1 };
 #define PACKED_TILES_FILE "linear/wide_body.inc"
-#define OPENED_PRODUCTS_FILE "linear/not_opened.inc"
-#define CODES_TILES_FILE "conv/codes_tiles.inc"
-#define DEPTHWISE_CODES_FILE "conv/depthwise_alone.inc"
+#define UNPACKED_PRODUCTS_FILE "linear/not_unpacked.inc"
+#define QUANTIZED_TILES_FILE "conv/quantized_tiles.inc"
+#define DEPTHWISE_QUANTIZED_FILE "conv/depthwise_no_pairs.inc"
 
 /* integer products on packed rows */
 enum {
@@ -17,8 +17,8 @@ enum {
   COLUMNS = 16,
   TOGETHER = 2,
   Q8_0_OFFSET = 128,
-  OPENED_SPAN = 0,
-  OPENED_ALONE = 0,
+  UNPACKED_SPAN = 0,
+  UNPACKED_ONLY = 0,
   PEAK = 8
 };
 
@@ -28,11 +28,17 @@ enum { PRODUCT_PARTS = 4, ROW_PRODUCT = 4, PRODUCT_ENDS = 1 };
 enum { TILE_ROWS = 4, TILE_COLUMNS = 6, OTHER_TILES = 1 };
 
 /* attention */
-enum { SIDE_BY_SIDE = 2, EXPONENTIALS = 8, CODED_ROWS = 8 };
-#define UNROLL_CODED UNROLL
+enum { SIDE_BY_SIDE = 2, EXPONENTIALS = 8, INT8_ROWS = 8 };
+#define UNROLL_INT8 UNROLL
 
 /* images */
 enum { CONV_PIXELS = 14, CONV_BLOCKS = 2, CONV_DEPTH = 1152, DEPTHWISE_PIXELS = 7, MANY_TILES = 1 };
-enum { CODES_PIXELS = 14, CODES_BLOCKS = 2, CODES_DEPTH = 2304, QUAD = 4, QUAD_FLIP = 0 };
+enum {
+  QUANTIZED_PIXELS = 14,
+  QUANTIZED_BLOCKS = 2,
+  QUANTIZED_DEPTH = 2304,
+  QUAD = 4,
+  QUAD_FLIP = 0
+};
 
 #endif

@@ -15,21 +15,21 @@ static inline pi pi_start(const i16* xs, int first, int second) {
   __builtin_memcpy(&both, xs, 4);
   return _mm512_madd_epi16(_mm512_set1_epi32(both), _mm512_set1_epi32(PAIR_OF(-first, -second)));
 }
-static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+static inline pw pw_load_q4_0(const uint8_t* quantized, int part) {
   pw w;
   (void)part;
   UNROLL for (int i = 0; i < 4; i++) {
-    __m512i both = _mm512_loadu_si512(codes + 64 * i), mask = _mm512_set1_epi8(15);
+    __m512i both = _mm512_loadu_si512(quantized + 64 * i), mask = _mm512_set1_epi8(15);
     w.q[i] = _mm512_and_si512(both, mask);
     w.q[4 + i] = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
   }
   return w;
 }
-static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+static inline pw pw_load_q8_0(const uint8_t* quantized, int part) {
   pw w;
   (void)part;
   UNROLL for (int i = 0; i < 8; i++) {
-    w.q[i] = _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * i), _mm512_set1_epi8(-128));
+    w.q[i] = _mm512_xor_si512(_mm512_loadu_si512(quantized + 64 * i), _mm512_set1_epi8(-128));
   }
   return w;
 }
@@ -37,38 +37,38 @@ static inline __m512i moved(__m512i bits, int left) {
   return left < 0 ? _mm512_srli_epi16(bits, (unsigned)-left)
                   : _mm512_slli_epi16(bits, (unsigned)left);
 }
-static inline pw pw_load_5(const uint8_t* codes, int part) {
-  pw w = pw_load_q4_0(codes, part);
-  __m512i high = _mm512_loadu_si512(codes + 256), mask = _mm512_set1_epi8(16);
+static inline pw pw_load_5(const uint8_t* quantized, int part) {
+  pw w = pw_load_q4_0(quantized, part);
+  __m512i high = _mm512_loadu_si512(quantized + 256), mask = _mm512_set1_epi8(16);
   UNROLL for (int i = 0; i < 8; i++) {
     w.q[i] = _mm512_or_si512(w.q[i], _mm512_and_si512(moved(high, 4 - i), mask));
   }
   return w;
 }
-static inline pw pw_load_6(const uint8_t* codes, int part) {
-  pw w = pw_load_q4_0(codes, part);
+static inline pw pw_load_6(const uint8_t* quantized, int part) {
+  pw w = pw_load_q4_0(quantized, part);
   UNROLL for (int i = 0; i < 8; i++) {
-    __m512i high = _mm512_loadu_si512(codes + 256 + 64 * (i / 4)), mask = _mm512_set1_epi8(48);
+    __m512i high = _mm512_loadu_si512(quantized + 256 + 64 * (i / 4)), mask = _mm512_set1_epi8(48);
     w.q[i] = _mm512_or_si512(w.q[i], _mm512_and_si512(moved(high, 4 - 2 * (i % 4)), mask));
   }
   return w;
 }
-static inline pi dot_four(pi sum, __m512i codes, const i8* x) {
+static inline pi dot_four(pi sum, __m512i quantized, const i8* x) {
   i32 four;
   __builtin_memcpy(&four, x, 4);
-  return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(four));
+  return _mm512_dpbusd_epi32(sum, quantized, _mm512_set1_epi32(four));
 }
-#define CODES_OF(w, i) w.q[i]
+#define QUANTIZED_OF(w, i) w.q[i]
 
 /* Wide tiles: codes of two panels, four columns at a time, each with as many activations as there
  * are registers for their sums. A number that is loaded is then multiplied twice. */
 enum { WIDE_PANELS = 2, WIDE_COLUMNS = 6 };
-static inline __m512i wide_q4_0(const uint8_t* codes, int i) {
-  __m512i both = _mm512_loadu_si512(codes + 64 * (i / 2)), mask = _mm512_set1_epi8(15);
+static inline __m512i wide_q4_0(const uint8_t* quantized, int i) {
+  __m512i both = _mm512_loadu_si512(quantized + 64 * (i / 2)), mask = _mm512_set1_epi8(15);
   return _mm512_and_si512(i % 2 ? _mm512_srli_epi16(both, 4) : both, mask);
 }
-static inline __m512i wide_q8_0(const uint8_t* codes, int i) {
-  return _mm512_xor_si512(_mm512_loadu_si512(codes + 64 * i), _mm512_set1_epi8(-128));
+static inline __m512i wide_q8_0(const uint8_t* quantized, int i) {
+  return _mm512_xor_si512(_mm512_loadu_si512(quantized + 64 * i), _mm512_set1_epi8(-128));
 }
 /* where their activations are */
 static inline int place_q4_0(int i) { return i % 2 * 16 + i / 2 * 4; }
@@ -94,8 +94,8 @@ static inline __m512i four_of(const i8* x) {
   __builtin_memcpy(&four, x, 4);
   return _mm512_set1_epi32(four);
 }
-static inline pi wide_dot(pi sum, __m512i codes, __m512i four) {
-  return _mm512_dpbusd_epi32(sum, codes, four);
+static inline pi wide_dot(pi sum, __m512i quantized, __m512i four) {
+  return _mm512_dpbusd_epi32(sum, quantized, four);
 }
 
 #include "isa/shared/fours.h"

@@ -48,7 +48,7 @@ static inline vf vf_add(vf x, vf y) { return _mm512_add_ps(x, y); }
 static inline vf vf_sub(vf x, vf y) { return _mm512_sub_ps(x, y); }
 static inline vf vf_mul(vf x, vf y) { return _mm512_mul_ps(x, y); }
 static inline vf vf_div(vf x, vf y) { return _mm512_div_ps(x, y); }
-static inline vf vf_fused(vf x, vf y, vf z) { return _mm512_fmadd_ps(x, y, z); }
+static inline vf vf_fma(vf x, vf y, vf z) { return _mm512_fmadd_ps(x, y, z); }
 static inline vf vf_max(vf x, vf y) { return _mm512_max_ps(x, y); }
 static inline vf vf_min(vf x, vf y) { return _mm512_min_ps(x, y); }
 static inline vf vf_sqrt(vf x) { return _mm512_sqrt_ps(x); }
@@ -58,7 +58,7 @@ static inline vf vf_copysign(vf x, vf sign) {
   return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(
       _mm512_set1_epi32(0x7FFFFFFF), _mm512_castps_si512(x), _mm512_castps_si512(sign), 0xCA));
 }
-static inline vf vf_at_least(vf x, vf y) {
+static inline vf vf_cmp_ge(vf x, vf y) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, y, _CMP_GE_OQ), _mm512_set1_ps(1.0f));
 }
 
@@ -85,13 +85,13 @@ static inline __m256 upper(vf v) {
     __m128 two = add4(four, _mm_movehl_ps(four, four));                                 \
     return _mm_cvtss_f32(add4(two, _mm_movehdup_ps(two)));                              \
   }
-FOLD(vf_sum, _mm256_add_ps, _mm_add_ps)
-FOLD(vf_highest, _mm256_max_ps, _mm_max_ps)
-FOLD(vf_lowest, _mm256_min_ps, _mm_min_ps)
+FOLD(vf_hsum, _mm256_add_ps, _mm_add_ps)
+FOLD(vf_hmax, _mm256_max_ps, _mm_max_ps)
+FOLD(vf_hmin, _mm256_min_ps, _mm_min_ps)
 #undef FOLD
 
 static inline __m256 halve(vf v) { return _mm256_add_ps(_mm512_castps512_ps256(v), upper(v)); }
-static inline void vf_sum_four(float* sums, const vf* v) {
+static inline void vf_hsum_four(float* sums, const vf* v) {
   _mm_storeu_ps(sums, fold_four(halve(v[0]), halve(v[1]), halve(v[2]), halve(v[3])));
 }
 
@@ -101,13 +101,13 @@ static inline vi vi_sub(vi x, vi y) { return _mm512_sub_epi32(x, y); }
 static inline vi vi_mul(vi x, vi y) { return _mm512_mullo_epi32(x, y); }
 static inline vi vi_or(vi x, vi y) { return _mm512_or_si512(x, y); }
 static inline vi vi_and(vi x, vi y) { return _mm512_and_si512(x, y); }
-static inline vi vi_left(vi x, int by) { return _mm512_slli_epi32(x, (unsigned)by); }
-static inline vi vi_right(vi x, int by) { return _mm512_srli_epi32(x, (unsigned)by); }
-static inline vi vi_bits(vf x) { return _mm512_castps_si512(x); }
-static inline vf vf_bits(vi x) { return _mm512_castsi512_ps(x); }
+static inline vi vi_shl(vi x, int by) { return _mm512_slli_epi32(x, (unsigned)by); }
+static inline vi vi_shr(vi x, int by) { return _mm512_srli_epi32(x, (unsigned)by); }
+static inline vi vi_cast(vf x) { return _mm512_castps_si512(x); }
+static inline vf vf_cast(vi x) { return _mm512_castsi512_ps(x); }
 static inline vf vf_convert(vi x) { return _mm512_cvtepi32_ps(x); }
 static inline vi vi_truncate(vf x) { return _mm512_cvttps_epi32(x); }
-static inline i32 vi_sum(vi v) { return _mm512_reduce_add_epi32(v); }
+static inline i32 vi_hsum(vi v) { return _mm512_reduce_add_epi32(v); }
 static inline void vi_store_8(void* p, vi v) {
   _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(v));
 }
@@ -143,6 +143,6 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
 }
 
 #include "isa/shared/quads_store.h"
-#include "isa/shared/code_range.h"
+#include "isa/shared/quantized_range.h"
 
 #endif

@@ -1,38 +1,15 @@
-/* AVX2 with AVX-VNNI: sixteen registers of 256 bits; described in isa/caps.h. */
+/* AVX2 with AVX-VNNI. The constants are described in isa/caps.h. */
 #ifndef HALFBYTE_ISA_AVXVNNI_CAPS_H
 #define HALFBYTE_ISA_AVXVNNI_CAPS_H
 
-/* kinds of products */
-enum { REGISTER_LANES = 8, BYTE_PRODUCTS = 1, OPENED_FASTER = 0, FETCH_STREAMS = 1 };
-#define PACKED_TILES_FILE "linear/tiles_body.inc"
-#define OPENED_PRODUCTS_FILE "linear/not_opened.inc"
-#define CODES_TILES_FILE "conv/codes_tiles.inc"
-#define DEPTHWISE_CODES_FILE "conv/depthwise_alone.inc"
+#include "isa/shared/avx2_caps.h"
 
-/* integer products on packed rows */
-enum {
-  PARTS = 2,
-  TILE_PARTS = 1,
-  ROW_PARTS = 1,
-  COLUMNS = 4,
-  TOGETHER = 1,
-  Q8_0_OFFSET = 128,
-  OPENED_SPAN = 0,
-  OPENED_ALONE = 0,
-  PEAK = 8
-};
+enum { BYTE_PRODUCTS = 1, UNPACKED_FASTER = 0 };
+#define UNPACKED_PRODUCTS_FILE "linear/not_unpacked.inc"
+#define QUANTIZED_TILES_FILE "conv/quantized_tiles.inc"
+#define DEPTHWISE_QUANTIZED_FILE "conv/depthwise_no_pairs.inc"
 
-/* float products */
-enum { PRODUCT_PARTS = 2, ROW_PRODUCT = 8, PRODUCT_ENDS = 1 };
-#define PRODUCT_TILES TILES(2, 6)
-enum { TILE_ROWS = 2, TILE_COLUMNS = 2, OTHER_TILES = 1 };
-
-/* attention */
-enum { SIDE_BY_SIDE = 1, EXPONENTIALS = 2, CODED_ROWS = 4 };
-#define UNROLL_CODED UNROLL
-
-/* images */
-enum { CONV_PIXELS = 6, CONV_BLOCKS = 1, CONV_DEPTH = 768, DEPTHWISE_PIXELS = 4, MANY_TILES = 1 };
-enum { CODES_PIXELS = 4, CODES_BLOCKS = 1, CODES_DEPTH = 1024, QUAD = 4, QUAD_FLIP = 0 };
+enum { Q8_0_OFFSET = 128, UNPACKED_SPAN = 0, UNPACKED_ONLY = 0 };
+enum { QUANTIZED_DEPTH = 1024, QUAD = 4 };
 
 #endif

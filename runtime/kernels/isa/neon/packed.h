@@ -13,18 +13,18 @@ typedef struct {
 static inline pi pi_start(const i16* xs, int first, int second) {
   return vdupq_n_s32(-first * xs[0] - second * xs[1]);
 }
-static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+static inline pw pw_load_q4_0(const uint8_t* quantized, int part) {
   pw w;
   UNROLL for (int i = 0; i < 4; i++) {
-    w.q[i] = vreinterpretq_s8_u8(low_4(codes + 64 * i + 16 * part));
-    w.q[4 + i] = vreinterpretq_s8_u8(high_4(codes + 64 * i + 16 * part));
+    w.q[i] = vreinterpretq_s8_u8(low_4(quantized + 64 * i + 16 * part));
+    w.q[4 + i] = vreinterpretq_s8_u8(high_4(quantized + 64 * i + 16 * part));
   }
   return w;
 }
-static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+static inline pw pw_load_q8_0(const uint8_t* quantized, int part) {
   pw w;
   UNROLL for (int i = 0; i < 8; i++) {
-    w.q[i] = vreinterpretq_s8_u8(vld1q_u8(codes + 64 * i + 16 * part));
+    w.q[i] = vreinterpretq_s8_u8(vld1q_u8(quantized + 64 * i + 16 * part));
   }
   return w;
 }
@@ -36,16 +36,16 @@ static inline int8x16_t with_high(int8x16_t low, uint8x16_t high, int left, uint
   uint8x16_t bits = vandq_u8(moved(high, left), vdupq_n_u8(mask));
   return vorrq_s8(low, vreinterpretq_s8_u8(bits));
 }
-static inline pw pw_load_5(const uint8_t* codes, int part) {
-  pw w = pw_load_q4_0(codes, part);
-  uint8x16_t high = vld1q_u8(codes + 256 + 16 * part);
+static inline pw pw_load_5(const uint8_t* quantized, int part) {
+  pw w = pw_load_q4_0(quantized, part);
+  uint8x16_t high = vld1q_u8(quantized + 256 + 16 * part);
   UNROLL for (int i = 0; i < 8; i++) { w.q[i] = with_high(w.q[i], high, 4 - i, 16); }
   return w;
 }
-static inline pw pw_load_6(const uint8_t* codes, int part) {
-  pw w = pw_load_q4_0(codes, part);
+static inline pw pw_load_6(const uint8_t* quantized, int part) {
+  pw w = pw_load_q4_0(quantized, part);
   UNROLL for (int i = 0; i < 8; i++) {
-    uint8x16_t high = vld1q_u8(codes + 256 + 64 * (i / 4) + 16 * part);
+    uint8x16_t high = vld1q_u8(quantized + 256 + 64 * (i / 4) + 16 * part);
     w.q[i] = with_high(w.q[i], high, 4 - 2 * (i % 4), 48);
   }
   return w;
@@ -56,8 +56,8 @@ static inline int8x16_t four_of(const i8* x) {
   return vreinterpretq_s8_s32(vdupq_n_s32(four));
 }
 #ifdef HB_DOT
-static inline pi dot_four(pi sum, int8x16_t codes, const i8* x) {
-  return HB_DOT(sum, codes, four_of(x));
+static inline pi dot_four(pi sum, int8x16_t quantized, const i8* x) {
+  return HB_DOT(sum, quantized, four_of(x));
 }
 static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
   pi sum = start;
@@ -87,10 +87,10 @@ static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
 static inline pi fold_pairs(int16x8_t low, int16x8_t high) {
   return vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
 }
-static inline pi dot_four(pi sum, int8x16_t codes, const i8* x) {
+static inline pi dot_four(pi sum, int8x16_t quantized, const i8* x) {
   int8x16_t four = four_of(x);
-  int16x8_t low = vmull_s8(vget_low_s8(codes), vget_low_s8(four));
-  return vaddq_s32(sum, fold_pairs(low, vmull_high_s8(codes, four)));
+  int16x8_t low = vmull_s8(vget_low_s8(quantized), vget_low_s8(four));
+  return vaddq_s32(sum, fold_pairs(low, vmull_high_s8(quantized, four)));
 }
 /* Columns from 4 first to 4 last - 1; a number of 16 bits holds 8 * 31 * 127, and 4 * 63 * 127 */
 INLINE pi dot_small(const pw* w, int first, int last, const i8* x, pi start) {
@@ -161,7 +161,7 @@ INLINE void pi_dots_half(pi* dots, const pw* w, int parts, int half, const i8* x
 #else
 #include "isa/shared/dots.h"
 #endif
-#define CODES_OF(w, i) w.q[i]
+#define QUANTIZED_OF(w, i) w.q[i]
 static inline pf pf_zero(void) { return vdupq_n_f32(0); }
 static inline pf pf_scales(const f16* d, int part) { return convert_f16(vld1_u16(d + 4 * part)); }
 static inline pf pf_load(const float* p) { return vld1q_f32(p); }
@@ -175,10 +175,10 @@ static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
 static inline pf pf_set(float x) { return vdupq_n_f32(x); }
 static inline pf pf_add(pf a, pf b) { return vaddq_f32(a, b); }
 static inline pf pf_max(pf a, pf b) { return higher(a, b); }
-static inline pf pf_fused(pf a, pf b, pf c) { return vfmaq_f32(c, a, b); }
-static inline pf pf_exact(pf a, pf b, pf c) { return vaddq_f32(c, vmulq_f32(a, b)); }
-static inline void pf_keep(float* p, pf v) { vst1q_f32(p, v); }
-static inline void pf_store(float* p, const float* r, pf v) {
+static inline pf pf_fma(pf a, pf b, pf c) { return vfmaq_f32(c, a, b); }
+static inline pf pf_mul_add(pf a, pf b, pf c) { return vaddq_f32(c, vmulq_f32(a, b)); }
+static inline void pf_store(float* p, pf v) { vst1q_f32(p, v); }
+static inline void pf_store_sum(float* p, const float* r, pf v) {
   vst1q_f32(p, r ? vaddq_f32(vld1q_f32(r), v) : v);
 }
 

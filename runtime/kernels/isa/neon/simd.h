@@ -25,14 +25,14 @@ typedef struct {
   }                             \
   return r
 
-static inline float half_to_float(f16 h) {
+static inline float f16_to_f32(f16 h) {
   union {
     f16 bits;
     __fp16 value;
   } u = {h};
   return u.value;
 }
-static inline f16 float_to_half(float x) {
+static inline f16 f32_to_f16(float x) {
   union {
     __fp16 value;
     f16 bits;
@@ -107,7 +107,7 @@ static inline vf vf_add(vf a, vf b) { QUADS(vf, vaddq_f32(a.q[i], b.q[i])); }
 static inline vf vf_sub(vf a, vf b) { QUADS(vf, vsubq_f32(a.q[i], b.q[i])); }
 static inline vf vf_mul(vf a, vf b) { QUADS(vf, vmulq_f32(a.q[i], b.q[i])); }
 static inline vf vf_div(vf a, vf b) { QUADS(vf, vdivq_f32(a.q[i], b.q[i])); }
-static inline vf vf_fused(vf a, vf b, vf c) { QUADS(vf, vfmaq_f32(c.q[i], a.q[i], b.q[i])); }
+static inline vf vf_fma(vf a, vf b, vf c) { QUADS(vf, vfmaq_f32(c.q[i], a.q[i], b.q[i])); }
 /* Not vmaxq_f32, whose result is not a number where either is not. */
 static inline float32x4_t higher(float32x4_t a, float32x4_t b) {
   return vbslq_f32(vcgtq_f32(a, b), a, b);
@@ -122,7 +122,7 @@ static inline vf vf_abs(vf a) { QUADS(vf, vabsq_f32(a.q[i])); }
 static inline vf vf_copysign(vf a, vf sign) {
   QUADS(vf, vbslq_f32(vdupq_n_u32(0x7FFFFFFF), a.q[i], sign.q[i]));
 }
-static inline vf vf_at_least(vf a, vf b) {
+static inline vf vf_cmp_ge(vf a, vf b) {
   QUADS(vf, vbslq_f32(vcgeq_f32(a.q[i], b.q[i]), vdupq_n_f32(1), vdupq_n_f32(0)));
 }
 
@@ -135,10 +135,10 @@ static inline vf hadamard_registers(vf v) {
 }
 /* Pairs of lanes: first sums, then differences, each in both */
 static inline float32x4_t hadamard_4(float32x4_t v) {
-  float32x4_t turned = vextq_f32(v, v, 2); /* lanes two apart */
-  v = vcombine_f32(vget_low_f32(vaddq_f32(v, turned)), vget_high_f32(vsubq_f32(turned, v)));
-  turned = vrev64q_f32(v);
-  return vtrn1q_f32(vaddq_f32(v, turned), vsubq_f32(v, turned));
+  float32x4_t swapped = vextq_f32(v, v, 2); /* lanes two apart */
+  v = vcombine_f32(vget_low_f32(vaddq_f32(v, swapped)), vget_high_f32(vsubq_f32(swapped, v)));
+  swapped = vrev64q_f32(v);
+  return vtrn1q_f32(vaddq_f32(v, swapped), vsubq_f32(v, swapped));
 }
 static inline vf vf_hadamard(vf v) {
   v = hadamard_registers(v);
@@ -151,9 +151,9 @@ static inline vf vf_hadamard(vf v) {
     float32x4_t two = op(four, vextq_f32(four, four, 2));          \
     return vgetq_lane_f32(op(two, vextq_f32(two, two, 1)), 0);     \
   }
-FOLD(vf_sum, vaddq_f32)
-FOLD(vf_highest, higher)
-FOLD(vf_lowest, lower)
+FOLD(vf_hsum, vaddq_f32)
+FOLD(vf_hmax, higher)
+FOLD(vf_hmin, lower)
 #undef FOLD
 
 static inline vi vi_set(i32 x) { QUADS(vi, vdupq_n_s32(x)); }
@@ -162,15 +162,15 @@ static inline vi vi_sub(vi a, vi b) { QUADS(vi, vsubq_s32(a.q[i], b.q[i])); }
 static inline vi vi_mul(vi a, vi b) { QUADS(vi, vmulq_s32(a.q[i], b.q[i])); }
 static inline vi vi_or(vi a, vi b) { QUADS(vi, vorrq_s32(a.q[i], b.q[i])); }
 static inline vi vi_and(vi a, vi b) { QUADS(vi, vandq_s32(a.q[i], b.q[i])); }
-static inline vi vi_left(vi a, int by) { QUADS(vi, vshlq_s32(a.q[i], vdupq_n_s32(by))); }
-static inline vi vi_right(vi a, int by) {
+static inline vi vi_shl(vi a, int by) { QUADS(vi, vshlq_s32(a.q[i], vdupq_n_s32(by))); }
+static inline vi vi_shr(vi a, int by) {
   QUADS(vi, vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a.q[i]), vdupq_n_s32(-by))));
 }
-static inline vi vi_bits(vf a) { QUADS(vi, vreinterpretq_s32_f32(a.q[i])); }
-static inline vf vf_bits(vi a) { QUADS(vf, vreinterpretq_f32_s32(a.q[i])); }
+static inline vi vi_cast(vf a) { QUADS(vi, vreinterpretq_s32_f32(a.q[i])); }
+static inline vf vf_cast(vi a) { QUADS(vf, vreinterpretq_f32_s32(a.q[i])); }
 static inline vf vf_convert(vi a) { QUADS(vf, vcvtq_f32_s32(a.q[i])); }
 static inline vi vi_truncate(vf a) { QUADS(vi, vcvtq_s32_f32(a.q[i])); }
-static inline i32 vi_sum(vi v) {
+static inline i32 vi_hsum(vi v) {
   return vaddvq_s32(vaddq_s32(vaddq_s32(v.q[0], v.q[1]), vaddq_s32(v.q[2], v.q[3])));
 }
 /* the low 16 bits of eight lanes */
@@ -197,13 +197,14 @@ static inline int32x4_t dot_q4_0(const uint8_t* w, vx x) {
                          x.q[1]);
 }
 static inline int32x4_t dot_q8_0(const uint8_t* w, vx x) {
-  const i8* codes = (const i8*)(w + 2);
-  return HB_DOT(HB_DOT(vdupq_n_s32(0), vld1q_s8(codes), x.q[0]), vld1q_s8(codes + 16), x.q[1]);
+  const i8* quantized = (const i8*)(w + 2);
+  return HB_DOT(HB_DOT(vdupq_n_s32(0), vld1q_s8(quantized), x.q[0]), vld1q_s8(quantized + 16),
+                x.q[1]);
 }
 #else
 /* Two products each in eight 16-bit sums; 2 * 128 * 127 fits */
-static inline int16x8_t two_products(int8x16_t codes, int8x16_t x) {
-  return vmlal_high_s8(vmull_s8(vget_low_s8(codes), vget_low_s8(x)), codes, x);
+static inline int16x8_t two_products(int8x16_t quantized, int8x16_t x) {
+  return vmlal_high_s8(vmull_s8(vget_low_s8(quantized), vget_low_s8(x)), quantized, x);
 }
 static inline int32x4_t dot_q4_0(const uint8_t* w, vx x) {
   int16x8_t low = two_products(vreinterpretq_s8_u8(low_4(w + 2)), x.q[0]);
@@ -211,9 +212,9 @@ static inline int32x4_t dot_q4_0(const uint8_t* w, vx x) {
   return vpaddlq_s16(vaddq_s16(low, high)); /* at most 4 * 15 * 127 */
 }
 static inline int32x4_t dot_q8_0(const uint8_t* w, vx x) {
-  const i8* codes = (const i8*)(w + 2);
-  int16x8_t low = two_products(vld1q_s8(codes), x.q[0]);
-  return vpadalq_s16(vpaddlq_s16(low), two_products(vld1q_s8(codes + 16), x.q[1]));
+  const i8* quantized = (const i8*)(w + 2);
+  int16x8_t low = two_products(vld1q_s8(quantized), x.q[0]);
+  return vpadalq_s16(vpaddlq_s16(low), two_products(vld1q_s8(quantized + 16), x.q[1]));
 }
 #endif
 #define ROWS(type)                                                                               \
@@ -268,13 +269,13 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
 
 #undef QUADS
 
-static inline void sum_codes(const i8* q, i16* sums) {
+static inline void sum_quantized(const i8* q, i16* sums) {
   sums[0] = vaddlvq_s8(vld1q_s8(q));
   sums[1] = vaddlvq_s8(vld1q_s8(q + 16));
 }
 
-#include "isa/shared/sum_four.h"
+#include "isa/shared/hsum_four.h"
 #include "isa/shared/quads_store.h"
-#include "isa/shared/code_range.h"
+#include "isa/shared/quantized_range.h"
 
 #endif

@@ -20,55 +20,55 @@ typedef struct {
 static inline pi pi_start(const i16* xs, int first, int second) {
   return vi_set(-first * xs[0] - second * xs[1]);
 }
-static inline pw pw_load_q4_0(const uint8_t* codes, int part) {
+static inline pw pw_load_q4_0(const uint8_t* quantized, int part) {
   pw w;
   (void)part;
   for (int i = 0; i < 4 * 16 * 4; i++) {
-    w.q[i / 64][i / 4 % 16][i % 4] = codes[i] & 15;
-    w.q[4 + i / 64][i / 4 % 16][i % 4] = (i8)(codes[i] >> 4);
+    w.q[i / 64][i / 4 % 16][i % 4] = quantized[i] & 15;
+    w.q[4 + i / 64][i / 4 % 16][i % 4] = (i8)(quantized[i] >> 4);
   }
   return w;
 }
-static inline pw pw_load_q8_0(const uint8_t* codes, int part) {
+static inline pw pw_load_q8_0(const uint8_t* quantized, int part) {
   pw w;
   (void)part;
-  __builtin_memcpy(&w, codes, sizeof(w));
+  __builtin_memcpy(&w, quantized, sizeof(w));
   return w;
 }
-/* Codes of five and of six bits (machine.h's codes_5, codes_6), unsigned */
-static inline pw pw_load_5(const uint8_t* codes, int part) {
-  pw w = pw_load_q4_0(codes, part);
+/* Codes of five and of six bits (machine.h's quantized_5, quantized_6), unsigned */
+static inline pw pw_load_5(const uint8_t* quantized, int part) {
+  pw w = pw_load_q4_0(quantized, part);
   for (int i = 0; i < 8 * 16 * 4; i++) {
-    w.q[i / 64][i / 4 % 16][i % 4] |= (i8)((codes[256 + i % 64] >> i / 64 & 1) << 4);
+    w.q[i / 64][i / 4 % 16][i % 4] |= (i8)((quantized[256 + i % 64] >> i / 64 & 1) << 4);
   }
   return w;
 }
-static inline pw pw_load_6(const uint8_t* codes, int part) {
-  pw w = pw_load_q4_0(codes, part);
+static inline pw pw_load_6(const uint8_t* quantized, int part) {
+  pw w = pw_load_q4_0(quantized, part);
   for (int i = 0; i < 8 * 16 * 4; i++) {
-    int high = codes[256 + i / 256 * 64 + i % 64] >> 2 * (i / 64 % 4) & 3;
+    int high = quantized[256 + i / 256 * 64 + i % 64] >> 2 * (i / 64 % 4) & 3;
     w.q[i / 64][i / 4 % 16][i % 4] |= (i8)(high << 4);
   }
   return w;
 }
 /* sum + the products of four columns */
-static inline pi dot_four(pi sum, const i8 codes[16][4], const i8* x) {
+static inline pi dot_four(pi sum, const i8 quantized[16][4], const i8* x) {
   for (int row = 0; row < 16; row++) {
     for (int i = 0; i < 4; i++) {
-      sum.l[row] += codes[row][i] * x[i];
+      sum.l[row] += quantized[row][i] * x[i];
     }
   }
   return sum;
 }
 /* Codes of Q4_0 that `dot_four` takes */
-#define CODES_OF(w, i) w.q[i]
+#define QUANTIZED_OF(w, i) w.q[i]
 
 /* pi_dot_<codes>(w, x, start): start + the products' sums; pi_dot_half: those of the first or the
  * second 16 columns. */
 #include "isa/shared/fours.h"
 /* pf_scales(d, part): a part's scales; pf_load(p), pf_zero(): a part's floats, zeros;
  * pf_add_scaled(sum, v, by): sum + v * by; pf_add_product(sum, scale, by, dots): sum + (scale * by)
- * * dots; pf_store(p, r, v): r + v, or v where r is NULL. */
+ * * dots; pf_store_sum(p, r, v): r + v, or v where r is NULL. */
 #include "isa/shared/whole.h"
 
 #include "isa/shared/dots.h"

@@ -7,7 +7,7 @@
 #ifndef HALFBYTE_ISA_SCALAR_SIMD_H
 #define HALFBYTE_ISA_SCALAR_SIMD_H
 
-#include "isa/shared/half.h"
+#include "isa/shared/f16.h"
 
 /* Sixteen lanes are loops here, and few of them are in registers at once: to unroll more would only
  * take time to compile. */
@@ -33,7 +33,7 @@ typedef struct {
 
 static inline vf vf_set(float x) { EACH(vf, x); }
 static inline vf vf_load(const float* p) { EACH(vf, p[i]); }
-static inline vf vf_load_f16(const f16* p) { EACH(vf, half_to_float(p[i])); }
+static inline vf vf_load_f16(const f16* p) { EACH(vf, f16_to_f32(p[i])); }
 static inline vf vf_load_bf16(const bf16* p) { EACH(vf, of_bits((i32)((uint32_t)p[i] << 16))); }
 static inline vf vf_load_i8(const i8* p) { EACH(vf, (float)p[i]); }
 /* low or high four bits of 16 bytes */
@@ -46,14 +46,14 @@ static inline void vf_store(float* p, vf v) {
 }
 static inline void vf_store_f16(f16* p, vf v) {
   for (int i = 0; i < 16; i++) {
-    p[i] = float_to_half(v.l[i]);
+    p[i] = f32_to_f16(v.l[i]);
   }
 }
 
 /* The first `count` < 16 elements of memory; zeros in the other lanes. */
 static inline vf vf_load_part(const float* p, int64_t count) { EACH(vf, i < count ? p[i] : 0); }
 static inline vf vf_load_part_f16(const f16* p, int64_t count) {
-  EACH(vf, i < count ? half_to_float(p[i]) : 0);
+  EACH(vf, i < count ? f16_to_f32(p[i]) : 0);
 }
 static inline void vf_store_part(float* p, vf v, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
@@ -62,7 +62,7 @@ static inline void vf_store_part(float* p, vf v, int64_t count) {
 }
 static inline void vf_store_part_f16(f16* p, vf v, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
-    p[i] = float_to_half(v.l[i]);
+    p[i] = f32_to_f16(v.l[i]);
   }
 }
 
@@ -71,7 +71,7 @@ static inline vf vf_sub(vf a, vf b) { EACH(vf, a.l[i] - b.l[i]); }
 static inline vf vf_mul(vf a, vf b) { EACH(vf, a.l[i] * b.l[i]); }
 static inline vf vf_div(vf a, vf b) { EACH(vf, a.l[i] / b.l[i]); }
 /* a * b + c, perhaps rounded once: only where results may differ between tables */
-static inline vf vf_fused(vf a, vf b, vf c) { EACH(vf, a.l[i] * b.l[i] + c.l[i]); }
+static inline vf vf_fma(vf a, vf b, vf c) { EACH(vf, a.l[i] * b.l[i] + c.l[i]); }
 /* the second where either is not a number */
 static inline vf vf_max(vf a, vf b) { EACH(vf, a.l[i] > b.l[i] ? a.l[i] : b.l[i]); }
 static inline vf vf_min(vf a, vf b) { EACH(vf, a.l[i] < b.l[i] ? a.l[i] : b.l[i]); }
@@ -81,7 +81,7 @@ static inline vf vf_copysign(vf a, vf sign) {
   EACH(vf, of_bits((bits_of(a.l[i]) & 0x7FFFFFFF) | (bits_of(sign.l[i]) & ~0x7FFFFFFF)));
 }
 /* 1 where a >= b, else 0 */
-static inline vf vf_at_least(vf a, vf b) { EACH(vf, a.l[i] >= b.l[i] ? 1.0f : 0.0f); }
+static inline vf vf_cmp_ge(vf a, vf b) { EACH(vf, a.l[i] >= b.l[i] ? 1.0f : 0.0f); }
 
 /* Sums and differences of lanes 8 apart, of these 4 apart, and so on: the sixteen lanes times the
  * Hadamard matrix of sixteen rows */
@@ -99,7 +99,7 @@ static inline vf vf_hadamard(vf v) {
 }
 
 /* in the fixed order of all tables: 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half */
-static inline float vf_sum(vf v) {
+static inline float vf_hsum(vf v) {
   for (int half = 8; half; half /= 2) {
     for (int i = 0; i < half; i++) {
       v.l[i] += v.l[i + half];
@@ -107,7 +107,7 @@ static inline float vf_sum(vf v) {
   }
   return v.l[0];
 }
-static inline float vf_highest(vf v) {
+static inline float vf_hmax(vf v) {
   for (int half = 8; half; half /= 2) {
     for (int i = 0; i < half; i++) {
       v.l[i] = v.l[i] > v.l[i + half] ? v.l[i] : v.l[i + half];
@@ -115,7 +115,7 @@ static inline float vf_highest(vf v) {
   }
   return v.l[0];
 }
-static inline float vf_lowest(vf v) {
+static inline float vf_hmin(vf v) {
   for (int half = 8; half; half /= 2) {
     for (int i = 0; i < half; i++) {
       v.l[i] = v.l[i] < v.l[i + half] ? v.l[i] : v.l[i + half];
@@ -130,14 +130,14 @@ static inline vi vi_sub(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] - (uint32_
 static inline vi vi_mul(vi a, vi b) { EACH(vi, (i32)((uint32_t)a.l[i] * (uint32_t)b.l[i])); }
 static inline vi vi_or(vi a, vi b) { EACH(vi, a.l[i] | b.l[i]); }
 static inline vi vi_and(vi a, vi b) { EACH(vi, a.l[i] & b.l[i]); }
-static inline vi vi_left(vi a, int by) { EACH(vi, (i32)((uint32_t)a.l[i] << by)); }
-static inline vi vi_right(vi a, int by) { EACH(vi, (i32)((uint32_t)a.l[i] >> by)); }
-static inline vi vi_bits(vf a) { EACH(vi, bits_of(a.l[i])); }
-static inline vf vf_bits(vi a) { EACH(vf, of_bits(a.l[i])); }
+static inline vi vi_shl(vi a, int by) { EACH(vi, (i32)((uint32_t)a.l[i] << by)); }
+static inline vi vi_shr(vi a, int by) { EACH(vi, (i32)((uint32_t)a.l[i] >> by)); }
+static inline vi vi_cast(vf a) { EACH(vi, bits_of(a.l[i])); }
+static inline vf vf_cast(vi a) { EACH(vf, of_bits(a.l[i])); }
 static inline vf vf_convert(vi a) { EACH(vf, (float)a.l[i]); }
 /* towards zero; of numbers within int32 */
 static inline vi vi_truncate(vf a) { EACH(vi, (i32)a.l[i]); }
-static inline i32 vi_sum(vi v) {
+static inline i32 vi_hsum(vi v) {
   uint32_t sum = 0;
   for (int i = 0; i < 16; i++) {
     sum += (uint32_t)v.l[i];
@@ -184,7 +184,7 @@ static inline vi vi_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
 }
 /* 16 F16 numbers, `stride` bytes apart */
 static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
-  EACH(vf, half_to_float(*(const f16*)(p + i * stride)));
+  EACH(vf, f16_to_f32(*(const f16*)(p + i * stride)));
 }
 
 /* Four int8 weights of each of sixteen channels */
@@ -207,7 +207,7 @@ static inline vf vf_load_u8(const uint8_t* p) { EACH(vf, (float)p[i]); }
 #undef EACH
 
 /* sums of sixteen codes and of the sixteen behind them */
-static inline void sum_codes(const i8* q, i16* sums) {
+static inline void sum_quantized(const i8* q, i16* sums) {
   for (int half = 0; half < 2; half++) {
     int sum = 0;
     for (int i = 0; i < 16; i++) {
@@ -217,8 +217,8 @@ static inline void sum_codes(const i8* q, i16* sums) {
   }
 }
 
-#include "isa/shared/sum_four.h"
+#include "isa/shared/hsum_four.h"
 #include "isa/shared/quads_store.h"
-#include "isa/shared/code_range.h"
+#include "isa/shared/quantized_range.h"
 
 #endif

@@ -4,12 +4,13 @@
 
 /* Adds products of `blocks` of sixteen rows of codes, `apart` in memory, with those of x, whose
  * rows and fours are `row` and `step` bytes apart. */
-INLINE void dots_of_fours(vi (*dots)[CODES_BLOCKS], const i8* codes, int blocks, int64_t apart,
-                          const uint8_t* x, int64_t row, int64_t step, int64_t fours) {
+INLINE void dots_of_fours(vi (*dots)[QUANTIZED_BLOCKS], const i8* quantized, int blocks,
+                          int64_t apart, const uint8_t* x, int64_t row, int64_t step,
+                          int64_t fours) {
   for (int64_t four = 0; four < fours; four++) {
-    vq w[CODES_BLOCKS];
-    UNROLL for (int b = 0; b < blocks; b++) { w[b] = vq_load(codes + b * apart + four * 64); }
-    UNROLL_CODED for (int c = 0; c < CODED_ROWS; c++) {
+    vq w[QUANTIZED_BLOCKS];
+    UNROLL for (int b = 0; b < blocks; b++) { w[b] = vq_load(quantized + b * apart + four * 64); }
+    UNROLL_INT8 for (int c = 0; c < INT8_ROWS; c++) {
       UNROLL for (int b = 0; b < blocks; b++) {
         dots[c][b] = vi_dot_quads(dots[c][b], w[b], x + c * row + four * step);
       }

@@ -19,10 +19,10 @@ static inline void prefetch(const void* p) {
   __asm__ volatile("prefetcht0 %0" : : "m"(*(const char*)p));
 }
 
-static inline float half_to_float(f16 h) { return _cvtsh_ss(h); }
-static inline f16 float_to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
+static inline float f16_to_f32(f16 h) { return _cvtsh_ss(h); }
+static inline f16 f32_to_f16(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 
-/* [sum of a, of b, of c, of d], each folded as vf_sum does it */
+/* [sum of a, of b, of c, of d], each folded as vf_hsum does it */
 static inline __m128 fold_four(__m256 a, __m256 b, __m256 c, __m256 d) {
   __m256 ab = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
   __m256 cd = _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
@@ -33,9 +33,9 @@ static inline __m128 fold_four(__m256 a, __m256 b, __m256 c, __m256 d) {
   __m128 mixed = _mm_unpacklo_ps(ac, bd), other = _mm_unpackhi_ps(ac, bd);
   return _mm_movelh_ps(mixed, other);
 }
-static inline void sum_codes(const i8* q, i16* sums) {
-  __m256i codes = _mm256_loadu_si256((const __m256i*)q);
-  __m256i raised = _mm256_xor_si256(codes, _mm256_set1_epi8(-128)); /* by 128 each */
+static inline void sum_quantized(const i8* q, i16* sums) {
+  __m256i quantized = _mm256_loadu_si256((const __m256i*)q);
+  __m256i raised = _mm256_xor_si256(quantized, _mm256_set1_epi8(-128)); /* by 128 each */
   __m256i eights = _mm256_sad_epu8(raised, _mm256_setzero_si256());
   __m256i all = _mm256_add_epi32(eights, _mm256_shuffle_epi32(eights, 0x4E));
   sums[0] = (i16)(_mm256_cvtsi256_si32(all) - 16 * 128);
@@ -47,10 +47,10 @@ static inline vx vx_load(const i8* p) { return (vx){_mm256_loadu_si256((const __
 static inline __m256i two_rows_q4_0(const uint8_t* w, ptrdiff_t stride, __m256i low_x,
                                     __m256i high_x) {
   __m256i mask = _mm256_set1_epi8(15);
-  __m256i codes = _mm256_inserti128_si256(_mm256_castsi128_si256(load_16(w + 2)),
-                                          load_16(w + 4 * stride + 2), 1);
-  __m256i low = _mm256_and_si256(codes, mask);
-  __m256i high = _mm256_and_si256(_mm256_srli_epi16(codes, 4), mask);
+  __m256i quantized = _mm256_inserti128_si256(_mm256_castsi128_si256(load_16(w + 2)),
+                                              load_16(w + 4 * stride + 2), 1);
+  __m256i low = _mm256_and_si256(quantized, mask);
+  __m256i high = _mm256_and_si256(_mm256_srli_epi16(quantized, 4), mask);
 #ifdef HB_DPBUSD
   __m256i zero = _mm256_setzero_si256();
   return HB_DPBUSD(HB_DPBUSD(zero, low, low_x), high, high_x);
@@ -71,13 +71,13 @@ static inline __m256i eight_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) 
   return _mm256_hadd_epi32(first, second);
 }
 static inline __m256i one_row_q8_0(const uint8_t* w, vx x) {
-  __m256i codes = _mm256_loadu_si256((const __m256i*)(w + 2));
+  __m256i quantized = _mm256_loadu_si256((const __m256i*)(w + 2));
 #ifdef HB_DPBUSD
-  __m256i shifted = _mm256_xor_si256(codes, _mm256_set1_epi8(-128)); /* by Q8_0_OFFSET */
+  __m256i shifted = _mm256_xor_si256(quantized, _mm256_set1_epi8(-128)); /* by Q8_0_OFFSET */
   return HB_DPBUSD(_mm256_setzero_si256(), shifted, x.q);
 #else
   /* |w| is unsigned, so that -128 is right; 2 * 128 * 127 fits in 16 bits */
-  __m256i sums = _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(x.q, codes));
+  __m256i sums = _mm256_maddubs_epi16(_mm256_abs_epi8(quantized), _mm256_sign_epi8(x.q, quantized));
   return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
 #endif
 }
@@ -94,16 +94,16 @@ static inline __m256i eight_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) 
 }
 static inline __m256 gather_8_f16(const uint8_t* p, ptrdiff_t stride) {
   __m128i v = _mm_setzero_si128();
-#define HALF(i) v = _mm_insert_epi16(v, *(const f16*)(p + i * stride), i)
-  HALF(0);
-  HALF(1);
-  HALF(2);
-  HALF(3);
-  HALF(4);
-  HALF(5);
-  HALF(6);
-  HALF(7);
-#undef HALF
+#define LANE(i) v = _mm_insert_epi16(v, *(const f16*)(p + i * stride), i)
+  LANE(0);
+  LANE(1);
+  LANE(2);
+  LANE(3);
+  LANE(4);
+  LANE(5);
+  LANE(6);
+  LANE(7);
+#undef LANE
   return _mm256_cvtph_ps(v);
 }
 

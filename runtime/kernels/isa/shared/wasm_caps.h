@@ -6,9 +6,9 @@
 /* kinds of products */
 enum { REGISTER_LANES = 4, FETCH_STREAMS = 0 };
 #define PACKED_TILES_FILE "linear/tiles_body.inc"
-#define OPENED_PRODUCTS_FILE "linear/opened.inc"
-#define CODES_TILES_FILE "conv/codes_tiles.inc"
-#define DEPTHWISE_CODES_FILE "conv/depthwise_alone.inc"
+#define UNPACKED_PRODUCTS_FILE "linear/unpacked.inc"
+#define QUANTIZED_TILES_FILE "conv/quantized_tiles.inc"
+#define DEPTHWISE_QUANTIZED_FILE "conv/depthwise_no_pairs.inc"
 
 /* integer products on packed rows */
 enum {
@@ -18,7 +18,7 @@ enum {
   COLUMNS = 4,
   TOGETHER = 4,
   Q8_0_OFFSET = 0,
-  OPENED_SPAN = 512,
+  UNPACKED_SPAN = 512,
   PEAK = 1
 };
 
@@ -28,11 +28,17 @@ enum { PRODUCT_PARTS = 2, ROW_PRODUCT = 4, PRODUCT_ENDS = 0 };
 enum { TILE_ROWS = 2, TILE_COLUMNS = 2, OTHER_TILES = 0 };
 
 /* attention */
-enum { SIDE_BY_SIDE = 1, EXPONENTIALS = 1, CODED_ROWS = 4 };
-#define UNROLL_CODED
+enum { SIDE_BY_SIDE = 1, EXPONENTIALS = 1, INT8_ROWS = 4 };
+#define UNROLL_INT8
 
 /* images */
 enum { CONV_PIXELS = 4, CONV_BLOCKS = 1, CONV_DEPTH = 64, DEPTHWISE_PIXELS = 2, MANY_TILES = 0 };
-enum { CODES_PIXELS = 2, CODES_BLOCKS = 1, CODES_DEPTH = 1024, QUAD = 8, QUAD_FLIP = 0 };
+enum {
+  QUANTIZED_PIXELS = 2,
+  QUANTIZED_BLOCKS = 1,
+  QUANTIZED_DEPTH = 1024,
+  QUAD = 8,
+  QUAD_FLIP = 0
+};
 
 #endif

@@ -18,10 +18,10 @@ static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
 static inline pf pf_set(float x) { return vf_set(x); }
 static inline pf pf_add(pf a, pf b) { return vf_add(a, b); }
 static inline pf pf_max(pf a, pf b) { return vf_max(a, b); }
-static inline pf pf_fused(pf a, pf b, pf c) { return vf_fused(a, b, c); }
-static inline pf pf_exact(pf a, pf b, pf c) { return vf_add(c, vf_mul(a, b)); }
-static inline void pf_keep(float* p, pf v) { vf_store(p, v); }
-static inline void pf_store(float* p, const float* r, pf v) {
+static inline pf pf_fma(pf a, pf b, pf c) { return vf_fma(a, b, c); }
+static inline pf pf_mul_add(pf a, pf b, pf c) { return vf_add(c, vf_mul(a, b)); }
+static inline void pf_store(float* p, pf v) { vf_store(p, v); }
+static inline void pf_store_sum(float* p, const float* r, pf v) {
   vf_store(p, r ? vf_add(vf_load(r), v) : v);
 }
 

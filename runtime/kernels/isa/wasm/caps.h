@@ -4,6 +4,6 @@
 
 #include "isa/shared/wasm_caps.h"
 
-enum { BYTE_PRODUCTS = 0, OPENED_FASTER = 1, OPENED_ALONE = 1 };
+enum { BYTE_PRODUCTS = 0, UNPACKED_FASTER = 1, UNPACKED_ONLY = 1 };
 
 #endif

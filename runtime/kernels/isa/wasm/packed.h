@@ -10,7 +10,7 @@
 typedef v128_t pf;
 typedef v128_t pi;
 typedef struct {
-  const uint8_t* codes;
+  const uint8_t* quantized;
 } pw;
 
 /* What `instruction` loads from p + offset */
@@ -34,7 +34,9 @@ static inline pi pi_start(const i16* xs, int first, int second) {
   v128_t sums = SPLAT(xs, 0), by = kept(wasm_i32x4_splat(PAIR_OF(-first, -second)));
   return first || second ? wasm_i32x4_dot_i16x8(sums, by) : wasm_i32x4_splat(0);
 }
-static inline pw pw_load_q4_0(const uint8_t* codes, int part) { return (pw){codes + 16 * part}; }
+static inline pw pw_load_q4_0(const uint8_t* quantized, int part) {
+  return (pw){quantized + 16 * part};
+}
 #define pw_load_q8_0 pw_load_q4_0
 #define pw_load_5 pw_load_q4_0
 #define pw_load_6 pw_load_q4_0
@@ -55,35 +57,35 @@ static inline pairs pairs_of(v128_t four) {
   return (pairs){wasm_i16x8_shr(wasm_i16x8_shl(four, 8), 8), wasm_i16x8_shr(four, 8)};
 }
 
-/* Products of codes that are opened beforehand (linear/opened.inc), so that a tile has loads,
+/* Products of codes that are opened beforehand (linear/unpacked.inc), so that a tile has loads,
  * products and sums alone, in fifteen registers: as 16-bit numbers, pairs of two columns, or, where
  * products of bytes are fast, codes of four bits as bytes. */
 #ifdef HB_WASM_RELAXED
-#define OPENED_BYTES(q4) ((q4) ? 1 : 2)
+#define UNPACKED_BYTES(q4) ((q4) ? 1 : 2)
 #else
-#define OPENED_BYTES(q4) ((void)(q4), 2)
+#define UNPACKED_BYTES(q4) ((void)(q4), 2)
 #endif
 /* Sixteen codes of four rows */
-static inline void open_sixteen(uint8_t* to, v128_t codes, int bytes) {
+static inline void unpack_sixteen(uint8_t* to, v128_t quantized, int bytes) {
   if (bytes == 1) {
-    wasm_v128_store(to, codes);
+    wasm_v128_store(to, quantized);
     return;
   }
-  pairs made = pairs_of(codes);
-  wasm_v128_store(to, made.even);
-  wasm_v128_store(to + 16, made.odd);
+  pairs wide = pairs_of(quantized);
+  wasm_v128_store(to, wide.even);
+  wasm_v128_store(to + 16, wide.odd);
 }
 /* Codes of a block of 32 columns of sixteen rows; numbers are less 8 in Q4_0. */
-static inline void open_codes(uint8_t* to, const uint8_t* codes, int q4) {
-  int bytes = OPENED_BYTES(q4);
+static inline void unpack_block(uint8_t* to, const uint8_t* quantized, int q4) {
+  int bytes = UNPACKED_BYTES(q4);
   v128_t less = wasm_i8x16_splat(bytes == 1 ? 0 : 8), mask = wasm_i8x16_splat(15);
-  for (int i = 0; i < (q4 ? 16 : 32); i++, to += 16 * bytes, codes += 16) {
-    v128_t both = wasm_v128_load(codes), low = both;
+  for (int i = 0; i < (q4 ? 16 : 32); i++, to += 16 * bytes, quantized += 16) {
+    v128_t both = wasm_v128_load(quantized), low = both;
     if (q4) {
       low = wasm_i8x16_sub(wasm_v128_and(both, mask), less);
-      open_sixteen(to + 256 * bytes, wasm_i8x16_sub(wasm_u8x16_shr(both, 4), less), bytes);
+      unpack_sixteen(to + 256 * bytes, wasm_i8x16_sub(wasm_u8x16_shr(both, 4), less), bytes);
     }
-    open_sixteen(to, low, bytes);
+    unpack_sixteen(to, low, bytes);
   }
 }
 /* Each row's share of the scale `top`, in 1 / 16384 and twice */
@@ -93,14 +95,14 @@ static inline pi pi_shares(pf d, pf top) {
   return wasm_v128_or(wasm_i32x4_shl(share, 16), wasm_v128_and(share, wasm_i32x4_splat(0xffff)));
 }
 /* Codes of eight bits times 128 and their rows' shares */
-static inline void widen_codes(uint8_t* to, const uint8_t* codes, const pi* shares) {
+static inline void widen_block(uint8_t* to, const uint8_t* quantized, const pi* shares) {
 #ifdef HB_WASM_RELAXED
 #define MULTIPLY_HIGH wasm_i16x8_relaxed_q15mulr
 #else
 #define MULTIPLY_HIGH wasm_i16x8_q15mulr_sat
 #endif
   for (int i = 0; i < 32; i++) {
-    v128_t both = wasm_v128_load(codes + 16 * i), share = shares[i % 4];
+    v128_t both = wasm_v128_load(quantized + 16 * i), share = shares[i % 4];
     v128_t even = wasm_i16x8_shl(both, 8), odd = wasm_v128_and(both, wasm_i16x8_splat(-256));
     wasm_v128_store(to + 32 * i, MULTIPLY_HIGH(even, share));
     wasm_v128_store(to + 32 * i + 16, MULTIPLY_HIGH(odd, share));
@@ -108,77 +110,77 @@ static inline void widen_codes(uint8_t* to, const uint8_t* codes, const pi* shar
 }
 #undef MULTIPLY_HIGH
 /* A row of activations; columns are a multiple of 32. */
-static inline void open_row(i16* to, const i8* x, int columns, int q4) {
+static inline void unpack_activations(i16* to, const i8* x, int columns, int q4) {
   for (int i = 0; i < columns; i += 16) {
-    v128_t codes = wasm_v128_load(x + i);
-    if (OPENED_BYTES(q4) == 1) {
-      wasm_v128_store((i8*)to + i, codes);
+    v128_t quantized = wasm_v128_load(x + i);
+    if (UNPACKED_BYTES(q4) == 1) {
+      wasm_v128_store((i8*)to + i, quantized);
     } else {
-      pairs made = pairs_of(codes);
-      wasm_v128_store(to + i, wasm_i32x4_shuffle(made.even, made.odd, 0, 4, 1, 5));
-      wasm_v128_store(to + i + 8, wasm_i32x4_shuffle(made.even, made.odd, 2, 6, 3, 7));
+      pairs wide = pairs_of(quantized);
+      wasm_v128_store(to + i, wasm_i32x4_shuffle(wide.even, wide.odd, 0, 4, 1, 5));
+      wasm_v128_store(to + i + 8, wasm_i32x4_shuffle(wide.even, wide.odd, 2, 6, 3, 7));
     }
   }
 }
 /* dots[4 p + c] = products of some columns of part p with row c. Offsets are bytes: rows of
  * activations are 1,024 apart. */
-_Static_assert(2 * OPENED_SPAN == 1024, "offsets below");
-#define OPENED_COLUMN(multiply, c, place)  \
-  {                                        \
-    v128_t row = SPLAT(x, place);          \
-    multiply(&dots[c], first, row);        \
-    multiply(&dots[4 + (c)], second, row); \
+_Static_assert(2 * UNPACKED_SPAN == 1024, "offsets below");
+#define UNPACKED_COLUMN(multiply, c, place) \
+  {                                         \
+    v128_t row = SPLAT(x, place);           \
+    multiply(&dots[c], first, row);         \
+    multiply(&dots[4 + (c)], second, row);  \
   }
-#define OPENED_STEP(multiply, w_first, w_second, x0, x1, x2, x3) \
-  {                                                              \
-    v128_t first = LOADED("v128.load", w, w_first);              \
-    v128_t second = LOADED("v128.load", w, w_second);            \
-    OPENED_COLUMN(multiply, 0, x0)                               \
-    OPENED_COLUMN(multiply, 1, x1)                               \
-    OPENED_COLUMN(multiply, 2, x2)                               \
-    OPENED_COLUMN(multiply, 3, x3)                               \
+#define UNPACKED_STEP(multiply, w_first, w_second, x0, x1, x2, x3) \
+  {                                                                \
+    v128_t first = LOADED("v128.load", w, w_first);                \
+    v128_t second = LOADED("v128.load", w, w_second);              \
+    UNPACKED_COLUMN(multiply, 0, x0)                               \
+    UNPACKED_COLUMN(multiply, 1, x1)                               \
+    UNPACKED_COLUMN(multiply, 2, x2)                               \
+    UNPACKED_COLUMN(multiply, 3, x3)                               \
   }
-INLINE void dot_opened_16(pi* dots, const uint8_t* w, const i16* x, int columns) {
+INLINE void dot_unpacked_16(pi* dots, const uint8_t* w, const i16* x, int columns) {
   UNROLL for (int i = 0; i < 8; i++) { dots[i] = wasm_i32x4_splat(0); }
   const i16* end = x + columns;
   do {
-    OPENED_STEP(dot_pairs, 0, 32, 0, 1024, 2048, 3072)
-    OPENED_STEP(dot_pairs, 16, 48, 4, 1028, 2052, 3076)
-    OPENED_STEP(dot_pairs, 128, 160, 8, 1032, 2056, 3080)
-    OPENED_STEP(dot_pairs, 144, 176, 12, 1036, 2060, 3084)
+    UNPACKED_STEP(dot_pairs, 0, 32, 0, 1024, 2048, 3072)
+    UNPACKED_STEP(dot_pairs, 16, 48, 4, 1028, 2052, 3076)
+    UNPACKED_STEP(dot_pairs, 128, 160, 8, 1032, 2056, 3080)
+    UNPACKED_STEP(dot_pairs, 144, 176, 12, 1036, 2060, 3084)
     w += 256;
     x += 8;
   } while (x < end);
 }
 #ifdef HB_WASM_RELAXED
 DOT(dot_bytes, "i16x8.relaxed_dot_i8x16_i7x16_s", "i16x8.add")
-INLINE void dot_opened_4(pi* dots, const uint8_t* w, const i8* x, const i32* starts) {
+INLINE void dot_unpacked_4(pi* dots, const uint8_t* w, const i8* x, const i32* starts) {
   UNROLL for (int i = 0; i < 8; i++) {
-    dots[i] = wasm_v128_load32_splat(starts + i % 4 * (OPENED_SPAN / 32));
+    dots[i] = wasm_v128_load32_splat(starts + i % 4 * (UNPACKED_SPAN / 32));
   }
   const i8* end = x + 32;
   do {
-    OPENED_STEP(dot_bytes, 0, 16, 0, 1024, 2048, 3072)
-    OPENED_STEP(dot_bytes, 64, 80, 4, 1028, 2052, 3076)
+    UNPACKED_STEP(dot_bytes, 0, 16, 0, 1024, 2048, 3072)
+    UNPACKED_STEP(dot_bytes, 64, 80, 4, 1028, 2052, 3076)
     w += 128;
     x += 8;
   } while (x < end);
   UNROLL for (int i = 0; i < 8; i++) { dots[i] = wasm_i32x4_extadd_pairwise_i16x8(dots[i]); }
 }
 #else
-#define dot_opened_4(dots, w, x, starts) /* nothing is so opened */
+#define dot_unpacked_4(dots, w, x, starts) /* nothing is so opened */
 #endif
-#undef OPENED_STEP
-#undef OPENED_COLUMN
+#undef UNPACKED_STEP
+#undef UNPACKED_COLUMN
 #undef DOT
 
-/* attention/codes.inc: eight rows at a time, whose sums with four of x stay in registers */
-SHARED void dots_of_fours(vi (*dots)[1], const i8* codes, int blocks, int64_t apart,
+/* attention/quantized.inc: eight rows at a time, whose sums with four of x stay in registers */
+SHARED void dots_of_fours(vi (*dots)[1], const i8* quantized, int blocks, int64_t apart,
                           const uint8_t* x, int64_t row, int64_t step, int64_t fours) {
   (void)blocks;
   (void)apart;
   for (int half = 0; half < 4; half += 2) {
-    const i8* w = codes + 16 * half;
+    const i8* w = quantized + 16 * half;
     const uint8_t* from = x;
     v128_t sums[8];
     UNROLL for (int c = 0; c < 4; c++) {
@@ -206,77 +208,81 @@ SHARED void dots_of_fours(vi (*dots)[1], const i8* codes, int blocks, int64_t ap
 
 /* Codes of four columns of four rows, and four activations, four times */
 #ifdef HB_WASM_RELAXED
-typedef v128_t four_codes;
+typedef v128_t four_quantized;
 typedef v128_t four_numbers;
-static inline void dot(pi* sum, four_codes w, four_numbers x) {
+static inline void dot(pi* sum, four_quantized w, four_numbers x) {
   __asm__ volatile(
       "local.get %1\n\tlocal.get %2\n\tlocal.get %0\n\t"
       "i32x4.relaxed_dot_i8x16_i7x16_add_s\n\tlocal.set %0"
       : "+r"(*sum)
       : "r"(x), "r"(w));
 }
-static inline four_codes low_codes(v128_t both) {
+static inline four_quantized low_quantized(v128_t both) {
   return wasm_v128_and(both, kept(wasm_i8x16_splat(15)));
 }
-static inline four_codes high_codes(v128_t both) {
+static inline four_quantized high_quantized(v128_t both) {
   return wasm_v128_and(wasm_u16x8_shr(both, 4), kept(wasm_i8x16_splat(15)));
 }
 /* Bits from 4 on, which lie `left` further down */
-static inline four_codes with_high(four_codes low, v128_t bits, int left, int mask) {
+static inline four_quantized with_high(four_quantized low, v128_t bits, int left, int mask) {
   bits = left < 0 ? wasm_u16x8_shr(bits, (uint32_t)-left) : wasm_i16x8_shl(bits, (uint32_t)left);
   return wasm_v128_or(low, wasm_v128_and(bits, kept(wasm_i8x16_splat((int8_t)mask))));
 }
 static inline four_numbers numbers_of(v128_t four) { return four; }
 #else
-typedef pairs four_codes;
+typedef pairs four_quantized;
 typedef pairs four_numbers;
-static inline void dot(pi* sum, four_codes w, four_numbers x) {
+static inline void dot(pi* sum, four_quantized w, four_numbers x) {
   dot_pairs(sum, w.even, x.even);
   dot_pairs(sum, w.odd, x.odd);
 }
-static inline four_codes low_codes(v128_t both) {
+static inline four_quantized low_quantized(v128_t both) {
   v128_t mask = kept(wasm_i16x8_splat(15));
-  return (four_codes){wasm_v128_and(both, mask), wasm_v128_and(wasm_u16x8_shr(both, 8), mask)};
+  return (four_quantized){wasm_v128_and(both, mask), wasm_v128_and(wasm_u16x8_shr(both, 8), mask)};
 }
-static inline four_codes high_codes(v128_t both) {
+static inline four_quantized high_quantized(v128_t both) {
   v128_t mask = kept(wasm_i16x8_splat(15));
-  return (four_codes){wasm_v128_and(wasm_u16x8_shr(both, 4), mask), wasm_u16x8_shr(both, 12)};
+  return (four_quantized){wasm_v128_and(wasm_u16x8_shr(both, 4), mask), wasm_u16x8_shr(both, 12)};
 }
 static inline v128_t moved(v128_t bits, int left, int mask) {
   bits = left < 0 ? wasm_u16x8_shr(bits, (uint32_t)-left) : wasm_i16x8_shl(bits, (uint32_t)left);
   return wasm_v128_and(bits, kept(wasm_i16x8_splat((int16_t)mask)));
 }
-static inline four_codes with_high(four_codes low, v128_t bits, int left, int mask) {
-  return (four_codes){wasm_v128_or(low.even, moved(bits, left, mask)),
-                      wasm_v128_or(low.odd, moved(bits, left - 8, mask))};
+static inline four_quantized with_high(four_quantized low, v128_t bits, int left, int mask) {
+  return (four_quantized){wasm_v128_or(low.even, moved(bits, left, mask)),
+                          wasm_v128_or(low.odd, moved(bits, left - 8, mask))};
 }
 static inline four_numbers numbers_of(v128_t four) { return pairs_of(four); }
 #endif
 
 /* Codes of four columns of a part, of Q4_0 also of the same 16 columns on */
-#define CODES_AT(w, offset) LOADED("v128.load", (w).codes, offset)
+#define QUANTIZED_AT(w, offset) LOADED("v128.load", (w).quantized, offset)
 
 /* Products of parts and columns with the activations at `offset` */
-#define PRODUCTS(codes, offset)                                                             \
-  UNROLL for (int c = 0; c < columns; c++) {                                                \
-    four_numbers four = numbers_of(SPLAT(x + c * stride, offset));                          \
-    UNROLL for (int p = 0; p < parts; p++) { dot(&dots[p * columns + c], codes[p], four); } \
+#define PRODUCTS(quantized, offset)                                                             \
+  UNROLL for (int c = 0; c < columns; c++) {                                                    \
+    four_numbers four = numbers_of(SPLAT(x + c * stride, offset));                              \
+    UNROLL for (int p = 0; p < parts; p++) { dot(&dots[p * columns + c], quantized[p], four); } \
   }
-#define STEP(place, low_offset, high_offset)                                                 \
-  if (columns == 1) {                                                                        \
-    four_numbers first = numbers_of(SPLAT(x, low_offset));                                   \
-    four_numbers second = numbers_of(SPLAT(x, high_offset));                                 \
-    UNROLL for (int p = 0; p < parts; p++) {                                                 \
-      v128_t both = CODES_AT(w[p], place);                                                   \
-      dot(&dots[p], low_codes(both), first);                                                 \
-      dot(&dots[p], high_codes(both), second);                                               \
-    }                                                                                        \
-  } else {                                                                                   \
-    four_codes codes[PARTS];                                                                 \
-    UNROLL for (int p = 0; p < parts; p++) { codes[p] = low_codes(CODES_AT(w[p], place)); }  \
-    PRODUCTS(codes, low_offset)                                                              \
-    UNROLL for (int p = 0; p < parts; p++) { codes[p] = high_codes(CODES_AT(w[p], place)); } \
-    PRODUCTS(codes, high_offset)                                                             \
+#define STEP(place, low_offset, high_offset)                    \
+  if (columns == 1) {                                           \
+    four_numbers first = numbers_of(SPLAT(x, low_offset));      \
+    four_numbers second = numbers_of(SPLAT(x, high_offset));    \
+    UNROLL for (int p = 0; p < parts; p++) {                    \
+      v128_t both = QUANTIZED_AT(w[p], place);                  \
+      dot(&dots[p], low_quantized(both), first);                \
+      dot(&dots[p], high_quantized(both), second);              \
+    }                                                           \
+  } else {                                                      \
+    four_quantized quantized[PARTS];                            \
+    UNROLL for (int p = 0; p < parts; p++) {                    \
+      quantized[p] = low_quantized(QUANTIZED_AT(w[p], place));  \
+    }                                                           \
+    PRODUCTS(quantized, low_offset)                             \
+    UNROLL for (int p = 0; p < parts; p++) {                    \
+      quantized[p] = high_quantized(QUANTIZED_AT(w[p], place)); \
+    }                                                           \
+    PRODUCTS(quantized, high_offset)                            \
   }
 INLINE void pi_dots_q4_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                          const pi* starts) {
@@ -290,44 +296,44 @@ INLINE void pi_dots_q4_0(pi* dots, const pw* w, int parts, const i8* x, int64_t 
 #define STEPS \
   STEP(0, 0)  \
   STEP(64, 4) STEP(128, 8) STEP(192, 12) STEP(256, 16) STEP(320, 20) STEP(384, 24) STEP(448, 28)
-#define ALL_CODES(make, place) \
-  four_codes codes[PARTS];     \
-  UNROLL for (int p = 0; p < parts; p++) { codes[p] = make(CODES_AT(w[p], place)); }
+#define ALL_QUANTIZED(make, place) \
+  four_quantized quantized[PARTS]; \
+  UNROLL for (int p = 0; p < parts; p++) { quantized[p] = make(QUANTIZED_AT(w[p], place)); }
 /* Codes of five and six bits: low or high fours at `place`, bits above them at `bits` */
-#define STEP(place, fours, bits, left, mask, offset)               \
-  {                                                                \
-    four_codes codes[PARTS];                                       \
-    UNROLL for (int p = 0; p < parts; p++) {                       \
-      four_codes low = fours(CODES_AT(w[p], place));               \
-      codes[p] = with_high(low, CODES_AT(w[p], bits), left, mask); \
-    }                                                              \
-    PRODUCTS(codes, offset)                                        \
+#define STEP(place, fours, bits, left, mask, offset)                       \
+  {                                                                        \
+    four_quantized quantized[PARTS];                                       \
+    UNROLL for (int p = 0; p < parts; p++) {                               \
+      four_quantized low = fours(QUANTIZED_AT(w[p], place));               \
+      quantized[p] = with_high(low, QUANTIZED_AT(w[p], bits), left, mask); \
+    }                                                                      \
+    PRODUCTS(quantized, offset)                                            \
   }
 INLINE void pi_dots_5(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                       const pi* starts) {
   UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
-  STEP(0, low_codes, 256, 4, 16, 0)
-  STEP(64, low_codes, 256, 3, 16, 4)
-  STEP(128, low_codes, 256, 2, 16, 8)
-  STEP(192, low_codes, 256, 1, 16, 12)
-  STEP(0, high_codes, 256, 0, 16, 16)
-  STEP(64, high_codes, 256, -1, 16, 20)
-  STEP(128, high_codes, 256, -2, 16, 24)
-  STEP(192, high_codes, 256, -3, 16, 28)
+  STEP(0, low_quantized, 256, 4, 16, 0)
+  STEP(64, low_quantized, 256, 3, 16, 4)
+  STEP(128, low_quantized, 256, 2, 16, 8)
+  STEP(192, low_quantized, 256, 1, 16, 12)
+  STEP(0, high_quantized, 256, 0, 16, 16)
+  STEP(64, high_quantized, 256, -1, 16, 20)
+  STEP(128, high_quantized, 256, -2, 16, 24)
+  STEP(192, high_quantized, 256, -3, 16, 28)
 }
 INLINE void pi_dots_half(pi* dots, const pw* w, int parts, int half, const i8* x, int64_t stride,
                          int columns, const pi* starts) {
   UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
   if (half == 0) {
-    STEP(0, low_codes, 256, 4, 48, 0)
-    STEP(64, low_codes, 256, 2, 48, 4)
-    STEP(128, low_codes, 256, 0, 48, 8)
-    STEP(192, low_codes, 256, -2, 48, 12)
+    STEP(0, low_quantized, 256, 4, 48, 0)
+    STEP(64, low_quantized, 256, 2, 48, 4)
+    STEP(128, low_quantized, 256, 0, 48, 8)
+    STEP(192, low_quantized, 256, -2, 48, 12)
   } else {
-    STEP(0, high_codes, 320, 4, 48, 16)
-    STEP(64, high_codes, 320, 2, 48, 20)
-    STEP(128, high_codes, 320, 0, 48, 24)
-    STEP(192, high_codes, 320, -2, 48, 28)
+    STEP(0, high_quantized, 320, 4, 48, 16)
+    STEP(64, high_quantized, 320, 2, 48, 20)
+    STEP(128, high_quantized, 320, 0, 48, 24)
+    STEP(192, high_quantized, 320, -2, 48, 28)
   }
 }
 #undef STEP
@@ -335,17 +341,17 @@ INLINE void pi_dots_half(pi* dots, const pw* w, int parts, int half, const i8* x
 INLINE void pair_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride,
                            int columns, const pi* starts) {
   UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
-#define STEP(place, offset)                                                                \
-  {                                                                                        \
-    pairs codes[PARTS];                                                                    \
-    UNROLL for (int p = 0; p < parts; p++) { codes[p] = pairs_of(CODES_AT(w[p], place)); } \
-    UNROLL for (int c = 0; c < columns; c++) {                                             \
-      pairs four = pairs_of(SPLAT(x + c * stride, offset));                                \
-      UNROLL for (int p = 0; p < parts; p++) {                                             \
-        dot_pairs(&dots[p * columns + c], codes[p].even, four.even);                       \
-        dot_pairs(&dots[p * columns + c], codes[p].odd, four.odd);                         \
-      }                                                                                    \
-    }                                                                                      \
+#define STEP(place, offset)                                                                        \
+  {                                                                                                \
+    pairs quantized[PARTS];                                                                        \
+    UNROLL for (int p = 0; p < parts; p++) { quantized[p] = pairs_of(QUANTIZED_AT(w[p], place)); } \
+    UNROLL for (int c = 0; c < columns; c++) {                                                     \
+      pairs four = pairs_of(SPLAT(x + c * stride, offset));                                        \
+      UNROLL for (int p = 0; p < parts; p++) {                                                     \
+        dot_pairs(&dots[p * columns + c], quantized[p].even, four.even);                           \
+        dot_pairs(&dots[p * columns + c], quantized[p].odd, four.odd);                             \
+      }                                                                                            \
+    }                                                                                              \
   }
   STEPS
 #undef STEP
@@ -363,11 +369,11 @@ static inline int is_composed(void) {
   return wasm_i32x4_extract_lane(sum, 0) == 2 * 32767;
 }
 /* A code is its low seven bits less 128 where it is negative: two products of seven bits. */
-static inline four_codes signs(v128_t codes) {
-  return wasm_v128_and(wasm_u16x8_shr(codes, 7), kept(wasm_i8x16_splat(1)));
+static inline four_quantized signs(v128_t quantized) {
+  return wasm_v128_and(wasm_u16x8_shr(quantized, 7), kept(wasm_i8x16_splat(1)));
 }
-static inline four_codes less_signs(v128_t codes) {
-  return wasm_v128_and(codes, kept(wasm_i8x16_splat(127)));
+static inline four_quantized less_signs(v128_t quantized) {
+  return wasm_v128_and(quantized, kept(wasm_i8x16_splat(127)));
 }
 /* One column: its magnitudes, split by sign, serve all parts as seven bits; codes stay signed. */
 INLINE void row_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x) {
@@ -384,9 +390,9 @@ INLINE void row_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x) {
   {                                                                                 \
     v128_t more = SPLAT(magnitudes, offset), less = SPLAT(magnitudes + 32, offset); \
     UNROLL for (int p = 0; p < parts; p++) {                                        \
-      v128_t codes = CODES_AT(w[p], place);                                         \
-      dot(&dots[p], more, codes);                                                   \
-      dot(&negative[p], less, codes);                                               \
+      v128_t quantized = QUANTIZED_AT(w[p], place);                                 \
+      dot(&dots[p], more, quantized);                                               \
+      dot(&negative[p], less, quantized);                                           \
     }                                                                               \
   }
   STEPS
@@ -395,7 +401,7 @@ INLINE void row_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x) {
 }
 INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                          const pi* starts) {
-  if (columns == 1 && is_composed()) { /* several columns: linear/opened.inc */
+  if (columns == 1 && is_composed()) { /* several columns: linear/unpacked.inc */
     pair_dots_q8_0(dots, w, parts, x, stride, columns, starts);
     return;
   }
@@ -404,33 +410,33 @@ INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t 
     return;
   }
   UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = wasm_i32x4_splat(0); }
-#define STEP(place, offset) {ALL_CODES(signs, place) PRODUCTS(codes, offset)}
+#define STEP(place, offset) {ALL_QUANTIZED(signs, place) PRODUCTS(quantized, offset)}
   STEPS
 #undef STEP
   UNROLL for (int i = 0; i < parts * columns; i++) {
     dots[i] = wasm_i32x4_neg(wasm_i32x4_shl(dots[i], 7));
   }
-#define STEP(place, offset) {ALL_CODES(less_signs, place) PRODUCTS(codes, offset)}
+#define STEP(place, offset) {ALL_QUANTIZED(less_signs, place) PRODUCTS(quantized, offset)}
   STEPS
 #undef STEP
 }
 #else
 #define pi_dots_q8_0 pair_dots_q8_0
 #endif
-#undef ALL_CODES
+#undef ALL_QUANTIZED
 #undef STEPS
 #undef PRODUCTS
 
 /* For the benchmark */
-static inline pi dot_four(pi sum, four_codes codes, const i8* x) {
-  dot(&sum, codes, numbers_of(wasm_v128_load32_splat(x)));
+static inline pi dot_four(pi sum, four_quantized quantized, const i8* x) {
+  dot(&sum, quantized, numbers_of(wasm_v128_load32_splat(x)));
   return sum;
 }
-static inline four_codes codes_of(const pw* w, int i) {
-  v128_t both = wasm_v128_load(w->codes + 64 * (i % 4));
-  return i < 4 ? low_codes(both) : high_codes(both);
+static inline four_quantized quantized_of(const pw* w, int i) {
+  v128_t both = wasm_v128_load(w->quantized + 64 * (i % 4));
+  return i < 4 ? low_quantized(both) : high_quantized(both);
 }
-#define CODES_OF(w, i) codes_of(&w, i)
+#define QUANTIZED_OF(w, i) quantized_of(&w, i)
 static inline pf pf_zero(void) { return wasm_f32x4_splat(0); }
 static inline pf pf_scales(const f16* d, int part) {
   return convert_f16(wasm_i32x4_shl(wasm_i32x4_load16x4(d + 4 * part), 13));
@@ -449,14 +455,14 @@ static inline pf pf_add_product(pf sum, pf scale, float by, pi dots) {
 static inline pf pf_set(float x) { return wasm_f32x4_splat(x); }
 static inline pf pf_add(pf a, pf b) { return wasm_f32x4_add(a, b); }
 static inline pf pf_max(pf a, pf b) { return wasm_f32x4_pmax(b, a); }
-static inline pf pf_exact(pf a, pf b, pf c) { return wasm_f32x4_add(c, wasm_f32x4_mul(a, b)); }
+static inline pf pf_mul_add(pf a, pf b, pf c) { return wasm_f32x4_add(c, wasm_f32x4_mul(a, b)); }
 #ifdef HB_WASM_RELAXED
-static inline pf pf_fused(pf a, pf b, pf c) { return wasm_f32x4_relaxed_madd(a, b, c); }
+static inline pf pf_fma(pf a, pf b, pf c) { return wasm_f32x4_relaxed_madd(a, b, c); }
 #else
-static inline pf pf_fused(pf a, pf b, pf c) { return pf_exact(a, b, c); }
+static inline pf pf_fma(pf a, pf b, pf c) { return pf_mul_add(a, b, c); }
 #endif
-static inline void pf_keep(float* p, pf v) { wasm_v128_store(p, v); }
-static inline void pf_store(float* p, const float* r, pf v) {
+static inline void pf_store(float* p, pf v) { wasm_v128_store(p, v); }
+static inline void pf_store_sum(float* p, const float* r, pf v) {
   wasm_v128_store(p, r ? wasm_f32x4_add(wasm_v128_load(r), v) : v);
 }
 

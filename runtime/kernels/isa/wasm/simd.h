@@ -6,7 +6,7 @@
 
 #include <wasm_simd128.h>
 
-#include "isa/shared/half.h"
+#include "isa/shared/f16.h"
 
 typedef struct {
   v128_t q[4]; /* lanes 0-3, 4-7, 8-11, 12-15 */
@@ -83,7 +83,7 @@ static inline void vf_store_f16(f16* p, vf v) {
   float lanes[16];
   vf_store(lanes, v);
   for (int i = 0; i < 16; i++) {
-    p[i] = float_to_half(lanes[i]);
+    p[i] = f32_to_f16(lanes[i]);
   }
 }
 
@@ -118,7 +118,7 @@ SHARED void vf_store_part_f16(f16* p, vf v, int64_t count) {
   float lanes[16];
   vf_store(lanes, v);
   for (int64_t i = 0; i < count; i++) {
-    p[i] = float_to_half(lanes[i]);
+    p[i] = f32_to_f16(lanes[i]);
   }
 }
 
@@ -127,11 +127,11 @@ static inline vf vf_sub(vf a, vf b) { QUADS(vf, wasm_f32x4_sub(a.q[i], b.q[i]));
 static inline vf vf_mul(vf a, vf b) { QUADS(vf, wasm_f32x4_mul(a.q[i], b.q[i])); }
 static inline vf vf_div(vf a, vf b) { QUADS(vf, wasm_f32x4_div(a.q[i], b.q[i])); }
 #ifdef HB_WASM_RELAXED
-static inline vf vf_fused(vf a, vf b, vf c) {
+static inline vf vf_fma(vf a, vf b, vf c) {
   QUADS(vf, wasm_f32x4_relaxed_madd(a.q[i], b.q[i], c.q[i]));
 }
 #else
-static inline vf vf_fused(vf a, vf b, vf c) {
+static inline vf vf_fma(vf a, vf b, vf c) {
   QUADS(vf, wasm_f32x4_add(wasm_f32x4_mul(a.q[i], b.q[i]), c.q[i]));
 }
 #endif
@@ -143,15 +143,15 @@ static inline vf vf_abs(vf a) { QUADS(vf, wasm_f32x4_abs(a.q[i])); }
 static inline vf vf_copysign(vf a, vf sign) {
   QUADS(vf, wasm_v128_bitselect(a.q[i], sign.q[i], wasm_i32x4_splat(0x7FFFFFFF)));
 }
-static inline vf vf_at_least(vf a, vf b) {
+static inline vf vf_cmp_ge(vf a, vf b) {
   QUADS(vf, wasm_v128_and(wasm_f32x4_ge(a.q[i], b.q[i]), wasm_f32x4_splat(1)));
 }
 
 static inline v128_t hadamard_4(v128_t v) {
-  v128_t turned = wasm_i32x4_shuffle(v, v, 2, 3, 0, 1); /* lanes two apart */
-  v = wasm_i32x4_shuffle(wasm_f32x4_add(v, turned), wasm_f32x4_sub(v, turned), 0, 1, 4, 5);
-  turned = wasm_i32x4_shuffle(v, v, 1, 0, 3, 2);
-  return wasm_i32x4_shuffle(wasm_f32x4_add(v, turned), wasm_f32x4_sub(v, turned), 0, 4, 2, 6);
+  v128_t swapped = wasm_i32x4_shuffle(v, v, 2, 3, 0, 1); /* lanes two apart */
+  v = wasm_i32x4_shuffle(wasm_f32x4_add(v, swapped), wasm_f32x4_sub(v, swapped), 0, 1, 4, 5);
+  swapped = wasm_i32x4_shuffle(v, v, 1, 0, 3, 2);
+  return wasm_i32x4_shuffle(wasm_f32x4_add(v, swapped), wasm_f32x4_sub(v, swapped), 0, 4, 2, 6);
 }
 static inline vf vf_hadamard(vf v) {
   vf w = {{wasm_f32x4_add(v.q[0], v.q[2]), wasm_f32x4_add(v.q[1], v.q[3]),
@@ -170,9 +170,9 @@ static inline vf vf_hadamard(vf v) {
   }
 #define HIGHER(a, b) wasm_f32x4_pmax(b, a)
 #define LOWER(a, b) wasm_f32x4_pmin(b, a)
-FOLD(vf_sum, wasm_f32x4_add)
-FOLD(vf_highest, HIGHER)
-FOLD(vf_lowest, LOWER)
+FOLD(vf_hsum, wasm_f32x4_add)
+FOLD(vf_hmax, HIGHER)
+FOLD(vf_hmin, LOWER)
 #undef FOLD
 #undef HIGHER
 #undef LOWER
@@ -183,13 +183,13 @@ static inline vi vi_sub(vi a, vi b) { QUADS(vi, wasm_i32x4_sub(a.q[i], b.q[i]));
 static inline vi vi_mul(vi a, vi b) { QUADS(vi, wasm_i32x4_mul(a.q[i], b.q[i])); }
 static inline vi vi_or(vi a, vi b) { QUADS(vi, wasm_v128_or(a.q[i], b.q[i])); }
 static inline vi vi_and(vi a, vi b) { QUADS(vi, wasm_v128_and(a.q[i], b.q[i])); }
-static inline vi vi_left(vi a, int by) { QUADS(vi, wasm_i32x4_shl(a.q[i], (uint32_t)by)); }
-static inline vi vi_right(vi a, int by) { QUADS(vi, wasm_u32x4_shr(a.q[i], (uint32_t)by)); }
-static inline vi vi_bits(vf a) { QUADS(vi, a.q[i]); }
-static inline vf vf_bits(vi a) { QUADS(vf, a.q[i]); }
+static inline vi vi_shl(vi a, int by) { QUADS(vi, wasm_i32x4_shl(a.q[i], (uint32_t)by)); }
+static inline vi vi_shr(vi a, int by) { QUADS(vi, wasm_u32x4_shr(a.q[i], (uint32_t)by)); }
+static inline vi vi_cast(vf a) { QUADS(vi, a.q[i]); }
+static inline vf vf_cast(vi a) { QUADS(vf, a.q[i]); }
 static inline vf vf_convert(vi a) { QUADS(vf, wasm_f32x4_convert_i32x4(a.q[i])); }
 static inline vi vi_truncate(vf a) { QUADS(vi, wasm_i32x4_trunc_sat_f32x4(a.q[i])); }
-static inline i32 vi_sum(vi v) {
+static inline i32 vi_hsum(vi v) {
   v128_t four = wasm_i32x4_add(wasm_i32x4_add(v.q[0], v.q[2]), wasm_i32x4_add(v.q[1], v.q[3]));
   v128_t two = wasm_i32x4_add(four, wasm_i32x4_shuffle(four, four, 2, 3, 2, 3));
   return wasm_i32x4_extract_lane(two, 0) + wasm_i32x4_extract_lane(two, 1);
@@ -205,7 +205,7 @@ static inline void vi_store_16(uint16_t* p, vi v) {
   wasm_v128_store(p + 8, wasm_u16x8_narrow_i32x4(low.q[2], low.q[3]));
 }
 
-static inline void sum_codes(const i8* q, i16* sums) {
+static inline void sum_quantized(const i8* q, i16* sums) {
   v128_t first = wasm_i16x8_extadd_pairwise_i8x16(wasm_v128_load(q));
   v128_t second = wasm_i16x8_extadd_pairwise_i8x16(wasm_v128_load(q + 16));
   v128_t four = wasm_i32x4_extadd_pairwise_i16x8(
@@ -246,8 +246,8 @@ static inline v128_t dot_wide(v128_t low, v128_t high, const vx* x) {
 /* The second operand has seven bits and no sign: Q4_0's codes have four; of Q8_0 the activations'
  * magnitudes take that place, split by sign once for all rows. */
 static inline v128_t dot_q4_0(const uint8_t* w, const vx* x) {
-  v128_t codes = wasm_v128_load(w + 2);
-  v128_t low = wasm_v128_and(codes, wasm_i8x16_splat(15)), high = wasm_u8x16_shr(codes, 4);
+  v128_t quantized = wasm_v128_load(w + 2);
+  v128_t low = wasm_v128_and(quantized, wasm_i8x16_splat(15)), high = wasm_u8x16_shr(quantized, 4);
   v128_t sum = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x->q[0], low, wasm_i32x4_splat(0));
   return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x->q[1], high, sum);
 }
@@ -261,8 +261,8 @@ static inline v128_t dot_q8_0(const uint8_t* w, const vx* x) {
 }
 #else
 static inline v128_t dot_q4_0(const uint8_t* w, const vx* x) {
-  v128_t codes = wasm_v128_load(w + 2);
-  return dot_wide(wasm_v128_and(codes, wasm_i8x16_splat(15)), wasm_u8x16_shr(codes, 4), x);
+  v128_t quantized = wasm_v128_load(w + 2);
+  return dot_wide(wasm_v128_and(quantized, wasm_i8x16_splat(15)), wasm_u8x16_shr(quantized, 4), x);
 }
 static inline v128_t dot_q8_0(const uint8_t* w, const vx* x) {
   return dot_wide(wasm_v128_load(w + 2), wasm_v128_load(w + 18), x);
@@ -325,8 +325,9 @@ static inline vq vq_load(const i8* p) {
 SHARED void quads_store(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
   int64_t i = 0;
   for (; i + 16 <= count; i += 16, to += 32) {
-    v128_t codes = wasm_v128_xor(wasm_v128_load(from + i), wasm_i8x16_splat((i8)flip));
-    v128_t even = wasm_v128_and(codes, wasm_i16x8_splat(255)), odd = wasm_u16x8_shr(codes, 8);
+    v128_t quantized = wasm_v128_xor(wasm_v128_load(from + i), wasm_i8x16_splat((i8)flip));
+    v128_t even = wasm_v128_and(quantized, wasm_i16x8_splat(255)),
+           odd = wasm_u16x8_shr(quantized, 8);
     wasm_v128_store(to, wasm_i32x4_shuffle(even, odd, 0, 4, 1, 5));
     wasm_v128_store(to + 16, wasm_i32x4_shuffle(even, odd, 2, 6, 3, 7));
   }
@@ -346,7 +347,7 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
 
 #undef QUADS
 
-#include "isa/shared/sum_four.h"
-#include "isa/shared/code_range.h"
+#include "isa/shared/hsum_four.h"
+#include "isa/shared/quantized_range.h"
 
 #endif

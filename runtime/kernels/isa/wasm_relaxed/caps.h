@@ -4,7 +4,7 @@
 
 #include "isa/shared/wasm_caps.h"
 
-enum { BYTE_PRODUCTS = 1, OPENED_ALONE = 0 };
-#define OPENED_FASTER is_composed() /* the engine knows: packed.h */
+enum { BYTE_PRODUCTS = 1, UNPACKED_ONLY = 0 };
+#define UNPACKED_FASTER is_composed() /* the engine knows: packed.h */
 
 #endif

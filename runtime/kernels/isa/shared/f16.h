@@ -1,6 +1,6 @@
 /* IEEE binary16 in integer arithmetic, for machines without instructions for it. */
-#ifndef HALFBYTE_ISA_SHARED_HALF_H
-#define HALFBYTE_ISA_SHARED_HALF_H
+#ifndef HALFBYTE_ISA_SHARED_F16_H
+#define HALFBYTE_ISA_SHARED_F16_H
 
 #include "machine.h"
 
@@ -19,7 +19,7 @@ static inline float of_bits(i32 x) {
   return u.f;
 }
 
-static inline float half_to_float(f16 h) {
+static inline float f16_to_f32(f16 h) {
   uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7FFF;
   if (rest >= 0x7C00) {
     uint32_t quiet = rest > 0x7C00 ? 0x400000 : 0;
@@ -31,7 +31,7 @@ static inline float half_to_float(f16 h) {
   return of_bits((i32)(sign | (rest + 0x1C000) << 13));
 }
 /* rounded to nearest, ties to even */
-static inline f16 float_to_half(float x) {
+static inline f16 f32_to_f16(float x) {
   uint32_t bits = (uint32_t)bits_of(x), sign = bits >> 16 & 0x8000, rest = bits & 0x7FFFFFFF;
   if (rest > 0x7F800000) {
     return (f16)(sign | 0x7E00 | (rest >> 13 & 0x3FF));

@@ -1,0 +1,13 @@
+/* What makes codes of numbers: see store_quantized. */
+#ifndef HALFBYTE_ISA_SHARED_QUANTIZED_RANGE_H
+#define HALFBYTE_ISA_SHARED_QUANTIZED_RANGE_H
+
+typedef struct {
+  vf lo, hi; /* less `zero` */
+  vi zero;
+} quantized_range;
+static inline quantized_range quantized_range_of(vf lo, vf hi, vi zero) {
+  return (quantized_range){lo, hi, zero};
+}
+
+#endif
