@@ -201,7 +201,7 @@ def test_command_refuses(repository: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.npz"
     bad.write_bytes(b"no npz")
     for arguments, sentence in (
-        ((bad,), "bad.npz: cannot be read: not arrays of NumPy's"),
+        ((bad,), "bad.npz: cannot be read: not NumPy arrays"),
         ((tmp_path / "none.npz",), "none.npz: cannot be read: No such file"),
         ((good, "--evaluate", good), "errors would flatter"),
         ((good, "-o", good), "is a recording; choose another output"),

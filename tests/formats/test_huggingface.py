@@ -125,7 +125,7 @@ def test_a_file_of_the_folder_opens_the_model(options: dict[str, Any], tmp_path:
     with pytest.raises(UnsupportedError, match="holds only tensors, without the model's config"):
         open_bytes(path.read_bytes(), "model.safetensors")
     (folder / "config.json").unlink()
-    with pytest.raises(halfbyte.HalfbyteError, match=r"alone: expected config\.json beside it"):
+    with pytest.raises(halfbyte.HalfbyteError, match=r"tensors: expected config\.json beside it"):
         open_model(path)
 
 

@@ -70,7 +70,7 @@ def test_a_header_that_lies_takes_no_memory(tmp_path: Path, kind: str) -> None:
         (read_npz, zipped(tmp_path / "a.npz", data)),
     ):
         tracemalloc.start()
-        refusal = f"{path.name}: cannot be read: not arrays of NumPy's"
+        refusal = f"{path.name}: cannot be read: not NumPy arrays"
         with pytest.raises(FormatError, match=refusal) as caught:
             read(path)  # type: ignore[operator]
         assert tracemalloc.get_traced_memory()[1] < 1e6

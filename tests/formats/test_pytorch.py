@@ -138,12 +138,12 @@ def data(value: object) -> bytes:
         (data(rebuilt(FLOATS, 0, (1 << 62,), (1,))), "a call with arguments that do not fit"),
         (data(rebuilt(FLOATS, 0, (1,) * 99, (1,) * 99)), "a call with arguments that do not fit"),
         (data(Call(Name("torch._utils", "_rebuild_tensor_v2"), (1, 2))), "arguments that do not"),
-        (data(Call(Name("torch", "FloatStorage"), ())), "a call of what is no function"),
-        (data(Reference(("storage", 1, "0", "cpu", 6))), "no storage of PyTorch's"),
-        (data(Reference(("module", 1))), "no storage of PyTorch's"),
+        (data(Call(Name("torch", "FloatStorage"), ())), "something that is not a function"),
+        (data(Reference(("storage", 1, "0", "cpu", 6))), "not a storage of PyTorch"),
+        (data(Reference(("module", 1))), "not a storage of PyTorch"),
         (
             data(rebuilt(Reference((*FLOATS.identity[:4], 1 << 60)), 0, (2,), (1,))),
-            "no storage of PyTorch's",
+            "not a storage of PyTorch",
         ),
         (
             data(rebuilt(Reference((*FLOATS.identity[:2], "1", "cpu", 6)), 0, (6,), (1,))),
@@ -222,7 +222,7 @@ def test_archives_that_lie(tmp_path: Path) -> None:
     assert "begins at offset" in spoiled(second + 42, whole[directory + 42 : directory + 46])
     assert "directory ends at entry" in spoiled(end + 10, struct.pack("<H", 60000))
     assert "a directory of" in spoiled(end + 16, struct.pack("<I", 1 << 31))
-    assert "no entry of the directory" in spoiled(directory, b"PK\x01\x03")
+    assert "expected an entry of the directory, found none" in spoiled(directory, b"PK\x01\x03")
     path.write_bytes(whole.replace(b"archive/data.pkl", b"archive/data.pki"))
     assert "PyTorch's has one data.pkl in a folder" in refused(path)
     path.write_bytes(whole.replace(b"archive/data/1", b"archive/data/0"))
@@ -272,7 +272,7 @@ def test_legacy_files_that_lie(tmp_path: Path) -> None:
     path.write_bytes(whole[:-32] + struct.pack("<Q", 7) + whole[-24:])
     assert "storage '90': expected 6 elements, found 7" in refused(path)
     path.write_bytes(whole.replace(b"\x8a\x0a\x6c\xfc", b"\x8a\x0a\x6c\xfd", 1))
-    assert "a pickle, but none of PyTorch's: no magic number" in refused(path)
+    assert "a pickle, but not of PyTorch: it has no magic number" in refused(path)
     at = whole.index(b"little_endian") + len(b"little_endian")
     path.write_bytes(whole[:at] + b"\x89" + whole[at + 1 :])
     assert "expected a file of a little-endian machine" in refused(path)

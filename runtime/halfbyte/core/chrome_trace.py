@@ -1,4 +1,4 @@
-"""What a profile keeps, as Chrome, Perfetto and tools for ONNX Runtime's profiles read it."""
+"""Profiles as events for Chrome, Perfetto and tools for ONNX Runtime's profiles."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def chrome_trace(
     start: float | None = None,
     element: Element = str,
 ) -> list[dict[str, Any]]:
-    """A profile's events, as Chrome, Perfetto and tools for ONNX Runtime's profiles read them.
+    """A profile's events in Chrome's trace format.
 
-    Calls of kernels are complete events of the category Node, on the row of kernels or on that of
-    NumPy's operators; spans are of the category Session. Within a run of a program instructions
-    follow each other without gaps, since only durations are measured. Keys of `args` are ONNX
-    Runtime's, and kernel, threads, bytes, operations and the program's sizes.
+    Calls of kernels are complete events of the category Node, in the row of kernels or of NumPy
+    operators; spans are of the category Session. Instructions of one run follow each other without
+    gaps, since only durations are measured. Keys of `args` are ONNX Runtime's, plus kernel,
+    threads, bytes, operations and the program's sizes.
 
     Parameters
     ----------
     profile : Profile
         With `keep_events`.
     backend : str
-        What ran it, for the rows' names.
+        The backend that ran it, for the rows' names.
     threads : int
-        That shared each kernel's work.
+        The number of threads that shared each kernel's work.
     start : float, optional
-        The moment 0, of `time.perf_counter`; by default that of the first event.
+        Time 0, of `time.perf_counter`; by default the first event's.
     element : callable
-        Names the types of elements.
+        Returns the name of an element type.
 
     Returns
     -------
@@ -51,8 +51,8 @@ def chrome_trace(
         To be written as JSON; times in microseconds.
     """
     first = min((e.start for e in profile.events), default=0.0) if start is None else start
-    said = {_KERNELS: f"kernels ({backend}, {threads} threads)", _NUMPY: "numpy"}
-    events = [_event("__metadata", "thread_name", r, 0, 0, {"name": n}) for r, n in said.items()]
+    titles = {_KERNELS: f"kernels ({backend}, {threads} threads)", _NUMPY: "numpy"}
+    events = [_event("__metadata", "thread_name", r, 0, 0, {"name": n}) for r, n in titles.items()]
     for event in profile.events:
         at = event.start - first
         if isinstance(event, Run):
@@ -97,7 +97,7 @@ def _arguments(
 def _instructions(
     run: Run, start: float, backend: str, threads: int, element: Element
 ) -> Iterator[dict[str, Any]]:
-    """An event for each instruction, from `start` on."""
+    """One event per instruction, beginning at `start`."""
     for instruction, seconds in zip(run.program.instructions, run.seconds, strict=False):
         name = instruction.operator.onnx
         numpy = instruction.operator.host or backend == "numpy"
@@ -114,7 +114,7 @@ def _instructions(
 def _kinds(
     instruction: Instruction, registers: Mapping[str, int], element: Element
 ) -> dict[str, Kinds]:
-    """Types and shapes of an instruction's operands; of a block format, those of its numbers."""
+    """Types and shapes of an instruction's operands; block formats have their numbers' shape."""
 
     def kind(buffer: Buffer) -> dict[str, list[int]]:
         dtype = DTYPES.get(buffer.dtype)

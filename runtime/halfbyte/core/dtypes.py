@@ -1,6 +1,6 @@
-"""Element types of a program's buffers, all of them, under the names that programs have for them.
+"""Element types of buffers, in programs of text and of graphs, under the names used in programs.
 
-Types that NumPy lacks are structured dtypes with one field, whose name is the type's.
+Types that NumPy lacks are structured dtypes with one field, which has the type's name.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ _KEYS = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def dtype_key(dtype: np.dtype[Any]) -> str | None:
-    """A program's name of an element type; None where programs do not hold it (strings)."""
+    """The name of an element type in programs; None if programs cannot hold it (strings)."""
     return _KEYS.get(dtype)

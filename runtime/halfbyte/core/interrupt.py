@@ -1,4 +1,4 @@
-"""Long work that whoever asked for it may end."""
+"""Long work that its caller may interrupt."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _check: ContextVar[Callable[[], None] | None] = ContextVar("halfbyte_check", def
 
 
 class _Ended(BaseException):
-    """Passes handlers of errors on its way to who asked for the work; holds the error."""
+    """Carries an error past handlers of `Exception` to the caller of the work."""
 
 
 @contextmanager
 def interruptible(check: Callable[[], None]) -> Iterator[None]:
-    """Inside, `step` calls `check`; what that raises ends the work."""
+    """Inside, `step` calls `check`; an error that it raises ends the work."""
     token = _check.set(check)
     try:
         yield
@@ -26,7 +26,7 @@ def interruptible(check: Callable[[], None]) -> Iterator[None]:
 
 
 def step() -> None:
-    """Called at every step of work that may have very many."""
+    """Call this at every step of work that may have many."""
     if (check := _check.get()) is not None:
         try:
             check()

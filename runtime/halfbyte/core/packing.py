@@ -1,7 +1,8 @@
-"""Weights in the order that integer products like best; see `weights.packed.Packed`.
+"""Repacks weights into the order of integer products; see `weights.packed.Packed`.
 
-Mapped weights cost no memory of their own: the system drops their pages when it needs room, and
-reads them again. Packed ones are this process's own, so they are packed only where there is room.
+Mapped weights need no memory of their own, since the system can drop their pages and read them
+again. Packed weights are private memory, so weights are packed only if there is room for them.
+Packing returns another program: neither the plan nor the file is changed.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from halfbyte.formats.model_file import ModelFile
 from halfbyte.room import machine_bytes
 from halfbyte.weights import U8, Layout, Tensor
 
-_SHARE = 0.5  # of the machine's memory that a model with packed weights may take
+_SHARE = 0.5  # of the machine's memory, for a model with packed weights
 _SLICE = 4 << 20  # bytes packed before the file's pages are given back
 
 
 def to_pack(program: Program, weights: str = "auto") -> list[Buffer]:
-    """Weights that will be packed: matrices that only integer products read.
+    """Weights to pack: matrices that only integer products read.
 
     Parameters
     ----------
     program : Program
         After all passes.
     weights : {"auto", "packed", "mapped", "streamed"}
-        "auto" packs where the whole plan takes at most half of this machine's memory.
+        "auto" packs if the whole plan takes at most half of this machine's memory.
     """
     others: set[Buffer] = set()
     for instruction in program.instructions:
         if instruction.operator not in (ops.matmul_int8, ops.gather):
             others.update(instruction.inputs)
     multiplied = {i.operands["w"] for i in program.instructions if i.operator is ops.matmul_int8}
-    found = [b for b in program.buffers if b in multiplied and b not in others and _packable(b)]
-    return found if weights == "packed" or (weights == "auto" and has_room(program)) else []
+    matrices = [b for b in program.buffers if b in multiplied and b not in others and _packable(b)]
+    return matrices if weights == "packed" or (weights == "auto" and has_room(program)) else []
 
 
 def has_room(program: Program) -> bool:
@@ -62,12 +63,12 @@ def _packable(buffer: Buffer) -> bool:
 def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: int) -> Program:
     """The program with these weights packed.
 
-    Where the file's bytes are in memory, as a browser's are, they are packed in place: a program
-    and a packed copy would not fit. The tensors give them away, and are of no use afterwards.
+    If the file's bytes are in memory, as in a browser, they are packed in place, since a copy might
+    not fit. The tensors give them away, and cannot be used afterwards.
     """
     tensors = {buffer: _tensor(buffer) for buffer in buffers}
     arena = aligned(sum(_padded(t.nbytes) for t in tensors.values() if not t.owned))
-    alone, shared, place = Kernels(), Kernels(threads=threads), 0
+    single, shared, place = Kernels(), Kernels(threads=threads), 0
     packed = {}
     for buffer, tensor in tensors.items():
         layout = tensor.format.packed
@@ -78,7 +79,7 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
         else:
             source, data = tensor.data, arena[place : place + tensor.nbytes]
             place += _padded(tensor.nbytes)
-        kernels = alone if source is data else shared
+        kernels = single if source is data else shared
         for _ in _pack_slices(kernels, tensor, layout, source, data):
             file.forget()
             file.check()
@@ -89,13 +90,13 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
 
 
 def keep_vectors(program: Program, file: ModelFile) -> Program:
-    """Copy vectors out of the file: each would keep a page, or a huge one, of it resident."""
+    """Copy vectors, each of which would keep a page, or a huge page, of the file resident."""
     vectors = [b for b in program.buffers if isinstance(b.value, Tensor) and len(b.shape) == 1]
     return _kept(program, vectors, file)
 
 
 def keep_all(program: Program, file: ModelFile) -> Program:
-    """Copy what is still mapped: the file is on a network, and may change where nobody sees it."""
+    """Copy all that is still mapped, because the file is on a network and may change unnoticed."""
     mapped = [
         b for b in program.buffers
         if isinstance(b.value, Tensor) and not isinstance(b.value, DerivedTensor)
@@ -125,7 +126,7 @@ def _kept(program: Program, buffers: Iterable[Buffer], file: ModelFile) -> Progr
 def _pack_slices(
     kernels: Kernels, tensor: Tensor, layout: type[Layout], source: U8, data: U8
 ) -> Iterator[None]:
-    """Pack a tensor's bytes into `data`, which may be these; yields now and then."""
+    """Pack a tensor's bytes into `data`, which may be `source`; yields after each slice."""
     rows, columns = tensor.shape
     size = layout.row_bytes(columns)
     scratch = np.empty(layout.GROUP * size, np.uint8)

@@ -1,4 +1,4 @@
-"""Where the time of a program goes: sums per kernel, and every instruction in order of time."""
+"""Profiles of programs: totals per kernel, and every instruction in the order of time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from halfbyte.core.program import Program
 
-MAX_EVENTS = 200_000  # that a profile keeps one by one: a trace is for people
+MAX_EVENTS = 200_000  # kept in a profile: a trace is for people
 
 Kinds = list[dict[str, list[int]]]  # type and shape of each operand
 
 
 class Run(NamedTuple):
-    """A run of a program, with the seconds of each instruction; `start` is of perf_counter."""
+    """A run of a program, with the seconds of each instruction; `start` is a perf_counter."""
 
     program: Program
     registers: Mapping[str, int]
@@ -27,7 +27,7 @@ class Run(NamedTuple):
 
 
 class Call(NamedTuple):
-    """An operator that ran by itself, in no program."""
+    """An operator that ran outside of programs."""
 
     name: str
     operator: str
@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What all of this is part of: loading, a run."""
+    """An interval that contains others: loading, a run."""
 
     name: str
     start: float
@@ -58,21 +58,21 @@ class Row:
 
 @dataclass
 class Profile:
-    """Sums of the runs of programs.
+    """Totals over runs of programs.
 
-    Bytes follow one rule: every operand once per instruction, touched rows only; operations count
-    a multiply and an add as two.
+    Bytes count every operand once per instruction, and only rows that are touched. A multiply and
+    an add count as two operations.
 
     Attributes
     ----------
     rows : dict of str to Row
         By kernel.
     keep_events : bool
-        Keep every run too, for `chrome_trace`.
+        Also keep every run, for `chrome_trace`.
     events : list of Run, Call or Span
         In order of time, up to MAX_EVENTS calls of kernels and spans.
     left_out : int
-        Those after that.
+        Number of events beyond these.
     """
 
     rows: dict[str, Row] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Profile:
     ) -> None:
         """Add one run, with the seconds spent in each instruction.
 
-        `start` is when it began; without it, it has just ended.
+        `start` is when it began; by default the run has just ended.
         """
         if self.keep_events:
             began = time.perf_counter() - float(seconds.sum()) if start is None else start
@@ -104,13 +104,13 @@ class Profile:
             )  # fmt: skip
 
     def add_call(self, call: Call) -> None:
-        """Add an operator that ran in no program: NumPy's work."""
+        """Add an operator that ran outside of programs, by NumPy."""
         self._sum(f"numpy:{call.operator}", call.seconds, call.bytes, 0)
         if self.keep_events and self._room(1):
             self.events.append(call)
 
     def add_span(self, name: str, start: float) -> None:
-        """Add what began at `start` and ends now."""
+        """Add a span that began at `start` and ends now."""
         if self.keep_events and self._room(1):
             self.events.append(Span(name, start, time.perf_counter() - start))
 
@@ -122,7 +122,7 @@ class Profile:
         row.operations += operations
 
     def _room(self, wanted: int) -> int:
-        """How many more events may be kept, of so many."""
+        """How many of the `wanted` events can still be kept."""
         room = min(wanted, MAX_EVENTS - self._kept)
         self._kept += room
         self.left_out += wanted - room

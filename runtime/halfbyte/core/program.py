@@ -1,8 +1,8 @@
 """A model as data: a flat list of instructions over a table of buffers.
 
 A program is captured once (:func:`capture`), rewritten by passes and run by a backend. Sizes that
-change from call to call are named (:class:`Size`): memory is planned at their maxima, and their
-values come from a register block at every run.
+change from call to call are named (:class:`Size`), such as the number of tokens or the position in
+the context: memory is planned at their maxima, and each run gets their values in a register block.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def at(dim: Dim, registers: Mapping[str, int]) -> int:
 
 
 class Kind(StrEnum):
-    """What a buffer is for. Only scratch memory and windows are reused.
+    """The purpose of a buffer. Only the memory of scratch and windows is reused.
 
-    A window holds a part of the weights while it is needed; it is read from the file in every run.
+    A window holds a part of the weights while it is needed, read from the file in every run.
     """
 
     WEIGHT = "weight"
@@ -64,15 +64,14 @@ class Kind(StrEnum):
     WINDOW = "window"
 
 
-SHARED = frozenset({Kind.SCRATCH, Kind.WINDOW})  # kinds with places in one arena
+SHARED = frozenset({Kind.SCRATCH, Kind.WINDOW})  # kinds that share one arena
 
 
 @dataclass(eq=False)
 class Buffer:
-    """A place for numbers; `value` holds them, or makes them, for weights and constants alone.
+    """Memory for numbers; only weights and constants have a `value`, or a function that returns it.
 
-    A buffer with a `source` is that one's memory in another shape, or a part of it, from the byte
-    `offset` on.
+    A buffer with a `source` is a view of that buffer's memory, from the byte `offset` on.
     """
 
     name: str
@@ -85,29 +84,29 @@ class Buffer:
 
     @property
     def root(self) -> Buffer:
-        """The buffer whose memory this is: itself, but for views."""
+        """The buffer that owns the memory: itself, except for views."""
         return self if self.source is None else self.source.root
 
     def view(self, shape: tuple[Dim, ...], dtype: str | None = None) -> Buffer:
-        """The same bytes in another shape, and perhaps as another of DTYPES."""
+        """The same bytes with another shape, and optionally another of DTYPES."""
         dtype = dtype or self.dtype
         if (shape, dtype) == (self.shape, self.dtype):
             return self
-        made = self.part(0, shape, dtype)
-        if made.nbytes != self.nbytes:
-            raise ProgramError(f"{self}: cannot be viewed as {made}")
+        view = self.part(0, shape, dtype)
+        if view.nbytes != self.nbytes:
+            raise ProgramError(f"{self}: cannot be viewed as {view}")
         whole = self.root
-        return whole if (shape, dtype, made.offset) == (whole.shape, whole.dtype, 0) else made
+        return whole if (shape, dtype, view.offset) == (whole.shape, whole.dtype, 0) else view
 
     def part(self, offset: int, shape: tuple[Dim, ...], dtype: str | None = None) -> Buffer:
-        """Its bytes from `offset` on, in this shape."""
+        """A view of the bytes from `offset` on, with this shape."""
         root, first = self.root, self.offset + offset
         where = f"+{first}" if first else ""
         name = f"{root.name}{where}:{'x'.join(map(str, shape))}"
-        made = Buffer(name, self.kind, dtype or self.dtype, shape, source=root, offset=first)
-        if offset + made.nbytes > self.nbytes:
-            raise ProgramError(f"{self}: has no part {made}")
-        return made
+        part = Buffer(name, self.kind, dtype or self.dtype, shape, source=root, offset=first)
+        if offset + part.nbytes > self.nbytes:
+            raise ProgramError(f"{self}: has no part {part}")
+        return part
 
     @property
     def nbytes(self) -> int:
@@ -115,7 +114,7 @@ class Buffer:
         return self.bytes_at({})
 
     def bytes_at(self, registers: Mapping[str, int], rows: int | None = None) -> int:
-        """Bytes at given sizes (maxima where not given), or of so many rows (last dimensions)."""
+        """Bytes at given sizes (by default maxima), or of `rows` rows (the last dimension)."""
         *outer, columns = self.sizes_at(registers) or (1,)
         count = columns * (math.prod(outer) if rows is None else rows)
         if self.dtype in DTYPES:
@@ -123,9 +122,9 @@ class Buffer:
         return BY_DTYPE[self.dtype].row_bytes(count)
 
     def held_as(self, registers: Mapping[str, int]) -> tuple[np.dtype[Any], tuple[int, ...]]:
-        """Dtype and shape of the array that holds it, at given sizes (maxima where not given).
+        """Dtype and shape of the array that holds it, at given sizes (by default maxima).
 
-        A block format's is bytes: of each row, or of all that lies in the first two dimensions.
+        Block formats are held as bytes: per row, or per element of the first two dimensions.
         """
         shape = self.sizes_at(registers)
         if self.dtype in DTYPES:
@@ -135,7 +134,7 @@ class Buffer:
         return np.dtype(np.uint8), (*shape[:outer], row_bytes)
 
     def sizes_at(self, registers: Mapping[str, int]) -> tuple[int, ...]:
-        """Its shape at given sizes (maxima where not given)."""
+        """The shape at given sizes (by default maxima)."""
         return tuple(
             registers.get(d.name, d.maximum) if isinstance(d, Size) else d for d in self.shape
         )
@@ -155,7 +154,7 @@ class Operand:
 
 
 class Operation(Protocol):
-    """What an instruction needs of its operator; see :class:`halfbyte.core.ops.Operator`."""
+    """An operator as instructions use it; see :class:`halfbyte.core.ops.Operator`."""
 
     @property
     def name(self) -> str: ...
@@ -194,8 +193,8 @@ class Operation(Protocol):
 class Instruction:
     """One operator applied to buffers. `dims` are the signature's dimensions and attributes.
 
-    `given` names the inputs; without names they are the signature's first ones. `origin` is the
-    name of the graph's node that it was made of, or of that node's first output.
+    `given` names the inputs; by default they are the signature's first. `origin` is the name of the
+    graph's node from which it was recorded, or of the node's first output.
     """
 
     operator: Operation
@@ -218,25 +217,25 @@ class Instruction:
 
     @property
     def arguments(self) -> tuple[Buffer | None, ...]:
-        """The inputs in the order of the signature, None for what is left out."""
+        """The inputs in the order of the signature, None for those left out."""
         names = self.given or tuple(o.name for o in self.operator.inputs)
         given = dict(zip(names, self.inputs, strict=False))
         return tuple(given.get(o.name) for o in self.operator.inputs)
 
     def results(self, arguments: Collection[Any], registers: Mapping[str, int]) -> tuple[Any, ...]:
-        """What the operator makes of values of its `arguments`."""
+        """The operator's results for values of its `arguments`."""
         attributes = {
             k: at(v, registers) if isinstance(v, Size) else v for k, v in self.attributes.items()
         }
-        made = self.operator.meaning(*arguments, **attributes)
-        return made if isinstance(made, tuple) else (made,)
+        values = self.operator.meaning(*arguments, **attributes)
+        return values if isinstance(values, tuple) else (values,)
 
     def bytes_moved(
         self, registers: Mapping[str, int], kinds: Collection[Kind] = frozenset(Kind)
     ) -> int:
-        """Bytes read and written at given sizes: every operand once, touched rows only.
+        """Bytes read and written at given sizes: every operand once, and only touched rows.
 
-        `kinds` are those of the buffers that count.
+        Only buffers of these `kinds` count.
         """
         total, dims = 0, self._dims(registers)
         for name, buffer in self.operands.items():
@@ -263,8 +262,8 @@ class Instruction:
 class Program:
     """Instructions in order of execution, and every buffer they use.
 
-    `places` is what memory planning found: scratch buffer or window -> byte offset in one arena of
-    `arena_bytes`; empty before planning, when every buffer has memory of its own.
+    `places` is the memory plan: scratch buffer or window -> byte offset in one arena of
+    `arena_bytes`. It is empty before planning, when every buffer has its own memory.
     """
 
     name: str
@@ -274,12 +273,12 @@ class Program:
     sizes: dict[str, Size] = field(default_factory=dict)
     places: dict[Buffer, int] = field(default_factory=dict)
     arena_bytes: int = 0
-    notes: list[str] = field(default_factory=list)  # what capture passed over, or chose
+    notes: list[str] = field(default_factory=list)  # what capture skipped or chose
     _weights: dict[str, Buffer] = field(default_factory=dict)
     _count: int = 0
 
     def size(self, name: str, maximum: int) -> Size:
-        """A named size; its value is given at each run."""
+        """A named size, whose value is given at each run."""
         if maximum < 1:
             raise ProgramError(f"{self.name}: size '{name}' has maximum {maximum}, expected >= 1")
         return self.sizes.setdefault(name, Size(name, maximum))
@@ -289,7 +288,7 @@ class Program:
         return self.inputs.setdefault(name, Buffer(name, Kind.INPUT, dtype, shape))
 
     def output(self, name: str, buffer: Buffer) -> None:
-        """Make a computed buffer one that the caller reads after a run."""
+        """Turn a computed buffer into an output, which the caller reads after a run."""
         buffer.name, buffer.kind = name, Kind.OUTPUT
         self.outputs[name] = buffer
 
@@ -298,9 +297,9 @@ class Program:
         return Buffer(name, Kind.STATE, dtype, shape)
 
     def weight(self, tensor: Tensor) -> Buffer:
-        """A tensor of the model's file; the same tensor gives the same buffer.
+        """The buffer of a tensor of the model's file, always the same one.
 
-        Vectors are float32 operands: one in another format is decoded here.
+        Vectors are float32 operands: those in another format are decoded here.
         """
         if len(tensor.shape) == 1 and tensor.format is not F32:
             return self.constant(tensor.name, tensor.decode())
@@ -321,7 +320,7 @@ class Program:
     def table(
         self, name: str, shape: tuple[int, ...], make: Callable[[], npt.NDArray[np.float32]]
     ) -> Buffer:
-        """A float32 constant that is made when memory is allocated: planning comes before."""
+        """A float32 constant that is computed when memory is allocated, after planning."""
         return Buffer(name, Kind.CONSTANT, "f32", shape, make)
 
     def scratch(self, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
@@ -334,29 +333,29 @@ class Program:
         self.instructions.append(instruction)
 
     def rewritten(self, instructions: list[Instruction]) -> Program:
-        """The same program with other instructions and no memory plan."""
+        """A program with other instructions, and no memory plan."""
         return Program(
             self.name, instructions, dict(self.inputs), dict(self.outputs), dict(self.sizes),
             notes=[*self.notes], _weights=dict(self._weights), _count=self._count,
         )  # fmt: skip
 
     def replaced(self, buffers: Mapping[Buffer, Buffer]) -> Program:
-        """The same program and memory plan with other buffers in place of some, and of their parts.
+        """A program with the same memory plan in which some buffers, and their parts, are replaced.
 
-        No other program changes; those that are not replaced belong to both.
+        This program is not changed; the two share all other buffers.
         """
         known = dict(buffers)
 
         def others(given: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
             return tuple(_other(buffer, known) for buffer in given)
 
-        made = self.rewritten([
+        program = self.rewritten([
             replace(i, inputs=others(i.inputs), outputs=others(i.outputs))
             for i in self.instructions
         ])  # fmt: skip
-        made._weights = {name: _other(b, known) for name, b in self._weights.items()}
-        made.places, made.arena_bytes = dict(self.places), self.arena_bytes
-        return made
+        program._weights = {name: _other(b, known) for name, b in self._weights.items()}
+        program.places, program.arena_bytes = dict(self.places), self.arena_bytes
+        return program
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -365,7 +364,7 @@ class Program:
 
     @property
     def buffers(self) -> list[Buffer]:
-        """Every buffer in order of first use; a view comes after what it is a view of."""
+        """Every buffer in order of first use; a view comes after its root."""
         used = dict.fromkeys(self.inputs.values())
         for instruction in self.instructions:
             for buffer in (*instruction.inputs, *instruction.outputs):
@@ -408,7 +407,7 @@ class Program:
 
 
 def _other(buffer: Buffer, known: dict[Buffer, Buffer]) -> Buffer:
-    """What takes a buffer's place; a part of one that is replaced becomes a part of the other."""
+    """A buffer's replacement; a part of a replaced buffer becomes a part of the new one."""
     if buffer.source is not None and buffer not in known:
         source = _other(buffer.source, known)
         known[buffer] = buffer if source is buffer.source else replace(buffer, source=source)
@@ -433,7 +432,7 @@ def capture(name: str) -> AbstractContextManager[Program]:
 
 @contextmanager
 def resume(program: Program) -> Iterator[Program]:
-    """Record into a program that exists; passes rewrite with operators this way."""
+    """Record into an existing program: passes rewrite with operators this way."""
     token = _current.set(program)
     try:
         yield program

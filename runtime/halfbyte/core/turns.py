@@ -1,11 +1,10 @@
-"""Taking turns at what one may use at a time: first come, first served.
+"""A fair queue for a resource with one user at a time: a model's context, a session's programs.
 
-A turn may have several steps, as a text has tokens. Whoever has the turn keeps it between steps, so
-that texts follow each other instead of undoing each other's work; but a consumer that does not ask
-for its next step may be gone, and then nobody waits for it forever: after `PATIENCE` the next in
-the queue takes over, and the other one queues again when it goes on. One that asks for another turn
-on the same thread, or in the same asyncio task, gives up the first one at once: it cannot go on
-with that while it waits.
+A turn may have several steps, as a text has tokens. It is kept between steps, so that texts follow
+each other instead of undoing each other's work. But a consumer that does not take its next step may
+be gone: after `PATIENCE` the next turn in the queue begins, and the other one queues again when it
+continues. A thread or asyncio task that asks for another turn gives up its first one at once, with
+which it cannot continue while it waits.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from types import TracebackType
 from halfbyte.errors import HalfbyteError
 
 PATIENCE = 1.0  # seconds that a turn is kept between two steps while others wait
-_IDLE = 0.05  # seconds between two looks at whether the last step is over
+_IDLE = 0.05  # seconds between checks whether the last step is over
 
 
 class Turns:
-    """A queue for one thing.
+    """The queue of one resource.
 
     Parameters
     ----------
     closed : callable
-        The error for who comes after `close`.
+        Returns the error for calls after `close`.
     """
 
     def __init__(self, closed: Callable[[], HalfbyteError]) -> None:
@@ -38,14 +37,14 @@ class Turns:
         self._closed = False
         self._holder: Turn | None = None
         self._queue: deque[Turn] = deque()
-        # Reentrant: the garbage collector may end a text's turn wherever it comes by.
+        # Reentrant: the garbage collector may end a text's turn at any point.
         self._lock = threading.RLock()
         self._idle = _Signal()
 
     def whole(self, check: Callable[[], None] | None = None) -> AbstractContextManager[object]:
-        """A turn of one step: ``with turns.whole():``; within a step of the same thread, nothing.
+        """A turn of one step: ``with turns.whole():``; does nothing inside a step of this thread.
 
-        `check` is called now and then while others have their turn; what it raises ends the wait.
+        `check` is called regularly while waiting; an error that it raises ends the wait.
         """
         return _INSIDE if self._inside else _Whole(self, check)
 
@@ -56,7 +55,7 @@ class Turns:
         return holder is not None and holder.inside and holder.thread == threading.get_ident()
 
     def take(self, turn: Turn, inside: bool) -> bool:
-        """Take the turn if it is this one's now, or else queue."""
+        """Begin `turn` if it is next, or else queue it; returns whether it began."""
         thread = threading.get_ident()
         with self._lock:
             if self._closed:
@@ -72,7 +71,7 @@ class Turns:
             return True
 
     def _pass_over(self, turn: Turn) -> None:
-        """Let the next one go on where the holder does not, or cannot while this turn waits."""
+        """Begin the next turn if the holder does not continue, or cannot while `turn` waits."""
         holder = self._holder
         if holder is None:
             self._next()
@@ -83,7 +82,7 @@ class Turns:
             self.end(holder)
 
     def end(self, turn: Turn) -> None:
-        """Give up the turn, or the place in the queue; the next one's turn begins."""
+        """End the turn, or leave the queue; the next turn begins."""
         with self._lock:
             if turn in self._queue:
                 self._queue.remove(turn)
@@ -100,11 +99,11 @@ class Turns:
             self._holder.wake()
 
     def paused(self) -> None:
-        """A step is over, which `close` may wait for."""
+        """Signal the end of a step, for which `close` may wait."""
         self._idle.give()
 
     def close(self) -> None:
-        """End all turns: wait for the step under way; who comes later gets the error."""
+        """End all turns after waiting for the current step; later calls raise the error."""
         with self._lock:
             self._closed = True
             for turn in self._queue:
@@ -120,11 +119,12 @@ class Turn:
     Attributes
     ----------
     inside : bool
-        In a step.
+        Whether a step is running.
     thread, task : int
-        Who took the last step, or waits for the next one; the task is 0 outside `ready`.
+        The thread and asyncio task of the last step, or waiting for the next; task is 0 outside
+        `ready`.
     since : float
-        When that was.
+        The time of the last step.
     """
 
     def __init__(self, turns: Turns, check: Callable[[], None] | None = None) -> None:
@@ -170,14 +170,14 @@ class Turn:
             self._turns.paused()
 
     async def ready(self) -> None:
-        """Wait until the next step may begin; the event loop runs meanwhile."""
+        """Wait until the next step may begin, while the event loop runs."""
         turns, self.task = self._turns, id(asyncio.current_task())
         if turns._holder is self or turns._inside:
             return
         loop, event = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
-            with suppress(RuntimeError):  # the loop is closed: the turn will be passed over
+            with suppress(RuntimeError):  # the loop is closed: the turn will be skipped
                 loop.call_soon_threadsafe(event.set)
 
         self.wake = wake
@@ -186,14 +186,14 @@ class Turn:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(event.wait(), PATIENCE)
                 event.clear()
-        except BaseException:  # a task that is cancelled too
+        except BaseException:  # cancellation too
             self.end()
             raise
         finally:
             self.wake = _asleep
 
     def end(self) -> None:
-        """The turn is over; the next step would begin another one."""
+        """End the turn; another step begins a new one."""
         self._turns.end(self)
 
 
@@ -205,9 +205,9 @@ class _Whole(Turn):
 
 
 class _Signal:
-    """Given once, it ends one wait; also where the collector gives it in the midst of that wait.
+    """A signal that ends one wait, even if the garbage collector gives it during that wait.
 
-    `threading.Event` would wait for itself there.
+    `threading.Event` would deadlock then.
     """
 
     def __init__(self) -> None:
@@ -215,7 +215,7 @@ class _Signal:
         self._lock.acquire()
 
     def give(self) -> None:
-        with suppress(RuntimeError):  # it was given already
+        with suppress(RuntimeError):  # already given
             self._lock.release()
 
     def wait(self, seconds: float) -> None:
@@ -226,4 +226,4 @@ _INSIDE = nullcontext()
 
 
 def _asleep() -> None:
-    """Who does not wait is not woken."""
+    """The `wake` of a turn that does not wait."""

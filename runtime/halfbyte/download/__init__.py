@@ -1,8 +1,12 @@
-"""Fetching a model: with progress, resumed where it broke off, kept in the browser's storage.
+"""Downloads of models: with progress, resumed after interruptions, kept in the browser's storage.
 
-The bytes go straight to where they stay: one array, which the model's tensors are views of. In
-Pyodide `fetch` delivers them and the origin's private file system keeps them, so that a second
-visit needs no network; elsewhere urllib delivers them and nothing is kept.
+The bytes go straight into one array, of which the model's tensors are views. In Pyodide `fetch`
+delivers them and the origin's private file system keeps them, so that a second visit needs no
+network; elsewhere urllib delivers them and nothing is kept.
+
+`transfer` puts one file into one array over as many responses as it takes; `response` parses each
+response's headers; `http` (urllib) and `browser` (`fetch`) deliver the bytes; `kept` stores files
+in the browser; `hub` pulls from the Hugging Face hub with the hub's own library.
 """
 
 from __future__ import annotations
@@ -25,16 +29,16 @@ IN_BROWSER = sys.platform == "emscripten"
 
 @dataclass(frozen=True)
 class Download:
-    """Bytes that arrived.
+    """A file's bytes.
 
     Attributes
     ----------
     data : uint8 [size]
-        Them.
+        The bytes.
     kept : bool
-        Whether they came out of the browser's storage, without the network.
+        Whether they came from the browser's storage, without the network.
     note : str
-        Why they could not be kept; "" where they were, or were not to be.
+        Why they could not be kept; "" if they were, or were not supposed to be.
     """
 
     data: npt.NDArray[np.uint8]
@@ -50,26 +54,26 @@ async def fetch(
     keep: bool = True,
     source: Callable[[], Source] | None = None,
 ) -> Download:
-    """The bytes behind an address, or those kept at an earlier visit.
+    """The bytes at an address, or those kept from an earlier visit.
 
     Parameters
     ----------
     url : str
         http or https; in a browser also relative to the page, `blob:` and `data:`.
     progress : callable, optional
-        Called with bytes done and bytes in all (None where the server does not say).
+        Called with bytes done and bytes in total (None if the server does not say).
     sha256 : str, optional
-        What the bytes must hash to; natively also taken from the Hugging Face hub's answer.
+        The expected hash; natively also taken from the Hugging Face hub's response.
     keep : bool
         In a browser, keep the bytes for the next visit, and use those kept, unless they are
-        damaged or the server has others. Elsewhere without effect.
+        damaged or have changed on the server. Elsewhere without effect.
     source : callable, optional
-        Makes a :class:`Source` for each attempt; the platform's own unless given.
+        Returns a :class:`Source` for each attempt; by default the platform's.
 
     Raises
     ------
     DownloadError
-        The server refused, the transfer broke off for good, or the bytes are not those named.
+        The server refused, the transfer failed finally, or the hash differs.
     MemoryBudgetError
         The file does not fit the browser's heap; nothing was fetched.
     """
@@ -82,14 +86,14 @@ async def fetch(
             return Download(data, kept=True)
     transfer = Transfer(url, progress, source or _platform_source(), sha256)
     data = await transfer.fetch()
-    if transfer.sha256 and (found := _hash(data)) != transfer.sha256:
-        raise DownloadError(f"{url}: expected sha256 {transfer.sha256}, found {found}")
+    if transfer.sha256 and (actual := _hash(data)) != transfer.sha256:
+        raise DownloadError(f"{url}: expected sha256 {transfer.sha256}, found {actual}")
     note = await kept.keep(url, data, transfer.head, transfer.sha256) if keep else ""
     return Download(data, note=note)
 
 
 async def forget(url: str) -> None:
-    """Remove what the browser keeps under an address; elsewhere nothing is kept."""
+    """Remove the bytes that the browser keeps for an address; elsewhere nothing is kept."""
     if IN_BROWSER:
         from halfbyte.download import kept
 

@@ -1,6 +1,6 @@
-"""What a browser lends to Python in it: functions that return promises, `fetch`, dropped files.
+"""Access to the browser from Python: functions that return promises, `fetch`, dropped files.
 
-Only inside Pyodide; its modules are there without being installed.
+Works only inside Pyodide, which brings the imported modules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JsException: Any = import_module("pyodide.ffi").JsException
 
 
 class BrowserError(Exception):
-    """Why a function of the browser failed; `name` is JavaScript's: QuotaExceededError, say."""
+    """An error of a browser function; `name` is JavaScript's, such as QuotaExceededError."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -32,11 +32,11 @@ class BrowserError(Exception):
 
 
 async def call(target: Any, method: str, *arguments: Any) -> Any:
-    """What the promise of a method brings; raises `BrowserError`.
+    """Await the promise that a method returns; raises `BrowserError`.
 
-    A promise that is rejected with anything but an `Error` (Chromium's QuotaExceededError is none)
-    would never end in Python, so rejections become values. Python would see a promise as a future:
-    it stays in a JavaScript array. Nothing is compiled from a string, which a page may forbid.
+    A promise that is rejected with anything but an `Error`, such as Chromium's QuotaExceededError,
+    would never end in Python, so rejections become values. The promise stays in a JavaScript array,
+    since Python would turn it into a future. No string is compiled, which a page may forbid.
     """
     try:
         bound = js.Reflect.apply.bind(None, getattr(target, method), target)
@@ -53,7 +53,7 @@ async def call(target: Any, method: str, *arguments: Any) -> Any:
 
 
 def to_object(**values: Any) -> Any:
-    """An object of JavaScript with these members."""
+    """A JavaScript object with these members."""
     return to_js(values, dict_converter=js.Object.fromEntries)
 
 
@@ -63,7 +63,7 @@ class FetchSource:
     Parameters
     ----------
     fetcher : JavaScript object, optional
-        Whose method `fetch` is called: a page may have asked already.
+        The object whose method `fetch` is called; a page may have started the request already.
     """
 
     def __init__(self, fetcher: Any = None) -> None:
@@ -72,12 +72,12 @@ class FetchSource:
         self._body: Any = None
 
     async def open(self, url: str, start: int, version: Version) -> Head:
-        """Ask for the bytes from `start` on.
+        """Request the bytes from `start` on.
 
-        A page may not send If-Range to every origin; what comes back is compared all the same.
+        A page may not send If-Range to every origin, so the response's version is compared anyway.
         """
         headers = to_object(Range=f"bytes={start}-") if start else to_object()
-        # The browser's cache may hold an older version, for as long as its rules of thumb say.
+        # The browser's cache may hold an older version, which its heuristics consider fresh.
         options = to_object(headers=headers, cache="no-cache")
         try:
             response = await call(self._fetcher, "fetch", url, options)
@@ -87,7 +87,7 @@ class FetchSource:
         return head_of(response, start)
 
     async def chunks(self) -> AsyncIterator[Any]:
-        """Pieces as they arrive: JavaScript's arrays of bytes."""
+        """Chunks as they arrive: JavaScript arrays of bytes."""
         self._reader = self._body.getReader()
         while True:
             try:
@@ -99,18 +99,17 @@ class FetchSource:
             yield step.value
 
     async def close(self) -> None:
-        """Cancel what has not arrived."""
+        """Cancel the rest of the response."""
         with suppress(BrowserError):
             if (stream := self._reader or self._body) is not None:
                 await call(stream, "cancel")
 
 
 def head_of(response: Any, start: int = 0) -> Head:
-    """What a response of `fetch` says.
+    """The head of a response of `fetch`.
 
-    The browser unpacks what was packed, and tells nobody how long it will be.
-
-    Nor does it tell how a body without a length ends; where that can be noticed, it is an error.
+    The browser decompresses bodies without telling their length. Nor does it tell how a body
+    without a length ends; if it notices a cut, that is an error.
     """
 
     def header(name: str) -> str | None:
@@ -123,7 +122,7 @@ def head_of(response: Any, start: int = 0) -> Head:
 
 
 async def read_file(file: Any, progress: Progress) -> U8:
-    """The bytes of JavaScript's `File` or `Blob`, straight into one array."""
+    """The bytes of a JavaScript `File` or `Blob`, read straight into one array."""
     size = int(file.size)
     check_size(getattr(file, "name", "file"), size)
     data, done = np.empty(size, np.uint8), 0

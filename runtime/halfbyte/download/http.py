@@ -1,4 +1,4 @@
-"""Fetching natively: urllib in a thread, so that the event loop stays alive."""
+"""Native downloads: urllib in a thread, so that the event loop keeps running."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class UrllibSource:
         self._body: _Body
 
     async def open(self, url: str, start: int, version: Version) -> Head:
-        """Ask for the bytes from `start` on."""
+        """Request the bytes from `start` on."""
         return await asyncio.to_thread(self._open, url, start, version)
 
     def _open(self, url: str, start: int, version: Version) -> Head:
@@ -66,7 +66,7 @@ class UrllibSource:
         return read_head(response.status, start, header, framed=response.chunked, sha256=sha256)
 
     def _ask(self, url: str, headers: dict[str, str]) -> tuple[Any, str]:
-        """The answer of the last of some redirections, and the hash that the first ones gave."""
+        """The response after redirections, and the hash given on the way."""
         target, sha256 = url, ""
         for _ in range(REDIRECTS + 1):
             if not target.lower().startswith(("http://", "https://")):
@@ -91,7 +91,7 @@ class UrllibSource:
         raise DownloadError(f"{url}: redirected more than {REDIRECTS} times")
 
     def _answer(self, url: str, headers: dict[str, str]) -> Any:
-        opener = urllib.request.OpenerDirector()  # of no other scheme; follows nothing by itself
+        opener = urllib.request.OpenerDirector()  # has no other scheme, and follows no redirection
         for handler in (urllib.request.ProxyHandler(), _Http(self), _Https(self)):
             opener.add_handler(handler)
         try:
@@ -103,14 +103,14 @@ class UrllibSource:
             raise DownloadError(f"{url}: {printable(str(error))}") from None
         return self._response
 
-    def connected(self, made: socket.socket) -> None:
-        """Remember a socket, so that `close` ends what waits for it."""
-        self._socket = made
+    def connected(self, connection: socket.socket) -> None:
+        """Remember a socket, so that `close` ends waiting for it."""
+        self._socket = connection
         if self._closed:
-            made.close()
+            connection.close()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Pieces as they arrive."""
+        """Chunks as they arrive."""
         while chunk := await asyncio.to_thread(self._read):
             yield chunk
 
@@ -131,7 +131,7 @@ class UrllibSource:
 
 
 class _Chunks:
-    """A body in chunks, read to the letter: http.client passes over what stands between them."""
+    """A chunked body, parsed strictly: http.client ignores what is between chunks."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -139,7 +139,7 @@ class _Chunks:
         self._ended = False
 
     def read1(self, n: int) -> bytes:
-        """Up to n bytes; none at the end."""
+        """At most n bytes; empty at the end."""
         if not self._left and not self._ended:
             self._next()
         if self._ended or self._left is None:
@@ -172,8 +172,8 @@ class _Chunks:
         return line
 
 
-class _Telling(urllib.request.AbstractHTTPHandler):
-    """A handler whose connections tell a source of their sockets."""
+class _Reporting(urllib.request.AbstractHTTPHandler):
+    """A handler whose connections report their sockets to a source."""
 
     def __init__(self, source: UrllibSource) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class _Telling(urllib.request.AbstractHTTPHandler):
         return super().do_open(Connection, req, **options)
 
 
-class _Http(_Telling, urllib.request.HTTPHandler): ...
+class _Http(_Reporting, urllib.request.HTTPHandler): ...
 
 
-class _Https(_Telling, urllib.request.HTTPSHandler): ...
+class _Https(_Reporting, urllib.request.HTTPSHandler): ...

@@ -1,8 +1,8 @@
-"""Models from the Hugging Face hub, by its own library: its cache, its progress, its tokens.
+"""Models from the Hugging Face hub, by the hub's own library, with its cache, progress and tokens.
 
-A repository holds a model several times, and pictures of it; only what `load` reads is fetched.
-The library is the extra ``[hub]``; it takes a token from HF_TOKEN or from where its own login
-put one, and other servers from HF_ENDPOINT.
+A repository may hold a model in several formats, and pictures; only files that `load` reads are
+fetched. The library is the extra ``[hub]``; it takes the token from HF_TOKEN or its own login, and
+the server from HF_ENDPOINT.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from types import ModuleType
 from halfbyte.download.response import DownloadError
 from halfbyte.errors import HalfbyteError
 
-# What a folder needs beside weights; chat templates may lie in a file of their own.
+# Files of a folder beside weights; a chat template may have its own file
 _BESIDE = frozenset({
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "spiece.model",
     "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "chat_template.jinja", "chat_template.json",
 })  # fmt: skip
-_WEIGHTS = (  # the first kind that is there
+_WEIGHTS = (  # the first kind that exists
     re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?"),
     re.compile(r"[^/]+\.safetensors"),
     re.compile(r"pytorch_model(-\d{5}-of-\d{5})?\.bin(\.index\.json)?"),
@@ -33,34 +33,34 @@ _SHOWN = 12  # names in a message
 
 
 def pull(reference: str, revision: str | None = None) -> Path:
-    """Fetch a model into the hub's cache, or find it there.
+    """Fetch a model into the hub's cache, unless it is there already.
 
     Parameters
     ----------
     reference : str
-        ``org/name`` of a repository, or ``org/name:file`` of one GGUF file in it; of one in
-        several parts all are fetched.
+        ``org/name`` of a repository, or ``org/name:file`` of one GGUF file in it, with all parts
+        of the model if there are several.
     revision : str, optional
         A branch, a tag or a commit; by default the main branch.
 
     Returns
     -------
     Path
-        The folder, or the file: what `halfbyte.load` takes.
+        The folder or file, for `halfbyte.load`.
 
     Raises
     ------
     HalfbyteError
         The library is missing.
     DownloadError
-        There is no such repository, revision or file, the hub refuses, or the network broke off.
+        There is no such repository, revision or file, the hub refuses, or the network fails.
     """
     hub = _library()
     repository, _, wanted = reference.partition(":")
     try:
         try:
-            found = hub.HfApi().model_info(repository, revision=revision).siblings
-            names = sorted(file.rfilename for file in found)
+            files = hub.HfApi().model_info(repository, revision=revision).siblings
+            names = sorted(file.rfilename for file in files)
         except hub.errors.OfflineModeIsEnabled:
             names = _cached(hub, repository, revision)
         chosen = choose(reference, names, wanted)
@@ -71,7 +71,7 @@ def pull(reference: str, revision: str | None = None) -> Path:
         )
     except HalfbyteError:
         raise
-    except Exception as error:  # the library hands on those of its HTTP library, which changes
+    except Exception as error:  # including those of the library's HTTP library, which changes
         raise DownloadError(f"{reference}: {_explained(hub, error)}") from error
     gguf = chosen[0].endswith(".gguf")
     return folder / chosen[0] if gguf else folder
@@ -86,14 +86,14 @@ def _library() -> ModuleType:
         raise HalfbyteError(
             "pull: the package huggingface_hub is missing: pip install 'halfbyte[hub]'"
         ) from None
-    hub.utils.logging.set_verbosity_error()  # it would tell of every attempt
+    hub.utils.logging.set_verbosity_error()  # it would log every attempt
     if not sys.stderr.isatty():
         hub.utils.disable_progress_bars()
     return hub
 
 
 def _cached(hub: ModuleType, repository: str, revision: str | None) -> list[str]:
-    """Files of a repository that are in the cache already; the library asks for one of them."""
+    """The cached files of a repository; the library wants one of them named."""
     folder = hub.snapshot_download(
         repository, revision=revision, local_files_only=True, allow_patterns=["config.json"]
     )
@@ -102,12 +102,12 @@ def _cached(hub: ModuleType, repository: str, revision: str | None) -> list[str]
 
 
 def choose(reference: str, names: list[str], wanted: str = "") -> list[str]:
-    """The files of a repository to fetch; of GGUF files the one to open is the first.
+    """The files of a repository to fetch; of several GGUF files, the one to open comes first.
 
     Raises
     ------
     DownloadError
-        The file is not there, or nothing is, or there is a choice to make.
+        The file does not exist, no model exists, or there are several.
     """
     files = [n for n in names if n.endswith(".gguf")]
     if wanted:
@@ -132,7 +132,7 @@ def choose(reference: str, names: list[str], wanted: str = "") -> list[str]:
 
 
 def _other_parts(name: str, names: list[str]) -> list[str]:
-    """The rest of a GGUF model in several files."""
+    """The other files of a GGUF model in several files."""
     match = _PART.search(name)
     if match is None:
         return []
@@ -147,7 +147,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _explained(hub: ModuleType, error: Exception) -> str:
-    """One line for what went wrong."""
+    """A description of an error in one line."""
     errors = hub.errors
     known: dict[type[Exception], str] = {
         errors.GatedRepoError: "its terms must be accepted on its page, and HF_TOKEN set",

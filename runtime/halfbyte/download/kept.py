@@ -1,7 +1,7 @@
-"""Models that stay when the tab is closed: each a file, and beside it what the file must be.
+"""Models that persist when the tab is closed, in the origin's private file system.
 
-They lie in the origin's private file system. The record beside a file has the sums of its parts,
-which are compared when it is read, and the version that the server gave, which is asked for again.
+Each file has a record beside it, with the checksums of its parts, which are compared when it is
+read, and the version that the server gave, which is compared with the server's current one.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from halfbyte.download.response import ConnectionLostError, Head, Version
 from halfbyte.download.transfer import Progress
 
 FOLDER = "halfbyte-models"
-PART = 1 << 24  # bytes that are summed, or handed to JavaScript, at once
-PATIENCE = 5.0  # seconds for the server to say whether a file has changed
+PART = 1 << 24  # bytes of a checksum, and of a transfer to JavaScript
+PATIENCE = 5.0  # seconds to wait for the server's current version
 
-# No such thing in this browser, or not in this window (a private one, say).
+# The browser, or this window (such as a private one), does not have the feature or the file.
 _ABSENT = (BrowserError, AttributeError)
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a kept file is.
+    """The description of a kept file.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class Record:
     sums : list of int
         CRC-32 of each `PART` bytes.
     total : int, optional
-        Bytes of the file as the server said them.
+        Bytes of the file according to the server.
     etag, modified : str
         The server's version of it; see `Version`.
     sha256 : str
-        Of the whole file, where it was compared; else "".
+        Hash of the whole file if it was verified, else "".
     """
 
     size: int
@@ -63,10 +63,10 @@ class Record:
 
 
 async def find(url: str, progress: Progress, sha256: str = "") -> U8 | None:
-    """The bytes that are kept under an address.
+    """The bytes that are kept for an address.
 
-    None where there are none, where they are damaged, or where the server has, or the caller wants,
-    others.
+    None if there are none, if they are damaged, or if the server has another version or the caller
+    another hash.
     """
     try:
         folder = await _folder()
@@ -88,18 +88,18 @@ async def find(url: str, progress: Progress, sha256: str = "") -> U8 | None:
 
 
 async def keep(url: str, data: U8, head: Head, sha256: str = "") -> str:
-    """Keep bytes under an address; why it could not be done, or "". Nothing half is left.
+    """Keep bytes for an address, entirely or not at all; returns why it failed, or "".
 
     Parameters
     ----------
     head : Head
-        What the server said of them.
+        The server's description.
     sha256 : str
-        What they were found to hash to.
+        The verified hash.
     """
     try:
         storage = js.navigator.storage
-        if hasattr(storage, "persist"):  # a worker has to leave it to its page
+        if hasattr(storage, "persist"):  # which only a page has, not a worker
             await call(storage, "persist")
         folder = await _folder()
         await _write(folder, _name(url), data)
@@ -118,7 +118,7 @@ async def keep(url: str, data: U8, head: Head, sha256: str = "") -> str:
 
 
 async def forget(url: str) -> None:
-    """Remove what is kept under an address."""
+    """Remove the bytes that are kept for an address."""
     for name in (_name(url), _name(url) + ".json"):
         with suppress(*_ABSENT):
             await call(await _folder(), "removeEntry", name)
@@ -143,7 +143,7 @@ async def _text(file: Any) -> str:
 
 
 def _parsed(text: str) -> Record | None:
-    """A record; None where it is not one of this version of halfbyte."""
+    """A record; None unless this version of halfbyte wrote it."""
     try:
         return Record(**json.loads(text))
     except (ValueError, TypeError):
@@ -151,7 +151,7 @@ def _parsed(text: str) -> Record | None:
 
 
 async def _changed(url: str, record: Record) -> bool:
-    """Whether the server has another version now; one that cannot be reached has none."""
+    """Whether the server has another version now; False if it cannot be reached."""
     asked = to_object(method="HEAD", cache="no-store")
     try:
         response = await asyncio.wait_for(call(js.self, "fetch", url, asked), PATIENCE)
@@ -166,22 +166,22 @@ async def _changed(url: str, record: Record) -> bool:
 
 
 async def _sums(data: U8) -> list[int]:
-    """CRC-32 of each part: in WebAssembly seven times as fast as the browser's own SHA-256."""
+    """CRC-32 of each part; in WebAssembly seven times as fast as the browser's SHA-256."""
     sums = []
     for first in range(0, len(data), PART):
         sums.append(zlib.crc32(data[first : first + PART].data))
-        await asyncio.sleep(0)  # a page on this thread stays alive
+        await asyncio.sleep(0)  # a page on this thread stays responsive
     return sums
 
 
 async def _write(folder: Any, name: str, data: U8) -> None:
-    """Write a whole file, or leave the one that is there."""
+    """Write a whole file; on errors the old one is kept."""
     handle = await call(folder, "getFileHandle", name, to_object(create=True))
     stream = await call(handle, "createWritable")
     try:
         for first in range(0, len(data), PART):
             await call(stream, "write", to_js(data[first : first + PART]))
-        await call(stream, "close")  # only now the bytes are in the file
+        await call(stream, "close")  # only this replaces the file
     except _ABSENT:
         with suppress(BrowserError):
             await call(stream, "abort")

@@ -1,4 +1,4 @@
-"""What a server's answer says of the file: where its bytes stand, how many, of which version."""
+"""The head of a server's response: the range of bytes, their number, the file's version."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class DownloadError(HalfbyteError):
 
 
 class ConnectionLostError(Exception):
-    """The transfer broke off; another may go on where it stopped."""
+    """The transfer was interrupted; another attempt may resume it."""
 
 
 class MismatchError(ConnectionLostError):
-    """What came does not fit what was asked or what is there: another begins anew."""
+    """The response does not match the request or the bytes so far: the next attempt starts over."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """What tells one version of a file from another; "" where the server does not say."""
+    """Identifies a version of a file; "" for what the server does not say."""
 
     etag: str = ""
     modified: str = ""
 
     @property
     def condition(self) -> str:
-        """What If-Range takes: a strong ETag, or the date."""
+        """The value for If-Range: a strong ETag, or the date."""
         return self._strong or self.modified
 
     def same(self, other: Version) -> bool | None:
-        """Whether two answers are of the same bytes; None where they do not tell."""
+        """Whether two responses have the same bytes; None if they do not tell."""
         if self._strong and other._strong:
             return self.etag == other.etag
         if self.modified and other.modified:
@@ -47,7 +47,7 @@ class Version:
         return None
 
     def differs(self, other: Version) -> bool:
-        """Whether two answers are of different contents, by the first thing that both name."""
+        """Whether two responses have different contents, by the first field that both have."""
         tags = (self.etag.removeprefix("W/"), other.etag.removeprefix("W/"))
         for mine, others in (tags, (self.modified, other.modified)):
             if mine and others:
@@ -61,21 +61,20 @@ class Version:
 
 @dataclass(frozen=True)
 class Head:
-    """An answer before its body.
+    """A response before its body.
 
     Attributes
     ----------
     status : int
     begin, end : int
-        Place in the file of the body's first byte, and after its last; `end` is None where the
-        server does not say.
+        The range of the file in the body; `end` is None if the server does not say.
     total : int
         Bytes of the whole file, or None.
     version : Version
     framed : bool
-        Whether a body without a length shows its own end, so that a cut is noticed.
+        Whether the end of a body without a length can be recognized, so that a cut is noticed.
     sha256 : str
-        What the whole file hashes to, where the server says so.
+        Hash of the whole file, if the server gives it.
     """
 
     status: int
@@ -88,15 +87,15 @@ class Head:
 
 
 def read_head(status: int, start: int, header: Header, *, framed: bool, sha256: str = "") -> Head:
-    """What an answer to a request for the bytes from `start` on says.
+    """Parse the head of a response to a request for the bytes from `start` on.
 
-    A page of another origin may see neither Content-Range nor ETag: then Content-Length says that
-    the body is the rest, and Last-Modified which version it is of.
+    A page of another origin may see neither Content-Range nor ETag. Then the body must be the rest
+    of the file, by Content-Length, and Last-Modified gives the version.
 
     Raises
     ------
     MismatchError
-        A number is none: headers that were cut look like this.
+        A number is malformed, as in headers that were cut.
     """
     version = Version((header("ETag") or "").strip(), (header("Last-Modified") or "").strip())
     if status == 206 and (text := header("Content-Range")):
@@ -115,7 +114,7 @@ def read_head(status: int, start: int, header: Header, *, framed: bool, sha256: 
 
 
 def sha256_of(header: Header) -> str:
-    """The hash that the Hugging Face hub gives of a large file, or ""."""
+    """The hash that the Hugging Face hub gives for a large file, or ""."""
     match = _SHA256.fullmatch((header("X-Linked-ETag") or "").strip())
     return match[1] if match else ""
 

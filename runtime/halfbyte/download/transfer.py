@@ -1,4 +1,8 @@
-"""One file on its way, over as many responses as it takes."""
+"""The transfer of one file, over as many responses as it takes.
+
+Five attempts in a row without 64 KB of progress, or 200 in total, end a transfer; so does a minute
+at less than 1 KB per second.
+"""
 
 from __future__ import annotations
 
@@ -22,51 +26,52 @@ from halfbyte.errors import MemoryBudgetError, OutOfMemoryError, printable
 from halfbyte.room import machine_bytes
 
 U8 = npt.NDArray[np.uint8]
-Progress = Callable[[int, "int | None"], None]  # bytes done, bytes in all if they are known
+Progress = Callable[[int, "int | None"], None]  # bytes done, bytes in total if known
 
 ATTEMPTS = 5  # in a row, without PROGRESS between them
-PROGRESS = 1 << 16  # bytes further than ever before, for which a connection was worth it
-CONNECTIONS = 200  # in all
-PAUSE = 0.2  # seconds before the second attempt; each further one waits twice as long
+PROGRESS = 1 << 16  # bytes beyond the furthest attempt that reset the count of attempts
+CONNECTIONS = 200  # in total
+PAUSE = 0.2  # seconds before the second attempt; doubled for each further one
 MAX_REASON = 300  # characters of what a server said
 TIMEOUT = 60.0  # seconds without a byte
 SLOWEST = 1024  # bytes per second, over TIMEOUT
-HEAP_BYTES = 4 << 30  # what WebAssembly addresses with 32 bits
-ARRAY_BYTES = (2 << 30) - 1  # NumPy's largest array there, and so the largest file of a model
+HEAP_BYTES = 4 << 30  # addressable in WebAssembly with 32 bits
+ARRAY_BYTES = (2 << 30) - 1  # NumPy's largest array there, hence the largest model file
 
 
 class Source(Protocol):
-    """One request, and the response to it."""
+    """One request and its response."""
 
     async def open(self, url: str, start: int, version: Version) -> Head:
-        """Ask for the bytes from `start` on, of this version. Raises `ConnectionLostError`."""
+        """Request the bytes from `start` on, of this version. Raises `ConnectionLostError`."""
 
     def chunks(self) -> AsyncIterator[Any]:
-        """Pieces as they arrive; each can be put into an array. Raises `ConnectionLostError`."""
+        """Chunks of bytes as they arrive. Raises `ConnectionLostError`."""
 
     async def close(self) -> None:
-        """Let go of the rest; ends what waits for it."""
+        """Drop the rest; ends waiting for it."""
 
 
 class Transfer:
     """Fetches one file into one array.
 
-    What has arrived is gone on from only where the rest is told to be of the same version, or where
-    a hash will tell; else the file is fetched from its first byte again.
+    A transfer is resumed only if Content-Range, length and ETag (or date) say that the rest is of
+    the same version, or if there is a hash to verify; otherwise it starts over. A body whose end
+    cannot be recognized is accepted only with a hash.
 
     Parameters
     ----------
     source : callable
-        Makes the source of each attempt.
+        Returns the source of each attempt.
     sha256 : str, optional
-        What the caller will compare the bytes with.
+        The hash with which the caller will compare the bytes.
 
     Attributes
     ----------
     head : Head
-        What the server said of the whole file.
+        The server's description of the whole file.
     sha256 : str
-        What the bytes must hash to, "" where nobody said so.
+        The expected hash, "" if it is unknown.
     """
 
     def __init__(
@@ -80,7 +85,7 @@ class Transfer:
 
     async def fetch(self) -> U8:
         """All bytes; raises `DownloadError`, `MemoryBudgetError`."""
-        failures = most = 0  # a server that starts anew each time makes no progress
+        failures = most = 0  # a server that starts over each time makes no progress
         reason = ""
         for _ in range(CONNECTIONS):
             try:
@@ -109,7 +114,7 @@ class Transfer:
         return DownloadError(f"{self.url}: broke off at byte {self._done} of {total}: {reason}")
 
     async def _attempt(self) -> None:
-        """Fetch what is missing from one response."""
+        """Fetch missing bytes from one response."""
         source = self._source()
         try:
             head = await _in_time(source.open(self.url, self._done, self.head.version))
@@ -122,7 +127,7 @@ class Transfer:
             raise ConnectionLostError("the connection was closed")
         if self._done != (self._done if self.head.total is None else self.head.total):
             raise ConnectionLostError("the server sent a part of the rest")
-        if not self._done and self.head.total is None:  # to a browser, headers that were cut
+        if not self._done and self.head.total is None:  # in a browser: the headers were cut
             raise ConnectionLostError("the server sent nothing")
 
     async def _take(self, chunks: AsyncIterator[Any], end: int | None) -> None:
@@ -136,26 +141,26 @@ class Transfer:
                 mark, since = self._done, now
 
     def _begin(self, head: Head) -> None:
-        """Take an answer for what it says, or refuse it."""
+        """Accept a response's head, or refuse it."""
         if self._done and head.status == 206:
             self._compare(head)
         elif self._done and head.status == 416:
             raise MismatchError(f"nothing after byte {self._done}: changed meanwhile")
         elif head.status != 200:
             raise DownloadError(f"{self.url}: the server answered {head.status}")
-        else:  # it starts anew, whatever was asked
+        else:  # it starts over, whatever was requested
             self._done, self.head = 0, head
             self.sha256 = self.sha256 or head.sha256
             if head.total is None and not (head.framed or self.sha256):
                 raise MismatchError("the server does not say where the file ends")
             if head.total is not None:
                 self._reserve(head.total)
-        # A body without a length may have been cut inside what tells of its end.
+        # A body without a length may have been cut in the framing of its end.
         known = self.head.version.condition or self.sha256
         self._resumable = self.head.total is not None and bool(known)
 
     def _compare(self, head: Head) -> None:
-        """Refuse a part that is not the rest of what is here."""
+        """Refuse a part that does not continue the bytes so far."""
         old, new = self.head.version, head.version
         if head.begin != self._done:
             problem = f"asked for bytes from {self._done} on, the server began at {head.begin}"
@@ -179,14 +184,14 @@ class Transfer:
             size = max(end, min(grown, ARRAY_BYTES) if sys.platform == "emscripten" else grown)
             self._allocate(size, lambda: self._data.resize(size, refcheck=False))
         target = self._data[self._done : end]
-        if hasattr(chunk, "assign_to"):  # JavaScript's: one copy, from there into the heap
+        if hasattr(chunk, "assign_to"):  # a JavaScript array: one copy into the heap
             chunk.assign_to(target)
         else:
             target[:] = np.frombuffer(chunk, np.uint8)
         self._done = end
 
     def _reserve(self, size: int) -> None:
-        """An array for a whole file; the system gives its pages when bytes arrive in them."""
+        """Allocate an array for the whole file; pages become resident as bytes arrive."""
         check_size(self.url, size)
         if self._data.nbytes == size:
             return
@@ -210,7 +215,7 @@ async def _in_time(step: Any) -> Any:
 
 
 def check_size(name: str, nbytes: int) -> None:
-    """Refuse what does not fit WebAssembly's heap or this machine, before it is fetched or read."""
+    """Refuse a file that does not fit WebAssembly's heap or this machine, before it is fetched."""
     if sys.platform == "emscripten" and nbytes > ARRAY_BYTES:
         raise MemoryBudgetError(
             f"{name}: {nbytes / 1e6:.0f} MB do not fit: expected at most {ARRAY_BYTES / 1e6:.0f} "

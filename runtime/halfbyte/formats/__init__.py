@@ -1,4 +1,17 @@
-"""Readers of model files: `open_model` finds the format from the content."""
+"""Readers of model files: `open_model` finds the format from the content.
+
+A :class:`ModelFile` has GGUF's names and keys whatever the format: names of tensors
+(``token_embd.weight``, ``blk.0.attn_q.weight``, ...), metadata (``general.architecture``,
+``llama.block_count``, ...) and the tokenizer (``tokenizer.ggml.*``). Tensors are views of mapped
+pages; those stored otherwise than GGUF wants them are derived on demand. Every count in a file is
+compared with the bytes that are left before anything is allocated for it.
+
+Metadata of the model's architecture that is unknown or not implemented, and tensors without a use,
+are refused by name, since ignoring them would run another model. Keys that cannot change a result
+(``rope.scaling.finetuned``, ``pooling_type``, neutral factors) are skipped, and `halfbyte info`
+lists them. Weights are not searched for infinities when they are opened; if logits are not finite,
+the tensor to blame is searched and named.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +42,12 @@ def open_model(
         A GGUF file (any one of a model in several), a ``.bin`` of llama2.c or torchless, a Hugging
         Face folder, or weights in one: safetensors or PyTorch's.
     tokenizer
-        A llama2.c tokenizer file, which takes the place of the tokenizer found in the model or
-        beside it.
+        A llama2.c tokenizer file, which replaces the tokenizer in the model or beside it.
 
     Raises
     ------
     FormatError, UnsupportedError
-        With one line that names the file, and what was expected and found.
+        In one line: the file, what was expected and what was found.
     """
     path = Path(path)
     model = _open_folder(path) if path.is_dir() else _open_file(path)
@@ -63,16 +75,16 @@ def _open_file(path: Path) -> ModelFile:
 
 
 def open_bytes(data: Buffer, name: str, *, own: bool = False) -> ModelFile:
-    """The same for a file that is in memory; it is not copied.
+    """Open a model file that is in memory, without copying it.
 
     Parameters
     ----------
     data
         Contiguous bytes: `bytes`, a `memoryview`, an array of uint8.
     name
-        Of the file, for messages.
+        The file's name, for messages.
     own
-        Tensors may be written: the bytes are the model's.
+        The bytes are the model's: tensors may be overwritten.
     """
     path = Path(name)
     if not len(data):
@@ -92,7 +104,7 @@ def open_bytes(data: Buffer, name: str, *, own: bool = False) -> ModelFile:
 
 
 def _read(path: Path, pages: Pages) -> ModelFile | None:
-    """The model in one file; None where it has tensors alone."""
+    """The model in one file; None if the file only has tensors."""
     start = bytes(pages[:256])
     if start.startswith(gguf.MAGIC):
         return gguf.read_gguf(path, pages)
@@ -100,7 +112,7 @@ def _read(path: Path, pages: Pages) -> ModelFile | None:
 
 
 def _read_other(path: Path, pages: Pages, start: bytes) -> ModelFile | None:
-    """The same for formats whose readers a GGUF file shall not wait for, in a browser above all."""
+    """As `_read`, for formats whose readers are not imported for a GGUF file."""
     from halfbyte.formats import llama2c, torchless
     from halfbyte.formats.checkpoints import safetensors, shards
 

@@ -1,4 +1,4 @@
-"""Tensors whose bytes are made from the file's when they are asked for."""
+"""Tensors whose bytes are computed from the file's on demand."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy.typing as npt
 
 from halfbyte.weights import F32, U8, F32Array, Tensor, WeightFormat
 
-_SLICE = 1 << 20  # elements made at once
+_SLICE = 1 << 20  # elements computed at once
 
 
 class DerivedTensor(Tensor):
-    """A tensor that does not lie in its file as it is wanted: permuted, widened, regrouped.
+    """A tensor that is stored otherwise than GGUF wants it: permuted, widened, regrouped.
 
-    `take` makes the rows asked for. `data` makes all of them, for the caller to keep: while the
-    array lives, asking again gives the same one; then its memory is free. So a reader that takes
-    one tensor, or a few rows, at a time needs memory for these.
+    `take` computes the requested rows. `data` computes all of them, for the caller to keep: the
+    same array is returned as long as it is referenced, then its memory is freed. The quantizer,
+    which takes slices, so needs memory for a slice, and a loaded model for its derived tensors.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class DerivedTensor(Tensor):
     """
 
     make: Callable[[int, int], U8]
-    _made: weakref.ref[U8] | None
+    _bytes: weakref.ref[U8] | None
 
     def __init__(
         self,
@@ -41,24 +41,24 @@ class DerivedTensor(Tensor):
         fields = {
             "name": name, "format": weight_format, "shape": shape, "make": make, "whole": whole,
         }  # fmt: skip
-        for field, value in {**fields, "_made": None}.items():
+        for field, value in {**fields, "_bytes": None}.items():
             object.__setattr__(self, field, value)
 
     def take(self, first: int, count: int) -> U8:
-        """The bytes of at most `count` rows from row `first` on, made anew."""
+        """The bytes of at most `count` rows from row `first` on, computed anew."""
         return self.make(first, min(count, self.row_count - first))
 
     @property
     def data(self) -> U8:
         """The tensor's bytes in its `format`."""
-        made: U8 | None = self._made() if self._made is not None else None
-        if made is None:
-            made = self._make()
-            object.__setattr__(self, "_made", weakref.ref(made))
-        return made
+        data: U8 | None = self._bytes() if self._bytes is not None else None
+        if data is None:
+            data = self._make()
+            object.__setattr__(self, "_bytes", weakref.ref(data))
+        return data
 
     def part(self, first: int, end: int) -> Tensor:
-        """Rows [first, end) as a matrix of its own, made like all of them."""
+        """Rows [first, end) as a matrix of its own, computed the same way."""
         return DerivedTensor(
             f"{self.name}[{first}:{end}]", self.format, (end - first, self.columns),
             lambda start, count: self.make(first + start, count), self,
@@ -66,11 +66,11 @@ class DerivedTensor(Tensor):
 
     @property
     def owned(self) -> bool:
-        """Its bytes are: they are made for whoever asks."""
+        """Always true: the bytes are computed for the caller."""
         return True
 
     def _forget(self) -> None:
-        object.__setattr__(self, "_made", None)
+        object.__setattr__(self, "_bytes", None)
 
     def _make(self) -> U8:
         data = np.empty(self.nbytes, np.uint8)
@@ -88,26 +88,26 @@ def transposed(tensor: Tensor, name: str) -> Tensor:
 
     def make(first: int, count: int) -> U8:
         elements = tensor.rows.view(element)[:, first : first + count]
-        made: U8 = np.ascontiguousarray(elements.T).view(np.uint8).reshape(count, -1)
-        return made
+        data: U8 = np.ascontiguousarray(elements.T).view(np.uint8).reshape(count, -1)
+        return data
 
     return DerivedTensor(name, tensor.format, (columns, rows), make)
 
 
 def reordered(tensor: Tensor, name: str, order: npt.NDArray[np.integer[Any]]) -> Tensor:
-    """The tensor's rows `order[0]`, `order[1]`, ...; neighbours should not come from far apart."""
+    """The tensor's rows `order[0]`, `order[1]`, ...; a slice of `order` should span few rows."""
 
     def make(first: int, count: int) -> U8:
         part = order[first : first + count]
         low, high = int(part.min()), int(part.max())
-        made: U8 = tensor.take(low, high + 1 - low)[part - low]
-        return made
+        rows: U8 = tensor.take(low, high + 1 - low)[part - low]
+        return rows
 
     return DerivedTensor(name, tensor.format, tensor.shape, make)
 
 
 def widened(tensor: Tensor, name: str, function: Callable[[F32Array], F32Array]) -> Tensor:
-    """A function of a vector, in F32."""
+    """`function` of a vector, in F32."""
 
     def make(first: int, count: int) -> U8:
         return F32.encode(function(tensor.decode())[None])[first : first + count]
@@ -116,7 +116,7 @@ def widened(tensor: Tensor, name: str, function: Callable[[F32Array], F32Array])
 
 
 def aligned(tensor: Tensor, name: str) -> Tensor:
-    """The tensor itself, or copies of its rows where kernels could not read its numbers."""
+    """The tensor under `name`; derived by copying if its address is not aligned for kernels."""
     if isinstance(tensor, DerivedTensor):
         return DerivedTensor(name, tensor.format, tensor.shape, tensor.make)
     if tensor.data.ctypes.data % tensor.format.block_bytes:

@@ -5,7 +5,7 @@ of tensors, u64 number of metadata entries; entries (key, u32 type, value); tens
 number of dimensions, u64 dimensions innermost first, u32 type, u64 offset); padding to the
 alignment; the tensors' bytes. Strings are a u64 length and UTF-8.
 
-Every count is compared with the bytes that are left before anything is made of it.
+Every count is compared with the bytes that are left before anything is allocated for it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from halfbyte.weights import BY_GGML_TYPE, FORMATS, Tensor
 MAGIC = b"GGUF"
 VERSION = 3
 DEFAULT_ALIGNMENT = 32
-QUANTIZED_BY = ("general.quantized_by", "halfbyte")  # what our own files say first of all
-STRING, ARRAY = 8, 9  # numbers of the types that are not one NumPy scalar
+QUANTIZED_BY = ("general.quantized_by", "halfbyte")  # the first entry of our own files
+STRING, ARRAY = 8, 9  # value types without a NumPy scalar
 SCALARS: dict[int, np.dtype[np.generic]] = {
     number: np.dtype(code)
     for number, code in {
@@ -35,25 +35,25 @@ SCALARS: dict[int, np.dtype[np.generic]] = {
     }.items()
 }  # fmt: skip
 
-# ggml's names of types that are none of `FORMATS`, for messages only
+# ggml's names of types beyond `FORMATS`, for messages only
 _OTHER_TYPES = {
     9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",
     19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16",
     26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
 }  # fmt: skip
 
-_MAX_ALIGNMENT = 1 << 16  # the largest page of any system; a writer pads with as many zeros
+_MAX_ALIGNMENT = 1 << 16  # the largest page size of any system; writers pad with zeros
 _MAX_DIMENSIONS = 4
 _MAX_NESTING = 4
 _MAX_NAME = 255
 _MAX_HEADER = 1 << 26  # vocabularies of 260,000 tokens with merges take 16 MB
-_MAX_THINGS = 1 << 17
+_MAX_ITEMS = 1 << 17
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 
 
 class _Cursor:
-    """Reads values one after another, never beyond the end of the header."""
+    """Reads values in sequence, never beyond the end of the header."""
 
     def __init__(self, path: Path, pages: Pages) -> None:
         self.path = path
@@ -61,7 +61,7 @@ class _Cursor:
         self.end = min(len(pages), _MAX_HEADER)
         self.at = 0
         self.what = "header"  # what is being read, for messages
-        self.things = 0
+        self.items = 0
 
     def error(self, problem: str) -> FormatError:
         return FormatError(f"{self.path}: {self.what}: {problem}")
@@ -76,12 +76,12 @@ class _Cursor:
         raise self.error(f"truncated: {size} bytes expected at offset {self.at}, {left} found")
 
     def each(self, count: int) -> Iterator[int]:
-        """0 ... count - 1, for things that take far more memory here than in the file."""
+        """0 ... count - 1, for items that take far more memory in Python than in the file."""
         for index in range(count):
-            self.things += 1
-            if self.things > _MAX_THINGS:
+            self.items += 1
+            if self.items > _MAX_ITEMS:
                 raise UnsupportedError(
-                    f"{self.path}: {self.what}: more than {_MAX_THINGS} metadata entries, tensors "
+                    f"{self.path}: {self.what}: more than {_MAX_ITEMS} metadata entries, tensors "
                     "and arrays in arrays"
                 )
             yield index
@@ -110,9 +110,9 @@ class _Cursor:
         return name
 
     def strings(self, count: int) -> list[str]:
-        """`count` strings; the loop is the hot part of opening a file with a large vocabulary."""
+        """`count` strings: the hot loop of opening a file with a large vocabulary."""
         pages, end, at, unpack = self.pages, self.end, self.at, _U64.unpack_from
-        found = []
+        strings = []
         for _ in range(count):
             if at + 8 > end:
                 self.at = at
@@ -123,11 +123,11 @@ class _Cursor:
                 self.at = start
                 self.need(at - start)
             try:
-                found.append(str(pages[start:at], "utf-8"))
+                strings.append(str(pages[start:at], "utf-8"))
             except UnicodeDecodeError:
                 raise self.error(f"string at offset {start} is not UTF-8") from None
         self.at = at
-        return found
+        return strings
 
     def array(self, dtype: np.dtype[np.generic], count: int) -> npt.NDArray[np.generic]:
         """A read-only view of `count` numbers."""
@@ -140,7 +140,7 @@ class _Cursor:
 
 
 def read_gguf(path: Path, pages: Pages) -> ModelFile:
-    """Understand a GGUF file; tensors are views of its pages. `path` is for messages.
+    """Parse a GGUF file; tensors are views of its pages. `path` is for messages.
 
     Raises
     ------
@@ -210,10 +210,10 @@ def _alignment(path: Path, metadata: dict[str, MetadataValue]) -> int:
     value = metadata.get("general.alignment", np.uint32(DEFAULT_ALIGNMENT))
     alignment = int(value) if isinstance(value, np.uint32) else 0
     if not 8 <= alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
-        found = value if isinstance(value, np.generic) else type(value).__name__
+        shown = value if isinstance(value, np.generic) else type(value).__name__
         raise FormatError(
             f"{path}: metadata 'general.alignment': expected a uint32 power of two, 8 to "
-            f"{_MAX_ALIGNMENT}, found {found!r}"
+            f"{_MAX_ALIGNMENT}, found {shown!r}"
         )
     return alignment
 

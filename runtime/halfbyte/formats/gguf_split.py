@@ -1,7 +1,7 @@
 """GGUF models in several files: ``<name>-00001-of-00003.gguf`` and so on.
 
-Each file is a GGUF of its own. ``split.no`` counts from 0, ``split.count`` is the number of files,
-``split.tensors.count`` the number of tensors of all together; the first file has the metadata.
+Each file is a complete GGUF. ``split.no`` counts from 0, ``split.count`` is the number of files,
+``split.tensors.count`` the number of tensors in all of them; the first file has the metadata.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _MAX_FILES = 1 << 10  # files
 
 
 def file_count(file: ModelFile) -> int:
-    """How many files the model of this one has."""
+    """The number of files of the model to which this one belongs."""
     return metadata.integer(file, _COUNT, 0, _MAX_FILES, 1) or 1
 
 
 def join(file: ModelFile) -> ModelFile:
-    """The whole model that this file is a part of; the others are found beside it.
+    """The whole model of which this file is a part; the others are beside it.
 
     Raises
     ------
@@ -96,6 +96,6 @@ def _merged(parts: list[ModelFile]) -> ModelFile:
 
 
 def refuse_part(file: ModelFile) -> None:
-    """Raise where a file that is in memory alone is a part of a model."""
+    """Raise if a file in memory is only a part of a model."""
     if (count := file_count(file)) > 1:
         raise UnsupportedError(f"{file.path}: is one of {count} files of a model: open it by path")

@@ -1,4 +1,4 @@
-"""int8 tensors with one float32 scale per group of consecutive weights, given in GGUF's formats."""
+"""int8 tensors with one float32 scale per group of consecutive weights, as GGUF's formats."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Groups:
     q : int8 [numel]
     scales : float32 [numel / group]
     columns : int
-        Length of a row; groups need not end with rows.
+        Length of a row; a group may span rows.
     divide : bool
-        Weights are int8 divided by their scale instead; an infinite one makes zeros.
+        Weights are int8 divided by their scale instead; zeros if it is infinite.
     """
 
     q: npt.NDArray[np.int8]
@@ -33,12 +33,12 @@ class Groups:
 
     @property
     def group(self) -> int:
-        """Weights that share a scale."""
+        """The number of weights that share a scale."""
         return self.q.size // self.scales.size
 
     @property
     def format(self) -> type[WeightFormat]:
-        """Q8_0, or F32 where its blocks do not fit groups and rows."""
+        """Q8_0, or F32 if groups or rows are not whole blocks of Q8_0."""
         return F32 if self.group % Q8_0.block or self.columns % Q8_0.block else Q8_0
 
     def __call__(self, first: int, count: int) -> U8:
@@ -58,7 +58,7 @@ class Groups:
         return np.float32(1) / scales if self.divide else scales
 
     def problem(self) -> str | None:
-        """What is wrong with the scales, or None."""
+        """A description of what is wrong with the scales, or None."""
         with np.errstate(all="ignore"):
             factors = self._factors(self.scales)
         if np.all((factors >= 0) & (factors < F16.limit)):
@@ -76,16 +76,16 @@ class Groups:
 
 
 def grouped_tensor(where: str, name: str, shape: tuple[int, ...], groups: Groups) -> DerivedTensor:
-    """A tensor of int8 groups; raises `FormatError` where their scales cannot be written."""
+    """A tensor of int8 groups; raises `FormatError` for scales that F16 cannot hold."""
     if problem := groups.problem():
         raise FormatError(f"{where}: tensor {name!r}: {problem}")
     return DerivedTensor(name, groups.format, shape, groups)
 
 
 def grouped_notes(tensors: dict[str, Tensor]) -> list[str]:
-    """What is not as in the file, in words."""
-    made = [t.make for t in tensors.values() if isinstance(t, DerivedTensor)]
-    groups = [make for make in made if isinstance(make, Groups)]
+    """How these tensors differ from the file, in words."""
+    derived = [t.make for t in tensors.values() if isinstance(t, DerivedTensor)]
+    groups = [make for make in derived if isinstance(make, Groups)]
     repacked = [g for g in groups if g.format is Q8_0]
     notes = []
     if repacked:

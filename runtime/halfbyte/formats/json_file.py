@@ -1,4 +1,4 @@
-"""Reading JSON that others wrote: bounded, and with errors that name file, field and kind."""
+"""Reader of untrusted JSON: bounded, with errors that name file, field and kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 MAX_BYTES = 1 << 26  # tokenizers of 260,000 tokens take 35 MB
 _MAX_DEPTH = 64
-_MAX_THINGS = 1 << 21  # objects and arrays, which take far more memory here than in the file
+_MAX_ITEMS = 1 << 21  # objects and arrays, which take far more memory in Python than in the file
 _KINDS = {
     dict: "an object", list: "an array", str: "a string", int: "an integer", float: "a number",
     bool: "true or false", type(None): "null",
@@ -34,11 +34,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_json(path: Path, content: bytes) -> dict[str, Any]:
-    """The same for bytes; `path` is for messages."""
+    """As `read_json`, for the file's content; `path` is for messages."""
     if len(content) > MAX_BYTES:
         raise FormatError(f"{path}: expected at most {MAX_BYTES} bytes of JSON, found more")
-    if content.count(b"[") + content.count(b"{") > _MAX_THINGS:
-        raise FormatError(f"{path}: expected at most {_MAX_THINGS} objects and arrays, found more")
+    if content.count(b"[") + content.count(b"{") > _MAX_ITEMS:
+        raise FormatError(f"{path}: expected at most {_MAX_ITEMS} objects and arrays, found more")
     try:
         value = json.loads(content.decode("utf-8"), object_pairs_hook=_unique)
     except UnicodeDecodeError as error:
@@ -54,33 +54,33 @@ def parse_json(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def kind_of(value: object) -> str:
-    """What a JSON value is, for messages."""
+    """The kind of a JSON value, for messages."""
     return _KINDS.get(type(value), type(value).__name__)
 
 
 def field(path: Path, parent: dict[str, Any], name: str, kind: type[T], where: str = "") -> T:
-    """The value of a field of an object, of this kind; `where` is the object's own place."""
+    """The value of an object's field, checked to be of `kind`; `where` locates the object."""
     value = parent.get(name)
     wrong = isinstance(value, bool) and kind is not bool
     if wrong or not isinstance(value, kind):
-        found = "nothing" if name not in parent else kind_of(value)
-        raise FormatError(f"{path}: '{where}{name}': expected {_KINDS[kind]}, found {found}")
+        shown = "nothing" if name not in parent else kind_of(value)
+        raise FormatError(f"{path}: '{where}{name}': expected {_KINDS[kind]}, found {shown}")
     return value
 
 
 def optional(
     path: Path, parent: dict[str, Any], name: str, default: T, kind: type[T], where: str = ""
 ) -> T:
-    """The same for a field that may be missing or null."""
+    """As `field`, with a default for a field that is missing or null."""
     return default if parent.get(name) is None else field(path, parent, name, kind, where)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         names = Counter(name for name, _ in pairs)
         raise ValueError(f"key {names.most_common(1)[0][0][:80]!r} appears twice")
-    return made
+    return entries
 
 
 def _check_depth(path: Path, value: object) -> None:

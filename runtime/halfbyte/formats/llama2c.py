@@ -1,17 +1,17 @@
 """Reader of llama2.c's ``.bin`` files (https://github.com/karpathy/llama2.c, export.py).
 
 v0, without magic: seven int32 (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size,
-seq_len; a negative vocab_size says that the head is not shared with the embedding), then float32
+seq_len; vocab_size is negative if the head is not shared with the embedding), then float32
 tensors: embedding, attention norms, wq, wk, wv, wo, FFN norms, w1, w2, w3 (each for all layers in
 turn), final norm, two unused tables of RoPE angles [seq_len, head_size / 2], head.
 
-v1: magic ``ak42``, int32 version, the seven int32, a byte that is 1 where the head is shared;
+v1: magic ``ak42``, int32 version, the seven int32, a byte that is 1 if the head is shared;
 padding to 256 bytes; all norms (attention, FFN, final), then embedding, wq ... w3, head.
 
 v2: as v1, with an int32 group_size after that byte. Norms are float32, every other tensor is
 int8 [numel], then float32 scales [numel / group_size].
 
-Names and metadata are translated to GGUF's. RoPE turns interleaved pairs in both, so nothing is
+Names and metadata are translated to GGUF's. Both rotate interleaved pairs in RoPE, so no rows are
 permuted.
 """
 
@@ -76,7 +76,7 @@ class _Header:
     group_size: int = 0  # v2 only
 
     def layout(self) -> Iterator[tuple[str, _Shape]]:
-        """GGUF name and shape of every tensor in file order; name "" where bytes are skipped."""
+        """GGUF name and shape of every tensor in file order; name "" for bytes to skip."""
         sizes = self.sizes
         norms: list[tuple[str, _Shape]] = [("attn_norm", (sizes.dim,)), ("ffn_norm", (sizes.dim,))]
         kv_dim = sizes.n_kv_heads * sizes.head_size
@@ -111,14 +111,14 @@ class _Header:
                 yield f"blk.{layer}.{name}.weight", shape
 
     def stored_bytes(self, shape: _Shape) -> int:
-        """Bytes of one tensor in the file; in v2 matrices are grouped, vectors are not."""
+        """Bytes of one tensor in the file; v2 has groups in matrices but not in vectors."""
         count = math.prod(shape)
         if self.version == 2 and len(shape) > 1:
             return count + count // self.group_size * 4
         return count * 4
 
     def file_bytes(self) -> int:
-        """Size that the file must have."""
+        """The size that the file must have."""
         start = 28 if self.version == 0 else _HEADER_BYTES
         return start + sum(self.stored_bytes(shape) for _, shape in self.layout())
 
@@ -150,13 +150,13 @@ def _legacy_header(start: bytes) -> _Header | None:
 
 
 def is_legacy(start: bytes, size: int) -> bool:
-    """Whether a file that begins with `start` is v0: its size is exactly what the header says."""
+    """Whether a file that begins with `start` is v0: its size must match the header exactly."""
     header = _legacy_header(start)
     return header is not None and header.sizes.problem() is None and header.file_bytes() == size
 
 
 def legacy_hint(start: bytes, size: int) -> str:
-    """What is wrong with a file of another size whose first bytes would do for v0, else ""."""
+    """A hint for a file that begins like v0 but has another size, else ""."""
     header = _legacy_header(start)
     if header is None or header.sizes.problem() is not None:
         return ""
@@ -191,10 +191,10 @@ def _read_header(path: Path, start: bytes) -> _Header:
 
 
 def read_llama2c(path: Path, pages: Pages) -> ModelFile:
-    """Understand a llama2.c file: float32 tensors as views, int8 groups as Q8_0 made on demand.
+    """Parse a llama2.c file: float32 tensors are views, int8 groups become Q8_0 on demand.
 
-    Where v2's groups do not fall into Q8_0's blocks of 32 (group_size or row length no multiple
-    of 32), the tensor is given as float32. The tokenizer is no part of the file.
+    If v2's groups are not whole blocks of Q8_0 (group_size or row length is not a multiple of 32),
+    the tensor becomes float32. The tokenizer is in a separate file.
 
     Raises
     ------

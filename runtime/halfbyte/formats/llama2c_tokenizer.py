@@ -59,7 +59,7 @@ def with_tokenizer(model: ModelFile, given: Path | None) -> ModelFile:
     """The model with a llama2.c tokenizer in its metadata.
 
     It is `given`, or the first of ``<stem>-tokenizer.bin``, ``tokenizer.bin``, ``tok<size>.bin``
-    beside the model that has as many tokens as the model; none is found: a note in the model.
+    beside the model with as many tokens as the model. If there is none, the model gets a note.
 
     Raises
     ------

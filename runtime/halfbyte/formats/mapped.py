@@ -1,4 +1,8 @@
-"""Opening a file as read-only pages that the system may drop."""
+"""Maps files as read-only pages that the system may drop.
+
+A `MappedFile` remembers the file's status when it was mapped; `check` refuses a file that was
+changed in place since.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ Buffer: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[np.uint8]"
 Pages: TypeAlias = "mmap.mmap | memoryview"  # a file's bytes: mapped, or in memory already
 
 
-# File systems of other machines: there a file may change, or go, without this one being told.
+# Network file systems: a file may change or vanish without notice.
 NETWORK = frozenset((
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "lustre", "gpfs", "beegfs", "davfs",
     "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone",
@@ -26,33 +30,33 @@ NETWORK = frozenset((
 
 
 class MappedFile(mmap.mmap):
-    """A file's pages, read-only, and what the file was like when they were mapped."""
+    """A file's read-only pages, and its status when they were mapped."""
 
     path: Path
     status: os.stat_result
 
     def check(self) -> None:
-        """Raise `FormatError` where the file was changed in place since it was mapped.
+        """Raise `FormatError` if the file was changed in place since it was mapped.
 
-        Pages behind a new end would end the process when they are read; others would be those of
-        another model. A file that took the name is another one, and changes nothing here.
+        Reading pages beyond a new end would kill the process; other pages would be those of another
+        model. A new file under the old name does not affect the mapped one.
         """
         size, changed = self.size(), False
-        with suppress(OSError):  # it has no name any more
+        with suppress(OSError):  # the name is gone
             now = os.stat(self.path)  # noqa: PTH116 - less than half the time of Path.stat
             changed = now.st_mtime_ns != self.status.st_mtime_ns and os.path.samestat(
                 now, self.status
             )
         if size != len(self) or changed:
-            found = f"{size}" if size != len(self) else "as many, which were written since"
+            actual = f"{size}" if size != len(self) else "as many, which were written since"
             raise FormatError(
                 f"{self.path}: was changed while it was in use: expected {len(self)} bytes as when "
-                f"it was opened, found {found}; load it again"
+                f"it was opened, found {actual}; load it again"
             )
 
     @property
     def remote(self) -> bool:
-        """Whether it lies on another machine; only Linux tells."""
+        """Whether the file is on a network file system; only Linux tells."""
         return file_system(self.status.st_dev) in NETWORK
 
 
@@ -70,20 +74,20 @@ def map_file(path: Path) -> MappedFile:
             pages = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:  # a null character in the path; a file emptied meanwhile
+    except ValueError as error:  # a null character in the path; or the file was just emptied
         raise FormatError(f"{str(path)!r}: cannot be read: {error}") from error
     pages.path, pages.status = path.absolute(), status
     return pages
 
 
 def open_pages(path: Path) -> memoryview:
-    """The same as a view; of a file on a network a copy, which its changes do not reach."""
+    """As `map_file`, a view; a copy for files on a network, which may change."""
     pages = map_file(path)
     return memoryview(bytes(pages) if pages.remote else pages)
 
 
 def file_system(device: int) -> str:
-    """The type of the file system on a device, as Linux calls it; empty where that is not known."""
+    """Linux's name for the type of the file system on a device; empty if it is not known."""
     try:
         wanted = f"{os.major(device)}:{os.minor(device)}"
         for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
@@ -96,11 +100,11 @@ def file_system(device: int) -> str:
 
 
 class OwnPages(mmap.mmap):
-    """Memory of this process's own, which goes back to the system with the last view of it."""
+    """Anonymous memory of this process, returned to the system with the last view of it."""
 
 
 def is_mapped(array: npt.NDArray[Any]) -> bool:
-    """Whether an array's numbers lie in a file's pages."""
+    """Whether an array is a view of a file's pages."""
     owner: Any = array
     while isinstance(owner, np.ndarray | memoryview):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
@@ -108,7 +112,7 @@ def is_mapped(array: npt.NDArray[Any]) -> bool:
 
 
 def refuse_overlaps(path: Path, spans: list[tuple[int, int, str]], what: str = "tensor") -> None:
-    """Raise `FormatError` where two of them share bytes; a span is start, end and name."""
+    """Raise `FormatError` if two spans (start, end, name) overlap."""
     spans.sort()
     for (_, end, name), (start, _, following) in pairwise(spans):
         if start < end:

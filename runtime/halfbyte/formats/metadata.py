@@ -1,4 +1,4 @@
-"""Reading metadata with the errors a user needs: file, key, expected, found."""
+"""Typed access to metadata, with errors that say file, key, expected and found."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from halfbyte.weights import Tensor
 T = TypeVar("T")
 
 _MISSING: Any = object()
-ANY: Any = object()  # what a key says is known otherwise
-PASSED: Any = object()  # a key that changes nothing
+ANY: Any = object()  # any value: what the key says is known from elsewhere
+PASSED: Any = object()  # any value: the key changes no result
 
 
 def integer(file: ModelFile, key: str, low: int, high: int, default: int = _MISSING) -> int:
@@ -24,10 +24,10 @@ def integer(file: ModelFile, key: str, low: int, high: int, default: int = _MISS
     if value is _MISSING:
         raise FormatError(f"{file.path}: metadata '{key}': expected an integer, found nothing")
     if isinstance(value, np.ndarray) and value.size and np.all(value == value[0]):
-        value = value[0]  # of every layer
+        value = value[0]  # the same for every layer
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        found = type(value).__name__
-        raise FormatError(f"{file.path}: metadata '{key}': expected an integer, found {found}")
+        kind = type(value).__name__
+        raise FormatError(f"{file.path}: metadata '{key}': expected an integer, found {kind}")
     if not low <= int(value) <= high:
         raise FormatError(f"{file.path}: metadata '{key}': expected {low} to {high}, found {value}")
     return int(value)
@@ -42,10 +42,10 @@ def number(file: ModelFile, key: str, default: float = _MISSING) -> float:
             narrow = np.float32(wide)
         if np.isfinite(narrow) and narrow > 0:
             return wide
-    found = str(value) if isinstance(value, np.number) else repr(value)[:40]
+    shown = str(value) if isinstance(value, np.number) else repr(value)[:40]
     raise FormatError(
         f"{file.path}: metadata '{key}': expected a positive number in float32's range, found "
-        f"{'nothing' if value is _MISSING else found}"
+        f"{'nothing' if value is _MISSING else shown}"
     )
 
 
@@ -53,27 +53,27 @@ def text(file: ModelFile, key: str) -> str:
     """A string."""
     value = file.metadata.get(key)
     if not isinstance(value, str):
-        found = "nothing" if value is None else type(value).__name__
-        raise FormatError(f"{file.path}: metadata '{key}': expected a string, found {found}")
+        kind = "nothing" if value is None else type(value).__name__
+        raise FormatError(f"{file.path}: metadata '{key}': expected a string, found {kind}")
     return value
 
 
 def refuse_others(file: ModelFile, prefix: str, read: set[str], others: dict[str, object]) -> None:
-    """Refuse metadata that would make the model another than the one that is built.
+    """Refuse metadata that asks for another model than the one that is built.
 
     Parameters
     ----------
     prefix : str
-        Which keys are looked at; all names that follow are without it.
+        Only keys with this prefix are checked; the names below are without it.
     read : set of str
-        Keys that are honoured.
+        Keys that are used.
     others : dict
-        Keys that may be there if they have this value; `ANY` and `PASSED` for any value.
+        Keys that are allowed with this value; `ANY` and `PASSED` allow any value.
 
     Raises
     ------
     UnsupportedError
-        A key that is unknown or has another value.
+        A key is unknown or has another value.
     """
     for key, value in file.metadata.items():
         name = key.removeprefix(prefix)
@@ -86,30 +86,30 @@ def refuse_others(file: ModelFile, prefix: str, read: set[str], others: dict[str
             )
         wanted = others[name]
         if wanted not in (ANY, PASSED) and not _same(value, wanted):
-            found = repr(value)[:40] if isinstance(value, str | list) else printable(str(value), 40)
+            shown = repr(value)[:40] if isinstance(value, str | list) else printable(str(value), 40)
             raise UnsupportedError(
-                f"{file.path}: metadata '{key}': expected {wanted!r}, found {found}"
+                f"{file.path}: metadata '{key}': expected {wanted!r}, found {shown}"
             )
 
 
 def _same(value: MetadataValue, wanted: object) -> bool:
-    """Whether a value is the one that is built, be it once or for every layer."""
+    """Whether a value, or each layer's value, is the wanted one."""
     if isinstance(wanted, float) and isinstance(value, np.floating):
         return math.isclose(float(value), wanted, rel_tol=1e-6)  # its writer may have rounded twice
     try:
-        found = np.asarray(value)
-        return found.size > 0 and bool(np.all(found == wanted))
-    except ValueError:  # lists of lists that are not alike
+        values = np.asarray(value)
+        return values.size > 0 and bool(np.all(values == wanted))
+    except ValueError:  # ragged lists
         return False
 
 
 def tensor(file: ModelFile, name: str, shape: tuple[int, ...]) -> Tensor:
     """A tensor of exactly this shape."""
-    found = file.tensors.get(name)
-    if found is None:
+    tensor = file.tensors.get(name)
+    if tensor is None:
         raise FormatError(f"{file.path}: tensor '{name}': expected {list(shape)}, found nothing")
-    if found.shape != shape:
+    if tensor.shape != shape:
         raise FormatError(
-            f"{file.path}: tensor '{name}': expected {list(shape)}, found {list(found.shape)}"
+            f"{file.path}: tensor '{name}': expected {list(shape)}, found {list(tensor.shape)}"
         )
-    return found
+    return tensor

@@ -1,4 +1,4 @@
-"""What every reader returns: tensors as views of the file, metadata under GGUF's keys."""
+"""The result of every reader: tensors as views of the file, metadata under GGUF's keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 
 class ReadOnly(Mapping[K, V]):
-    """A mapping of its own that nobody changes; closing it drops all entries."""
+    """An immutable copy of a mapping; closing it drops all entries."""
 
     def __init__(self, entries: Mapping[K, V]) -> None:
         self._entries = dict(entries)
@@ -48,21 +48,21 @@ class ReadOnly(Mapping[K, V]):
 
 @dataclass(frozen=True, eq=False)
 class ModelFile:
-    """An opened model file. Whatever the format, names and metadata keys are GGUF's.
+    """An open model file. Whatever the format, names and metadata keys are GGUF's.
 
-    Nothing of it changes until it is closed; only the bytes of tensors that are in memory may be
-    given away, see :meth:`halfbyte.weights.Tensor.release`.
+    It is immutable until it is closed, except that the bytes of tensors in memory may be given
+    away; see :meth:`halfbyte.weights.Tensor.release`.
     """
 
     path: Path
     kind: str  # for people: "GGUF v3", "llama2.c v0"
     metadata: Mapping[str, MetadataValue]
     tensors: Mapping[str, Tensor]  # in file order
-    notes: Sequence[str] = ()  # what was passed over or is not exact
-    parts: Mapping[Path, Pages] = field(default_factory=dict)  # the files that it is made of
+    notes: Sequence[str] = ()  # what was skipped or is not exact
+    parts: Mapping[Path, Pages] = field(default_factory=dict)  # the model's files
 
     def __post_init__(self) -> None:
-        """Keep what nobody else can change; `dataclasses.replace` hands it on."""
+        """Keep immutable copies; `dataclasses.replace` passes them on."""
         for name in ("metadata", "tensors", "parts"):
             value = getattr(self, name)
             object.__setattr__(
@@ -72,32 +72,32 @@ class ModelFile:
 
     @property
     def size(self) -> int:
-        """Bytes of all its files."""
+        """Size of all files together, in bytes."""
         return sum(map(len, self.parts.values()))
 
     @property
     def mapped(self) -> list[MappedFile]:
-        """Those of its files that are mapped."""
+        """The files that are mapped."""
         return [pages for pages in self.parts.values() if isinstance(pages, MappedFile)]
 
     def check(self) -> None:
-        """Raise `FormatError` where a mapped file was changed in place since it was opened."""
+        """Raise `FormatError` if a mapped file was changed in place since it was opened."""
         for pages in self.mapped:
             pages.check()
 
     def forget(self) -> None:
-        """Let the system drop the pages read so far; they come back when they are read again."""
+        """Let the system drop the pages read so far; they are read again when needed."""
         for pages in self.parts.values():
             if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
                 pages.madvise(mmap.MADV_DONTNEED)
 
     @property
     def on_storage(self) -> bool:
-        """Whether its files are mapped, not bytes in memory."""
+        """Whether the files are mapped, rather than bytes in memory."""
         return bool(self.parts) and all(isinstance(p, mmap.mmap) for p in self.parts.values())
 
     def locate(self, tensor: Tensor) -> tuple[Path, int] | None:
-        """The file that a tensor's bytes are a view of, and their offset in it."""
+        """The file of which a tensor's bytes are a view, and their offset in it."""
         address = tensor.data.ctypes.data
         for path, pages in self.parts.items():
             offset = address - np.frombuffer(pages, np.uint8).ctypes.data

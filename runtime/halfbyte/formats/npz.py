@@ -1,7 +1,7 @@
-"""Arrays in NumPy's .npy and .npz files; nothing in them is run.
+"""Reader of arrays in NumPy's .npy and .npz files, which runs nothing of them.
 
-An array takes memory only once there are as many bytes as its header says, and a file inflates to
-a bounded size.
+Memory for an array is allocated only if the file has as many bytes as the header says, and the
+size to which a file inflates is bounded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from halfbyte.room import available_bytes
 
 Array = npt.NDArray[Any]
 
-MAX_INFLATED = 256 << 20  # bytes of all arrays of a file, beside its own size times:
+MAX_INFLATED = 256 << 20  # bytes of all arrays of a file, in addition to `MAX_RATIO` times its size
 MAX_RATIO = 100
 MAX_RANK = 32
 _WRONG = (
@@ -42,17 +42,17 @@ def read_npz(
     Parameters
     ----------
     names : sequence of str, optional
-        Those that are wanted, and must be there; nothing else is looked at. By default all.
+        The wanted arrays, which must exist; others are not read. By default all.
     most : int, optional
-        Bytes of an array.
+        Maximum bytes of an array.
 
     Raises
     ------
     FormatError
-        It is no such file, is damaged, or has arrays of Python's objects; one of `names` is
-        missing, or larger than `most`.
+        Not such a file, damaged, or with arrays of Python objects; one of `names` is missing, or
+        larger than `most`.
     MemoryBudgetError
-        It inflates to more than `MAX_INFLATED` and `MAX_RATIO` times its size, or than is left.
+        It inflates to more than `MAX_INFLATED` plus `MAX_RATIO` times its size, or than is free.
     """
     with _named(path, "arrays in NumPy's .npz"), zipfile.ZipFile(path) as archive:
         parts = [(part.filename.removesuffix(".npy"), part) for part in archive.infolist()]
@@ -71,7 +71,7 @@ def read_npz(
 
 
 def read_npy(path: Path) -> Array:
-    """The array of a .npy file; raises as `read_npz`."""
+    """The array of a .npy file; raises the errors of `read_npz`."""
     with _named(path, "an array in NumPy's .npy"), path.open("rb") as stream:
         size = path.stat().st_size
         _check_size(path, size)
@@ -101,23 +101,23 @@ def _named(path: Path, expected: str) -> Iterator[None]:
     except MemoryError:
         raise MemoryBudgetError(f"{path}: no memory for its arrays") from None
     except _WRONG as error:
-        if isinstance(error, OSError) and error.strerror:  # the system's, and none of NumPy's
+        if isinstance(error, OSError) and error.strerror:  # of the system, not of NumPy
             raise FormatError(f"{path}: cannot be read: {error.strerror}") from None
         reason = str(error) or type(error).__name__
         raise FormatError(
-            f"{path}: cannot be read: not arrays of NumPy's; expected {expected}: {reason}"
+            f"{path}: cannot be read: not NumPy arrays; expected {expected}: {reason}"
         ) from None
 
 
 def _array(stream: IO[bytes], size: int, most: float = math.inf) -> Array:
-    """The array of a stream of so many bytes; no more of them are read."""
+    """The array in a stream of `size` bytes; reads no more than these."""
     version = np.lib.format.read_magic(stream)
     if version[0] not in (1, 2, 3):
         raise ValueError(f"version {version[0]}")
     read = np.lib.format.read_array_header_1_0
     if version[0] > 1:
         read = np.lib.format.read_array_header_2_0
-    shape, turned, dtype = read(stream)
+    shape, fortran_order, dtype = read(stream)
     if dtype.hasobject or not dtype.itemsize or len(shape) > MAX_RANK:
         raise ValueError(f"{len(shape)} dimensions of {dtype}")
     if any(length < 0 for length in shape):
@@ -131,4 +131,4 @@ def _array(stream: IO[bytes], size: int, most: float = math.inf) -> Array:
     if len(data) < nbytes:
         raise ValueError(f"{nbytes} bytes for shape {list(shape)}, found {len(data)}")
     array = np.frombuffer(bytearray(data), dtype)
-    return array.reshape(shape, order="F" if turned else "C")
+    return array.reshape(shape, order="F" if fortran_order else "C")

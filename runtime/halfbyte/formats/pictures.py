@@ -1,7 +1,7 @@
-"""Pictures as arrays, and as what a graph's input takes.
+"""Pictures as arrays, resized and laid out for a graph's input.
 
-Windows bitmaps (8, 24 and 32 bits, not compressed) and binary PGM and PPM are read here, all else
-by Pillow where it is installed.
+Windows bitmaps (8, 24 and 32 bits, not compressed) and binary PGM and PPM are read here, other
+formats by Pillow if it is installed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Pixels = npt.NDArray[np.uint8]  # [height, width, 1 or 3]: grey, or red, green, 
 
 MAX_PIXELS = 1 << 26
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # grey of red, green, blue (BT.601)
-# Bits and compression; 3 says where the colours of 32 bits are, which is always the same place.
+# Bits and compression; 3 adds masks for the colours of 32 bits, which are always the same.
 _BITMAPS = {(8, 0), (24, 0), (32, 0), (32, 3)}
 _PNM = re.compile(rb"P([56])(?:\s|#[^\n]*\n)+(\d{1,9})\s+(\d{1,9})\s+(\d{1,5})\s")
 
@@ -35,7 +35,7 @@ def read_picture(path: Path) -> Pixels:
     FormatError
         Not a picture, damaged, or larger than 64 million pixels.
     UnsupportedError
-        Of a kind that Pillow must read, which is not installed.
+        A format for which Pillow is needed, and Pillow is not installed.
     """
     data = memoryview(map_file(path))
     start = bytes(data[:256])
@@ -46,12 +46,12 @@ def read_picture(path: Path) -> Pixels:
     return _with_pillow(path, start)
 
 
-def _checked(path: Path, width: int, height: int, needed: int, found: int) -> None:
-    """Refuse sizes that are odd, or more than the file has bytes for."""
+def _checked(path: Path, width: int, height: int, needed: int, size: int) -> None:
+    """Refuse sizes out of range, and sizes for which the file has too few bytes."""
     if not (width > 0 and height > 0 and width * height <= MAX_PIXELS):
         raise FormatError(f"{path}: {width}×{height} pixels, expected 1 to {MAX_PIXELS}")
-    if needed > found:
-        raise FormatError(f"{path}: {needed} bytes of pixels expected, {found} found")
+    if needed > size:
+        raise FormatError(f"{path}: {needed} bytes of pixels expected, {size} found")
 
 
 def _bitmap(path: Path, data: memoryview) -> Pixels:
@@ -77,7 +77,7 @@ def _bitmap(path: Path, data: memoryview) -> Pixels:
 
 
 def _palette(path: Path, data: memoryview, at: int) -> Pixels:
-    """256 colours, those that are not there black; of one channel where all are grey."""
+    """256 colours, missing ones black; with one channel if all are grey."""
     count = min(int.from_bytes(data[46:50], "little") or 256, 256)
     if not 54 <= at <= len(data) - 4 * count:
         raise FormatError(f"{path}: {4 * count} bytes of colours expected at {at}")
@@ -135,15 +135,15 @@ def in_channels(pixels: Pixels, channels: int) -> npt.NDArray[np.float32]:
 
 
 def resized(values: npt.NDArray[np.float32], height: int, width: int) -> npt.NDArray[np.float32]:
-    """[height, width, c]: bilinear, over as many pixels as one of the result covers."""
+    """[height, width, c]: bilinear, averaging the pixels that one of the result covers."""
     rows, columns = _weights(values.shape[0], height), _weights(values.shape[1], width)
-    made: Any = np.einsum("yh,hwc->ywc", rows, values)
-    made = np.einsum("xw,ywc->yxc", columns, made)
-    return np.ascontiguousarray(made, np.float32)
+    result: Any = np.einsum("yh,hwc->ywc", rows, values)
+    result = np.einsum("xw,ywc->yxc", columns, result)
+    return np.ascontiguousarray(result, np.float32)
 
 
 def _weights(given: int, wanted: int) -> npt.NDArray[np.float32]:
-    """[wanted, given]: what each old pixel adds to each new one; rows sum to one."""
+    """[wanted, given]: the weight of each old pixel in each new one; rows sum to one."""
     ratio = given / wanted
     centres = (np.arange(wanted) + 0.5) * ratio - 0.5
     distances = np.abs(np.arange(given) - centres[:, None])
@@ -152,9 +152,9 @@ def _weights(given: int, wanted: int) -> npt.NDArray[np.float32]:
 
 
 def layout_of(shape: list[int | str | None]) -> tuple[int, int, int] | None:
-    """Where an input of 3 or 4 dimensions has channels, rows and columns; None for other inputs.
+    """The dimensions of channels, rows and columns of an input with 3 or 4; None for others.
 
-    One or three channels come first behind the batch, or last.
+    One or three channels come directly after the batch, or last.
     """
     if len(shape) not in (3, 4) or math.prod(d for d in shape if isinstance(d, int)) == 0:
         return None

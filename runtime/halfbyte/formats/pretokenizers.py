@@ -1,7 +1,7 @@
-r"""How byte-level BPE splits a text before it merges, under the names GGUF gives to the ways.
+r"""The splits of byte-level BPE, which come before merging, by GGUF's names for them.
 
-A way is a list of regular expressions in the syntax of tokenizer.json (`\p{L}` is a Unicode
-category). Each one isolates its matches in the pieces that those before it left. Sources: the
+A split is a list of regular expressions in the syntax of tokenizer.json (`\p{L}` is a Unicode
+category). Each one isolates its matches in the pieces left by the ones before. Sources: the
 tokenizer.json files of the model families; the names are those of `tokenizer.ggml.pre`.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-# Digits of `tokenizers` has Unicode 17, its regular expressions 16.
+# In `tokenizers`, Digits is of Unicode 17, regular expressions are of Unicode 16.
 _DIGIT = r"\p{N}\U00011de0-\U00011de9\U00016ff4-\U00016ff6"
 DIGIT, DIGITS = f"[{_DIGIT}]", f"[{_DIGIT}]+"
 
@@ -81,13 +81,13 @@ class Split:
     Attributes
     ----------
     patterns : tuple of str
-        Applied in turn.
+        Applied in order.
     composed : bool
-        The text is brought into Unicode's normal form C first.
+        The text is normalized to NFC first.
     ignore_merges : bool
-        A piece that is a token is that token, whatever the merges would make of it.
+        A piece that is a token becomes that token, regardless of merges.
     add_bos : bool
-        BOS goes before a text where the file does not say.
+        BOS goes before a text unless the file says otherwise.
     """
 
     patterns: tuple[str, ...]
@@ -125,12 +125,12 @@ SPLITS = {name: split for names, split in _FAMILIES.items() for name in names.sp
 
 _CLIP = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 _OTHER_KNOWN = (_CLIP, r"<\|startoftext\|>|<\|endoftext\|>|" + _CLIP)
-# Regular expressions that take a time proportional to a text's length.
+# Regular expressions whose time is proportional to a text's length.
 KNOWN = frozenset(_OTHER_KNOWN).union(*(split.patterns for split in SPLITS.values()))
 
 
 def find_name(patterns: tuple[str, ...], composed: bool, ignore_merges: bool) -> str | None:
-    """GGUF's name for a way to split, or None where there is none."""
+    """GGUF's name for a split, or None if it has none."""
     written = tuple(p.replace("\r", r"\r").replace("\n", r"\n") for p in patterns)
     wanted = Split(written, composed, ignore_merges)
     for name, split in SPLITS.items():

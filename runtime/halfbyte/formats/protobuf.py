@@ -1,9 +1,9 @@
-"""Reading protobuf's wire format: a message is a sequence of numbered fields.
+"""Reader of protobuf's wire format: a message is a sequence of numbered fields.
 
-Each field begins with a varint `number << 3 | kind`; kind 0 is a varint, 1 are eight bytes, 2 is a
-varint length and as many bytes, 5 are four bytes
-(https://protobuf.dev/programming-guides/encoding/). Repeated numbers come one field each, or
-"packed": many in the bytes of one field.
+Each field begins with a varint `number << 3 | kind`; kind 0 is a varint, 1 is eight bytes, 2 is a
+varint length and as many bytes, 5 is four bytes
+(https://protobuf.dev/programming-guides/encoding/). Repeated numbers come one per field, or
+"packed": many in the bytes of one field. Nothing is copied, so arrays may be unaligned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 _FLOAT = struct.Struct("<f")
 _TOP, _MODULUS = 1 << 63, 1 << 64  # of integers with a sign
 _MAX_VARINT = 10  # bytes of a varint
-_FEW = 64  # bytes that Python decodes sooner than NumPy
+_FEW = 64  # bytes that Python decodes faster than NumPy
 _CHUNK = 1 << 20  # bytes decoded at once, so that intermediate arrays stay small
 MAX_PROBLEM = 500  # characters of an error, its path aside
 
@@ -30,14 +30,14 @@ Value = int | bytes | memoryview  # a varint; four or eight bytes; bytes with a 
 
 
 class Message:
-    """One message; nothing is copied.
+    """One message: a view.
 
     Parameters
     ----------
     data : memoryview
-        Its bytes.
+        The message's bytes.
     path, name
-        Of the file and of the message, for errors.
+        Path of the file and name of the message, for errors.
     """
 
     __slots__ = ("data", "name", "path")
@@ -46,13 +46,13 @@ class Message:
         self.data, self.path, self.name = data, path, name
 
     def fields(self) -> Iterator[tuple[int, Value]]:
-        """Number and value of each field: an int of varints, `bytes` of four or eight bytes, and a
-        view of those that have a length.
+        """Number and value of each field: an int for varints, `bytes` for four or eight bytes, and
+        a view for fields with a length.
 
         Raises
         ------
         FormatError
-            Truncated, or of a kind that does not exist.
+            Truncated, or a field of a kind that does not exist.
         """
         data, at, end = self.data, 0, len(self.data)
         while at < end:
@@ -116,19 +116,19 @@ class Message:
 
     def integers(self, values: Sequence[Value]) -> list[int]:
         """A repeated int64 field: all its values, in fields of their own or packed."""
-        found: list[int] = []
+        integers: list[int] = []
         for value in values:
             if isinstance(value, int):
-                found.append(value - _MODULUS if value >= _TOP else value)
+                integers.append(value - _MODULUS if value >= _TOP else value)
             elif len(value) > _FEW:
-                found += self.integer_array([value]).view(np.int64).tolist()
+                integers += self.integer_array([value]).view(np.int64).tolist()
             else:
                 packed = Message(self.bytes(value), self.path, self.name)
                 at = 0
                 while at < len(value):
                     number, at = packed._varint(at)
-                    found.append(number - _MODULUS if number >= _TOP else number)
-        return found
+                    integers.append(number - _MODULUS if number >= _TOP else number)
+        return integers
 
     def integer_array(self, values: Sequence[Value]) -> npt.NDArray[np.uint64]:
         """A repeated integer field as NumPy's numbers; a view as int64 has the signs."""
@@ -149,7 +149,7 @@ class Message:
         return np.concatenate([np.zeros(0, np.uint64), *parts])
 
     def number_array(self, values: Sequence[Value], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """A repeated float or double field; a single packed one is a view of the bytes."""
+        """A repeated float or double field; a view if it is one packed field."""
         size = np.dtype(dtype).itemsize
         parts: list[bytes | memoryview] = []
         for value in values:
@@ -162,11 +162,11 @@ class Message:
         return np.frombuffer(whole, dtype) if len(whole) else np.zeros(0, dtype)
 
     def error(self, problem: str) -> FormatError:
-        """What is wrong, and where."""
+        """An error that names file and message."""
         return FormatError(f"{self.path}: {printable(f'{self.name}: {problem}', MAX_PROBLEM)}")
 
     def _packed(self, data: memoryview) -> Iterator[npt.NDArray[np.uint64]]:
-        """Varints that follow each other without keys, some at a time."""
+        """Consecutive varints without keys, in chunks."""
         raw = np.frombuffer(data, np.uint8) if len(data) else np.zeros(0, np.uint8)
         at = 0
         while at < len(raw):
@@ -184,7 +184,7 @@ class Message:
     def _varints(
         self, part: npt.NDArray[np.uint8], ends: npt.NDArray[np.intp]
     ) -> npt.NDArray[np.uint64]:
-        """Those that end at `ends`: seven bits of a byte, the lowest first."""
+        """The varints that end at `ends`: seven bits per byte, the lowest first."""
         starts = np.concatenate([np.zeros(1, np.intp), ends[:-1] + 1])
         sizes = ends - starts + 1
         longest = int(sizes.max())
@@ -198,7 +198,7 @@ class Message:
         return values
 
     def _varint(self, at: int) -> tuple[int, int]:
-        """A varint and where it ends; at most ten bytes, 64 bits."""
+        """A varint of at most ten bytes, as 64 bits, and its end."""
         value = 0
         for index, byte in enumerate(self.data[at : at + _MAX_VARINT]):
             value |= (byte & 127) << 7 * index

@@ -1,4 +1,4 @@
-"""Rows of tensors read from their files as they are asked for, without mapping them."""
+"""Reads rows of tensors from their files on demand, without mapping them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.weights import U8, Tensor
 
-_POSITIONED = hasattr(os, "preadv")  # reading at an offset, into memory that is given
+_POSITIONED = hasattr(os, "preadv")  # reads at an offset into given memory
 
 
 class Rows(NamedTuple):
@@ -25,14 +25,14 @@ class Rows(NamedTuple):
 
     tensor: Tensor
     first: int
-    size: int  # how many
+    size: int  # number of rows
 
 
 class Reader:
-    """Reads rows of a file's tensors into memory that is given, one lot ahead of its use.
+    """Reads rows of a file's tensors into given memory, one lot ahead of its use.
 
-    Tensors that lie in the file as they are wanted are read at their offsets: nothing of the
-    mapping becomes resident. Others are made of mapped pages, which are given back.
+    Tensors that are stored as they are used are read at their offsets: no mapped page becomes
+    resident. Derived tensors are computed from mapped pages, which are given back.
     """
 
     def __init__(self, file: ModelFile) -> None:
@@ -45,25 +45,25 @@ class Reader:
                 self._open(path, len(pages))
 
     def begin(self, lot: Sequence[Rows], arrays: Sequence[npt.NDArray[Any]]) -> None:
-        """Begin to read a lot into these arrays; `wait` comes before they are used."""
-        with suppress(Exception):  # of a run that broke off
+        """Begin to read a lot into these arrays; call `wait` before using them."""
+        with suppress(Exception):  # of a run that was interrupted
             self.wait()
         self._pending = self._thread.submit(self._fill, lot, arrays)
 
     def wait(self) -> None:
-        """Until the lot that was begun is there; errors of reading are raised here."""
+        """Wait for the lot that was begun; errors of reading are raised here."""
         pending = self._pending
         if pending is not None:
-            wait([pending])  # where Ctrl-C breaks this off, the next lot still waits
+            wait([pending])  # if Ctrl-C interrupts this, `begin` waits for the lot
             self._pending = None
             pending.result()
 
     def pick(self, tensor: Tensor, rows: npt.NDArray[np.integer[Any]]) -> U8:
         """The bytes [len(rows), row_bytes] of these rows."""
-        found = np.empty((len(rows), tensor.format.row_bytes(tensor.columns)), np.uint8)
-        for place, row in zip(found, rows, strict=True):
-            self._read(Rows(tensor, int(row), 1), place)
-        return found
+        data = np.empty((len(rows), tensor.format.row_bytes(tensor.columns)), np.uint8)
+        for out, row in zip(data, rows, strict=True):
+            self._read(Rows(tensor, int(row), 1), out)
+        return data
 
     def _fill(self, lot: Sequence[Rows], arrays: Sequence[npt.NDArray[Any]]) -> None:
         for rows, array in zip(lot, arrays, strict=True):
@@ -90,16 +90,16 @@ class Reader:
             done += got
 
     def _open(self, path: Path, size: int) -> None:
-        """Open a file at once: later there may be another of its name."""
+        """Open a file right away: later another file may have its name."""
         try:
             self._descriptors[path] = os.open(path, os.O_RDONLY)
         except OSError as error:
             raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from error
-        if (found := os.fstat(self._descriptors[path]).st_size) != size:
-            raise FormatError(f"{path}: expected {size} bytes as before, found {found}")
+        if (actual := os.fstat(self._descriptors[path]).st_size) != size:
+            raise FormatError(f"{path}: expected {size} bytes as before, found {actual}")
 
     def close(self) -> None:
-        """Stop reading and close the files; happens by itself when the reader is dropped."""
+        """Stop reading and close the files; also happens when the reader is deleted."""
         self._thread.shutdown()
         while self._descriptors:
             os.close(self._descriptors.popitem()[1])

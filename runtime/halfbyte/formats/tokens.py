@@ -1,4 +1,4 @@
-"""GGUF's types of tokens, and the keys of a tokenizer whose file has pieces and scores alone."""
+"""GGUF's token types, and the keys of tokenizers whose files only have pieces and scores."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from halfbyte.formats.model_file import MetadataValue
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
-# What GGUF has no key for: the steps of a tokenizer.json (JSON), and scores that no float32 holds.
-NARROW = "halfbyte.tokenizer.float32_sums"  # scores are added as `sentencepiece` adds them
-MERGES = "halfbyte.tokenizer.merges"  # of pieces with a space in them; between two is U+0000
-PIPELINE = "halfbyte.tokenizer.pipeline"
-# Its lists of added tokens' ids.
-PIPELINE_IDS = ("only_added", "normalized", "single_word", "added", "special")
-SCORES = "halfbyte.tokenizer.scores"
+# Keys of our own where GGUF has none
+NARROW = "halfbyte.tokenizer.float32_sums"  # scores are added in float32, as by `sentencepiece`
+MERGES = "halfbyte.tokenizer.merges"  # of pieces that contain a space; U+0000 separates the two
+PIPELINE = "halfbyte.tokenizer.pipeline"  # the steps of a tokenizer.json, as JSON
+PIPELINE_IDS = ("only_added", "normalized", "single_word", "added", "special")  # its lists of ids
+SCORES = "halfbyte.tokenizer.scores"  # float64, if float32 would round them
 
 BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 
-# The characters that byte-level BPE writes bytes as: those of Latin-1 that can be seen are
-# themselves, the others follow U+0100.
+# The characters that byte-level BPE writes bytes as: visible ones of Latin-1 as themselves, the
+# others from U+0100 on.
 _VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _HIDDEN = (byte for byte in range(256) if byte not in _VISIBLE)
 LETTERS = {byte: chr(byte) for byte in _VISIBLE} | {
@@ -38,12 +37,12 @@ def write_bytes(content: bytes) -> str:
     return content.decode("latin-1").translate(LETTERS)
 
 
-_MAX_PADDING = 4096  # rows beyond twice the tokens: more are no padding
-_DROPPED_ROLES = ("padding", "mask", "eot", "eom")  # whose token no model needs to be fed
+_MAX_PADDING = 4096  # rows beyond twice the tokens: more cannot be padding
+_DROPPED_ROLES = ("padding", "mask", "eot", "eom")  # roles whose tokens need not be fed to a model
 
 
 def padding(index: int) -> str:
-    """The token of an id that has none, as llama.cpp's converter names it."""
+    """The name that llama.cpp's converter gives to an id without a token."""
     return f"[PAD{index}]"
 
 
@@ -52,9 +51,9 @@ def fit_vocabulary(
 ) -> None:
     """Give a vocabulary as many tokens as the embedding has rows, as llama.cpp's converter does.
 
-    Rows without a token get one that no text has and that decodes as nothing: a model may still
-    choose it. Added tokens without a row are left out, so that what spells them is text, and no
-    text has an id that the model lacks.
+    A row without a token gets one that no text contains and that decodes as nothing: the model may
+    still choose it. Added tokens without a row are dropped, so that their spelling is plain text
+    and no text has an id that the model lacks.
 
     Parameters
     ----------
@@ -63,15 +62,15 @@ def fit_vocabulary(
     metadata : dict
         ``tokenizer.ggml.*``; changed in place.
     rows : int
-        Of the embedding.
+        Rows of the embedding.
     notes : list of str
-        What was done is said here.
+        Changes are appended here, in words.
 
     Raises
     ------
     FormatError
-        A token without a row is no added one, or begins, ends or separates texts; or there are many
-        more rows than tokens.
+        A token without a row is not an added one, or begins, ends or separates texts; or there are
+        many more rows than tokens.
     """
     tokens: Any = metadata["tokenizer.ggml.tokens"]
     count = len(tokens)
@@ -88,14 +87,14 @@ def fit_vocabulary(
             f"{count - rows} tokens have no row in the embedding, so they are text: "
             f"{printable(some, 200)}"
         )
-    made = [padding(index) for index in range(count, rows)]
-    metadata["tokenizer.ggml.tokens"] = [*tokens[:rows], *made]
+    more = [padding(index) for index in range(count, rows)]
+    metadata["tokenizer.ggml.tokens"] = [*tokens[:rows], *more]
     fills = {"tokenizer.ggml.token_type": UNUSED, "tokenizer.ggml.scores": 0, SCORES: 0}
     for name, fill in fills.items():
         values = metadata.get(name)
         if isinstance(values, np.ndarray) and len(values) == count:
-            more = np.full(len(made), fill, values.dtype)
-            metadata[name] = np.concatenate([values[:rows], more])
+            filled = np.full(len(more), fill, values.dtype)
+            metadata[name] = np.concatenate([values[:rows], filled])
     for key, values in metadata.items():
         if key.endswith("strip_token_ids") and isinstance(values, np.ndarray):
             metadata[key] = values[values.astype(np.int64) < rows]
@@ -108,7 +107,7 @@ def fit_vocabulary(
 
 
 def _check_dropped(where: str, metadata: dict[str, MetadataValue], rows: int) -> None:
-    """Whether tokens from `rows` on may be left out; roles that name them go."""
+    """Check that tokens from `rows` on may be dropped, and drop roles that refer to them."""
     tokens: Any = metadata["tokenizer.ggml.tokens"]
     types = metadata.get("tokenizer.ggml.token_type")
     for index in range(rows, len(tokens)):
@@ -136,14 +135,14 @@ _ROLE = re.compile(r"tokenizer\.ggml\.(\w+)_token_id")
 def sentencepiece_metadata(
     pieces: list[str], scores: npt.NDArray[np.float32], *, unknown: int, bos: int, eos: int
 ) -> dict[str, MetadataValue]:
-    """SentencePiece BPE with byte fallback, as Llama 2's, under GGUF's keys."""
-    kinds = [BYTE if BYTE_TOKEN.fullmatch(piece) else NORMAL for piece in pieces]
-    kinds[unknown], kinds[bos], kinds[eos] = UNKNOWN, CONTROL, CONTROL
+    """SentencePiece BPE with byte fallback, as in Llama 2, under GGUF's keys."""
+    types = [BYTE if BYTE_TOKEN.fullmatch(piece) else NORMAL for piece in pieces]
+    types[unknown], types[bos], types[eos] = UNKNOWN, CONTROL, CONTROL
     return {
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.tokens": pieces,
         "tokenizer.ggml.scores": scores,
-        "tokenizer.ggml.token_type": np.array(kinds, np.int32),
+        "tokenizer.ggml.token_type": np.array(types, np.int32),
         "tokenizer.ggml.bos_token_id": np.uint32(bos),
         "tokenizer.ggml.eos_token_id": np.uint32(eos),
         "tokenizer.ggml.unknown_token_id": np.uint32(unknown),

@@ -4,10 +4,10 @@ Layout: u64 length of the header; the header, a JSON object padded with zeros so
 multiple of 64; the tensors, each at such a multiple. The JSON has ``metadata`` (sizes, as
 strings), ``tokenizer`` (``vocab``: token -> id; ``merges``: "left right" in order of rank) and
 ``tensors``: Hugging Face's name -> {dtype, shape, offset}, offsets from the end of the header.
-An ``int8`` tensor has ``scale_offset`` and ``scale_size`` beside: for each 64 weights a float32
-that they were multiplied with.
+An ``int8`` tensor also has ``scale_offset`` and ``scale_size``: one float32 for every 64 weights,
+by which they were multiplied.
 
-Its models are Mistral's; rows of q and k are in Hugging Face's order.
+The models are Mistral's; rows of q and k are in Hugging Face's order.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INTEGERS = {
     "max_position_embeddings": "max_position_embeddings", "sliding_window": "sliding_window",
 }  # fmt: skip
 _NUMBERS = {"rope_theta": "rope_theta", "norm_eps": "rms_norm_eps"}
-_NOTHING = ("None", "0")  # a sliding window that is none
+_NOTHING = ("None", "0")  # no sliding window
 _INTEGER, _NUMBER = re.compile(r"\d{1,12}"), re.compile(r"\d{1,12}(\.\d{1,20})?(e[+-]?\d{1,3})?")
 
 
@@ -52,7 +52,7 @@ def is_torchless(header: dict[str, Any]) -> bool:
 
 
 def read_torchless(path: Path, pages: Pages, header: dict[str, Any], start: int) -> ModelFile:
-    """Understand a torchless file: views of its pages, int8 groups as Q8_0 made on demand.
+    """Parse a torchless file: tensors are views of its pages, int8 groups become Q8_0 on demand.
 
     Parameters
     ----------
@@ -79,9 +79,9 @@ def read_torchless(path: Path, pages: Pages, header: dict[str, Any], start: int)
 
 
 def _config(path: Path, header: dict[str, Any], weights: Checkpoint) -> dict[str, Any]:
-    """What config.json would say."""
+    """The same settings as a config.json."""
     given = field(path, header, "metadata", dict)
-    made: dict[str, Any] = {
+    config: dict[str, Any] = {
         "model_type": "mistral",
         "hidden_act": given.get("act_type", "silu"),
         "tie_word_embeddings": "lm_head.weight" not in weights.tensors,
@@ -95,13 +95,13 @@ def _config(path: Path, header: dict[str, Any], weights: Checkpoint) -> dict[str
                 raise FormatError(
                     f"{path}: 'metadata.{name}': expected a number in a string, found {value!r:.80}"
                 )
-            made[key] = kind(value)
-    return made
+            config[key] = kind(value)
+    return config
 
 
 def _weights(path: Path, pages: Pages, entries: dict[str, Any], start: int) -> Checkpoint:
     whole = np.frombuffer(pages, np.uint8)[start:]
-    found = Checkpoint("torchless", parts={path: pages})
+    weights = Checkpoint("torchless", parts={path: pages})
     spans: list[tuple[int, int, str]] = []
 
     def part(name: str, entry: dict[str, Any], key: str, size: int) -> U8:
@@ -109,7 +109,7 @@ def _weights(path: Path, pages: Pages, entries: dict[str, Any], start: int) -> C
         if offset < 0 or offset % ALIGNMENT or offset + size > whole.size:
             raise FormatError(
                 f"{path}: tensor {name!r:.80}: {size} bytes expected at {key} {offset} (a multiple "
-                f"of {ALIGNMENT}), the file has {whole.size} behind its header"
+                f"of {ALIGNMENT}), the file has {whole.size} after its header"
             )
         spans.append((offset, offset + size, name))
         return whole[offset : offset + size]
@@ -119,9 +119,9 @@ def _weights(path: Path, pages: Pages, entries: dict[str, Any], start: int) -> C
         shape, dtype = _shape(path, name, entry), field(path, entry, "dtype", str)
         count = math.prod(shape)
         if dtype == "f32":
-            found.add(name, F32, shape, part(name, entry, "offset", 4 * count))
+            weights.add(name, F32, shape, part(name, entry, "offset", 4 * count))
         elif dtype != "int8":
-            found.unusable[name] = f"dtype {dtype!r:.40}, expected 'f32' or 'int8'"
+            weights.unusable[name] = f"dtype {dtype!r:.40}, expected 'f32' or 'int8'"
         elif count % GROUP or entry.get("scale_size") != count // GROUP:
             raise FormatError(
                 f"{path}: tensor {name!r:.80}: {count} weights: expected groups of {GROUP}, and "
@@ -131,9 +131,9 @@ def _weights(path: Path, pages: Pages, entries: dict[str, Any], start: int) -> C
             q = part(name, entry, "offset", count).view(np.int8)
             scales = part(name, entry, "scale_offset", count // GROUP * 4).view("<f4")
             groups = Groups(q, scales, shape[-1], divide=True)
-            found.tensors[name] = grouped_tensor(str(path), name, shape, groups)
+            weights.tensors[name] = grouped_tensor(str(path), name, shape, groups)
     refuse_overlaps(path, spans)
-    return found
+    return weights
 
 
 def _shape(path: Path, name: str, entry: dict[str, Any]) -> tuple[int, ...]:
@@ -145,7 +145,7 @@ def _shape(path: Path, name: str, entry: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _tokenizer(path: Path, given: dict[str, Any]) -> dict[str, MetadataValue]:
-    """SentencePiece's BPE with byte fallback: a piece scores higher the earlier it is merged."""
+    """SentencePiece BPE with byte fallback: pieces that are merged earlier have higher scores."""
     vocab = field(path, given, "vocab", dict, "tokenizer.")
     merges = field(path, given, "merges", list, "tokenizer.")
     tokens = {number: token for token, number in vocab.items() if type(number) is int}

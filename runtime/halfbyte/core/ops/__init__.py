@@ -1,4 +1,4 @@
-"""The operators. Each is a function with a signature and a NumPy meaning; see `operator`."""
+"""The operators: functions with a signature and a definition in NumPy; see `operator`."""
 
 from halfbyte.core.ops.activation import add, gelu, mul, silu, softmax
 from halfbyte.core.ops.attention import (

@@ -1,4 +1,4 @@
-"""Element by element, and softmax."""
+"""Activation functions, softmax, and sums and products of rows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def gelu(x: F32, *, approximate: str) -> F32:
 
 
 def gelu_of(x: Array, approximate: str) -> Array:
-    """The same in x's type."""
+    """As :func:`gelu`, in x's type."""
     if approximate == "tanh":
         inner = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
     else:

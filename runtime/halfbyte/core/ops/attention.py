@@ -17,14 +17,14 @@ from halfbyte.core.ops.operator import operator
 from halfbyte.weights import Q8_0
 from halfbyte.weights.packed import packed_rows
 
-# A cache in Q8_0 is its bytes: [g, t, row] of blocks, for keys [g, b, sixteen rows] as packed.
+# A cache in Q8_0 is bytes: [g, t, row] of blocks; for keys [g, b, sixteen packed rows].
 Cache = npt.NDArray[np.float16] | npt.NDArray[np.float32] | npt.NDArray[np.uint8]
 Array = npt.NDArray[Any]
 F32 = npt.NDArray[np.float32]
 Q8_0_R16 = packed_rows(Q8_0)
 
-KEY_BLOCK = 16  # positions of the cache whose keys lie together
-MAX_Q8_0_HEAD = 512  # elements of a head that a cache in Q8_0 may have
+KEY_BLOCK = 16  # positions of the cache whose keys are interleaved
+MAX_Q8_0_HEAD = 512  # elements of a head in a cache in Q8_0
 
 
 @operator(
@@ -42,22 +42,22 @@ MAX_Q8_0_HEAD = 512  # elements of a head that a cache in Q8_0 may have
 def rotary_embedding(
     x: F32, cos: F32, sin: F32, *, head_dim: int, position: int, interleaved: bool
 ) -> F32:
-    """Turn r pairs of every head by the angles of its row's position.
+    """Rotate r pairs of every head by the angles of its row's position.
 
     (a, b) -> (a cos - b sin, b cos + a sin), where pairs are elements (2j, 2j + 1) if
-    `interleaved`, else (j, j + r); elements from 2 r on stay. Row i takes row position + i of
-    `cos` and `sin`.
+    `interleaved`, else (j, j + r); elements from 2 r on are unchanged. Row i takes row position + i
+    of `cos` and `sin`.
 
     Source: ONNX RotaryEmbedding (opset 23); Su et al. 2021, RoFormer.
     """
     n, c = x.shape
-    turn = slice(position, position + n)
+    rows = slice(position, position + n)
     heads = x.reshape(n, c // head_dim, head_dim)
-    return rotated(heads, cos[turn, None], sin[turn, None], interleaved).reshape(n, c)
+    return rotated(heads, cos[rows, None], sin[rows, None], interleaved).reshape(n, c)
 
 
 def rotated(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
-    """Pairs of the last axis of x turned by angles [..., r], as :func:`rotary_embedding` does."""
+    """Pairs of the last axis of x rotated by angles [..., r], as by :func:`rotary_embedding`."""
     r = cos.shape[-1]
     first, second = (
         (slice(0, 2 * r, 2), slice(1, 2 * r, 2)) if interleaved else (slice(0, r), slice(r, 2 * r))
@@ -79,7 +79,7 @@ def rotated(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
 def cache_write(x: F32, cache: Cache, *, position: int) -> Cache:
     """cache[:, position + i] = x[i] in place, head by head, rounded to the cache's type.
 
-    Each of the g heads of width h has its positions in one piece. Source: ONNX TensorScatter.
+    The positions of each of the g heads of width h are contiguous. Source: ONNX TensorScatter.
     """
     g, _, h = cache.shape
     rows = Q8_0.encode(x) if cache.dtype == np.uint8 else x
@@ -97,9 +97,9 @@ def cache_write(x: F32, cache: Cache, *, position: int) -> Cache:
     },
 )
 def cache_write_keys(x: F32, cache: Cache, *, position: int) -> Cache:
-    """The same where positions lie sixteen together: cache[:, p / 16, :, p % 16] = x[p - position].
+    """As `cache_write`, in blocks of sixteen: cache[:, p / 16, :, p % 16] = x[p - position].
 
-    Products of a query with sixteen keys then need no horizontal sums. In Q8_0 they lie as sixteen
+    Products of a query with sixteen keys then need no horizontal sums. In Q8_0 a block is sixteen
     packed rows (:class:`halfbyte.weights.Packed`). Source: ONNX TensorScatter.
     """
     places = np.arange(position, position + len(x))
@@ -126,7 +126,7 @@ def _key_rows_q8_0(k: Cache) -> npt.NDArray[np.uint8]:
 
 
 def _first(position: int, window: int) -> int:
-    """The first key that a row at this position sees."""
+    """The first key in the window of a row at this position."""
     return max(position + 1 - window, 0) if window else 0
 
 
@@ -166,8 +166,8 @@ def group_query_attention(
 
     y[i, u] = sum_j softmax_j(scale q[i, u] . k[g, j]) v[g, j] over j <= position + i, where the
     c / h query heads share g key and value heads in groups. Key j is k[g, j / 16, :, j % 16], as
-    :func:`cache_write_keys` lays it down. Unless `window` is 0, j > position + i - window too: what
-    no row sees is not read.
+    written by :func:`cache_write_keys`. Unless `window` is 0, also j > position + i - window; keys
+    and values in no row's window are not read.
 
     With a cache in Q8_0 the query is rounded as by :func:`dynamic_quantize`, and q . k is the sum
     over blocks b of 32 elements, in order, of (kd[j, b] qd[b]) float(sum_32 kq qq), as in

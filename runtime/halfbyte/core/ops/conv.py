@@ -1,4 +1,4 @@
-"""Convolutions of images whose channels lie last: [images, rows, columns, channels].
+"""Convolutions with channels last: images are [images, rows, columns, channels].
 
 Weights are packed when a program is captured: see :func:`pack_kernels`.
 """
@@ -10,26 +10,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.ops.demands import Known, codes, windows
+from halfbyte.core.ops.demands import Known, windows, zero_points
 from halfbyte.core.ops.operator import Demand, operator
 from halfbyte.core.ops.panels import Activation, activated
-from halfbyte.core.ops.quantized import Codes, to_quantized
+from halfbyte.core.ops.quantized import Bytes, to_quantized
 
 F32 = npt.NDArray[np.float32]
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 
-TOGETHER = 16  # channels of the result whose weights lie together
-FOURS = 4  # codes that one instruction multiplies and adds up
-MAX_TAPS = 512  # of a depthwise kernel of codes, whose sums are exact in float32
+TOGETHER = 16  # output channels whose weights are packed together
+FOURS = 4  # integers that one instruction multiplies and adds up
+MAX_TAPS = 512  # of a quantized depthwise kernel, so that sums are exact in float32
 
 
 def pack_kernels(w: npt.NDArray[Any], groups: int = 1) -> npt.NDArray[Any]:
-    """ONNX's weights [m, c / groups, kernel_h, kernel_w] as `conv2d` takes them: [b, k, 16].
+    """Pack ONNX's weights [m, c / groups, kernel_h, kernel_w] for `conv2d`: [b, k, 16].
 
-    Sixteen channels of the result lie together, k = (row, column, channel of the group); each group
-    begins with a new sixteen, and what is missing to one is zero.
+    Sixteen output channels are contiguous, k = (row, column, channel of the group); each group
+    begins a new sixteen, and is padded with zeros.
     """
     m, c, *kernel = w.shape
     width = m // groups
@@ -43,10 +43,10 @@ def pack_kernels(w: npt.NDArray[Any], groups: int = 1) -> npt.NDArray[Any]:
 
 
 def pack_quantized(w: I8, groups: int = 1, *, joined: bool = True) -> I8:
-    """The same for codes, as `conv2d_quantized` takes them: [b, k / 4, 16, 4].
+    """Pack int8 weights for `conv2d_quantized`: [b, k / 4, 16, 4].
 
-    Zeros fill up runs of codes that lie together in x to fours: a kernel's rows where they are
-    `joined` (there is one group, and no dilation of columns), otherwise its pixels.
+    Runs that are contiguous in x are padded with zeros to fours. A run is a row of the kernel if
+    rows are `joined` (one group, and no dilation of columns), otherwise a pixel.
     """
     packed = pack_kernels(w, groups)
     blocks, k, _ = packed.shape
@@ -58,19 +58,19 @@ def pack_quantized(w: I8, groups: int = 1, *, joined: bool = True) -> I8:
 
 
 def _runs(kernel_h: int, kernel_w: int, joined: bool) -> int:
-    """How many runs of codes a window is."""
+    """The number of contiguous runs of a window."""
     return kernel_h if joined else kernel_h * kernel_w
 
 
 def unpack_kernels(w: npt.NDArray[Any], m: int, groups: int) -> npt.NDArray[Any]:
-    """The inverse: [groups, m / groups, k]."""
+    """The inverse of `pack_kernels`: [groups, m / groups, k]."""
     blocks, k, _ = w.shape
     rows = w.swapaxes(1, 2).reshape(groups, blocks // groups * TOGETHER, k)
     return rows[:, : m // groups]
 
 
-def _codes_fit(d: Known) -> bool:
-    """Whether weights of codes have the rows of fours that `pack_quantized` gives them."""
+def _whole_fours(d: Known) -> bool:
+    """Whether int8 weights have the runs of fours that `pack_quantized` makes."""
     runs = _runs(d["kernel_h"], d["kernel_w"], d["groups"] == 1 and d["dilation_w"] == 1)
     taps = d["kernel_h"] * d["kernel_w"] * (d["c"] // d["groups"])
     return bool(d["k"] == runs * -(-(taps // runs) // FOURS))
@@ -90,27 +90,27 @@ _GROUPS: dict[str, Demand] = {
 def taps(
     x: npt.NDArray[Any], p: int, q: int, window: dict[str, int], outside: float = 0
 ) -> npt.NDArray[Any]:
-    """What each pixel of a result [p, q] is made of: [n, p, q, kernel_h kernel_w, c].
+    """The window of each pixel of a result [p, q]: [n, p, q, kernel_h kernel_w, c].
 
     Pixel (i, j)'s window begins at row i stride_h - top and column j stride_w - left of x
-    [n, h, v, c]; `outside` is what is there beyond x.
+    [n, h, v, c]; outside of x, elements are `outside`.
     """
     rows = _places(p, window, "h", window["top"])
     columns = _places(q, window, "w", window["left"])
     inside = ((rows >= 0) & (rows < x.shape[1]))[:, None, :, None] & (
         (columns >= 0) & (columns < x.shape[2])
     )[None, :, None, :]
-    found = x[
+    pixels = x[
         :,
         np.clip(rows, 0, x.shape[1] - 1)[:, None, :, None],
         np.clip(columns, 0, x.shape[2] - 1)[None, :, None, :],
     ]
-    found = np.where(inside[None, ..., None], found, x.dtype.type(outside))
-    return found.reshape(len(x), p, q, -1, x.shape[3])
+    pixels = np.where(inside[None, ..., None], pixels, x.dtype.type(outside))
+    return pixels.reshape(len(x), p, q, -1, x.shape[3])
 
 
 def _places(count: int, window: dict[str, int], axis: str, before: int) -> npt.NDArray[np.int64]:
-    """Rows or columns of x that results 0 ... count - 1 see: [count, kernel]."""
+    """Rows or columns of x in the windows of results 0 ... count - 1: [count, kernel]."""
     starts = np.arange(count) * window[f"stride_{axis}"] - before
     return starts[:, None] + np.arange(window[f"kernel_{axis}"]) * window[f"dilation_{axis}"]
 
@@ -136,9 +136,9 @@ def conv2d(
     """y = min(max(bias + sum over window and channels of x w + r, lo), hi).
 
     The window of y[n, i, j] begins at row i stride_h - top and column j stride_w - left of x, and
-    has kernel_h x kernel_w pixels, every dilation_h-th and dilation_w-th; beyond x there are zeros.
-    With groups, the c channels and the m results fall into so many parts that do not meet.
-    `w` is packed by :func:`pack_kernels`.
+    has kernel_h x kernel_w pixels, every dilation_h-th and dilation_w-th; outside of x are zeros.
+    With groups, the c channels and the m outputs are split into independent parts. `w` is packed by
+    :func:`pack_kernels`.
 
     Source: ONNX Conv (opset 11) with channels last; ONNX Runtime's FusedConv.
     """
@@ -169,7 +169,7 @@ def conv2d_depthwise(
     x: F32, w: F32, bias: F32, *, p: int, q: int, kernel_h: int, kernel_w: int, stride_h: int,
     stride_w: int, dilation_h: int, dilation_w: int, top: int, left: int, lo: float, hi: float,
 ) -> F32:  # fmt: skip
-    """y = min(max(bias + sum over the window of x w, lo), hi), each channel alone.
+    """y = min(max(bias + sum over the window of x w, lo), hi), for each channel separately.
 
     Windows are those of :func:`conv2d`, w[k, c] has k = (row, column).
 
@@ -187,8 +187,8 @@ def conv2d_depthwise(
 
 def rescaled(
     total: npt.NDArray[np.int64], scale: F32, zero: int, lo: int, hi: int, dtype: np.dtype[Any]
-) -> Codes:
-    """Codes of an int32 total times a scale, the product in float32; see `to_quantized`."""
+) -> Bytes:
+    """An int32 total times a scale, in float32, quantized by `to_quantized`."""
     real = total.astype(np.int32).astype(np.float32) * scale
     return to_quantized(real, zero, lo, hi, dtype)
 
@@ -200,23 +200,23 @@ def rescaled(
     demands={
         **windows(),
         **_GROUPS,
-        **codes("x_zero", "y_zero"),
-        "k of fours of kernel_h kernel_w c / groups, groups, dilation_w": _codes_fit,
+        **zero_points("x_zero", "y_zero"),
+        "k of fours of kernel_h kernel_w c / groups, groups, dilation_w": _whole_fours,
     },
     product=True,
     kind=lambda d: "conv2d_quantized" + "_1x1" * (d["kernel_h"] == 1),
 )
 def conv2d_quantized(
-    x: Codes, w: I8, bias: I32, sums: I32, scale: F32, *, p: int, q: int, groups: int,
+    x: Bytes, w: I8, bias: I32, sums: I32, scale: F32, *, p: int, q: int, groups: int,
     kernel_h: int, kernel_w: int, stride_h: int, stride_w: int, dilation_h: int, dilation_w: int,
     top: int, left: int, x_zero: int, y_zero: int, lo: int, hi: int,
-) -> Codes:  # fmt: skip
-    """Codes of a convolution: y = y_zero + round(scale total), between lo and hi, ties to even.
+) -> Bytes:  # fmt: skip
+    """Quantized convolution: y = y_zero + round(scale total), clipped to [lo, hi], ties to even.
 
-    total = bias + sum over window and channels of (x - x_zero) w is an exact int32; beyond x there
-    is x_zero. x and y are uint8 or int8 alike, `w` is packed by :func:`pack_quantized`, `sums` are
-    those of each channel's weights, `scale` is x_scale w_scale / y_scale. Windows, groups and
-    rounding are those of :func:`conv2d` and :func:`~halfbyte.core.ops.quantized.to_quantized`.
+    total = bias + sum over window and channels of (x - x_zero) w is an exact int32; outside of x
+    is x_zero. x and y are both uint8 or both int8, `w` is packed by :func:`pack_quantized`, `sums`
+    are the sums of each channel's weights, `scale` is x_scale w_scale / y_scale. Windows and groups
+    are those of :func:`conv2d`; see :func:`~halfbyte.core.ops.quantized.to_quantized` for rounding.
 
     Source: ONNX QLinearConv (opset 10) with channels last.
     """
@@ -249,7 +249,7 @@ def conv2d_quantized(
     product=True,
 )
 def matmul_quantized(
-    x: Codes, w: I8, sums: I32, scale: F32, bias: F32, x_scale: F32, x_zero: Codes,
+    x: Bytes, w: I8, sums: I32, scale: F32, bias: F32, x_scale: F32, x_zero: Bytes,
     zeros: I32 | None = None, x_sums: I32 | None = None, r: F32 | None = None, *,
     activation: int = Activation.NONE,
 ) -> F32:  # fmt: skip
@@ -279,18 +279,18 @@ def matmul_quantized(
     operations=lambda d: 2 * d["n"] * d["p"] * d["q"] * d["c"] * d["k"],
     demands={
         **windows("k", MAX_TAPS),
-        **codes("x_zero", "y_zero"),
+        **zero_points("x_zero", "y_zero"),
     },
     product=True,
 )
 def conv2d_depthwise_quantized(
-    x: Codes, w: F32, bias: I32, sums: I32, scale: F32, *, p: int, q: int, kernel_h: int,
+    x: Bytes, w: F32, bias: I32, sums: I32, scale: F32, *, p: int, q: int, kernel_h: int,
     kernel_w: int, stride_h: int, stride_w: int, dilation_h: int, dilation_w: int, top: int,
     left: int, x_zero: int, y_zero: int, lo: int, hi: int,
-) -> Codes:  # fmt: skip
-    """The same, each channel alone; the codes w[k, c] are floats, k = (row, column).
+) -> Bytes:  # fmt: skip
+    """As :func:`conv2d_quantized`, for each channel separately.
 
-    There are at most `MAX_TAPS` of them.
+    Integer weights w[k, c] are stored as floats, k = (row, column), at most `MAX_TAPS`.
 
     Source: ONNX QLinearConv (opset 10) with as many groups as channels, channels last.
     """

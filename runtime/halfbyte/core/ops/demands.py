@@ -1,6 +1,6 @@
-"""What kernels trust beyond signatures, in the words that refuse what does not meet it.
+"""Preconditions of kernels beyond signatures, by the descriptions that errors give.
 
-Each is a demand of :class:`halfbyte.core.ops.Operator`: of dimensions, attributes and constant
+Each is a demand of :class:`halfbyte.core.ops.Operator`, on dimensions, attributes and constant
 operands by name.
 """
 
@@ -11,32 +11,32 @@ from typing import Any
 
 from halfbyte.core.ops.operator import Demand
 
-LIMIT = 2**31 - 1  # kernels count places of images in 32 bits
+LIMIT = 2**31 - 1  # kernels index images with 32 bits
 
 Known = Mapping[str, Any]
 
 
 def reach(at: int, *steps: tuple[int, int]) -> tuple[int, int]:
-    """First and last element of a walk: so many, so far apart, along each dimension."""
+    """First and last element of a strided view; `steps` are (count, stride) of each dimension."""
     spans = [(count - 1) * stride for count, stride in steps]
     return at + sum(min(span, 0) for span in spans), at + sum(max(span, 0) for span in spans)
 
 
 def inside(size: int, at: int, *steps: tuple[int, int]) -> bool:
-    """Whether a walk stays among `size` elements, and goes anywhere at all."""
+    """Whether a strided view is within `size` elements, and not empty."""
     first, last = reach(at, *steps)
     return 0 <= first <= last < size and all(count > 0 for count, _ in steps)
 
 
 def planned(d: Known, size: int, at: int, strides: Sequence[int], step: int) -> bool:
-    """Whether an operand has what a plan reads of it: see :mod:`halfbyte.core.ops.elementwise`."""
+    """Whether a plan (see :mod:`halfbyte.core.ops.elementwise`) stays inside of its operand."""
     sizes = [int(n) for n in d["plan"][: len(strides)]]
     steps = [*zip(sizes, map(int, strides), strict=True), (int(d["d"]), int(step))]
     return inside(size, at, *steps)
 
 
-def codes(*zeros: str) -> dict[str, Demand]:
-    """Of codes of eight bits: their zero points, and limits where there are any."""
+def zero_points(*zeros: str) -> dict[str, Demand]:
+    """Demands on the zero points of eight-bit integers, and on limits if there are any."""
     names = (*zeros, "lo", "hi")
     return {
         f"{', '.join(names)} from -128 to 255": lambda d: all(
@@ -46,8 +46,8 @@ def codes(*zeros: str) -> dict[str, Demand]:
 
 
 def windows(taps: str = "", most: int = LIMIT) -> dict[str, Demand]:
-    """Of windows over images; `taps` is a dimension with one entry a pixel, of `most`."""
-    made: dict[str, Demand] = {
+    """Demands on windows over images; `taps` is a dimension with one entry per pixel."""
+    demands: dict[str, Demand] = {
         "kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, p, q of 1 and more": (
             lambda d: min(
                 d["kernel_h"], d["kernel_w"], d["stride_h"], d["stride_w"], d["dilation_h"],
@@ -64,7 +64,7 @@ def windows(taps: str = "", most: int = LIMIT) -> dict[str, Demand]:
         ),
     }  # fmt: skip
     if taps:
-        made[f"{taps} = kernel_h kernel_w, at most {most}"] = lambda d: (
+        demands[f"{taps} = kernel_h kernel_w, at most {most}"] = lambda d: (
             d["kernel_h"] * d["kernel_w"] == d[taps] <= most
         )
-    return made
+    return demands

@@ -1,4 +1,4 @@
-"""Functions of single numbers, and of pairs with broadcasting."""
+"""Elementwise functions of one operand, and of two with broadcasting."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def strided(x: npt.NDArray[Any], plan: I32, strides: I32, n: int, d: int, step: int) -> Any:
-    """Rows of d elements, as many as there are in n, each where sizes and strides put it."""
+    """n elements in rows of d, gathered by a plan's sizes and `strides`."""
     sizes = [int(size) for size in plan[:PLAN_DIMS]]
     return walked(x, (*sizes, d), (*map(int, strides), step)).reshape(n)
 
 
 def walked(x: npt.NDArray[Any], shape: Sequence[int], strides: Sequence[int]) -> npt.NDArray[Any]:
-    """A view of x in this shape, at strides of elements."""
+    """A view of x with this shape, and strides in elements."""
     steps = [stride * x.itemsize for stride in strides]
     return np.lib.stride_tricks.as_strided(x, shape, steps, writeable=False)
 
@@ -62,9 +62,8 @@ def binary(
 ) -> F32:
     """z = x op y, op being add, sub, mul or div, with broadcasting.
 
-    z has n elements in rows of d, which belong to four outer dimensions: `plan` has their sizes,
-    the strides of x over them and those of y, in elements. Along a row x and y advance by their
-    step, 0 or 1.
+    z has n elements in rows of d, with four outer dimensions: `plan` has their sizes, and the
+    strides of x and of y over them, in elements. Along a row x and y advance by their step, 0 or 1.
 
     Source: ONNX Add, Sub, Mul, Div; broadcasting as NumPy's.
     """
@@ -109,7 +108,7 @@ def cast(x: npt.NDArray[np.int64]) -> F32:
     rows="n",
 )
 def unary(x: F32, *, function: str, alpha: float = 0.0, beta: float = 0.0) -> F32:
-    """y = f(x): ONNX's functions of one number under their names in snake case.
+    """y = f(x): ONNX's functions of one number, under their names in snake case.
 
     relu max(x, 0); clip min(max(x, alpha), beta); leaky_relu x, and alpha x below 0; sigmoid
     1 / (1 + exp(-x)); hard_sigmoid min(max(alpha x + beta, 0), 1); hard_swish x times that of
@@ -117,7 +116,7 @@ def unary(x: F32, *, function: str, alpha: float = 0.0, beta: float = 0.0) -> F3
 
     Source: ONNX's operators of these names.
     """
-    rounded = np.array([alpha, beta], np.float32).tolist()  # as kernels have them
+    rounded = np.array([alpha, beta], np.float32).tolist()  # as in kernels
     with np.errstate(all="ignore"):
         wide = UNARY[function](x.astype(np.float64), rounded[0], rounded[1])
         y: F32 = wide.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Attention of all queries over all keys of a batch, where they lie in matrices."""
+"""Attention of all queries over all keys of a batch, which are parts of matrices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from halfbyte.core.ops.operator import Demand, operator
 F32 = npt.NDArray[np.float32]
 
 MAX_HEAD = 256  # numbers of a query, key or value
-MAX_CODED_HEAD, CODED_KEYS = 64, 128  # of attention_int8; keys of a step
+MAX_INT8_HEAD, INT8_KEYS = 64, 128  # of attention_int8; keys of a step
 
 
 _READS: dict[str, Callable[[Any], int]] = {
@@ -86,11 +86,11 @@ def attention(
 ) -> F32:  # fmt: skip
     """y[b, i, h] = sum_j softmax_j(cap(scale q[b, h, i] k[b, g, j]) + bias[b, h, i, j]) v[b, g, j].
 
-    Sums go over the keys j <= i + reach of t; g is the group of h among the kv_heads. A query has
-    d numbers side by side, a value e, at most MAX_HEAD; they begin at `_at` and lie at strides of
-    elements, so that one matrix may hold all three. A bias has t numbers side by side, and strides
-    of 0 where it is the same for all. cap(x) = softcap tanh(x / softcap), unless softcap is 0. A
-    query whose scores are all -inf has a result of zeros.
+    Sums go over the keys j <= i + reach of t; g is the group of h among the kv_heads. A query has d
+    contiguous numbers, a value e, at most MAX_HEAD; they begin at `_at` with strides in elements,
+    so that one matrix may hold all three. A bias has t contiguous numbers, and strides of 0 along
+    dimensions that share it. cap(x) = softcap tanh(x / softcap), unless softcap is 0. A query whose
+    scores are all -inf has a result of zeros.
 
     Source: ONNX Attention (opset 23); Milakov and Gimelshein 2018, Online normalizer calculation
     for softmax.
@@ -114,7 +114,7 @@ def attention(
 
 
 def capped(scores: F32, softcap: float) -> F32:
-    """softcap tanh(x / softcap), or x where that is 0, in its type."""
+    """softcap tanh(x / softcap), or x if softcap is 0, in x's type."""
     most = scores.dtype.type(softcap)
     return np.asarray(most * np.tanh(scores / most)) if softcap else scores
 
@@ -126,7 +126,7 @@ def capped(scores: F32, softcap: float) -> F32:
     operations=_operations,
     demands={
         "d and e multiples of 16, of 64 and less": lambda d: (
-            d["d"] % 16 == d["e"] % 16 == 0 and max(d["d"], d["e"]) <= MAX_CODED_HEAD
+            d["d"] % 16 == d["e"] % 16 == 0 and max(d["d"], d["e"]) <= MAX_INT8_HEAD
         ),
         **_DEMANDS,
         "bias of bl where bias_batch, bias_head lead": lambda d: inside(
@@ -147,11 +147,12 @@ def attention_int8(
     scale: float, q_at: int = 0, k_at: int = 0, v_at: int = 0,
     bias_batch: int = 0, bias_head: int = 0,
 ) -> F32:  # fmt: skip
-    """:func:`attention` of all keys, with a bias for all queries, in integers.
+    """:func:`attention` over all keys, with a bias that queries share, in integers.
 
-    Queries, keys and values are rounded to int8, a scale each. Keys go by in steps of CODED_KEYS;
-    in a step a query's weights exp(score - highest so far), times the scales of the values, are
-    rounded to 0...255 by their maximum. d and e are multiples of 16, at most MAX_CODED_HEAD.
+    Queries, keys and values are rounded to int8, each with a scale. Keys are taken in steps of
+    INT8_KEYS; in a step a query's weights exp(score - highest so far), times the scales of the
+    values, are rounded to 0...255 by their maximum. d and e are multiples of 16, at most
+    MAX_INT8_HEAD.
     """
     group = heads // kv_heads
     queries, q_scale = rounded(walked(q[q_at:], (batch, heads, s, d), (q_batch, q_head, q_row, 1)))
@@ -170,16 +171,16 @@ def attention_int8(
         np.zeros((batch, heads, s, 1), np.float32),
     )
     highest = np.full((batch, heads, s, 1), np.finfo(np.float32).min)
-    for j in range(0, t, CODED_KEYS):
-        step = slice(j, j + CODED_KEYS)
+    for j in range(0, t, INT8_KEYS):
+        step = slice(j, j + INT8_KEYS)
         top = np.maximum(highest, scores[..., step].max(axis=-1, keepdims=True))
         with np.errstate(over="ignore"):
             shrink, weights = np.exp(highest - top), np.exp(scores[..., step] - top)
         total = total * shrink + weights.sum(axis=-1, keepdims=True)
         weights = weights * v_scale[..., step]
         largest = weights.max(axis=-1, keepdims=True)
-        codes = np.rint(weights * inverse(255, largest))
-        y = y * shrink + codes @ values[:, :, step] * (largest / np.float32(255))
+        quantized = np.rint(weights * inverse(255, largest))
+        y = y * shrink + quantized @ values[:, :, step] * (largest / np.float32(255))
         highest = top
     y = np.divide(y, total, out=np.zeros_like(y), where=total > 0)
     return np.ascontiguousarray(y.transpose(0, 2, 1, 3), np.float32)

@@ -1,6 +1,6 @@
-"""Operators that are two or three others in one pass over memory; `passes.fuse` makes them.
+"""Operators that fuse two or three others into one pass over memory; `passes.fuse` inserts them.
 
-Each one's meaning is that of its parts, so results are the same to the bit.
+Each is defined by its parts, so results are the same to the bit.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def swiglu_quantize(gate: F32, up: F32) -> Quantized:
 def rotary_cache_write_keys(
     x: F32, cos: F32, sin: F32, cache: Cache, *, position: int, interleaved: bool
 ) -> Cache:
-    """Keys are turned on their way into the cache: cache_write_keys(rotary_embedding(x))."""
-    turned = rotary_embedding(
+    """cache_write_keys(rotary_embedding(x)): keys are rotated as they are written."""
+    rotated = rotary_embedding(
         x, cos, sin, head_dim=cache.shape[2], position=position, interleaved=interleaved
     )
-    written: Cache = cache_write_keys(turned, cache, position=position)
+    written: Cache = cache_write_keys(rotated, cache, position=position)
     return written

@@ -1,4 +1,4 @@
-"""Rows of tables and products with weight matrices.
+"""Embedding rows, and products with weight matrices.
 
 A weight is a :class:`halfbyte.weights.Tensor` [m, k] in any format: rows are outputs.
 """
@@ -24,7 +24,7 @@ HALF = BLOCK // 2  # activations that share one sum
 
 
 def products(d: Any) -> int:
-    """Operations of a product of n rows with m of a matrix [m, k]."""
+    """Operations of a product of n rows with a matrix [m, k]."""
     return 2 * int(d["n"]) * int(d["m"]) * int(d["k"])
 
 
@@ -74,7 +74,7 @@ def dynamic_quantize(x: F32) -> tuple[I8, F32, I16]:
 
 
 def quantize_blocks(x: F32, size: int) -> tuple[I8, F32, I16]:
-    """The same in blocks of so many."""
+    """As :func:`dynamic_quantize`, in blocks of `size`."""
     n, k = x.shape
     wide, d = rounded(x.reshape(n, k // size, size))
     q = wide.astype(np.int8)
@@ -82,7 +82,7 @@ def quantize_blocks(x: F32, size: int) -> tuple[I8, F32, I16]:
 
 
 def rounded(x: F32) -> tuple[F32, F32]:
-    """Whole numbers in -127...127 along the last axis, and the scale of all of them."""
+    """x rounded to -127...127 with one scale along the last axis, and the scales."""
     top = np.abs(x).max(axis=-1, keepdims=True, initial=0)
     by = inverse(127, top)
     d = np.where(by > 0, top / np.float32(127), np.float32(0))
@@ -90,7 +90,7 @@ def rounded(x: F32) -> tuple[F32, F32]:
 
 
 def inverse(most: int, top: F32) -> F32:
-    """most / top, or 0 where that is not finite."""
+    """most / top, or 0 if that is not finite."""
     with np.errstate(divide="ignore", over="ignore"):
         by = np.float32(most) / top
     return np.where(np.isfinite(by), by, np.float32(0))
@@ -109,11 +109,11 @@ def matmul_int8(
 ) -> F32:
     """y[i, j] = r[i, j] + (bias[j] + sum over the weight's blocks b, of 32 or 16, in order).
 
-    A block adds (wd[j, b] xd[i, b]) float(sum wq xq), and, where there are minima, after it
+    A block adds (wd[j, b] xd[i, b]) float(sum wq xq), followed, in formats with minima, by
     wm[j, b] (xd[i, b] float(xs)).
 
-    Block sums are exact integers; the float sum multiplies, then adds, in float32. `xs` is what
-    :func:`dynamic_quantize` returns, `xd` and `xs` those of the block of 32 that b lies in.
+    Block sums are exact integers; the float sum multiplies, then adds, in float32. `xd` and `xs`
+    are results of :func:`dynamic_quantize`, for the block of 32 that contains b.
 
     Source: ONNX Runtime's MatMulNBits at accuracy level 4 (int8 activations).
     """
@@ -132,7 +132,7 @@ def matmul_int8(
 
 
 def with_bias(y: F32, bias: F32 | None, r: F32 | None) -> F32:
-    """r + (bias + y), of those that there are."""
+    """r + (bias + y), where bias and r may be None."""
     if bias is not None:
         y = bias + y
     return y if r is None else r + y
@@ -145,7 +145,7 @@ def with_bias(y: F32, bias: F32 | None, r: F32 | None) -> F32:
     demands={"start + n of 2^31 and less": lambda d: -LIMIT <= d["start"] <= LIMIT - d["n"]},
 )
 def range_from(ids: I32, *, start: int) -> I32:
-    """start, start + 1, ...: as many as there are ids. Source: ONNX Range."""
+    """start, start + 1, ..., as many as ids. Source: ONNX Range."""
     return np.arange(start, start + len(ids), dtype=np.int32)
 
 

@@ -1,4 +1,4 @@
-"""Elements to other places, four bytes each, whatever they are."""
+"""Moves of elements of four bytes, whatever their type."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ I32 = npt.NDArray[np.int32]
     },
 )
 def move(x: I32, plan: I32, *, n: int, d: int, step: int, offset: int) -> I32:
-    """y = elements of x by strides: dimensions in another order, parts, repetitions.
+    """y = elements of x by strides: permuted dimensions, slices, repetitions.
 
-    y has n elements in rows of d. Rows belong to four outer dimensions, whose sizes and strides
-    `plan` has; the first element is x[offset], along a row x advances by `step`.
+    y has n elements in rows of d. Rows have four outer dimensions, whose sizes and strides are in
+    `plan`; the first element is x[offset], and x advances by `step` along a row.
 
     Source: ONNX Transpose, Slice, Split, Expand.
     """
@@ -49,6 +49,6 @@ def move(x: I32, plan: I32, *, n: int, d: int, step: int, offset: int) -> I32:
     },
 )
 def concat_part(y: I32, x: I32, *, offset: int) -> I32:
-    """Columns of y from `offset` on become x, in place. Source: ONNX Concat."""
+    """Write x to the columns of y from `offset` on, in place. Source: ONNX Concat."""
     y[:, offset : offset + x.shape[1]] = x
     return y

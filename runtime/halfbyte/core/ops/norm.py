@@ -16,7 +16,7 @@ F32 = npt.NDArray[np.float32]
 
 @operator("RMSNormalization", "x:f32[n,heads*d] weight:f32[d] -> y:f32[n,heads*d]", rows="n")
 def rms_norm(x: F32, weight: F32, *, epsilon: float, heads: int = 1) -> F32:
-    """y = x / sqrt(mean(x^2) + epsilon) * weight, for each of a row's `heads` parts alone.
+    """y = x / sqrt(mean(x^2) + epsilon) * weight, for each of a row's `heads` parts separately.
 
     Source: ONNX RMSNormalization (opset 23).
     """

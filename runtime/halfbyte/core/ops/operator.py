@@ -1,9 +1,9 @@
-"""What an operator is: a signature, a meaning in NumPy, and what running it costs.
+"""Operators: a signature, a meaning in NumPy, and costs.
 
-A signature such as ``"x:f32[n,k] w:*[m,k] -> y:f32[n,m]"`` names operands, dtypes and dimensions
-(``*`` is a weight in any format, ``k/32`` a dimension derived from another, and operands
-whose names carry a ``?`` may be left out, or be None). It is the shape rule,
-and the C kernel of the same name takes its arguments under these names.
+A signature such as ``"x:f32[n,k] w:*[m,k] -> y:f32[n,m]"`` names operands, dtypes and dimensions:
+``*`` is a weight in any format, ``k/32`` a dimension derived from another, and operands with a
+``?`` may be omitted or None. It is the shape rule, and the C kernel of the same name takes its
+arguments under these names: the binding is derived from it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from halfbyte.core.program import (
 from halfbyte.errors import ProgramError
 
 OPERATORS: dict[str, Operator] = {}
-FUSED: dict[tuple[Operation, ...], Operator] = {}  # by their parts
+FUSED: dict[tuple[Operation, ...], Operator] = {}  # by parts
 
-Count: TypeAlias = Callable[[Mapping[str, int]], int]  # of an instruction's dimensions
-Demand: TypeAlias = Callable[[Mapping[str, Any]], bool]  # of what is known of an instruction
+Count: TypeAlias = Callable[[Mapping[str, int]], int]  # by an instruction's dimensions
+Demand: TypeAlias = Callable[[Mapping[str, Any]], bool]  # on the known values of an instruction
 
 _OPERAND = re.compile(r"(\w+)(\??):(\*|\w+)\[([\w,/*]+)\]")
 
@@ -51,47 +51,48 @@ def _parse(text: str) -> tuple[Operand, ...]:
 class Operator:
     """A function of arrays that can also be recorded.
 
-    Called with arrays it computes its NumPy meaning; called with a program's buffers it checks
-    them against the signature and records one instruction.
+    Called with arrays, it computes its NumPy meaning; called with a program's buffers, it checks
+    them against the signature and the demands, and records one instruction. That is checked again
+    before it runs, since passes give it other buffers.
 
     Attributes
     ----------
     name : str
-        Python's name and the C kernel's, before the suffix for the weight format or variant.
+        Python's name and the C kernel's, without its suffixes for variant and weight format.
     onnx : str
         The operator's name in ONNX or in ONNX Runtime's contrib domain.
     defaults : mapping of attribute name to value
-        Attributes that may be left out.
+        Attributes that may be omitted.
     reads : mapping of operand name to callable
-        Operands of which only some rows (of the last dimension) are touched: dimensions -> how
-        many.
+        Operands of which only some rows (of the last dimension) are touched: dimensions -> number
+        of rows.
     operations : callable or None
-        Dimensions -> arithmetic operations; None where one per output element is near enough.
+        Dimensions -> arithmetic operations; None counts one per output element.
     variant : callable or None
         Attributes -> suffix of the kernel's name.
-    demands : mapping of words to callable
-        What kernels trust beyond the signature: dimensions, attributes and constant operands by
-        name -> whether it holds. One that reads a size known only at run time (a KeyError) is for
-        whoever sets the size.
+    demands : mapping of description to callable
+        Preconditions of kernels beyond the signature: dimensions, attributes and constant operands
+        by name -> whether it holds. A demand on a size known only at run time (a KeyError) is left
+        to the code that sets the size.
     rows : str
-        A dimension whose rows do not depend on each other.
+        A dimension whose rows are independent of each other.
     steps : mapping of operand name to attribute
-        Operands without it: elements from row to row, 0 where all of it is each row's.
+        For operands without that dimension: the stride between rows, 0 if rows share the operand.
     product : bool
-        It computes more than it moves.
+        Its cost is computing, rather than moving memory.
     kind : callable or None
-        Dimensions and operands' dtypes -> under which its speed is measured, if not its name.
+        Dimensions and operands' dtypes -> the name under which its speed is measured, if not
+        `name`.
     like : str
-        The operator that is as fast.
+        A measured operator with the same speed.
     parts : tuple of Operator
-        What it does in one pass.
+        The operators that it fuses.
     host : bool
         There is no kernel: every backend runs the meaning, in NumPy.
     fills : bool
-        The meaning of a host operator takes the arrays of its outputs too and fills them, perhaps
-        later.
+        The meaning of a host operator also takes its output arrays and fills them, maybe later.
     holds : tuple of array
-        Constants that the meaning of a host operator reads beside its inputs.
+        Constants that the meaning of a host operator reads besides its inputs.
     """
 
     name: str
@@ -152,7 +153,7 @@ class Operator:
         return results if len(results) > 1 else results[0]
 
     def _bind(self, operand: Operand, buffer: Any, dims: dict[str, Dim]) -> None:
-        """Check one buffer's kind against the signature and learn the dimensions it names."""
+        """Check one buffer's dtype and rank against the signature, and collect its dimensions."""
         where = f"{self.name}: operand '{operand.name}'"
         if not isinstance(buffer, Buffer):
             raise ProgramError(f"{where}: expected a buffer, found {type(buffer).__name__}")
@@ -171,12 +172,12 @@ class Operator:
             raise ProgramError(f"{self.name}: {error}") from None
 
     def check(self, instruction: Instruction) -> None:
-        """See that operands and results fit each other, and all that the kernel trusts.
+        """Check operands and results against the signature and the demands.
 
         Raises
         ------
         ProgramError
-            A dimension is none, or another than the signature says, or a demand is not met.
+            A dimension is empty or violates the signature, or a demand is not met.
         """
         step()  # of capture, of passes, and of making a program ready to run
         operands = instruction.operands
@@ -185,18 +186,18 @@ class Operator:
             if buffer is not None and (problem := self._problem(operand, buffer, instruction.dims)):
                 raise ProgramError(f"{self.name}: operand '{operand.name}' ({buffer}): {problem}")
         known = _known(instruction) if self.demands else {}
-        for words, holds in self.demands.items():
+        for description, holds in self.demands.items():
             try:
                 met = holds(known)
             except KeyError:
                 continue
             if not met:
-                named = [n for n in dict.fromkeys(re.findall(r"\w+", words)) if n in known]
-                found = ", ".join(f"{n} = {known[n]}" for n in named)
-                raise ProgramError(f"{self.name}: expected {words}, found {found or 'none'}")
+                names = [n for n in dict.fromkeys(re.findall(r"\w+", description)) if n in known]
+                values = ", ".join(f"{n} = {known[n]}" for n in names)
+                raise ProgramError(f"{self.name}: expected {description}, found {values or 'none'}")
 
     def _problem(self, operand: Operand, buffer: Buffer, dims: Mapping[str, Dim]) -> str | None:
-        """What is wrong with the shape of an operand."""
+        """A description of what is wrong with an operand's shape, or None."""
         if len(buffer.shape) != len(operand.dims):
             return f"expected {len(operand.dims)} dimensions"
         for dim, size in zip(operand.dims, buffer.shape, strict=True):
@@ -221,7 +222,7 @@ class Operator:
 
 
 def _known(instruction: Instruction) -> dict[str, Any]:
-    """Dimensions, attributes and constant operands; no sizes that are known only at run time."""
+    """Dimensions, attributes and constant operands, without sizes known only at run time."""
     known = {
         name: buffer.value
         for name, buffer in instruction.operands.items()
@@ -232,7 +233,7 @@ def _known(instruction: Instruction) -> dict[str, Any]:
 
 
 def _dtype(result: Operand, given: Sequence[tuple[Operand, Buffer]]) -> str:
-    """A result's type; an open one is that of the first operand with an open type."""
+    """A result's dtype; ``*`` is that of the first operand with ``*``."""
     if result.dtype != "*":
         return result.dtype
     return next(buffer.dtype for operand, buffer in given if operand.dtype == "*")
@@ -247,7 +248,7 @@ def record_host(
 ) -> tuple[Buffer, ...]:
     """Record an operator without a kernel: `meaning` takes arrays and returns a tuple of them.
 
-    `results` are dtype and shape of each, `holds` constants that it reads beside its inputs.
+    `results` are (dtype, shape) of each, `holds` constants that it reads besides its inputs.
     Backends with kernels return to Python for it.
     """
     program = current()
@@ -266,13 +267,13 @@ def host_instruction(
     holds: tuple[npt.NDArray[Any], ...] = (),
 ) -> Instruction:
     """An instruction without a kernel; see :class:`Operator` for `fills` and `holds`."""
-    made = Operator(
+    host_operator = Operator(
         name, name,
         tuple(Operand(f"x{i}", b.dtype, ()) for i, b in enumerate(inputs)),
         tuple(Operand(f"y{i}", b.dtype, ()) for i, b in enumerate(outputs)),
         (), meaning, host=True, fills=fills, holds=holds,
     )  # fmt: skip
-    return Instruction(made, tuple(inputs), tuple(outputs), {}, {})
+    return Instruction(host_operator, tuple(inputs), tuple(outputs), {}, {})
 
 
 def resolve(dim: str, dims: Mapping[str, Dim]) -> Dim:
@@ -292,7 +293,7 @@ def resolve(dim: str, dims: Mapping[str, Dim]) -> Dim:
 
 
 def operator_of(kernel: str) -> Operator | None:
-    """The operator of a kernel, by its name."""
+    """The operator of a kernel's name."""
     names = [name for name in OPERATORS if f"{kernel}_".startswith(f"{name}_")]
     return OPERATORS[max(names, key=len)] if names else None
 
@@ -307,13 +308,13 @@ def operator(onnx: str, signature: str, **traits: Any) -> Callable[[Callable[...
         attributes = tuple(p.name for p in named)
         defaults = {p.name: p.default for p in named if p.default is not p.empty}
         name = meaning.__name__
-        made = Operator(
+        new = Operator(
             name, onnx, _parse(left), _parse(right), attributes, meaning, defaults, **traits
         )
-        object.__setattr__(made, "__doc__", meaning.__doc__)
-        OPERATORS[name] = made
-        if made.parts:
-            FUSED[made.parts] = made
-        return made
+        object.__setattr__(new, "__doc__", meaning.__doc__)
+        OPERATORS[name] = new
+        if new.parts:
+            FUSED[new.parts] = new
+        return new
 
     return declare

@@ -1,7 +1,7 @@
-"""Float products with matrices that lie in panels.
+"""Float products with matrices packed in panels.
 
-A panel is sixteen neighbouring outputs, for which weights lie together: w[panel, k, 16], zeros
-behind the last output. A matrix [m, k] has ceil(m / 16) of them.
+A panel holds the weights of sixteen adjacent outputs, w[panel, k, 16], padded with zeros. A matrix
+[m, k] has ceil(m / 16) panels.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from halfbyte.core.ops.operator import operator
 
 F32 = npt.NDArray[np.float32]
 
-PANEL = 16  # outputs whose weights lie together
+PANEL = 16  # outputs of a panel
 
 
 class Activation(IntEnum):
-    """What is done to a product where it is stored."""
+    """The function applied to a product when it is stored."""
 
     NONE = 0
     RELU = 1
@@ -34,12 +34,12 @@ class Activation(IntEnum):
 
 
 def panels(m: int) -> int:
-    """How many panels m outputs take."""
+    """The number of panels of m outputs."""
     return -(-m // PANEL)
 
 
 def pack_panels(w: F32) -> F32:
-    """A matrix [m, k], in any order in memory, as panels [ceil(m / 16), k, 16]."""
+    """Pack a matrix [m, k], in any memory order, as panels [ceil(m / 16), k, 16]."""
     m, k = w.shape
     packed = np.zeros((panels(m), k, PANEL), np.float32)
     whole = m // PANEL
@@ -57,13 +57,13 @@ def _rows(w: F32, m: int) -> F32:
 
 
 def activated(y: F32, activation: int) -> F32:
-    """A product as it is stored."""
+    """The activation of a product."""
     if activation == Activation.RELU:
         return np.maximum(y, 0)
     if activation in (Activation.GELU, Activation.GELU_TANH):
         approximate = "tanh" if activation == Activation.GELU_TANH else "none"
-        made: F32 = gelu.meaning(y, approximate=approximate)
-        return made
+        result: F32 = gelu.meaning(y, approximate=approximate)
+        return result
     return silu.meaning(y) if activation == Activation.SILU else y
 
 
@@ -114,9 +114,9 @@ def pack_batched(
     outer: int, inner: int, g: int, k: int, m: int,
     w_outer: int, w_inner: int, w_row: int, w_step: int,
 ) -> F32:  # fmt: skip
-    """Panels of matrices [m, k] that a program computes; g = ceil(m / 16).
+    """Pack matrices [m, k] computed by a program as panels; g = ceil(m / 16).
 
-    They begin at strides of `outer` and `inner`; element i, j lies at i w_row + j w_step.
+    Matrices begin at strides of `outer` and `inner`; element i, j is at i w_row + j w_step.
     """
     matrices = walked(w, (outer, inner, m, k), (w_outer, w_inner, w_row, w_step))
     y = np.zeros((outer, inner, g, k, PANEL), np.float32)
@@ -161,7 +161,8 @@ def matmul_batched(
 ) -> F32:  # fmt: skip
     """y[a, b] = x[a, b] w[a, b] for matrices x[n, k] and w in panels.
 
-    Both begin at strides of `outer` and `inner`, 0 where one serves all; rows of x are x_row apart.
+    Both begin at strides of `outer` and `inner`, 0 if a matrix is shared; rows of x are x_row
+    apart.
 
     Source: ONNX MatMul (opset 13).
     """

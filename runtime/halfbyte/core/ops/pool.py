@@ -1,4 +1,4 @@
-"""Pools and resized images, channels last: [images, rows, columns, channels].
+"""Pooling and resizing of images with channels last: [images, rows, columns, channels].
 
 Windows are those of :func:`halfbyte.core.ops.conv.conv2d`.
 """
@@ -28,7 +28,7 @@ def max_pool(
     x: Image, *, p: int, q: int, kernel_h: int, kernel_w: int, stride_h: int, stride_w: int,
     dilation_h: int, dilation_w: int, top: int, left: int,
 ) -> Image:  # fmt: skip
-    """y = the largest number of each window; where it lies outside of x, the type's least.
+    """y = the maximum of each window; outside of x are the type's smallest numbers.
 
     Float32, int8 or uint8. Source: ONNX MaxPool (opset 12) with channels last.
     """
@@ -56,10 +56,10 @@ def average_pool(
     dilation_h: int, dilation_w: int, top: int, left: int, bottom: int, right: int,
     count_include_pad: int,
 ) -> F32:  # fmt: skip
-    """y = the mean of each window's numbers that lie in x.
+    """y = the mean of each window's numbers inside of x.
 
-    With `count_include_pad` the sum is divided by how many lie in x with its padding. Source: ONNX
-    AveragePool (opset 19) with channels last.
+    With `count_include_pad` the sum is divided by the number of elements inside of x or its
+    padding. Source: ONNX AveragePool (opset 19) with channels last.
     """
     window = {
         "kernel_h": kernel_h, "kernel_w": kernel_w, "stride_h": stride_h, "stride_w": stride_w,
@@ -80,8 +80,8 @@ def average_pool(
 def resize_nearest(x: Image, rows: I32, columns: I32) -> Image:
     """y[n, i, j] = x[n, rows[i], columns[j]]; elements of any type, as bytes.
 
-    A row or column that x does not have is the nearest that it has. Source: ONNX Resize, mode
-    nearest, with channels last.
+    Rows and columns are clipped to those of x. Source: ONNX Resize, mode nearest, with channels
+    last.
     """
     _, h, v, _ = x.shape
     y: Image = x[:, np.clip(rows, 0, h - 1)][:, :, np.clip(columns, 0, v - 1)]
@@ -98,8 +98,8 @@ def resize_linear(x: F32, rows: I32, row_weights: F32, columns: I32, column_weig
     """y[n, i, j] = sum over t, u of row_weights[i, t] column_weights[j, u] x[n, rows[i, t],
     columns[j, u]].
 
-    A row or column that x does not have is the nearest that it has. Source: ONNX Resize, modes
-    linear (t = 2) and cubic (t = 4), with channels last.
+    Rows and columns are clipped to those of x. Source: ONNX Resize, modes linear (t = 2) and cubic
+    (t = 4), with channels last.
     """
     _, h, v, _ = x.shape
     wide = x.astype(np.float64)[:, np.clip(rows, 0, h - 1)]

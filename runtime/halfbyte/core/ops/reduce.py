@@ -23,7 +23,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def mean_of(x: Array, axes: int | tuple[int, ...] | None, *, keepdims: bool = True) -> Array:
-    """Means over axes in x's type; NaN of no elements."""
+    """Means over axes in x's type; NaN if there are no elements."""
     over = range(x.ndim) if axes is None else np.atleast_1d(np.asarray(axes, np.int64))
     count = math.prod(x.shape[axis] for axis in over)
     total = np.asarray(x.sum(axis=axes, keepdims=keepdims))

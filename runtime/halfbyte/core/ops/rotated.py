@@ -1,8 +1,8 @@
-"""Products with activations that were turned before they were rounded, with a scale for 128.
+"""Products with activations rotated by a Hadamard matrix before rounding, with one scale for 128.
 
-A Hadamard matrix spreads what one channel has over 32. Numbers of like size need fewer scales for
-the same precision, and integer sums that go on for longer need fewer multiplications. Turned
-weights bring the numbers back: x w = (x H) (H w). Source: Ashkboos et al. 2024, QuaRot.
+The rotation spreads a large channel over 32 channels. Numbers of similar size need fewer scales for
+the same precision, and longer integer sums need fewer multiplications. Rotated weights undo the
+rotation: x w = (x H) (H w). Source: Ashkboos et al. 2024, QuaRot.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ I8 = npt.NDArray[np.int8]
 Quantized = tuple[I8, F32, I16]
 
 LONG = 128  # activations that share one scale
-MIN_SCALE = np.float32(1e-30)  # of a scale that others are divided by
-SIZE = 32  # of the matrix
+MIN_SCALE = np.float32(1e-30)  # of a scale by which others are divided
+SIZE = 32  # rows of the Hadamard matrix
 _QUANTIZED = "xq:i8[n,d] xd:f32[n,d/128] xs:i16[n,d/16]"
 _PRODUCT = (
     "xq:i8[n,k] xd:f32[n,k/128] xs:i16[n,k/16] w:*[m,k] r?:f32[n,m] bias?:f32[m] -> y:f32[n,m]"
@@ -33,7 +33,7 @@ _PRODUCT = (
 
 
 def fits(m: int, k: int) -> bool:
-    """Whether :func:`matmul_rotated` takes a matrix [m, k]."""
+    """Whether :func:`matmul_rotated` supports a matrix [m, k]."""
     return m % Packed.GROUP == 0 and k % LONG == 0
 
 
@@ -57,8 +57,8 @@ def matrix() -> F32:
 def hadamard(x: F32) -> F32:
     """Each 32 numbers of a row times :func:`matrix`.
 
-    Sums and differences of numbers 16 apart, then of these 8, 4, 2 and 1 apart, in float32; all
-    over 8. `k` is a multiple of 32.
+    Sums and differences of numbers 16 apart, then of the results 8, 4, 2 and 1 apart, in float32,
+    all divided by 8. `k` is a multiple of 32.
     """
     n, k = x.shape
     y = x.reshape(n, k // SIZE, SIZE)
@@ -66,8 +66,8 @@ def hadamard(x: F32) -> F32:
         pairs = y.reshape(n, k // SIZE, SIZE // (2 * apart), 2, apart)
         first, second = pairs[..., 0, :], pairs[..., 1, :]
         y = np.stack([first + second, first - second], axis=-2)
-    made: F32 = y.reshape(n, k) * np.float32(0.125)
-    return made
+    result: F32 = y.reshape(n, k) * np.float32(0.125)
+    return result
 
 
 @operator(
@@ -77,7 +77,7 @@ def hadamard(x: F32) -> F32:
     like="dynamic_quantize",
 )
 def hadamard_quantize(x: F32) -> Quantized:
-    """hadamard(x), rounded as by :func:`dynamic_quantize` but in blocks of 128."""
+    """hadamard(x), rounded as by :func:`dynamic_quantize`, but in blocks of 128."""
     return quantize_blocks(hadamard.meaning(x), LONG)
 
 
@@ -128,8 +128,8 @@ def matmul_rotated(
     A block adds xd[i, l] times the sum over its four blocks b, in order, of wd[j, b] float(sum wq
     xq): of formats with a scale for 32 and no minima.
 
-    Sums of products of codes are exact integers; floats are multiplied, then added, in float32.
-    `m` is a multiple of 16; `xs` is for kernels whose codes have no sign.
+    Sums of integer products are exact; floats are multiplied, then added, in float32. `m` is a
+    multiple of 16; `xs` is for kernels with unsigned integers.
 
     Source: ONNX Runtime's MatMulNBits at accuracy level 4 (int8 activations).
     """
@@ -158,14 +158,14 @@ def matmul_rotated(
 def matmul_widened(
     xq: I8, xd: F32, xs: I16, w: Tensor, r: F32 | None = None, bias: F32 | None = None
 ) -> F32:
-    """:func:`matmul_rotated` of codes of 8 bits, with one scale for 128 weights.
+    """:func:`matmul_rotated` with integers of 8 bits and one scale for 128 weights.
 
     A block of 128 columns adds (d / 128 xd) float(sum v xq), where d is the largest |wd| in it, at
-    least 1e-30, and `v` are wider codes, (256 wq c + 2^14) >> 15 with c = wd / d in 2^-14, to the
-    nearest or even: of at most 2^14, and off from 128 wq wd / d by about 1 at most. Scales are
-    finite.
+    least 1e-30, and `v` are wider integers, (256 wq c + 2^14) >> 15 with c = wd / d in 2^-14,
+    rounded to nearest, ties to even. |v| is at most 2^14 and differs from 128 wq wd / d by at most
+    about 1. Scales are finite.
 
-    Where products of bytes are made of those of 16-bit numbers, wider codes cost nothing, and the
+    Processors that multiply bytes as 16-bit numbers lose nothing by the wider integers, and the
     sums of a block need not be scaled one by one.
     """
     del xs

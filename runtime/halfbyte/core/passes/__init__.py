@@ -1,6 +1,6 @@
-"""Rewriting programs: each pass is a function Program -> Program; `optimize` is their order.
+"""Passes: functions Program -> Program that rewrite programs; `optimize` applies them in order.
 
-Those of graphs, which text never needs, are in `graphs`.
+Passes for graphs only are in :mod:`halfbyte.onnx.passes`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = [
 def optimize(
     program: Program, *, int8_activations: bool = True, reader: Reader | None = None
 ) -> Program:
-    """All passes, in order.
+    """Apply all passes, in order.
 
-    Without `int8_activations` block formats meet float activations; with a `reader`, weights are
-    read from the file in each run.
+    Without `int8_activations` products with block formats take float activations; with a `reader`
+    weights are read from the file in each run.
     """
     if int8_activations:
         program = quantize_activations(program)

@@ -1,9 +1,9 @@
-"""Scratch buffers and windows whose lifetimes do not meet share memory in one arena.
+"""Plans memory: scratch buffers and windows with disjoint lifetimes share memory in one arena.
 
 Buffers are placed by size, the largest first, each at the lowest offset that is free during its
-whole life (greedy by size; Pisarchyk and Lee 2020, Efficient Memory Management for Deep Neural
-Net Inference). That takes time with the square of their number, so where they are very many, they
-are placed in the order of their lives instead, each in the smallest gap that holds it (best fit).
+lifetime (greedy by size; Pisarchyk and Lee 2020, Efficient Memory Management for Deep Neural Net
+Inference). That takes quadratic time, so very many buffers are placed in the order of their
+lifetimes instead, each in the smallest gap that holds it (best fit).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_BY_SIZE = 2048  # buffers; the largest models have some hundreds
 
 
 class Life(NamedTuple):
-    """Numbers of instructions."""
+    """Indices of the first and the last instruction that use a buffer."""
 
     first: int
     last: int
@@ -37,7 +37,7 @@ def plan_memory(program: Program) -> Program:
 def placed(
     sizes: Mapping[Buffer, int], lives: Mapping[Buffer, Life]
 ) -> tuple[dict[Buffer, int], int]:
-    """Offsets of buffers of so many bytes in one arena, and the bytes of the arena."""
+    """Offsets in one arena of buffers with these sizes in bytes, and the arena's size."""
     if len(sizes) > MAX_BY_SIZE:
         return _placed_in_time(sizes, lives)
     taken: list[tuple[int, int, Life]] = []  # offset, end, life; in this order
@@ -62,7 +62,7 @@ def placed(
 def _placed_in_time(
     sizes: Mapping[Buffer, int], lives: Mapping[Buffer, Life]
 ) -> tuple[dict[Buffer, int], int]:
-    """The same, as memory is given and taken back while a program runs."""
+    """As `placed`, by simulating allocation while the program runs."""
     arena, places = _Arena(), dict[Buffer, int]()
     ending: dict[int, list[Buffer]] = {}
     for buffer in sorted(sizes, key=lambda b: lives[b].first):
@@ -78,7 +78,7 @@ def _placed_in_time(
 
 
 class _Arena:
-    """Memory that grows at its end; gaps are joined with their neighbours."""
+    """Memory that grows at its end; adjacent gaps are merged."""
 
     def __init__(self) -> None:
         self.nbytes = 0
@@ -87,19 +87,19 @@ class _Arena:
         self._ends: dict[int, int] = {}  # its end -> its offset
 
     def take(self, size: int) -> int:
-        """The offset of so many bytes: of the smallest gap that has them, or at the end."""
+        """Allocate `size` bytes in the smallest gap that holds them, or at the end."""
         index = bisect_left(self._gaps, (size, -1))
         if index == len(self._gaps):
             self.nbytes += size
             return self.nbytes - size
-        found, offset = self._gaps[index]
+        gap, offset = self._gaps[index]
         self._forget(offset)
-        if found > size:
-            self._add(offset + size, found - size)
+        if gap > size:
+            self._add(offset + size, gap - size)
         return offset
 
     def free(self, offset: int, size: int) -> None:
-        """Give bytes back."""
+        """Free bytes."""
         if not size:
             return
         if offset + size in self._starts:
@@ -124,7 +124,7 @@ def _rounded(size: int) -> int:
 
 
 def lifetimes(instructions: Sequence[Instruction]) -> dict[Buffer, Life]:
-    """First and last instruction that touches each scratch buffer and window."""
+    """The lifetime of each scratch buffer and window."""
     lives: dict[Buffer, Life] = {}
     for number, instruction in enumerate(instructions):
         step()

@@ -1,4 +1,4 @@
-"""Products with block-quantized weights take int8 activations (W4A8, W8A8).
+"""Gives products with block-quantized weights int8 activations (W4A8, W8A8).
 
 MatMul(x, w) becomes DynamicQuantizeLinear(x) and MatMulNBits; matrices that share an input share
 its quantization.
@@ -12,7 +12,7 @@ from halfbyte.weights import BY_DTYPE, BlockFormat
 
 
 def quantize_activations(program: Program) -> Program:
-    """Insert the quantization of activations where the weight's format has an integer kernel."""
+    """Insert the quantization of activations if the weight is in a block format."""
     rewritten = program.rewritten([])
     quantized: dict[Buffer, tuple[Buffer, Buffer, Buffer]] = {}
     with resume(rewritten):

@@ -1,8 +1,8 @@
-"""Weights that are read in every run, a lot ahead of their use, instead of being held.
+"""Streams weights: they are read in every run, one lot ahead of their use, instead of being held.
 
-Products take their matrices from windows: memory that is planned like any scratch buffer, so that
-two lots of weights, a few megabytes each, are all that is resident. A large matrix is multiplied in
-slices of its rows. What is computed is the same to the bit: no output depends on two rows.
+Products take their matrices from windows, memory that is planned like scratch buffers, so that only
+two lots of weights, a few megabytes each, are resident. A large matrix is multiplied in slices of
+its rows. Results are the same to the bit, since no output depends on two rows.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from halfbyte.core.program import Buffer, Instruction, Kind, Program, current, r
 from halfbyte.formats.reading import Reader, Rows
 from halfbyte.weights import Tensor
 
-LOT_BYTES = 4 << 20  # read at once: much for a storage device's latency, little beside a model
-_GROUP = 16  # rows that kernels take together
+LOT_BYTES = 4 << 20  # read at once: long enough to hide a device's latency, small beside a model
+_GROUP = 16  # rows that kernels process together
 
 
 def stream_weights(program: Program, reader: Reader, lot_bytes: int = LOT_BYTES) -> Program:
     """Read the matrices of products from the file in each run, in lots of about `lot_bytes`.
 
-    Comes before `fuse`. Embeddings are read row by row, as tokens ask for them.
+    Runs before `fuse`. Embeddings are read row by row, for the tokens of each run.
     """
     rewritten = program.rewritten([])
     windows: dict[Buffer, Rows] = {}
@@ -43,7 +43,7 @@ def stream_weights(program: Program, reader: Reader, lot_bytes: int = LOT_BYTES)
 
 
 def window_bytes(program: Program) -> int:
-    """Bytes of windows that hold weights at the same time, at most: those of two lots."""
+    """The maximum of bytes in windows at the same time: those of two lots."""
     reads = [i for i in program.instructions if i.operator.name == _READ]
     return max((sum(b.nbytes for b in (*i.inputs, *i.outputs)) for i in reads), default=0)
 
@@ -52,7 +52,7 @@ _READ = "read_weights"
 
 
 def _matrix(instruction: Instruction) -> Tensor | None:
-    """What a product or a table of embeddings takes from the file."""
+    """The tensor that a product or an embedding takes from the file."""
     buffer = instruction.operands.get("w")
     return buffer.value if buffer is not None and isinstance(buffer.value, Tensor) else None
 
@@ -69,7 +69,7 @@ def _gather(instruction: Instruction, weight: Tensor, reader: Reader) -> Instruc
 
 
 def _multiply(instruction: Instruction, weight: Tensor, lot_bytes: int) -> dict[Buffer, Rows]:
-    """Record a product with windows in place of its matrix, slice by slice; returns these."""
+    """Record a product slice by slice, with windows instead of its matrix; returns the windows."""
     *activations, w = instruction.inputs
     (y,) = instruction.outputs
     step = max(lot_bytes // weight.format.row_bytes(weight.columns) // _GROUP, 1) * _GROUP
@@ -88,7 +88,7 @@ def _multiply(instruction: Instruction, weight: Tensor, lot_bytes: int) -> dict[
 
 
 def _lots(windows: dict[Buffer, Rows], lot_bytes: int) -> list[tuple[Buffer, ...]]:
-    """Windows in the order of their use, as many together as fit into a lot."""
+    """Lots of windows in the order of their use, each as large as possible."""
     lots: list[tuple[Buffer, ...]] = []
     size = lot_bytes + 1
     for window in windows:
@@ -113,20 +113,20 @@ def _with_reads(
     def read(lot: tuple[Buffer, ...]) -> Instruction:
         wanted = [windows[window] for window in following[lot]]
 
-        def turn(*arrays: Any) -> None:
+        def wait_and_begin(*arrays: Any) -> None:
             if lot:
                 reader.wait()
             if wanted:
                 reader.begin(wanted, arrays[len(lot) :])
 
-        return host_instruction(_READ, turn, lot, following[lot], fills=True)
+        return host_instruction(_READ, wait_and_begin, lot, following[lot], fills=True)
 
     last: tuple[Buffer, ...] = ()
-    found = [read(last)]
+    result = [read(last)]
     for instruction in instructions:
         lot = next((lot_of[b] for b in instruction.inputs if b in lot_of), last)
         if lot is not last:
-            found.append(read(lot))
+            result.append(read(lot))
             last = lot
-        found.append(instruction)
-    return found
+        result.append(instruction)
+    return result

@@ -1,4 +1,4 @@
-"""Tensors under the names that their trainer gave them, before they are a model."""
+"""Tensors under the names that their trainer gave them, before they become a model."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ MAX_NAME = 255
 
 @dataclass
 class Checkpoint:
-    """What safetensors and PyTorch files hold."""
+    """The content of safetensors and PyTorch files."""
 
     kind: str
     tensors: dict[str, Tensor] = field(default_factory=dict)
-    unusable: dict[str, str] = field(default_factory=dict)  # name -> why: "dtype I64, ..."
+    unusable: dict[str, str] = field(default_factory=dict)  # name -> reason: "dtype I64, ..."
     parts: dict[Path, Pages] = field(default_factory=dict)
 
     def add(self, name: str, format_: type[WeightFormat], shape: tuple[int, ...], data: U8) -> None:
-        """Take in a tensor in C order at any address; a scalar becomes a vector of one."""
+        """Add a tensor in C order at any address; a scalar becomes a vector of one element."""
         if len(shape) > MAX_DIMENSIONS or 0 in shape:
             self.unusable[name] = f"shape {list(shape)}, expected 1 to 4 dimensions of 1 or more"
         else:
             self.tensors[name] = Tensor(name, format_, shape or (1,), data)
 
     def refuse_type(self, name: str, dtype: str) -> None:
-        """Note a tensor of another type; an error only if the model needs it."""
+        """Record a tensor of another type, which is an error only if the model needs it."""
         known = ", ".join(f.name for f in (F32, F16, BF16))
         self.unusable[name] = f"dtype {dtype[:40]!r}, expected one of {known}"

@@ -1,9 +1,9 @@
-"""Reader of zip archives whose entries are stored as they are, so that they can be mapped.
+"""Reader of zip archives whose entries are stored uncompressed, so that they can be mapped.
 
-Layout (APPNOTE.TXT, PKWARE): each entry a local header and its bytes; at the end the central
-directory, which lists them, and a record that says where it is. Archives beyond 4 GB have larger
-fields beside (zip64). Only what PyTorch writes is read: nothing compressed, nothing encrypted.
-Sums (CRC-32) are not compared, which would read the whole file.
+Layout (APPNOTE.TXT, PKWARE): each entry is a local header and its bytes; at the end come the
+central directory, which lists the entries, and a record with its position. Archives beyond 4 GB
+have additional larger fields (zip64). As PyTorch writes them, entries are neither compressed nor
+encrypted. Checksums (CRC-32) are not compared, since that would read the whole file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ENCRYPTED = 1
 
 
 def read_archive(path: Path, pages: Pages) -> dict[str, tuple[int, int]]:
-    """Name of every entry -> where its bytes begin and end.
+    """Name of every entry -> begin and end of its bytes.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def _directory(path: Path, pages: Pages) -> tuple[int, int, int]:
 def _entry(
     path: Path, pages: Pages, directory: bytes, place: int, limit: int
 ) -> tuple[str, int, int, int]:
-    """Name, start, end of an entry's bytes, and where the directory goes on."""
+    """Name, start and end of an entry's bytes, and the place of the next in the directory."""
     (
         magic, _, _, flags, method, _, _, _, packed, size, name_size, extra_size, comment_size,
         _, _, _, at,
@@ -88,7 +88,7 @@ def _entry(
     name = directory[place : place + name_size].decode("utf-8", "replace")
     where = f"{path}: zip entry {name[:80]!r}"
     if magic != b"PK\x01\x02":
-        raise FormatError(f"{path}: zip: no entry of the directory where one is expected")
+        raise FormatError(f"{path}: zip: expected an entry of the directory, found none")
     if method or flags & _ENCRYPTED or packed != size:
         raise UnsupportedError(f"{where}: is compressed or encrypted; PyTorch stores it as it is")
     extra = directory[place + name_size : place + name_size + extra_size]
@@ -103,7 +103,7 @@ def _entry(
 
 
 def _large(where: str, extra: bytes, size: int, packed: int, at: int) -> tuple[int, int]:
-    """Size and offset, where they are 64-bit numbers in the extra field 1."""
+    """Size and offset from the extra field 1, which has them as 64-bit numbers."""
     while len(extra) >= 4:
         kind, length = struct.unpack_from("<2H", extra)
         if kind == 1:
@@ -120,7 +120,7 @@ def _large(where: str, extra: bytes, size: int, packed: int, at: int) -> tuple[i
 
 
 def _local(where: str, pages: Pages, at: int) -> int:
-    """Where the bytes begin behind a local header."""
+    """The offset of the bytes after a local header."""
     header = bytes(pages[at : at + _LOCAL.size])
     if len(header) < _LOCAL.size or not header.startswith(MAGIC):
         raise FormatError(f"{where}: no header at offset {at}")

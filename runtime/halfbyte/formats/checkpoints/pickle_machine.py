@@ -1,8 +1,9 @@
-"""A machine for pickles that builds plain containers and nothing else.
+"""A stack machine for pickles that builds only plain containers.
 
-A pickle is a program for a stack machine; Python's own runs whatever callables it names. This one
-knows the opcodes that build numbers, strings, tuples, lists and dicts, and takes every name from a
-table of the caller's, whose callables are ours too. Anything else is refused by name.
+A pickle is a program for a stack machine; Python's own runs any callable that the pickle names.
+This one has the opcodes that build numbers, strings, tuples, lists and dicts, and looks up every
+name in a table of the caller, whose callables are our own. Anything else is refused by name.
+Python's `pickle` is not used.
 
 Opcodes: CPython's Lib/pickletools.py describes them all.
 """
@@ -17,19 +18,19 @@ from typing import Any, ClassVar
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.mapped import Pages
 
-_MAX_STEPS = 1 << 21  # opcodes: some hundred megabytes at worst; a model of 700 tensors has 30,000
+_MAX_STEPS = 1 << 21  # opcodes: at worst some 100 MB; a model of 700 tensors has 30,000
 _MAX_STRING = 1 << 16
 
 
 @dataclass(frozen=True)
 class Function:
-    """What a name in a pickle may stand for: called with the arguments that the pickle gives."""
+    """A function to which a name in a pickle may refer, called with the pickle's arguments."""
 
     call: Callable[..., object]
 
 
 class _Mark:
-    """Where a group of values begins on the stack."""
+    """Marks the beginning of a group of values on the stack."""
 
 
 _MARK = _Mark()
@@ -41,13 +42,13 @@ class PickleMachine:
     Parameters
     ----------
     where : str
-        Begins the messages of errors.
+        Prefix of error messages.
     pages, start, end
         The pickles' bytes are `pages[start:end]`.
     names : mapping
-        "module name" -> a `Function`, or a value that is handed on.
+        "module name" -> a `Function`, or a value that is passed on.
     persistent : callable
-        Makes a value of a persistent id, as PyTorch refers to storages.
+        Returns the value of a persistent id, by which PyTorch refers to storages.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class PickleMachine:
         FormatError
             Truncated, or not a pickle.
         UnsupportedError
-            A name or an opcode that is not known here.
+            A name or an opcode that is not supported.
         """
         self._stack, self._memo = [], {}
         while True:
@@ -150,12 +151,12 @@ class PickleMachine:
         return self._take(length + 1)[:-1].decode("utf-8", "replace")
 
     def _store(self, pairs: list[Any]) -> None:
-        """Put keys and values in turn into the dict on the stack."""
+        """Put alternating keys and values into the dict on the stack."""
         target = self._top(dict)
         if len(pairs) % 2:
             raise self._error("a key without a value")
         for key, value in zip(pairs[::2], pairs[1::2], strict=True):
-            if type(key) not in (str, int):  # a tuple of tuples may take for ever to hash
+            if type(key) not in (str, int):  # a tuple of tuples may take forever to hash
                 raise self._error(f"key of type {type(key).__name__}, expected str or int")
             target[key] = value
 
@@ -181,20 +182,20 @@ class PickleMachine:
     def _find_on_stack(self) -> None:
         module, name = self._last(2)
         if type(module) is not str or type(name) is not str:
-            raise self._error("a name that is no string")
+            raise self._error("a name that is not a string")
         self._find(module, name)
 
     def _call(self) -> None:
         function, arguments = self._last(2)
         if type(function) is not Function or type(arguments) is not tuple:
-            raise self._error("a call of what is no function")
+            raise self._error("a call of something that is not a function")
         try:
             self._push(function.call(*arguments))
         except (TypeError, ValueError, OverflowError):
             raise self._error("a call with arguments that do not fit") from None
 
     def _build(self) -> None:
-        """State of an object: of an OrderedDict only, whose attributes hold no tensors."""
+        """Skip an object's state: only an OrderedDict, whose attributes hold no tensors."""
         self._pop()
         self._top(dict)
 

@@ -1,10 +1,10 @@
 """Reader of PyTorch's ``.bin``, ``.pt`` and ``.th``: tensors in dicts, without running a pickle.
 
-Since 1.6 such a file is a zip archive: ``<root>/data.pkl`` is a pickle of the dicts, in which a
-tensor is a call of ``torch._utils._rebuild_tensor_v2(storage, offset, shape, strides, ...)``, and
-``<root>/data/<key>`` is a storage. Before it was five pickles (a magic number, the protocol, facts
-of the machine, the dicts, the keys of the storages), then for each key a u64 number of elements
-and these. Both are read by `PickleMachine`, which executes nothing.
+Since PyTorch 1.6 such a file is a zip archive: ``<root>/data.pkl`` is a pickle of the dicts, in
+which a tensor is a call of ``torch._utils._rebuild_tensor_v2(storage, offset, shape, strides,
+...)``, and ``<root>/data/<key>`` is a storage. Before, it was five pickles (a magic number, the
+protocol, facts about the machine, the dicts, the keys of the storages), followed for each key by a
+u64 number of elements and the elements. `PickleMachine` reads both without running anything.
 """
 
 from __future__ import annotations
@@ -105,12 +105,12 @@ _NAMES: dict[str, object] = {
 
 
 def is_pytorch(start: bytes) -> bool:
-    """Whether a file that begins so is a zip archive or a binary pickle."""
+    """Whether a file that begins with `start` is a zip archive or a binary pickle."""
     return start.startswith(archive.MAGIC) or (start[:1] == b"\x80" and start[1:2] in b"\2\3\4\5")
 
 
 def read_pytorch(path: Path, pages: Pages) -> Checkpoint:
-    """Understand a PyTorch file; tensors are views of its pages, transposed ones made on demand.
+    """Parse a PyTorch file; tensors are views of its pages, or transposed on demand.
 
     Raises
     ------
@@ -121,12 +121,12 @@ def read_pytorch(path: Path, pages: Pages) -> Checkpoint:
     """
     read = _read_zip if bytes(pages[:4]) == archive.MAGIC else _read_legacy
     value, storages = read(path, pages)
-    found = Checkpoint("PyTorch", parts={path: pages})
+    checkpoint = Checkpoint("PyTorch", parts={path: pages})
     for name, stored in _tensors(path, value).items():
         if len(name) > MAX_NAME:
             raise FormatError(f"{path}: tensor {name[:80]!r}...: name of {len(name)} characters")
-        _add(path, found, name, stored, storages)
-    return found
+        _add(path, checkpoint, name, stored, storages)
+    return checkpoint
 
 
 def _read_zip(path: Path, pages: Pages) -> tuple[object, dict[str, U8]]:
@@ -149,43 +149,43 @@ def _read_zip(path: Path, pages: Pages) -> tuple[object, dict[str, U8]]:
 
 
 def _read_legacy(path: Path, pages: Pages) -> tuple[object, dict[str, U8]]:
-    made: dict[str, _Storage] = {}
+    known: dict[str, _Storage] = {}
 
     def storage(identity: object) -> _Storage:
-        found = _storage(path, identity)
-        if made.setdefault(found.key, found) != found:
-            raise FormatError(f"{path}: storage {found.key[:80]!r}: has two types or sizes")
-        return found
+        new = _storage(path, identity)
+        if known.setdefault(new.key, new) != new:
+            raise FormatError(f"{path}: storage {new.key[:80]!r}: has two types or sizes")
+        return new
 
     machine = PickleMachine(str(path), pages, 0, len(pages), _NAMES, storage)
     if machine.load() != LEGACY_MAGIC or machine.load() != _LEGACY_PROTOCOL:
-        raise FormatError(f"{path}: a pickle, but none of PyTorch's: no magic number")
+        raise FormatError(f"{path}: a pickle, but not of PyTorch: it has no magic number")
     facts = machine.load()
     if not isinstance(facts, dict) or facts.get("little_endian") is not True:
         raise UnsupportedError(f"{path}: expected a file of a little-endian machine")
     value, keys = machine.load(), machine.load()
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise FormatError(f"{path}: expected a list of storages behind the tensors")
-    return value, _legacy_storages(path, pages, machine.at, keys, made)
+        raise FormatError(f"{path}: expected a list of storages after the tensors")
+    return value, _legacy_storages(path, pages, machine.at, keys, known)
 
 
 def _legacy_storages(
-    path: Path, pages: Pages, at: int, keys: list[str], made: dict[str, _Storage]
+    path: Path, pages: Pages, at: int, keys: list[str], known: dict[str, _Storage]
 ) -> dict[str, U8]:
     whole, storages = np.frombuffer(pages, np.uint8), {}
     for key in keys:
-        if key not in made or key in storages:
+        if key not in known or key in storages:
             raise FormatError(f"{path}: storage {key[:80]!r}: no tensor needs it, or it is twice")
-        size = made[key].elements * made[key].dtype.size
+        size = known[key].elements * known[key].dtype.size
         if size + 8 > len(pages) - at:
             raise FormatError(
                 f"{path}: truncated: storage {key[:80]!r} of {size} bytes expected at offset "
                 f"{at}, {max(0, len(pages) - at - 8)} found"
             )
         (count,) = struct.unpack("<Q", pages[at : at + 8])
-        if count != made[key].elements:
+        if count != known[key].elements:
             raise FormatError(
-                f"{path}: storage {key[:80]!r}: expected {made[key].elements} elements, found "
+                f"{path}: storage {key[:80]!r}: expected {known[key].elements} elements, found "
                 f"{count}"
             )
         storages[key] = whole[at + 8 : at + 8 + size]
@@ -199,31 +199,31 @@ def _storage(path: Path, identity: object) -> _Storage:
         case ("storage", _Dtype() as dtype, str(key), str(), int(count), *view):
             if 0 <= count <= MAX_ELEMENTS and view in ([], [None]):
                 return _Storage(dtype, key, count)
-    raise FormatError(f"{path}: pickle: a reference that is no storage of PyTorch's")
+    raise FormatError(f"{path}: pickle: a reference that is not a storage of PyTorch")
 
 
 def _tensors(path: Path, value: object) -> dict[str, _Stored]:
-    """The dict of tensors in what was pickled; values that are none are left out."""
+    """The dict of tensors in a pickled value; other values in it are left out."""
     candidates = [value]
     if isinstance(value, dict):
         candidates += [value[key] for key in _WRAPPERS if key in value]
     for candidate in candidates:
         if isinstance(candidate, dict):
-            found = {str(k): v for k, v in candidate.items() if isinstance(v, _Stored)}
-            if found:
-                return found
+            tensors = {str(k): v for k, v in candidate.items() if isinstance(v, _Stored)}
+            if tensors:
+                return tensors
     raise FormatError(
         f"{path}: expected a dict of tensors, or one under {' or '.join(map(repr, _WRAPPERS))}"
     )
 
 
 def _add(
-    path: Path, found: Checkpoint, name: str, tensor: _Stored, storages: dict[str, U8]
+    path: Path, checkpoint: Checkpoint, name: str, tensor: _Stored, storages: dict[str, U8]
 ) -> None:
     where = f"{path}: tensor {name!r}"
     (dtype, key, count), offset, shape, strides = tensor
     if dtype.name not in _FORMATS:
-        found.refuse_type(name, dtype.name)
+        checkpoint.refuse_type(name, dtype.name)
         return
     if key not in storages:
         raise FormatError(f"{where}: storage {key[:80]!r} is missing")
@@ -239,10 +239,10 @@ def _add(
         )
     data = storages[key][offset * dtype.size : (offset + size) * dtype.size]
     if not size or strides == _dense(shape, strides):
-        found.add(name, _FORMATS[dtype.name], shape, data)
+        checkpoint.add(name, _FORMATS[dtype.name], shape, data)
     elif len(shape) == 2 and strides[::-1] == _dense(shape[::-1], strides[::-1]):
-        found.add(name, _FORMATS[dtype.name], shape[::-1], data)
-        found.tensors[name] = transposed(found.tensors[name], name)
+        checkpoint.add(name, _FORMATS[dtype.name], shape[::-1], data)
+        checkpoint.tensors[name] = transposed(checkpoint.tensors[name], name)
     else:
         raise UnsupportedError(
             f"{where}: strides {list(strides)} of shape {list(shape)}: expected a tensor that is "
@@ -251,10 +251,10 @@ def _add(
 
 
 def _dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a contiguous tensor; of dimensions of length one those given."""
-    made: list[int] = []
+    """Strides of a contiguous tensor; dimensions of length one keep the given stride."""
+    dense: list[int] = []
     step = 1
     for length, stride in zip(shape[::-1], strides[::-1], strict=True):
-        made.append(stride if length == 1 else step)
+        dense.append(stride if length == 1 else step)
         step *= length
-    return tuple(made[::-1])
+    return tuple(dense[::-1])

@@ -1,8 +1,8 @@
 """Reader of safetensors (https://huggingface.co/docs/safetensors).
 
 Layout: u64 length of the header; the header, a JSON object: name -> {dtype, shape, data_offsets}
-and, under ``__metadata__``, strings; the tensors' bytes, one after another without gaps, to the
-end of the file. Offsets count from the end of the header.
+and, under ``__metadata__``, strings; the tensors' bytes, contiguous to the end of the file.
+Offsets count from the end of the header.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MAX_DIMENSIONS = 16
 
 
 def has_json_header(start: bytes) -> bool:
-    """Whether a file begins with a length and a JSON object, as this format and torchless' do."""
+    """Whether a file begins with a length and a JSON object, like this format and torchless."""
     return start[8:9] == b"{" and len(start) > 9
 
 
 def read_json_header(path: Path, pages: Pages) -> tuple[dict[str, Any], int]:
-    """The header and where it ends; behind the JSON there may be spaces or zeros."""
+    """The header and its end; the JSON may be padded with spaces or zeros."""
     (length,) = struct.unpack("<Q", pages[:8])
     if length > len(pages) - 8:
         raise FormatError(
@@ -43,7 +43,7 @@ def read_json_header(path: Path, pages: Pages) -> tuple[dict[str, Any], int]:
 
 
 def read_safetensors(path: Path, pages: Pages, header: dict[str, Any], start: int) -> Checkpoint:
-    """Understand a safetensors file; tensors are views of its pages.
+    """Parse a safetensors file; tensors are views of its pages.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def read_safetensors(path: Path, pages: Pages, header: dict[str, Any], start: in
     FormatError
         Tensors overlap, leave gaps, or do not end where the file ends.
     """
-    found = Checkpoint("safetensors", parts={path: pages})
+    checkpoint = Checkpoint("safetensors", parts={path: pages})
     whole = np.frombuffer(pages, np.uint8)
     entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
     spans = sorted((*_offsets(path, name, entry), name) for name, entry in entries.items())
@@ -77,7 +77,7 @@ def read_safetensors(path: Path, pages: Pages, header: dict[str, Any], start: in
         first, last = places[name]
         dtype, shape = _dtype(path, name, entry), _shape(path, name, entry)
         if dtype not in _FORMATS:
-            found.refuse_type(name, dtype)
+            checkpoint.refuse_type(name, dtype)
             continue
         format_ = _FORMATS[dtype]
         if last - first != math.prod(shape) * format_.block_bytes:
@@ -85,8 +85,8 @@ def read_safetensors(path: Path, pages: Pages, header: dict[str, Any], start: in
                 f"{path}: tensor {name!r}: {dtype} of shape {list(shape)} takes "
                 f"{math.prod(shape) * format_.block_bytes} bytes, data_offsets say {last - first}"
             )
-        found.add(name, format_, shape, whole[start + first : start + last])
-    return found
+        checkpoint.add(name, format_, shape, whole[start + first : start + last])
+    return checkpoint
 
 
 def _offsets(path: Path, name: str, entry: Any) -> tuple[int, int]:

@@ -12,16 +12,16 @@ from halfbyte.formats.mapped import Pages, map_file
 
 WHOLE = ("model.safetensors", "pytorch_model.bin")  # in this order, each before its index
 _MAX_SHARDS = 1 << 10
-_MAX_NAME_BYTES = 255  # bytes that file systems take
+_MAX_NAME_BYTES = 255  # the limit of file systems
 
 
 def is_weights(start: bytes) -> bool:
-    """Whether a file that begins so may hold tensors alone, without a model's metadata."""
+    """Whether a file that begins with `start` may hold only tensors, without a model's metadata."""
     return pytorch.is_pytorch(start) or safetensors.has_json_header(start)
 
 
 def read_weights(path: Path, pages: Pages) -> Checkpoint:
-    """The tensors of one file, safetensors or PyTorch, which its content tells."""
+    """The tensors of one file, safetensors or PyTorch by its content."""
     start = bytes(pages[:16])
     if pytorch.is_pytorch(start):
         return pytorch.read_pytorch(path, pages)
@@ -34,7 +34,7 @@ def read_weights(path: Path, pages: Pages) -> Checkpoint:
 
 
 def pointer_hint(start: bytes) -> str:
-    """What is said of the small text that Git leaves in place of a large file."""
+    """A hint about the pointer file that Git LFS leaves in place of a large file."""
     if start.startswith(b"version https://"):
         return ": a pointer of Git LFS; `git lfs pull` fetches the file itself"
     return ""
@@ -46,7 +46,7 @@ def read_folder_weights(folder: Path) -> Checkpoint:
     Raises
     ------
     FormatError
-        There are none, or a file of the index is missing or lacks a tensor.
+        There are no weights, or a file of the index is missing or lacks a tensor.
     """
     for name in WHOLE:
         path, index = folder / name, folder / f"{name}.index.json"
@@ -73,18 +73,18 @@ def index_of(path: Path) -> Path | None:
 
 
 def _weight_map(index: Path) -> dict[str, str]:
-    """Tensor -> file, both as the index names them."""
-    found: Any = read_json(index).get("weight_map")
-    if not isinstance(found, dict) or not found:
+    """The index's map from names of tensors to names of files."""
+    files: Any = read_json(index).get("weight_map")
+    if not isinstance(files, dict) or not files:
         raise FormatError(f"{index}: key 'weight_map': expected names of tensors and files")
-    for name in found.values():
+    for name in files.values():
         if not isinstance(name, str) or name in ("", ".", "..") or set("/\\\0") & set(name):
             raise FormatError(f"{index}: file {name!r:.80}: expected a name in the same folder")
         if len(name.encode(errors="surrogatepass")) > _MAX_NAME_BYTES:
             raise FormatError(
                 f"{index}: file {name!r:.80}: expected at most {_MAX_NAME_BYTES} bytes"
             )
-    return found
+    return files
 
 
 def read_shards(index: Path) -> Checkpoint:

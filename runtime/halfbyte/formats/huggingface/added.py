@@ -1,4 +1,4 @@
-"""Added tokens: those that are taken from a text before anything else, or only put around it."""
+"""Added tokens: cut out of a text before it is tokenized, or only put around it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Added:
     special : bool
         It is a control token.
     lstrip, rstrip : bool
-        It takes the whitespace before or after it.
+        It absorbs the whitespace before or after it.
     single_word : bool
-        It is not taken out of a longer word.
+        It does not match inside a longer word.
     normalized : bool
-        It is looked for in normalized text.
+        It is searched for in normalized text.
     """
 
     id: int
@@ -36,7 +36,7 @@ class Added:
 
 
 def read_added(path: Path, value: Any, number: int | None = None) -> Added:
-    """An added token of tokenizer.json, or of tokenizer_config.json, where the id is the key."""
+    """An added token of tokenizer.json, or of tokenizer_config.json, whose ids are keys."""
     if not isinstance(value, dict):
         raise FormatError(f"{path}: added token: expected an object, found {kind_of(value)}")
     content = field(path, value, "content", str, "added_tokens.")

@@ -1,9 +1,9 @@
-"""A tokenizer.json whose pipeline GGUF has no exact name for, under keys of our own.
+"""A tokenizer.json for whose pipeline GGUF has no exact name, under keys of our own.
 
-`halfbyte.tokenizer.pipeline` (JSON) has the steps with Sequences opened, the model's fields without
-vocabulary and merges, and which ids are of tokens that were added: all (`added`), control tokens
-(`special`), those that are in no vocabulary (`only_added`), those looked for in normalized text,
-and those that are whole words.
+`halfbyte.tokenizer.pipeline` (JSON) has the steps with Sequences flattened, the model's fields
+without vocabulary and merges, and ids of added tokens: all (`added`), control tokens (`special`),
+tokens outside the vocabulary (`only_added`), tokens searched for in normalized text
+(`normalized`), and tokens that must be whole words (`single_word`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from halfbyte.formats.tokens import MERGES, PIPELINE, SCORES
 _STEPS = (
     ("normalizer", "normalizers"), ("pre_tokenizer", "pretokenizers"), ("decoder", "decoders")
 )  # fmt: skip
-_KNOWN = {  # the tokenizer checks what they have inside
+_KNOWN = {  # their fields are checked by the tokenizer
     "normalizer": "NFC NFD NFKC NFKD BertNormalizer Lowercase Nmt Precompiled Prepend Replace Strip"
     " StripAccents",
     "pre_tokenizer": "BertPreTokenizer ByteLevel CharDelimiterSplit Digits Metaspace Punctuation"
@@ -43,7 +43,7 @@ _BULKY = ("vocab", "merges")
 
 
 def read_as_it_is(path: Path, data: dict[str, Any], kind: str) -> Pipeline:
-    """Vocabulary, merges and scores; what is done with them is in :func:`own_keys`."""
+    """Vocabulary and scores; :func:`own_keys` has merges and steps."""
     model = field(path, data, "model", dict)
     if kind == "Unigram":
         pieces, scores = scored_pieces(path, model)
@@ -62,17 +62,17 @@ def own_keys(
     Raises
     ------
     FormatError
-        A step is not as it should be.
+        A step is malformed.
     UnsupportedError
-        A step that is not known.
+        A step is not known.
     """
     model = field(path, data, "model", dict)
     options = {name: value for name, value in model.items() if name not in _BULKY}
-    found: dict[str, Any] = {"model": options | {"type": kind}}
+    pipeline: dict[str, Any] = {"model": options | {"type": kind}}
     _check(path, "model", kind)
     for name, inner in _STEPS:
-        found[name] = steps(path, data, name, inner)
-        for step in found[name]:
+        pipeline[name] = steps(path, data, name, inner)
+        for step in pipeline[name]:
             _check(path, name, step["type"])
     metadata: dict[str, MetadataValue] = {}
     if kind == "Unigram":
@@ -85,12 +85,12 @@ def own_keys(
         pieces = pieces_of(path, model)
         if kind == "BPE":
             metadata |= _merges(path, merges_of(path, model, pieces))
-    found["added"] = [token.id for token in added]
-    found["only_added"] = [token.id for token in added if token.content not in pieces]
-    found["special"] = [token.id for token in added if token.special]
-    found["normalized"] = [token.id for token in added if token.normalized]
-    found["single_word"] = [token.id for token in added if token.single_word]
-    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    pipeline["added"] = [token.id for token in added]
+    pipeline["only_added"] = [token.id for token in added if token.content not in pieces]
+    pipeline["special"] = [token.id for token in added if token.special]
+    pipeline["normalized"] = [token.id for token in added if token.normalized]
+    pipeline["single_word"] = [token.id for token in added if token.single_word]
+    text = json.dumps(pipeline, ensure_ascii=False, separators=(",", ":"))
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -105,7 +105,7 @@ def _check(path: Path, name: str, kind: str) -> None:
 
 
 def _merges(path: Path, merges: list[tuple[str, str]]) -> dict[str, MetadataValue]:
-    """Under GGUF's key, or, where a piece has a space in it, under one of our own."""
+    """Merges under GGUF's key or, if a piece contains a space, under one of our own."""
     for key, separator in (("tokenizer.ggml.merges", " "), (MERGES, "\0")):
         if not any(separator in left or separator in right for left, right in merges):
             return {key: [separator.join(pair) for pair in merges]}

@@ -1,4 +1,4 @@
-"""Reading a config.json with the errors a user needs: file, key, expected, found."""
+"""Typed access to a config.json, with errors that say file, key, expected and found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_INTEGER = (1 << 32) - 1  # GGUF's unsigned integers
 
 
 class Keys:
-    """The keys of one JSON object. JSON's null is a key that is not there."""
+    """The keys of one JSON object; null counts as missing."""
 
     def __init__(self, values: Any, where: str) -> None:
         if not isinstance(values, Mapping):
@@ -23,7 +23,7 @@ class Keys:
         self.values, self.where = values, where
 
     def get(self, key: str) -> Any:
-        """Whatever is there, or None."""
+        """The value of any type, or None."""
         return self.values.get(key)
 
     def integer(self, key: str, default: int = _MISSING, *, most: int = _MAX_INTEGER) -> int:
@@ -47,7 +47,7 @@ class Keys:
         return float(value)
 
     def numbers(self, key: str, count: int) -> npt.NDArray[np.float32]:
-        """So many positive numbers."""
+        """A list of `count` positive numbers."""
         values = self.list(key)
         if len(values) != count:
             raise FormatError(
@@ -71,31 +71,31 @@ class Keys:
         return value
 
     def list(self, key: str) -> list[Any]:
-        """A list; empty where there is none."""
+        """A list; empty if it is missing."""
         value = self._value(key, [], "a list")
         if not isinstance(value, list):
             raise self._wrong(key, "a list", value)
         return value
 
     def inner(self, key: str) -> Keys:
-        """An object inside; empty where there is none."""
+        """A nested object; empty if it is missing."""
         return Keys(self._value(key, {}, "an object"), f"{self.where}: key '{key}'")
 
     def otherwise(self, **values: object) -> Keys:
-        """The same with values for keys that are not there."""
+        """A copy with defaults for missing keys."""
         return Keys(values | dict(self.values), self.where)
 
     def only(self, *keys: str) -> Keys:
-        """The same without other keys."""
+        """A copy with these keys only."""
         return Keys({k: v for k, v in self.values.items() if k in keys}, self.where)
 
     def rope(self) -> Keys:
-        """What is said of rotary positions: `rope_parameters`, `rope_scaling` in older files."""
-        found = "rope_scaling" if self.get("rope_parameters") is None else "rope_parameters"
-        return self.inner(found)
+        """Settings of rotary positions: `rope_parameters`, or `rope_scaling` in older files."""
+        key = "rope_scaling" if self.get("rope_parameters") is None else "rope_parameters"
+        return self.inner(key)
 
     def expect(self, key: str, *wanted: object) -> None:
-        """Refuse a key that is there and has another value than these."""
+        """Refuse a key whose value is none of these; a missing key is fine."""
         if key in self.values and self.values[key] not in wanted:
             raise UnsupportedError(
                 f"{self.where}: key '{key}': expected {' or '.join(map(repr, wanted))}, found "
@@ -111,5 +111,5 @@ class Keys:
         return default
 
     def _wrong(self, key: str, expected: str, value: Any) -> FormatError:
-        found = "nothing" if value is None else f"{value!r:.40}"
-        return FormatError(f"{self.where}: key '{key}': expected {expected}, found {found}")
+        shown = "nothing" if value is None else f"{value!r:.40}"
+        return FormatError(f"{self.where}: key '{key}': expected {expected}, found {shown}")

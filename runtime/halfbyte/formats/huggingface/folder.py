@@ -1,7 +1,7 @@
 """Reader of Hugging Face folders: config.json, weights, tokenizer, chat template.
 
-Names, orders and metadata become GGUF's (`names`), so that the rest of halfbyte, and
-llama.cpp after `quantize`, need not know where a model came from.
+Names, orders and metadata become GGUF's (`names`), so that neither the rest of halfbyte nor
+llama.cpp, after `quantize`, needs to know where a model came from.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MAX_SETTING = 1e6
 
 
 def read_folder(folder: Path, weights: Checkpoint | None = None) -> ModelFile:
-    """The model in a folder; `weights` take the place of those found there.
+    """The model in a folder; `weights` replace those of the folder.
 
     Raises
     ------
@@ -74,10 +74,10 @@ def read_folder(folder: Path, weights: Checkpoint | None = None) -> ModelFile:
 
 
 def read_beside(path: Path, pages: Pages) -> ModelFile:
-    """The model whose weights are in this file, or in several of which it is one."""
+    """The model whose weights are in this file, or in several files including this one."""
     if not path.with_name(CONFIG).is_file():
         raise FormatError(
-            f"{path}: holds tensors alone: expected {CONFIG} beside it, which says what they make"
+            f"{path}: only holds tensors: expected {CONFIG} beside it, which describes the model"
         )
     index = index_of(path)
     weights = read_shards(index) if index is not None else read_weights(path, pages)
@@ -85,7 +85,7 @@ def read_beside(path: Path, pages: Pages) -> ModelFile:
 
 
 def _model_name(folder: Path) -> str:
-    """The folder's name; in the hub's cache, that of the repository."""
+    """The folder's name or, in the hub's cache, the repository's."""
     whole = folder.resolve()
     match = _SNAPSHOT.fullmatch(whole.parent.parent.name)
     name = match[1] if match and whole.parent.name == "snapshots" else whole.name
@@ -93,9 +93,9 @@ def _model_name(folder: Path) -> str:
 
 
 def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, Tensor]:
-    """Tensors under GGUF's names, in layers' order; `where` begins the messages of errors."""
+    """Tensors under GGUF's names, in the order of layers; errors begin with `where`."""
     shapes = Shapes(names.metadata, names.shapes)
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name in (*weights.tensors, *weights.unusable):
         renamed = names.rename(name)
         if renamed is None:
@@ -103,7 +103,7 @@ def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, T
         if name in weights.unusable:
             raise UnsupportedError(f"{where}: tensor {name!r}: {weights.unusable[name]}")
         new, transform = renamed
-        if new in found:
+        if new in tensors:
             raise FormatError(f"{where}: tensor {name!r}: there is another for {new!r}")
         tensor, shape = weights.tensors[name], shapes[new]
         expected = shape[::-1] if transform is TRANSPOSED else shape
@@ -113,21 +113,21 @@ def model_tensors(where: str, names: Naming, weights: Checkpoint) -> dict[str, T
                 f"for {list(expected)}"
             )
         try:
-            found[new] = _converted(new, tensor, transform)
-        except FormatError as error:  # rows that do not fall into heads
+            tensors[new] = _converted(new, tensor, transform)
+        except FormatError as error:  # the rows are not whole heads
             raise FormatError(f"{where}: tensor {name!r}: {error}") from None
     for new, values in names.tensors.items():
-        found[new] = Tensor(new, F32, values.shape, F32.encode(values))
+        tensors[new] = Tensor(new, F32, values.shape, F32.encode(values))
     needed = ["token_embd.weight", "output_norm.weight", *([] if names.tied else ["output.weight"])]
-    if lost := [name for name in needed if name not in found]:
+    if lost := [name for name in needed if name not in tensors]:
         reason = ": config.json does not tie it to the embedding" if "output" in lost[0][:7] else ""
         raise FormatError(f"{where}: no tensor for {lost[0]!r}{reason}")
-    check_layers(where, names.where, found, shapes.layers)
-    return dict(sorted(found.items(), key=lambda item: _place(item[0])))
+    check_layers(where, names.where, tensors, shapes.layers)
+    return dict(sorted(tensors.items(), key=lambda item: _place(item[0])))
 
 
 def _place(name: str) -> tuple[int, str]:
-    """Embeddings first, then the layers, then what is at the end."""
+    """Embeddings come first, then the layers, then the final norm and the head."""
     match = re.match(r"blk\.(\d+)\.", name)
     if match:
         return int(match[1]), ""
@@ -135,7 +135,7 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def _converted(name: str, tensor: Tensor, transform: Transform) -> Tensor:
-    """The tensor as GGUF has it: vectors are F32, matrices keep their type."""
+    """The tensor as in GGUF: vectors are F32, matrices keep their type."""
     if len(tensor.shape) == 1:
         return widened(tensor, name, transform.apply)
     if transform is SAME:
@@ -153,16 +153,16 @@ def _tokenizer(folder: Path, notes: list[str]) -> dict[str, MetadataValue]:
 
 
 def _sampling(path: Path) -> dict[str, MetadataValue]:
-    """Settings that the model's trainer recommends, unless to take the likeliest token."""
+    """The trainer's recommended settings, unless these are to choose the likeliest token."""
     values = read_json(path) if path.is_file() else {}
-    made: dict[str, MetadataValue] = {}
+    settings: dict[str, MetadataValue] = {}
     if values.get("do_sample") is False:
-        return made
+        return settings
     for name, (key, kind) in _SAMPLING.items():
         value = values.get(name)
         if value is None:
             continue
         if type(value) not in (int, float) or not 0 <= value <= _MAX_SETTING:
             raise FormatError(f"{path}: '{name}': expected a number, found {value!r:.80}")
-        made[key] = kind(value)
-    return made
+        settings[key] = kind(value)
+    return settings

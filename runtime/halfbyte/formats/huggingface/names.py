@@ -1,8 +1,10 @@
 """Hugging Face's names -> GGUF's: config.json becomes metadata, tensors get names and orders.
 
-`naming(config, where)` knows everything that a folder's config.json says about its model. Names
-and metadata are those that llama.cpp reads, so that what is written loads there too. What a kind of
-model has stands with its architecture, which fills in a `Translation`.
+`naming(config, where)` translates all that a config.json says about its model: metadata, tensors
+that are computed from the config (``rope_freqs.weight``), and for each tensor its name and the
+transform of its values, such as the order of rows in which GGUF's Llama rotates them. Names and
+metadata are those that llama.cpp reads, so files written from them load there too. Each
+architecture's own module fills in a `Translation`.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Transform:
-    """What becomes of a tensor's values; `apply` takes and returns all of them.
+    """A transform of a tensor's values; `apply` takes and returns all of them.
 
-    Where values only move, arrays of any dtype will do (BF16 as uint16); others are float32.
+    If `moves`, values are only permuted, and arrays may have any dtype (BF16 as uint16); otherwise
+    they are float32.
     """
 
     name: str  # for people
@@ -37,7 +40,7 @@ class Transform:
     moves: bool = True
 
 
-MAX_HEAD = 1 << 12  # elements: tables of frequencies are made for them before weights are seen
+MAX_HEAD = 1 << 12  # elements: tables of frequencies are allocated before weights are checked
 
 SAME = Transform("as it is", lambda x: x)
 TRANSPOSED = Transform("transposed", lambda x: np.ascontiguousarray(x.T))
@@ -47,25 +50,25 @@ PLUS_ONE = Transform("plus one", lambda x: x + np.float32(1), moves=False)
 def _interleave(x: Array, heads: int) -> Array:
     if len(x) % (2 * heads):
         raise FormatError(f"{len(x)} rows: expected whole pairs in each of {heads} heads")
-    halves = x.reshape(heads, 2, len(x) // heads // 2, *x.shape[1:])
-    return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(x.shape)
+    pairs = x.reshape(heads, 2, len(x) // heads // 2, *x.shape[1:])
+    return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(x.shape)
 
 
 def interleaved(heads: int) -> Transform:
-    """Rows (j, j + half) of each head become neighbours, as GGUF's Llama turns them."""
+    """Rows (j, j + half) of each head become neighbours, which GGUF's Llama rotates together."""
     return Transform(f"rows of {heads} heads interleaved", partial(_interleave, heads=heads))
 
 
 @dataclass(frozen=True)
 class Naming:
-    """What a config.json says, in GGUF's words.
+    """The content of a config.json under GGUF's names.
 
     Attributes
     ----------
     metadata : dict
-        GGUF keys, ``general.architecture`` among them; nothing about the tokenizer.
+        GGUF keys, including ``general.architecture``; nothing about the tokenizer.
     tensors : dict of str to float32 array
-        Tensors that are made from the config alone, such as ``rope_freqs.weight``.
+        Tensors that are computed from the config only, such as ``rope_freqs.weight``.
     tied : bool
         The head is the embedding; otherwise ``output.weight`` must be among the tensors.
     """
@@ -77,10 +80,10 @@ class Naming:
     tied: bool
     tensors: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     transforms: Mapping[str, Transform] = field(default_factory=dict)  # by the end of a GGUF name
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # unlike others', likewise
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # exceptions, likewise
 
     def rename(self, name: str) -> tuple[str, Transform] | None:
-        """GGUF's name of a tensor and what becomes of it; None for one that is no weight.
+        """GGUF's name of a tensor and its transform; None for a tensor that is not a weight.
 
         Raises
         ------
@@ -101,12 +104,12 @@ class Naming:
         return prefix + kind, self.transforms.get(kind, SAME)
 
 
-# "model." and "transformer." are missing where the model was saved without its head; a text model
-# inside another has "language_model." on either side of "model.".
+# "model." and "transformer." are missing if the model was saved without its head; a text model
+# inside another has "language_model." before or after "model.".
 _OPTIONAL = re.compile(r"^(model\.|transformer\.|language_model\.){1,2}")
 _LAYER = re.compile(r"(?:layers|h)\.(?P<layer>\d{1,4})\.(?P<part>[\w.]+)\.(?P<kind>weight|bias)")
 _OUTER = re.compile(r"(?P<part>\w+)\.(?P<kind>weight|bias)")
-# Tables and masks that old versions saved; parts of a model that are not for text.
+# Tables and masks saved by old versions; parts of a model that are not for text
 _DROPPED = re.compile(
     r"rotary_emb\.inv_freq$|^h\.\d{1,4}\.attn\.(masked_)?bias$"
     r"|^(vision_tower|multi_modal_projector)\."
@@ -114,22 +117,22 @@ _DROPPED = re.compile(
 
 
 class Translation:
-    """A config.json on its way into GGUF's words: an architecture fills it in.
+    """The translation of a config.json to GGUF's names, filled in by an architecture.
 
     Attributes
     ----------
     keys : Keys
-        Of config.json, or of the object in it that is about the text model.
+        Keys of config.json, or of the object in it that describes the text model.
     kind : str
-        Its `model_type`.
+        The `model_type`.
     architecture : str
         GGUF's name.
     metadata : dict
         Values by GGUF's keys without the architecture's name.
     names : mapping
-        Parts of a tensor's name, such as ``self_attn.q_proj``, and what GGUF calls them.
+        Parts of a tensor's name, such as ``self_attn.q_proj``, -> GGUF's names.
     tied, tensors, transforms, shapes
-        As of :class:`Naming`.
+        As in :class:`Naming`.
     """
 
     def __init__(self, keys: Keys, kind: str) -> None:
@@ -142,7 +145,7 @@ class Translation:
         self.shapes: dict[str, tuple[int, ...]] = {}
 
     def naming(self) -> Naming:
-        """All of it."""
+        """The result, once everything is filled in."""
         metadata: dict[str, MetadataValue] = {"general.architecture": self.architecture}
         metadata |= {f"{self.architecture}.{key}": value for key, value in self.metadata.items()}
         return Naming(
@@ -151,11 +154,11 @@ class Translation:
         )  # fmt: skip
 
     def size(self, key: str) -> int:
-        """A number of the metadata."""
+        """An integer of the metadata."""
         return int(self.metadata[key])
 
     def decoder(self, architecture: str, head_dim: int | None = None) -> None:
-        """Sizes of a decoder with RMSNorm and rotary positions."""
+        """Set the sizes of a decoder with RMSNorm and rotary positions."""
         keys, self.architecture = self.keys, architecture
         dim, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
         head_dim = keys.integer("head_dim", head_dim or max(dim // heads, 1), most=MAX_HEAD)
@@ -174,7 +177,7 @@ class Translation:
         }
 
     def rope(self, rope: Keys | None = None) -> None:
-        """Base and scaling of rotary positions, and the tensors that scaling needs."""
+        """Set base and scaling of rotary positions, and the tensors that scaling needs."""
         rope = rope or self.keys.rope()
         base = rope.number("rope_theta", self.keys.number("rope_theta", 10000.0))
         self.metadata["rope.freq_base"] = np.float32(base)
@@ -192,7 +195,7 @@ class Translation:
             )
 
     def windows(self, local: list[bool]) -> None:
-        """The sliding window of those layers that have one."""
+        """Set the sliding window of the layers marked in `local`."""
         if any(local) and self.keys.get("sliding_window") is not None:
             window = self.keys.integer("sliding_window")
             self.metadata["attention.sliding_window"] = np.uint32(window)
@@ -200,7 +203,7 @@ class Translation:
                 self.metadata["attention.sliding_window_pattern"] = np.array(local, np.bool_)
 
     def local_layers(self, otherwise: Callable[[int], bool]) -> list[bool]:
-        """Which layers look at a window only: `layer_types` tells, or a rule."""
+        """Which layers have a sliding window, by `layer_types` or else by a rule."""
         layers = self.keys.integer("num_hidden_layers", most=1 << 10)
         types = self.keys.list("layer_types")
         if not types:
@@ -211,24 +214,24 @@ class Translation:
         return [t == "sliding_attention" for t in types]
 
     def interleave(self, part: str, heads: str) -> None:
-        """Rows of a part's heads become neighbours; `heads` is the key of their number."""
-        turned = interleaved(self.size(heads))
-        self.transforms |= {f"{part}.weight": turned, f"{part}.bias": turned}
+        """Interleave the rows of a part's heads; `heads` is the metadata key of their number."""
+        transform = interleaved(self.size(heads))
+        self.transforms |= {f"{part}.weight": transform, f"{part}.bias": transform}
 
     def transpose(self, *parts: str) -> None:
-        """Matrices that lie the other way round."""
+        """Transpose these matrices."""
         self.transforms |= {f"{part}.weight": TRANSPOSED for part in parts}
 
     def add_one(self, *parts: str) -> None:
-        """Gains that the original adds one to."""
+        """Add one to these gains, as the original model does."""
         self.transforms |= {f"{part}.weight": PLUS_ONE for part in parts}
 
 
 def _llama3_factors(rope: Keys, base: float, rotated: int) -> npt.NDArray[np.float32]:
-    """What each frequency is divided by, [rotated / 2].
+    """The divisor of each frequency, [rotated / 2].
 
-    1 where `original` positions are more than `high` wavelengths, `factor` where they are fewer
-    than `low`, between them the inverse runs linearly. Source: Llama 3.1's reference code.
+    1 if `original` positions are more than `high` wavelengths, `factor` if they are fewer than
+    `low`; in between, the inverse is linear. Source: Llama 3.1's reference code.
     """
     low, high = rope.number("low_freq_factor"), rope.number("high_freq_factor")
     factor = rope.number("factor")
@@ -236,13 +239,13 @@ def _llama3_factors(rope: Keys, base: float, rotated: int) -> npt.NDArray[np.flo
     if low >= high:
         raise FormatError(f"{rope.where}: low_freq_factor {low}: expected below {high}")
     frequency = base ** (-np.arange(rotated // 2, dtype=np.float64) * 2 / rotated)
-    turns = original * frequency / (2 * math.pi)
-    share = np.clip((turns - low) / (high - low), 0, 1)
+    wavelengths = original * frequency / (2 * math.pi)
+    share = np.clip((wavelengths - low) / (high - low), 0, 1)
     return (1 / ((1 - share) / factor + share)).astype(np.float32)
 
 
 def naming(config: Mapping[str, Any], where: str = "config.json") -> Naming:
-    """What a parsed config.json says about its model.
+    """Translate a parsed config.json.
 
     Parameters
     ----------
@@ -254,7 +257,7 @@ def naming(config: Mapping[str, Any], where: str = "config.json") -> Naming:
     Raises
     ------
     FormatError, UnsupportedError
-        A key is missing, is no such value, or asks for what is not built.
+        A key is missing, has a wrong value, or asks for something that is not supported.
     """
     keys = Keys(config, where)
     if keys.get("quantization_config") is not None:
@@ -277,13 +280,17 @@ def naming(config: Mapping[str, Any], where: str = "config.json") -> Naming:
 
 
 class Translator(Protocol):
-    """What an architecture knows of its config.json."""
+    """An architecture's translation of its config.json."""
 
     def translate(self, config: Translation, /) -> None:
-        """Say it in GGUF's words."""
+        """Fill in the translation."""
 
 
 def translators() -> Mapping[str, Translator]:
-    """Architectures by `model_type`. They stand above files: found by name, as plug-ins are."""
-    found: Mapping[str, Translator] = import_module("halfbyte.text.architectures").model_types()
-    return found
+    """Architectures by `model_type`.
+
+    Their package is in a layer above this one, so it is imported by name, as plug-ins are: the only
+    import of that kind. A page for text has the architectures without the readers of folders.
+    """
+    types: Mapping[str, Translator] = import_module("halfbyte.text.architectures").model_types()
+    return types

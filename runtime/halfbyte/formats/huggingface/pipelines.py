@@ -1,11 +1,11 @@
-"""The pipelines of tokenizer.json that GGUF has a name for.
+"""The pipelines of tokenizer.json for which GGUF has a name.
 
 =========  =========================  ==========================================================
 GGUF       model                      recognised by
 =========  =========================  ==========================================================
 ``gpt2``   BPE over bytes             a ByteLevel pre-tokenizer; its split has a name
 ``llama``  SentencePiece's BPE        U+2581 for spaces, by normalizer or pre-tokenizer
-``t5``     Unigram                    U+2581 for spaces, perhaps a precompiled charsmap
+``t5``     Unigram                    U+2581 for spaces, optionally a precompiled charsmap
 ``bert``   WordPiece                  BertNormalizer and BertPreTokenizer
 =========  =========================  ==========================================================
 """
@@ -32,20 +32,20 @@ from halfbyte.formats.tokens import BYTE, BYTE_TOKEN, CONTROL, LETTERS, NORMAL, 
 
 SPACE = "\u2581"
 MAX_TOKENS = 1 << 20
-_MAX_WORD = 100  # characters that WordPiece looks at
+_MAX_WORD = 100  # characters of a word, beyond which WordPiece does not know it
 
 
 @dataclass
 class Pipeline:
-    """A vocabulary in the making, and what GGUF says about how it is used."""
+    """A vocabulary that is being built, and GGUF's metadata about its use."""
 
     model: str
     pieces: dict[str, int]
     metadata: dict[str, MetadataValue]  # without the prefix tokenizer.ggml.
-    types: dict[int, int] = field(default_factory=dict)  # of tokens that are not normal
+    types: dict[int, int] = field(default_factory=dict)  # by id, of tokens that are not normal
     scores: npt.NDArray[np.float32] | None = None
     stripping: dict[str, list[int]] = field(default_factory=dict)  # lstrip, rstrip -> ids
-    exact: bool = False  # GGUF's keys say all of it
+    exact: bool = False  # GGUF's keys describe it completely
     normalizes: bool = False
     spell: Callable[[str, int], str] = lambda token, kind: token  # GGUF's spelling, by type
 
@@ -73,8 +73,8 @@ def model_kind(path: Path, data: dict[str, Any]) -> str:
 
 
 def steps(path: Path, data: dict[str, Any], name: str, inner: str) -> list[dict[str, Any]]:
-    """The steps of a normalizer, pre-tokenizer or post-processor, sequences opened."""
-    found: list[dict[str, Any]] = []
+    """The steps of a normalizer, pre-tokenizer or post-processor, with Sequences flattened."""
+    flat: list[dict[str, Any]] = []
     waiting = [data.get(name)]
     while waiting:
         step = waiting.pop()
@@ -85,12 +85,12 @@ def steps(path: Path, data: dict[str, Any], name: str, inner: str) -> list[dict[
         if json_file.field(path, step, "type", str, f"{name}.") == "Sequence":
             waiting += reversed(json_file.field(path, step, inner, list, f"{name}."))
         else:
-            found.append(step)
-    return found
+            flat.append(step)
+    return flat
 
 
 def _kind(model: dict[str, Any]) -> str:
-    """The type of a model that does not say it, as old files do not."""
+    """The type of a model in old files, which do not name it."""
     if "merges" in model:
         return "BPE"
     return "Unigram" if isinstance(model.get("vocab"), list) else "WordPiece"
@@ -116,12 +116,12 @@ def _byte_level(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipe
     metadata: dict[str, MetadataValue] = {"pre": name, "merges": merges}
     if prefix:
         metadata["add_space_prefix"] = True
-    exact = set(LETTERS.values()).issubset(pieces)  # what bytes without a token become differs
+    exact = set(LETTERS.values()).issubset(pieces)  # originals differ in bytes without a token
     return Pipeline("gpt2", pieces, metadata, exact=exact, normalizes=bool(normal))
 
 
 def _split(path: Path, data: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
-    """The regular expressions of a pre-tokenizer, and whether it puts a space before a text."""
+    """The regular expressions of a pre-tokenizer, and whether it adds a space before a text."""
     patterns: list[str] = []
     prefix = False
     for step in steps(path, data, "pre_tokenizer", "pretokenizers"):
@@ -141,10 +141,10 @@ def _split(path: Path, data: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
 
 
 def _isolates(step: dict[str, Any]) -> bool:
-    """Whether matches of a regular expression become pieces, and so does what is between them.
+    """Whether matches of a regular expression, and the text between them, become pieces.
 
-    To remove what does not match is the same, for expressions that match everything; others of
-    this form have no name.
+    Removing text that does not match is equivalent for expressions that match everything; GGUF has
+    no names for others of this form.
     """
     pattern = step.get("pattern")
     regex = pattern.get("Regex") if isinstance(pattern, dict) else None
@@ -170,14 +170,14 @@ def _sentencepiece_bpe(
 
 
 def sentencepiece_pipeline(metadata: dict[str, MetadataValue]) -> Pipeline:
-    """The pipeline of a tokenizer.model, to which tokens can be added."""
-    found = {key.removeprefix("tokenizer.ggml."): value for key, value in metadata.items()}
-    name, tokens, types = (found.pop(key) for key in ("model", "tokens", "token_type"))
-    scores = found.pop("scores")
+    """The pipeline of a tokenizer.model, so that tokens can be added to it."""
+    values = {key.removeprefix("tokenizer.ggml."): value for key, value in metadata.items()}
+    name, tokens, types = (values.pop(key) for key in ("model", "tokens", "token_type"))
+    scores = values.pop("scores")
     return Pipeline(
         str(name),
         {str(token): index for index, token in enumerate(tokens)},  # type: ignore[arg-type]
-        found,
+        values,
         {index: int(kind) for index, kind in enumerate(np.asarray(types)) if kind != NORMAL},
         np.asarray(scores, np.float32),
     )
@@ -186,10 +186,10 @@ def sentencepiece_pipeline(metadata: dict[str, MetadataValue]) -> Pipeline:
 def _scores_of_merges(
     path: Path, pieces: dict[str, int], types: dict[int, int], merges: list[tuple[str, str]]
 ) -> npt.NDArray[np.float32]:
-    """Scores that put SentencePiece's merges in the order of these.
+    """Scores by which SentencePiece merges in the order of `merges`.
 
-    SentencePiece merges any two pieces whose union is a piece, the one of the highest score first:
-    so all such pairs must be among the merges.
+    SentencePiece merges any two pieces whose union is a piece, in order of the union's score, so
+    all such pairs must be among the merges.
     """
     scores = np.full(max(pieces.values(), default=-1) + 1, -float(len(merges)), np.float32)
     listed = set(merges)
@@ -206,7 +206,7 @@ def _scores_of_merges(
             if pair not in listed and pair[0] in pieces and pair[1] in pieces:
                 raise UnsupportedError(
                     f"{path}: 'model.merges': {pair} is not among them, so they are not those of a "
-                    "SentencePiece vocabulary; BPE over characters is supported as that alone"
+                    "SentencePiece vocabulary, the only BPE over characters that is supported"
                 )
     return scores
 
@@ -247,37 +247,37 @@ def scored_pieces(path: Path, model: dict[str, Any]) -> tuple[dict[str, int], li
 
 
 def _spaces(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
-    """What SentencePiece would do to a text, from the normalizer and the pre-tokenizer."""
-    found: dict[str, MetadataValue] = {
+    """SentencePiece's settings for a text, from the normalizer and the pre-tokenizer."""
+    metadata: dict[str, MetadataValue] = {
         "add_space_prefix": False, "remove_extra_whitespaces": False
     }  # fmt: skip
     marked = False  # spaces become U+2581
     for step in steps(path, data, "normalizer", "normalizers"):
         kind, pattern, content = step["type"], step.get("pattern"), step.get("content")
         if kind == "Precompiled":
-            found["precompiled_charsmap"] = _charsmap(path, step)
+            metadata["precompiled_charsmap"] = _charsmap(path, step)
         elif kind == "Prepend" and step.get("prepend") == SPACE:
-            found["add_space_prefix"] = True
+            metadata["add_space_prefix"] = True
         elif kind == "Replace" and pattern == {"String": " "} and content == SPACE:
             marked = True
         elif kind == "Replace" and pattern == {"Regex": " {2,}"} and content in (" ", SPACE):
-            found["remove_extra_whitespaces"] = True
-        elif kind != "Strip":  # part of removing whitespace
+            metadata["remove_extra_whitespaces"] = True
+        elif kind != "Strip":  # belongs to removing whitespace
             raise UnsupportedError(f"{path}: normalizer {str(step)[:300]}: is not known")
     for step in steps(path, data, "pre_tokenizer", "pretokenizers"):
         kind = step["type"]
         if kind == "WhitespaceSplit":
-            found["remove_extra_whitespaces"] = True
+            metadata["remove_extra_whitespaces"] = True
         elif kind == "Metaspace" and step.get("replacement") == SPACE:
             marked = True
             old = optional(path, step, "add_prefix_space", True, bool, "pre_tokenizer.")
             scheme = step.get("prepend_scheme", "always" if old else "never")
-            found["add_space_prefix"] = scheme != "never"
-        elif kind != "Split" or step.get("pattern") != {"String": " "}:  # there are none any more
+            metadata["add_space_prefix"] = scheme != "never"
+        elif kind != "Split" or step.get("pattern") != {"String": " "}:  # no spaces are left
             raise UnsupportedError(f"{path}: pre_tokenizer {str(step)[:300]}: is not known")
     if not marked:
         raise UnsupportedError(f"{path}: a model over characters that does not mark spaces")
-    return found
+    return metadata
 
 
 def _charsmap(path: Path, step: dict[str, Any]) -> npt.NDArray[np.uint8]:
@@ -323,7 +323,7 @@ def _wordpiece(path: Path, data: dict[str, Any], model: dict[str, Any]) -> Pipel
 
 
 def _phantom_space(token: str, kind: int) -> str:
-    """llama.cpp's spelling of WordPiece: what begins a word has the mark, not what goes on."""
+    """llama.cpp's spelling of WordPiece, which marks the beginning of a word, not what follows."""
     if kind != NORMAL or (token.startswith("[") and token.endswith("]")):
         return token
     return token[2:] if token.startswith("##") else SPACE + token
@@ -349,8 +349,8 @@ def pieces_of(path: Path, model: dict[str, Any]) -> dict[str, int]:
 
 
 def merges_of(path: Path, model: dict[str, Any], pieces: dict[str, int]) -> list[tuple[str, str]]:
-    """The merges, each of two pieces that make a third."""
-    found: list[tuple[str, str]] = []
+    """The merges: pairs of pieces whose union is a piece."""
+    merges: list[tuple[str, str]] = []
     for index, entry in enumerate(json_file.field(path, model, "merges", list, "model.")):
         pair = entry.split(" ") if isinstance(entry, str) else entry
         where = f"{path}: 'model.merges[{index}]'"
@@ -363,8 +363,8 @@ def merges_of(path: Path, model: dict[str, Any], pieces: dict[str, int]) -> list
         for piece in (left, right, left + right[len(str(prefix)) :]):
             if piece not in pieces:
                 raise FormatError(f"{where}: {piece[:80]!r} is not in the vocabulary")
-        found.append((left, right))
-    return found
+        merges.append((left, right))
+    return merges
 
 
 def _byte_types(pieces: dict[str, int]) -> dict[int, int]:
@@ -372,7 +372,7 @@ def _byte_types(pieces: dict[str, int]) -> dict[int, int]:
 
 
 def _refuse_variants(path: Path, model: dict[str, Any], byte_fallback: bool) -> None:
-    """Refuse what would make this another kind of BPE."""
+    """Refuse options that make this another kind of BPE."""
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
             raise UnsupportedError(f"{path}: 'model.{name}': {str(model[name])[:40]!r}")

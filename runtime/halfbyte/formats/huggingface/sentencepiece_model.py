@@ -1,6 +1,7 @@
 """Reader of SentencePiece's tokenizer.model, translated to GGUF's tokenizer keys.
 
-It is a protobuf message: pieces (text, score, type), how they were trained, how text is normalized
+The file is a protobuf message: pieces (text, score, type), settings of training and of
+normalization
 (https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto).
 """
 
@@ -17,7 +18,7 @@ from halfbyte.formats.model_file import MetadataValue
 from halfbyte.formats.protobuf import Message
 from halfbyte.formats.tokens import NARROW
 
-_PIECE, _TRAINER, _NORMALIZER = 1, 2, 3  # fields of the whole
+_PIECE, _TRAINER, _NORMALIZER = 1, 2, 3  # fields of the message
 _UNIGRAM, _BPE = 1, 2  # model types
 _KINDS = {_UNIGRAM: "t5", _BPE: "llama", 3: "word", 4: "char"}
 _TYPES = range(1, 7)  # the same numbers as GGUF's
@@ -27,7 +28,7 @@ _MAX_BYTES = 1 << 26
 
 @dataclass
 class _Model:
-    """What of a file matters here, with the defaults of its definition."""
+    """The fields of a file that are used, with the defaults of its schema."""
 
     tokens: list[str] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
@@ -51,7 +52,7 @@ def read_sentencepiece(path: Path) -> dict[str, MetadataValue]:
     FormatError
         Damaged, or not such a file.
     UnsupportedError
-        A kind of model that GGUF has no name for.
+        A kind of model for which GGUF has no name.
     """
     pages = memoryview(map_file(path))
     if len(pages) > _MAX_BYTES:
@@ -130,7 +131,7 @@ def _check(path: Path, model: _Model) -> None:
 
 def _metadata(model: _Model) -> dict[str, MetadataValue]:
     count = len(model.tokens)
-    found: dict[str, MetadataValue] = {
+    metadata: dict[str, MetadataValue] = {
         "model": _KINDS[model.kind],
         "pre": "default",
         "tokens": model.tokens,
@@ -141,12 +142,12 @@ def _metadata(model: _Model) -> dict[str, MetadataValue]:
     }
     for name, number in model.ids.items():
         if 0 <= number < count:
-            found[f"{name}_token_id"] = np.uint32(number)
-    found["add_bos_token"] = model.kind == _BPE and "bos_token_id" in found
-    found["add_eos_token"] = model.kind == _UNIGRAM and "eos_token_id" in found
+            metadata[f"{name}_token_id"] = np.uint32(number)
+    metadata["add_bos_token"] = model.kind == _BPE and "bos_token_id" in metadata
+    metadata["add_eos_token"] = model.kind == _UNIGRAM and "eos_token_id" in metadata
     if model.charsmap:
-        found["precompiled_charsmap"] = np.frombuffer(model.charsmap, np.uint8)
-    keyed = {f"tokenizer.ggml.{name}": value for name, value in found.items()}
+        metadata["precompiled_charsmap"] = np.frombuffer(model.charsmap, np.uint8)
+    keyed = {f"tokenizer.ggml.{name}": value for name, value in metadata.items()}
     if model.kind == _UNIGRAM:
         keyed[NARROW] = True
     return keyed

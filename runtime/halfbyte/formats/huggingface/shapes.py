@@ -1,4 +1,4 @@
-"""What shapes a config.json gives the tensors, under GGUF's names."""
+"""The shapes of tensors that follow from a config.json, under GGUF's names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 
 
 class Shapes:
-    """Expected shapes by GGUF name; `own` are those that an architecture has otherwise."""
+    """Expected shapes by GGUF name; `own` are an architecture's exceptions."""
 
     def __init__(
         self, metadata: Mapping[str, MetadataValue], own: Mapping[str, Shape] | None = None
@@ -56,7 +56,7 @@ class Shapes:
 
 
 def check_layers(where: str, config: str, names: Iterable[str], layers: int) -> None:
-    """Raise where not every layer of a model has the same tensors, or not that many.
+    """Raise unless every layer of a model has the same tensors, and there are `layers` of them.
 
     Parameters
     ----------
@@ -65,24 +65,24 @@ def check_layers(where: str, config: str, names: Iterable[str], layers: int) -> 
     names : iterable of str
         GGUF names.
     layers : int
-        What config.json says.
+        The number of layers in config.json.
     """
-    found: dict[int, set[str]] = {}
+    parts: dict[int, set[str]] = {}
     for name in names:
         if match := _LAYER.fullmatch(name):
-            found.setdefault(int(match[1]), set()).add(match[2])
-    expected = range(layers)  # as many as config.json says: no set is made of them
-    if len(found) != layers or any(layer not in expected for layer in found):
-        beyond = [layer for layer in found if layer not in expected]
-        lacking = next((layer for layer in expected if layer not in found), layers)
+            parts.setdefault(int(match[1]), set()).add(match[2])
+    expected = range(layers)  # not a set: config.json may ask for any number
+    if len(parts) != layers or any(layer not in expected for layer in parts):
+        beyond = [layer for layer in parts if layer not in expected]
+        lacking = next((layer for layer in expected if layer not in parts), layers)
         wrong = min([*beyond, lacking])
-        state = "is there" if wrong in found else "is missing"
+        state = "is there" if wrong in parts else "is missing"
         raise FormatError(
             f"{where}: layer {wrong} {state}, but {config} says num_hidden_layers is {layers}"
         )
-    every = set().union(*found.values())
+    every = set().union(*parts.values())
     for layer in range(layers):
-        if lost := every - found[layer]:
+        if lost := every - parts[layer]:
             raise FormatError(
                 f"{where}: layer {layer} has no tensor for {min(lost)!r}, which other layers have"
             )

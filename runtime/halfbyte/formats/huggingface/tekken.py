@@ -1,8 +1,8 @@
-"""Reader of Mistral's tekken.json: byte-level BPE whose vocabulary is its order of merging.
+"""Reader of Mistral's tekken.json: byte-level BPE whose vocabulary is in the order of merging.
 
-Tokens are bytes in base64, in the order in which their parts are merged; the ids of control tokens
-stand before theirs. Any two pieces whose union is a token are merged, the union of the lowest rank
-first (that is how `tiktoken` does it), so there is no list of merges.
+Tokens are bytes in base64, in the order in which their parts are merged; ids of control tokens come
+first. As in `tiktoken`, any two pieces whose union is a token are merged, the union of the lowest
+rank first, so there is no list of merges.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from halfbyte.formats.model_file import MetadataValue
 from halfbyte.formats.tokens import CONTROL, NORMAL, PIPELINE, write_bytes
 
 MAX_TOKENS = 1 << 20
-# Of files that do not list them.
+# For files that do not list them
 _CONTROL = (
     "<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
     "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]",
@@ -32,12 +32,12 @@ _ROLES = {"<s>": "bos", "</s>": "eos", "<unk>": "unknown", "<pad>": "padding"}
 
 
 def is_tekken(data: dict[str, Any]) -> bool:
-    """Whether this is one, not a tokenizer.json."""
+    """Whether this is a tekken.json rather than a tokenizer.json."""
     return "model" not in data and isinstance(data.get("config"), dict) and "vocab" in data
 
 
 def read_tekken(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
-    """The tokenizer under GGUF's keys, and under our own; raises `FormatError`."""
+    """The tokenizer under GGUF's keys and our own; raises `FormatError`."""
     config = field(path, data, "config", dict)
     size, count = (
         field(path, config, name, int, "config.")
@@ -57,7 +57,7 @@ def read_tekken(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
         "decoder": [{"type": "ByteLevel"}],
         **{name: list(range(count)) for name in ("added", "only_added", "special")},
     }
-    found: dict[str, MetadataValue] = {
+    metadata: dict[str, MetadataValue] = {
         "tokenizer.ggml.model": "huggingface",
         "tokenizer.ggml.tokens": tokens,
         "tokenizer.ggml.token_type": np.array(
@@ -69,12 +69,12 @@ def read_tekken(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
     }
     for name, role in _ROLES.items():
         if name in control:
-            found[f"tokenizer.ggml.{role}_token_id"] = np.uint32(control.index(name))
-    return found
+            metadata[f"tokenizer.ggml.{role}_token_id"] = np.uint32(control.index(name))
+    return metadata
 
 
 def _control(path: Path, data: dict[str, Any], count: int) -> list[str]:
-    """The control tokens in the order of their ids, with names for those that have none."""
+    """The control tokens in the order of their ids; tokens without a name get one."""
     listed = optional(path, data, "special_tokens", [], list)
     names = list(_CONTROL[:count]) if data.get("special_tokens") is None else []
     for rank, entry in enumerate(listed):
@@ -86,7 +86,7 @@ def _control(path: Path, data: dict[str, Any], count: int) -> list[str]:
 
 
 def _ranked(path: Path, entries: list[Any], count: int) -> list[str]:
-    """The first tokens, written as byte-level BPE writes bytes."""
+    """The first `count` tokens, in byte-level BPE's notation for bytes."""
     if len(entries) < count:
         raise FormatError(f"{path}: 'vocab': {len(entries)} tokens, expected {count} or more")
     tokens: list[str] = []

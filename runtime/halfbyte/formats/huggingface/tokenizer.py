@@ -1,4 +1,17 @@
-"""The tokenizer of a Hugging Face folder, or of one of its files, under GGUF's keys."""
+"""The tokenizer of a Hugging Face folder, or of one of its files, under GGUF's keys.
+
+tokenizer.json, tokenizer.model and the files beside them become the keys ``tokenizer.ggml.*`` that
+llama.cpp reads, and tokenizers are built from these keys only: ``gpt2`` (byte-level BPE), ``llama``
+(SentencePiece BPE), ``t5`` (SentencePiece unigram), ``bert`` (WordPiece). A tokenizer.json must
+match one of these pipelines exactly; otherwise its steps are stored in
+``halfbyte.tokenizer.pipeline`` (`as_it_is`). If GGUF has a similar name, its keys are written too,
+for llama.cpp; else ``tokenizer.ggml.model`` is ``huggingface``, which llama.cpp refuses.
+
+GGUF has no keys for the following, which are written as ``halfbyte.tokenizer.*``: tokens that strip
+the whitespace around them (``lstrip_token_ids``, ``rstrip_token_ids``), more than one special token
+before or after a text (``before_token_ids``, ``after_token_ids``), and scores of a tokenizer.model,
+which SentencePiece adds in float32 (``float32_sums``).
+"""
 
 from __future__ import annotations
 
@@ -27,36 +40,36 @@ _ROLES = {  # Hugging Face's name of a special token -> GGUF's
     "bos": "bos", "eos": "eos", "unk": "unknown", "sep": "seperator", "pad": "padding",
     "cls": "cls", "mask": "mask",
 }  # fmt: skip
-# Classes whose flags decide about BOS and EOS, whatever tokenizer.json says.
+# Classes whose flags decide about BOS and EOS, regardless of tokenizer.json
 _BY_FLAGS = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer")
 
 Metadata = dict[str, MetadataValue]
 
 
 def tokenizer_metadata(path: Path, notes: list[str] | None = None) -> Metadata:
-    """The tokenizer that a folder or a file holds.
+    """The tokenizer of a folder or a file.
 
     Parameters
     ----------
     path
         A tokenizer.json, a tekken.json, a SentencePiece tokenizer.model, or a folder with one of
-        them and what Hugging Face puts beside: tokenizer_config.json, special_tokens_map.json,
+        them and Hugging Face's other files: tokenizer_config.json, special_tokens_map.json,
         added_tokens.json, config.json, generation_config.json, chat_template.jinja.
     notes
-        What is not as the files have it is said here.
+        Differences from the files are appended here, in words.
 
     Returns
     -------
     dict
-        ``tokenizer.ggml.*`` and ``tokenizer.chat_template``. In a folder with a config.json there
-        are as many tokens as its vocab_size says; see `fit_vocabulary`.
+        ``tokenizer.ggml.*`` and ``tokenizer.chat_template``. If the folder has a config.json, the
+        number of tokens is its vocab_size; see `fit_vocabulary`.
 
     Raises
     ------
     FormatError
         Damaged, missing or contradicting files.
     UnsupportedError
-        A tokenizer that GGUF has no name for.
+        A tokenizer with a step that is not supported.
     """
     if not path.is_dir():
         return _read_file(path)
@@ -75,7 +88,7 @@ def tokenizer_metadata(path: Path, notes: list[str] | None = None) -> Metadata:
 
 
 def is_tokenizer_file(start: bytes) -> bool:
-    """Whether a file that begins so is a tokenizer.json or a tokenizer.model."""
+    """Whether a file that begins with `start` is a tokenizer.json or a tokenizer.model."""
     return start.lstrip()[:1] == b"{" or start[:1] == b"\n"
 
 
@@ -99,7 +112,7 @@ def _read_folder(path: Path, config: dict[str, Any]) -> Metadata:
 
 
 def _added_beside(path: Path, config: dict[str, Any]) -> Iterator[Added]:
-    """Added tokens of a tokenizer.model: they stand in two other files."""
+    """Added tokens of a tokenizer.model, which are in two other files."""
     beside = path / "tokenizer_config.json"
     listed = optional(beside, config, "added_tokens_decoder", {}, dict)
     for number, value in listed.items():
@@ -114,7 +127,7 @@ def _added_beside(path: Path, config: dict[str, Any]) -> Iterator[Added]:
 
 
 def _set_roles(path: Path, metadata: Metadata, config: dict[str, Any]) -> None:
-    """Ids of the special tokens that the configuration names by their text."""
+    """Set the ids of special tokens that the configuration names by their text."""
     tokens = metadata["tokenizer.ggml.tokens"]
     ids = {token: index for index, token in enumerate(tokens)}  # type: ignore[arg-type]
     named = _optional_json(path / "special_tokens_map.json") | config
@@ -131,15 +144,15 @@ def _set_roles(path: Path, metadata: Metadata, config: dict[str, Any]) -> None:
             )
         number = ids.get(text)
         if number is None and role not in ("bos", "eos"):
-            continue  # it would be added, but no model was trained with it
+            continue  # Hugging Face would add it, but no model was trained with it
         if number is None:
             raise FormatError(
                 f"{path / 'tokenizer_config.json'}: '{role}_token': {text[:80]!r} is not in the "
                 "vocabulary"
             )
-        stands = metadata.get(f"tokenizer.ggml.add_{role}_token") and key in metadata
-        if role in ("bos", "eos") and stands:
-            # What stands around a text decides; a model's own end still ends it.
+        is_added = metadata.get(f"tokenizer.ggml.add_{role}_token") and key in metadata
+        if role in ("bos", "eos") and is_added:
+            # The token that is added to a text decides; the configured EOS still ends a generation.
             if role == "eos" and metadata[key] != number:
                 metadata["tokenizer.ggml.eot_token_id"] = np.uint32(number)
             continue
@@ -149,14 +162,14 @@ def _set_roles(path: Path, metadata: Metadata, config: dict[str, Any]) -> None:
 def _set_model_ids(
     path: Path, metadata: Metadata, model: dict[str, Any], generation: dict[str, Any]
 ) -> None:
-    """Ids that only the model's configuration has, and all those that end a generation."""
+    """Set ids that only the model's configuration has, and all that end a generation."""
     count = len(metadata["tokenizer.ggml.tokens"])  # type: ignore[arg-type]
     for role in ("bos", "eos", "pad"):
         key = f"tokenizer.ggml.{_ROLES[role]}_token_id"
         for name, source in (("config.json", model), ("generation_config.json", generation)):
             for number in _ids(path / name, source, f"{role}_token_id"):
                 if number >= count:
-                    continue  # of a part of the model that is not its text
+                    continue  # belongs to a part of the model that is not for text
                 if key not in metadata:
                     metadata[key] = np.uint32(number)
                 elif role == "eos" and source is generation:
@@ -174,7 +187,7 @@ def _ids(path: Path, source: dict[str, Any], name: str) -> list[int]:
 
 
 def _add_end(metadata: Metadata, number: int) -> None:
-    """Another token that ends a generation: GGUF has two more names for such."""
+    """Add a token that ends a generation; GGUF has two more keys for these."""
     keys = [f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom")]
     if number in [int(metadata[key]) for key in keys if key in metadata]:  # type: ignore[arg-type]
         return
@@ -194,7 +207,7 @@ def _set_flags(metadata: Metadata, config: dict[str, Any]) -> None:
 
 
 def _chat_templates(path: Path, config: dict[str, Any]) -> Metadata:
-    """The template "default", and others by their names."""
+    """The default template, and others by name."""
     beside = path / "chat_template.jinja"
     if beside.is_file():
         try:
@@ -207,7 +220,7 @@ def _chat_templates(path: Path, config: dict[str, Any]) -> Metadata:
         return {}
     if isinstance(value, str):
         return {"tokenizer.chat_template": value}
-    found: Metadata = {}
+    templates: Metadata = {}
     for entry in value if isinstance(value, list) else [value]:
         name = entry.get("name") if isinstance(entry, dict) else None
         text = entry.get("template") if isinstance(entry, dict) else None
@@ -217,13 +230,13 @@ def _chat_templates(path: Path, config: dict[str, Any]) -> Metadata:
                 "with name and template"
             )
         suffix = "" if name == "default" else f".{name}"
-        found[f"tokenizer.chat_template{suffix}"] = text
-    others = [key.partition("template.")[2] for key in found if "template." in key]
-    return found | ({"tokenizer.chat_templates": others} if others else {})
+        templates[f"tokenizer.chat_template{suffix}"] = text
+    others = [key.partition("template.")[2] for key in templates if "template." in key]
+    return templates | ({"tokenizer.chat_templates": others} if others else {})
 
 
 def _vocabulary_size(model: dict[str, Any]) -> int | None:
-    """Rows of the embedding, as config.json has them."""
+    """Rows of the embedding, from config.json."""
     inner = model.get("text_config")
     size = (inner if isinstance(inner, dict) else model).get("vocab_size", model.get("vocab_size"))
     return size if type(size) is int and size > 0 else None

@@ -1,8 +1,9 @@
 """Reader of Hugging Face's tokenizer.json, translated to GGUF's tokenizer keys.
 
-The file is a pipeline: normalizer, pre-tokenizer, model, post-processor, decoder; beside it are
-added tokens. GGUF names whole pipelines, so each file must be one of them
-(:mod:`halfbyte.formats.huggingface.pipelines`); what has no name there is refused by name.
+The file is a pipeline (normalizer, pre-tokenizer, model, post-processor, decoder) with added
+tokens. GGUF names whole pipelines (:mod:`halfbyte.formats.huggingface.pipelines`); others keep
+their steps under keys of our own (:mod:`halfbyte.formats.huggingface.as_it_is`). A step that is
+not known is refused by name.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, Meta
     path
         The tokenizer.json.
     model
-        A tokenizer.model beside it, whose scores are taken where the file has merges instead.
+        A tokenizer.model beside it, whose scores are used if the file has merges instead.
 
     Raises
     ------
     FormatError
         Not such a file, or one that contradicts itself.
     UnsupportedError
-        A pipeline that GGUF has no name for.
+        A pipeline with a step that is not known.
     """
     data = read_json(path)
     if is_tekken(data):
@@ -62,25 +63,25 @@ def read_tokenizer_json(path: Path, model: Path | None = None) -> dict[str, Meta
         exact = exact and not _tangled(added) and not any("." in key for key in around)
     except UnsupportedError:  # GGUF has no name for it
         pipeline, exact = read_as_it_is(path, data, kind), False
-    if not exact and pipeline.model == "bert":  # which spells tokens in another way
+    if not exact and pipeline.model == "bert":  # whose tokens have another spelling
         pipeline = read_as_it_is(path, data, kind)
     add_tokens(path, pipeline, added)
-    if pipeline.model == "bert":  # there they have names of their own
+    if pipeline.model == "bert":  # has other names for these keys
         names = {
             "add_eos_token": "add_sep_token",
             "bos_token_id": "cls_token_id",
             "eos_token_id": "seperator_token_id",
         }
         around = {names.get(name, name): value for name, value in around.items()}
-    found = vocabulary(path, pipeline)
-    found |= {k if "." in k else f"tokenizer.ggml.{k}": v for k, v in around.items()}
+    metadata = vocabulary(path, pipeline)
+    metadata |= {k if "." in k else f"tokenizer.ggml.{k}": v for k, v in around.items()}
     if not exact:
-        found |= own_keys(path, data, kind, added, len(found["tokenizer.ggml.tokens"]))  # type: ignore[arg-type]
-    return found
+        metadata |= own_keys(path, data, kind, added, len(metadata["tokenizer.ggml.tokens"]))  # type: ignore[arg-type]
+    return metadata
 
 
 def _tangled(added: list[Added]) -> bool:
-    """Whether a token may hide in a control token, which is found first and then is text."""
+    """Whether a token may be inside a control token, which matches first and may become text."""
     control = [token.content for token in added if token.special]
     others = [token.content for token in added if not token.special and token.content]
     if len(control) * len(others) > _MANY_PAIRS:
@@ -93,7 +94,7 @@ def _tangled(added: list[Added]) -> bool:
 
 
 def add_tokens(path: Path, pipeline: Pipeline, tokens: Iterable[Added]) -> None:
-    """Put added tokens into a vocabulary; raises `FormatError` where ids contradict."""
+    """Put added tokens into a vocabulary; raises `FormatError` if ids contradict."""
     by_id = {number: token for token, number in pipeline.pieces.items()}
     for token in tokens:
         known = pipeline.pieces.get(token.content)
@@ -118,9 +119,9 @@ def add_tokens(path: Path, pipeline: Pipeline, tokens: Iterable[Added]) -> None:
 
 
 def vocabulary(path: Path, pipeline: Pipeline) -> dict[str, MetadataValue]:
-    """Tokens, types, scores and all else of a pipeline under GGUF's keys.
+    """A pipeline's tokens, types, scores and metadata under GGUF's keys.
 
-    Ids that no token has get a token that is never used, as llama.cpp's converter writes it.
+    Ids without a token get an unused token, as by llama.cpp's converter.
     """
     count = max(pipeline.pieces.values(), default=-1) + 1
     if not count:
@@ -134,22 +135,22 @@ def vocabulary(path: Path, pipeline: Pipeline) -> dict[str, MetadataValue]:
         "".join(tokens).encode()
     except UnicodeEncodeError:
         raise FormatError(f"{path}: 'model.vocab': a token is half of a surrogate pair") from None
-    found: dict[str, MetadataValue] = {
+    metadata: dict[str, MetadataValue] = {
         "model": pipeline.model, "tokens": tokens, "token_type": types, **pipeline.metadata
     }  # fmt: skip
     if pipeline.scores is not None:
         scores = np.zeros(count, np.float32)
         scores[: len(pipeline.scores)] = pipeline.scores
-        found["scores"] = scores
-    keyed = {f"tokenizer.ggml.{name}": value for name, value in found.items()}
-    # No key of llama.cpp's says this; it knows a few models by name.
+        metadata["scores"] = scores
+    keyed = {f"tokenizer.ggml.{name}": value for name, value in metadata.items()}
+    # llama.cpp has no key for this; it knows a few models by name.
     for name, ids in pipeline.stripping.items():
         keyed[f"halfbyte.tokenizer.{name}_token_ids"] = np.array(sorted(ids), np.int32)
     return keyed
 
 
 def _around_text(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
-    """Which special tokens go before and after a text: the post-processor."""
+    """The special tokens before and after a text, from the post-processor."""
     before: list[int] = []
     after: list[int] = []
     for step in steps(path, data, "post_processor", "processors"):
@@ -158,17 +159,17 @@ def _around_text(path: Path, data: dict[str, Any]) -> dict[str, MetadataValue]:
             before, after = _template(path, step)
         elif kind in ("BertProcessing", "RobertaProcessing"):
             before, after = ([_pair(path, step, name)] for name in ("cls", "sep"))
-        elif kind != "ByteLevel":  # that one changes offsets alone
+        elif kind != "ByteLevel":  # which only changes offsets
             raise UnsupportedError(f"{path}: expected a known post_processor, found {kind[:40]!r}")
-    found: dict[str, MetadataValue] = {
+    metadata: dict[str, MetadataValue] = {
         "add_bos_token": bool(before), "add_eos_token": bool(after)
     }  # fmt: skip
     for name, side, ids in (("bos", "before", before), ("eos", "after", after)):
-        if len(ids) > 1:  # GGUF has a key for one
-            found[f"halfbyte.tokenizer.{side}_token_ids"] = np.array(ids, np.int32)
+        if len(ids) > 1:  # GGUF's key takes one
+            metadata[f"halfbyte.tokenizer.{side}_token_ids"] = np.array(ids, np.int32)
         elif ids:
-            found[f"{name}_token_id"] = np.uint32(ids[0])
-    return found
+            metadata[f"{name}_token_id"] = np.uint32(ids[0])
+    return metadata
 
 
 def _template(path: Path, step: dict[str, Any]) -> tuple[list[int], list[int]]:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from halfbyte.core import ops
 from halfbyte.core.ops import Operator
-from halfbyte.core.ops.full_attention import MAX_CODED_HEAD
+from halfbyte.core.ops.full_attention import MAX_INT8_HEAD
 from halfbyte.core.program import Buffer, Instruction, Program, resume
 
 _DROPPED = ("reach", "softcap", "bias_row")
@@ -38,7 +38,7 @@ def quantize_attention(program: Program, products: Collection[Operator]) -> Prog
 def _applies(instruction: Instruction) -> bool:
     a = instruction.attributes
     sizes = a["d"], a["e"]
-    if max(sizes) > MAX_CODED_HEAD or any(size % 16 for size in sizes):
+    if max(sizes) > MAX_INT8_HEAD or any(size % 16 for size in sizes):
         return False
     return a["reach"] >= a["t"] - 1 and not a["softcap"] and not a["bias_row"]
 
