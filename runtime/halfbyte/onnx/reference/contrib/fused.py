@@ -92,7 +92,7 @@ def fused_gemm(
     return rounded(activated(result, activation, parameters), a.dtype)
 
 
-@contrib("FusedConv", infer=_shapes.same_rank, types="a a a a > a")
+@contrib("FusedConv", infer=_shapes.most_rank, types="a a a a > a")
 def fused_conv(
     x: Array,
     w: Array,
