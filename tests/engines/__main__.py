@@ -32,7 +32,7 @@ import halfbyte
 from halfbyte.web.server import Server
 from halfbyte.web.site import STORYTELLER, Site, make_site
 
-SECONDS = 120
+SECONDS = 300
 ENDED = "The browser has ended the page's Python, most often because memory ran out."
 MESSAGES = ("unstarted", "failure-text", "problem", "wait-text", "onnx-problem")
 END = "new BroadcastChannel('end').addEventListener('message', () => self.close());\n"

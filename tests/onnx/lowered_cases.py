@@ -403,24 +403,28 @@ def patterns() -> Iterator[Case]:
     y = g.do("BatchNormalization", y, *(g.w(N.f(6)) for _ in range(3)), g.w(N.positive(6)))
     g.do("Relu", g.do("Add", y, g.x(N.f(1, 6, 3, 3))))
     yield g.case()
-    g = _Chain("fused-norm")
-    x = g.x(N.f(2, 3, 8))
-    centred = g.do("Sub", x, g.do("ReduceMean", x, axes=[-1]))
-    squares = g.do("ReduceMean", g.do("Pow", centred, g.w(one(2.0))), axes=[-1])
-    y = g.do("Div", centred, g.do("Sqrt", g.do("Add", squares, g.w(one(1e-3)))))
-    g.do("Add", g.do("Mul", y, g.w(N.f(8))), g.w(N.f(8)))
-    yield g.case()
-    g = _Chain("fused-gelu")
-    x = g.x(N.f(2, 3, 8))
-    erf = g.do("Erf", g.do("Div", x, g.w(one(2**0.5))))
-    g.do("Mul", g.do("Mul", x, g.do("Add", erf, g.w(one(1.0)))), g.w(one(0.5)))
-    yield g.case()
+    yield from fused_norms()
+    for label, shape in (("fused-gelu", ()), ("fused-gelu-vectors", (1,))):
+        g = _Chain(label)
+        x = g.x(N.f(2, 3, 8))
+        root, one_, half = (g.w(np.full(shape, v, np.float32)) for v in (2**0.5, 1.0, 0.5))
+        erf = g.do("Erf", g.do("Div", x, root))
+        g.do("Mul", g.do("Mul", x, g.do("Add", erf, one_)), half)
+        yield g.case()
     g = _Chain("fused-attention")
     q, k, v = (g.x(N.f(2, 2, n, 4)) for n in (3, 5, 5))
     scores = g.do("MatMul", q, g.do("Transpose", k, perm=[0, 1, 3, 2]))
     scores = g.do("Add", g.do("Div", scores, g.w(one(2.0))), g.x(N.f(2, 1, 1, 5)))
     g.do("MatMul", g.do("Softmax", scores, axis=-1), v)
     yield g.case()
+    for opset in (11, 17):
+        g = _Chain(f"fused-attention-axis-{opset}", opset)
+        q, k, v = (g.x(N.f(2, 2, n, 4)) for n in (3, 5, 5))
+        scores = g.do("MatMul", q, g.do("Transpose", k, perm=[0, 1, 3, 2]))
+        seen = g.x(np.arange(10).reshape(2, 1, 1, 5) % 3 > 0)
+        scores = g.do("Where", seen, scores, g.w(one(-1e9)))
+        g.do("MatMul", g.do("Softmax", scores, axis=3), v)
+        yield g.case()
     g = _Chain("fused-qdq")
     scale, zero = g.w(one(0.05)), g.w(one(120, np.uint8))
     x = g.do("DequantizeLinear", g.do("QuantizeLinear", g.x(N.f(1, 4, 5, 5)), scale, zero), scale,
@@ -430,6 +434,12 @@ def patterns() -> Iterator[Case]:
     b = g.do("DequantizeLinear", g.w(N.below(99, 6, dtype=np.int32)), g.w(N.positive(6) / 1000),
              g.w(np.zeros(6, np.int32)), axis=0)  # fmt: skip
     g.do("QuantizeLinear", g.do("Conv", x, w, b), g.w(one(0.2)), zero)
+    yield g.case()
+    g = _Chain("fused-qdq-sigmoid")
+    scale, zero = g.w(one(0.05)), g.w(one(120, np.uint8))
+    x = g.do("DequantizeLinear", g.do("QuantizeLinear", g.x(N.f(2, 3, 4)), scale, zero), scale,
+             zero)  # fmt: skip
+    g.do("QuantizeLinear", g.do("Sigmoid", x), g.w(one(0.004)), g.w(one(0, np.uint8)))
     yield g.case()
     g = _Chain("fused-dynamic")
     x = g.x(N.f(3, 8))
@@ -441,6 +451,45 @@ def patterns() -> Iterator[Case]:
     y = g.do("Mul", g.do("Cast", y, to=1), g.do("Mul", "scale", g.w(N.positive(4) / 50)))
     g.do("Add", y, g.w(N.f(4)))
     yield g.case()
+
+
+def _spelled_norm(g: _Chain, x: str, size: int = 8, centred: bool = True) -> str:
+    """x / sqrt(mean(x^2) + epsilon) scale; of x - mean(x), with a bias, if `centred`."""
+    y = g.do("Sub", x, g.do("ReduceMean", x, axes=[-1])) if centred else x
+    square = g.do("Pow", y, g.w(one(2.0))) if size > 1 else g.do("Mul", y, y)
+    squares = g.do("ReduceMean", square, axes=[-1])
+    y = g.do("Div", y, g.do("Sqrt", g.do("Add", squares, g.w(one(1e-3)))))
+    y = g.do("Mul", y, g.w(N.f(size)))
+    return g.do("Add", y, g.w(N.f(size))) if centred else y
+
+
+def fused_norms() -> Iterator[Case]:
+    """Normalizations that are spelled out, and of sums."""
+    for label, size, centred in (
+        ("fused-norm", 8, True), ("fused-norm-by-one", 1, True), ("fused-rms", 8, False),
+    ):  # fmt: skip
+        g = _Chain(label)
+        _spelled_norm(g, g.x(N.f(2, 3, 8)), size, centred)
+        yield g.case()
+    g = _Chain("fused-norm-folded")  # x f + (bias - mean f)
+    x = g.x(N.f(2, 3, 8))
+    mean = g.do("ReduceMean", x, axes=[-1])
+    centred = g.do("Sub", x, mean)
+    variance = g.do("ReduceMean", g.do("Mul", centred, centred), axes=[-1])
+    root = g.do("Sqrt", g.do("Add", variance, g.w(one(1e-3))))
+    factor = g.do("Mul", g.do("Reciprocal", root), g.w(N.f(8)))
+    rest = g.do("Sub", g.w(N.f(8)), g.do("Mul", mean, factor))
+    g.do("Add", g.do("Mul", x, factor), rest)
+    yield g.case()
+    for size in (8, 1):
+        g = _Chain(f"fused-skip-{size}")
+        total = g.do("Add", g.x(N.f(2, 3, 8)), g.x(N.f(2, 3, 8)))
+        g.do("Add", total, _spelled_norm(g, total, size))
+        yield g.case()
+        g = _Chain(f"fused-skip-onnx-{size}")
+        total = g.do("Add", g.x(N.f(2, 3, 8)), g.x(N.f(2, 3, 8)))
+        g.do("LayerNormalization", total, g.w(N.f(size)), g.w(N.f(size)), epsilon=1e-3)
+        yield g.case()
 
 
 def all_cases() -> list[Case]:

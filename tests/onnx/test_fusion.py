@@ -108,6 +108,15 @@ def test_no_gelu(build: Build) -> None:
     assert "Gelu" not in fused(g, build(g, g.x(3, 5)))
 
 
+@pytest.mark.parametrize(("shape", "half", "is_fused"), [
+    ((), 0.5, True), ((), [0.5], False), ((1,), [0.5], True),
+])  # fmt: skip
+def test_gelu_of_a_scalar(shape: tuple[int, ...], half: Any, is_fused: bool) -> None:
+    """A vector of one number makes a vector of it."""
+    g = Net()
+    assert ("Gelu" in fused(g, gelu_erf(g, g.x(*shape), half=half))) == is_fused
+
+
 def test_gelu_with_its_middle_as_an_output() -> None:
     """What is asked for stays; the rest of the graph may not be what it was."""
     g = Net()
@@ -289,6 +298,25 @@ def test_no_rms_norm() -> None:
     assert "RMSNormalization" not in fused(g, *outputs, bound=1e-4)
 
 
+def rms_norm(g: Net, x: str, size: int) -> str:
+    mean = g.reduce_mean(g.node("Mul", x, x), -1)
+    root = g.node("Sqrt", g.node("Add", mean, g.constant(1e-6)))
+    return g.node("Mul", g.node("Div", x, root), g.w(size))
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("build", [layer_norm, rms_norm])
+@pytest.mark.parametrize(("columns", "size"), [(1, 8), (8, 1), (1, 1)])
+def test_spelled_norms_that_are_broadcast(
+    columns: int, size: int, build: Build, skip: bool
+) -> None:
+    """Rows of one number by a scale of several, and the other way round; of sums too."""
+    g = Net()
+    x = g.node("Add", g.x(2, 3, columns), g.x(3, 1)) if skip else g.x(2, 3, columns)
+    found = fused(g, build(g, x, size), g.node("Neg", x))
+    assert not found & {"ReduceMean", "Sqrt", "Div"}
+
+
 def norm(g: Net, x: str, size: int = 8) -> str:
     return g.node("LayerNormalization", x, g.w(size), g.w(size), axis=-1, epsilon=1e-5)
 
@@ -315,6 +343,13 @@ def test_sums_that_are_outputs_or_have_constants() -> None:
     total = g.node("Add", x, y)
     moved = g.node("Add", x, g.w(8))
     found = fused(g, norm(g, total), total, norm(g, moved))
+    assert found == {"Add", "LayerNormalization"}
+
+
+def test_a_norm_of_a_sum_by_one_number() -> None:
+    """ONNX broadcasts the scale; the fused operator of ONNX Runtime does not."""
+    g = Net()
+    found = fused(g, norm(g, g.node("Add", g.x(2, 3, 8), g.x(2, 3, 8)), 1))
     assert found == {"Add", "LayerNormalization"}
 
 
@@ -603,6 +638,29 @@ def test_attention_that_is_broadcast(q: tuple[int, ...], k: tuple[int, ...]) -> 
     keys = g.node("Transpose", g.x(*k), perm=[0, 1, 3, 2])
     weights = g.node("Softmax", g.node("MatMul", g.x(*q), keys), axis=-1)
     fused(g, g.node("MatMul", weights, g.x(*k)))
+
+
+@pytest.mark.parametrize("opset", [11, 17])
+@pytest.mark.parametrize("axis", [3, -1])
+@pytest.mark.parametrize("mask", [(3, 1, 2, 5, 6), (2, 1, 6), (3, 2, 1, 6)])
+def test_attention_with_masks_of_other_ranks(mask: tuple[int, ...], axis: int, opset: int) -> None:
+    """The fourth axis is not the last of five; before version 13 it is the first of two."""
+    g = Net(opset)
+    keys = g.node("Transpose", g.x(1, 2, 6, 4), perm=[0, 1, 3, 2])
+    scores = g.node("Add", g.node("MatMul", g.x(1, 2, 5, 4), keys), g.x(*mask))
+    y = g.node("MatMul", g.node("Softmax", scores, axis=axis), g.x(1, 2, 6, 4))
+    assert "Attention" in fused(g, y)
+
+
+def test_attention_of_float16() -> None:
+    """What hides a key is of the graph's own type."""
+    g = Net()
+    q, k, v = (g.x(1, 2, n, 4, dtype=np.float16) for n in (5, 6, 6))
+    scores = g.node("MatMul", q, g.node("Transpose", k, perm=[0, 1, 3, 2]))
+    seen = g.feed(np.array([1, 1, 1, 0, 1, 0], np.bool_))
+    scores = g.node("Where", seen, scores, g.constant(-np.inf, np.float16))
+    y = g.node("MatMul", g.node("Softmax", scores, axis=-1), v)
+    assert "Attention" in fused(g, y, bound=4e-3)
 
 
 def test_masks_that_make_more_of_the_scores() -> None:

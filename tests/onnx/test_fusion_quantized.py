@@ -14,6 +14,8 @@ from onnx import TensorProto
 from tests.onnx.graphs import Array, Net, by_definition, by_onnxruntime, by_programs, kinds
 from tests.onnx.test_fusion import clip_of
 
+from halfbyte.errors import ProgramError
+
 STEP = 0.05
 
 
@@ -85,6 +87,28 @@ def test_convolution_with_a_bias_in_integers() -> None:
         unit = g.array(STEP * 0.01 * factor, np.float32)
         b = g.node("DequantizeLinear", integers, unit, g.array(0, np.int32))
         assert fused(g, quantized(g, g.node("Conv", x, w, b))) == wanted
+
+
+@pytest.mark.parametrize("what", ["axis", "zero point"])
+def test_weights_that_do_not_fit(what: str) -> None:
+    """An axis that is none, a zero point of another shape: DequantizeLinear refuses them."""
+    g = Net(13)
+    integers, scales = g.array(np.ones((8, 4), np.int8)), g.array(np.ones(4, np.float32))
+    zero = g.array(np.zeros((1, 4) if what == "zero point" else 4, np.int8))
+    w = g.node("DequantizeLinear", integers, scales, zero, axis=3 if what == "axis" else 1)
+    proto = g.made(quantized(g, g.node("MatMul", quantized(g, g.x(2, 8)), w)))
+    for run in (by_definition, by_programs):
+        with pytest.raises(ProgramError, match=what):
+            run(proto, g.feeds)
+
+
+@pytest.mark.parametrize("operator", ["Sigmoid", "Add"])
+def test_signed_results_of_unsigned_integers(operator: str) -> None:
+    """ONNX Runtime's operators take one type for all."""
+    g = Net(13)
+    x = quantized(g, g.x(2, 3))
+    y = g.node(operator, *([x] if operator == "Sigmoid" else [x, quantized(g, g.x(2, 3))]))
+    assert fused(g, quantized(g, y, zero=0, dtype=np.int8)) == {operator}
 
 
 @pytest.mark.parametrize("what", [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from halfbyte.onnx.files.model import Node
-from halfbyte.onnx.fusion.rewriter import Rewriter, made
+from halfbyte.onnx.fusion.rewriter import Array, Rewriter, made
 from halfbyte.onnx.reference.own import DOMAIN as OWN
 
 _LOWEST = -1e4  # what hides a key is at most this
@@ -22,7 +22,7 @@ class _Scores:
     k: str  # transposed: [..., d, t]
     scale: float
     masks: list[str] = field(default_factory=list)  # what is added
-    hidden: list[tuple[str, float]] = field(default_factory=list)  # what is seen; else a number
+    hidden: list[tuple[str, Array]] = field(default_factory=list)  # what is seen; else a number
 
 
 def fuse_attention(r: Rewriter) -> None:
@@ -32,7 +32,8 @@ def fuse_attention(r: Rewriter) -> None:
     """
     for node in r.nodes("MatMul"):
         weights = r.maker(node.inputs[0], "Softmax")
-        if weights is None or not _is_over_keys(r, weights) or not r.alone(weights.outputs[0]):
+        axis = None if weights is None else _axis_of_keys(r, weights)
+        if weights is None or axis is None or not r.alone(weights.outputs[0]):
             continue
         scores = _scores(r, weights.inputs[0])
         if scores is None or any(
@@ -46,15 +47,22 @@ def fuse_attention(r: Rewriter) -> None:
         mask, more = _joined(r, scores)
         inputs = [scores.q, keys, node.inputs[1], *([mask] if mask else [])]
         new = made(
-            "Attention", inputs, node.outputs, domain=OWN, name=node.name, scale=scores.scale
-        )
+            "Attention", inputs, node.outputs, domain=OWN, name=node.name, scale=scores.scale,
+            **axis,
+        )  # fmt: skip
         r.replace(node, *nodes, *more, new)
 
 
-def _is_over_keys(r: Rewriter, softmax: Node) -> bool:
-    """Whether a softmax is along the last axis; before version 13 the default is the second."""
+def _axis_of_keys(r: Rewriter, softmax: Node) -> dict[str, int] | None:
+    """The axis of a softmax along the last of four, as attributes of Attention; else None.
+
+    Before version 13 the default is the second, and a softmax is along all axes from its own on.
+    """
     version = softmax.version or r.model.opsets.get("", 1)
-    return softmax.attributes.get("axis", -1 if version >= 13 else 1) in (-1, 3)
+    axis = softmax.attributes.get("axis", -1 if version >= 13 else 1)
+    if axis not in (-1, 3):
+        return None
+    return {} if axis == -1 else {"axis": axis, "to_end": int(version < 13)}
 
 
 # ---- what the softmax is of ----------------------------------------------------------------------
@@ -75,8 +83,8 @@ def _scores(r: Rewriter, name: str) -> _Scores | None:
     for masked in reversed(wrapped):
         if masked.op_type == "Add":
             found.masks += [other for other in masked.inputs if other != name]
-        else:
-            found.hidden.append((masked.inputs[0], r.number(masked.inputs[2]) or 0.0))
+        elif (number := r.constant(masked.inputs[2])) is not None:
+            found.hidden.append((masked.inputs[0], number.reshape(())))
         name = masked.outputs[0]
     return found
 
@@ -131,9 +139,8 @@ def _hides(r: Rewriter, where: Node, number: float) -> bool:
 def _joined(r: Rewriter, scores: _Scores) -> tuple[str, list[Node]]:
     """One mask for all: their sum."""
     nodes, parts = [], list(scores.masks)
-    zero = r.add_constant(np.zeros((), np.float32)) if scores.hidden else ""
     for condition, hidden in scores.hidden:
-        lowest = r.add_constant(np.array(hidden, np.float32))
+        zero, lowest = r.add_constant(np.zeros_like(hidden)), r.add_constant(hidden)
         parts.append(r.fresh(condition))
         nodes.append(made("Where", [condition, zero, lowest], [parts[-1]]))
     while len(parts) > 1:

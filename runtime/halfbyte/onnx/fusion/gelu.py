@@ -16,8 +16,23 @@ def fuse_activations(r: Rewriter) -> None:
     """Mul and Div nodes that end a Gelu, a Swish or a HardSwish become that."""
     for node in r.nodes("Mul", "Div"):
         found = _gelu(r, node) or _swish(r, node) or _hard_swish(r, node)
-        if found is not None:
+        if found is not None and not _adds_axis(r, node, found.inputs[0]):
             r.replace(node, found)
+
+
+def _adds_axis(r: Rewriter, last: Node, x: str) -> bool:
+    """Whether a pattern may have an axis more than x: x may be a scalar, and a constant is none."""
+    if r.rank(x):
+        return False
+    nodes = [last]
+    while nodes:
+        for name in nodes.pop().inputs:
+            value, maker = r.constant(name), r.maker(name)
+            if value is not None and value.ndim:
+                return True
+            if name != x and maker is not None:
+                nodes.append(maker)
+    return False
 
 
 # ---- Gelu ----------------------------------------------------------------------------------------

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from halfbyte.onnx.files.model import Node
-from halfbyte.onnx.fusion.rewriter import MICROSOFT, Rewriter, made, near
+from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Rewriter, made, near
 
 
 def fuse_normalizations(r: Rewriter) -> None:
-    """Spelled-out layer norms and RMS norms become LayerNormalization and RMSNormalization."""
+    """Spelled-out layer norms and RMS norms become LayerNormalization and RMSNormalization.
+
+    They are halfbyte's own: ONNX's do not broadcast rows of one number, as the nodes do.
+    """
     for node in r.nodes("Add", "Mul"):
         found = _layer_norm(r, node) or _folded_norm(r, node) or _rms_norm(r, node)
         if found is None:
             continue
         x, scale, bias, epsilon = found
-        kind, version = ("LayerNormalization", 17) if bias is not None else ("RMSNormalization", 23)
         new = made(
-            kind, [x, scale, *([bias] if bias else [])], node.outputs, version=version,
-            name=node.name, axis=-1, epsilon=epsilon,
+            "RMSNormalization" if bias is None else "LayerNormalization",
+            [x, scale, *([bias] if bias else [])], node.outputs, domain=OWN, name=node.name,
+            epsilon=epsilon,
         )  # fmt: skip
         r.replace(node, new)
 
@@ -162,27 +167,35 @@ def _last_axis(r: Rewriter, node: Node) -> bool:
 
 def fuse_skips(r: Rewriter) -> None:
     """LayerNormalization of a sum becomes SkipLayerNormalization, which gives the sum too."""
-    for node in r.nodes("LayerNormalization"):
+    own = r.nodes("LayerNormalization", domain=OWN)
+    for node in itertools.chain(r.nodes("LayerNormalization"), own):
         if node.attributes.get("axis", -1) != -1 or len([o for o in node.outputs if o]) != 1:
             continue
         total = r.maker(node.inputs[0], "Add")
         if total is None or r.split_constant(total) is not None or r.is_output(total.outputs[0]):
             continue
-        if len(node.inputs) < 3 or r.constant(node.inputs[1]) is None:
+        if len(node.inputs) < 3 or not all(_is_vector(r, name) for name in node.inputs[1:]):
             continue
-        if not all(_is_vector(r, name) for name in node.inputs[1:]):
+        if node.domain != OWN and not _fills_rows(r, *node.inputs[1:]):
             continue
         later = [u for u in r.users(total.outputs[0]) if u is not node]
-        outputs = [*node.outputs, "", "", total.outputs[0]] if later else list(node.outputs)
+        unused = () if node.domain == OWN else ("", "")  # ONNX Runtime's mean and deviation
+        outputs = [*node.outputs, *unused, total.outputs[0]] if later else list(node.outputs)
         skip = made(
             "SkipLayerNormalization", [*total.inputs, *node.inputs[1:]], outputs,
-            domain=MICROSOFT, version=1, name=node.name,
+            domain=node.domain or MICROSOFT, version=1, name=node.name,
             epsilon=node.attributes.get("epsilon", 1e-5),
         )  # fmt: skip
         if later:
             r.replace(total)
         r.replace(node, skip)
         _move_up(r, skip, later)
+
+
+def _fills_rows(r: Rewriter, scale: str, bias: str) -> bool:
+    """Whether neither is broadcast in ONNX's LayerNormalization; ONNX Runtime's refuses those."""
+    first, second = r.constant(scale), r.constant(bias)
+    return first is not None and second is not None and first.size == second.size != 1
 
 
 def _move_up(r: Rewriter, node: Node, later: list[Node]) -> None:

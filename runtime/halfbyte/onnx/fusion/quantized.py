@@ -91,15 +91,22 @@ def _is_tensor(r: Rewriter, integers: _Integers | None) -> bool:
     return scale.size == zero.size == 1 and scale.dtype == np.float32 and zero.dtype in _BYTES
 
 
+def _same_type(r: Rewriter, *zeros: str) -> bool:
+    """Whether integers with these zero points are all signed, or all unsigned."""
+    return len({_scale(r, zero).dtype for zero in zeros}) == 1
+
+
 def _is_matrix(r: Rewriter, integers: _Integers | None, axis: int) -> bool:
     """Constant bytes with one scale, or with one for each element of an axis."""
     value = None if integers is None else r.constant(integers.value)
     if integers is None or value is None or value.dtype not in _BYTES or not value.ndim:
         return False
     scale, zero = _scale(r, integers.scale), _scale(r, integers.zero)
-    if scale.dtype != np.float32 or (integers.zero and zero.size != scale.size):
+    if scale.dtype != np.float32 or (
+        integers.zero and zero.shape != scale.shape and not zero.size == scale.size == 1
+    ):
         return False
-    along = integers.axis % value.ndim == axis % value.ndim
+    along = integers.axis in (axis % value.ndim, axis % value.ndim - value.ndim)
     return scale.size == 1 or (along and scale.shape == (value.shape[axis],))
 
 
@@ -215,6 +222,8 @@ def _pair(r: Rewriter, pair: Node, node: Node) -> Node | None:
     a, b = dequantized(r, pair.inputs[0]), dequantized(r, pair.inputs[1])
     if a is None or b is None or not _is_tensor(r, a) or not _is_tensor(r, b):
         return None
+    if not _same_type(r, a.zero, b.zero, node.inputs[2]):
+        return None
     inputs = [a.value, a.scale, a.zero, b.value, b.scale, b.zero, *node.inputs[1:3]]
     kind = f"QLinear{pair.op_type}"
     return made(kind, inputs, node.outputs, domain=MICROSOFT, version=1, name=pair.name)
@@ -223,6 +232,8 @@ def _pair(r: Rewriter, pair: Node, node: Node) -> Node | None:
 def _single(r: Rewriter, single: Node, node: Node) -> Node | None:
     x = dequantized(r, single.inputs[0])
     if x is None or not _is_tensor(r, x) or "dilations" in single.attributes:
+        return None
+    if not _same_type(r, x.zero, node.inputs[2]):
         return None
     inputs = [x.value, x.scale, x.zero, *node.inputs[1:3]]
     kind = f"QLinear{single.op_type}"

@@ -10,7 +10,7 @@ import numpy as np
 from halfbyte.core import ops
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.elementwise import combine
-from halfbyte.onnx.lowering.registry import MICROSOFT, lower
+from halfbyte.onnx.lowering.registry import MICROSOFT, OWN, lower
 from halfbyte.onnx.reference.arrays import axis_of
 from halfbyte.onnx.values import Array, Operand, Value, key_of
 
@@ -61,6 +61,9 @@ def layer_normalization(
     return normalized(c, x, scale, bias, epsilon, axis)
 
 
+lower("LayerNormalization", domain=OWN)(layer_normalization)
+
+
 @lower("SkipLayerNormalization", domain=MICROSOFT)
 def skip_layer_normalization(
     c: Capture, x: Operand, skip: Operand, gamma: Operand, beta: Operand = None,
@@ -70,6 +73,16 @@ def skip_layer_normalization(
     total = summed(c, x, skip, bias, gamma, beta)
     y = None if total is None else normalized(c, total, gamma, beta, epsilon)
     return None if y is None or any(c.node.outputs[1:3]) else (y, None, None, total)
+
+
+@lower("SkipLayerNormalization", domain=OWN)
+def spelled_skip(
+    c: Capture, x: Operand, skip: Operand, scale: Operand, bias: Operand = None, *, epsilon: float
+) -> tuple[Value, Value] | None:
+    """The same, of which the sum is the second output."""
+    total = summed(c, x, skip, None, scale, bias)
+    y = None if total is None else normalized(c, total, scale, bias, epsilon)
+    return None if y is None or total is None else (y, total)
 
 
 def summed(c: Capture, x: Operand, skip: Operand, bias: Operand, *vectors: Operand) -> Value | None:
@@ -110,6 +123,7 @@ def rms_normalization(
 
 
 lower("SimplifiedLayerNormalization", domain=MICROSOFT)(rms_normalization)
+lower("RMSNormalization", domain=OWN)(rms_normalization)
 
 
 @lower("SkipSimplifiedLayerNormalization", domain=MICROSOFT)

@@ -130,7 +130,7 @@ def _first_rank(given: Ranks, node: Node, length: Length) -> int | None:
 
 def _most_rank(given: Ranks, node: Node, length: Length) -> int | None:
     known = [rank for rank in given if rank is not None]
-    return max(known) if len(known) == len(given) else None
+    return max(known) if len(known) == len([*filter(None, node.inputs)]) else None
 
 
 def _product_rank(given: Ranks, node: Node, length: Length) -> int | None:
@@ -176,6 +176,7 @@ def _axes_more(sign: int) -> Callable[[Ranks, Node, Length], int | None]:
 UNKNOWN = Rule()
 same = Rule(_same, _first_rank)  # as the first input
 same_rank = Rule(rank=_first_rank)
+most_rank = Rule(rank=_most_rank)
 together = Rule(_together, _most_rank)  # as all inputs, as NumPy broadcasts them
 product = Rule(_product, _product_rank)  # of the first two inputs
 reduced_by_attribute = Rule(_reduced_by_attribute, _kept_rank)

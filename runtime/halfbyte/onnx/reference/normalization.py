@@ -34,6 +34,11 @@ def standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array
     return centered * inverse, mean, inverse
 
 
+def root_mean_square(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    """sqrt(mean(x^2) + epsilon) over `axes`. Rank is kept."""
+    return np.asarray(np.sqrt(mean_of(np.square(x), axes) + epsilon))
+
+
 def _features(x: Array) -> int:
     return x.shape[1] if x.ndim > 1 else 1
 
@@ -235,8 +240,7 @@ def rms_normalization(
     """
     wide = widened(x)
     axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
-    squares = mean_of(np.square(wide), axes)
-    y = wide / np.sqrt(squares + epsilon) * widened(scale)
+    y = wide / root_mean_square(wide, axes, epsilon) * widened(scale)
     if y.shape != x.shape:
         raise ProgramError(
             f"scale {list(scale.shape)}: expected to be broadcast to {list(x.shape)}"

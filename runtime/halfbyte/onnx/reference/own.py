@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._attention import softmax
+from halfbyte.onnx.reference._numbers import rounded, widened
 from halfbyte.onnx.reference.activation import gelu, relu
-from halfbyte.onnx.reference.arrays import Array, working
+from halfbyte.onnx.reference.arrays import Array, axis_of, working
+from halfbyte.onnx.reference.normalization import root_mean_square, standardized
 from halfbyte.onnx.reference.registry import define
 
 DOMAIN = "ai.halfbyte"
@@ -33,11 +37,63 @@ def scaled_kernel(w: Array, factor: Array) -> Array:
     return np.asarray(w * factor.reshape(-1, *[1] * (w.ndim - 1))).astype(w.dtype)
 
 
-@define("Attention", domain=DOMAIN, product=True, infer=_shapes.same_rank, types="a a a a > a")
-def attention(q: Array, k: Array, v: Array, mask: Array | None = None, *, scale: float) -> Array:
+def _layer_norm(x: Array, scale: Array, b: Array | None, epsilon: float) -> Array:
+    y = standardized(x, (axis_of(-1, x.ndim),), epsilon)[0] * widened(scale)
+    return y if b is None else y + widened(b)
+
+
+@define("LayerNormalization", domain=DOMAIN, infer=_shapes.together, types="a a a > a")
+def layer_normalization(
+    x: Array, scale: Array, b: Array | None = None, *, epsilon: float = 1e-5
+) -> Array:
+    """y = (x - mean) / sqrt(variance + epsilon) scale + b along the last axis of x.
+
+    Unlike ONNX's LayerNormalization it broadcasts rows of one number to the scale and the bias.
+
+    Source: ONNX ReduceMean, Sub, Pow, Add, Sqrt, Div, Mul, Add.
+    """
+    return rounded(_layer_norm(widened(x), scale, b, epsilon), x.dtype)
+
+
+@define("RMSNormalization", domain=DOMAIN, infer=_shapes.together, types="a a > a")
+def rms_normalization(x: Array, scale: Array, *, epsilon: float = 1e-5) -> Array:
+    """y = x / sqrt(mean(x^2) + epsilon) scale along the last axis of x, broadcast likewise.
+
+    Source: ONNX Pow, ReduceMean, Add, Sqrt, Div, Mul.
+    """
+    wide = widened(x)
+    y = wide / root_mean_square(wide, (axis_of(-1, x.ndim),), epsilon) * widened(scale)
+    return rounded(y, x.dtype)
+
+
+def _skipped(x: Array, skip: Array, *vectors: Array | None, epsilon: float) -> _shapes.Shapes:
+    """Shapes of the normalized sum, and of the sum."""
+    total = np.broadcast_shapes(x.shape, skip.shape)
+    return [np.broadcast_shapes(total, *(v.shape for v in vectors if v is not None)), total]
+
+
+@define("SkipLayerNormalization", domain=DOMAIN, types="a a a a > a", infer=_shapes.Rule(_skipped))
+def skip_layer_normalization(
+    x: Array, skip: Array, scale: Array, b: Array | None = None, *, epsilon: float
+) -> tuple[Array, Array]:
+    """LayerNormalization of x + skip, and that sum.
+
+    Source: ONNX Add, and those of LayerNormalization.
+    """
+    total = widened(x) + widened(skip)
+    return rounded(_layer_norm(total, scale, b, epsilon), x.dtype), rounded(total, x.dtype)
+
+
+@define("Attention", domain=DOMAIN, product=True, infer=_shapes.most_rank, types="a a a a > a")
+def attention(
+    q: Array, k: Array, v: Array, mask: Array | None = None, *, scale: float, axis: int = -1,
+    to_end: int = 0,
+) -> Array:  # fmt: skip
     """y = softmax(scale q k' + mask) v, of [batch, heads, n, d] each, as graphs spell it out.
 
-    All is broadcast as NumPy does it; a query that sees no key has a result of zeros.
+    All is broadcast as NumPy does it; a query that sees no key has a result of zeros. The softmax
+    is along `axis`, which is the last or 3, or along all from 3 on if `to_end`: they differ where
+    the mask has more than four axes.
 
     Source: ONNX MatMul, Mul, Add, Softmax, MatMul.
     """
@@ -47,4 +103,9 @@ def attention(q: Array, k: Array, v: Array, mask: Array | None = None, *, scale:
     scores = np.matmul(queries * queries.dtype.type(scale), keys.swapaxes(2, 3))
     if mask is not None:
         scores = scores + working(mask)
-    return np.asarray(np.matmul(softmax(scores), values)).astype(q.dtype, copy=False)
+    shape = scores.shape
+    if to_end:
+        scores = scores.reshape(*shape[:axis], math.prod(shape[axis:]))
+        axis = -1
+    weights = np.moveaxis(softmax(np.moveaxis(scores, axis, -1)), -1, axis).reshape(shape)
+    return np.asarray(np.matmul(weights, values)).astype(q.dtype, copy=False)

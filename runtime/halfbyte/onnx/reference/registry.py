@@ -142,6 +142,11 @@ def lookup(domain: str, name: str, version: int, where: str) -> Definition:
     return found
 
 
+def versions(domain: str, name: str) -> list[Definition]:
+    """Every definition of an operator, the newest first."""
+    return list(_DEFINITIONS.get((domain, name), ()))
+
+
 def operators() -> list[tuple[str, str]]:
     """Domain and name of every operator."""
     return sorted(_DEFINITIONS)

@@ -101,19 +101,23 @@ def fused_gemm(
 
 
 def _convolved(
-    x: Array, w: Array, *others: Array | None, activation: str | None = None,
-    activation_params: Sequence[float] = (), **attributes: Any,
+    x: Array, w: Array, b: Array | None = None, z: Array | None = None, *,
+    activation: str | None = None, activation_params: Sequence[float] = (), **attributes: Any,
 ) -> _shapes.Shape:  # fmt: skip
-    return convolved(x, w, **attributes)
+    shape = convolved(x, w, **attributes)
+    return shape if z is None else np.broadcast_shapes(shape, z.shape)
 
 
-def _convolved_last(x: Array, w: Array, *others: Array | None, **attributes: Any) -> _shapes.Shape:
+def _convolved_last(
+    x: Array, w: Array, b: Array | None = None, z: Array | None = None, **attributes: Any
+) -> _shapes.Shape:
     """The same where channels are the last axis."""
-    batch, channels, *sizes = _convolved(np.moveaxis(x, -1, 1), w, **attributes)
+    planes = None if z is None else np.moveaxis(z, -1, 1)
+    batch, channels, *sizes = _convolved(np.moveaxis(x, -1, 1), w, b, planes, **attributes)
     return (batch, *sizes, channels)
 
 
-@contrib("FusedConv", infer=_shapes.alike(_convolved), types="a a a a > a")
+@contrib("FusedConv", infer=_shapes.Rule(_convolved, _shapes.most_rank.rank), types="a a a a > a")
 def fused_conv(
     x: Array,
     w: Array,
