@@ -1,4 +1,4 @@
-"""Rules of nodes that move no elements: the same memory in another shape, or shapes as constants."""
+"""Rules of nodes that move no elements: the same memory in another shape, or constant shapes."""
 
 from __future__ import annotations
 
