@@ -43,8 +43,9 @@ def checked_feed(value: Any, info: ValueInfo, where: str) -> Any:
 
 def _checked(value: Any, kind: TypeInfo, where: str) -> Any:
     if kind.kind == "optional":
-        empty = value is None or kind.element is None
-        return None if empty else _checked(value, kind.element, where)
+        if value is None or kind.element is None:
+            return None
+        return _checked(value, kind.element, where)
     if value is None:
         raise Fail(f"{where}: found None, expected {type_name(kind)}")
     if kind.kind == "sequence":
