@@ -38,7 +38,7 @@ def padded(x: F32) -> F32:
 
 def split(encoded: U8, bits: int) -> tuple[U8, F32]:
     """Rows of Q4_0 or Q8_0 -> codes [n, blocks, bytes] and scales [n, blocks]."""
-    q, d, _ = FORMATS[bits].codes(encoded)
+    q, d, _ = FORMATS[bits].quantized(encoded)
     codes = (q.astype(np.int16) + (1 << bits - 1)).astype(np.uint8)
     if bits == 4:
         codes = codes[..., 0::2] | codes[..., 1::2] << np.uint8(4)

@@ -1,4 +1,4 @@
-"""Small graphs for the tests, and what is made of them: definitions, programs, ONNX Runtime."""
+"""Small graphs for tests, and their results: by definitions, by programs and by ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NUMBERS = {
 
 
 class Net(GraphBuilder):
-    """A graph whose inputs come with numbers: `feeds` holds them."""
+    """A graph with the values of its inputs, in `feeds`."""
 
     def __init__(self, opset: int = 17, seed: int = 0) -> None:
         super().__init__("net", opset)
@@ -38,15 +38,15 @@ class Net(GraphBuilder):
         self._random = np.random.default_rng(seed)
 
     def numbers(self, *shape: int, dtype: npt.DTypeLike = np.float32) -> Array:
-        """Normal random numbers."""
+        """Normally distributed random numbers."""
         return self._random.standard_normal(shape).astype(dtype)
 
     def x(self, *shape: int, name: str = "", dtype: npt.DTypeLike = np.float32) -> str:
-        """An input of random numbers; its rank is declared, its sizes are not."""
+        """An input of random numbers, declared with its rank but without sizes."""
         return self.feed(self.numbers(*shape, dtype=dtype), name)
 
     def feed(self, values: Array, name: str = "") -> str:
-        """An input of these numbers."""
+        """An input of these values."""
         name = name or f"x{len(self.feeds)}"
         self.feeds[name] = values
         dims = [f"{name}_{i}" for i in range(values.ndim)]
@@ -61,7 +61,7 @@ class Net(GraphBuilder):
         return self.weight(f"w{len(self._initializers)}", np.asarray(values, dtype))
 
     def proto(self, *outputs: str) -> onnx.ModelProto:
-        """The model; outputs have no type, which ONNX infers."""
+        """The model with these outputs, whose types ONNX infers."""
         model = self.model()
         del model.graph.output[:]
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
@@ -76,14 +76,14 @@ class Net(GraphBuilder):
 
 
 def by_definition(proto: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
-    """Outputs of the graph as it is, node by node."""
+    """The outputs of the original graph, node by node."""
     return list(Evaluator(model_from(proto)).run(feeds).values())
 
 
 def by_onnxruntime(
     proto: onnx.ModelProto, feeds: Mapping[str, Any], level: str = "DISABLE_ALL"
 ) -> list[Any]:
-    """Outputs by ONNX Runtime, on one thread, which rewrites nothing unless a level says so."""
+    """The outputs of ONNX Runtime on one thread; by default, it rewrites nothing."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
@@ -96,7 +96,7 @@ def by_onnxruntime(
 def runner(
     proto: onnx.ModelProto, backend: str = "native", threads: int = 1, **options: Any
 ) -> Runner:
-    """The graph's programs."""
+    """A runner of the prepared graph."""
     model = prepare(model_from(proto))
     return Runner(model, lambda program: open_program(program, backend, threads), **options)
 
@@ -109,21 +109,21 @@ def outputs_of(run: Runner, feeds: Mapping[str, Any]) -> list[Any]:
 def by_programs(
     proto: onnx.ModelProto, feeds: Mapping[str, Any], backend: str = "native"
 ) -> list[Any]:
-    """Outputs by programs on a backend."""
+    """The outputs of programs on a backend."""
     return outputs_of(runner(proto, backend), feeds)
 
 
 def kinds(proto: onnx.ModelProto) -> Counter[str]:
-    """How often each operator stands in the graph once it is prepared."""
+    """The number of nodes of each operator in the prepared graph."""
     return Counter(node.op_type for node in prepare(model_from(proto)).graph.nodes)
 
 
 def assert_close(
-    found: Sequence[Any], wanted: Sequence[Any], bound: float = 1e-5, where: str = ""
+    actual: Sequence[Any], expected: Sequence[Any], bound: float = 1e-5, where: str = ""
 ) -> None:
-    """Same types and shapes; floats differ by no more than `bound` of the largest."""
-    assert len(found) == len(wanted)
-    for index, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
+    """Same types and shapes; floats differ by at most `bound` of the largest."""
+    assert len(actual) == len(expected)
+    for index, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
         label = f"{where} output {index}"
         assert ours.dtype == theirs.dtype, label
         assert ours.shape == theirs.shape, f"{label}: {ours.shape}, expected {theirs.shape}"
@@ -139,7 +139,7 @@ def assert_close(
 
 
 def check(proto: onnx.ModelProto, feeds: Mapping[str, Any], bound: float = 1e-5) -> None:
-    """Definitions of the prepared graph, programs and ONNX Runtime agree with its definition."""
+    """The fused graph, programs and ONNX Runtime agree with the definitions of the graph."""
     wanted = by_definition(proto, feeds)
     fused = list(Evaluator(prepare(model_from(proto))).run(feeds).values())
     assert_close(fused, wanted, bound, "fused:")

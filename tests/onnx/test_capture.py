@@ -1,4 +1,4 @@
-"""What a node becomes: an operator with a kernel, a constant, or NumPy's work in the program."""
+"""Capture of nodes: as operators with kernels, as constants, or as NumPy's work in the program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LARGE = 520  # a square matrix of it has more than a megabyte
 
 
 def operators(run: Runner) -> list[list[str]]:
-    """Of each program: kernels under their operators' names, NumPy's work under ONNX's."""
+    """The operators of each program; NumPy's work has the names of ONNX."""
     return [
         [i.operator.onnx if i.operator.host else i.operator.name for i in program.instructions]
         for program in run.programs()
@@ -41,7 +41,7 @@ def operators(run: Runner) -> list[list[str]]:
 
 
 def ran(net: Net, *outputs: str) -> Runner:
-    """A runner that ran the feeds once, with the numbers of the definitions."""
+    """A runner after one run, whose results were those of the definitions."""
     proto = net.proto(*outputs)
     run = runner(proto)
     assert_close(outputs_of(run, net.feeds), by_definition(proto, net.feeds))
@@ -49,7 +49,7 @@ def ran(net: Net, *outputs: str) -> Runner:
 
 
 def constants(program: Program) -> set[Buffer]:
-    """Weights of a program, without small ones."""
+    """The large weights of a program."""
     return {b.root for b in program.buffers if b.root.value is not None and b.nbytes > 2200}
 
 
@@ -57,7 +57,7 @@ def constants(program: Program) -> set[Buffer]:
 
 
 def test_operators_without_kernels_run_inside_the_program() -> None:
-    """One program still, and the profile says whose time it was."""
+    """There is still one program, and the profile names the operator."""
     assert rule_of("", "Sin") is None
     net = Net()
     y = net.node("Neg", net.node("Sin", net.node("Relu", net.x(3, 5))))
@@ -87,15 +87,15 @@ def test_types_without_kernels_run_inside_the_program() -> None:
     assert operators(run) == [["Cast", "Add"]]
 
 
-def test_rules_that_give_up_leave_nothing_behind() -> None:
-    """Split moves its first part before it sees that the second one is empty."""
+def test_rules_that_return_none_leave_nothing() -> None:
+    """The rule of Split moves the first part before it reaches the second, which is empty."""
     net = Net()
     parts = net.nodes("Split", [net.node("Relu", net.x(3, 2)), net.ints(3, 0)], 2, axis=0)
     assert operators(ran(net, *parts)) == [["unary", "Split"]]
 
 
-def test_what_nothing_reads_is_not_computed() -> None:
-    """Here the shape of a product, which is known without it."""
+def test_unused_results_are_not_computed() -> None:
+    """Only the shape of a product is used, which is known without it."""
     net = Net()
     x = net.x(4, 6)
     y = net.node("Shape", net.node("MatMul", x, net.w(6, 5)))
@@ -113,7 +113,7 @@ def test_errors_name_the_node() -> None:
 
 
 def test_constants_are_folded_once_for_all_shapes() -> None:
-    """In the prepared graph there is a single node; large results of small ones are not kept."""
+    """The prepared graph has a single node, unless a large result comes from small inputs."""
     net = Net()
     bias = net.node("Mul", net.node("Exp", net.w(6)), net.constant(2.0))
     proto = net.proto(net.node("Add", net.x(2, 6), bias))
@@ -127,7 +127,7 @@ def test_constants_are_folded_once_for_all_shapes() -> None:
 
 
 def test_large_constants_in_nodes_are_weights() -> None:
-    """As in an initializer: their matrices are packed at capture, not at each run."""
+    """As initializers, they are packed at capture, not in each run."""
     net = Net()
     w = net.constant(net.numbers(LARGE, LARGE))
     run = ran(net, net.node("MatMul", net.x(2, LARGE), w))
@@ -164,7 +164,7 @@ def test_known_branches_are_taken_at_capture() -> None:
 
 
 def test_branches_may_have_the_same_names() -> None:
-    """What each makes of the same weight stays its own, in the kernels' memory too."""
+    """Each computes its own constant from the same weight, also in the kernels' memory."""
     net = Net()
     x, w = net.x(2, 8), net.w(8, 8)
     branches = {}
@@ -187,14 +187,14 @@ def test_branches_may_have_the_same_names() -> None:
 
 
 def quantized(net: Net, n: int, k: int) -> tuple[list[str], dict[str, int]]:
-    """Codes and scales of a matrix in blocks of 32, and the node's attributes."""
-    codes = net.array(np.random.default_rng(0).integers(0, 256, (n, k // 32, 16)), np.uint8)
+    """The integers and scales of a matrix in blocks of 32, and the node's attributes."""
+    integers = net.array(np.random.default_rng(0).integers(0, 256, (n, k // 32, 16)), np.uint8)
     scales = net.array(np.linspace(0.5, 1, n * k // 32), np.float32)
-    return [codes, scales], {"K": k, "N": n, "bits": 4, "block_size": 32}
+    return [integers, scales], {"K": k, "N": n, "bits": 4, "block_size": 32}
 
 
-def made(net: Net, columns: int, *outputs: str) -> onnx.ModelProto:
-    """The model with outputs [rows, columns] of MatMulNBits, whose types ONNX does not infer."""
+def proto_of(net: Net, columns: int, *outputs: str) -> onnx.ModelProto:
+    """The model with outputs [rows, columns] of MatMulNBits, whose types ONNX cannot infer."""
     if net.model().graph.node[-1].domain != MICROSOFT:
         return net.proto(*outputs)
     model = net.model()
@@ -224,8 +224,8 @@ def weighted(kind: str) -> tuple[Net, str]:
         w = net.array(net.numbers(LARGE, LARGE), np.float16)
         return net, net.node("MatMul", x, net.node("Cast", w, to=TensorProto.FLOAT))
     if kind == "blocks":
-        given, attributes = quantized(net, 64, 64)
-        return net, net.node("MatMulNBits", x, *given, domain=MICROSOFT, **attributes)
+        inputs, attributes = quantized(net, 64, 64)
+        return net, net.node("MatMulNBits", x, *inputs, domain=MICROSOFT, **attributes)
     return net, net.node("MatMul", x, net.w(64, 96))
 
 
@@ -235,7 +235,7 @@ KINDS = ("matmul", "gemm", "conv", "normalized conv", "table", "half", "blocks")
 @pytest.mark.parametrize("kind", KINDS)
 def test_programs_of_all_shapes_share_weights(kind: str) -> None:
     net, y = weighted(kind)
-    proto = made(net, 64, y)
+    proto = proto_of(net, 64, y)
     run = runner(proto)
     (name,) = net.feeds
     first = net.feeds[name]
@@ -246,13 +246,13 @@ def test_programs_of_all_shapes_share_weights(kind: str) -> None:
         assert_close(outputs_of(run, feeds), by_onnxruntime(proto, feeds), bound)
     programs = run.programs()
     assert len(programs) == 3
-    found = [constants(program) for program in programs]
-    assert len(found[0]) == 1
-    assert found[0] == found[1] == found[2]
+    shared = [constants(program) for program in programs]
+    assert len(shared[0]) == 1
+    assert shared[0] == shared[1] == shared[2]
 
 
 def held(kind: str) -> tuple[Runner, list[weakref.ref[Any]]]:
-    """A runner that ran once, and its large initializers, none of them held by anything else."""
+    """A runner after one run, and references to its large initializers."""
     net, y = weighted(kind)
     run = runner(net.proto(y))
     outputs_of(run, net.feeds)
@@ -260,8 +260,8 @@ def held(kind: str) -> tuple[Runner, list[weakref.ref[Any]]]:
 
 
 @pytest.mark.parametrize("kind", ["normalized conv", "half"])
-def test_large_constants_are_made_for_packing_alone(kind: str, monkeypatch: Any) -> None:
-    """What a large weight becomes on its way into the kernels' layout is not kept beside it."""
+def test_large_constants_are_only_computed_for_packing(kind: str, monkeypatch: Any) -> None:
+    """The intermediate forms of a large weight are not kept after it is packed."""
     computed: list[weakref.ref[Any]] = []
     from halfbyte.onnx import capture
 
@@ -291,21 +291,21 @@ def test_plain_constants_are_the_initializers_own_memory() -> None:
     assert [np.shares_memory(b.value, w) for b in constants(run.programs()[0])] == [True]
 
 
-def test_weights_with_the_same_codes_have_their_own_scales() -> None:
-    """And tables and products their own layouts, in one program."""
+def test_weights_with_the_same_integers_have_their_own_scales() -> None:
+    """Each layout has a buffer of its own, in one program."""
     net = Net()
     x = net.x(2, 64)
-    (codes, scales), attributes = quantized(net, 64, 64)
+    (integers, scales), attributes = quantized(net, 64, 64)
     others = net.array(np.linspace(3, 4, 128), np.float32)
-    found = [
-        net.node("MatMulNBits", x, codes, given, domain=MICROSOFT, **attributes, **level)
-        for given in (scales, others)
+    results = [
+        net.node("MatMulNBits", x, integers, level_scales, domain=MICROSOFT, **attributes, **level)
+        for level_scales in (scales, others)
         for level in ({}, {"accuracy_level": 4})
     ]
-    model = made(net, 64, *found)
+    model = proto_of(net, 64, *results)
     ours, wanted = by_programs(model, net.feeds), by_definition(model, net.feeds)
-    for mine, exact, integers in zip(ours, wanted, (False, True) * 2, strict=True):
-        assert_close([mine], [exact], 0.02 if integers else 1e-3)
+    for mine, exact, rounded in zip(ours, wanted, (False, True) * 2, strict=True):
+        assert_close([mine], [exact], 0.02 if rounded else 1e-3)
     run = runner(model)
     outputs_of(run, net.feeds)
     (program,) = run.programs()
@@ -317,19 +317,19 @@ def test_weights_with_the_same_codes_have_their_own_scales() -> None:
 def test_rows_are_rounded_once_for_all_that_read_them() -> None:
     net = Net()
     x = net.node("Relu", net.x(3, 64))
-    found = []
+    outputs = []
     for _ in range(3):
-        given, attributes = quantized(net, 32, 64)
-        found.append(net.node("MatMulNBits", x, *given, domain=MICROSOFT, accuracy_level=4,
+        inputs, attributes = quantized(net, 32, 64)
+        outputs.append(net.node("MatMulNBits", x, *inputs, domain=MICROSOFT, accuracy_level=4,
                               **attributes))  # fmt: skip
-    run = runner(made(net, 32, *found))
+    run = runner(proto_of(net, 32, *outputs))
     outputs_of(run, net.feeds)
     (names,) = operators(run)
     assert names == ["unary", "dynamic_quantize"] + ["matmul_int8"] * 3
 
 
 def test_images_stay_channels_last_between_convolutions() -> None:
-    """They are turned at both ends, and once for all that read them in order."""
+    """They are transposed at both ends, once for all readers."""
     net = Net()
     x = net.node("Relu", net.x(2, 3, 8, 8))
     y = net.node("Add", *(net.node("Conv", x, net.w(4, 3, 3, 3)) for _ in range(2)))

@@ -1,4 +1,4 @@
-"""Pairs of a graph's instructions that become one, and those that do not."""
+"""Pairs of instructions in a graph's program that are fused, and those that are not."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ GAIN = np.linspace(0.5, 2, D, dtype=np.float32)
 
 
 def plan(outer: int, d: int, x: int, y: int) -> np.ndarray[Any, Any]:
-    """Of one outer dimension with its strides."""
+    """A plan of one outer dimension, with its strides."""
     return np.array([1, 1, 1, outer, 0, 0, 0, x, 0, 0, 0, y], np.int32)
 
 
 def scaled_norm(spoilt: str = "") -> Program:
-    """A norm whose result is rounded, and scaled for a residual; other reads and plans spoil it."""
+    """A norm whose result is quantized, and scaled for a residual; `spoilt` prevents the fusion."""
     with capture("p") as program:
         x = program.input("x", "f32", (N, D))
         weight, bias = (program.constant(f"c{i}", activations(i, D)[-1]) for i in (1, 2))
@@ -53,9 +53,9 @@ def results(program: Program, backend: str) -> list[bytes]:
     executable = open_program(plan_memory(program), backend)
     executable.array(program.inputs["x"])[...] = activations(N, D)
     executable.run({})
-    found = [executable.array(b.root).tobytes() for b in program.outputs.values()]
+    outputs = [executable.array(b.root).tobytes() for b in program.outputs.values()]
     executable.close()
-    return found
+    return outputs
 
 
 def test_a_norm_takes_the_gain_of_its_residual(compiled_backends: list[str]) -> None:
@@ -71,8 +71,8 @@ def test_a_norm_takes_the_gain_of_its_residual(compiled_backends: list[str]) -> 
 def test_a_gain_stays_apart(spoilt: str) -> None:
     program = scaled_norm(spoilt)
     fused = fuse_views(program)
-    made = [i.operator for i in fused.instructions]
-    assert made[0] is ops.layer_norm_quantize
-    assert ops.binary in made
+    operators = [i.operator for i in fused.instructions]
+    assert operators[0] is ops.layer_norm_quantize
+    assert ops.binary in operators
     assert "gain" not in fused.instructions[0].operands
     assert results(fused, "native") == results(program, "native")

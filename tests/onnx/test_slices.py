@@ -1,4 +1,4 @@
-"""Batches in slices: the same to the bit, in less memory."""
+"""Batches in slices: results are the same to the bit, in less memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from halfbyte.onnx.runner import Runner, attention_products
 from halfbyte.quantize.onnx import Options, quantize_onnx
 
 PASS = importlib.import_module("halfbyte.onnx.passes.slice_rows")
-WHOLE = 1 << 40  # of a cache: nothing is cut
+WHOLE = 1 << 40  # bytes of a cache that holds everything: nothing is cut
 LAYERS = 2
 
 
@@ -47,7 +47,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model]:
 def run(
     model: Model, feeds: dict[str, Any], backend: str, keep: tuple[str, ...] = (), **options: Any
 ) -> tuple[dict[str, Any], Counter[Operator], int]:
-    """Results, how many instructions there were of each operator, and bytes of the arena."""
+    """Results, the number of instructions of each operator, and the bytes of arenas."""
     runner = Runner(
         prepare(model), lambda program: open_program(program, backend, 2), keep=keep, **options
     )
@@ -55,14 +55,14 @@ def run(
     results = runner.run(feeds, [*names, *keep])
     programs = runner.programs()
     runner.close()
-    made = Counter(i.operator for program in programs for i in program.instructions)
-    return results, made, sum(program.arena_bytes for program in programs)
+    counts = Counter(i.operator for program in programs for i in program.instructions)
+    return results, counts, sum(program.arena_bytes for program in programs)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("size", [(9, 7), (16, 8), (2, 31)])
-def test_slices_are_the_whole(
+def test_slices_equal_the_whole(
     size: tuple[int, int],
     precision: str,
     backend: str,
@@ -70,31 +70,31 @@ def test_slices_are_the_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     feeds, model = feeds_of(*size), models[precision]
-    coded = precision == "int8" and size[0] == 16
-    options = {"int8_attention": attention_products(model, coded), "wide_products": coded}
+    in_int8 = precision == "int8" and size[0] == 16
+    options = {"int8_attention": attention_products(model, in_int8), "wide_products": in_int8}
     monkeypatch.setattr(PASS, "CACHE", WHOLE)
     wanted, whole, most = run(model, feeds, backend, **options)
     monkeypatch.setattr(PASS, "CACHE", 1)
     monkeypatch.setattr(PASS, "MIN_ROWS", 12)
-    found, cut, less = run(model, feeds, backend, **options)
+    sliced, cut, less = run(model, feeds, backend, **options)
     for name, value in wanted.items():
         if (backend, precision) == ("numpy", "fp32"):  # BLAS's sums depend on the matrices' sizes
-            np.testing.assert_allclose(found[name], value, atol=1e-6)
+            np.testing.assert_allclose(sliced[name], value, atol=1e-6)
         else:
-            np.testing.assert_array_equal(found[name], value)
-    turned = ops.matmul_widened if coded else ops.matmul_rotated
-    products = [ops.matmul_int8, turned] if precision == "int8" else [ops.matmul_panels]
+            np.testing.assert_array_equal(sliced[name], value)
+    rotated = ops.matmul_widened if in_int8 else ops.matmul_rotated
+    products = [ops.matmul_int8, rotated] if precision == "int8" else [ops.matmul_panels]
     pieces = size[0] * size[1] // 12
     assert sum(whole[product] for product in products) >= 6 * LAYERS
     assert all(cut[product] == pieces * whole[product] > 0 for product in products)
-    attention = ops.attention_int8 if coded else ops.attention
+    attention = ops.attention_int8 if in_int8 else ops.attention
     together = size[0] < pieces  # a sentence cannot be cut
     assert cut[attention] == (1 if together else pieces) * LAYERS
     assert together or less < most
 
 
-def test_slices_take_what_caches_hold(models: dict[str, Model]) -> None:
-    """Fewer for more cores, none where all fits, and never few rows."""
+def test_slices_fit_the_caches(models: dict[str, Model]) -> None:
+    """There are fewer for more cores, and none if everything fits."""
     counts = [
         run(models["int8"], feeds_of(*size), "native", cores=cores)[1][ops.gelu_hadamard_quantize]
         for size, cores in (((64, 32), 1), ((64, 32), 2), ((8, 32), 1))
@@ -111,29 +111,29 @@ def test_values_that_are_kept_are_whole(
     wanted, _, _ = run(model, feeds, "native", keep)
     monkeypatch.setattr(PASS, "CACHE", 1)
     monkeypatch.setattr(PASS, "MIN_ROWS", 12)
-    found, cut, _ = run(model, feeds, "native", keep)
+    sliced, cut, _ = run(model, feeds, "native", keep)
     assert cut[ops.layer_norm] > 2 * LAYERS + 1
     for name in wanted:
-        np.testing.assert_array_equal(found[name], wanted[name])
+        np.testing.assert_array_equal(sliced[name], wanted[name])
 
 
 def test_random_graphs_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     cuts = 0
     for seed in range(150):
-        made = RandomGraph(seed)
+        graph = RandomGraph(seed)
         monkeypatch.setattr(PASS, "CACHE", WHOLE)
-        wanted, whole, _ = run(made.model, made.feeds, "native")
+        wanted, whole, _ = run(graph.model, graph.feeds, "native")
         monkeypatch.setattr(PASS, "CACHE", 1)
         monkeypatch.setattr(PASS, "MIN_ROWS", 1)
-        found, cut, _ = run(made.model, made.feeds, "native")
+        sliced, cut, _ = run(graph.model, graph.feeds, "native")
         cuts += cut.total() > whole.total()
         for name, value in wanted.items():
-            np.testing.assert_array_equal(found[name], value, f"graph {seed}: {name}")
+            np.testing.assert_array_equal(sliced[name], value, f"graph {seed}: {name}")
     assert cuts > 10
 
 
 def test_a_file_is_not_changed_by_its_slices(tmp_path: Path) -> None:
-    """Plans of broadcasts are constants of other programs too."""
+    """Plans of broadcasts are constants that other programs share."""
     path = tmp_path / "bert.onnx"
     save(make("bert-small"), path)
     model = open_onnx(path)

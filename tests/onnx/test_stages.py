@@ -1,4 +1,4 @@
-"""Programs by shapes: made at the first run, kept up to a bound, ended where values decide."""
+"""Programs by shapes: captured at the first run, kept in a bounded cache, ended by values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 
 class Opener:
-    """Opens programs, and counts which of them are opened and closed."""
+    """Opens programs, and lists which of them were opened and closed."""
 
     def __init__(self) -> None:
         self.opened: list[Program] = []
@@ -45,7 +45,7 @@ class Opener:
 
 
 class Witness:
-    """What ran, in order: operators of each program, and nodes between them in brackets."""
+    """Lists what ran: the operators of each program, and nodes between programs in brackets."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -66,16 +66,16 @@ def seen(run: Runner, feeds: Mapping[str, Any]) -> list[str]:
     return witness.seen
 
 
-def made(net: Net, *outputs: str) -> tuple[onnx.ModelProto, Runner, Opener]:
+def runner_of(net: Net, *outputs: str) -> tuple[onnx.ModelProto, Runner, Opener]:
     proto, opener = net.proto(*outputs), Opener()
     return proto, Runner(prepare(model_from(proto)), opener), opener
 
 
 def same(proto: onnx.ModelProto, run: Runner, feeds: Mapping[str, Any]) -> None:
-    """The runner gives what the definitions and ONNX Runtime give."""
-    found = outputs_of(run, feeds)
-    assert_close(found, by_definition(proto, feeds))
-    assert_close(found, by_onnxruntime(proto, feeds))
+    """The runner has the results of the definitions and of ONNX Runtime."""
+    outputs = outputs_of(run, feeds)
+    assert_close(outputs, by_definition(proto, feeds))
+    assert_close(outputs, by_onnxruntime(proto, feeds))
 
 
 def rows(net: Net, count: int) -> dict[str, Array]:
@@ -84,9 +84,9 @@ def rows(net: Net, count: int) -> dict[str, Array]:
 
 
 def test_a_program_for_each_shape() -> None:
-    """Made when it is first met, and only then."""
+    """It is captured when the shape first occurs, and only then."""
     net = Net()
-    proto, run, opener = made(net, net.node("Relu", net.x(2, 3)))
+    proto, run, opener = runner_of(net, net.node("Relu", net.x(2, 3)))
     assert not opener.opened
     for count, opened in ((2, 1), (5, 2), (2, 2), (5, 2), (1, 3)):
         same(proto, run, rows(net, count))
@@ -94,10 +94,10 @@ def test_a_program_for_each_shape() -> None:
     assert [p.inputs["x0"].shape for p in run.programs()] == [(2, 3), (5, 3), (1, 3)]
 
 
-def test_the_program_used_longest_ago_makes_room() -> None:
-    """Its threads are stopped; the others need not be made again."""
+def test_the_least_recently_used_program_is_dropped() -> None:
+    """Its threads are stopped; the others stay."""
     net = Net()
-    proto, run, opener = made(net, net.node("Relu", net.x(2, 3)))
+    proto, run, opener = runner_of(net, net.node("Relu", net.x(2, 3)))
     for count in range(1, MAX_STAGES + 1):
         same(proto, run, rows(net, count))
     first, second = opener.opened[:2]
@@ -116,17 +116,17 @@ def test_the_program_used_longest_ago_makes_room() -> None:
 
 
 def positive(net: Net) -> str:
-    """The double of what is positive, as a column: as many rows as there are."""
+    """A column of the positive elements, doubled: its length depends on values."""
     x = net.node("Mul", net.x(2, 3), net.constant(2.0))
     places = net.node("NonZero", net.node("Relu", x))
-    found = net.node("GatherND", x, net.node("Transpose", places))
-    return net.node("Neg", net.node("Reshape", found, net.ints(-1, 1)))
+    gathered = net.node("GatherND", x, net.node("Transpose", places))
+    return net.node("Neg", net.node("Reshape", gathered, net.ints(-1, 1)))
 
 
 def test_shapes_that_depend_on_values_end_a_program() -> None:
-    """Behind the node that made them, a program is made for the shapes that it made."""
+    """After the node, a program is captured for the shapes of its results."""
     net = Net()
-    proto, run, opener = made(net, positive(net))
+    proto, run, opener = runner_of(net, positive(net))
     some, more = np.array([[1, -1, 2]], np.float32), np.array([[1, 3, 2]], np.float32)
     same(proto, run, {"x0": some})
     assert len(opener.opened) == 2
@@ -138,9 +138,9 @@ def test_shapes_that_depend_on_values_end_a_program() -> None:
 
 
 def test_stages_are_kept_by_all_shapes_before_them() -> None:
-    """The same count of another input is another program: other sizes may follow from it."""
+    """An equal count from an input of another shape has its own program."""
     net = Net()
-    proto, run, opener = made(net, positive(net))
+    proto, run, opener = runner_of(net, positive(net))
     for shape in ((1, 4), (2, 2), (4, 1)):
         same(proto, run, {"x0": np.ones(shape, np.float32)})
     assert len(opener.opened) == 6
@@ -149,13 +149,13 @@ def test_stages_are_kept_by_all_shapes_before_them() -> None:
     assert len(run.programs()) == 2 * MAX_STAGES
 
 
-def test_values_that_are_no_tensors_end_a_program() -> None:
-    """Lists and strings belong to Python; what tensors come of them goes on in a program."""
+def test_values_that_are_not_tensors_end_a_program() -> None:
+    """Lists and strings stay in Python; tensors from them go on in a program."""
     net = Net(opset=17)
     x = net.node("Relu", net.x(4, 3))
     parts = net.node("SplitToSequence", x, net.constant(2, np.int64), axis=0)
     last = net.node("SequenceAt", parts, net.constant(-1, np.int64))
-    proto, run, _ = made(net, net.node("Neg", last))
+    proto, run, _ = runner_of(net, net.node("Neg", last))
     same(proto, run, net.feeds)
     assert seen(run, net.feeds) == ["Unary", "[SplitToSequence]", "[SequenceAt]", "Unary"]
 
@@ -173,7 +173,7 @@ def test_loops_run_between_programs() -> None:
     net = Net()
     x = net.node("Relu", net.x(2, 3))
     y = net.node("Loop", net.constant(3, np.int64), "", x, body=body)
-    proto, run, _ = made(net, net.node("Neg", y))
+    proto, run, _ = runner_of(net, net.node("Neg", y))
     same(proto, run, net.feeds)
     assert seen(run, net.feeds) == ["Unary", "[Loop]", "Unary"]
     calls = []
@@ -184,7 +184,7 @@ def test_loops_run_between_programs() -> None:
 
 def test_a_check_that_raises_ends_the_run() -> None:
     net = Net()
-    proto, run, _ = made(net, positive(net))
+    proto, run, _ = runner_of(net, positive(net))
 
     def stop() -> None:
         raise HalfbyteError("enough")
@@ -195,10 +195,10 @@ def test_a_check_that_raises_ends_the_run() -> None:
 
 
 def test_results_are_the_callers_own() -> None:
-    """Neither the next run nor the caller changes what the other has."""
+    """Neither the next run nor the caller changes the results of the other."""
     net = Net()
     x = net.x(2, 3)
-    proto, run, _ = made(net, net.node("Identity", x), net.node("Relu", x))
+    proto, run, _ = runner_of(net, net.node("Identity", x), net.node("Relu", x))
     first = outputs_of(run, net.feeds)
     kept = [y.copy() for y in first]
     outputs_of(run, {"x0": -net.feeds["x0"]})
@@ -212,28 +212,28 @@ def test_results_are_the_callers_own() -> None:
 
 
 def test_outputs_that_nothing_computes() -> None:
-    """Initializers and shapes need no program; nor does a graph of them alone."""
+    """Initializers and shapes need no program, nor does a graph that has only these."""
     net = Net()
     x = net.x(2, 3)
-    proto, run, opener = made(net, net.node("Shape", x), net.node("Identity", net.w(4)))
+    proto, run, opener = runner_of(net, net.node("Shape", x), net.node("Identity", net.w(4)))
     same(proto, run, net.feeds)
     assert [p.instructions for p in opener.opened] == []
 
 
-def test_further_values_are_kept_where_asked_for() -> None:
+def test_further_values_are_kept_on_request() -> None:
     net = Net()
     inner = net.node("Exp", net.x(2, 3))
     proto = net.proto(net.node("Neg", net.node("Relu", inner)))
     run = Runner(prepare(model_from(proto)), Opener(), keep=[inner])
-    found = run.run(net.feeds, [inner, "/Neg_output_0"])
-    assert_close([found[inner]], [np.exp(net.feeds["x0"])])
-    assert_close([found["/Neg_output_0"]], [-np.exp(net.feeds["x0"])])
+    values = run.run(net.feeds, [inner, "/Neg_output_0"])
+    assert_close([values[inner]], [np.exp(net.feeds["x0"])])
+    assert_close([values["/Neg_output_0"]], [-np.exp(net.feeds["x0"])])
 
 
 def test_types_of_feeds_have_their_own_programs() -> None:
-    """Of an input whose type the graph leaves open."""
+    """The graph leaves the type of the input open."""
     net = Net()
-    proto, run, opener = made(net, net.node("Cast", net.x(2, 3), to=TensorProto.FLOAT))
+    proto, run, opener = runner_of(net, net.node("Cast", net.x(2, 3), to=TensorProto.FLOAT))
     assert proto
     for dtype in (np.float32, np.int64, np.float64):
         feeds = {"x0": np.arange(6).reshape(2, 3).astype(dtype)}
@@ -250,8 +250,8 @@ def test_without_kernels_every_node_is_its_definition() -> None:
     assert seen(run, net.feeds) == ["Relu Gemm Transpose"]
 
 
-def test_folded_constants_go_when_nobody_needs_them() -> None:
-    """While a program is captured one of them is there beside what was packed, not all."""
+def test_folded_constants_are_freed_when_nothing_needs_them() -> None:
+    """During the capture, one of them exists beside the packed weights, not all."""
     net, count, size = Net(), 8, 64 * 64 * 9 * 4
     y = net.x(1, 64, 4, 4)
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Walks over tensors that NumPy's own strides confirm, and nodes that move nothing."""
+"""Walks over tensors compared with NumPy's own strides, and nodes that move no elements."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def walk_of(*arrays: Array) -> list[Dimension]:
 
 
 def views() -> list[Array]:
-    """Arrays of numbers 0 to n - 1 seen in every order, in parts, backwards and repeated."""
+    """Views of the numbers 0 to n - 1: permuted, in parts, reversed and repeated."""
     x = np.arange(2 * 3 * 1 * 4 * 5).reshape(2, 3, 1, 4, 5)
-    found = [x.transpose(order) for order in itertools.permutations(range(5))]
-    found += [x[:, ::2], x[:, 1:, 0, ::-1], x[0, :, :, 1:3, ::2], x[..., 2], x[1, 2, 0, 3]]
-    found += [np.broadcast_to(x[:, :1], x.shape), np.broadcast_to(x[..., 1:2], (3, *x.shape))]
-    return found
+    arrays = [x.transpose(order) for order in itertools.permutations(range(5))]
+    arrays += [x[:, ::2], x[:, 1:, 0, ::-1], x[0, :, :, 1:3, ::2], x[..., 2], x[1, 2, 0, 3]]
+    arrays += [np.broadcast_to(x[:, :1], x.shape), np.broadcast_to(x[..., 1:2], (3, *x.shape))]
+    return arrays
 
 
 def test_row_major() -> None:
@@ -46,7 +46,7 @@ def test_row_major() -> None:
     [((), (2, 3)), ((3,), (2, 3)), ((2, 1), (2, 3)), ((4, 1, 5), (2, 4, 3, 5)), ((1, 1), (6, 1))],
 )
 def test_broadcast(shape: tuple[int, ...], result: tuple[int, ...]) -> None:
-    """What it points at is what NumPy's points at; along sizes of 1 the stride does not matter."""
+    """Strides equal NumPy's, except along sizes of 1, where they do not matter."""
     theirs = strides_of(np.broadcast_to(np.zeros(shape), result))
     ours = broadcast(shape, result)
     assert len(ours) == len(result)
@@ -56,11 +56,11 @@ def test_broadcast(shape: tuple[int, ...], result: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("array", views(), ids=lambda a: f"{a.shape} {strides_of(a)}")
 def test_plans_walk_as_numpy(array: Array) -> None:
-    """In order, whatever the walk was joined to."""
+    """In order, after dimensions were joined."""
     memory = np.arange(120)
-    found = planned(walk_of(array), 1)
-    assert found is not None
-    plan, (d, (step,)) = found
+    planned_walk = planned(walk_of(array), 1)
+    assert planned_walk is not None
+    plan, (d, (step,)) = planned_walk
     assert len(plan) == 2 * PLAN_DIMS
     outer = np.array(plan, np.int32)
     first = memory[int(array.reshape(-1)[0]) :]
@@ -69,7 +69,7 @@ def test_plans_walk_as_numpy(array: Array) -> None:
 
 
 def test_walks_are_joined() -> None:
-    """Dimensions that are one piece become one for all operands, or for none."""
+    """Dimensions are only joined if they are contiguous for all operands."""
     x, bias = np.zeros((2, 3, 4)), np.zeros(4)
     assert joined(walk_of(x), 1) == [(24, (1,))]
     assert joined(walk_of(x.transpose(2, 0, 1)), 1) == [(4, (1,)), (6, (4,))]
@@ -81,7 +81,7 @@ def test_walks_are_joined() -> None:
 
 
 def test_plans_have_limits() -> None:
-    """More dimensions than a plan has, and numbers beyond 32 bits, have none."""
+    """There is no plan for too many dimensions, or for numbers beyond 32 bits."""
     apart: list[Dimension] = [(2, (3**i,)) for i in reversed(range(PLAN_DIMS + 2))]
     assert planned(apart, 1) is None
     assert planned(apart[1:], 1) is not None
@@ -94,7 +94,7 @@ def test_plans_have_limits() -> None:
 
 
 def moved(net: Net, *outputs: str) -> list[str]:
-    """Kernels between the Relu in front and the Relu behind, once all agree on the numbers."""
+    """The kernels of a graph without the elementwise ones; all results are compared."""
     proto = net.proto(*outputs)
     check(proto, net.feeds)
     run = runner(proto)
@@ -113,7 +113,7 @@ VIEWS: dict[str, tuple[tuple[int, ...], list[tuple[str, list[int] | None, dict[s
     "unsqueeze": ((2, 3), [("Unsqueeze", [0, -1], {})]),
     "identity": ((2, 3), [("Identity", None, {})]),
     "dropout": ((2, 3), [("Dropout", None, {})]),
-    "sizes of 1 change places": ((2, 1, 3, 1), [("Transpose", None, {"perm": [1, 0, 3, 2]})]),
+    "sizes of 1 are swapped": ((2, 1, 3, 1), [("Transpose", None, {"perm": [1, 0, 3, 2]})]),
     "back again": (
         (2, 3, 4),
         [("Transpose", None, {"perm": [2, 0, 1]}), ("Transpose", None, {"perm": [1, 2, 0]})],
@@ -134,8 +134,8 @@ def test_views(name: str) -> None:
     shape, nodes = VIEWS[name]
     net = Net()
     y = net.node("Relu", net.x(*shape))
-    for operator, given, attributes in nodes:
-        inputs = [y] if given is None else [y, net.ints(*given)]
+    for operator, sizes, attributes in nodes:
+        inputs = [y] if sizes is None else [y, net.ints(*sizes)]
         y = net.node(operator, *inputs, **attributes)
     assert moved(net, net.node("Neg", y)) == []
 
@@ -144,13 +144,13 @@ def test_views(name: str) -> None:
     ("perm", "wanted"), [([0, 2, 1], ["transpose"]), ([2, 1, 0], ["move"]), ([1, 0, 2], ["move"])]
 )
 def test_transposes_move_where_they_must(perm: list[int], wanted: list[str]) -> None:
-    """Once, whoever reads the result."""
+    """Once for all readers of the result."""
     net = Net()
-    turned = net.node("Transpose", net.node("Relu", net.x(2, 3, 4)), perm=perm)
-    assert moved(net, net.node("Neg", turned), net.node("Exp", turned)) == wanted
+    transposed = net.node("Transpose", net.node("Relu", net.x(2, 3, 4)), perm=perm)
+    assert moved(net, net.node("Neg", transposed), net.node("Exp", transposed)) == wanted
 
 
-def test_products_read_turned_matrices() -> None:
+def test_products_read_permuted_matrices() -> None:
     """The heads of attention: neither the split nor the transposed keys are moved."""
     net = Net()
     heads = [
@@ -170,10 +170,10 @@ def test_shapes_are_computed_at_capture() -> None:
     assert moved(net, net.node("Neg", y), net.node("Identity", count)) == []
 
 
-def test_views_that_do_not_fit_are_the_definitions_to_refuse() -> None:
+def test_definitions_refuse_views_that_do_not_fit() -> None:
     net = Net()
     y = net.node("Reshape", net.x(2, 3), net.ints(4, -1))
     proto = net.proto(y)
-    with pytest.raises(Exception, match="Reshape") as found:
+    with pytest.raises(Exception, match="Reshape") as caught:
         by_programs(proto, net.feeds)
-    assert "halfbyte" in type(found.value).__module__
+    assert "halfbyte" in type(caught.value).__module__

@@ -1,4 +1,4 @@
-"""Small ONNX models as bytes, and ONNX Runtime beside halfbyte under one interface."""
+"""Small ONNX models as bytes, and ONNX Runtime and halfbyte under one interface."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def proto(
 
 
 def model(*arguments: Any, **keywords: Any) -> bytes:
-    """The same as a file."""
+    """A model as the bytes of a file."""
     return bytes(proto(*arguments, **keywords).SerializeToString())
 
 
@@ -79,5 +79,5 @@ def session(api: ModuleType, data: Any, options: Any = None) -> Any:
     return api.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
 
-def arguments(found: Sequence[Any]) -> list[tuple[str, list[Any], str]]:
-    return [(a.name, list(a.shape), a.type) for a in found]
+def arguments(described: Sequence[Any]) -> list[tuple[str, list[Any], str]]:
+    return [(a.name, list(a.shape), a.type) for a in described]

@@ -1,10 +1,9 @@
-"""Broken models through `InferenceSession`, in a process with little memory of its own.
+"""Broken models in `InferenceSession`, in a process with little memory.
 
     python -m tests.onnx.session.mutants SEED COUNT [FIRST]
 
-prints a line of JSON for each mutant that neither ran nor was refused as it should be, and last the
-counts. A file named `at` in the current folder says which mutant is at hand, should the process
-die.
+prints a line of JSON for each mutant that neither ran nor was refused properly, and the counts at
+the end. The file `at` in the current folder names the present mutant, in case the process dies.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from halfbyte.onnx.session import NodeArg, RunOptions
 from halfbyte.onnx.session.metadata import dtype_of
 
 SECONDS = 2.0
-BYTES = 1 << 30  # beyond what the process has when it begins
-MAX_ELEMENTS = 1 << 20  # of an input; models with larger ones are only opened
-EVERY = 12  # of ONNX's node tests, which every seed takes another part of
-_OWN = 20  # times that our own models are among the others
+BYTES = 1 << 30  # more than the process has at its start
+MAX_ELEMENTS = 1 << 20  # of an input; models with larger inputs are only opened
+EVERY = 12  # one of so many of ONNX's node tests is used, others for each seed
+_OWN = 20  # copies of our own models among the others
 
 
 def network() -> bytes:
-    """A little of all that real models have: weights, convolutions, shapes, slices, products."""
+    """A small network with convolutions, shapes, slices, products and quantization."""
     random = np.random.default_rng(0)
     nodes = [
         node("Conv", "x w b", "c", kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2]),
@@ -128,15 +127,15 @@ def seeds(part: int) -> list[bytes]:
 
 
 def feeds(session: halfbyte.InferenceSession) -> dict[str, Any] | None:
-    """Something for each input; None where one is too large."""
+    """A value for each input; None if one is too large."""
     random = np.random.default_rng(0)
-    made: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for argument in session.get_inputs():
         shape = [size if isinstance(size, int) else 2 for size in argument.shape]
         if math.prod(shape) > MAX_ELEMENTS:
             return None
-        made[argument.name] = _value(argument, shape, random)
-    return made
+        values[argument.name] = _value(argument, shape, random)
+    return values
 
 
 def _value(argument: NodeArg, shape: list[int], random: np.random.Generator) -> Any:
@@ -152,22 +151,22 @@ def _value(argument: NodeArg, shape: list[int], random: np.random.Generator) -> 
 
 
 def outcome(mutant: Mutant) -> tuple[str, str]:
-    """What became of it, and the problem that this is, if it is one."""
-    start = time.process_time()  # others may use the machine
+    """What happened to a mutant, and the problem, if that is one."""
+    start = time.process_time()  # other processes may use the machine
     problem, end = "", "ran"
     try:
         options = halfbyte.SessionOptions()
         options.intra_op_num_threads = 1
         with halfbyte.InferenceSession(mutant.data, options) as session:
-            given = feeds(session)
-            if given is None:
+            inputs = feeds(session)
+            if inputs is None:
                 end = "opened"
             else:
                 run_options = RunOptions()
                 timer = threading.Timer(SECONDS / 2, setattr, (run_options, "terminate", True))
                 timer.start()
                 try:
-                    session.run(None, given, run_options)
+                    session.run(None, inputs, run_options)
                 finally:
                     timer.cancel()
     except HalfbyteError as error:

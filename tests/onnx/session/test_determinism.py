@@ -1,4 +1,4 @@
-"""What `use_deterministic_compute` promises, and what holds without it."""
+"""The promises of `use_deterministic_compute`, and those that hold without it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from halfbyte.onnx.session import InferenceSession, SessionOptions
 from halfbyte.quantize.onnx import Options, quantize_onnx
 
 BATCHES = (1, 15, 16, 17, 64)
-LENGTHS = (1, 3)  # tokens: of the products, and of attention too
-UNFUSED = {"native-scalar", "wasm-simd128"}  # multiply and add in two steps
-Outputs = Mapping[tuple[int, int], npt.NDArray[Any]]  # by length and batch
+LENGTHS = (1, 3)  # of sentences, in tokens
+UNFUSED = {"native-scalar", "wasm-simd128"}  # these multiply and add in two steps
+Outputs = Mapping[tuple[int, int], npt.NDArray[Any]]  # by length and batch size
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A small BERT by its weights' type."""
+    """A small BERT for each type of weights."""
     folder = tmp_path_factory.mktemp("models")
     paths = {kind: folder / f"{kind}.onnx" for kind in ("fp32", "int8", "int4")}
     save(make("bert-small", pooled=True), paths["fp32"])
@@ -40,20 +40,20 @@ Run = Callable[[str, str, bool], Outputs]
 def run(models: dict[str, Path]) -> Run:
     """Token outputs of a model on a backend."""
     ids = {n: np.random.default_rng(n).integers(0, 1000, (max(BATCHES), n)) for n in LENGTHS}
-    known: dict[tuple[str, str, bool], Outputs] = {}
+    cache: dict[tuple[str, str, bool], Outputs] = {}
 
     def outputs(kind: str, backend: str, deterministic: bool) -> Outputs:
-        if (kind, backend, deterministic) not in known:
+        if (kind, backend, deterministic) not in cache:
             options = SessionOptions()
             options.backend, options.intra_op_num_threads = backend, 2
             options.use_deterministic_compute = deterministic
             with InferenceSession(models[kind], options) as session:
-                known[kind, backend, deterministic] = {
+                cache[kind, backend, deterministic] = {
                     (n, count): session.run(None, feeds(ids[n][:count]))[0]
                     for n in LENGTHS
                     for count in BATCHES
                 }
-        return known[kind, backend, deterministic]
+        return cache[kind, backend, deterministic]
 
     return outputs
 
@@ -64,9 +64,9 @@ def feeds(ids: npt.NDArray[np.int64]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def assert_rows_are_equal(found: Outputs, expected: Outputs) -> None:
-    """Each sentence's numbers, to the bit, whatever it was among."""
-    for (length, count), rows in found.items():
+def assert_rows_are_equal(actual: Outputs, expected: Outputs) -> None:
+    """The numbers of each sentence are equal to the bit, in any batch."""
+    for (length, count), rows in actual.items():
         whole = expected[length, max(BATCHES)]
         np.testing.assert_array_equal(rows, whole[:count], err_msg=f"{count} x {length}")
 
@@ -83,26 +83,26 @@ def test_deterministic_results_depend_on_neither_batch_nor_processor(
 def test_floats_depend_on_no_batch_but_on_fused_sums(
     run: Run, compiled_backends: list[str]
 ) -> None:
-    """Two kinds of processors: those that round after a multiplication, and all others."""
+    """Two kinds of processors differ: those that round after a multiplication, and others."""
     first: dict[bool, Outputs] = {}
     for backend in compiled_backends:
-        found = run("fp32", backend, True)
-        assert_rows_are_equal(found, first.setdefault(backend in UNFUSED, found))
+        outputs = run("fp32", backend, True)
+        assert_rows_are_equal(outputs, first.setdefault(backend in UNFUSED, outputs))
     if len(first) == 2:
-        a, b = (found[3, 64] for found in first.values())
+        a, b = (outputs[3, 64] for outputs in first.values())
         assert 0 < np.abs(a - b).max() < 1e-5 * np.abs(a).max()
 
 
 def test_without_it_many_rows_may_be_multiplied_otherwise(
     run: Run, compiled_backends: list[str]
 ) -> None:
-    """Where a processor prefers it, from so many rows on; then all of these are alike."""
+    """If a processor prefers it, from a number of rows on; these all agree with each other."""
     for backend in compiled_backends:
-        found, strict = run("int8", backend, False), run("int8", backend, True)
-        few = {key: rows for key, rows in found.items() if key[0] * key[1] < MIN_ROWS}
-        many = {key: rows for key, rows in found.items() if key not in few}
+        outputs, strict = run("int8", backend, False), run("int8", backend, True)
+        few = {key: rows for key, rows in outputs.items() if key[0] * key[1] < MIN_ROWS}
+        many = {key: rows for key, rows in outputs.items() if key not in few}
         assert_rows_are_equal(few, strict)
-        assert_rows_are_equal(many, found)
+        assert_rows_are_equal(many, outputs)
         for key, rows in many.items():
             off = np.linalg.norm(rows - strict[key])
             assert off < 5e-3 * np.linalg.norm(strict[key])

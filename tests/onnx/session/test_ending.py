@@ -1,4 +1,4 @@
-"""What ends a run or a preparation, and what is given back: terminate, cancel, bounded runners."""
+"""The end of runs and preparations: termination, cancellation, and a bounded number of runners."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CANCELED = HALFBYTE.capi.onnxruntime_pybind11_state.ModelLoadCanceled
 
 
 def overridable(count: int = 9, tail: int = 0) -> bytes:
-    """y = x + w0 + w1 ..., every w an initializer that a run may give; and `tail` constants."""
+    """y = x + w0 + w1 ..., where a run may replace every w; with `tail` constants to fold."""
     sums = [node("Add", f"s{i} w{i}", f"s{i + 1}") for i in range(count)]
     folded = [node("Neg", f"c{i}", f"c{i + 1}") for i in range(tail)]
     return model(
@@ -51,7 +51,7 @@ def overridable(count: int = 9, tail: int = 0) -> bytes:
 
 
 def spoiled(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, end: Any) -> list[None]:
-    """Let `end` be called as soon as this function is; how often that was."""
+    """Call `end` with every call of a function; returns a list that grows with each call."""
     function, calls = getattr(where, name), []
 
     def watched(*arguments: Any) -> Any:
@@ -67,15 +67,15 @@ def spoiled(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, end: Any) ->
 def test_terminate_ends_a_preparation(
     where: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the next node, and nothing is left of it: the next run is right."""
-    made, options = session(HALFBYTE, overridable(tail=9)), HALFBYTE.RunOptions()
+    """It ends at the next node, and the next run is correct."""
+    ours, options = session(HALFBYTE, overridable(tail=9)), HALFBYTE.RunOptions()
     feeds = {"x": X, "w0": np.ones(2, np.float32)}
     calls = spoiled(monkeypatch, where, name, lambda: setattr(options, "terminate", True))
     with pytest.raises(Fail, match="terminate"):
-        made.run(None, feeds, options)
+        ours.run(None, feeds, options)
     assert len(calls) == 1
     monkeypatch.undo()
-    (y,) = made.run(None, feeds)
+    (y,) = ours.run(None, feeds)
     np.testing.assert_array_equal(y, X + 1 + sum(range(9)))
 
 
@@ -83,7 +83,7 @@ NODES = 300
 
 
 def called() -> bytes:
-    """y = -...-x, by functions that call functions, and constants beside it."""
+    """y = -...-x, by nested functions, and as many constants to fold."""
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
     names = [f"t{i}" for i in range(NODES - 1)]
     chain = [node("Neg", a, b) for a, b in zip(["x", *names], [*names, "y"], strict=True)]
@@ -99,8 +99,8 @@ def called() -> bytes:
         "g", [tensor("x", FLOAT, ["n", 2])], [tensor("y", FLOAT, ["n", 2])],
         [weight("c0", [1, 2])],
     )  # fmt: skip
-    made = helper.make_model(graph, functions=[inner, outer], opset_imports=opsets)
-    return bytes(made.SerializeToString())
+    proto = helper.make_model(graph, functions=[inner, outer], opset_imports=opsets)
+    return bytes(proto.SerializeToString())
 
 
 PHASES = {
@@ -113,7 +113,7 @@ def test_every_phase_of_a_preparation_has_a_step_for_each_node() -> None:
     steps: Counter[str] = Counter()
 
     def check() -> None:
-        steps[sys._getframe(2).f_code.co_name] += 1  # whoever called `step`
+        steps[sys._getframe(2).f_code.co_name] += 1  # the function that called `step`
 
     with interruptible(check):
         runner = Runner(prepare(open_onnx(called())), open_program)
@@ -124,7 +124,7 @@ def test_every_phase_of_a_preparation_has_a_step_for_each_node() -> None:
 
 
 def test_any_step_may_be_the_last() -> None:
-    """Whatever handles errors on the way: the caller's own comes out, and no step follows."""
+    """No handler on the way stops the error of the check, and no step follows it."""
     model = open_onnx(called())
 
     def run(last: int) -> int:
@@ -145,24 +145,24 @@ def test_any_step_may_be_the_last() -> None:
 
 
 def test_terminate_ends_the_wait_for_a_turn() -> None:
-    made, options = session(HALFBYTE, added()), HALFBYTE.RunOptions()
+    ours, options = session(HALFBYTE, added()), HALFBYTE.RunOptions()
     problems: list[Fail] = []
 
     def work() -> None:
         try:
-            made.run(None, {"x": X}, options)
+            ours.run(None, {"x": X}, options)
         except Fail as error:
             problems.append(error)
 
-    with made._turns.whole():
+    with ours._turns.whole():
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
-        while not made._turns._queue:
+        while not ours._turns._queue:
             assert thread.is_alive()
         options.terminate = True
         thread.join(20)
         assert "terminate" in str(problems[0])
-    np.testing.assert_array_equal(made.run(None, {"x": X})[0], [[2, 3]])
+    np.testing.assert_array_equal(ours.run(None, {"x": X})[0], [[2, 3]])
 
 
 def test_loading_is_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,21 +182,21 @@ def test_loading_is_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_runners_are_bounded() -> None:
-    """One for each set of initializers that is given: those used longest ago are closed."""
+    """There is one for each set of replaced initializers; the least recently used are closed."""
     options = HALFBYTE.SessionOptions()
     options.intra_op_num_threads = 2
     names = [f"w{i}" for i in range(9)]
     gc.collect()  # other tests' sessions
     before = threading.active_count()
-    with session(HALFBYTE, overridable(), options) as made:
+    with session(HALFBYTE, overridable(), options) as ours:
         for size in range(4):
-            for given in itertools.combinations(names, size):
-                feeds = {name: np.full(2, 7, np.float32) for name in given}
-                (y,) = made.run(None, {"x": X, **feeds})
+            for replaced in itertools.combinations(names, size):
+                feeds = {name: np.full(2, 7, np.float32) for name in replaced}
+                (y,) = ours.run(None, {"x": X, **feeds})
                 np.testing.assert_array_equal(
-                    y, X + sum(7 if name in given else int(name[1]) for name in names)
+                    y, X + sum(7 if name in replaced else int(name[1]) for name in names)
                 )
-                assert len(made._runners) <= MAX_RUNNERS
+                assert len(ours._runners) <= MAX_RUNNERS
                 assert threading.active_count() <= before + MAX_RUNNERS
-        assert len(made.programs()) <= MAX_RUNNERS
+        assert len(ours.programs()) <= MAX_RUNNERS
     assert threading.active_count() == before

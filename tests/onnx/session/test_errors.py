@@ -1,4 +1,4 @@
-"""What is wrong with a model or a feed: ONNX Runtime's exceptions, when it raises them."""
+"""Errors of models and feeds: ONNX Runtime's exceptions, in the same situations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from halfbyte.errors import HalfbyteError
 X = np.zeros((1, 2), np.float32)
 _RELU = node("Relu", "x")
 _TWICE = [node("Relu", "x"), node("Neg", "x")]
-_CIRCLE = [node("Relu", "z"), node("Relu", "y", "z")]
+_CYCLE = [node("Relu", "z"), node("Relu", "y", "z")]
 
 MODELS: dict[str, Any] = {
     "no bytes": b"",
@@ -53,9 +53,9 @@ MODELS: dict[str, Any] = {
     "attribute that is missing": model([node("Cast", "x")]),
     "too many inputs": model([node("Relu", "x x")]),
     "too few inputs": model([node("Add", "x")]),
-    "nodes in a circle": model(_CIRCLE),
-    "value with two makers": model(_TWICE),
-    "value without a maker": model([node("Relu", "z")]),
+    "nodes in a cycle": model(_CYCLE),
+    "value of two nodes": model(_TWICE),
+    "value of no node": model([node("Relu", "z")]),
 }
 
 _TWO = model([node("Gather", "x i")], [tensor("x"), tensor("i", INT64, [1])])
@@ -67,7 +67,7 @@ RUNS: dict[str, tuple[bytes, Any, Any]] = {
     "missing input": (added(), None, {}),
     "another input": (added(), None, {"q": X}),
     "unknown input": (added(), None, {"x": X, "q": X}),
-    "initializer that is no input": (added(), None, {"x": X, "w": X[0]}),
+    "initializer that is not an input": (added(), None, {"x": X, "w": X[0]}),
     "unknown output": (added(), ["q"], {"x": X}),
     "name of outputs as a string": (added(), "y", {"x": X}),
     "another dtype": (added(), None, {"x": X.astype(np.float64)}),
@@ -85,15 +85,15 @@ RUNS: dict[str, tuple[bytes, Any, Any]] = {
         None,
         {"x": X[0], "w": np.zeros(3, np.float32)},
     ),
-    "node that cannot do it": (_RESHAPE, None, {"x": X[0], **_SIZE}),
+    "node that cannot compute": (_RESHAPE, None, {"x": X[0], **_SIZE}),
 }
 
-# Where the names differ, and why: ours, ONNX Runtime's.
+# Exceptions whose names differ, and why: ours, ONNX Runtime's.
 DIFFERENT = {
-    "version that is too new": ("NotImplemented", "Fail"),  # what it is; theirs is a guess
+    "version that is too new": ("NotImplemented", "Fail"),  # the more precise name
     "IR version that is too new": ("NotImplemented", "Fail"),
     "unknown operator of a known domain": ("NotImplemented", "Fail"),
-    "value without a maker": ("Fail", "InvalidArgument"),  # nothing that the caller says
+    "value of no node": ("Fail", "InvalidArgument"),  # not an argument of the caller
 }
 
 
@@ -115,7 +115,7 @@ def compare(name: str, ours: BaseException, theirs: BaseException) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name: str) -> None:
-    """At construction."""
+    """These are refused at construction."""
     ours, theirs = (
         outcome(functools.partial(session, api, MODELS[name])) for api in (HALFBYTE, ONNX_RUNTIME)
     )
@@ -132,7 +132,7 @@ def test_runs(name: str) -> None:
         outcome(lambda: theirs.run(names, feeds)),
     )
     good = {"x": X, **_SIZE} if data == _RESHAPE else {"x": X}
-    if data == added():  # and goes on
+    if data == added():  # the session still runs
         assert len(ours.run(None, good)) == 1
 
 
@@ -148,7 +148,7 @@ def test_files(tmp_path: Path) -> None:
             assert path.name in str(ours)
 
 
-def test_messages_say_where_what_and_what_else() -> None:
+def test_messages_name_the_place_and_the_expectation() -> None:
     ours = session(HALFBYTE, added())
     for feeds, text in (
         ({"x": X[0]}, r"input 'x': .*found 1 dimensions \[2\], expected 2: \['n', 2\]"),
@@ -161,7 +161,7 @@ def test_messages_say_where_what_and_what_else() -> None:
         session(HALFBYTE, model([node("Relu", "x", name="bad", foo=1)]))
 
 
-def test_subgraphs_and_functions_are_looked_into() -> None:
+def test_subgraphs_and_functions_are_checked() -> None:
     from onnx import helper
 
     branch = helper.make_graph([node("Nope", "x", "b")], "b", [], [tensor("b")])

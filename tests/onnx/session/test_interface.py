@@ -1,4 +1,4 @@
-"""What a session says of its model, and what it computes: all as ONNX Runtime does."""
+"""Descriptions and results of sessions, compared with ONNX Runtime's."""
 
 from __future__ import annotations
 
@@ -78,28 +78,28 @@ MODELS = {
 def test_inputs_and_outputs(name: str) -> None:
     theirs, ours = (session(api, MODELS[name]) for api in (ONNX_RUNTIME, HALFBYTE))
     for method in ("get_inputs", "get_outputs", "get_overridable_initializers"):
-        found, expected = (arguments(getattr(s, method)()) for s in (ours, theirs))
-        assert found == expected
+        actual, expected = (arguments(getattr(s, method)()) for s in (ours, theirs))
+        assert actual == expected
         texts = [list(map(str, getattr(s, method)())) for s in (ours, theirs)]
         assert texts[0] == texts[1]
 
 
 def test_metadata() -> None:
-    made = proto(
+    built = proto(
         [node("Relu", "x")], producer_name="tests", domain="org.example", model_version=7,
         doc_string="a model",
     )  # fmt: skip
-    helper.set_model_props(made, {"a": "1", "b": "ä"})
+    helper.set_model_props(built, {"a": "1", "b": "ä"})
     theirs, ours = (
-        session(api, made.SerializeToString()).get_modelmeta() for api in (ONNX_RUNTIME, HALFBYTE)
+        session(api, built.SerializeToString()).get_modelmeta() for api in (ONNX_RUNTIME, HALFBYTE)
     )
     fields = [name for name in dir(theirs) if not name.startswith("_")]
     assert {n: getattr(ours, n) for n in fields} == {n: getattr(theirs, n) for n in fields}
     assert ours.custom_metadata_map == {"a": "1", "b": "ä"}
 
 
-def test_every_method_of_inference_is_there() -> None:
-    """What is not: other devices, tuning, and parts that are not of inference."""
+def test_every_method_of_inference_exists() -> None:
+    """Only other devices, tuning, and parts that are not for inference are missing."""
     absent = {
         "create_ortvalue_from_shape_and_type", "get_input_epdevices", "get_input_memory_infos",
         "get_output_memory_infos", "get_provider_graph_assignment_info", "get_tuning_results",
@@ -153,7 +153,7 @@ FEEDS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "unicode strings": (identity(STRING), {"x": np.array(["a", "bé"])}),
     "string objects": (identity(STRING), {"x": np.array(["a", "bé"], object)}),
     "strings in a list": (identity(STRING), {"x": ["a", ""]}),
-    "objects that are no strings": (identity(STRING), {"x": np.array([1, None], object)}),
+    "objects that are not strings": (identity(STRING), {"x": np.array([1, None], object)}),
     "initializer": (
         MODELS["initializers that are inputs"], {"x": X[0], "w": np.array([5, 5], np.float32)},
     ),
@@ -166,15 +166,15 @@ FEEDS: dict[str, tuple[bytes, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def equal(found: Any, expected: Any) -> None:
+def equal(actual: Any, expected: Any) -> None:
     if isinstance(expected, list):
-        assert isinstance(found, list)
-        assert len(found) == len(expected)
-        for pair in zip(found, expected, strict=True):
+        assert isinstance(actual, list)
+        assert len(actual) == len(expected)
+        for pair in zip(actual, expected, strict=True):
             equal(*pair)
         return
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-    np.testing.assert_array_equal(found, expected)
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("name", FEEDS)
@@ -201,7 +201,7 @@ TYPES: dict[int, Any] = {
 
 @pytest.mark.parametrize("number", TYPES)
 def test_types_that_numpy_lacks(number: int) -> None:
-    """As ml_dtypes' arrays both ways; ours are taken too."""
+    """They are arrays of ml_dtypes in both directions; structured arrays are accepted too."""
     data = identity(number, [3], opset=25, ir_version=13)
     ours = session(HALFBYTE, data)
     x = np.array([1, 1, 2]).astype(TYPES[number])
@@ -257,7 +257,7 @@ def test_maps() -> None:
 
 
 def test_other_byte_order() -> None:
-    """ONNX Runtime takes the bytes as they lie."""
+    """ONNX Runtime uses the bytes without a conversion."""
     (y,) = session(HALFBYTE, identity()).run(None, {"x": np.array([1, 2], ">f4")})
     assert (y.dtype, y.tolist()) == (np.dtype("=f4"), [1, 2])
 
@@ -282,23 +282,23 @@ def test_many_threads_share_a_session() -> None:
 
 
 def test_runs_in_a_thread_of_its_own() -> None:
-    found: list[Any] = []
+    calls: list[Any] = []
     done = threading.Event()
 
     def callback(results: list[Any], data: Any, problem: str) -> None:
-        found.append((results, data, problem))
+        calls.append((results, data, problem))
         done.set()
 
     ours = session(HALFBYTE, added())
     ours.run_async(None, {"x": X}, callback, "data")
     assert done.wait(10)
-    ((results, data, problem),) = found
+    ((results, data, problem),) = calls
     np.testing.assert_array_equal(results[0], X + W)
     assert (data, problem) == ("data", "")
     done.clear()
     ours.run_async(None, {}, callback, None)
     assert done.wait(10)
-    assert "Required inputs (['x'])" in found[1][2]
+    assert "Required inputs (['x'])" in calls[1][2]
 
 
 @pytest.mark.parametrize("call", [pickle.dumps, copy.copy, copy.deepcopy])
@@ -339,9 +339,9 @@ def test_providers(recwarn: pytest.WarningsRecorder) -> None:
 
 
 def test_external_data(tmp_path: Path) -> None:
-    made = onnx.load_from_string(added())
+    built = onnx.load_from_string(added())
     path = tmp_path / "model.onnx"
-    onnx.save(made, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    onnx.save(built, path, save_as_external_data=True, location="w.bin", size_threshold=0)
     (y,) = session(HALFBYTE, path).run(None, {"x": X})
     np.testing.assert_array_equal(y, X + W)
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""A thousand broken models through sessions: each runs or is refused, soon and in little memory."""
+"""A thousand broken models in sessions: each runs or is refused, soon and in little memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNT, PARTS = 500, 2
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_mutants_run_or_are_refused(part: int, repository: Path, tmp_path: Path) -> None:
-    """In a process of its own: one that dies says at which."""
+    """They run in a process of their own, which records the mutant that it dies of."""
     environment = os.environ | {"PYTHONPATH": str(repository), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.onnx.session.mutants", str(part), str(COUNT)]
     done = subprocess.run(
@@ -39,9 +39,9 @@ def test_mutants_run_or_are_refused(part: int, repository: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("make", [network, attention])
-def test_what_is_broken_there_runs(make: Any) -> None:
-    with session(HALFBYTE, make()) as made:
-        assert all(np.isfinite(y).all() for y in made.run(None, feeds(made)))
+def test_the_models_before_mutation_run(make: Any) -> None:
+    with session(HALFBYTE, make()) as ours:
+        assert all(np.isfinite(y).all() for y in ours.run(None, feeds(ours)))
 
 
 def test_a_loop_without_end_is_ended() -> None:
@@ -56,9 +56,9 @@ def test_a_loop_without_end_is_ended() -> None:
         [tensor("x", FLOAT, [2])],
         weights=[weight("trips", 1 << 62, np.int64), weight("yes", True, np.bool_)],
     )
-    made, options = session(HALFBYTE, data), HALFBYTE.RunOptions()
+    ours, options = session(HALFBYTE, data), HALFBYTE.RunOptions()
     timer = threading.Timer(0.2, setattr, (options, "terminate", True))
     timer.start()
     with pytest.raises(Fail, match="terminate"):
-        made.run(None, {"x": np.zeros(2, np.float32)}, options)
+        ours.run(None, {"x": np.zeros(2, np.float32)}, options)
     timer.join()

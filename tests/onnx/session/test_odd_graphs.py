@@ -1,4 +1,4 @@
-"""Graphs whose operands do not fit are refused by our errors, which name the node."""
+"""Graphs whose operands do not fit are refused with halfbyte's errors, which name the node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from halfbyte.errors import HalfbyteError
 
 
 def refused(data: bytes | Path, feeds: dict[str, Any]) -> str:
-    """The message of our error, at load or at the run."""
+    """The message of the error, at loading or in the run."""
     with pytest.raises(HalfbyteError) as caught:
         halfbyte.InferenceSession(data).run(None, feeds)
     assert "\n" not in str(caught.value)
@@ -23,8 +23,8 @@ def refused(data: bytes | Path, feeds: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 5, 4096])
-def test_a_bias_is_as_long_as_filters_are_many(length: int) -> None:
-    """Otherwise results would be made of what lies behind the filters in memory."""
+def test_a_bias_has_a_number_for_each_filter(length: int) -> None:
+    """Otherwise the kernel would read memory after the end of the bias."""
     weights = [weight("w", np.ones((4, 2, 3, 3))), weight("b", np.ones(length))]
     x, y = tensor("x", FLOAT, [1, 2, 5, 5]), tensor("y", FLOAT, None)
     data = model([node("Conv", "x w b", "y")], [x], [y], weights)
@@ -34,7 +34,7 @@ def test_a_bias_is_as_long_as_filters_are_many(length: int) -> None:
 
 
 def test_more_dimensions_than_numpy_has() -> None:
-    """Of NumPy's functions, some take 64 and some 32."""
+    """Some functions of NumPy allow 64 and some 32."""
     x, y = tensor("x", FLOAT, [1]), tensor("y", FLOAT, None)
     for kind, rank in (("Expand", 64), ("Expand", 33), ("Reshape", 64), ("Reshape", 300)):
         shape = weight("shape", np.ones(rank), np.int64)
@@ -48,7 +48,7 @@ def test_more_dimensions_than_numpy_has() -> None:
 
 
 def test_types_fit_from_node_to_node() -> None:
-    """In patterns too, of which fusion leaves nothing that would see it."""
+    """Also in patterns that are fused, after which the types are not visible any more."""
     nodes = [node("MatMul", "x w", "m"), node("Add", "m b", "a"), node("Relu", "a", "y")]
     weights = [weight("w", np.ones((4, 3))), weight("b", np.ones(3), np.float64)]
     x, y = tensor("x", FLOAT, [2, 4]), tensor("y", FLOAT, None)
@@ -71,7 +71,7 @@ def test_outputs_that_an_operator_does_not_have() -> None:
 
 
 def test_biases_at_odd_addresses() -> None:
-    """Kernels get an aligned copy of what lies anywhere in a file."""
+    """Kernels get an aligned copy of data at any address of a file."""
     raw = np.zeros(4 * 8 + 1, np.uint8)[1:].view(np.int32)
     assert not raw.flags.aligned
     assert Memory().reach(raw).flags.aligned

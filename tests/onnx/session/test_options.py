@@ -1,4 +1,4 @@
-"""Options of sessions beside ONNX Runtime's, and the trace that profiling leaves."""
+"""Options of sessions, compared with ONNX Runtime's, and the traces of profiling."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def test_names_and_defaults() -> None:
         for name in names - absent:
             value = getattr(theirs, name)
             if not callable(value):
-                assert int_or(getattr(ours, name)) == int_or(value), name
+                assert comparable(getattr(ours, name)) == comparable(value), name
 
 
-def int_or(value: Any) -> Any:
-    """pybind's enums are no numbers, but make one."""
+def comparable(value: Any) -> Any:
+    """A number from an enum of pybind, or a string."""
     return value if isinstance(value, str) else int(value)
 
 
@@ -71,14 +71,14 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "fewer values than names": lambda api: api.SessionOptions().add_external_initializers(
         ["w"], []
     ),
-    "no initializer": lambda api: given(api, "q", [1, 2], data=added()),
-    "initializer of another shape": lambda api: given(api, "w", [1, 2, 3]),
-    "initializer of another type": lambda api: given(api, "w", [1, 2], np.float64),
+    "no initializer": lambda api: with_initializer(api, "q", [1, 2], data=added()),
+    "initializer of another shape": lambda api: with_initializer(api, "w", [1, 2, 3]),
+    "initializer of another type": lambda api: with_initializer(api, "w", [1, 2], np.float64),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be_set(name: str) -> None:
+def test_settings_that_are_refused(name: str) -> None:
     ours = outcome(lambda: WRONG[name](HALFBYTE))
     theirs = outcome(lambda: WRONG[name](ONNX_RUNTIME))
     if isinstance(ours, AttributeError):
@@ -87,27 +87,27 @@ def test_what_cannot_be_set(name: str) -> None:
         compare(name, ours, theirs)
 
 
-def given(
+def with_initializer(
     api: Any, name: str, values: Any, dtype: Any = np.float32, data: bytes | None = None
 ) -> Any:
-    made = api.SessionOptions()
+    options = api.SessionOptions()
     value = api.OrtValue.ortvalue_from_numpy(np.array(values, dtype))
-    made.add_external_initializers([name], [value])
-    return session(api, external() if data is None else data, made).run(None, {"x": X})[0]
+    options.add_external_initializers([name], [value])
+    return session(api, external() if data is None else data, options).run(None, {"x": X})[0]
 
 
 def external() -> bytes:
-    """`added`, with w in a file that is not there."""
-    made = onnx.load_from_string(added())
-    w = made.graph.initializer[0]
+    """`added`, with w in a file that does not exist."""
+    built = onnx.load_from_string(added())
+    w = built.graph.initializer[0]
     onnx.external_data_helper.set_external_data(w, "w.bin", 0, 8)
     w.ClearField("raw_data")
     w.data_location = TensorProto.EXTERNAL
-    return bytes(made.SerializeToString())
+    return bytes(built.SerializeToString())
 
 
 def test_initializers_of_models_in_memory() -> None:
-    ours, theirs = (given(api, "w", [5, 6]) for api in (HALFBYTE, ONNX_RUNTIME))
+    ours, theirs = (with_initializer(api, "w", [5, 6]) for api in (HALFBYTE, ONNX_RUNTIME))
     np.testing.assert_array_equal(ours, theirs)
     np.testing.assert_array_equal(ours, X + np.array([5, 6]))
     options = HALFBYTE.SessionOptions()
@@ -119,34 +119,34 @@ def test_initializers_of_models_in_memory() -> None:
 
 
 def test_initializers_of_four_bits() -> None:
-    codes = np.array([1, -2, 3], np.int8).astype(ml_dtypes.int4)
-    made = proto(
+    values = np.array([1, -2, 3], np.int8).astype(ml_dtypes.int4)
+    built = proto(
         [node("DequantizeLinear", "w s")], [], [tensor("y", FLOAT, [3])],
         [helper.make_tensor("w", TensorProto.INT4, [3], [0, 0, 0]), weight("s", 0.5)],
     )  # fmt: skip
     options = HALFBYTE.SessionOptions()
-    options.add_initializer("w", HALFBYTE.OrtValue.ortvalue_from_numpy(codes))
-    ours = session(HALFBYTE, made.SerializeToString(), options)
+    options.add_initializer("w", HALFBYTE.OrtValue.ortvalue_from_numpy(values))
+    ours = session(HALFBYTE, built.SerializeToString(), options)
     assert ours.run(None, {})[0].tolist() == [0.5, -1, 1.5]
     assert ours.model.graph.packed["w"].tolist() == [0xE1, 0x03]
 
 
 def test_sizes_by_name_and_denotation() -> None:
-    made = onnx.load_from_string(identity(FLOAT, ["n", "m", 3]))
-    made.graph.input[0].type.tensor_type.shape.dim[1].denotation = "DATA_CHANNEL"
-    data = made.SerializeToString()
-    found = []
+    built = onnx.load_from_string(identity(FLOAT, ["n", "m", 3]))
+    built.graph.input[0].type.tensor_type.shape.dim[1].denotation = "DATA_CHANNEL"
+    data = built.SerializeToString()
+    described = []
     for api in (ONNX_RUNTIME, HALFBYTE):
         options = api.SessionOptions()
         options.add_free_dimension_override_by_name("n", 4)
         options.add_free_dimension_override_by_name("another", 9)
         options.add_free_dimension_override_by_denotation("DATA_CHANNEL", 5)
-        made = session(api, data, options)
-        found.append((arguments(made.get_inputs()), arguments(made.get_outputs())))
+        instance = session(api, data, options)
+        described.append((arguments(instance.get_inputs()), arguments(instance.get_outputs())))
         with pytest.raises(Exception, match="Got invalid dimensions"):
-            made.run(None, {"x": np.zeros((4, 4, 3), np.float32)})
-        assert made.run(None, {"x": np.zeros((4, 5, 3), np.float32)})[0].shape == (4, 5, 3)
-    assert found[0] == found[1] == ([("x", [4, 5, 3], "tensor(float)")], found[0][1])
+            instance.run(None, {"x": np.zeros((4, 4, 3), np.float32)})
+        assert instance.run(None, {"x": np.zeros((4, 5, 3), np.float32)})[0].shape == (4, 5, 3)
+    assert described[0] == described[1] == ([("x", [4, 5, 3], "tensor(float)")], described[0][1])
 
 
 def test_threads_level_and_backend() -> None:
@@ -154,28 +154,28 @@ def test_threads_level_and_backend() -> None:
     options.intra_op_num_threads = 3
     for backend in (*available(), "native"):
         options.backend = backend
-        made = session(HALFBYTE, added(), options)
-        made.run(None, {"x": X})
-        assert (made._threads, made.get_session_options().backend) == (3, backend)
+        ours = session(HALFBYTE, added(), options)
+        ours.run(None, {"x": X})
+        assert (ours._threads, ours.get_session_options().backend) == (3, backend)
     options.backend = "abacus"
     with pytest.raises(HalfbyteError, match="abacus"):
         session(HALFBYTE, added(), options).run(None, {"x": X})
     options.backend = "native"
     options.graph_optimization_level = HALFBYTE.GraphOptimizationLevel.ORT_DISABLE_ALL
-    made = session(HALFBYTE, added(), options)
-    made.run(None, {"x": X})
-    (instruction,) = made.programs()[0].instructions
+    ours = session(HALFBYTE, added(), options)
+    ours.run(None, {"x": X})
+    (instruction,) = ours.programs()[0].instructions
     assert instruction.operator.host
 
 
 def test_later_changes_change_nothing() -> None:
     options = HALFBYTE.SessionOptions()
-    made = session(HALFBYTE, added(), options)
+    ours = session(HALFBYTE, added(), options)
     options.logid = "later"
-    assert made.get_session_options().logid == ""
+    assert ours.get_session_options().logid == ""
 
 
-def test_what_is_refused() -> None:
+def test_options_that_are_refused() -> None:
     options = HALFBYTE.SessionOptions()
     with pytest.raises(HalfbyteError, match="libraries of custom operators"):
         options.register_custom_ops_library("a.so")
@@ -190,7 +190,7 @@ def test_what_is_refused() -> None:
 
 
 def test_trace(tmp_path: Path) -> None:
-    """A node between programs, instructions with and without kernels: all are in it."""
+    """It has nodes between programs, and instructions with and without kernels."""
     data = model(
         [
             node("Add", "x x", "a", name="twice"),
@@ -203,12 +203,12 @@ def test_trace(tmp_path: Path) -> None:
     options = HALFBYTE.SessionOptions()
     options.enable_profiling = True
     options.profile_file_prefix = tmp_path / "profile"
-    made = session(HALFBYTE, data, options)
-    made.run(None, {"x": np.array([1, 0], np.float32)})
-    assert made.get_profiling_start_time_ns() > 0
-    path = made.end_profiling()
+    ours = session(HALFBYTE, data, options)
+    ours.run(None, {"x": np.array([1, 0], np.float32)})
+    assert ours.get_profiling_start_time_ns() > 0
+    path = ours.end_profiling()
     assert path.startswith(str(tmp_path / "profile_"))
-    assert made.end_profiling() == ""
+    assert ours.end_profiling() == ""
     events = json.loads(Path(path).read_text())
     nodes = {e["name"].removesuffix("_kernel_time"): e for e in events if e["cat"] == "Node"}
     assert list(nodes) == ["twice", "where", "rest", "y"]
@@ -238,27 +238,27 @@ def test_trace_is_bounded_and_cannot_be_written(
         options = HALFBYTE.SessionOptions()
         options.enable_profiling = True
         options.profile_file_prefix = tmp_path / prefix
-        made = session(HALFBYTE, added(), options)
+        ours = session(HALFBYTE, added(), options)
         for _ in range(9):
-            made.run(None, {"x": X})
-        assert [row.calls for row in made.profile.rows.values()] == [9]
+            ours.run(None, {"x": X})
+        assert [row.calls for row in ours.profile.rows.values()] == [9]
         if prefix == "profile":
-            events = json.loads(Path(made.end_profiling()).read_text())
+            events = json.loads(Path(ours.end_profiling()).read_text())
             assert len([e for e in events if e["ph"] == "X"]) == 5
             assert events[-1]["name"] == "14 later events are left out"
         else:
             with pytest.raises(OutputError, match="no/folder"):
-                made.end_profiling()
+                ours.end_profiling()
 
 
 def test_without_profiling() -> None:
-    made = session(HALFBYTE, added())
-    assert (made.end_profiling(), made.profile, made.get_profiling_start_time_ns()) == ("", None, 0)
+    ours = session(HALFBYTE, added())
+    assert (ours.end_profiling(), ours.profile, ours.get_profiling_start_time_ns()) == ("", None, 0)
 
 
 def test_programs_name_the_nodes() -> None:
-    made = session(HALFBYTE, model([node("Relu", "x", "a", name="first"), node("Neg", "a")]))
-    made.run(None, {"x": X[0]})
-    (program,) = made.programs()
+    ours = session(HALFBYTE, model([node("Relu", "x", "a", name="first"), node("Neg", "a")]))
+    ours.run(None, {"x": X[0]})
+    (program,) = ours.programs()
     assert [i.origin for i in program.instructions] == ["first", "y"]
     assert program.dump().splitlines()[1].endswith("# first")

@@ -1,4 +1,4 @@
-"""halfbyte in the place of ONNX Runtime: a package from PyPI runs on it, unchanged."""
+"""halfbyte in the place of ONNX Runtime: a package from PyPI runs on it unchanged."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ texts = {
     "c": "#include <stdio.h>\\nint main(void) { puts(\\"\\"); return 0; }\\n" * 9,
     "zero": "\\0" * 5000,
 }
-made = magika.Magika()
-found = {}
+identifier = magika.Magika()
+labels = {}
 for name, text in texts.items():
-    result = made.identify_bytes(text.encode())
-    found[name] = [str(result.output.label), float(result.score)]
-print(json.dumps([found, onnxruntime.__version__, hasattr(onnxruntime, "__halfbyte__")]))
+    result = identifier.identify_bytes(text.encode())
+    labels[name] = [str(result.output.label), float(result.score)]
+print(json.dumps([labels, onnxruntime.__version__, hasattr(onnxruntime, "__halfbyte__")]))
 """
 
 
 def python(code: str, *paths: Path) -> Any:
-    """What a new process prints last, as JSON."""
+    """The last line that a new process prints, which is JSON."""
     paths_first = f"import sys; sys.path[:0] = {[str(path) for path in paths]}\n"
     done = subprocess.run(
         [sys.executable, "-c", paths_first + code], capture_output=True, text=True, check=False
@@ -61,16 +61,16 @@ def test_a_package_that_requires_onnxruntime(tmp_path: Path) -> None:
         wheel.extractall(tmp_path)
     expected, real_version, is_ours = python(IDENTIFY, tmp_path)
     assert not is_ours
-    found, our_version, is_ours = python(HIDE + IDENTIFY, tmp_path)
+    actual, our_version, is_ours = python(HIDE + IDENTIFY, tmp_path)
     assert is_ours
     assert our_version == real_version
-    assert [label for label, _ in found.values()] == [label for label, _ in expected.values()]
-    assert found["python"][0] == "python"
+    assert [label for label, _ in actual.values()] == [label for label, _ in expected.values()]
+    assert actual["python"][0] == "python"
     for name, (_, score) in expected.items():
-        assert found[name][1] == pytest.approx(score, abs=1e-5)
+        assert actual[name][1] == pytest.approx(score, abs=1e-5)
 
 
-def test_what_imports_find() -> None:
+def test_imports() -> None:
     code = """
 import importlib.metadata, importlib.util, json
 import onnxruntime as ort
@@ -92,12 +92,12 @@ print(json.dumps([
 ]))
 """
     real = version("onnxruntime")
-    found = python(HIDE + code)
+    result = python(HIDE + code)
     parts = ["onnxruntime.tools", "onnxruntime.quantization", "onnxruntime.datasets"]
-    assert found == ["halfbyte", real, "onnxruntime", [], parts, True, True, real]
+    assert result == ["halfbyte", real, "onnxruntime", [], parts, True, True, real]
 
 
-def test_the_real_one_is_not_replaced_unless_asked_for() -> None:
+def test_the_real_package_is_only_replaced_by_force() -> None:
     with pytest.raises(UnsupportedError, match="force=True"):
         halfbyte.install_as_onnxruntime()
     assert sys.modules["onnxruntime"] is ONNX_RUNTIME
@@ -113,7 +113,7 @@ print(json.dumps([onnxruntime.InferenceSession is halfbyte.InferenceSession, rea
     assert module.startswith("onnxruntime.capi")
 
 
-def test_it_has_the_exceptions_and_what_inference_needs() -> None:
+def test_it_has_the_exceptions_and_the_parts_for_inference() -> None:
     theirs, ours = (api.capi.onnxruntime_pybind11_state for api in (ONNX_RUNTIME, HALFBYTE))
     names = [n for n, v in vars(theirs).items() if isinstance(v, type) and issubclass(v, Exception)]
     assert len(names) > 10
@@ -123,8 +123,8 @@ def test_it_has_the_exceptions_and_what_inference_needs() -> None:
     assert {e.__name__ for e in errors.ALL} == set(names)
     for name in ("GraphOptimizationLevel", "ExecutionMode", "ExecutionOrder"):
         kinds = (getattr(api, name).__members__ for api in (ONNX_RUNTIME, HALFBYTE))
-        expected, found = ({k: int(v) for k, v in kind.items()} for kind in kinds)
-        assert found == expected
+        expected, actual = ({k: int(v) for k, v in kind.items()} for kind in kinds)
+        assert actual == expected
     assert HALFBYTE.get_device() == ONNX_RUNTIME.get_device()
     assert HALFBYTE.get_version_string() == ONNX_RUNTIME.get_version_string() == standin.VERSION
     assert set(HALFBYTE.get_available_providers()) <= set(ONNX_RUNTIME.get_available_providers())
@@ -133,20 +133,20 @@ def test_it_has_the_exceptions_and_what_inference_needs() -> None:
 
 
 def test_seed() -> None:
-    """Nodes without a seed of their own draw the same from here on."""
+    """Nodes without a seed of their own draw the same numbers after a call."""
     from tests.onnx.session.models import FLOAT, model, node, session, tensor
 
     data = model([node("RandomNormal", "", shape=[4])], [], [tensor("y", FLOAT, [4])])
-    found = []
+    draws = []
     for seed in (1, 1, 2):
         HALFBYTE.set_seed(seed)
-        made = session(HALFBYTE, data)
-        found.append([made.run(None, {})[0].tolist() for _ in range(2)])
-    assert found[0] == found[1] != found[2]
-    assert found[0][0] != found[0][1]
+        ours = session(HALFBYTE, data)
+        draws.append([ours.run(None, {})[0].tolist() for _ in range(2)])
+    assert draws[0] == draws[1] != draws[2]
+    assert draws[0][0] != draws[0][1]
 
 
-def test_language_models_do_not_wait_for_graphs() -> None:
+def test_language_models_import_nothing_of_graphs() -> None:
     code = (
         "import json, sys, halfbyte; "
         "print(json.dumps([n for n in sys.modules if n.startswith('halfbyte.onnx')]))"

@@ -33,11 +33,11 @@ VALUES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_what_values_say(name: str) -> None:
+def test_descriptions_of_values(name: str) -> None:
     theirs, ours = (VALUES[name](api.OrtValue) for api in (ONNX_RUNTIME, HALFBYTE))
-    said = [{m: getattr(v, m)() for m in METHODS} for v in (theirs, ours)]
-    assert said[1] == said[0]
-    if said[0]["element_type"] != 16:  # which theirs cannot give
+    described = [{m: getattr(v, m)() for m in METHODS} for v in (theirs, ours)]
+    assert described[1] == described[0]
+    if described[0]["element_type"] != 16:  # ONNX Runtime returns no bfloat16 arrays
         assert ours.numpy().dtype == theirs.numpy().dtype
         assert np.asarray(ours).shape == np.from_dlpack(ours).shape == theirs.numpy().shape
     else:
@@ -65,7 +65,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_values_that_cannot_be(name: str) -> None:
+def test_invalid_values(name: str) -> None:
     ours = outcome(lambda: WRONG[name](HALFBYTE.OrtValue))
     theirs = outcome(lambda: WRONG[name](ONNX_RUNTIME.OrtValue))
     compare(name, ours, theirs)
@@ -91,34 +91,34 @@ def both(work: Callable[[ModuleType, Any], Any]) -> list[Any]:
 
 
 def test_binding_arrays() -> None:
-    def work(api: ModuleType, made: Any) -> Any:
-        binding = made.io_binding()
+    def work(api: ModuleType, opened: Any) -> Any:
+        binding = opened.io_binding()
         x = X.copy()
         binding.bind_cpu_input("x", x)
         binding.bind_output("y")
-        found = []
+        results = []
         for factor in (1, 2):
             x *= factor
-            made.run_with_iobinding(binding)
-            found.append([v.tolist() for v in binding.copy_outputs_to_cpu()])
+            opened.run_with_iobinding(binding)
+            results.append([v.tolist() for v in binding.copy_outputs_to_cpu()])
         binding.clear_binding_outputs()
-        return found, [v.data_type() for v in binding.get_outputs()]
+        return results, [v.data_type() for v in binding.get_outputs()]
 
     theirs, ours = both(work)
     assert ours == theirs == ([[[0, 1]], [[0, 2]]], [])
 
 
 def test_binding_memory() -> None:
-    def work(api: ModuleType, made: Any) -> Any:
-        binding, out = made.io_binding(), np.zeros(2, np.float32)
+    def work(api: ModuleType, opened: Any) -> Any:
+        binding, out = opened.io_binding(), np.zeros(2, np.float32)
         binding.bind_input("x", "cpu", 0, np.float32, [2], X.ctypes.data)
         binding.bind_output("y", "cpu", 0, np.float32, [2], out.ctypes.data)
-        made.run_with_iobinding(binding)
+        opened.run_with_iobinding(binding)
         value = api.OrtValue.ortvalue_from_numpy(np.zeros(2, np.float32))
         binding.bind_ortvalue_input("x", api.OrtValue.ortvalue_from_numpy(X + 1))
         binding.bind_ortvalue_output("y", value)
         binding.synchronize_inputs()
-        made.run_with_iobinding(binding)
+        opened.run_with_iobinding(binding)
         binding.synchronize_outputs()
         return out.tolist(), value.numpy().tolist(), binding.get_outputs()[0].shape()
 
@@ -126,31 +126,31 @@ def test_binding_memory() -> None:
     assert ours == theirs == ([0, 1], [1, 2], [2])
 
 
-def _wrong_output(api: ModuleType, made: Any) -> None:
-    binding = made.io_binding()
+def _wrong_output(api: ModuleType, opened: Any) -> None:
+    binding = opened.io_binding()
     binding.bind_cpu_input("x", X)
     three = np.zeros(3, np.float32)
     binding.bind_ortvalue_output("y", api.OrtValue.ortvalue_from_numpy(three))
-    made.run_with_iobinding(binding)
+    opened.run_with_iobinding(binding)
 
 
-def _no_output(api: ModuleType, made: Any) -> None:
-    binding = made.io_binding()
+def _no_output(api: ModuleType, opened: Any) -> None:
+    binding = opened.io_binding()
     binding.bind_cpu_input("x", X)
-    made.run_with_iobinding(binding)
+    opened.run_with_iobinding(binding)
 
 
-def _no_input(api: ModuleType, made: Any) -> None:
-    binding = made.io_binding()
+def _no_input(api: ModuleType, opened: Any) -> None:
+    binding = opened.io_binding()
     binding.bind_output("y")
-    made.run_with_iobinding(binding)
+    opened.run_with_iobinding(binding)
 
 
-def _unknown_output(api: ModuleType, made: Any) -> None:
-    binding = made.io_binding()
+def _unknown_output(api: ModuleType, opened: Any) -> None:
+    binding = opened.io_binding()
     binding.bind_cpu_input("x", X)
     binding.bind_output("q")
-    made.run_with_iobinding(binding)
+    opened.run_with_iobinding(binding)
 
 
 BINDINGS: dict[str, Callable[[ModuleType, Any], Any]] = {
@@ -158,12 +158,14 @@ BINDINGS: dict[str, Callable[[ModuleType, Any], Any]] = {
     "no output": _no_output,
     "no input": _no_input,
     "unknown output": _unknown_output,
-    "unknown input": lambda api, made: made.io_binding().bind_cpu_input("q", X),
-    "memory without a shape": lambda api, made: made.io_binding().bind_output("y", buffer_ptr=1),
+    "unknown input": lambda api, opened: opened.io_binding().bind_cpu_input("q", X),
+    "memory without a shape": lambda api, opened: opened.io_binding().bind_output(
+        "y", buffer_ptr=1
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BINDINGS)
 def test_bindings_that_do_not_fit(name: str) -> None:
-    theirs, ours = both(lambda api, made: outcome(lambda: BINDINGS[name](api, made)))
+    theirs, ours = both(lambda api, opened: outcome(lambda: BINDINGS[name](api, opened)))
     compare(name, ours, theirs)

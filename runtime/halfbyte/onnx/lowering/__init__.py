@@ -1,6 +1,10 @@
-"""From ONNX nodes to the operators of programs: a file a family; `registry` says how.
+"""Lowering: rules by which ONNX nodes become operators of programs, in a file for each family.
 
-Importing this package imports every module in it, which declares its rules.
+`registry` says what a rule is. Convolutions and pools compute with channels last. QDQ graphs and
+the QLinear operators become products of integers; MatMulNBits gets the block formats of language
+models, and their kernels.
+
+Importing this package imports all of its modules, which declares their rules.
 """
 
 import pkgutil

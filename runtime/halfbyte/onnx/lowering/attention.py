@@ -1,4 +1,7 @@
-"""Attention in ONNX's and ONNX Runtime's forms, without a past, where the tensors lie."""
+"""Rules of attention in the forms of ONNX and ONNX Runtime, without a past.
+
+Queries, keys and values are read where they are, with strides.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ Tensor = Value | Array
 
 @dataclass
 class Heads:
-    """Queries, keys or values [batch, heads, length, width] at strides of a buffer."""
+    """Queries, keys or values [batch, heads, length, width] in a buffer, with these strides."""
 
     buffer: Buffer
     at: int
@@ -35,7 +38,7 @@ class Heads:
 
 
 def by_heads(c: Capture, x: Tensor | None, heads: int) -> Heads | None:
-    """[batch, heads, length, width], or [batch, length, heads width], in float32."""
+    """A float32 tensor [batch, heads, length, width] or [batch, length, heads width] by heads."""
     if x is None or key_of(x) != "f32" or not math.prod(shape_of(x)):
         return None
     shape = shape_of(x)
@@ -53,19 +56,19 @@ def by_heads(c: Capture, x: Tensor | None, heads: int) -> Heads | None:
 
 
 def _parts(buffer: Buffer, shape: Sequence[int], heads: int, count: int) -> list[Heads]:
-    """A tensor [batch, length, count heads width] as so many tensors side by side."""
-    batch, length, wide = shape
-    width = wide // heads // count
-    found = (batch, heads, length, width)
-    strides = (length * wide, width, wide)
-    return [Heads(buffer, i * heads * width, found, strides) for i in range(count)]
+    """A tensor [batch, length, count heads width] as `count` tensors side by side."""
+    batch, length, row = shape
+    width = row // heads // count
+    sizes = (batch, heads, length, width)
+    strides = (length * row, width, row)
+    return [Heads(buffer, i * heads * width, sizes, strides) for i in range(count)]
 
 
 def attend(
     c: Capture, q: Heads | None, k: Heads | None, v: Heads | None, bias: Operand = None, *,
     scale: float | None, causal: bool = False, softcap: float = 0.0,
 ) -> Buffer | None:  # fmt: skip
-    """The result [batch, length, heads, width]; None where shapes do not fit."""
+    """Attention [batch, length, heads, width]; None if the shapes do not fit."""
     if q is None or k is None or v is None:
         return None
     (batch, heads, s, d), (_, kv_heads, t, e) = q.shape, v.shape
@@ -100,7 +103,7 @@ def attend(
 
 
 def _joined(c: Capture, y: Buffer | None) -> Value | None:
-    """[batch, length, heads width] of the result."""
+    """The result of attention as [batch, length, heads width]."""
     if y is None:
         return None
     batch, s, heads, e = (int(d) for d in y.shape)  # type: ignore[arg-type]
@@ -108,7 +111,7 @@ def _joined(c: Capture, y: Buffer | None) -> Value | None:
 
 
 def added_where(c: Capture, seen: Tensor, hidden: float) -> Tensor | None:
-    """What is added to scores where a bool says which keys are seen."""
+    """The bias of scores for a mask of the keys that are seen: 0, or `hidden` for other keys."""
     if isinstance(seen, np.ndarray):
         return np.where(seen, np.float32(0), np.float32(hidden))
     if seen.dtype != "bool":
@@ -130,7 +133,7 @@ def attention(
     right_window_size: int = -1, scale: float | None = None, softcap: float = 0.0,
     **attributes: Any,
 ) -> Value | None:  # fmt: skip
-    """ONNX's, without windows and caches."""
+    """ONNX's Attention, without windows and caches."""
     if past_key is not None or past_value is not None or valid is not None or q is None:
         return None
     if left_window_size >= 0 or right_window_size >= 0 or any(c.node.outputs[1:]):
@@ -166,7 +169,7 @@ def spelled_attention(
 def _filtered(
     c: Capture, mask: Operand, bias: Operand, value: float, batch: int, t: int
 ) -> tuple[bool, Operand]:
-    """Whether all that is added to scores can be, and what that is."""
+    """Whether the mask and bias of scores can be combined, and their sum."""
     if mask is None:
         return True, bias
 
@@ -178,8 +181,8 @@ def _filtered(
         added: Operand = meaning(mask)[0]
     else:
         shape = meaning(np.zeros(mask.shape, mask.numpy))[0].shape
-        (made,) = record_host("Where", meaning, [c.plain(mask)], [("f32", shape)])
-        added = c.value(made)
+        (buffer,) = record_host("Where", meaning, [c.plain(mask)], [("f32", shape)])
+        added = c.value(buffer)
     if bias is None or added is None:
         return True, added
     if isinstance(added, np.ndarray) and isinstance(bias, np.ndarray):
@@ -194,7 +197,7 @@ def multi_head_attention(
     mask: Operand = None, attention_bias: Operand = None, *past: Operand, num_heads: int,
     unidirectional: int = 0, mask_filter_value: float = FILTER, scale: float | None = None,
 ) -> Value | None:  # fmt: skip
-    """Of queries, keys and values in a tensor each, or in one [batch, n, heads, 3, d]."""
+    """Attention of queries, keys and values in three tensors, or in one [batch, n, heads, 3, d]."""
     if query is None or any(p is not None for p in past) or any(c.node.outputs[1:]):
         return None
     parts: list[Heads | None]
@@ -220,21 +223,21 @@ def multi_head_attention(
 
 
 def _square(parts: Sequence[Heads | None]) -> bool:
-    """As many queries as keys, so that the first query sees the first key."""
+    """Whether there are as many queries as keys, so that the first query sees the first key."""
     return len({p.shape[2] for p in parts if p is not None}) == 1
 
 
 def _interleaved(buffer: Buffer, shape: Sequence[int]) -> list[Heads]:
-    """Parts of [batch, length, heads, count, width]."""
+    """The tensors that are interleaved in one [batch, length, heads, count, width]."""
     batch, length, heads, count, width = shape
     row = heads * count * width
-    found = (batch, heads, length, width)
+    sizes = (batch, heads, length, width)
     strides = (length * row, count * width, row)
-    return [Heads(buffer, i * width, found, strides) for i in range(count)]
+    return [Heads(buffer, i * width, sizes, strides) for i in range(count)]
 
 
 def _biased(c: Capture, tensors: Sequence[Tensor], bias: Operand) -> list[Tensor] | None:
-    """Queries, keys and values with a constant bias, which holds all three's."""
+    """Queries, keys and values plus a constant bias, which has a part for each."""
     if bias is None:
         return list(tensors)
     if isinstance(bias, Value) or bias.dtype != np.float32:
@@ -244,13 +247,13 @@ def _biased(c: Capture, tensors: Sequence[Tensor], bias: Operand) -> list[Tensor
     ends = np.cumsum([shape_of(x)[2] for x in tensors])
     if bias.shape != (ends[-1],):
         return None
-    found = []
+    sums = []
     for x, part in zip(tensors, np.split(bias, ends[:2]), strict=True):
         total = combine(c, "add", x, part) if part.any() else x
         if total is None:
             return None
-        found.append(total)
-    return found
+        sums.append(total)
+    return sums
 
 
 @lower("Attention", domain=MICROSOFT)
@@ -260,7 +263,7 @@ def microsoft_attention(
     unidirectional: int = 0, qkv_hidden_sizes: Sequence[int] | None = None,
     mask_filter_value: float = FILTER, scale: float | None = None, **attributes: Any,
 ) -> Value | None:  # fmt: skip
-    """With the product that makes queries, keys and values, which has constant weights."""
+    """Attention with the product by constant weights that computes queries, keys and values."""
     if not isinstance(x, Value) or not isinstance(weights, np.ndarray) or weights.ndim != 2:
         return None
     if past is not None or any(p is not None for p in more) or any(c.node.outputs[1:]):
@@ -270,10 +273,10 @@ def microsoft_attention(
         return None
     if third % num_heads or attributes.get("do_rotary", 0):
         return None
-    made = product(c, x, weights, bias)
-    if made is None:
+    projected = product(c, x, weights, bias)
+    if projected is None:
         return None
-    q, k, v = _parts(c.plain(made), made.shape, num_heads, 3)
+    q, k, v = _parts(c.plain(projected), projected.shape, num_heads, 3)
     ok, added = _filtered(c, mask, attention_bias, mask_filter_value, x.shape[0], x.shape[1])
     if not ok:
         return None

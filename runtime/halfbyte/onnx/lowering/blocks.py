@@ -1,8 +1,8 @@
-"""MatMulNBits's weights as GGUF's blocks, whose kernels they then share.
+"""Weights of MatMulNBits in GGUF's block formats, for the kernels of these.
 
-Codes of eight bits become Q8_0, of four Q4_0, and Q4_1 where there are zero points. Larger blocks
-become several of 32 with the same scale. Scales are rounded to F16, as GGUF has them: what
-`quantize` writes has such scales, others change by up to 1 part in 2048.
+8-bit weights become Q8_0, 4-bit weights Q4_0, or Q4_1 if there are zero points. A larger block
+becomes several of 32 with the same scale. Scales are rounded to F16, the type that GGUF has: those
+that `quantize` writes are exact, others change by up to 1 part in 2048.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ BLOCK = 32
 
 
 def block_weight(
-    c: Capture, codes: Array, scales: Array, zeros: Array | None, shape: tuple[int, int],
+    c: Capture, data: Array, scales: Array, zeros: Array | None, shape: tuple[int, int],
     block_size: int, bits: int, *, packed: bool,
 ) -> Buffer | None:  # fmt: skip
-    """The matrix [n, k] as a buffer; None where no block format has such numbers."""
+    """The matrix [n, k] as a buffer; None if no block format can represent it."""
     n, k = shape
     if bits not in (4, 8) or block_size % BLOCK or k % BLOCK:
         return None
     whole = -(-k // block_size) if block_size > 0 else 0
     if (
         scales.shape not in ((n * whole,), (n, whole))
-        or codes.size * 8 != n * whole * block_size * bits
+        or data.size * 8 != n * whole * block_size * bits
     ):
         return None
-    if codes.dtype != np.uint8:
+    if data.dtype != np.uint8:
         return None
     if zeros is not None:
         each = -(-whole * bits // 8) if zeros.dtype == np.uint8 else whole
@@ -53,22 +53,22 @@ def block_weight(
         if zeros is not None and bits == 4:
             minima = -np.repeat(_zero_points(zeros, n, whole), repeat, axis=1)[:, : k // BLOCK]
         format_ = Q8_0 if bits == 8 else Q4_0 if minima is None else Q4_1
-        rows = _rows(format_, _codes(codes, n, k, bits), d, minima)
-        name = c.weights.name(codes) or "blocks"
-        if packed and n >= Packed.GROUP:  # fewer lie as in a file
+        rows = _rows(format_, _quantized(data, n, k, bits), d, minima)
+        name = c.weights.name(data) or "blocks"
+        if packed and n >= Packed.GROUP:  # kernels take fewer rows as they are in a file
             layout = packed_rows(format_)
             return c.weight(Tensor(name, layout, shape, layout.pack(rows)))
         return c.weight(Tensor(name, format_, shape, rows.reshape(-1)))
 
-    with_ = [c.weights.name(v) for v in (scales, zeros) if v is not None]
-    if None in with_:
+    others = [c.weights.name(v) for v in (scales, zeros) if v is not None]
+    if None in others:
         return make()
-    return c.weights.get(codes, f"blocks {packed} {bits} {block_size} {with_}", make)
+    return c.weights.get(data, f"blocks {packed} {bits} {block_size} {others}", make)
 
 
-def _codes(codes: Array, n: int, k: int, bits: int) -> Array:
-    """Codes as uint8 [n, k / 32, 32]; the first of two is the lower half of a byte."""
-    flat = codes.reshape(n, -1)
+def _quantized(data: Array, n: int, k: int, bits: int) -> Array:
+    """Integers as uint8 [n, k / 32, 32]; of two 4-bit ones in a byte, the low bits come first."""
+    flat = data.reshape(n, -1)
     if bits == 4:
         flat = np.stack([flat & np.uint8(15), flat >> np.uint8(4)], axis=-1).reshape(n, -1)
     return flat[:, :k].reshape(n, k // BLOCK, BLOCK)
@@ -83,13 +83,13 @@ def _zero_points(zeros: Array, n: int, blocks: int) -> Array:
     return flat[:, :blocks].astype(np.float32)
 
 
-def _rows(format_: type[BlockFormat], codes: Array, d: Array, minima: Array | None) -> Array:
+def _rows(format_: type[BlockFormat], quantized: Array, d: Array, minima: Array | None) -> Array:
     """Bytes [n, row_bytes] of a block format."""
-    blocks = np.zeros(codes.shape[:2], format_.layout)
+    blocks = np.zeros(quantized.shape[:2], format_.layout)
     blocks["d"] = d
     if minima is not None:
         blocks["m"] = minima * d.astype(np.float32)
-    # eight bits are stored with a sign, and without one have their zero at 128
-    stored = codes ^ np.uint8(128) if format_ is Q8_0 else codes
+    # Q8_0 stores signed integers; unsigned ones have their zero at 128
+    stored = quantized ^ np.uint8(128) if format_ is Q8_0 else quantized
     format_.store_quantized(blocks, np.ascontiguousarray(stored))
-    return blocks.view(np.uint8).reshape(len(codes), -1)
+    return blocks.view(np.uint8).reshape(len(quantized), -1)

@@ -1,4 +1,8 @@
-"""Convolutions and pools of one and two spatial axes, channels last inside."""
+"""Rules of convolutions and pools over one and two spatial axes, computed with channels last.
+
+A convolution is a product with panels of weights over rows that are gathered in the cache; a
+depthwise one goes along the channels.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +28,14 @@ _FUNCTIONS = {"LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid", "Tanh": "tanh",
 
 
 class Sliding:
-    """A window over the one or two spatial axes of x [n, c, ...], as `ops.conv2d` takes it.
+    """A window over the one or two spatial axes of x [n, c, ...], for `ops.conv2d`.
 
     Attributes
     ----------
     attributes : dict of str to int
-        Size of the result, kernel, strides, dilations, padding before.
+        Size of the result, kernel, strides, dilations, padding at the beginning.
     ends : tuple of int
-        Padding behind rows and columns.
+        Padding at the end of rows and columns.
     """
 
     def __init__(
@@ -59,20 +63,20 @@ def sliding(
     x: Value, kernel: Sequence[int], strides: Sequence[int] | None,
     dilations: Sequence[int] | None, pads: Sequence[int] | None, auto_pad: str, ceil: bool = False,
 ) -> Sliding | None:  # fmt: skip
-    """The window of a node; None where the kernels have none, or the definition says why not."""
+    """The window of a node; None if the kernels do not support it, or it is invalid."""
     if len(x.shape) not in (3, 4) or not x.size:
         return None
     try:
-        found = Sliding(x, kernel, strides, dilations, pads, auto_pad, ceil)
+        window = Sliding(x, kernel, strides, dilations, pads, auto_pad, ceil)
     except ProgramError:
         return None
     limit = 2**31 - 1
-    numbers = (*found.attributes.values(), *found.ends)
-    return found if math.prod(found.results) and max(numbers) <= limit else None
+    numbers = (*window.attributes.values(), *window.ends)
+    return window if math.prod(window.results) and max(numbers) <= limit else None
 
 
 def image(c: Capture, x: Value) -> Buffer:
-    """Its buffer [n, rows, columns, channels]."""
+    """The buffer [n, rows, columns, channels] of a value."""
     buffer = c.channels_last(x)
     if len(x.shape) == 4:
         return buffer
@@ -81,7 +85,7 @@ def image(c: Capture, x: Value) -> Buffer:
 
 
 def result(c: Capture, y: Buffer, rank: int) -> Value:
-    """A value of so many dimensions of a buffer [n, rows, columns, channels]."""
+    """A value with `rank` dimensions from a buffer [n, rows, columns, channels]."""
     if rank == 4:
         return c.value_channels_last(y)
     n, _, length, channels = (int(d) for d in y.shape)  # type: ignore[arg-type]
@@ -89,7 +93,7 @@ def result(c: Capture, y: Buffer, rank: int) -> Value:
 
 
 def floats(c: Capture, array: Array, layout: str, make: Callable[[], Array]) -> Buffer:
-    """A weight in a layout of its own."""
+    """A constant in the layout of this name, shared by all programs."""
     name = c.weights.name(array) or "kernel"
     return c.weights.get(array, layout, lambda: c.program.constant(f"{name}:{layout}", make()))
 
@@ -100,7 +104,7 @@ def conv(
     dilations: list[int] | None = None, group: int = 1, kernel_shape: list[int] | None = None,
     pads: list[int] | None = None, strides: list[int] | None = None,
 ) -> Value | None:  # fmt: skip
-    """Of float32 with constant weights."""
+    """Convolutions of float32 with constant weights."""
     return fused_conv(
         c, x, w, b, auto_pad=auto_pad, dilations=dilations, group=group, pads=pads,
         kernel_shape=kernel_shape, strides=strides,
@@ -114,7 +118,10 @@ def fused_conv(
     dilations: list[int] | None = None, group: int = 1, kernel_shape: list[int] | None = None,
     pads: list[int] | None = None, strides: list[int] | None = None,
 ) -> Value | None:  # fmt: skip
-    """Limits of the activation and the sum are the kernel's; other functions follow it."""
+    """Convolutions with an activation and a sum.
+
+    The kernel applies the sum and the limits of the activation; other functions follow it.
+    """
     if isinstance(w, Value) or isinstance(b, Value):
         return None
     if {x.dtype, key_of(w)} != {"f32"} or w.ndim != len(x.shape) or not w.size:
@@ -132,8 +139,8 @@ def fused_conv(
     low, high, function = _activation(activation, activation_params)
     bias = vector(c, b, m)
     depthwise = group == m == x.shape[1]
-    alone = depthwise and z is not None  # the sum is made behind it
-    limits = {"lo": -_INFINITE, "hi": _INFINITE} if alone else {"lo": low, "hi": high}
+    added_later = depthwise and z is not None  # the depthwise kernel has no sum
+    limits = {"lo": -_INFINITE, "hi": _INFINITE} if added_later else {"lo": low, "hi": high}
     if depthwise:
         weight = floats(c, w, "by tap", lambda: np.ascontiguousarray(w.reshape(m, -1).T))
         y = ops.conv2d_depthwise(image(c, x), weight, bias, **window.attributes, **limits)
@@ -142,13 +149,13 @@ def fused_conv(
         operands = [image(c, x), weight, bias]
         operands += [image(c, z)] if isinstance(z, Value) else []
         y = ops.conv2d(*operands, groups=group, **window.attributes, **limits)
-    made: Value | None = result(c, y, len(x.shape))
-    if alone and made is not None and isinstance(z, Value):
-        made = combine(c, "add", made, z)
-        made = apply(c, made, "clip", low, high) if made and (low, high) != _NONE else made
-    if function and made is not None:
-        made = apply(c, made, function, *activation_params)
-    return made
+    value: Value | None = result(c, y, len(x.shape))
+    if added_later and value is not None and isinstance(z, Value):
+        value = combine(c, "add", value, z)
+        value = apply(c, value, "clip", low, high) if value and (low, high) != _NONE else value
+    if function and value is not None:
+        value = apply(c, value, function, *activation_params)
+    return value
 
 
 _NONE = (-_INFINITE, _INFINITE)
@@ -161,7 +168,7 @@ def _fits(z: Value | Array, shape: tuple[int, ...]) -> bool:
 
 
 def _activation(name: str, parameters: Sequence[float]) -> tuple[float, float, str]:
-    """Limits, and the function that follows, if it is none of these."""
+    """The limits of an activation, and its function if it is not only limits."""
     if name == "Relu":
         return 0.0, _INFINITE, ""
     if name == "Clip":
@@ -176,7 +183,7 @@ def max_pool(
     dilations: list[int] | None = None, pads: list[int] | None = None, storage_order: int = 0,
     strides: list[int] | None = None,
 ) -> Value | None:  # fmt: skip
-    """Of float32, int8 and uint8, without indices."""
+    """Max pools of float32, int8 and uint8, without indices."""
     if len([o for o in c.node.outputs if o]) > 1 or x.dtype not in ("f32", "i8", "u8"):
         return None
     window = sliding(x, kernel_shape, strides, dilations, pads, auto_pad, bool(ceil_mode))
@@ -191,7 +198,7 @@ def average_pool(
     count_include_pad: int = 0, dilations: list[int] | None = None, pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Value | None:  # fmt: skip
-    """Of float32."""
+    """Average pools of float32."""
     window = sliding(x, kernel_shape, strides, dilations, pads, auto_pad, bool(ceil_mode))
     if window is None or x.dtype != "f32":
         return None
@@ -205,7 +212,7 @@ def average_pool(
 
 @lower("GlobalAveragePool", "GlobalMaxPool")
 def global_pool(c: Capture, x: Value) -> Value | None:
-    """The mean, or the largest, of each channel, wherever x lies."""
+    """The mean or the maximum of each channel, in either layout of x."""
     if x.dtype != "f32" or not x.size or len(x.shape) < 3:
         return None
     function = "max" if c.node.op_type == "GlobalMaxPool" else "mean"
@@ -223,18 +230,18 @@ def batch_normalization(
     variance: Value | Array, *, epsilon: float = 1e-5, training_mode: int = 0, spatial: int = 1,
     **attributes: Any,
 ) -> Value | None:  # fmt: skip
-    """x * factor + shift by channel, statistics being constants."""
+    """x factor + shift by channel, with constant statistics."""
     if any(isinstance(v, Value) for v in (scale, b, mean, variance)) or training_mode:
         return None
     if len([o for o in c.node.outputs if o]) > 1 or not spatial or len(x.shape) < 2:
         return None
-    given = [np.asarray(v) for v in (scale, b, mean, variance)]
-    if any(v.shape != (x.shape[1],) for v in given):
+    statistics = [np.asarray(v) for v in (scale, b, mean, variance)]
+    if any(v.shape != (x.shape[1],) for v in statistics):
         return None
-    gain, plus, centre, spread = (v.astype(np.float64) for v in given)
+    gain, offset, center, spread = (v.astype(np.float64) for v in statistics)
     with np.errstate(all="ignore"):
         factor = gain / np.sqrt(spread + epsilon)
-        shift = plus - centre * factor
+        shift = offset - center * factor
     shape = (-1, *[1] * (len(x.shape) - 2))
     scaled = combine(c, "mul", x, factor.astype(np.float32).reshape(shape))
     return (

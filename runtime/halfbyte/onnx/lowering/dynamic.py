@@ -1,4 +1,4 @@
-"""Products of codes whose scale and zero point are found as the program runs, to floats."""
+"""Rules of integer products with scales and zero points from the run, and float results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from halfbyte.onnx.values import Array, Operand, Value, key_of
 
 
 def _quantized(x: Buffer) -> tuple[Buffer, ...]:
-    """A matrix in uint8, the sums of its rows, scale and zero point."""
+    """A matrix in uint8, the sums of its rows, and the scale and zero point of all."""
     n, k = (int(d) for d in x.shape)  # type: ignore[arg-type]
-    found = ops.tensor_range(x.view((n * k,)), spans=-(-n * k // ops.RANGE))
-    made: tuple[Buffer, ...] = ops.quantize_tensor(x, found)
-    return made
+    limits = ops.tensor_range(x.view((n * k,)), spans=-(-n * k // ops.RANGE))
+    results: tuple[Buffer, ...] = ops.quantize_tensor(x, limits)
+    return results
 
 
 def _rows(x: Value) -> tuple[int, int]:
@@ -31,7 +31,7 @@ def _rows(x: Value) -> tuple[int, int]:
 
 @lower("DynamicQuantizeLinear")
 def dynamic_quantize_linear(c: Capture, x: Value) -> tuple[Value, ...] | None:
-    """Of float32."""
+    """Quantization of float32."""
     if x.dtype != "f32" or not x.size:
         return None
     y, _, scale, zero = c.quantized(x, *_rows(x), _quantized)
@@ -43,7 +43,7 @@ def dynamic_quantize_matmul(
     c: Capture, a: Value | Array, b: Operand, b_scale: Operand, b_zero: Operand = None,
     bias: Operand = None,
 ) -> Value | None:  # fmt: skip
-    """With a constant matrix; activations that several read are quantized once."""
+    """Products with a constant matrix; activations with several readers are quantized once."""
     if not isinstance(a, Value) or a.dtype != "f32" or not a.size or len(a.shape) < 2:
         return None
     y, sums, scale, zero = c.quantized(a, *_rows(a), _quantized)
@@ -55,7 +55,7 @@ def matmul_integer_to_float(
     c: Capture, a: Value | Array, b: Operand, a_scale: Value | Array, b_scale: Operand,
     a_zero: Operand = None, b_zero: Operand = None, bias: Operand = None,
 ) -> Value | None:  # fmt: skip
-    """Of uint8 with one scale, with a constant matrix."""
+    """Products of uint8 with one scale, and a constant matrix."""
     if not isinstance(a, Value) or a.dtype != "u8" or not a.size or len(a.shape) < 2:
         return None
     a_zero = np.zeros(1, np.uint8) if a_zero is None else a_zero
@@ -67,18 +67,18 @@ def matmul_integer_to_float(
 
 
 def _single(c: Capture, operand: Value | Array, dtype: str) -> Buffer | None:
-    """The buffer of one number."""
+    """The buffer of a single number; None for other operands."""
     if key_of(operand) != dtype or int(np.prod(operand.shape)) != 1:
         return None
     return c.plain(operand if isinstance(operand, Value) else operand.reshape(1)).view((1,))
 
 
-def _sums(c: Capture, codes: Buffer, scale: Buffer, zero: Buffer) -> Buffer | None:
-    """The sums of the rows of codes, where the program quantizes to them."""
+def _sums(c: Capture, x: Buffer, scale: Buffer, zero: Buffer) -> Buffer | None:
+    """The sums of the rows of a quantized matrix, if the program quantizes it."""
     for instruction in c.program.instructions:
         if instruction.operator is ops.quantize_tensor:
             y, sums, _, offset = instruction.outputs
-            if (y, offset) == (codes.root, zero.root) and y.shape == codes.shape:
+            if (y, offset) == (x.root, zero.root) and y.shape == x.shape:
                 return sums
     return None
 
@@ -87,7 +87,7 @@ def _product(
     c: Capture, shape: tuple[int, ...], x: tuple[Buffer, Buffer, Buffer], x_sums: Buffer | None,
     w: tuple[Operand, Operand, Operand], bias: Operand,
 ) -> Value | None:  # fmt: skip
-    """x times a constant w [k, m]: codes, scale and zero point of each, of w also by column."""
+    """x times a constant w [k, m], each with its scale and zero point, for w perhaps by column."""
     b, scale, zero = w
     if not isinstance(b, np.ndarray) or b.ndim != 2 or b.dtype not in (np.int8, np.uint8):
         return None
@@ -106,22 +106,21 @@ def _product(
     def signed() -> Array:
         return (b ^ np.uint8(flip)).view(np.int8) if flip else b
 
-    # under the names that they have for a convolution of one pixel
     packed = floats(c, b, "packed 1 True", lambda: ops.pack_quantized(signed().T[:, :, None, None]))
     sums = floats(c, b, "sums", lambda: signed().sum(axis=0, dtype=np.int32))
-    codes, x_scale, x_zero = x
+    integers, x_scale, x_zero = x
     offsets = (c.constant(zeros), x_sums) if zeros.any() else (None, None)
     y = ops.matmul_quantized(
-        codes, packed, sums, c.constant(_column(scale, np.float32, m)), vector(c, bias, m),
+        integers, packed, sums, c.constant(_column(scale, np.float32, m)), vector(c, bias, m),
         x_scale, x_zero, *offsets,
     )  # fmt: skip
     return c.value(y, (*shape[:-1], m))
 
 
 def _by_column(operand: Operand, dtype: np.dtype[Any], m: int) -> bool:
-    """Whether these are constants, one for a matrix of m columns or one for each."""
-    known = isinstance(operand, np.ndarray) and operand.dtype == dtype
-    return known and operand is not None and operand.shape in ((), (1,), (m,))
+    """Whether an operand is a constant with one number, or one for each of m columns."""
+    constant = isinstance(operand, np.ndarray) and operand.dtype == dtype
+    return constant and operand is not None and operand.shape in ((), (1,), (m,))
 
 
 def _column(operand: Any, dtype: npt.DTypeLike, m: int) -> Array:

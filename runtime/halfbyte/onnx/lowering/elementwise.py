@@ -1,8 +1,9 @@
-"""Functions of numbers and of pairs."""
+"""Rules of elementwise functions of one and two operands, and of casts."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ _FUNCTIONS = {
 
 @lower(*_PAIRS)
 def pair(c: Capture, x: Value | Array, y: Value | Array, **attributes: Any) -> Value | None:
-    """Sums, differences, products and quotients of float32 with broadcasting."""
+    """Sums, differences, products and quotients of float32, with broadcasting."""
     return combine(c, _PAIRS[c.node.op_type], x, y)
 
 
@@ -34,8 +35,8 @@ def combine(c: Capture, function: str, x: Value | Array, y: Value | Array) -> Va
     """z = x op y."""
     if key_of(x) != "f32" or key_of(y) != "f32":
         return None
-    if (kept := _channels_last(c, function, x, y)) is not None:
-        return kept
+    if (value := _combined_channels_last(c, function, x, y)) is not None:
+        return value
     try:
         shape = np.broadcast_shapes(x.shape, y.shape)
     except ValueError:
@@ -60,10 +61,10 @@ def _pair(
             strict=True,
         )
     )
-    found = planned(walk, 2) if math.prod(shape) else None
-    if found is None or not set(found[1][1]) <= {0, 1}:
+    planned_walk = planned(walk, 2) if math.prod(shape) else None
+    if planned_walk is None or not set(planned_walk[1][1]) <= {0, 1}:
         return None
-    plan, (d, (x_step, y_step)) = found
+    plan, (d, (x_step, y_step)) = planned_walk
     n = math.prod(shape)
     z: Buffer = ops.binary(
         x.view((math.prod(x_shape),)), y.view((math.prod(y_shape),)),
@@ -73,8 +74,10 @@ def _pair(
     return z
 
 
-def _channels_last(c: Capture, function: str, x: Value | Array, y: Value | Array) -> Value | None:
-    """Where the operands lie with their channels last, so does the result."""
+def _combined_channels_last(
+    c: Capture, function: str, x: Value | Array, y: Value | Array
+) -> Value | None:
+    """z = x op y with channels last, if an operand has only that form."""
     first = next((v for v in (x, y) if isinstance(v, Value) and is_channels_last(v)), None)
     if first is None:
         return None
@@ -98,60 +101,71 @@ def _channels_last(c: Capture, function: str, x: Value | Array, y: Value | Array
         shape = np.broadcast_shapes(*shapes)
     except ValueError:
         return None
-    made = _pair(c, function, buffers[0], buffers[1], shapes[0], shapes[1], shape)
-    return None if made is None else c.value_channels_last(made.view(shape))
+    buffer = _pair(c, function, buffers[0], buffers[1], shapes[0], shapes[1], shape)
+    return None if buffer is None else c.value_channels_last(buffer.view(shape))
 
 
 def is_channels_last(value: Value) -> bool:
-    """Whether a value lies with its channels last, and only so."""
+    """Whether a value has only the form with channels last."""
     return value.channels_last is not None and value.plain is None
+
+
+def each_element(c: Capture, x: Value, function: Callable[[Buffer], Buffer]) -> Value:
+    """A function of each element of x, in the form that x has.
+
+    It takes a vector of the elements, and returns a vector of the results.
+    """
+    if is_channels_last(x):
+        buffer = c.channels_last(x)
+        return c.value_channels_last(function(buffer.view((x.size,))).view(buffer.shape))
+    return c.value(function(c.plain(x).view((x.size,))), x.shape)
 
 
 @lower(*_FUNCTIONS)
 def function(c: Capture, x: Value, **attributes: Any) -> Value | None:
-    """Functions without parameters."""
+    """Functions of one operand without parameters."""
     return apply(c, x, _FUNCTIONS[c.node.op_type])
 
 
 def apply(
     c: Capture, x: Value, function: str, alpha: float = 0.0, beta: float = 0.0
 ) -> Value | None:
-    """y = f(x), wherever x lies; limits may be infinite, other parameters are numbers."""
+    """y = f(x); the limits of "clip" may be infinite, other parameters must be finite."""
     if x.dtype != "f32" or not x.size:
         return None
     if any(math.isnan(v) or (math.isinf(v) and function != "clip") for v in (alpha, beta)):
         return None
-    buffer = c.channels_last(x) if is_channels_last(x) else c.plain(x)
-    flat = ops.unary(buffer.view((x.size,)), function=function, alpha=alpha, beta=beta)
-    made = flat.view(buffer.shape)
-    return c.value_channels_last(made) if is_channels_last(x) else c.value(made)
+    return each_element(
+        c, x, lambda flat: ops.unary(flat, function=function, alpha=alpha, beta=beta)
+    )
 
 
 @lower("Cast")
 def cast(c: Capture, x: Value, *, to: int, **attributes: Any) -> Value | None:
-    """Integers of 64 and 8 bits, and truth values, in float32."""
+    """Casts of int64, int8, uint8 and bool to float32."""
     if DTYPES.get(to) != np.float32 or not x.size:
         return None
-    buffer = c.channels_last(x) if is_channels_last(x) else c.plain(x)
     if x.dtype == "i64":
-        flat = ops.cast(buffer.view((x.size,)))
-    elif x.dtype in _BYTES:
-        flat = ops.dequantize_linear(buffer.view((x.size,), _BYTES[x.dtype]), scale=1.0, zero=0)
-    else:
+        return each_element(c, x, ops.cast)
+    if x.dtype not in _BYTES:
         return None
-    made = flat.view(buffer.shape)
-    return c.value_channels_last(made) if is_channels_last(x) else c.value(made)
+    return each_element(
+        c, x,
+        lambda flat: ops.dequantize_linear(
+            flat.view((x.size,), _BYTES[x.dtype]), scale=1.0, zero=0
+        ),
+    )  # fmt: skip
 
 
 @lower("LeakyRelu")
 def leaky_relu(c: Capture, x: Value, *, alpha: float = 0.01) -> Value | None:
-    """x, and alpha x below 0."""
+    """x, or alpha x below 0."""
     return apply(c, x, "leaky_relu", alpha)
 
 
 @lower("HardSigmoid")
 def hard_sigmoid(c: Capture, x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value | None:
-    """alpha x + beta between 0 and 1."""
+    """alpha x + beta, limited to 0 and 1."""
     return apply(c, x, "hard_sigmoid", alpha, beta)
 
 
@@ -160,7 +174,7 @@ def clip(
     c: Capture, x: Value, low: Operand = None, high: Operand = None,
     *, min: float | None = None, max: float | None = None,
 ) -> Value | None:  # fmt: skip
-    """Limits that are constants."""
+    """x, limited to constants."""
     if isinstance(low, Value) or isinstance(high, Value):
         return None
     if any(v is not None and v.shape for v in (low, high)):
@@ -191,9 +205,7 @@ def swish(c: Capture, x: Value, *, alpha: float = 1.0) -> Value | None:
     """x / (1 + exp(-x))."""
     if x.dtype != "f32" or alpha != 1 or not x.size:
         return None
-    buffer = c.channels_last(x) if is_channels_last(x) else c.plain(x)
-    made = ops.silu(buffer.view((1, x.size))).view(buffer.shape)
-    return c.value_channels_last(made) if is_channels_last(x) else c.value(made)
+    return each_element(c, x, lambda flat: ops.silu(flat.view((1, x.size))))
 
 
 @lower("QuickGelu", domain=MICROSOFT)

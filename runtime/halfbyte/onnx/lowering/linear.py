@@ -1,4 +1,4 @@
-"""Products with constant matrices: floats in panels, blocks of integers, and their activations."""
+"""Rules of products with constant matrices, in float panels and integer blocks, and of stacks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ACTIVATIONS = {
 
 
 def panels(c: Capture, w: Array, *, transposed: bool = False, scale: float = 1.0) -> Buffer:
-    """A constant matrix [k, m], or [m, k] where transposed, packed for `matmul_panels`."""
+    """A constant matrix [k, m], or [m, k] if `transposed`, packed for `matmul_panels`."""
 
     def make() -> Buffer:
         rows = w if transposed else w.T
@@ -38,12 +38,12 @@ def panels(c: Capture, w: Array, *, transposed: bool = False, scale: float = 1.0
 
 
 def vector(c: Capture, bias: Operand, m: int) -> Buffer:
-    """A bias [m], zeros where there is none.
+    """A bias [m], which is zeros if there is none.
 
     Raises
     ------
     ProgramError
-        It has another shape.
+        The bias has another shape.
     """
     if bias is None:
         return c.constant(np.zeros(m, np.float32))
@@ -72,13 +72,13 @@ def product(
 def linear(
     c: Capture, x: Value, w: Operand, bias: Operand, *, activation: str = ""
 ) -> Value | None:
-    """Products with a bias."""
+    """Products with a constant matrix, a bias and an activation."""
     return product(c, x, w, bias, activation) if isinstance(w, np.ndarray) else None
 
 
 @lower("MatMul")
 def matmul(c: Capture, x: Value | Array, w: Value | Array) -> Value | None:
-    """Products with a constant matrix, and of two stacks of matrices."""
+    """Products with a constant matrix, and products of two stacks of matrices."""
     if isinstance(x, Value) and isinstance(w, np.ndarray) and w.ndim == 2 and x.shape:
         if _is_hadamard(x, w):
             return c.rotated(x)
@@ -97,7 +97,7 @@ def flat(buffer: Buffer) -> Buffer:
 
 
 def _walked(c: Capture, x: Value | Array) -> tuple[Buffer, list[int]]:
-    """A buffer of a tensor's elements, and the strides of its dimensions there."""
+    """A buffer of a tensor's elements, and the strides of the tensor's dimensions in it."""
     if not isinstance(x, Value):
         return c.constant(x), row_major(x.shape)
     buffer, order = x.origin()
@@ -106,14 +106,14 @@ def _walked(c: Capture, x: Value | Array) -> tuple[Buffer, list[int]]:
 
 
 def _two(walk: list[Dimension], operands: int) -> list[Dimension] | None:
-    """The dimensions of a stack as two."""
-    found = joined(walk, operands)
-    none: list[Dimension] = [(1, (0,) * operands)]
-    return none * (2 - len(found)) + found if len(found) <= 2 else None
+    """The walk over a stack with exactly two dimensions; None if it needs more."""
+    dimensions = joined(walk, operands)
+    one: list[Dimension] = [(1, (0,) * operands)]
+    return one * (2 - len(dimensions)) + dimensions if len(dimensions) <= 2 else None
 
 
 def _stacked(c: Capture, x: Value | Array, w: Value | Array) -> Value | None:
-    """x [..., n, k] times w [..., k, m], which is packed first."""
+    """x [..., n, k] times w [..., k, m]; w is packed first."""
     if key_of(x) != "f32" or key_of(w) != "f32" or min(len(x.shape), len(w.shape)) < 2:
         return None
     (n, k), m = x.shape[-2:], w.shape[-1]
@@ -145,7 +145,7 @@ def _stacked(c: Capture, x: Value | Array, w: Value | Array) -> Value | None:
 
 
 def _packed(c: Capture, w: Value | Array) -> Buffer | None:
-    """Panels of a stack of matrices [..., k, m]."""
+    """A stack of matrices [..., k, m] packed in panels."""
     k, m = w.shape[-2:]
     buffer, steps = _walked(c, w)
     walk: list[Dimension] = [(d, (s,)) for d, s in zip(w.shape[:-2], steps, strict=False)]
@@ -167,7 +167,7 @@ def gemm(
     c: Capture, x: Value | Array, w: Value | Array, add: Operand = None, *, alpha: float = 1.0,
     beta: float = 1.0, transA: int = 0, transB: int = 0, **attributes: Any,
 ) -> Value | None:  # fmt: skip
-    """alpha x w + beta c with a constant w; c is a vector, a constant or a matrix of the result."""
+    """alpha x w + beta c with a constant w; c is a constant vector or has the result's shape."""
     if not isinstance(x, Value) or isinstance(w, Value) or x.dtype != "f32" or not x.size:
         return None
     if len(x.shape) != 2 or w.ndim != 2 or w.dtype != np.float32 or not w.size:
@@ -196,12 +196,12 @@ def gemm(
 
 @lower("MatMulNBits", domain=MICROSOFT)
 def matmul_nbits(
-    c: Capture, x: Value, codes: Operand, scales: Operand, zeros: Operand = None,
+    c: Capture, x: Value, data: Operand, scales: Operand, zeros: Operand = None,
     order: Operand = None, bias: Operand = None, *, K: int, N: int, block_size: int, bits: int = 4,
     accuracy_level: int = 0, weight_prepacked: int = 0,
 ) -> Value | None:  # fmt: skip
-    """Blocks of 4 or 8 bits; activations are rounded to int8 where the node allows it."""
-    if not isinstance(codes, np.ndarray) or not isinstance(scales, np.ndarray):
+    """Blocks of 4 or 8 bits; activations are quantized to int8 if the node allows it."""
+    if not isinstance(data, np.ndarray) or not isinstance(scales, np.ndarray):
         return None
     if isinstance(zeros, Value) or order is not None or weight_prepacked or x.dtype != "f32":
         return None
@@ -210,7 +210,7 @@ def matmul_nbits(
     if not x.size or x.shape[-1] != K or K % 32:
         return None
     rows, integers = x.size // K, accuracy_level == 4
-    w = block_weight(c, codes, scales, zeros, (N, K), block_size, bits, packed=integers)
+    w = block_weight(c, data, scales, zeros, (N, K), block_size, bits, packed=integers)
     if w is None:
         return None
     added = None if bias is None else vector(c, bias, N)

@@ -1,6 +1,6 @@
-"""Nodes that move elements: dimensions in another order, parts, parts put together, rows of tables.
+"""Rules of nodes that move elements: transpositions, slices, concatenations and gathers.
 
-Elements of four and eight bytes are moved as what they are: one or two times four bytes.
+Elements of four and eight bytes are moved as one or two 32-bit words.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from halfbyte.onnx.reference.arrays import axes_of, axis_of
 from halfbyte.onnx.values import Array, Operand, Value, ints, shape_of
 
 
-def words(value: Value) -> int:
-    """Times four bytes of an element; 0 where it has not so many."""
+def element_words(value: Value) -> int:
+    """How many 32-bit words an element has: 1 or 2; 0 for other sizes."""
     size = value.numpy.itemsize
     return size // 4 if size in (4, 8) else 0
 
@@ -30,15 +30,15 @@ def words(value: Value) -> int:
 def moved(
     c: Capture, x: Value, shape: Sequence[int], strides: Sequence[int], offset: int = 0
 ) -> Value | None:
-    """A value of a shape whose elements x has at these strides, in elements."""
-    wide = words(x)
+    """A value of a shape with the elements of x at these strides, in elements."""
+    wide = element_words(x)
     if not wide or not math.prod(shape) or not x.size:
         return None
     walk: list[Dimension] = [(d, (s * wide,)) for d, s in zip(shape, strides, strict=True)]
-    found = planned([*walk, (wide, (1,))], 1)
-    if found is None:
+    planned_walk = planned([*walk, (wide, (1,))], 1)
+    if planned_walk is None:
         return None
-    plan, (d, (step,)) = found
+    plan, (d, (step,)) = planned_walk
     n = math.prod(shape) * wide
     y: Buffer = ops.move(
         c.plain(x).view((x.size * wide,), "i32"), c.constant(np.array(plan, np.int32)),
@@ -49,7 +49,7 @@ def moved(
 
 @lower("Transpose")
 def transpose(c: Capture, x: Value, *, perm: list[int] | None = None) -> Value | None:
-    """Dimensions in another order, when somebody needs them so."""
+    """Dimensions in another order; elements are moved only when a reader needs it."""
     rank = len(x.shape)
     order = list(perm) if perm is not None else list(reversed(range(rank)))
     return c.transposed(x, order) if sorted(order) == list(range(rank)) else None
@@ -59,15 +59,15 @@ def permuted(c: Capture, buffer: Buffer, order: Sequence[int]) -> Buffer | None:
     """The elements of a buffer with its dimensions in another order."""
     shape = tuple(int(d) for d in buffer.shape)  # type: ignore[arg-type]
     strides = row_major(shape)
-    if (turned := _turned(buffer, shape, order)) is not None:
-        return turned
+    if (transposed := _transposed(buffer, shape, order)) is not None:
+        return transposed
     value = Value(buffer.dtype, shape, plain=buffer)
-    made = moved(c, value, [shape[i] for i in order], [strides[i] for i in order])
-    return None if made is None else made.plain
+    result = moved(c, value, [shape[i] for i in order], [strides[i] for i in order])
+    return None if result is None else result.plain
 
 
-def _turned(buffer: Buffer, shape: tuple[int, ...], order: Sequence[int]) -> Buffer | None:
-    """The same, where two neighbouring groups of dimensions at the end change places."""
+def _transposed(buffer: Buffer, shape: tuple[int, ...], order: Sequence[int]) -> Buffer | None:
+    """`permuted` where two adjacent groups of dimensions at the end are swapped."""
     key = {1: "i8", 4: "i32"}.get(DTYPES[buffer.dtype].itemsize)
     strides = row_major(shape)
     walk = joined([(shape[i], (strides[i],)) for i in order], 1)
@@ -83,7 +83,7 @@ def _turned(buffer: Buffer, shape: tuple[int, ...], order: Sequence[int]) -> Buf
 
 @lower("Expand")
 def expand(c: Capture, x: Value, shape: Operand) -> Value | None:
-    """Broadcast to a shape."""
+    """x, broadcast to a shape."""
     if not isinstance(shape, np.ndarray):
         return None
     try:
@@ -99,7 +99,7 @@ def slice_(
     by: Operand = None, *, starts: list[int] | None = None, ends: list[int] | None = None,
     axes: list[int] | None = None,
 ) -> Value | None:  # fmt: skip
-    """A part, perhaps every so many elements, perhaps backwards."""
+    """A part of x with constant bounds; steps may be negative."""
     if isinstance(begin, Value) or isinstance(end, Value):
         return None
     if isinstance(along, Value) or isinstance(by, Value):
@@ -120,15 +120,15 @@ def slice_(
     ):
         if not step:
             return None
-        taken = range(x.shape[axis])[slice(first, _last(last, x.shape[axis], step), step)]
-        shape[axis] = len(taken)
-        offset += (taken.start if len(taken) else 0) * strides[axis]
+        places = range(x.shape[axis])[slice(first, _last(last, x.shape[axis], step), step)]
+        shape[axis] = len(places)
+        offset += (places.start if len(places) else 0) * strides[axis]
         strides[axis] *= step
     return moved(c, x, shape, strides, offset)
 
 
 def _last(last: int, size: int, step: int) -> int | None:
-    """Python's end for ONNX's: far below 0 going backwards means past the first element."""
+    """Python's end for ONNX's: with a negative step, one far below 0 includes the first element."""
     return None if step < 0 and last < -size else last
 
 
@@ -137,7 +137,7 @@ def split(
     c: Capture, x: Value, sizes: Operand = None, *, axis: int = 0, split: list[int] | None = None,
     num_outputs: int = 0,
 ) -> tuple[Value, ...] | None:  # fmt: skip
-    """Parts along an axis."""
+    """The parts of x along an axis."""
     if isinstance(sizes, Value):
         return None
     axis = axis_of(axis, len(x.shape))
@@ -152,24 +152,24 @@ def split(
         parts = [share] * (count - 1) + [total - share * (count - 1)]
     if sum(parts) != total or len(parts) != count or min(parts) < 0:
         return None
-    strides, found, first = row_major(x.shape), [], 0
+    strides, values, first = row_major(x.shape), [], 0
     for part in parts:
         shape = [part if i == axis else d for i, d in enumerate(x.shape)]
-        made = moved(c, x, shape, strides, first * strides[axis])
-        if made is None:
+        value = moved(c, x, shape, strides, first * strides[axis])
+        if value is None:
             return None
-        found.append(made)
+        values.append(value)
         first += part
-    return tuple(found)
+    return tuple(values)
 
 
 @lower("Concat")
 def concat(c: Capture, *parts: Value | Array, axis: int = 1) -> Value | None:
-    """Parts side by side along an axis."""
+    """The parts side by side along an axis."""
     first = next(p for p in parts if isinstance(p, Value))
     rank = len(first.shape)
     axis = axis_of(axis, rank)
-    wide = words(first)
+    wide = element_words(first)
     if not wide or any(len(shape_of(p)) != rank for p in parts):
         return None
     shape = list(first.shape)
@@ -193,7 +193,7 @@ def concat(c: Capture, *parts: Value | Array, axis: int = 1) -> Value | None:
 
 @lower("Gather")
 def gather(c: Capture, x: Value | Array, ids: Value | Array, *, axis: int = 0) -> Value | None:
-    """One element of an axis, or a run of them: a part of x; rows of a constant table."""
+    """Elements of an axis at equal distances, as a part of x; or rows of a constant table."""
     if isinstance(x, np.ndarray) and isinstance(ids, Value):
         return embedded(c, x, ids) if axis in (0, -x.ndim) else None
     if not isinstance(x, Value) or isinstance(ids, Value) or not x.shape or ids.ndim > 1:
@@ -209,7 +209,7 @@ def gather(c: Capture, x: Value | Array, ids: Value | Array, *, axis: int = 0) -
     strides, shape = row_major(x.shape), list(x.shape)
     offset = int(places[0]) * strides[axis]
     shape[axis], strides[axis] = len(places), strides[axis] * steps.pop()
-    made = moved(c, x, shape, strides, offset)
-    if made is None or ids.ndim:
-        return made
-    return c.value(c.plain(made).view(tuple(d for i, d in enumerate(shape) if i != axis)))
+    part = moved(c, x, shape, strides, offset)
+    if part is None or ids.ndim:
+        return part
+    return c.value(c.plain(part).view(tuple(d for i, d in enumerate(shape) if i != axis)))

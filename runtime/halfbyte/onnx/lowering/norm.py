@@ -1,4 +1,4 @@
-"""Normalizations of rows, of sums too, and Gelu in its spellings."""
+"""Rules of normalizations over rows, also of sums, and of Gelu in its variants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from halfbyte.onnx.values import Array, Operand, Value, key_of
 
 
 def _rows(x: Value, axis: int) -> tuple[int, int] | None:
-    """A tensor as rows of what lies behind an axis."""
+    """Rows and columns of a tensor as a matrix whose rows begin at an axis."""
     rank = len(x.shape)
     axis = axis_of(axis, rank)
     if x.dtype != "f32" or not x.size:
@@ -26,7 +26,7 @@ def _rows(x: Value, axis: int) -> tuple[int, int] | None:
 
 
 def _over(x: Value, factor: Value | Array, d: int) -> bool:
-    """Whether a scale or bias has a number for each of the last d, and is broadcast to no more."""
+    """Whether a scale or bias has d numbers, one per column, and broadcasts to rows only."""
     shape = tuple(factor.shape)
     while shape[:1] == (1,):
         shape = shape[1:]
@@ -37,10 +37,10 @@ def normalized(
     c: Capture, x: Value, scale: Operand, bias: Operand, epsilon: float, axis: int = -1
 ) -> Value | None:
     """(x - mean) / sqrt(variance + epsilon) scale + bias by rows."""
-    found = _rows(x, axis)
-    if found is None or scale is None or key_of(scale) != "f32":
+    sizes = _rows(x, axis)
+    if sizes is None or scale is None or key_of(scale) != "f32":
         return None
-    rows, d = found
+    rows, d = sizes
     bias = np.zeros(d, np.float32) if bias is None else bias
     if key_of(bias) != "f32" or not _over(x, scale, d) or not _over(x, bias, d):
         return None
@@ -55,7 +55,7 @@ def layer_normalization(
     c: Capture, x: Value, scale: Operand, bias: Operand = None, *, axis: int = -1,
     epsilon: float = 1e-5, **attributes: Any,
 ) -> Value | None:  # fmt: skip
-    """Without its mean and deviation as outputs."""
+    """LayerNormalization without its mean and deviation as outputs."""
     if any(c.node.outputs[1:]):
         return None
     return normalized(c, x, scale, bias, epsilon, axis)
@@ -69,7 +69,7 @@ def skip_layer_normalization(
     c: Capture, x: Operand, skip: Operand, gamma: Operand, beta: Operand = None,
     bias: Operand = None, *, epsilon: float = 1e-12, **attributes: Any,
 ) -> tuple[Value | None, ...] | None:  # fmt: skip
-    """LayerNormalization of x + skip + bias, which is the fourth output."""
+    """LayerNormalization of x + skip + bias; the sum is the fourth output."""
     total = summed(c, x, skip, bias, gamma, beta)
     y = None if total is None else normalized(c, total, gamma, beta, epsilon)
     return None if y is None or any(c.node.outputs[1:3]) else (y, None, None, total)
@@ -86,7 +86,7 @@ def spelled_skip(
 
 
 def summed(c: Capture, x: Operand, skip: Operand, bias: Operand, *vectors: Operand) -> Value | None:
-    """x + skip + bias; scales and biases are vectors over the last axis."""
+    """x + skip + bias, if the bias and `vectors` are vectors over the last axis."""
     if x is None or skip is None:
         return None
     total = combine(c, "add", x, skip)
@@ -101,10 +101,10 @@ def summed(c: Capture, x: Operand, skip: Operand, bias: Operand, *vectors: Opera
 
 def rms_normalized(c: Capture, x: Value, scale: Operand, epsilon: float, axis: int) -> Value | None:
     """x / sqrt(mean(x^2) + epsilon) scale by rows."""
-    found = _rows(x, axis)
-    if found is None or scale is None or key_of(scale) != "f32":
+    sizes = _rows(x, axis)
+    if sizes is None or scale is None or key_of(scale) != "f32":
         return None
-    rows, d = found
+    rows, d = sizes
     if not _over(x, scale, d):
         return None
     y = ops.rms_norm(c.matrix(x, rows, d), c.plain(scale).view((d,)), epsilon=epsilon)
@@ -116,7 +116,7 @@ def rms_normalization(
     c: Capture, x: Value, scale: Operand, *, axis: int = -1, epsilon: float = 1e-5,
     **attributes: Any,
 ) -> Value | None:  # fmt: skip
-    """Without its deviation as an output."""
+    """RMSNormalization without its deviation as an output."""
     if any(c.node.outputs[1:]):
         return None
     return rms_normalized(c, x, scale, epsilon, axis)
@@ -131,7 +131,7 @@ def skip_rms_normalization(
     c: Capture, x: Operand, skip: Operand, gamma: Operand, bias: Operand = None, *,
     epsilon: float = 1e-12, **attributes: Any,
 ) -> tuple[Value | None, ...] | None:  # fmt: skip
-    """RMSNormalization of x + skip + bias, which is the fourth output."""
+    """RMSNormalization of x + skip + bias; the sum is the fourth output."""
     total = summed(c, x, skip, bias, gamma)
     y = None if total is None else rms_normalized(c, total, gamma, epsilon, -1)
     return None if y is None or any(c.node.outputs[1:3]) else (y, None, None, total)
@@ -139,7 +139,7 @@ def skip_rms_normalization(
 
 @lower("Gelu")
 def gelu(c: Capture, x: Value, *, approximate: str = "none") -> Value | None:
-    """By erf, or by tanh."""
+    """Gelu by erf or by tanh."""
     if x.dtype != "f32" or not x.size or approximate not in ("none", "tanh"):
         return None
     y = ops.gelu(c.matrix(x, 1, x.size), approximate=approximate)
@@ -148,7 +148,7 @@ def gelu(c: Capture, x: Value, *, approximate: str = "none") -> Value | None:
 
 @lower("Gelu", "BiasGelu", "FastGelu", domain=MICROSOFT)
 def microsoft_gelu(c: Capture, x: Value, bias: Operand = None) -> Value | None:
-    """Gelu by erf, FastGelu by tanh; of x + bias."""
+    """Gelu of x + bias: FastGelu by tanh, the others by erf."""
     total: Value | None = x
     if bias is not None:
         if not x.shape or bias.shape != (x.shape[-1],):

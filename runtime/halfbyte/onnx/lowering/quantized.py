@@ -1,13 +1,12 @@
-"""Nodes that compute with codes of eight bits: convolutions and products in integers.
+"""Rules of 8-bit quantized operators: convolutions and products in integers.
 
-Scales and zero points are constants, one a tensor, of weights also one a channel. What has no
-kernel of its own goes through floats.
+Scales and zero points are constants, one for each tensor; weights may have one for each channel.
+Operators without a kernel in integers compute in floats.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from halfbyte.core import ops
 from halfbyte.core.program import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.conv import Sliding, floats, image, result, sliding
-from halfbyte.onnx.lowering.elementwise import apply, combine, is_channels_last
+from halfbyte.onnx.lowering.elementwise import apply, combine, each_element, is_channels_last
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower, rule_of
 from halfbyte.onnx.values import Array, Operand, Value
 
@@ -25,8 +24,8 @@ _TYPES = {np.dtype(np.uint8): "u8", np.dtype(np.int8): "i8"}
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """What codes of a tensor mean: (code - zero) scale."""
+class Quantization:
+    """The quantization of a tensor: an integer i stands for (i - zero) scale."""
 
     scale: np.float32
     zero: int
@@ -34,17 +33,17 @@ class Meaning:
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The least and the largest code."""
+        """The smallest and the largest integer."""
         return (0, 255) if self.dtype == "u8" else (-128, 127)
 
     def attributes(self, prefix: str = "y_") -> dict[str, int]:
-        """Of a kernel that rounds to such codes."""
+        """Attributes of a kernel with such results."""
         low, high = self.limits
         return {f"{prefix}zero": self.zero, "lo": low, "hi": high}
 
 
-def meaning(scale: Operand, zero: Operand, like: str = "") -> Meaning | None:
-    """Of constants; a zero point that is left out is 0, of the type `like`."""
+def quantization(scale: Operand, zero: Operand, like: str = "") -> Quantization | None:
+    """The quantization with a constant scale and zero point; a missing one is 0 of type `like`."""
     if not isinstance(scale, np.ndarray) or isinstance(zero, Value) or scale.size != 1:
         return None
     if scale.dtype != np.float32 or (zero is not None and zero.size != 1):
@@ -54,40 +53,33 @@ def meaning(scale: Operand, zero: Operand, like: str = "") -> Meaning | None:
     dtype = like if zero is None else _TYPES.get(zero.dtype, "")
     if dtype not in ("u8", "i8"):
         return None
-    return Meaning(scale.reshape(-1)[0], 0 if zero is None else int(zero.reshape(-1)[0]), dtype)
+    offset = 0 if zero is None else int(zero.reshape(-1)[0])
+    return Quantization(scale.reshape(-1)[0], offset, dtype)
 
 
 def _typed(buffer: Buffer, dtype: str) -> Buffer:
-    """Bytes under the type that they are meant in."""
+    """A buffer of bytes with another element type."""
     return buffer.view(tuple(int(d) for d in buffer.shape), dtype)  # type: ignore[arg-type]
 
 
-def _anywhere(c: Capture, x: Value, change: Callable[[Buffer], Buffer]) -> Value:
-    """A function of each number of x, which stays where it lies."""
-    last = is_channels_last(x)
-    buffer = c.channels_last(x) if last else c.plain(x)
-    made = change(buffer.view((x.size,))).view(tuple(int(d) for d in buffer.shape))  # type: ignore[arg-type]
-    return c.value_channels_last(made) if last else c.value(made, x.shape)
-
-
-def quantized(c: Capture, x: Value, as_: Meaning) -> Value:
-    """Codes of float32."""
+def quantized(c: Capture, x: Value, q: Quantization) -> Value:
+    """A float32 value in integers."""
 
     def change(flat: Buffer) -> Buffer:
-        y = ops.quantize_linear(flat, scale=float(as_.scale), **as_.attributes(""))
-        return _typed(y, as_.dtype)
+        y = ops.quantize_linear(flat, scale=float(q.scale), **q.attributes(""))
+        return _typed(y, q.dtype)
 
-    return _anywhere(c, x, change)
+    return each_element(c, x, change)
 
 
-def dequantized(c: Capture, x: Value, as_: Meaning) -> Value:
-    """Floats of codes."""
+def dequantized(c: Capture, x: Value, q: Quantization) -> Value:
+    """A quantized value in float32."""
 
     def change(flat: Buffer) -> Buffer:
-        made: Buffer = ops.dequantize_linear(flat, scale=float(as_.scale), zero=as_.zero)
-        return made
+        y: Buffer = ops.dequantize_linear(flat, scale=float(q.scale), zero=q.zero)
+        return y
 
-    return _anywhere(c, x, change)
+    return each_element(c, x, change)
 
 
 @lower("QuantizeLinear")
@@ -96,11 +88,11 @@ def quantize_linear(
     c: Capture, x: Value, y_scale: Operand, y_zero: Operand = None, *,
     output_dtype: int = 0, block_size: int = 0, precision: int = 0, **attributes: Any,
 ) -> Value | None:  # fmt: skip
-    """Of float32, with one scale, to uint8 or int8."""
-    as_ = meaning(y_scale, y_zero, {0: "u8", 2: "u8", 3: "i8"}.get(output_dtype, ""))
-    if as_ is None or x.dtype != "f32" or block_size or precision or not x.size:
+    """float32 to uint8 or int8, with one scale."""
+    q = quantization(y_scale, y_zero, {0: "u8", 2: "u8", 3: "i8"}.get(output_dtype, ""))
+    if q is None or x.dtype != "f32" or block_size or precision or not x.size:
         return None
-    return quantized(c, x, as_)
+    return quantized(c, x, q)
 
 
 @lower("DequantizeLinear")
@@ -109,13 +101,13 @@ def dequantize_linear(
     c: Capture, x: Value | Array, x_scale: Operand, x_zero: Operand = None, *, block_size: int = 0,
     output_dtype: int = 0, **attributes: Any,
 ) -> Value | None:  # fmt: skip
-    """Of uint8 or int8, with one scale, to float32."""
+    """uint8 or int8 to float32, with one scale."""
     if not isinstance(x, Value):
         return None
-    as_ = meaning(x_scale, x_zero, x.dtype)
-    if as_ is None or as_.dtype != x.dtype or block_size or output_dtype not in (0, 1):
+    q = quantization(x_scale, x_zero, x.dtype)
+    if q is None or q.dtype != x.dtype or block_size or output_dtype not in (0, 1):
         return None
-    return dequantized(c, x, as_) if x.size else None
+    return dequantized(c, x, q) if x.size else None
 
 
 # ---- convolutions and products -------------------------------------------------------------------
@@ -123,17 +115,17 @@ def dequantize_linear(
 
 @dataclass(frozen=True)
 class _Product:
-    """Constants of a convolution or product of codes: weights [m, ...] and what they mean.
+    """The constants of a convolution or product in integers: weights [m, ...] and quantizations.
 
-    `turned` says whether the constant that the weights were made of has m last.
+    `m_last` says whether the initializer of the weights has m last.
     """
 
     w: Array  # int8
     scale: Array  # float32 [m]
     bias: Array  # int32 [m]
-    x: Meaning
-    y: Meaning
-    turned: bool
+    x: Quantization
+    y: Quantization
+    m_last: bool
 
     @property
     def attributes(self) -> dict[str, int]:
@@ -141,10 +133,10 @@ class _Product:
 
 
 def _product(
-    x: Meaning | None, w: Operand, w_scale: Operand, w_zero: Operand, y: Meaning | None,
-    bias: Operand, turned: bool = False,
+    x: Quantization | None, w: Operand, w_scale: Operand, w_zero: Operand, y: Quantization | None,
+    bias: Operand, m_last: bool = False,
 ) -> _Product | None:  # fmt: skip
-    """None where weights are not symmetric, or not constant."""
+    """The constants; None if weights are not constant, or not symmetric."""
     if x is None or y is None or not isinstance(w, np.ndarray) or isinstance(bias, Value):
         return None
     if not isinstance(w_scale, np.ndarray) or isinstance(w_zero, Value) or not w.size:
@@ -153,17 +145,17 @@ def _product(
     shapes = (), (1,), (m,)
     if w_scale.shape not in shapes or w_scale.dtype != np.float32 or w.dtype not in _TYPES:
         return None
-    centre = 128 if w.dtype == np.uint8 else 0
+    center = 128 if w.dtype == np.uint8 else 0
     zeros = np.zeros(1, w.dtype) if w_zero is None else w_zero
-    if zeros.shape not in shapes or (zeros != centre).any():
+    if zeros.shape not in shapes or (zeros != center).any():
         return None
     if bias is not None and (bias.dtype != np.int32 or bias.shape != (m,)):
         return None
-    codes = (w ^ np.uint8(128)).view(np.int8) if centre else w
+    signed = (w ^ np.uint8(128)).view(np.int8) if center else w
     with np.errstate(all="ignore"):
         scale = (x.scale * np.broadcast_to(w_scale.reshape(-1), m)) / y.scale
     total = np.zeros(m, np.int32) if bias is None else bias.reshape(-1)
-    return _Product(codes, scale.astype(np.float32), total, x, y, turned)
+    return _Product(signed, scale.astype(np.float32), total, x, y, m_last)
 
 
 @lower("QLinearConv")
@@ -175,15 +167,15 @@ def qlinear_conv(
     group: int = 1, kernel_shape: list[int] | None = None, pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Value | None:  # fmt: skip
-    """With constant weights, symmetric ones."""
-    source = meaning(x_scale, x_zero)
-    found = _product(source, w, w_scale, w_zero, meaning(y_scale, y_zero), b)
-    if found is None or channels_last or not isinstance(x, Value) or found.x.dtype != x.dtype:
+    """Convolutions with constant, symmetric weights."""
+    source = quantization(x_scale, x_zero)
+    constants = _product(source, w, w_scale, w_zero, quantization(y_scale, y_zero), b)
+    if constants is None or channels_last or not isinstance(x, Value):
         return None
-    if not isinstance(w, np.ndarray):
+    if constants.x.dtype != x.dtype or not isinstance(w, np.ndarray):
         return None
-    m, channels, *kernel = found.w.shape
-    if found.w.ndim != len(x.shape) or list(kernel_shape or kernel) != kernel:
+    m, channels, *kernel = constants.w.shape
+    if constants.w.ndim != len(x.shape) or list(kernel_shape or kernel) != kernel:
         return None
     if channels * group != x.shape[1] or m % group:
         return None
@@ -191,38 +183,40 @@ def qlinear_conv(
     if window is None:
         return None
     depthwise = group == m == x.shape[1] and math.prod(kernel) <= ops.MAX_TAPS
-    y = _convolved(c, w, found, image(c, x), window, 0 if depthwise else group)
+    y = _convolved(c, w, constants, image(c, x), window, 0 if depthwise else group)
     return result(c, y, len(x.shape))
 
 
 def _convolved(
-    c: Capture, w: Array, found: _Product, x: Buffer, window: Sliding, groups: int
+    c: Capture, w: Array, constants: _Product, x: Buffer, window: Sliding, groups: int
 ) -> Buffer:
-    """Codes [n, p, q, m]; groups 0 are as many as channels. `w` names the constant."""
-    m, attributes = len(found.w), {**window.attributes, **found.attributes}
-    bias = c.program.constant("bias", found.bias)
-    scale = c.program.constant("scale", found.scale)
-    rows = found.w.reshape(m, -1)
-    sums = floats(c, w, f"sums {found.turned}", lambda: rows.sum(axis=1, dtype=np.int32))
+    """The integers [n, p, q, m]; groups = 0 is depthwise. `w` is the initializer of the weights."""
+    m, attributes = len(constants.w), {**window.attributes, **constants.attributes}
+    bias = c.program.constant("bias", constants.bias)
+    scale = c.program.constant("scale", constants.scale)
+    rows = constants.w.reshape(m, -1)
+    sums = floats(c, w, f"sums {constants.m_last}", lambda: rows.sum(axis=1, dtype=np.int32))
     if not groups:
         by_tap = floats(c, w, "by tap", lambda: np.ascontiguousarray(rows.T.astype(np.float32)))
         y: Buffer = ops.conv2d_depthwise_quantized(x, by_tap, bias, sums, scale, **attributes)
-        return _typed(y, found.y.dtype)
-    kernels = found.w if found.w.ndim == 4 else found.w[:, :, None]  # a row
+        return _typed(y, constants.y.dtype)
+    kernels = constants.w if constants.w.ndim == 4 else constants.w[:, :, None]  # a row
     joined = attributes["dilation_w"] == 1
     packed = floats(
-        c, w, f"packed {groups} {joined} {found.turned}",
+        c, w, f"packed {groups} {joined} {constants.m_last}",
         lambda: ops.pack_quantized(kernels, groups, joined=joined),
     )  # fmt: skip
     y = ops.conv2d_quantized(x, packed, bias, sums, scale, groups=groups, **attributes)
-    return _typed(y, found.y.dtype)
+    return _typed(y, constants.y.dtype)
 
 
-def _multiplied(c: Capture, a: Value, w: Operand, found: _Product | None) -> Value | None:
-    """a [..., k] times weights [m, k, 1, 1]: a convolution whose pixels are the rows."""
-    if found is None or found.x.dtype != a.dtype or not a.size or not isinstance(w, np.ndarray):
+def _multiplied(c: Capture, a: Value, w: Operand, constants: _Product | None) -> Value | None:
+    """a [..., k] times weights [m, k, 1, 1]: a convolution with rows as pixels."""
+    if constants is None or constants.x.dtype != a.dtype:
         return None
-    m, k = found.w.shape[:2]
+    if not a.size or not isinstance(w, np.ndarray):
+        return None
+    m, k = constants.w.shape[:2]
     if not a.shape or a.shape[-1] != k:
         return None
     rows = a.size // k
@@ -230,7 +224,7 @@ def _multiplied(c: Capture, a: Value, w: Operand, found: _Product | None) -> Val
     window = sliding(pixels, (1, 1), None, None, None, "NOTSET")
     if window is None:
         return None
-    y = _convolved(c, w, found, c.plain(a).view((1, 1, rows, k)), window, 1)
+    y = _convolved(c, w, constants, c.plain(a).view((1, 1, rows, k)), window, 1)
     return c.value(y, (*a.shape[:-1], m))
 
 
@@ -247,17 +241,15 @@ def qgemm(
     b_zero: Operand, bias: Operand = None, y_scale: Operand = None, y_zero: Operand = None, *,
     alpha: float = 1.0, transA: int = 0, transB: int = 0,
 ) -> Value | None:  # fmt: skip
-    """With a constant matrix, to codes."""
+    """Products with a constant matrix, with quantized results."""
     w = _as_kernels(b, bool(transB))
     if not isinstance(a, Value) or len(a.shape) != 2 or transA or alpha != 1 or w is None:
         return None
     if y_zero is None:
         return None
-    found = _product(
-        meaning(a_scale, a_zero), w, b_scale, b_zero, meaning(y_scale, y_zero, a.dtype), bias,
-        turned=not transB,
-    )  # fmt: skip
-    return _multiplied(c, a, b, found)
+    source, to = quantization(a_scale, a_zero), quantization(y_scale, y_zero, a.dtype)
+    constants = _product(source, w, b_scale, b_zero, to, bias, m_last=not transB)
+    return _multiplied(c, a, b, constants)
 
 
 @lower("QLinearMatMul")
@@ -265,16 +257,16 @@ def qlinear_matmul(
     c: Capture, a: Value | Array, a_scale: Operand, a_zero: Operand, b: Operand, b_scale: Operand,
     b_zero: Operand, y_scale: Operand, y_zero: Operand,
 ) -> Value | None:  # fmt: skip
-    """With a constant matrix; one scale, or one a column."""
+    """Products with a constant matrix that has one scale, or one for each column."""
     w = _as_kernels(b, transposed=False)
     if not isinstance(a, Value) or w is None:
         return None
-    to = meaning(y_scale, y_zero)
-    found = _product(meaning(a_scale, a_zero), w, b_scale, b_zero, to, None, turned=True)
-    return _multiplied(c, a, b, found)
+    source, to = quantization(a_scale, a_zero), quantization(y_scale, y_zero)
+    constants = _product(source, w, b_scale, b_zero, to, None, m_last=True)
+    return _multiplied(c, a, b, constants)
 
 
-# ---- sums, and what goes through floats ----------------------------------------------------------
+# ---- sums, and operators that use floats ---------------------------------------------------------
 
 
 @lower("QLinearAdd", domain=MICROSOFT)
@@ -282,10 +274,10 @@ def qlinear_add(
     c: Capture, a: Operand, a_scale: Operand, a_zero: Operand, b: Operand, b_scale: Operand,
     b_zero: Operand, y_scale: Operand, y_zero: Operand = None,
 ) -> Value | None:  # fmt: skip
-    """Of two values of the same shape in integers, others through floats."""
+    """Sums of values of the same shape in integers, and others in floats."""
     if isinstance(a, Value) and isinstance(b, Value) and a.shape == b.shape and a.size:
-        left, right = meaning(a_scale, a_zero, a.dtype), meaning(b_scale, b_zero, b.dtype)
-        to = meaning(y_scale, y_zero, a.dtype)
+        left, right = quantization(a_scale, a_zero, a.dtype), quantization(b_scale, b_zero, b.dtype)
+        to = quantization(y_scale, y_zero, a.dtype)
         alike = left and right and to and left.dtype == right.dtype == a.dtype == b.dtype
         if alike and left and right and to:
             last = len(a.shape) > 2 and (is_channels_last(a) or is_channels_last(b))
@@ -297,8 +289,8 @@ def qlinear_add(
                 x_zero=left.zero, z_scale=scales[1], z_zero=right.zero, **to.attributes(),
             )  # fmt: skip
             shape = tuple(int(d) for d in ours.shape)  # type: ignore[arg-type]
-            made = _typed(y, to.dtype).view(shape)
-            return c.value_channels_last(made) if last else c.value(made, a.shape)
+            total = _typed(y, to.dtype).view(shape)
+            return c.value_channels_last(total) if last else c.value(total, a.shape)
     return _pair(c, "add", (a, a_scale, a_zero), (b, b_scale, b_zero), y_scale, y_zero)
 
 
@@ -307,11 +299,11 @@ def qlinear_mul(
     c: Capture, a: Operand, a_scale: Operand, a_zero: Operand, b: Operand, b_scale: Operand,
     b_zero: Operand, y_scale: Operand, y_zero: Operand = None,
 ) -> Value | None:  # fmt: skip
-    """Through floats."""
+    """Products of elements, in floats."""
     return _pair(c, "mul", (a, a_scale, a_zero), (b, b_scale, b_zero), y_scale, y_zero)
 
 
-Part = tuple[Operand, Operand, Operand]  # codes, scale, zero point
+Part = tuple[Operand, Operand, Operand]  # integers, scale, zero point
 
 
 def _pair(
@@ -319,25 +311,25 @@ def _pair(
 ) -> Value | None:
     reals = [_real(c, part) for part in (a, b)]
     like = next((v.dtype for v in (a[0], b[0]) if isinstance(v, Value)), "")
-    to = meaning(y_scale, y_zero, like)
+    to = quantization(y_scale, y_zero, like)
     if to is None or reals[0] is None or reals[1] is None:
         return None
-    made = combine(c, function, reals[0], reals[1])
-    return None if made is None else quantized(c, made, to)
+    result = combine(c, function, reals[0], reals[1])
+    return None if result is None else quantized(c, result, to)
 
 
 def _real(c: Capture, part: Part) -> Value | Array | None:
-    """Floats of codes; of constants too."""
-    codes, scale, zero = part
-    if isinstance(codes, Value):
-        as_ = meaning(scale, zero, codes.dtype)
-        known = as_ is not None and as_.dtype == codes.dtype and codes.size
-        return dequantized(c, codes, as_) if as_ is not None and known else None
-    like = "" if codes is None else _TYPES.get(codes.dtype, "")
-    as_ = meaning(scale, zero, like)
-    if codes is None or as_ is None:
+    """A quantized value or constant in float32."""
+    x, scale, zero = part
+    if isinstance(x, Value):
+        q = quantization(scale, zero, x.dtype)
+        fits = q is not None and q.dtype == x.dtype and x.size
+        return dequantized(c, x, q) if q is not None and fits else None
+    like = "" if x is None else _TYPES.get(x.dtype, "")
+    q = quantization(scale, zero, like)
+    if x is None or q is None:
         return None
-    real: Array = (codes.astype(np.int32) - as_.zero).astype(np.float32) * as_.scale
+    real: Array = (x.astype(np.int32) - q.zero).astype(np.float32) * q.scale
     return real
 
 
@@ -349,17 +341,17 @@ def single(
     c: Capture, x: Value, x_scale: Operand, x_zero: Operand, y_scale: Operand,
     y_zero: Operand = None, *, channels_last: int = 0, **attributes: Any,
 ) -> Value | None:  # fmt: skip
-    """The function of floats, between."""
-    to = meaning(y_scale, y_zero, x.dtype)
+    """Functions of one operand, in floats."""
+    to = quantization(y_scale, y_zero, x.dtype)
     real = _real(c, (x, x_scale, x_zero))
     if channels_last or to is None or not isinstance(real, Value):
         return None
     name = c.node.op_type.removeprefix("QLinear")
     if name == "Sigmoid":
-        made = apply(c, real, "sigmoid")
+        y = apply(c, real, "sigmoid")
     elif name == "LeakyRelu":
-        made = apply(c, real, "leaky_relu", attributes.get("alpha", 0.01))
+        y = apply(c, real, "leaky_relu", attributes.get("alpha", 0.01))
     else:
         rule = rule_of("", name)
-        made = None if rule is None else rule(c, real, **attributes)
-    return None if made is None else quantized(c, made, to)
+        y = None if rule is None else rule(c, real, **attributes)
+    return None if y is None else quantized(c, y, to)

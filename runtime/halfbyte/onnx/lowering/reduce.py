@@ -1,4 +1,4 @@
-"""Reductions, and softmax."""
+"""Rules of reductions and softmax."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FUNCTIONS = {
 
 @lower(*_FUNCTIONS)
 def reduce(
-    c: Capture, x: Value, given: Operand = None, *, axes: list[int] | None = None,
+    c: Capture, x: Value, over: Operand = None, *, axes: list[int] | None = None,
     keepdims: int = 1, noop_with_empty_axes: int = 0,
 ) -> Value | None:  # fmt: skip
-    """Over neighbouring axes of float32; of squares, and the root of their sum."""
+    """Reductions of float32 over adjacent axes, also of squares, and the root of their sum."""
     kind = c.node.op_type
-    if isinstance(given, Value) or x.dtype != "f32" or not x.size:
+    if isinstance(over, Value) or x.dtype != "f32" or not x.size:
         return None
-    chosen = axes if given is None else ints(given)
+    chosen = axes if over is None else ints(over)
     rank = len(x.shape)
     if not chosen:
         if noop_with_empty_axes:
@@ -49,7 +49,7 @@ def reduce(
 
 @lower("Softmax")
 def softmax(c: Capture, x: Value, *, axis: int | None = None, **attributes: Any) -> Value | None:
-    """Along the last axis, or, before version 13, along all from an axis on."""
+    """Softmax along the last axis; before version 13, along all axes from one on."""
     rank = len(x.shape)
     if x.dtype != "f32" or not x.size or not rank:
         return None

@@ -1,11 +1,13 @@
-"""Which operators of a program an ONNX node becomes: one rule an ONNX operator.
+"""Rules: functions that record the operators of a program for an ONNX node, one per ONNX operator.
 
-A rule is called as the operator's definition is, positional inputs and attributes by keyword, with
-the :class:`~halfbyte.onnx.capture.Capture` before them. Inputs are `Value` (computed), arrays
-(constants) or None (left out); attributes that the node does not have keep the rule's default. It
-records operators and returns a `Value`, or a tuple of them (None for outputs that it does not
-make), or a constant array; or it returns None where no kernel fits these shapes, types and
-attributes: then the node's NumPy definition runs inside the program.
+A rule is called as the operator's definition is, with inputs as positional arguments and attributes
+as keywords, after the :class:`~halfbyte.onnx.capture.Capture`. Inputs are `Value` (computed),
+arrays (constants) or None (missing); an attribute that the node lacks has the default of the rule.
+
+It records operators and returns a `Value`, a tuple of them (with None for outputs that it does not
+compute), or a constant array. It returns None where no kernel fits the shapes, types and
+attributes: then the node's NumPy definition runs inside the program. The same happens where a rule
+or an operator's demand raises, so that the definition accepts the operands or says what is wrong.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 
 
 def lower(*names: str, domain: str = "") -> Callable[[AnyRule], AnyRule]:
-    """Declare the decorated function to be the rule of these operators of a domain."""
+    """Decorate a function as the rule of these operators of a domain."""
 
     def declare(rule: AnyRule) -> AnyRule:
         for name in names:
@@ -33,10 +35,10 @@ def lower(*names: str, domain: str = "") -> Callable[[AnyRule], AnyRule]:
 
 
 def rule_of(domain: str, name: str) -> Rule | None:
-    """The rule of an operator, if it has one."""
+    """The rule of an operator, or None."""
     return _RULES.get((domain, name))
 
 
 def lowered() -> list[tuple[str, str]]:
-    """Domain and name of every operator that has a rule."""
+    """The domain and name of every operator with a rule."""
     return sorted(_RULES)

@@ -1,8 +1,8 @@
-"""Which elements of a row-major tensor a result takes, as the plans of `ops.move` and `ops.binary`.
+"""Walks over tensors in row-major order, and the plans of `ops.move` and `ops.binary` for them.
 
-A walk over a result is a list of dimensions, outer ones first: (size, stride of each operand).
-Neighbours that are one piece for every operand are joined; of what is left, the last dimension is
-the row and up to four others are the plan.
+A walk is a list of dimensions of the result, outer ones first: (size, stride of each operand).
+Adjacent dimensions that are contiguous for every operand are joined. Of the remaining ones, the
+last is the row, and up to four others are the plan.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Dimension = tuple[int, tuple[int, ...]]  # size; stride of each operand, in elem
 
 
 def row_major(shape: Sequence[int]) -> list[int]:
-    """Strides of a tensor whose elements lie in order."""
+    """Strides of a contiguous tensor, in elements."""
     return [math.prod(shape[i + 1 :]) for i in range(len(shape))]
 
 
 def broadcast(shape: Sequence[int], result: Sequence[int]) -> list[int]:
-    """Strides over a result of a tensor that is broadcast to it."""
+    """Strides of a contiguous tensor that is broadcast to the shape of a result."""
     missing = len(result) - len(shape)
     strides = row_major(shape)
     return [0] * missing + [
@@ -30,24 +30,24 @@ def broadcast(shape: Sequence[int], result: Sequence[int]) -> list[int]:
 
 
 def joined(walk: Sequence[Dimension], operands: int) -> list[Dimension]:
-    """The same walk in as few dimensions as there can be, at least one."""
-    made: list[Dimension] = []
+    """The same walk with as few dimensions as possible, at least one."""
+    dimensions: list[Dimension] = []
     for size, strides in walk:
         if size == 1:
             continue
-        if made:
-            outer_size, outer = made[-1]
+        if dimensions:
+            outer_size, outer = dimensions[-1]
             if all(o == size * s for o, s in zip(outer, strides, strict=True)):
-                made[-1] = outer_size * size, strides
+                dimensions[-1] = outer_size * size, strides
                 continue
-        made.append((size, strides))
-    return made or [(1, (1,) * operands)]
+        dimensions.append((size, strides))
+    return dimensions or [(1, (1,) * operands)]
 
 
 def planned(
     walk: Sequence[Dimension], operands: int
 ) -> tuple[list[int], tuple[int, tuple[int, ...]]] | None:
-    """Numbers of a plan and the row's dimension; None where there are too many dimensions."""
+    """The numbers of a plan, and the row's dimension; None if a plan cannot hold the walk."""
     *outer, row = joined(walk, operands)
     if len(outer) > PLAN_DIMS:
         return None

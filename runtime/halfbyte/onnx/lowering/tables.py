@@ -1,4 +1,4 @@
-"""Rows of constant tables: embeddings in float32 and in blocks."""
+"""Rules of rows from constant tables: embeddings in float32 and in blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from halfbyte.weights import F32, Tensor
 
 
 def embedded(c: Capture, table: Array, ids: Value) -> Value | None:
-    """Rows of a constant float32 matrix."""
+    """Rows of a constant float32 matrix, by their numbers."""
     if table.ndim != 2 or table.dtype != np.float32 or not ids.size or not table.size:
         return None
     if ids.dtype not in ("i32", "i64"):
@@ -31,35 +31,35 @@ def embedded(c: Capture, table: Array, ids: Value) -> Value | None:
 
 @lower("GatherBlockQuantized", domain=MICROSOFT)
 def gather_block_quantized(
-    c: Capture, codes: Operand, ids: Operand, scales: Operand, zeros: Operand = None, *,
+    c: Capture, data: Operand, ids: Operand, scales: Operand, zeros: Operand = None, *,
     bits: int = 4, block_size: int = 128, gather_axis: int = 0, quantize_axis: int = 1,
 ) -> Value | None:  # fmt: skip
     """Rows of a matrix in blocks of 4 or 8 bits."""
-    if not isinstance(codes, np.ndarray) or not isinstance(scales, np.ndarray):
+    if not isinstance(data, np.ndarray) or not isinstance(scales, np.ndarray):
         return None
-    if not isinstance(ids, Value) or isinstance(zeros, Value) or codes.ndim != 2:
+    if not isinstance(ids, Value) or isinstance(zeros, Value) or data.ndim != 2:
         return None
-    if codes.dtype != np.uint8 or gather_axis or quantize_axis not in (1, -1) or not ids.size:
+    if data.dtype != np.uint8 or gather_axis or quantize_axis not in (1, -1) or not ids.size:
         return None
     if scales.dtype != np.float32 or ids.dtype not in ("i32", "i64"):
         return None
     if bits not in (4, 8) or block_size < 1:
         return None
-    shape = codes.shape[0], codes.shape[1] * 8 // bits
+    shape = data.shape[0], data.shape[1] * 8 // bits
     if scales.shape != (shape[0], -(-shape[1] // block_size)):
         return None
     if zeros is not None and (zeros.dtype != np.uint8 or zeros.shape != scales.shape):
         return None
     if shape[1] % BLOCK or (zeros is not None and bits == 4):
         return None
-    w = block_weight(c, codes, scales, zeros, shape, block_size, bits, packed=False)
+    w = block_weight(c, data, scales, zeros, shape, block_size, bits, packed=False)
     return None if w is None else _rows(c, w, ids, refuse=False)
 
 
 def _rows(c: Capture, w: Buffer, ids: Value, *, refuse: bool) -> Value:
-    """Rows by their numbers, from the end where these are negative.
+    """Rows by their numbers; negative ones count from the end.
 
-    Numbers out of range are an error, or, where they are not refused, give zeros.
+    Numbers out of range raise an error if `refuse`; otherwise their rows are zeros.
     """
     count, columns = (int(d) for d in w.shape)  # type: ignore[arg-type]
 

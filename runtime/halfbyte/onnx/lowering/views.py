@@ -1,4 +1,4 @@
-"""Nodes that move nothing: the same memory under another shape, and shapes, which are constants."""
+"""Rules of nodes that move no elements: the same memory in another shape, or constant shapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from halfbyte.onnx.values import Array, Operand, Value, ints
 
 @lower("Identity")
 def identity(c: Capture, x: Value) -> Value:
-    """The same value."""
+    """x itself."""
     return x
 
 
@@ -23,7 +23,7 @@ def identity(c: Capture, x: Value) -> Value:
 def dropout(
     c: Capture, x: Value, ratio: Operand = None, training: Operand = None, **attributes: Any
 ) -> Value | None:
-    """Without training and without a mask the input itself."""
+    """x itself, without training and without a mask."""
     if len(c.node.outputs) > 1 or isinstance(training, Value):
         return None
     if any(v is not None and v.shape for v in (ratio, training)):
@@ -33,13 +33,13 @@ def dropout(
 
 @lower("Shape")
 def shape(c: Capture, x: Value, *, start: int = 0, end: int | None = None) -> Array:
-    """Shapes are known at capture."""
+    """The shape as a constant."""
     return np.array(x.shape[start:end], np.int64)
 
 
 @lower("Size")
 def size(c: Capture, x: Value) -> Array:
-    """Sizes are known at capture."""
+    """The number of elements as a constant."""
     return np.array(x.size, np.int64)
 
 
@@ -47,7 +47,7 @@ def size(c: Capture, x: Value) -> Array:
 def reshape(
     c: Capture, x: Value, shape: Operand = None, *, allowzero: int = 0, **attributes: Any
 ) -> Value | None:
-    """A view. 0 copies a dimension (unless `allowzero`), -1 takes what is left."""
+    """x in another shape. 0 copies a dimension (unless `allowzero`), -1 is inferred."""
     if not isinstance(shape, np.ndarray):
         return None
     wanted = ints(shape)
@@ -65,7 +65,7 @@ def reshape(
 
 @lower("Flatten")
 def flatten(c: Capture, x: Value, *, axis: int = 1) -> Value | None:
-    """[d0 ... d(axis-1), d(axis) ...] as a matrix."""
+    """A matrix [d0 ... d(axis-1), d(axis) ...]."""
     rank = len(x.shape)
     axis = rank if axis == rank else axis_of(axis, rank)
     return _viewed(c, x, [math.prod(x.shape[:axis]), math.prod(x.shape[axis:])])
@@ -73,12 +73,12 @@ def flatten(c: Capture, x: Value, *, axis: int = 1) -> Value | None:
 
 @lower("Squeeze")
 def squeeze(
-    c: Capture, x: Value, given: Operand = None, *, axes: list[int] | None = None
+    c: Capture, x: Value, places: Operand = None, *, axes: list[int] | None = None
 ) -> Value | None:
-    """Without some dimensions of 1, or without all."""
-    if isinstance(given, Value):
+    """x without some or all dimensions of size 1."""
+    if isinstance(places, Value):
         return None
-    chosen = axes if given is None else ints(given)
+    chosen = axes if places is None else ints(places)
     dropped = (
         [i for i, d in enumerate(x.shape) if d == 1]
         if chosen is None
@@ -91,22 +91,22 @@ def squeeze(
 
 @lower("Unsqueeze")
 def unsqueeze(
-    c: Capture, x: Value, given: Operand = None, *, axes: list[int] | None = None
+    c: Capture, x: Value, places: Operand = None, *, axes: list[int] | None = None
 ) -> Value | None:
-    """With dimensions of 1 at `axes` of the result."""
-    if isinstance(given, Value):
+    """x with dimensions of size 1 at `axes` of the result."""
+    if isinstance(places, Value):
         return None
-    chosen = axes if given is None else ints(given)
+    chosen = axes if places is None else ints(places)
     if chosen is None:
         return None
     rank = len(x.shape) + len(chosen)
     added = axes_of(chosen, rank)
-    left = iter(x.shape)
-    return _viewed(c, x, [1 if i in added else next(left) for i in range(rank)])
+    sizes = iter(x.shape)
+    return _viewed(c, x, [1 if i in added else next(sizes) for i in range(rank)])
 
 
 def _viewed(c: Capture, x: Value, shape: list[int]) -> Value | None:
-    """`x` in another shape; None where the shape does not fit, so that the definition says why."""
+    """`x` in another shape; None if the shape does not fit, so that the definition says why."""
     if any(d < 0 for d in shape) or math.prod(shape) != x.size:
         return None
     return c.value(c.plain(x).view(tuple(shape)))

@@ -3,9 +3,16 @@
     session = halfbyte.InferenceSession("model.onnx")
     outputs = session.run(None, {"input": array})
 
-`session` has the class, `described` what it says of its model, `options`, `values`, `binding`,
-`metadata` and `errors` what goes in and comes out; `opening`, `checking` and `feeds` say what is
-wrong with a model or a feed. `halfbyte.onnx.standin` registers all of it as `onnxruntime`.
+- `session` has the class and `described` its part that describes the model; `binding`, `values`,
+  `options`, `metadata` and `errors` have ONNX Runtime's other classes.
+- `opening` reads a model, with the replacements that the options give; `checking` compares every
+  node with its operator's definition before anything runs.
+- `feeds` checks the values of a call. `arrays` converts types that NumPy lacks: callers have
+  ml_dtypes' arrays, graphs have one-field dtypes.
+- A session keeps a `Runner` for each set of initializers that are replaced by inputs.
+
+`halfbyte.onnx.standin` registers all of it as `onnxruntime`. `import halfbyte` imports none of this
+before it is used.
 """
 
 from halfbyte.onnx.session.binding import IOBinding

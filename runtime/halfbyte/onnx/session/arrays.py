@@ -1,7 +1,7 @@
-"""Arrays as callers have them, and as graphs do: they differ in the types that NumPy lacks.
+"""Conversion of arrays between callers and graphs, which differ in the types that NumPy lacks.
 
-Callers get them as ml_dtypes' arrays where that package is there, else as graphs have them: with
-the one-field dtypes of `halfbyte.onnx.files.dtypes`. Both are taken.
+Callers get them as arrays of ml_dtypes if that package is installed, else as graphs have them: with
+the one-field dtypes of `halfbyte.onnx.files.dtypes`. Both forms are accepted.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _ML_DTYPES: dict[str, np.dtype[Any]] = {
     "float6_e3m2fn": dtypes.FLOAT6E3M2, "int4": dtypes.INT4, "uint4": dtypes.UINT4,
     "int2": dtypes.INT2, "uint2": dtypes.UINT2,
 }  # fmt: skip
-_TAKEN = frozenset(dtype for dtype in dtypes.PLAIN.values() if dtype.kind != "O")  # as they are
+_UNCHANGED = frozenset(dtype for dtype in dtypes.PLAIN.values() if dtype.kind != "O")
 _NAMES = {dtype: name for name, dtype in _ML_DTYPES.items()}
 
 
 def from_caller(array: Array) -> Array:
-    """A caller's array as a graph has it, in the machine's byte order; no copy where none is due.
+    """A caller's array in the form of graphs and in native byte order, copied only if needed.
 
-    Strings become str objects: bytes are UTF-8, other objects what `str` makes of them.
+    Strings become str objects: bytes are decoded as UTF-8, other objects are converted by `str`.
     """
-    if array.dtype in _TAKEN:
+    if array.dtype in _UNCHANGED:
         return array
     special = _ML_DTYPES.get(array.dtype.name)
     if special is not None and special != array.dtype:
         name = dtypes.special_name(special) or ""
-        code = np.dtype(special[name])
+        stored = np.dtype(special[name])
         array = np.ascontiguousarray(array)
-        codes = array.astype(code) if name in dtypes.INTEGER_BITS else array.view(code)
-        return codes.view(special)
+        array = array.astype(stored) if name in dtypes.INTEGER_BITS else array.view(stored)
+        return array.view(special)
     if array.dtype.kind in "USO":
         return _strings(array)
     if not array.dtype.isnative:
@@ -52,7 +52,7 @@ def from_caller(array: Array) -> Array:
 
 
 def to_caller(value: Any) -> Any:
-    """A graph's value as callers get it."""
+    """A graph's value in the form of callers."""
     if isinstance(value, list):
         return [to_caller(item) for item in value]
     if not isinstance(value, np.ndarray) or value.dtype not in _NAMES:
@@ -62,8 +62,8 @@ def to_caller(value: Any) -> Any:
     if kind is None:
         return value
     name = dtypes.special_name(value.dtype) or ""
-    codes = np.ascontiguousarray(value[name])
-    return codes.astype(kind) if name in dtypes.INTEGER_BITS else codes.view(kind)
+    stored = np.ascontiguousarray(value[name])
+    return stored.astype(kind) if name in dtypes.INTEGER_BITS else stored.view(kind)
 
 
 @functools.cache
@@ -79,8 +79,8 @@ def _ml_dtypes() -> ModuleType | None:
 def _strings(array: Array) -> Array:
     if array.dtype.kind == "O" and all(type(item) is str for item in array.flat):
         return array
-    made = np.empty(array.shape, object)
-    flat = made.reshape(-1)
+    strings = np.empty(array.shape, object)
+    flat = strings.reshape(-1)
     for index, item in enumerate(array.flat):
         flat[index] = item.decode(errors="replace") if isinstance(item, bytes) else str(item)
-    return made
+    return strings

@@ -1,4 +1,4 @@
-"""`IOBinding`: inputs and outputs that are named once and used by several runs."""
+"""`IOBinding`: inputs and outputs that are bound once and used by several runs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from halfbyte.onnx.session.values import OrtValue, check_device, sizes_of
 
 
 class IOBinding:
-    """What `InferenceSession.run_with_iobinding` reads and fills.
+    """The inputs and outputs of `InferenceSession.run_with_iobinding`.
 
-    An output that is bound to memory is written there; others are made by each run.
+    An output that is bound to memory is written there; each run allocates the others.
     """
 
     def __init__(self, session: Described) -> None:
@@ -29,7 +29,7 @@ class IOBinding:
         self._results: list[OrtValue] = []
 
     def bind_cpu_input(self, name: str, arr_on_cpu: npt.NDArray[Any]) -> None:
-        """Give an input's array; what it holds when a run begins is what counts."""
+        """Bind an input to an array, which each run reads anew."""
         self.bind_ortvalue_input(name, OrtValue.ortvalue_from_numpy(arr_on_cpu))
 
     def bind_input(
@@ -41,12 +41,12 @@ class IOBinding:
         shape: Sequence[int],
         buffer_ptr: int,
     ) -> None:
-        """The same for memory at an address, which must stay there."""
+        """Bind an input to the memory at an address, which must stay valid."""
         check_device(device_type)
         self.bind_ortvalue_input(name, _at(buffer_ptr, element_type, shape))
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        """The same for an `OrtValue`."""
+        """Bind an input to an `OrtValue`."""
         if name not in self._names:
             raise RuntimeProblem(f"input {name!r}: expected one of {self._names}")
         self._inputs[name] = ortvalue
@@ -60,7 +60,7 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Ask for an output; with an address, it is written there."""
+        """Request an output, to be written at an address if there is one."""
         check_device(device_type)
         if buffer_ptr is None:
             self._outputs[name] = None
@@ -70,29 +70,29 @@ class IOBinding:
         self._outputs[name] = _at(buffer_ptr, element_type, shape)
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """Ask for an output, to be written into an `OrtValue` of its type and shape."""
+        """Request an output, to be written into an `OrtValue` of its type and shape."""
         self._outputs[name] = ortvalue
 
     def synchronize_inputs(self) -> None:
-        """Nothing: there is one device."""
+        """Do nothing: there is one device."""
 
     def synchronize_outputs(self) -> None:
-        """Nothing: there is one device."""
+        """Do nothing: there is one device."""
 
     def get_outputs(self) -> list[OrtValue]:
-        """What the last run gave, in the order in which outputs were bound."""
+        """The results of the last run, in the order in which outputs were bound."""
         return list(self._results)
 
     def copy_outputs_to_cpu(self) -> list[Any]:
-        """The same as arrays."""
+        """The results of the last run as arrays."""
         return [value.numpy() for value in self._results]
 
     def clear_binding_inputs(self) -> None:
-        """Forget all inputs."""
+        """Remove all inputs."""
         self._inputs.clear()
 
     def clear_binding_outputs(self) -> None:
-        """Forget all outputs, and what they were."""
+        """Remove all outputs and their results."""
         self._outputs.clear()
         self._results.clear()
 
@@ -100,21 +100,21 @@ class IOBinding:
 
     @property
     def feeds(self) -> dict[str, OrtValue]:
-        """Values of inputs."""
+        """The values of the inputs."""
         return self._inputs
 
     @property
     def wanted(self) -> list[str]:
-        """Names of outputs."""
+        """The names of the outputs."""
         return list(self._outputs)
 
     def fill(self, results: Sequence[OrtValue]) -> None:
-        """Put a run's results where they were asked for.
+        """Write the results of a run to where they were requested.
 
         Raises
         ------
         RuntimeProblem
-            One has another type or shape than the memory bound to it.
+            A result differs in type or shape from the memory that is bound to it.
         """
         filled = []
         for (name, target), result in zip(self._outputs.items(), results, strict=True):
@@ -128,7 +128,7 @@ class IOBinding:
 
 
 def _at(address: int, element_type: Any, shape: Sequence[int]) -> OrtValue:
-    """The tensor at an address; whose it is has to be right about type and shape."""
+    """The tensor at an address; the caller is responsible for its type and shape."""
     sizes = sizes_of(shape)
     dtype = np.dtype(OrtValue.ortvalue_from_shape_and_type([0], element_type)._tensor().dtype)
     memory = (ctypes.c_uint8 * (math.prod(sizes) * dtype.itemsize)).from_address(address)

@@ -1,6 +1,6 @@
-"""Whether a model's nodes are ones that their operators' definitions allow, before any runs.
+"""Checks of a model's nodes against the definitions of their operators, before anything runs.
 
-What depends on values, shapes or types shows at the first run.
+Errors that depend on values, shapes or types are raised in the first run.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from halfbyte.onnx.session.errors import Fail, InvalidGraph
 
 
 def check_nodes(model: Model) -> None:
-    """Look at every node, those of functions and subgraphs too.
+    """Check every node, also in functions and subgraphs.
 
     Raises
     ------
     InvalidGraph
-        An operator that its domain does not have in this version, or inputs or attributes that it
-        does not have.
+        An operator does not exist in this version of its domain, or has no such input or attribute.
     NotImplemented
-        An operator of a domain of which halfbyte knows some.
+        An operator is missing here, of a domain that halfbyte has operators of.
     Fail
-        An operator of any other domain.
+        An operator belongs to any other domain.
     """
     _check(model, model.graph.nodes, model.opsets, None)
     for function in model.functions.values():
@@ -63,24 +62,26 @@ def _check_call(function: Function, node: Node, where: str) -> None:
 
 
 def _definition(node: Node, version: int, where: str) -> Definition:
-    found = find(node.domain, node.op_type, version)
-    if found is not None:
-        return found
+    definition = find(node.domain, node.op_type, version)
+    if definition is not None:
+        return definition
     kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     problem = f"{where}: operator {kind}: not an operator of version {version} of its domain"
     if not node.domain:
         raise InvalidGraph(problem)
     if node.domain in (MICROSOFT, ML) or node.domain in {domain for domain, _ in operators()}:
-        raise errors.NotImplemented(f"{where}: operator {kind} (version {version}) is not built")
-    raise Fail(f"{where}: operator {kind}: the domain is not known, nor a function of this name")
+        raise errors.NotImplemented(
+            f"{where}: operator {kind} (version {version}) is not implemented"
+        )
+    raise Fail(f"{where}: operator {kind}: unknown domain, and no function of this name")
 
 
 def _check_node(definition: Definition, node: Node, where: str) -> None:
     signature = signature_of(definition)
     count = len(node.inputs)
     if not signature.least <= count <= signature.most:
-        most = signature.most if signature.most < 1 << 30 else "any number"
-        raise InvalidGraph(f"{where}: {count} inputs, expected {signature.least} to {most}")
+        limit = signature.most if signature.most < 1 << 30 else "any number"
+        raise InvalidGraph(f"{where}: {count} inputs, expected {signature.least} to {limit}")
     unknown = sorted(set(node.attributes) - definition.attributes - definition.given)
     if unknown:
         raise InvalidGraph(

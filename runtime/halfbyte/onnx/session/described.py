@@ -1,4 +1,4 @@
-"""What a session says of its model, and whether what a caller names and feeds is the model's."""
+"""The part of a session that describes its model and checks the names and feeds of a call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from halfbyte.onnx.files.model import Model
 from halfbyte.onnx.session.errors import InvalidArgument, TypeProblem, ValueProblem
-from halfbyte.onnx.session.feeds import fed
+from halfbyte.onnx.session.feeds import checked_feed
 from halfbyte.onnx.session.metadata import ModelMetadata, NodeArg, model_metadata, node_arg
 from halfbyte.onnx.session.options import SessionOptions
 from halfbyte.onnx.session.providers import PROVIDER, check_providers
@@ -16,48 +16,48 @@ _OVERRIDABLE_SINCE = 4  # IR version: before, every initializer had to be among 
 
 
 class Described:
-    """The part of a session that does not run."""
+    """The part of a session that runs nothing."""
 
     def __init__(self, model: Model, options: SessionOptions) -> None:
         self._model, self._options = model, options
         graph = model.graph
-        fixed = graph.initializers
-        self._inputs = {v.name: v for v in graph.inputs if v.name not in fixed}
-        may_be_given = fixed if model.ir_version >= _OVERRIDABLE_SINCE else {}
-        self._overridable = {v.name: v for v in graph.inputs if v.name in may_be_given}
+        constants = graph.initializers
+        self._inputs = {v.name: v for v in graph.inputs if v.name not in constants}
+        overridable = constants if model.ir_version >= _OVERRIDABLE_SINCE else {}
+        self._overridable = {v.name: v for v in graph.inputs if v.name in overridable}
         self._outputs = [v.name for v in graph.outputs]
 
     @property
     def model(self) -> Model:
-        """What the file says."""
+        """The model as it was read from the file."""
         return self._model
 
     def get_inputs(self) -> list[NodeArg]:
-        """Inputs that a run needs."""
+        """The inputs that a run needs."""
         return [node_arg(v) for v in self._inputs.values()]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """Inputs that have a value already."""
+        """The inputs that have a default value: initializers."""
         return [node_arg(v) for v in self._overridable.values()]
 
     def get_outputs(self) -> list[NodeArg]:
-        """Outputs."""
+        """The outputs."""
         return [node_arg(v) for v in self._model.graph.outputs]
 
     def get_modelmeta(self) -> ModelMetadata:
-        """What the file says of itself."""
+        """The file's information about itself."""
         return model_metadata(self._model)
 
     def get_session_options(self) -> SessionOptions:
-        """The options that it was made with."""
+        """The options of the session."""
         return self._options
 
     def get_providers(self) -> list[str]:
-        """The processor alone."""
+        """The processor only."""
         return [PROVIDER]
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """It has none."""
+        """The options of the processor's provider: none."""
         return {PROVIDER: {}}
 
     def set_providers(
@@ -65,16 +65,16 @@ class Described:
         providers: Sequence[Any] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Warn of those that are not here: there is one provider."""
+        """Warn of providers that do not exist here; nothing else happens."""
         check_providers(providers, provider_options)
 
     def disable_fallback(self) -> None:
-        """Nothing: there is one provider."""
+        """Do nothing: there is one provider."""
 
     def enable_fallback(self) -> None:
-        """Nothing: there is one provider."""
+        """Do nothing: there is one provider."""
 
-    # ---- what a run is given ---------------------------------------------------------------------
+    # ---- arguments of a run ----------------------------------------------------------------------
 
     def _wanted(self, names: Sequence[str] | None) -> list[str]:
         if isinstance(names, str):
@@ -109,5 +109,5 @@ class Described:
                     f"{self._model.path}: Invalid input name: {name!r}, expected one of "
                     f"{[*self._inputs, *self._overridable]}"
                 )
-            feeds[name] = fed(value, info, f"{self._model.path}: input {name!r}")
+            feeds[name] = checked_feed(value, info, f"{self._model.path}: input {name!r}")
         return feeds

@@ -1,7 +1,7 @@
-"""What a session raises: ONNX Runtime's exceptions, under its names.
+"""The exceptions of sessions: ONNX Runtime's, under its names.
 
-There they are plain exceptions; here they are `HalfbyteError` too. Where ONNX Runtime raises one of
-Python's own, the error is both: it can be caught either way.
+In ONNX Runtime they are plain exceptions; here they are `HalfbyteError` too. Where ONNX Runtime
+raises one of Python's own exceptions, the class has both as bases, so that either catches it.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from halfbyte.errors import HalfbyteError, MemoryBudgetError, UnsupportedError
 
 
 class Fail(HalfbyteError):
-    """A model contradicts itself, or a node cannot do what it is asked for."""
+    """A model contradicts itself, or a node cannot compute its outputs."""
 
 
 class InvalidArgument(HalfbyteError):
-    """A feed or a name is not one of the model's, or of another type or shape; or no model."""
+    """A name is not the model's, a feed has another type or shape, or a file is empty."""
 
 
 class NoSuchFile(HalfbyteError):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 class NoModel(HalfbyteError):
-    """There is no model; the name is here to be caught."""
+    """There is no model; never raised, here to be caught."""
 
 
 class NotFound(HalfbyteError):
-    """Something is not there; the name is here to be caught."""
+    """Something was not found; never raised, here to be caught."""
 
 
 class EngineError(HalfbyteError):
-    """An engine failed; the name is here to be caught."""
+    """An engine failed; never raised, here to be caught."""
 
 
 class RuntimeException(HalfbyteError):
@@ -38,50 +38,50 @@ class RuntimeException(HalfbyteError):
 
 
 class InvalidProtobuf(HalfbyteError):
-    """The bytes are no ONNX model."""
+    """The bytes are not an ONNX model."""
 
 
 class ModelLoaded(HalfbyteError):
-    """A model is loaded already; the name is here to be caught."""
+    """A model is loaded already; never raised, here to be caught."""
 
 
 class ModelLoadCanceled(HalfbyteError):
-    """Loading was stopped; the name is here to be caught."""
+    """Loading was canceled."""
 
 
 class ModelRequiresCompilation(HalfbyteError):
-    """A model must be compiled first; the name is here to be caught."""
+    """A model must be compiled first; never raised, here to be caught."""
 
 
 class NotImplemented(HalfbyteError):
-    """An operator, version, type or option that is not built.
+    """An operator, version, type or option that is not implemented.
 
-    Raised as `errors.NotImplemented`: the bare name is Python's own in every other module.
+    Other modules raise it as `errors.NotImplemented`, because the bare name is a builtin of Python.
     """
 
 
 class InvalidGraph(HalfbyteError):
-    """A node that its operator's definition does not allow."""
+    """The definition of its operator does not allow a node."""
 
 
 class EPFail(HalfbyteError):
-    """A provider failed; the name is here to be caught."""
+    """A provider failed; never raised, here to be caught."""
 
 
 class DeviceReset(HalfbyteError):
-    """A device was reset; the name is here to be caught."""
+    """A device was reset; never raised, here to be caught."""
 
 
 class ValueProblem(HalfbyteError, ValueError):
-    """A `ValueError` of ONNX Runtime's: a required input is missing, providers make no sense."""
+    """ONNX Runtime's `ValueError`: a required input is missing, or providers are malformed."""
 
 
 class TypeProblem(HalfbyteError, TypeError):
-    """A `TypeError` of ONNX Runtime's: an argument is of a type that is never taken."""
+    """ONNX Runtime's `TypeError`: an argument has a type that is never accepted."""
 
 
 class RuntimeProblem(HalfbyteError, RuntimeError):
-    """A `RuntimeError` of ONNX Runtime's: a value or a device that cannot be used."""
+    """ONNX Runtime's `RuntimeError`: a value or a device cannot be used."""
 
 
 ALL = (
@@ -92,7 +92,7 @@ ALL = (
 
 
 def translated(error: HalfbyteError) -> HalfbyteError:
-    """An error of what lies below as a session's."""
+    """An error of a lower layer as one of a session."""
     if isinstance(error, (*ALL, ValueProblem, TypeProblem, RuntimeProblem)):
         return error
     if isinstance(error, UnsupportedError):

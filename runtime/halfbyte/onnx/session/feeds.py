@@ -1,4 +1,4 @@
-"""What a caller feeds, checked against what the model says, and as the graph takes it."""
+"""Checks of the values that a caller feeds, and their conversion to the graph's types."""
 
 from __future__ import annotations
 
@@ -17,35 +17,37 @@ from halfbyte.onnx.session.values import OrtValue
 Array = npt.NDArray[Any]
 
 
-def fed(value: Any, info: ValueInfo, where: str) -> Any:
-    """A feed as the graph takes it.
+def checked_feed(value: Any, info: ValueInfo, where: str) -> Any:
+    """A feed in the form of the graph's values.
 
     Parameters
     ----------
     value
-        An array, a list of numbers or strings, or an `OrtValue`; a list of them for a sequence,
-        None too for an optional.
+        An array, a list of numbers or strings, or an `OrtValue`; for a sequence, a list of them;
+        for an optional, also None.
     info : ValueInfo
-        The input; one without a type takes anything.
+        The input; an input without a type accepts anything.
     where : str
-        For messages.
+        The beginning of messages.
 
     Raises
     ------
     InvalidArgument, RuntimeProblem, Fail
-        It is of another type or shape, no array, or nothing at all.
+        The value has another type or shape, is not an array, or is None.
     """
     if isinstance(value, OrtValue):
         value = value._value
     kind = info.type
-    return value if kind is None else _fed(value, kind, where)
+    return value if kind is None else _checked(value, kind, where)
 
 
-def _fed(value: Any, kind: TypeInfo, where: str) -> Any:
+def _checked(value: Any, kind: TypeInfo, where: str) -> Any:
     if kind.kind == "optional":
-        return None if value is None or kind.element is None else _fed(value, kind.element, where)
+        if value is None or kind.element is None:
+            return None
+        return _checked(value, kind.element, where)
     if value is None:
-        raise Fail(f"{where}: found nothing, expected {type_name(kind)}")
+        raise Fail(f"{where}: found None, expected {type_name(kind)}")
     if kind.kind == "sequence":
         return _sequence(value, kind, where)
     if kind.kind == "tensor":
@@ -66,13 +68,13 @@ def _sequence(value: Any, kind: TypeInfo, where: str) -> list[Any]:
     for index, part in enumerate(parts):
         if kind.element.kind == "tensor" and not isinstance(part, np.ndarray):
             raise RuntimeProblem(f"{where}[{index}]: a {type(part).__name__}, expected an array")
-    return [_fed(part, kind.element, f"{where}[{i}]") for i, part in enumerate(parts)]
+    return [_checked(part, kind.element, f"{where}[{i}]") for i, part in enumerate(parts)]
 
 
 def _tensor(value: Any, kind: TypeInfo, where: str) -> Array:
     wanted = DTYPES.get(kind.dtype)
     if isinstance(value, list):
-        value = _of_list(value, wanted, where)
+        value = _from_list(value, wanted, where)
     if not isinstance(value, np.ndarray):
         raise RuntimeProblem(f"{where}: a {type(value).__name__}, expected an array")
     array = from_caller(value)
@@ -98,13 +100,13 @@ def _tensor(value: Any, kind: TypeInfo, where: str) -> Array:
     return array
 
 
-def _of_list(value: list[Any], wanted: np.dtype[Any] | None, where: str) -> Array:
-    """Numbers or strings in lists of lists, in the type that is wanted."""
+def _from_list(value: list[Any], wanted: np.dtype[Any] | None, where: str) -> Array:
+    """An array of a dtype from nested lists of numbers or strings."""
     if wanted is None or wanted.names:
         raise RuntimeProblem(f"{where}: a list, expected an array")
     try:
         return np.array(value, wanted)
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidArgument(
-            f"{where}: a list that makes no array of {element_name(wanted)}: {error}"
+            f"{where}: a list that cannot become an array of {element_name(wanted)}: {error}"
         ) from None

@@ -1,4 +1,4 @@
-"""What a session says of its model."""
+"""Descriptions of a model, its inputs and its outputs, as ONNX Runtime has them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NodeArg:
     ----------
     name : str
     shape : list of int, str or None
-        Sizes: symbolic ones are strings, unknown ones None. Empty too where no rank is said.
+        Sizes; symbolic ones are strings, unknown ones None. Also empty if the rank is not known.
     type : str
         As ONNX Runtime writes it: "tensor(float)", "seq(tensor(int64))".
     """
@@ -42,7 +42,7 @@ class NodeArg:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What the file says of itself."""
+    """The file's information about itself."""
 
     producer_name: str
     graph_name: str
@@ -54,7 +54,7 @@ class ModelMetadata:
 
 
 def model_metadata(model: Model) -> ModelMetadata:
-    """What a model says of itself."""
+    """The information of a model about itself."""
     return ModelMetadata(
         model.producer_name, model.graph.name, model.domain, model.doc_string,
         model.graph.doc_string, model.model_version, dict(model.metadata),
@@ -62,7 +62,7 @@ def model_metadata(model: Model) -> ModelMetadata:
 
 
 def node_arg(info: ValueInfo) -> NodeArg:
-    """A value of the graph; an optional tensor has the tensor's shape."""
+    """The description of a value; an optional tensor has the tensor's shape."""
     kind = info.type
     while kind is not None and kind.kind == "optional":
         kind = kind.element
@@ -71,7 +71,7 @@ def node_arg(info: ValueInfo) -> NodeArg:
 
 
 def type_name(info: TypeInfo | None) -> str:
-    """A type as ONNX Runtime writes it; empty where the file says none."""
+    """A type as ONNX Runtime writes it; empty if the file has none."""
     if info is None:
         return ""
     if info.kind in ("tensor", "sparse_tensor"):
@@ -82,7 +82,7 @@ def type_name(info: TypeInfo | None) -> str:
 
 
 def dtype_of(type: str) -> np.dtype[Any]:
-    """The dtype of the elements of a tensor whose type is written so; `ValueError` for others."""
+    """The dtype for a type such as "tensor(float)"; raises `ValueError` for others."""
     name = type.removeprefix("tensor(").removesuffix(")")
     for number, known in _NAMES.items():
         if known == name:
@@ -91,5 +91,5 @@ def dtype_of(type: str) -> np.dtype[Any]:
 
 
 def element_name(dtype: np.dtype[Any]) -> str:
-    """ONNX's name of an array's element type; NumPy's where ONNX has none."""
+    """ONNX's name of an array's element type, or NumPy's if ONNX has none."""
     return _NAMES.get(NUMBERS.get(dtype, 0), str(dtype))

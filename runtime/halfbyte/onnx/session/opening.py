@@ -1,4 +1,4 @@
-"""A session's model: read, with what options say in place of what the file does."""
+"""Opening of a session's model, with the replacements that options give."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def open_model(source: Source, options: SessionOptions) -> Model:
     source
         A path, the bytes of a file, or a file open in binary mode.
     options : SessionOptions
-        Its initializers and files take the place of the file's, its sizes that of symbolic ones.
+        Its initializers and files replace the model's, and its sizes replace symbolic ones.
 
     Raises
     ------
     NoSuchFile, InvalidArgument, InvalidProtobuf, Fail, NotImplemented, TypeProblem
-        With one line that says what and where.
+        With a message of one line.
     """
     values = {name: value._tensor() for name, value in options._initializers.items()}
     bodies = {name: _as_stored(array) for name, array in values.items()}
@@ -60,13 +60,13 @@ def open_model(source: Source, options: SessionOptions) -> Model:
 
 
 def _checked(source: Source) -> Any:
-    """The source, if it may be a model's."""
+    """A path or bytes from a source; raises if they cannot be a model's."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if path.is_dir():
             raise InvalidProtobuf(f"{path}: a folder, expected an ONNX file")
         if not path.exists():
-            raise NoSuchFile(f"{path}: there is no such file")
+            raise NoSuchFile(f"{path}: no such file")
         if not path.stat().st_size:
             raise InvalidArgument(f"{path}: an empty file, expected an ONNX model")
         return path
@@ -82,26 +82,26 @@ def _checked(source: Source) -> Any:
 
 
 def _as_stored(array: npt.NDArray[Any]) -> Buffer:
-    """The bytes that a file has for a tensor: narrow elements are packed, the first one lowest."""
+    """A tensor's bytes in a file: narrow elements are packed, the first one in the low bits."""
     width = bits(array.dtype)
     flat = np.ascontiguousarray(array).reshape(-1)
     if special_name(array.dtype) is None or width == 8 or array.dtype.itemsize > 1:
         return flat.view(np.uint8).data if array.dtype != object else b""
-    codes = np.unpackbits(flat.view(np.uint8)[:, None], axis=1, bitorder="little")[:, :width]
-    return np.packbits(codes.reshape(-1), bitorder="little").data
+    elements = np.unpackbits(flat.view(np.uint8)[:, None], axis=1, bitorder="little")[:, :width]
+    return np.packbits(elements.reshape(-1), bitorder="little").data
 
 
 def _replace_initializers(model: Model, values: Mapping[str, npt.NDArray[Any]]) -> None:
     graph = model.graph
     for name, array in values.items():
         where = f"{model.path}: initializer {name!r}"
-        found = graph.initializers.get(name)
-        if found is None or isinstance(found, SparseTensor):
+        original = graph.initializers.get(name)
+        if original is None or isinstance(original, SparseTensor):
             raise ModelError(f"{where}: a value is given for it, but the model has none")
-        if (found.dtype, found.shape) != (array.dtype, array.shape):
+        if (original.dtype, original.shape) != (array.dtype, array.shape):
             raise ModelError(
-                f"{where}: given {element_name(array.dtype)}{list(array.shape)}, expected "
-                f"{element_name(found.dtype)}{list(found.shape)}"
+                f"{where}: expected {element_name(original.dtype)}{list(original.shape)}, found "
+                f"{element_name(array.dtype)}{list(array.shape)}"
             )
         graph.initializers[name] = array
         if name in graph.packed:
@@ -112,7 +112,7 @@ def _replace_initializers(model: Model, values: Mapping[str, npt.NDArray[Any]]) 
 
 
 def _with_sizes(model: Model, named: Mapping[str, int], denoted: Mapping[str, int]) -> Model:
-    """The model with sizes in place of their names, in all that it says of values."""
+    """The model with numbers in place of symbolic sizes, in the types of inputs and outputs."""
     if not named and not denoted:
         return model
     names = dict(named)
@@ -127,12 +127,12 @@ def _with_sizes(model: Model, named: Mapping[str, int], denoted: Mapping[str, in
     def sized(info: ValueInfo) -> ValueInfo:
         return replace(info, type=_sized(info.type, names, denoted))
 
-    made: Graph = replace(
+    sized_graph: Graph = replace(
         graph,
         inputs=[sized(info) for info in graph.inputs],
         outputs=[sized(info) for info in graph.outputs],
     )
-    return replace(model, graph=made)
+    return replace(model, graph=sized_graph)
 
 
 def _sized(

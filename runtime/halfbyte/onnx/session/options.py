@@ -1,4 +1,4 @@
-"""How a session and a run go: ONNX Runtime's options."""
+"""Options of sessions and runs, as ONNX Runtime has them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from halfbyte.onnx.session.values import OrtValue
 
 
 class GraphOptimizationLevel(IntEnum):
-    """What is rewritten before a model runs; ORT_DISABLE_ALL runs every node by its definition."""
+    """How much a model is rewritten; ORT_DISABLE_ALL runs every node by its definition."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -29,14 +29,14 @@ class GraphOptimizationLevel(IntEnum):
 
 
 class ExecutionMode(IntEnum):
-    """One operator after the other is the only mode; the other is taken for it."""
+    """Operators always run one after the other; ORT_PARALLEL is accepted and changes nothing."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
 class ExecutionOrder(IntEnum):
-    """The file's order, as far as it is one, is the only one."""
+    """Nodes always run in the order of the file, sorted where needed."""
 
     DEFAULT = 0
     PRIORITY_BASED = 1
@@ -44,9 +44,9 @@ class ExecutionOrder(IntEnum):
 
 
 class _Checked:
-    """Attributes take values of the type that their defaults have, and there are no others.
+    """A fixed set of attributes, which accept values of their default's type.
 
-    Those whose default is None are a choice: True, False, or None for another's.
+    An attribute with the default None accepts True, False and None.
     """
 
     __slots__ = ()
@@ -62,33 +62,33 @@ class _Checked:
 class SessionOptions(_Checked):
     """How a model runs.
 
-    These change something here; the rest is taken for the interface's sake:
+    The following have an effect; the others are accepted for compatibility:
 
     Attributes
     ----------
     intra_op_num_threads : int
-        Threads; 0 is one per fast core.
+        Number of threads; 0 is one per fast core.
     graph_optimization_level : GraphOptimizationLevel
-        ORT_DISABLE_ALL runs every node by its definition, slowly; all others are one.
+        ORT_DISABLE_ALL runs every node by its definition, slowly; all other levels are the same.
     enable_profiling : bool
         Time every instruction; `InferenceSession.end_profiling` writes them.
     profile_file_prefix : str
-        Of the file that `end_profiling` writes.
+        The beginning of the name of the file that `end_profiling` writes.
     use_deterministic_compute : bool
-        True: products of int8 and int4 weights give the same bits on every processor, for a row by
-        itself and among any others. False, the default: products of int8 weights with 16 rows or
-        more may be made in another way where the processor is faster so; their results differ in
-        what int8 rounds off. In both cases float32 products do not depend on the other rows, and
-        their last bits do on whether the processor fuses multiplication and addition; nodes
-        without a kernel are NumPy's, whose sums may depend on both.
+        True: products of int8 and int4 weights have the same bits on every processor, for a single
+        row and in any batch. False, the default: products of int8 weights with 16 rows or more may
+        be computed differently if that is faster on the processor; results differ by int8
+        rounding. In both cases, float32 products do not depend on the other rows, and their last
+        bits depend on whether the processor fuses multiplication and addition. Nodes without a
+        kernel run in NumPy, whose sums may depend on both.
     optimized_model_filepath : str
         Refused: programs are not ONNX.
     backend : str
-        halfbyte's own: "native", "native-avx2", ..., "numpy".
+        An option of halfbyte: "native", "native-avx2", ..., "numpy".
     int8_attention : bool or None
-        halfbyte's own: attention whose queries, keys and values are made by int8 products is in
-        int8 too. None: as the model's metadata says, where `quantize` writes whether its outputs
-        bear it. ONNX Runtime knows nothing of it, so its results differ in what int8 rounds off.
+        An option of halfbyte: attention whose queries, keys and values come from int8 products is
+        in int8 too. None: as the model's metadata says, which `quantize` writes after it compared
+        the outputs. ONNX Runtime has no such option, so its results differ by int8 rounding.
     """
 
     intra_op_num_threads: int = 0
@@ -117,31 +117,31 @@ class SessionOptions(_Checked):
     _canceled: bool = field(default=False, init=False, repr=False)
 
     def set_load_cancellation_flag(self, value: bool) -> None:
-        """Set by another thread, it ends the loading of sessions that are made with this object."""
+        """Cancel the loading of sessions with these options; called by another thread."""
         self._canceled = bool(value)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Keep a setting; none changes anything here."""
+        """Store a setting; none has an effect here."""
         self._config[key] = value
 
     def get_session_config_entry(self, key: str) -> str:
-        """A setting that was added."""
+        """A setting that was stored."""
         return _entry(self._config, key, "SessionOptions")
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Say what a symbolic size is: inputs must have it."""
+        """Fix a symbolic size, which inputs must have then."""
         self._sizes[name] = operator.index(size)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
-        """The same for all sizes of inputs with a denotation, such as DATA_BATCH."""
+        """Fix all sizes of inputs with a denotation, such as DATA_BATCH."""
         self._denoted[denotation] = operator.index(size)
 
     def add_initializer(self, name: str, value: OrtValue) -> None:
-        """Give an initializer's value in place of the file's."""
+        """Replace the value of an initializer."""
         self._initializers[name] = value
 
     def add_external_initializers(self, names: Sequence[str], values: Sequence[OrtValue]) -> None:
-        """The same for several, above all those whose data lies outside a model in memory."""
+        """Replace several initializers, such as those with external data of a model in memory."""
         if len(names) != len(values):
             raise RuntimeProblem(f"{len(values)} values for {len(names)} names: expected as many")
         self._initializers.update(zip(names, values, strict=True))
@@ -149,7 +149,7 @@ class SessionOptions(_Checked):
     def add_external_initializers_from_files_in_memory(
         self, names: Sequence[str], buffers: Sequence[Buffer], lengths: Sequence[int]
     ) -> None:
-        """Files' contents by the locations that a model has for them."""
+        """Supply files with external data, by the locations that the model gives."""
         if not len(names) == len(buffers) == len(lengths):
             raise RuntimeProblem(
                 f"{len(names)} names, {len(buffers)} buffers, {len(lengths)} lengths: expected as "
@@ -159,21 +159,20 @@ class SessionOptions(_Checked):
             self._files[name] = np.frombuffer(buffer, np.uint8)[:length]
 
     def has_providers(self) -> bool:
-        """Whether providers were added: none ever is."""
+        """Whether providers were added: never."""
         return False
 
     def register_custom_ops_library(self, path: str) -> None:
-        """Refused: a library of operators is machine code of ONNX Runtime's."""
+        """Refuse a library of operators, which is machine code for ONNX Runtime."""
         raise errors.NotImplemented(f"{path}: libraries of custom operators cannot be loaded")
 
 
 @dataclass(slots=True)
 class RunOptions(_Checked):
-    """How one run goes.
+    """Options of one run.
 
-    `terminate`, set by another thread, ends it before the next node that is in no program (those of
-    loops are in none), while it waits for its turn or programs are made, or keeps it from
-    beginning.
+    Another thread can set `terminate`: the run ends before it begins, while it waits for its turn
+    or captures a program, or before the next node that is not in a program, such as those of loops.
     """
 
     log_severity_level: int = -1
@@ -184,11 +183,11 @@ class RunOptions(_Checked):
     _config: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def add_run_config_entry(self, key: str, value: str) -> None:
-        """Keep a setting; none changes anything here."""
+        """Store a setting; none has an effect here."""
         self._config[key] = value
 
     def get_run_config_entry(self, key: str) -> str:
-        """A setting that was added."""
+        """A setting that was stored."""
         return _entry(self._config, key, "RunOptions")
 
 
@@ -199,7 +198,7 @@ def _entry(config: dict[str, str], key: str, where: str) -> str:
 
 
 def _as(kind: type | UnionType, name: str, value: Any) -> Any:
-    """The value, if it may be given for one of this type."""
+    """The value as this type; raises if it has another."""
     if kind is str and isinstance(value, os.PathLike):
         value = os.fspath(value)
     if kind is int and not isinstance(value, str):

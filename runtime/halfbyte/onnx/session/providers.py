@@ -1,4 +1,4 @@
-"""ONNX Runtime's execution providers: here there is the processor alone."""
+"""ONNX Runtime's execution providers: here, the processor only."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ PROVIDER = "CPUExecutionProvider"
 def check_providers(
     providers: Sequence[Any] | None, options: Sequence[Mapping[str, Any]] | None
 ) -> None:
-    """Warn of providers that are not here; the processor takes their place.
+    """Warn of providers that do not exist here; the processor is used instead.
 
     Parameters
     ----------
     providers : sequence of str or (str, dict), optional
     options : sequence of dict, optional
-        One for each of `providers`, which are names then.
+        One for each of `providers`, which must be names then.
 
     Raises
     ------
     ValueProblem, TypeProblem
-        They are something else.
+        They have another form.
     """
     if providers is None:
         return

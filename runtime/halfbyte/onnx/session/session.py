@@ -40,25 +40,25 @@ from halfbyte.onnx.session.trace import Trace
 from halfbyte.onnx.session.values import OrtValue
 from halfbyte.onnx.stages import Opener
 
-MAX_RUNNERS = 4  # sets of initializers that are given; each has packed weights of its own
+MAX_RUNNERS = 4  # sets of replaced initializers; each has packed weights of its own
 
 
 class InferenceSession(Described):
-    """A model ready to run. Any number of threads may use one session: their runs take turns, first
-    come, first served.
+    """A model ready to run. Several threads may use one session: their runs take turns, in the
+    order of the calls.
 
     Parameters
     ----------
     path_or_bytes : path, bytes or binary file
-        External data is looked for beside a path; see `SessionOptions` for models in memory.
+        External data is read from the folder of a path; see `SessionOptions` for models in memory.
     sess_options : SessionOptions, optional
     providers, provider_options, **kwargs
-        Taken for the interface's sake: there is one provider, the processor.
+        Accepted for compatibility: there is one provider, the processor.
 
     Raises
     ------
     NoSuchFile, InvalidArgument, InvalidProtobuf, InvalidGraph, Fail, NotImplemented
-        With one line that says what and where.
+        With a message of one line.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class InferenceSession(Described):
         self._backend = "numpy" if (backend, available()[0]) == ("native", "numpy") else backend
         closed = f"{self._model.path}: the session is closed"
         self._turns = Turns(lambda: Fail(closed))
-        # by initializers that are given, the one used longest ago first
+        # by replaced initializers, the least recently used one first
         self._runners: OrderedDict[frozenset[str], Runner] = OrderedDict()
         try:
             with interruptible(check):
@@ -110,7 +110,7 @@ class InferenceSession(Described):
         ----------
         output_names : names, or None for all
         input_feed : mapping of name to array
-            `OrtValue` too; lists for sequences, None for absent optionals.
+            Values may be `OrtValue` too, lists for sequences, and None for absent optionals.
         run_options : RunOptions, optional
 
         Returns
@@ -125,7 +125,7 @@ class InferenceSession(Described):
         InvalidArgument, RuntimeProblem
             A name, dtype or shape is not the model's.
         Fail, NotImplemented, RuntimeException
-            A node cannot do what it is asked for, or there is no memory for it.
+            A node cannot compute its outputs, or there is too little memory.
         """
         return [to_caller(value) for value in self._run(output_names, input_feed, run_options)]
 
@@ -135,19 +135,19 @@ class InferenceSession(Described):
         input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
-        """The same, with `OrtValue`s both ways."""
+        """Compute outputs as :meth:`run` does, with `OrtValue` for feeds and results."""
         return [OrtValue(v) for v in self._run(output_names, input_dict_ort_values, run_options)]
 
     def run_with_iobinding(
         self, iobinding: IOBinding, run_options: RunOptions | None = None
     ) -> None:
-        """The same, with what is bound.
+        """Compute outputs as :meth:`run` does, with the values of a binding.
 
         Raises
         ------
         RuntimeProblem
-            No output is bound, or one to memory that does not fit; an input is missing or wrong; a
-            node failed.
+            No output is bound, a result does not fit the memory bound to it, an input is missing or
+            wrong, or a node failed.
         """
         if not iobinding.wanted:
             raise RuntimeProblem(f"{self._model.path}: no output is bound")
@@ -158,7 +158,7 @@ class InferenceSession(Described):
         iobinding.fill(results)
 
     def io_binding(self) -> IOBinding:
-        """A new binding of inputs and outputs."""
+        """A new, empty binding of inputs and outputs."""
         return IOBinding(self)
 
     def run_async(
@@ -169,9 +169,10 @@ class InferenceSession(Described):
         user_data: Any,
         run_options: RunOptions | None = None,
     ) -> None:
-        """The same in a thread of its own; where there are none, before it returns.
+        """Compute outputs as :meth:`run` does, in a thread; without threads, before returning.
 
-        `callback` gets the outputs, `user_data` and an error's text, which is empty if all is well.
+        `callback` is called with the outputs, `user_data` and the message of an error, which is
+        empty if there was none.
         """
 
         def work() -> None:
@@ -184,7 +185,7 @@ class InferenceSession(Described):
         thread = threading.Thread(target=work, name="halfbyte-run")
         try:
             thread.start()
-        except RuntimeError:  # a browser's Python has no threads
+        except RuntimeError:  # Python in a browser has no threads
             work()
 
     def _run(
@@ -214,7 +215,7 @@ class InferenceSession(Described):
         return [results[name] for name in names]
 
     def _runner(self, replaced: frozenset[str]) -> Runner:
-        """What runs the model where these initializers are inputs."""
+        """The runner of the model with these initializers replaced by inputs."""
         if replaced not in self._runners:
             prepared = prepare(self._model, optimize=self._optimize, replaced=replaced)
             self._runners[replaced] = Runner(
@@ -234,13 +235,13 @@ class InferenceSession(Described):
         return not self._options.use_deterministic_compute and prefers_widened(self._backend)
 
     def _opener(self) -> Opener:
-        """What opens programs on the session's backend; it must not keep the session alive."""
+        """The opener for the session's backend; it must not keep the session alive."""
         return functools.partial(open_program, backend=self._backend, threads=self._threads)
 
-    # ---- halfbyte's own, and the end -------------------------------------------------------------
+    # ---- halfbyte's own methods, and the end -----------------------------------------------------
 
     def programs(self) -> list[Program]:
-        """The programs made so far: one for each set of input shapes, or several."""
+        """The programs captured so far: one or several for each set of input shapes."""
         with self._turns.whole():
             return [program for runner in self._runners.values() for program in runner.programs()]
 
@@ -262,7 +263,7 @@ class InferenceSession(Described):
         return trace.write(self._options.profile_file_prefix, self._backend, self._threads)
 
     def close(self) -> None:
-        """Stop its threads and give memory back, when a run under way is over; it runs no more."""
+        """Stop the threads and free the memory after the current run; later runs fail."""
         self._turns.close()
         while self._runners:
             self._runners.popitem()[1].close()
@@ -281,7 +282,7 @@ class InferenceSession(Described):
 
 
 def _check_loading(options: SessionOptions | None) -> None:
-    """Raise `ModelLoadCanceled` where another thread asked for it."""
+    """Raise `ModelLoadCanceled` if another thread has set the flag."""
     if options is not None and options._canceled:
         raise ModelLoadCanceled("loading was canceled: SessionOptions' cancellation flag is set")
 
@@ -296,7 +297,7 @@ def _check_run_options(path: Path, options: RunOptions | None) -> None:
 
 
 def _checked_options(options: SessionOptions | None) -> SessionOptions:
-    """A copy of the options, so that later changes change nothing."""
+    """A copy of the options, which later changes do not affect."""
     if options is None:
         return SessionOptions()
     if not isinstance(options, SessionOptions):

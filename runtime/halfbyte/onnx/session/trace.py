@@ -1,4 +1,4 @@
-"""What ran when: a session's profile, and a trace that Chrome and Perfetto show."""
+"""Traces of a session: a profile of what ran when, which Chrome and Perfetto show."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from halfbyte.outputs import write_text
 
 
 class Trace:
-    """An `Observer` of runs: a profile that keeps them.
+    """An `Observer` that records runs in a profile.
 
     Attributes
     ----------
     profile : Profile
     start_ns : int
-        When it began, of `time.time_ns`.
+        The time of its creation, by `time.time_ns`.
     """
 
     def __init__(self) -> None:
@@ -34,34 +34,34 @@ class Trace:
         self._start = time.perf_counter()
 
     def program(self, program: Program, start: float, seconds: npt.NDArray[np.float64]) -> None:
-        """A program that ran; its instructions follow each other."""
+        """Record a program, whose instructions ran one after the other."""
         self.profile.add(program, {}, seconds, start)
 
     def node(
         self, node: Node, start: float, seconds: float, inputs: list[Any], outputs: list[Any]
     ) -> None:
-        """A node that ran between programs."""
+        """Record a node that ran between programs."""
         moved = sum(v.nbytes for v in (*inputs, *outputs) if isinstance(v, np.ndarray))
         kinds = ([_kind(v) for v in values] for values in (inputs, outputs))
         self.profile.add_call(Call(node.title, node.op_type, start, seconds, moved, *kinds))
 
     def span(self, name: str, start: float) -> None:
-        """Something else of a session's that began at `start` and ends now: loading, a run."""
+        """Record anything else that began at `start` and ends now, such as loading or a run."""
         self.profile.add_span(name, start)
 
     def events(self, backend: str, threads: int) -> list[dict[str, Any]]:
-        """The trace; see `chrome_trace`."""
+        """The events of the trace; see `chrome_trace`."""
         return chrome_trace(
             self.profile, backend=backend, threads=threads, start=self._start, element=element_name
         )
 
     def write(self, prefix: str, backend: str, threads: int) -> str:
-        """Write the trace into a new file, and return its name.
+        """Write the trace into a new file; returns its name.
 
         Raises
         ------
         OutputError
-            It cannot be written.
+            The file cannot be written.
         """
         now = time.time_ns() // 1_000_000
         while (path := _name(prefix, now)).exists():
@@ -71,7 +71,7 @@ class Trace:
 
 
 def _name(prefix: str, now: int) -> Path:
-    """Of a trace, with the time in milliseconds."""
+    """The file name of a trace; `now` is in milliseconds."""
     stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now // 1000))
     return Path(f"{prefix}_{stamp}_{now % 1000:03d}.json")
 

@@ -1,4 +1,4 @@
-"""`OrtValue`: a value with ONNX's type, kept by the caller from run to run."""
+"""`OrtValue`: a value with ONNX's type, which the caller keeps from run to run."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MAX_DIMENSIONS = 64  # NumPy's limit
 
 
 class OrtValue:
-    """A tensor, a list of tensors, or nothing.
+    """A tensor, a list of tensors, or an empty optional.
 
-    Made by the methods named `ortvalue_from_...`, and by runs.
+    The methods named `ortvalue_from_...` and runs return such values.
     """
 
     def __init__(self, value: Any) -> None:
@@ -34,18 +34,18 @@ class OrtValue:
     def ortvalue_from_numpy(
         cls, array: Array, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
     ) -> OrtValue:
-        """Of an array, whose memory it shares if that is contiguous."""
+        """A value from an array, whose memory it shares if that is contiguous."""
         check_device(device_type)
         if not isinstance(array, np.ndarray):
             raise TypeProblem(f"expected an array, found {type(array).__name__}")
-        made = from_caller(array)
-        if made.dtype not in NUMBERS:
+        tensor = from_caller(array)
+        if tensor.dtype not in NUMBERS:
             raise RuntimeProblem(f"an array of {array.dtype}: expected one of ONNX's types")
-        return cls(made if made.flags.c_contiguous else made.copy())
+        return cls(tensor if tensor.flags.c_contiguous else tensor.copy())
 
     @classmethod
     def ortvalue_from_numpy_with_onnx_type(cls, data: Array, /, onnx_element_type: int) -> OrtValue:
-        """Of an array whose bytes are elements of another type, such as bfloat16 in uint16."""
+        """A value from an array with bytes of another type, such as bfloat16 in uint16."""
         wanted = _dtype(onnx_element_type)
         array = from_caller(data)
         if array.dtype == wanted:
@@ -66,7 +66,7 @@ class OrtValue:
         device_id: int = 0,
         vendor_id: int = -1,
     ) -> OrtValue:
-        """Zeros of a shape; the type is NumPy's or ONNX's number."""
+        """A tensor of zeros; the type is one of NumPy's or a number of ONNX's."""
         check_device(device_type)
         sizes, dtype = sizes_of(shape), _dtype(element_type)
         try:
@@ -76,11 +76,11 @@ class OrtValue:
 
     @classmethod
     def from_dlpack(cls, data: Any, /) -> OrtValue:
-        """Of another library's tensor in the processor's memory, which it shares."""
+        """A value that shares the memory of another library's tensor on the processor."""
         return cls.ortvalue_from_numpy(np.from_dlpack(data))
 
     def numpy(self) -> Any:
-        """The array; a list of them of a sequence."""
+        """The array, or a list of arrays for a sequence."""
         if isinstance(self._value, SparseTensor):
             raise RuntimeProblem("a sparse tensor: expected a dense one")
         return to_caller(self._value)
@@ -88,19 +88,19 @@ class OrtValue:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False and dtype not in (None, self._tensor().dtype):
             raise ValueError(f"an array of {dtype} cannot be made without a copy")
-        made = np.asarray(self.numpy(), dtype)
-        return made.copy() if copy else made
+        array = np.asarray(self.numpy(), dtype)
+        return array.copy() if copy else array
 
     def __dlpack__(self, **options: Any) -> Any:
-        """For other libraries; the memory is shared."""
+        """The tensor for other libraries, which share its memory."""
         return self._tensor().__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:
-        """The processor."""
+        """The device: the processor."""
         return self._tensor().__dlpack_device__()
 
     def data_type(self) -> str:
-        """As in "tensor(float)"."""
+        """The type as ONNX Runtime writes it, such as "tensor(float)"."""
         if isinstance(self._value, list):
             inner = OrtValue(self._value[0]).data_type() if self._value else "tensor(undefined)"
             return f"seq({inner})"
@@ -109,27 +109,27 @@ class OrtValue:
         return f"tensor({element_name(self._tensor().dtype)})"
 
     def element_type(self) -> int:
-        """ONNX's number of a tensor's element type."""
+        """ONNX's number of the tensor's element type."""
         return NUMBERS.get(self._tensor().dtype, 0)
 
     def shape(self) -> list[int]:
-        """A tensor's shape."""
+        """The shape of the tensor."""
         return list(self._tensor().shape)
 
     def tensor_size_in_bytes(self) -> int:
-        """Bytes of a tensor, narrow elements in a byte each."""
+        """The bytes of the tensor, with one byte for each narrow element."""
         return self._tensor().nbytes
 
     def data_ptr(self) -> int:
-        """The address of a tensor's first element."""
+        """The address of the tensor's first element."""
         return int(self._tensor().ctypes.data)
 
     def device_name(self) -> str:
-        """Where it lies."""
+        """The name of the device."""
         return "cpu"
 
     def has_value(self) -> bool:
-        """Whether there is one: an optional may be without."""
+        """Whether there is a value: an optional may be empty."""
         return self._value is not None
 
     def is_tensor(self) -> bool:
@@ -145,7 +145,7 @@ class OrtValue:
         return isinstance(self._value, list)
 
     def update_inplace(self, data: Array | OrtValue) -> None:
-        """Copy elements of the same type and shape into the tensor."""
+        """Copy a tensor of the same type and shape into this one."""
         source = data._tensor() if isinstance(data, OrtValue) else from_caller(np.asarray(data))
         target = self._tensor()
         if (source.dtype, source.shape) != (target.dtype, target.shape):
@@ -175,23 +175,23 @@ def check_device(name: str) -> None:
 
 
 def sizes_of(shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape of whole numbers."""
+    """A shape as a tuple of integers."""
     try:
         sizes = tuple(operator.index(size) for size in shape)
     except TypeError:
-        raise TypeProblem(f"a shape {shape!r}: expected whole numbers") from None
+        raise TypeProblem(f"a shape {shape!r}: expected integers") from None
     if len(sizes) > MAX_DIMENSIONS or any(size < 0 for size in sizes):
         raise InvalidArgument(f"a shape {list(sizes)}: expected sizes of 0 or more")
     return sizes
 
 
 def _dtype(kind: Any) -> np.dtype[Any]:
-    """NumPy's dtype of ONNX's number, of NumPy's or ml_dtypes' type."""
+    """The dtype for a number of ONNX's, or for a type of NumPy or ml_dtypes."""
     if isinstance(kind, int):
         if kind not in DTYPES:
             raise RuntimeProblem(f"element type {kind}: expected one of 1 to {max(SPECIAL)}")
         return DTYPES[kind]
-    made = from_caller(np.empty(0, kind)).dtype
-    if made not in NUMBERS:
+    dtype = from_caller(np.empty(0, kind)).dtype
+    if dtype not in NUMBERS:
         raise RuntimeProblem(f"element type {kind}: expected one of ONNX's")
-    return made
+    return dtype
