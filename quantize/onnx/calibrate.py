@@ -9,7 +9,8 @@ import numpy.typing as npt
 from onnx import TensorProto
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.quantize.onnx.editor import Editor, element_type
+from halfbyte.quantize.onnx.editor import Editor
+from halfbyte.quantize.onnx.nodes import element_type
 from halfbyte.quantize.onnx.ranges import METHODS, Histogram
 from halfbyte.quantize.onnx.rewriter import find_product
 from halfbyte.quantize.onnx.running import running_editor

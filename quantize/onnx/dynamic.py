@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from onnx import NodeProto, TensorProto, helper
 
-from halfbyte.quantize.onnx.editor import Editor, Scope, attribute, is_op
+from halfbyte.quantize.onnx.editor import Editor, Scope
+from halfbyte.quantize.onnx.nodes import attribute, is_op
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import CHANNELS, Product, Rewriter, find_product
 from halfbyte.quantize.onnx.weight_encoder import Encoder

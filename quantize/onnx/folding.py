@@ -12,14 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto
 
-from halfbyte.quantize.onnx.editor import (
-    Editor,
-    Weight,
-    attribute,
-    input_of,
-    is_op,
-    replace_nodes,
-)
+from halfbyte.quantize.onnx.editor import Editor, Weight
+from halfbyte.quantize.onnx.nodes import attribute, input_of, is_op, replace_nodes
 from halfbyte.quantize.onnx.weight_encoder import Numbers
 
 F32 = npt.NDArray[np.float32]

@@ -19,13 +19,8 @@ import onnx
 from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.quantize.encode import Codec
-from halfbyte.quantize.onnx.editor import (
-    Editor,
-    captured_names,
-    element_type,
-    inner_graphs,
-    replace_nodes,
-)
+from halfbyte.quantize.onnx.editor import Editor
+from halfbyte.quantize.onnx.nodes import captured_names, element_type, inner_graphs, replace_nodes
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import Rewriter
 from halfbyte.quantize.onnx.weight_encoder import Encoder, Numbers

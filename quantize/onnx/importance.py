@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.quantize.onnx.editor import Editor, Scope, is_op
+from halfbyte.quantize.onnx.editor import Editor, Scope
+from halfbyte.quantize.onnx.nodes import is_op
 from halfbyte.quantize.onnx.norms import find_norm
 
 F32 = npt.NDArray[np.float32]

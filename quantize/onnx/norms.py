@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto
 
-from halfbyte.quantize.onnx.editor import Editor, Scope, input_of, is_op
+from halfbyte.quantize.onnx.editor import Editor, Scope
+from halfbyte.quantize.onnx.nodes import input_of, is_op
 from halfbyte.quantize.onnx.weight_encoder import FORMATS, Numbers
 
 F32 = npt.NDArray[np.float32]

@@ -10,17 +10,10 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.quantize.onnx import blocks
-from halfbyte.quantize.onnx.editor import (
-    TYPES,
-    Editor,
-    Scope,
-    Weight,
-    attribute,
-    is_op,
-    raise_opset,
-    replace_nodes,
-)
+from halfbyte.quantize.onnx.editor import TYPES, Editor, Scope, Weight
 from halfbyte.quantize.onnx.folding import fold_batch_norms
+from halfbyte.quantize.onnx.nodes import attribute, is_op, replace_nodes
+from halfbyte.quantize.onnx.opset import raise_opset
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.weight_encoder import Encoder, F32Array, Result, dtype_of
 

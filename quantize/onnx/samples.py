@@ -14,7 +14,8 @@ from onnx import ValueInfoProto, helper
 
 from halfbyte.errors import FormatError, HalfbyteError, MemoryBudgetError
 from halfbyte.formats.npz import read_npy, read_npz
-from halfbyte.quantize.onnx.editor import Editor, is_op
+from halfbyte.quantize.onnx.editor import Editor
+from halfbyte.quantize.onnx.nodes import is_op
 from halfbyte.quantize.onnx.picture_samples import SUFFIXES, Normalization, read_picture
 from halfbyte.room import available_bytes
 

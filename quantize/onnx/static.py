@@ -22,7 +22,8 @@ import numpy.typing as npt
 from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.quantize.onnx.calibrate import Calibration
-from halfbyte.quantize.onnx.editor import Editor, Scope, Weight, attribute, is_op
+from halfbyte.quantize.onnx.editor import Editor, Scope, Weight
+from halfbyte.quantize.onnx.nodes import attribute, is_op
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import CHANNELS, Rewriter, find_product
 from halfbyte.quantize.onnx.weight_encoder import Encoder, Result

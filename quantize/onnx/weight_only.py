@@ -17,8 +17,9 @@ from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.core.ops.rotated import SIZE, fits, matrix
 from halfbyte.quantize.onnx import blocks
-from halfbyte.quantize.onnx.editor import MICROSOFT, Editor, Scope, Weight, attribute, is_op
+from halfbyte.quantize.onnx.editor import MICROSOFT, Editor, Scope, Weight
 from halfbyte.quantize.onnx.importance import Importance
+from halfbyte.quantize.onnx.nodes import attribute, is_op
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import BITS, CHANNELS, Product, Rewriter, find_product
 from halfbyte.quantize.onnx.smooth import MAX_FACTOR, find_groups, smooth
@@ -127,7 +128,7 @@ class WeightOnly(Rewriter):
             factor = self._columns[node.output[0]] * np.float32(factor)
         turns = self._is_turned(product, type_)
         result = self.encoder.blocks(
-            weight, BITS[type_], by_rows=product.by_rows, turned=turns, factor=factor,
+            weight, BITS[type_], by_rows=product.by_rows, rotated=turns, factor=factor,
             importance=None if turns else self._importance.of(scope, node.input[0], product.k),
             note=self.notes.get(weight.name, ""),
         )  # fmt: skip
