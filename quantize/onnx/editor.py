@@ -1,7 +1,7 @@
 """A model while it is rewritten: its graphs, its constants, and new names and tensors.
 
 A weight counts as a constant through copies, casts and transpositions of matrices. New tensors are
-made while the model is written (`Payload`), so an editor needs little memory for them.
+computed while the model is written (`Payload`), so an editor needs little memory for them.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Editor:
         return unused
 
     def weight(self, scope: Scope, name: str) -> Weight | None:
-        """The constant behind a value: itself, or transposed (a matrix), cast or copied."""
+        """The constant that a value is: itself, or transposed (a matrix), cast or copied."""
         transposed, data_type = False, None
         if not name:
             return None

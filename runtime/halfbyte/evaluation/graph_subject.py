@@ -22,9 +22,9 @@ from halfbyte.onnx.evaluate import Evaluator
 from halfbyte.onnx.files import open_onnx
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.runner import Runner, attention_products
-from halfbyte.onnx.stages import Opener
 from halfbyte.onnx.session import GraphOptimizationLevel, InferenceSession, SessionOptions
 from halfbyte.onnx.session.trace import Trace
+from halfbyte.onnx.stages import Opener
 
 TURN = 0.05  # seconds that a turn takes at least
 MAX_RUNS = 100  # in a turn
