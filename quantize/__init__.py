@@ -1,4 +1,4 @@
-"""Making trained models small: `quantize_file` to GGUF, `quantize_onnx` from ONNX to ONNX."""
+"""Making trained models small: `quantize_file` writes GGUF, `quantize_onnx` writes ONNX."""
 
 from halfbyte.quantize.onnx import Options, quantize_onnx
 from halfbyte.quantize.quantizer import quantize_file

@@ -1,4 +1,4 @@
-"""Rows in and out: decoding, encoding and measuring, on the kernels or by the definitions."""
+"""Decoding, encoding and measuring rows, on the kernels or by the definitions in NumPy."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from halfbyte.weights import F32, ScaledFormat, Tensor, WeightFormat
 F32Array = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
 
-SLICE = 1 << 20  # elements worked on at once
+SLICE = 1 << 20  # elements processed at once
 
 
 class Codec:
-    """Numbers <-> bytes of all formats.
+    """Converts numbers to bytes of all formats, and back.
 
     Parameters
     ----------
     threads : int
-        Threads of the kernels; without kernels NumPy's definitions do the same, slowly.
+        Threads of the kernels. Without kernels NumPy does the same, slowly.
     """
 
     def __init__(self, threads: int = 1) -> None:
@@ -40,7 +40,7 @@ class Codec:
             self._kernels.close()
 
     def decode(self, format_: type[WeightFormat], rows: U8, columns: int) -> F32Array:
-        """Bytes [n, row_bytes] -> float32 [n, columns]; a view where the bytes are that already."""
+        """Bytes [n, row_bytes] -> float32 [n, columns]; a view of F32."""
         name = f"gather_{format_.dtype}"
         if self._kernels is None or format_ is F32 or not self._kernels.has(name):
             return format_.decode(rows)
@@ -51,7 +51,7 @@ class Codec:
         return y
 
     def hadamard(self, x: F32Array) -> F32Array:
-        """Each 32 numbers of a row turned, float32 [n, k]; see `halfbyte.core.ops.rotated`."""
+        """Rotate each 32 numbers of a row, float32 [n, k]; see `halfbyte.core.ops.rotated`."""
         if self._kernels is None:
             return hadamard.meaning(x)  # type: ignore[no-any-return]
         n, k = x.shape
@@ -72,7 +72,7 @@ class Codec:
     def search(
         self, format_: type[ScaledFormat], x: F32Array, importance: F32Array
     ) -> tuple[U8, F32Array]:
-        """Encode with a search of each block's scale; see `halfbyte.quantize.scale_search`."""
+        """Encode, searching each block's scale; see `halfbyte.quantize.scale_search`."""
         name = f"encode_search_{format_.dtype}"
         if self._kernels is None or not self._kernels.has(name):
             definition = scale_search.search if format_.factors else search_blocks.search
@@ -106,11 +106,11 @@ class Slice(NamedTuple):
 
     first: int
     values: F32Array
-    data: U8  # the rows as the source has them
+    data: U8  # the rows as stored
 
 
 def slices(file: ModelFile, tensor: Tensor, codec: Codec) -> Iterator[Slice]:
-    """A tensor's rows (a vector is one), a few at a time; pages are given back behind them."""
+    """A tensor's rows (a vector is one row), a few at a time; pages are released after use."""
     columns = tensor.columns
     step = max(1, SLICE // columns)
     for first in range(0, tensor.row_count, step):

@@ -1,13 +1,15 @@
-"""Channels of like size, exactly: powers of two moved between tensors that meet.
+"""Equalizing channels exactly, by moving powers of two between tensors.
 
 Trained models have channels far larger than the rest; where 32 activations share one int8 scale,
-such a channel takes the precision of its neighbours. The gain of an RMSNorm and the columns of the
-matrices behind it, or a row of `ffn_up` and a column of `ffn_down`, may be scaled against each
-other without changing the model: by a power of two not even its rounding in float32. So a channel
-whose columns are 2^k times the typical ones gets gain * 2^k and columns * 2^-k, if |k| >= 2.
+such a channel costs its neighbours precision. The gain of an RMSNorm and the columns of the
+matrices that read it, or a row of `ffn_up` and a column of `ffn_down`, may be scaled against each
+other without changing the model; by powers of two, not even its rounding in float32 changes. So a
+channel whose columns are 2^k times the typical ones gets gain * 2^k and columns * 2^-k, if
+|k| >= 2. This needs all tensors that a channel reaches: the architecture lists them, and a bias
+excludes its channel.
 
-Sizes are root mean squares, of rows scaled to length one first, so that large rows do not decide
-for the columns. Source of the idea: Nagel et al. 2019, Data-Free Quantization through Weight
+Sizes are root mean squares, of rows scaled to length one first, so that large rows do not dominate
+the columns. Source of the idea: Nagel et al. 2019, Data-Free Quantization through Weight
 Equalization; Xiao et al. 2023, SmoothQuant.
 """
 
@@ -26,20 +28,20 @@ from halfbyte.weights import Tensor
 
 F32 = npt.NDArray[np.float32]
 
-MIN_EXPONENT = 2  # smaller exponents are left alone
-MAX_EXPONENT = 24  # larger ones come from channels that are dead, or nearly
+MIN_EXPONENT = 2  # smaller ones are ignored
+MAX_EXPONENT = 24  # larger ones come from dead channels
 
 
 @dataclass
 class Scales:
-    """Powers of two by tensor: of a matrix's columns (or a vector's elements) and its rows."""
+    """Powers of two by tensor, for columns of matrices (or elements of vectors) and for rows."""
 
     columns: dict[str, F32] = field(default_factory=dict)
     rows: dict[str, F32] = field(default_factory=dict)
 
     def apply(self, name: str, first: int, values: F32) -> F32:
-        """Scaled copy of rows `first`... of a tensor; the same array where nothing is to do."""
-        with np.errstate(over="ignore"):  # what is not finite is refused before it is encoded
+        """Rows of a tensor from `first` on, scaled; the same array where there are no scales."""
+        with np.errstate(over="ignore"):  # checked before it is encoded
             if name in self.columns:
                 values = values * self.columns[name]
             if name in self.rows:
@@ -48,9 +50,9 @@ class Scales:
 
 
 def exponents(rms: F32) -> npt.NDArray[np.int32]:
-    """k = round(log2(size / median size)) where |k| >= MIN_EXPONENT, else 0; [channels] of sizes.
+    """k = round(log2(size / median size)) where |k| >= MIN_EXPONENT, else 0; for sizes [channels].
 
-    Sizes that are zero, or squares beyond float32, say nothing: 0.
+    It is 0 where a size is zero or not finite.
     """
     known = (rms > 0) & np.isfinite(rms)
     bounded = np.zeros(rms.shape, np.int32)
@@ -70,8 +72,8 @@ def find_scales(
 ) -> Scales:
     """Scales for a model whose norms and their readers are `groups` (see `recipe.norm_groups`).
 
-    `done` is told bytes as they are read. Exact only where
-    `recipe.equalized` names all that a channel meets.
+    `done` is called with the bytes read. The result is exact only where `recipe.equalized` lists
+    all tensors that a channel reaches.
     """
     scales = Scales()
     for norm, readers in groups.items():
@@ -90,7 +92,7 @@ def find_scales(
 def _column_sizes(
     file: ModelFile, matrices: list[Tensor], codec: Codec, done: Callable[[int], None]
 ) -> F32:
-    """RMS of the columns of several matrices together, rows of length one."""
+    """RMS of the columns of several matrices together, with rows scaled to length one."""
     energy = np.zeros(matrices[0].columns, np.float32)
     for matrix in matrices:
         for part in slices(file, matrix, codec):
@@ -106,7 +108,7 @@ def _column_sizes(
 def _row_sizes(
     file: ModelFile, matrix: Tensor, scales: Scales, codec: Codec, done: Callable[[int], None]
 ) -> F32:
-    """RMS of the rows of a matrix whose columns are scaled already."""
+    """RMS of the rows of a matrix after the scaling of its columns."""
     sizes = np.empty(matrix.shape[0], np.float32)
     for part in slices(file, matrix, codec):
         values = scales.apply(matrix.name, part.first, part.values)

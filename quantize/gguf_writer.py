@@ -1,4 +1,4 @@
-"""Writing model files: GGUF version 3, in one pass, with memory for a slice of a tensor.
+"""Writing GGUF files, version 3, in one pass and with memory for a slice of a tensor.
 
 The layout is described in ``halfbyte.formats.gguf``.
 """
@@ -29,7 +29,7 @@ _MAX_NAME_BYTES = 63  # llama.cpp's limit
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """What the header says of a tensor; `shape` in C order, as in :class:`Tensor`."""
+    """A tensor's entry in the header; `shape` in C order, as in :class:`Tensor`."""
 
     name: str
     format: type[WeightFormat]
@@ -37,7 +37,7 @@ class TensorInfo:
 
     @property
     def size(self) -> int:
-        """Bytes of the tensor."""
+        """The tensor's size in bytes."""
         rows = 1
         for dimension in self.shape[:-1]:
             rows *= dimension
@@ -47,8 +47,8 @@ class TensorInfo:
 class GGUFWriter:
     """Writes one file: the header on entering the context, then the tensors' bytes in order.
 
-    The bytes go to a temporary file in the target's folder, which takes the target's name when
-    the context ends well, and is removed when it ends with any exception.
+    The bytes go to a temporary file in the target's folder. It is renamed to the target when the
+    context ends normally, and removed when it ends with an exception.
 
         with GGUFWriter(path, metadata, infos) as writer:
             for tensor in tensors:
@@ -58,10 +58,10 @@ class GGUFWriter:
     Parameters
     ----------
     path
-        The target; replaced if it is there.
+        The target; an existing file is replaced.
     metadata
-        Values with their types: NumPy scalars and arrays, bool, str, lists of str or of lists. An
-        empty list is written as strings. ``general.alignment`` is obeyed.
+        Typed values: NumPy scalars and arrays, bool, str, lists of str or of lists. An empty list
+        is written as a list of strings. ``general.alignment`` sets the alignment.
     infos
         The tensors in file order.
 
@@ -83,8 +83,8 @@ class GGUFWriter:
         self._header = self._make_header(metadata)
         self._output = ExitStack()
         self._file: BinaryIO | None = None
-        self._index = -1  # of the tensor being written
-        self._left = 0  # its bytes not yet written
+        self._index = -1  # of the current tensor
+        self._left = 0  # bytes of it that are not yet written
 
     def __enter__(self) -> GGUFWriter:
         with ExitStack() as opening:
@@ -96,7 +96,7 @@ class GGUFWriter:
         return self
 
     def write(self, data: npt.NDArray[np.uint8] | bytes) -> None:
-        """Append to the current tensor; when it is complete, the next one is current."""
+        """Append to the current tensor; once it is complete, the next one is current."""
         size = len(data) if isinstance(data, bytes) else data.nbytes
         if self._file is None or size > self._left:
             raise ValueError(f"{size} bytes written where {self._left} are left")

@@ -1,4 +1,7 @@
-"""What may be asked for: a type for most matrices of a file, and which ones take another."""
+"""Presets of `quantize`: a format for most matrices of a file, and which ones take another.
+
+Mixtures (Q4_K_M, Q5_K_M) give some tensors more bits, by llama.cpp's rule.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,21 @@ Format = type[WeightFormat]
 
 @dataclass(frozen=True)
 class ResolvedPreset:
-    """A type of files.
+    """A preset with its formats, which a `halfbyte.weights` preset names.
 
     Attributes
     ----------
     format : WeightFormat
-        Of matrices.
+        Format of matrices.
     file_type : int
-        llama.cpp's number for it (``general.file_type``).
+        llama.cpp's number of the preset (``general.file_type``).
     head : WeightFormat or None
-        Of the head, and of the token embedding where that is the head too; None: `format`.
+        Format of the head, and of a token embedding that is the head as well; None: `format`.
     embeddings : WeightFormat or None
-        Of the token embedding beside a head, and of position embeddings; None: `format`.
+        Format of a token embedding beside a head, and of position embeddings; None: `format`.
     some, fused : WeightFormat or None
-        In a mixture, of ``attn_v`` and ``ffn_down`` in `takes_more` layers, and of ``attn_qkv``.
+        In a mixture, formats of ``attn_v`` and ``ffn_down`` in `takes_more` layers, and of
+        ``attn_qkv``.
     """
 
     format: Format
@@ -37,9 +41,9 @@ class ResolvedPreset:
     fused: Format | None = None
 
     def format_of(self, name: str, layers: int, *, tied: bool, pure: bool = False) -> Format:
-        """The format of a matrix by its GGUF name, in a model of so many layers.
+        """The format of a matrix by its GGUF name, in a model with this number of layers.
 
-        `tied`: the token embedding is the head too. `pure`: without exceptions for embeddings.
+        `tied`: the token embedding is the head as well. `pure`: embeddings and head take `format`.
         """
         if pure and name in ("output.weight", "token_embd.weight", "position_embd.weight"):
             return self.format
@@ -56,25 +60,25 @@ class ResolvedPreset:
 
 
 def takes_more(layer: int, layers: int) -> bool:
-    """Whether a layer is one of those that llama.cpp's mixtures give more bits.
+    """Whether llama.cpp's mixtures give a layer more bits.
 
-    The first and the last eighth, and every third in between. Source: llama.cpp's `quantize`.
+    They are the first and the last eighth, and every third between. Source: llama.cpp's quantizer.
     """
     eighth = layers // 8
     return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
 
 
 ALIASES = {"int4": "Q4_0", "int8": "Q8_0", "fp16": "F16", "bf16": "BF16"}
-"""The types that have a second name, with an option of the command's."""
+"""Short names, which are options of the command, and the presets that they stand for."""
 
 
 def presets() -> dict[str, ResolvedPreset]:
-    """The kinds by GGUF's and llama.cpp's names: what formats say of themselves."""
+    """All presets by GGUF's and llama.cpp's names, as formats declare them."""
     return {p.name: _resolved(format_, p) for format_ in FORMATS.values() for p in format_.presets}
 
 
 def fitting(format_: Format, columns: int) -> Format:
-    """The format, or a wider one, of which a row of so many columns is whole blocks."""
+    """The format, or a wider one, whose blocks divide a row of this number of columns."""
     while columns % format_.block:
         format_ = format_.wider
     return format_
@@ -86,6 +90,6 @@ def _resolved(format_: Format, preset: Preset) -> ResolvedPreset:
 
 
 def canonical(name: str) -> str:
-    """A type's name as it is written, from any spelling in small and capital letters."""
-    known = {known.lower(): known for known in (*presets(), *ALIASES)}
-    return known.get(name.lower(), name)
+    """A preset's name in its usual spelling, from any mixture of small and capital letters."""
+    spellings = {known.lower(): known for known in (*presets(), *ALIASES)}
+    return spellings.get(name.lower(), name)

@@ -1,4 +1,13 @@
-"""From a model file to a smaller one, a slice of rows at a time."""
+"""From a model file to a smaller GGUF file, a slice of rows at a time.
+
+`recipe` chooses types, `equalize` computes powers of two that even out channels (exact in floats),
+`scale_search` and `search_blocks` define the search of a block's scale, `encode` moves slices of
+rows through the kernels, and `gguf_writer` writes to a temporary file that is renamed at the end.
+
+A file is read once: every value is checked to be finite and to fit its type as it is encoded. Only
+if one does not fit, types are chosen again from all values. Matrices that can be equalized are read
+once more before.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +43,16 @@ from halfbyte.text import architectures
 from halfbyte.weights import BlockFormat, ScaledFormat, Tensor
 
 F32 = npt.NDArray[np.float32]
-Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)
+Progress = Callable[[int, int], None]  # input bytes so far, and in total (each read counts)
 
 
-def default_output(path: Path, kind: str, suffix: str = "gguf") -> Path:
-    """``<stem>-int4.gguf`` beside the input: a file, one of several, or a folder."""
+def default_output(path: Path, type: str, suffix: str = "gguf") -> Path:
+    """``<stem>-<type>.gguf`` beside the input, which is a file, one of several, or a folder."""
     if path.is_dir():
         whole = path.resolve()
-        return whole.with_name(f"{whole.name}-{kind}.{suffix}")
+        return whole.with_name(f"{whole.name}-{type}.{suffix}")
     stem = re.sub(r"-\d{5}-of-\d{5}$", "", path.stem)
-    return path.with_name(f"{stem}-{kind}.{suffix}")
+    return path.with_name(f"{stem}-{type}.{suffix}")
 
 
 def quantize_file(
@@ -66,25 +75,25 @@ def quantize_file(
     path : path
         A model in any format that halfbyte reads: a file, or a Hugging Face folder.
     type : str
-        "int4" is Q4_0 with embeddings and head in Q8_0, "int8" Q8_0, "fp16" F16, "bf16" BF16. Or
-        a type's own name, "Q4_K_M" and others: see `halfbyte.quantize.presets`. Vectors stay F32.
+        "int4" is Q4_0 with embeddings and head in Q8_0, "int8" Q8_0, "fp16" F16, "bf16" BF16; or
+        a preset's own name, such as "Q4_K_M" (see `halfbyte.quantize.presets`). Vectors stay F32.
     output : path, optional
         The GGUF file to write; by default ``<stem>-<type>.gguf`` beside the input.
     tokenizer : path, optional
-        For a llama2.c file: its tokenizer, if it does not lie beside the model.
+        For a llama2.c file: its tokenizer, if it is not beside the model.
     keep : pairs of pattern and type
-        Tensors whose names match take this type; of several patterns the last that matches.
+        Tensors whose names match take this type; of several matches the last decides.
     rtn : bool
         Round to nearest as ``gguf.quants`` does: no search of scales, no equalization.
     pure : bool
         Embeddings and head in the type of the other matrices.
     requantize : bool
-        Take models that have tensors coarser than Q8_0, whose errors add up; nothing is equalized
-        then, and a tensor that has its type already is copied.
+        Accept models with tensors coarser than Q8_0, whose errors add up. Nothing is equalized
+        then, and tensors that have their type already are copied.
     threads : int, optional
-        Threads that encode; by default one per fast core.
+        Threads for encoding; by default one per fast core.
     progress : callable, optional
-        Called with bytes of input done and bytes in all.
+        Called with input bytes processed so far and in total.
 
     Raises
     ------
@@ -97,19 +106,12 @@ def quantize_file(
     file = open_model(path, tokenizer)
     target = Path(output) if output is not None else default_output(file.path, type)
     refuse_to_replace(target, *_inputs(file), tokenizer)
-    if not file.tensors:
-        raise FormatError(f"{file.path}: expected a model, found no tensors")
-    coarse = [t for t in file.tensors.values() if is_coarse(t.format)]
-    if coarse and not requantize:
-        raise UnsupportedError(
-            f"{file.path}: tensor {coarse[0].name!r} is {coarse[0].format.name} already: expected "
-            "a model in F32, F16, BF16 or Q8_0; --requantize takes it, and loses more"
-        )
+    _check_tensors(file, requantize=requantize)
     choices = choose(file, type, keep, pure=pure)
     codec = Codec(default_threads() if threads is None else threads)
     try:
-        work = _Work(file, choices, codec, type, rtn, progress)
-        rows = work.run(target)
+        run = _Run(file, choices, codec, type, rtn, progress)
+        rows = run.write(target)
     finally:
         codec.close()
     return Report(
@@ -122,28 +124,40 @@ def quantize_file(
         weights=sum(int(np.prod(t.shape)) for t in file.tensors.values()),
         seconds=time.perf_counter() - start,
         rows=tuple(rows),
-        notes=(*file.notes, *work.notes),
+        notes=(*file.notes, *run.notes),
     )
 
 
+def _check_tensors(file: ModelFile, *, requantize: bool) -> None:
+    """Raise for a file without tensors, or with coarse ones unless they are accepted."""
+    if not file.tensors:
+        raise FormatError(f"{file.path}: expected a model, found no tensors")
+    coarse = [t for t in file.tensors.values() if is_coarse(t.format)]
+    if coarse and not requantize:
+        raise UnsupportedError(
+            f"{file.path}: tensor {coarse[0].name!r} is {coarse[0].format.name} already: expected "
+            "a model in F32, F16, BF16 or Q8_0; --requantize takes it, and loses more"
+        )
+
+
 def _inputs(file: ModelFile) -> list[Path]:
-    """The files of a model; in a folder all but GGUF files, which may be earlier outputs."""
+    """The files of a model; in a folder all except GGUF files, which may be earlier outputs."""
     if not file.path.is_dir():
         return [*file.parts]
     return [*file.parts, *(path for path in file.path.iterdir() if path.suffix != ".gguf")]
 
 
 def refuse_to_replace(target: Path, *inputs: str | os.PathLike[str] | None) -> None:
-    """Raise `OutputError` where an output is one of the inputs, under whatever name."""
+    """Raise `OutputError` where an output is one of the inputs, under any name."""
     if any(target.exists() and target.samefile(path) for path in inputs if path is not None):
         raise OutputError(f"{target}: is an input; choose another output")
 
 
 class _DoesNotFit(Exception):
-    """A value exceeds its tensor's type, which the header of the output has named already."""
+    """A value exceeds its tensor's type, which is written in the output's header already."""
 
 
-class _Work:
+class _Run:
     """One run: equalize, then check, encode and write slice by slice."""
 
     def __init__(
@@ -151,19 +165,19 @@ class _Work:
         file: ModelFile,
         choices: list[Choice],
         codec: Codec,
-        kind: str,
+        type: str,
         rtn: bool,
         progress: Progress | None,
     ) -> None:
-        self.file, self.choices, self.codec, self.kind = file, choices, codec, kind
+        self.file, self.choices, self.codec = file, choices, codec
         self.rtn, self.notes = rtn, list[str]()
         self.groups = norm_groups(file)
-        self.wanted = find_preset(kind)
-        self.equalize = not rtn and issubclass(self.wanted.format, BlockFormat)
+        self.preset = find_preset(type)
+        self.equalize = not rtn and issubclass(self.preset.format, BlockFormat)
         if self.equalize and not equalized(file):
             self.equalize = False
-            known = [name for name in architectures.names() if architectures.get(name).EQUALIZED]
-            self.notes.append(f"not equalized, which needs architecture {' or '.join(known)}")
+            names = [name for name in architectures.names() if architectures.get(name).EQUALIZED]
+            self.notes.append(f"not equalized, which needs architecture {' or '.join(names)}")
         if self.equalize and any(is_coarse(t.format) for t in file.tensors.values()):
             self.equalize = False
             self.notes.append("not equalized, since tensors are quantized already")
@@ -173,13 +187,13 @@ class _Work:
         self._size = sum(t.nbytes for t in file.tensors.values())
         self._total = self._size + (self._equalized_bytes() if self.equalize else 0)
 
-    def run(self, target: Path) -> list[Row]:
-        """Write the file; returns the report's rows."""
+    def write(self, target: Path) -> list[Row]:
+        """Write the file; returns the rows of the report."""
         if self.equalize:
             self.scales = find_scales(self.file, self.groups, self.codec, self._advance)
         try:
             return self._write_file(target)
-        except _DoesNotFit:  # rare: so all is read once more, rather than always
+        except _DoesNotFit:  # rare, so the file is read again only then
             self._total = self._done + 2 * self._size
             self.choices = [self._fitting(choice) for choice in self.choices]
             return self._write_file(target)
@@ -188,26 +202,26 @@ class _Work:
         infos = [TensorInfo(c.tensor.name, c.format, c.tensor.shape) for c in self.choices]
         key, value = QUANTIZED_BY
         metadata: dict[str, MetadataValue] = {
-            key: value,  # the first, whatever the input says
+            key: value,  # first, in place of the input's
             **{k: v for k, v in self.file.metadata.items() if k != key},
-            "general.file_type": np.uint32(self.wanted.file_type),
+            "general.file_type": np.uint32(self.preset.file_type),
             "general.quantization_version": np.uint32(2),
         }
         with GGUFWriter(target, metadata, infos) as writer:
-            return [self._write(choice, writer) for choice in self.choices]
+            return [self._write_tensor(choice, writer) for choice in self.choices]
 
     def _advance(self, nbytes: int) -> None:
         self._done += nbytes
         self._progress(min(self._done, self._total), self._total)
 
     def _equalized_bytes(self) -> int:
-        """What `find_scales` reads."""
+        """The bytes that `find_scales` reads."""
         names = [r for readers in self.groups.values() for r in readers]
         names += hidden_pairs(self.file)
         return sum(self.file.tensors[name].nbytes for name in names)
 
     def _fitting(self, choice: Choice) -> Choice:
-        """Widen the type until every value fits; raises for values that are not finite."""
+        """Widen the type until all values fit; raises for values that are not finite."""
         top = 0.0
         for part in self._parts(choice.tensor):
             top = max(top, self.file.check_values(choice.tensor, part.values, part.first))
@@ -223,8 +237,8 @@ class _Work:
             yield part._replace(values=values)
             self._advance(part.data.nbytes)
 
-    def _write(self, choice: Choice, writer: GGUFWriter) -> Row:
-        """Encode a tensor; its row of the report. Raises `_DoesNotFit`."""
+    def _write_tensor(self, choice: Choice, writer: GGUFWriter) -> Row:
+        """Encode a tensor; returns its row of the report. Raises `_DoesNotFit`."""
         tensor, format_ = choice.tensor, choice.format
         importance = None
         if issubclass(format_, ScaledFormat) and not self.rtn:
@@ -263,8 +277,8 @@ class _Work:
     def _importance(self, tensor: Tensor) -> F32:
         """Weight of each column's squared error: the squared gain of the RMSNorm before it.
 
-        Without data the normed activations count as equally large; then an error in column j
-        reaches the output gain_j times as strong. Ones where no norm feeds the matrix.
+        Without data, normalized activations are assumed to be equally large; then gain_j amplifies
+        an error in column j. All weights are 1 where the matrix reads no norm.
         """
         for norm, readers in self.groups.items():
             if tensor.name in readers:

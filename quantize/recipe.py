@@ -1,4 +1,4 @@
-"""Which tensor takes which type, and what feeds it."""
+"""The type of each tensor, and which norm or matrix it reads."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from halfbyte.weights import BF16, F16, F32, FORMATS, Q8_0, Tensor, WeightFormat
 
 @dataclass(frozen=True)
 class Choice:
-    """A tensor's type; `note` says why it is not the one asked for."""
+    """A tensor's type; `note` says why it differs from the requested one."""
 
     tensor: Tensor
     format: type[WeightFormat]
     note: str = ""
 
     def widened(self, why: str) -> Choice:
-        """The next wider type, and the reason; BF16 takes any BF16 number as it is."""
+        """The next wider type, with a reason; a tensor in BF16 is widened to BF16."""
         wider = self.format.wider
         if self.format is F16 and self.tensor.format is BF16:
             wider = BF16
@@ -32,20 +32,20 @@ class Choice:
 
 
 def is_coarse(format_: type[WeightFormat]) -> bool:
-    """Whether a source in this format has lost more than Q8_0 would have."""
+    """Whether a format has fewer bits per weight than Q8_0."""
     return format_.block_bytes / format_.block < Q8_0.block_bytes / Q8_0.block
 
 
 def choose(
-    file: ModelFile, kind: str, keep: Iterable[tuple[str, str]] = (), *, pure: bool = False
+    file: ModelFile, type: str, keep: Iterable[tuple[str, str]] = (), *, pure: bool = False
 ) -> list[Choice]:
-    """Types for all tensors of a file, before their values are known.
+    """Types of all tensors of a file, before their values are known.
 
     Vectors stay F32. Matrices take the preset's type; embeddings, the head and some layers may take
     another (:class:`halfbyte.quantize.presets.ResolvedPreset`). Of the patterns in `keep`, the last
     that matches decides.
     """
-    wanted = find_preset(kind)
+    preset = find_preset(type)
     patterns = [(pattern, _named(name)) for pattern, name in keep]
     for pattern, _ in patterns:
         if not any(fnmatchcase(name, pattern) for name in file.tensors):
@@ -54,13 +54,13 @@ def choose(
     chosen = []
     for tensor in file.tensors.values():
         matrix = len(tensor.shape) > 1
-        target = wanted.format_of(tensor.name, count, tied=tied, pure=pure) if matrix else F32
+        target = preset.format_of(tensor.name, count, tied=tied, pure=pure) if matrix else F32
         chosen.append(_choice(tensor, target, patterns))
     return chosen
 
 
 def find_preset(name: str) -> ResolvedPreset:
-    """A kind by its own name or its type's; raises `HalfbyteError`."""
+    """A preset by its name or alias; raises `HalfbyteError`."""
     known, name = presets(), canonical(name)
     if ALIASES.get(name, name) not in known:
         raise HalfbyteError(f"type '{name}': expected one of {[*ALIASES, *known]}")
@@ -76,7 +76,7 @@ def split_keep(text: str) -> tuple[str, str]:
 
 
 def parse_keep(text: str) -> tuple[str, str]:
-    """The same from the command line; raises where there is no such type."""
+    """The same, but raises where there is no such type."""
     pattern, name = split_keep(text)
     _named(name)
     return pattern, name
@@ -104,7 +104,7 @@ def _choice(
 
 
 def equalized(file: ModelFile) -> Mapping[str, tuple[str, ...]]:
-    """What the architecture says of its channels; nothing where it is not known."""
+    """The channels that the architecture can equalize; empty where it is not known."""
     name = file.metadata.get("general.architecture")
     known = isinstance(name, str) and name in architectures.names()
     return architectures.get(str(name)).EQUALIZED if known else {}
@@ -112,16 +112,16 @@ def equalized(file: ModelFile) -> Mapping[str, tuple[str, ...]]:
 
 def layers(file: ModelFile) -> list[str]:
     """Prefixes of the layers, such as ``blk.0.``, in order."""
-    found = (re.match(r"blk\.\d+\.", name) for name in file.tensors)
-    return list(dict.fromkeys(match[0] for match in found if match))
+    matches = (re.match(r"blk\.\d+\.", name) for name in file.tensors)
+    return list(dict.fromkeys(match[0] for match in matches if match))
 
 
 def norm_groups(file: ModelFile) -> dict[str, list[str]]:
-    """RMSNorm's gain -> matrices whose columns are its channels: those that a layer has.
+    """Gain of an RMSNorm -> the matrices of its layer whose columns are its channels.
 
-    As the architecture says, or as Llama's kind has it: then good enough to weigh errors by. The
-    norm before the head is among them only if the head is a matrix of its own: a tied one is the
-    embedding as well. A norm with a bias is not: its gain does not scale all of its output.
+    They are as the architecture says, or else as in Llama, which suffices for weights of errors.
+    The norm before the head is included only if the head has its own matrix: a tied one is the
+    embedding as well. Norms with a bias are not: their gain does not scale all of their output.
     """
     channels, groups = equalized(file) or architectures.CHANNELS, {}
     for prefix in (*layers(file), ""):
@@ -148,9 +148,9 @@ def _fits(tensors: Mapping[str, Tensor], norm: str, reader: str) -> bool:
 
 
 def hidden_pairs(file: ModelFile) -> dict[str, str]:
-    """``ffn_up`` -> ``ffn_down``: rows of the first are columns of the second, linearly.
+    """``ffn_up`` -> ``ffn_down``, where rows of the first act linearly on columns of the second.
 
-    Linearly only beside a gate, which takes the activation function, and without a bias.
+    That is so only if there is a gate, which has the activation function, and no bias.
     """
     pairs = {}
     for prefix in layers(file) if "ffn_up" in equalized(file) else ():

@@ -1,4 +1,4 @@
-"""What quantization did: per tensor and in total."""
+"""The report of a quantization, per tensor and in total."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from halfbyte.errors import printable
 
 @dataclass(frozen=True)
 class Row:
-    """One tensor. Decibels are None where there is nothing to measure."""
+    """One tensor; decibels are None where they are not defined."""
 
     name: str
     shape: tuple[int, ...]
@@ -20,14 +20,14 @@ class Row:
     bytes: int
     bits_per_weight: float
     snr_db: float | None  # signal to noise; None: no noise
-    search_gain_db: float | None  # weighted error of plain rounding over that of the search
+    search_gain_db: float | None  # weighted error of plain rounding to that of the search
     equalized: int  # channels scaled by a power of two
     note: str
 
 
 @dataclass(frozen=True)
 class OutputRow:
-    """One of a graph's outputs, beside that of the original. None: nothing to measure."""
+    """An output of a graph compared with the original's; None where a figure is not defined."""
 
     name: str
     cosine: float | None
@@ -36,7 +36,7 @@ class OutputRow:
 
 @dataclass(frozen=True)
 class Report:
-    """All of a run of `quantize`."""
+    """A run of `quantize`."""
 
     source: str
     source_format: str
@@ -49,16 +49,16 @@ class Report:
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
     outputs: tuple[OutputRow, ...] = ()
-    samples: str = ""  # what `outputs` were measured with
+    samples: str = ""  # the inputs that `outputs` were measured on
 
     @property
     def bits_per_weight(self) -> float:
-        """Over all tensors, those that stay F32 included."""
+        """Mean over all tensors, including those that stay F32."""
         return 8 * sum(row.bytes for row in self.rows) / self.weights
 
     @property
     def megabytes_per_second(self) -> float:
-        """Input read per second, in units of 10^6 bytes."""
+        """Input bytes per second, in units of 10^6."""
         return self.bytes_before / 1e6 / max(self.seconds, 1e-9)
 
     def as_json(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Report:
         }
 
     def table(self) -> str:
-        """The report for people: a line per type, then what is special."""
+        """The report as text: a line per type, then remarks."""
         lines = [
             f"{self.source} ({self.source_format}) {self.bytes_before / 1e6:.2f} MB -> "
             f"{self.output} {self.bytes_after / 1e6:.2f} MB: "

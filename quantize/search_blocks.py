@@ -1,17 +1,17 @@
-"""Searching scales and minima of formats without kernels for it, by definitions in NumPy.
+"""Searching scales and minima of formats with minima and of K-quants, in NumPy.
 
-As in `search`, without data: some scales are tried, least squares says what is best for the codes
-of each, and the best is kept. All in float32. Of a block x with importance w:
+As in `scale_search`, no data is needed: several scales are tried, least squares improves each for
+its quantized values, and the best is kept. All is float32. For a block x with importance w:
 
-- with a minimum, x ~ a q + b: for each factor c, q = round((x - lo) c / d0) with plain rounding's
-  lo and d0; then a and b by least squares, in K-quants b <= 0; then q = round((x - b) / a) and
-  least squares again. Each time the weighted error is sum w x^2 - (a sum w q x + b sum w x).
+- with a minimum, x ~ a q + b: for each factor c, q = round((x - lo) c / d0) with lo and d0 of plain
+  rounding; then a and b by least squares, with b <= 0 in K-quants; then q = round((x - b) / a) and
+  least squares again. The weighted error is sum w x^2 - (a sum w q x + b sum w x).
 - without one, x ~ a q: q = round(x c / d0), a = sum w q x / sum w q q, and the weighted error is
   sum w x^2 - a sum w q x.
 
-A K-quant's scales and minima are then rounded as in plain rounding, and codes are rounded anew.
-What is written is the search's result where its error is smaller than that of plain rounding: of
-each block of the file.
+Scales and minima of K-quants are then rounded as in plain rounding, and x is quantized again. A
+block of the file takes the result of the search if its error is smaller than that of plain
+rounding. Errors are at most those of llama.cpp's quantizer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from halfbyte.quantize.scale_search import F32, U8
 from halfbyte.weights import ScaledFormat
 from halfbyte.weights.blocks import inverse
 
-# Chosen on normal numbers, on ones with long tails, and on rows and columns of unlike sizes.
+# Chosen on normal and long-tailed numbers, and on rows and columns of different sizes.
 WITH_MINIMA = (1.0, 0.9, 0.933, 0.967, 1.033, 1.067, 1.1)
 WITHOUT = (1.0, 0.97, 0.985, 1.015, 1.03)
 
@@ -41,43 +41,43 @@ def search(x: F32, importance: F32, format_: type[ScaledFormat]) -> tuple[U8, F3
             scales, minima = _lines(blocks, w, scales, minima, format_)
         else:
             scales = _slopes(blocks, w, scales, format_.bits)
-        if format_.part == format_.block:  # stored as they are, as F16
+        if format_.part == format_.block:  # stored as F16
             scales, minima = (v.astype(np.float16).astype(np.float32) for v in (scales, minima))
-        found = format_.fit(x, scales, minima)
-        before, after = (_errors(format_, blocks, w, rows) for rows in (plain, found))
+        fitted = format_.fit(x, scales, minima)
+        before, after = (_errors(format_, blocks, w, rows) for rows in (plain, fitted))
     better = after < before
-    chosen = np.where(better, found.view(format_.layout), plain.view(format_.layout))
+    chosen = np.where(better, fitted.view(format_.layout), plain.view(format_.layout))
     errors = np.stack([before.sum(axis=1), np.where(better, after, before).sum(axis=1)], axis=1)
     return chosen.view(np.uint8), errors.astype(np.float32, copy=False)
 
 
 def _slopes(x: F32, w: F32, scales: F32, bits: int) -> F32:
-    """The best scales of parts x [..., n]; those given where none is better."""
+    """The best scales of parts x [..., n]; the given ones where none is better."""
     first = inverse(scales)
-    most = np.float32(2 ** (bits - 1))
-    best, found, weighted = np.zeros_like(scales), scales.copy(), w * x
+    limit = np.float32(2 ** (bits - 1))
+    best, slopes, weighted = np.zeros_like(scales), scales.copy(), w * x
     for factor in WITHOUT:
-        q = np.clip(np.rint(x * (first * np.float32(factor))[..., None]), -most, most - 1)
+        q = np.clip(np.rint(x * (first * np.float32(factor))[..., None]), -limit, limit - 1)
         a, b = (weighted * q).sum(axis=-1), ((w * q) * q).sum(axis=-1)
         gain = (a * a) / b
         wins = gain > best
-        best, found = np.where(wins, gain, best), np.where(wins, a / b, found)
-    return found
+        best, slopes = np.where(wins, gain, best), np.where(wins, a / b, slopes)
+    return slopes
 
 
 def _lines(
     x: F32, w: F32, scales: F32, minima: F32, format_: type[ScaledFormat]
 ) -> tuple[F32, F32]:
-    """The best scales and minima of parts x [..., n]; those given where none is better."""
+    """The best scales and minima of parts x [..., n]; the given ones where none is better."""
     first, low = inverse(scales), minima
-    most = np.float32(2**format_.bits - 1)
+    limit = np.float32(2**format_.bits - 1)
     weighted = w * x
     sum_w, sum_x = np.broadcast_to(w, x.shape).sum(axis=-1), weighted.sum(axis=-1)
     best = np.zeros_like(scales)
     for factor in WITH_MINIMA:
         step, offset = first * np.float32(factor), low
         for _ in range(2):
-            q = np.clip(np.rint((x - offset[..., None]) * step[..., None]), 0, most)
+            q = np.clip(np.rint((x - offset[..., None]) * step[..., None]), 0, limit)
             wq = w * q
             sum_q, sum_qq = wq.sum(axis=-1), (wq * q).sum(axis=-1)
             sum_qx = (weighted * q).sum(axis=-1)

@@ -1,11 +1,11 @@
-"""Making ONNX models small: standard ONNX out, which ONNX Runtime runs with the same result.
+"""Quantizing ONNX models; the result is standard ONNX, which ONNX Runtime runs as well.
 
     from halfbyte.quantize.onnx import Options, quantize_onnx
 
     report = quantize_onnx("model.onnx", options=Options(type="int4"))
 
-The packages `onnx` and `ml_dtypes` are needed, which ``pip install 'halfbyte[quantize]'`` brings;
-they are imported when a model is quantized, not with this module.
+This needs the packages `onnx` and `ml_dtypes` (``pip install 'halfbyte[quantize]'``), which are
+imported when a model is quantized, not with this module.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def quantize_onnx(
     Parameters
     ----------
     path : path
-        An ONNX model; its tensors may lie in files beside it.
+        An ONNX model; its tensors may be stored in files beside it.
     output : path, optional
         The file to write; by default ``<stem>-<type>.onnx`` beside the input.
     options : Options, optional
         By default int8 weights.
     samples : path, optional
-        Inputs: a .npz file, or a folder of .npz, .npy and pictures. Ranges of activations are taken
-        from them, weights of errors, and the report's comparison. Without, made-up inputs are
-        compared.
+        Inputs: a .npz file, or a folder of .npz, .npy and pictures. They determine the ranges of
+        activations and the weights of errors, and the report compares outputs on them; by default
+        on random inputs.
     threads : int, optional
-        Threads that encode; by default one per fast core.
+        Threads for encoding; by default one per fast core.
     progress : callable, optional
-        Called with bytes of input done and bytes in all (each read counts).
+        Called with input bytes processed so far and in total (each read counts).
 
     Raises
     ------

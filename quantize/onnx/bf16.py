@@ -1,7 +1,7 @@
-"""bfloat16: what a file holds. Computing goes on in float32.
+"""bfloat16 as a storage type: matrices are stored in it, and computation stays in float32.
 
-ONNX Runtime's processors have next to no operators of bfloat16; so matrices are stored so, and cast
-where they are read. Rows of tables are taken first, and cast then.
+ONNX Runtime's CPU provider has very few operators for bfloat16, so each matrix is cast where it is
+read. Of tables, rows are gathered first and then cast.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _OPSET = 13  # of Gather and Cast of bfloat16
 
 
 class BFloat16(Rewriter):
-    """Rewrites a model for matrices in bfloat16; vectors stay as they are."""
+    """Rewrites a model to store matrices in bfloat16; vectors stay as they are."""
 
     folds = False
 
@@ -25,10 +25,12 @@ class BFloat16(Rewriter):
     def _rewritten(self, scope: Scope, node: NodeProto) -> list[NodeProto]:
         table = self._table(scope, node)
         if table is not None and self._is_narrowed(node, table.name, table.shape):
-            made = self.encoder.narrowed(table, TensorProto.BFLOAT16)
+            result = self.encoder.narrowed(table, TensorProto.BFLOAT16)
             rows, output = self.editor.fresh(f"{node.output[0]}_bf16"), node.output[0]
             return [
-                helper.make_node("Gather", [made.names[0], node.input[1]], [rows], name=node.name),
+                helper.make_node(
+                    "Gather", [result.names[0], node.input[1]], [rows], name=node.name
+                ),
                 helper.make_node("Cast", [rows], [output], to=table.data_type),
             ]
         for index, name in enumerate(node.input):
@@ -39,8 +41,8 @@ class BFloat16(Rewriter):
                 weight.data_type == TensorProto.FLOAT
                 and weight.tensor.data_type != TensorProto.BFLOAT16
             ):
-                made = self.encoder.narrowed(weight, TensorProto.BFLOAT16)
-                node.input[index] = self._value(made, weight)
+                result = self.encoder.narrowed(weight, TensorProto.BFLOAT16)
+                node.input[index] = self._value(result, weight)
         return [node]
 
     def _is_narrowed(self, node: NodeProto, name: str, shape: tuple[int, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""What a model computes on samples: ranges of its values, and sizes of their channels."""
+"""Running a model on samples, for ranges of its values and sizes of their channels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy.typing as npt
 from onnx import TensorProto
 
 from halfbyte.errors import HalfbyteError
-from halfbyte.quantize.onnx.editor import Editor, element_type
+from halfbyte.quantize.onnx.editor import Editor
+from halfbyte.quantize.onnx.nodes import element_type
 from halfbyte.quantize.onnx.ranges import METHODS, Histogram
 from halfbyte.quantize.onnx.rewriter import find_product
 from halfbyte.quantize.onnx.running import running_editor
@@ -19,7 +20,7 @@ F32 = npt.NDArray[np.float32]
 
 
 class Calibration:
-    """Samples, and how ranges are made of what they give.
+    """Samples, and how ranges are derived from the values on them.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ class Calibration:
         self.samples, self.method = samples, method
 
     def ranges(self, editor: Editor, names: Sequence[str]) -> Mapping[str, tuple[float, float]]:
-        """The range of each value, as the method makes it."""
+        """The range of each value, by the method."""
         histograms = {name: Histogram() for name in names}
         run = running_editor(editor, names)
         try:
@@ -47,11 +48,11 @@ class Calibration:
         return {name: METHODS[self.method](histogram) for name, histogram in histograms.items()}
 
     def squares(self, editor: Editor) -> dict[str, F32]:
-        """Sums of squares of the channels, the last axis, of what products read."""
+        """Sums of squares of the channels (the last axis) of values that products read."""
         main = editor.main
-        found = (find_product(editor, main, node) for node in main.graph.node)
+        products = (find_product(editor, main, node) for node in main.graph.node)
         names = sorted(
-            {p.node.input[0] for p in found if p and main.constant(p.node.input[0]) is None}
+            {p.node.input[0] for p in products if p and main.constant(p.node.input[0]) is None}
         )
         sums: dict[str, npt.NDArray[np.float64]] = {}
         run = running_editor(editor, names)
@@ -67,18 +68,20 @@ class Calibration:
     def tops(self, editor: Editor) -> dict[str, float]:
         """The largest finite magnitude of every float32 value of the main graph."""
         main = editor.main
-        made = [name for node in main.graph.node for name in node.output if name]
         names = [
-            name for name in made if element_type(editor.types, name) in (0, TensorProto.FLOAT)
+            name
+            for node in main.graph.node
+            for name in node.output
+            if name and element_type(editor.types, name) in (0, TensorProto.FLOAT)
         ]
-        found: dict[str, float] = {}
+        tops: dict[str, float] = {}
         run = running_editor(editor, names)
         try:
             for feeds in self.samples:
                 for name, value in run(feeds).items():
                     if isinstance(value, np.ndarray) and value.dtype == np.float32 and value.size:
                         size = np.abs(value[np.isfinite(value)])
-                        found[name] = max(found.get(name, 0.0), float(size.max(initial=0)))
+                        tops[name] = max(tops.get(name, 0.0), float(size.max(initial=0)))
         finally:
             run.close()
-        return found
+        return tops

@@ -1,4 +1,4 @@
-"""Whether nodes are what their operators demand, as far as rewriting relies on it."""
+"""Checks that nodes are as their operators define them, as far as rewriting relies on it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from halfbyte.quantize.onnx.editor import Editor
 
 
 def check_nodes(editor: Editor) -> None:
-    """Compare numbers of inputs and outputs, and types of attributes, with ONNX's definitions.
+    """Check numbers of inputs and outputs, and types of attributes, by ONNX's schemas.
 
-    Operators that ONNX does not define are taken as they are: ONNX Runtime puts some of its own
-    into the standard domain.
+    Operators that ONNX does not define are not checked: ONNX Runtime has some of its own in the
+    standard domain.
 
     Raises
     ------
     FormatError
-        A node differs from its operator's definition.
+        A node differs from the schema of its operator.
     """
     for scope in editor.scopes:
         for node in scope.graph.node:
@@ -37,9 +37,9 @@ def _problem(node: NodeProto, version: int) -> str:
         schema = onnx.defs.get_schema(node.op_type, version, domain)
     except onnx.defs.SchemaError:
         return ""
-    found = len(node.input)
-    if not schema.min_input <= found <= schema.max_input:
-        return f"expected {schema.min_input} to {schema.max_input} inputs, found {found}"
+    count = len(node.input)
+    if not schema.min_input <= count <= schema.max_input:
+        return f"expected {schema.min_input} to {schema.max_input} inputs, found {count}"
     needed = [p.option == onnx.defs.OpSchema.FormalParameterOption.Single for p in schema.inputs]
     for index, name in enumerate(node.input[: len(needed)]):
         if needed[index] and not name:

@@ -1,19 +1,20 @@
-"""Integer weights and activations with scales that are found as they come: standard operators.
+"""Integer weights, and activations quantized as they come, with standard operators.
 
     MatMul, Gemm   DynamicQuantizeLinear, MatMulInteger, Cast, Mul
     Conv           DynamicQuantizeLinear, ConvInteger, Cast, Mul
-    Gather         Gather of codes, DequantizeLinear (or Cast and Mul with a scale a row)
-    others         int8 a channel and DequantizeLinear
+    Gather         Gather of int8, DequantizeLinear (or Cast and Mul by a scale per row)
+    others         int8 per channel and DequantizeLinear
 
-Activations are uint8 with one scale and zero point for all of a tensor, weights int8, symmetric,
-with one scale or one a channel.
+Activations are uint8 with one scale and zero point per tensor. Weights are int8, symmetric, with
+one scale per tensor or per channel.
 """
 
 from __future__ import annotations
 
 from onnx import NodeProto, TensorProto, helper
 
-from halfbyte.quantize.onnx.editor import Editor, Scope, attribute, is_op
+from halfbyte.quantize.onnx.editor import Editor, Scope
+from halfbyte.quantize.onnx.nodes import attribute, is_op
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import CHANNELS, Product, Rewriter, find_product
 from halfbyte.quantize.onnx.weight_encoder import Encoder
@@ -22,14 +23,14 @@ _QUANTIZE = 11  # opset of DynamicQuantizeLinear
 
 
 class Dynamic(Rewriter):
-    """Rewrites a model for integer products.
+    """Rewrites a model to use integer products.
 
     Parameters
     ----------
     editor, encoder, keep
         See :class:`Rewriter`.
     per_channel : bool
-        A scale for each channel of a weight, instead of one for all.
+        One scale for each channel of a weight instead of one per tensor.
     """
 
     def __init__(
@@ -50,24 +51,27 @@ class Dynamic(Rewriter):
             return self._conv(scope, node)
         table = self._table(scope, node)
         if table is not None:
-            return self._gather_codes(node, table, per_channel=self.per_channel)
+            return self._gather_quantized(node, table, per_channel=self.per_channel)
         if is_op(node, *CHANNELS):
             self._dequantize(scope, node)
         return [node]
 
     def _activation(self, scope: Scope, name: str, nodes: list[NodeProto]) -> tuple[str, str, str]:
-        """Codes, scale and zero point of a value; made once in a graph."""
+        """Quantized value, scale and zero point of a value; computed once in a graph."""
         key = (id(scope), name)
         if key not in self._quantized:
-            made = [self.editor.fresh(f"{name}_{part}") for part in ("quantized", "scale", "zero")]
-            nodes.append(helper.make_node("DynamicQuantizeLinear", [name], made))
-            self._quantized[key] = (made[0], made[1], made[2])
+            quantized, scale, zero = (
+                self.editor.fresh(f"{name}_{part}") for part in ("quantized", "scale", "zero")
+            )
+            outputs = [quantized, scale, zero]
+            nodes.append(helper.make_node("DynamicQuantizeLinear", [name], outputs))
+            self._quantized[key] = quantized, scale, zero
         return self._quantized[key]
 
     def _scaled(
         self, integers: str, scale: str, weight_scale: str, output: str, nodes: list[NodeProto]
     ) -> None:
-        """Integer sums as floats: times both scales."""
+        """Integer sums as floats, multiplied by both scales."""
         wide, factor = self.editor.fresh(f"{output}_float"), self.editor.fresh(f"{output}_scale")
         nodes.append(helper.make_node("Cast", [integers], [wide], to=TensorProto.FLOAT))
         nodes.append(helper.make_node("Mul", [scale, weight_scale], [factor]))
@@ -75,14 +79,14 @@ class Dynamic(Rewriter):
 
     def _product(self, scope: Scope, product: Product) -> list[NodeProto]:
         node, weight = product.node, product.weight
-        rows = product.by_rows != weight.transposed  # the result's columns are the tensor's rows
+        rows = product.by_rows != weight.transposed  # columns of the result are rows of the tensor
         axis = 0 if rows else 1
         result = self._integer(node, weight, axis if self.per_channel else None, product.factor)
         if result is None:
             return [node]
-        codes, nodes, value = result.names[0], list[NodeProto](), node.input[0]
+        matrix, nodes, value = result.names[0], list[NodeProto](), node.input[0]
         if rows:
-            codes = self._turned(codes)
+            matrix = self._transposed(matrix)
         if node.op_type == "Gemm" and attribute(node, "transA", 0):
             value = self.editor.fresh(f"{value}_transposed")
             nodes.append(helper.make_node("Transpose", [node.input[0]], [value], perm=[1, 0]))
@@ -92,19 +96,19 @@ class Dynamic(Rewriter):
         result_name = self.editor.fresh(f"{output}_product") if biased else output
         sums = self.editor.fresh(f"{output}_integer")
         nodes.append(
-            helper.make_node("MatMulInteger", [quantized, codes, zero], [sums], name=node.name)
+            helper.make_node("MatMulInteger", [quantized, matrix, zero], [sums], name=node.name)
         )
         self._scaled(sums, scale, result.names[1], result_name, nodes)
         return nodes + (self._added(product, result_name) if biased else [])
 
-    def _turned(self, codes: str) -> str:
-        """A matrix of codes transposed, once."""
-        if codes not in self._made:
-            self._made[codes] = self.editor.fresh(f"{codes}_transposed")
+    def _transposed(self, matrix: str) -> str:
+        """A quantized matrix, transposed; computed once."""
+        if matrix not in self._derived:
+            self._derived[matrix] = self.editor.fresh(f"{matrix}_transposed")
             self._first.append(
-                helper.make_node("Transpose", [codes], [self._made[codes]], perm=[1, 0])
+                helper.make_node("Transpose", [matrix], [self._derived[matrix]], perm=[1, 0])
             )
-        return self._made[codes]
+        return self._derived[matrix]
 
     def _conv(self, scope: Scope, node: NodeProto) -> list[NodeProto]:
         weight = self.editor.weight(scope, node.input[1])
@@ -118,11 +122,11 @@ class Dynamic(Rewriter):
         quantized, scale, zero = self._activation(scope, node.input[0], nodes)
         output, spatial = node.output[0], len(weight.shape) - 2
         sums = self.editor.fresh(f"{output}_integer")
-        made = helper.make_node(
+        conv = helper.make_node(
             "ConvInteger", [quantized, result.names[0], zero], [sums], name=node.name
         )
-        made.attribute.extend(node.attribute)
-        nodes.append(made)
+        conv.attribute.extend(node.attribute)
+        nodes.append(conv)
         weight_scale = result.names[1]
         if self.per_channel:
             weight_scale = self._reshaped(weight_scale, [-1] + [1] * spatial)

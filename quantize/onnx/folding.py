@@ -12,14 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto
 
-from halfbyte.quantize.onnx.editor import (
-    Editor,
-    Weight,
-    attribute,
-    input_of,
-    is_op,
-    replace_nodes,
-)
+from halfbyte.quantize.onnx.editor import Editor, Weight
+from halfbyte.quantize.onnx.nodes import attribute, input_of, is_op, replace_nodes
 from halfbyte.quantize.onnx.weight_encoder import Numbers
 
 F32 = npt.NDArray[np.float32]
@@ -28,19 +22,19 @@ F32 = npt.NDArray[np.float32]
 def fold_batch_norms(
     editor: Editor, is_quantized: Callable[[NodeProto, Weight], bool]
 ) -> dict[str, F32]:
-    """Remove BatchNormalization behind convolutions of the main graph.
+    """Remove BatchNormalization after convolutions of the main graph.
 
     Parameters
     ----------
     editor : Editor
     is_quantized : callable
-        Whether a convolution's weights will be made anew.
+        Whether the weights of a convolution will be quantized.
 
     Returns
     -------
     dict
-        Output of a convolution -> the factor of each of its channels, which its weights, unlike its
-        bias, do not have yet.
+        Output of a convolution -> the factor of each channel, by which its weights are still to be
+        multiplied; its bias already is.
     """
     graph, readers = editor.model.graph, editor.readers()
     outputs = {value.name for value in graph.output}
@@ -61,29 +55,29 @@ def fold_batch_norms(
         conv.output[0] = norm.output[0]
         factors[conv.output[0]] = factor
     if factors:
-        replace_nodes(graph, [n for n in graph.node if not _is_gone(n, factors)])
+        replace_nodes(graph, [n for n in graph.node if not _is_folded(n, factors)])
         editor.refresh()
     return factors
 
 
-def _is_gone(node: NodeProto, factors: dict[str, F32]) -> bool:
+def _is_folded(node: NodeProto, factors: dict[str, F32]) -> bool:
     return is_op(node, "BatchNormalization") and node.output[0] in factors
 
 
 def _folded(
     editor: Editor, conv: NodeProto, norm: NodeProto, channels: int
 ) -> tuple[F32, F32] | None:
-    """The factor of each channel and the new bias; None where something is not constant."""
-    if not is_op(norm, "BatchNormalization") or any(norm.output[1:]):  # others are for training
+    """The factor of each channel and the new bias; None where an operand is not constant."""
+    if not is_op(norm, "BatchNormalization") or any(norm.output[1:]):  # training
         return None
     parts = [_numbers(editor, name) for name in norm.input[1:5]]
     bias: npt.NDArray[np.float64] | None = np.zeros(channels)
     if input_of(conv, 2):
         bias = _numbers(editor, conv.input[2])
-    found = [part for part in (*parts, bias) if part is not None and part.size == channels]
-    if len(found) != 5:
+    vectors = [part for part in (*parts, bias) if part is not None and part.size == channels]
+    if len(vectors) != 5:
         return None
-    gain, shift, mean, variance, before = found
+    gain, shift, mean, variance, before = vectors
     with np.errstate(all="ignore"):
         factor = gain / np.sqrt(variance + float(attribute(norm, "epsilon", 1e-5)))
         after = (before - mean) * factor + shift

@@ -1,12 +1,12 @@
-"""float16: weights and values, with islands of float32 where the type does not suffice.
+"""float16 for weights and values, with islands of float32 where the type does not suffice.
 
-A node computes in float32, its inputs cast up and its outputs cast down, where
+A node computes in float32, with casts of its inputs and outputs, where
 
-    - ONNX defines the operator, or an input of it, for float32 alone,
-    - it has a subgraph, or is an operator of a domain that is not known here,
-    - a value that it reads or makes is beyond float16's range (on the samples), or tiny throughout,
-    - a constant that it reads is, or loses more than a hundredth of itself by rounding,
-    - ``--keep NODE=fp32`` says so.
+    - ONNX defines the operator for float32 only, by its schema,
+    - it has a subgraph, or its operator is of a domain that is not known here,
+    - one of its values, on the samples, is beyond float16's range or entirely below it,
+    - one of its constants is, or rounding would lose more than a hundredth of it,
+    - ``--keep NODE=fp32`` asks for it.
 """
 
 from __future__ import annotations
@@ -19,27 +19,22 @@ import onnx
 from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.quantize.encode import Codec
-from halfbyte.quantize.onnx.editor import (
-    Editor,
-    captured_names,
-    element_type,
-    inner_graphs,
-    replace_nodes,
-)
+from halfbyte.quantize.onnx.editor import Editor
+from halfbyte.quantize.onnx.nodes import captured_names, element_type, inner_graphs, replace_nodes
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import Rewriter
 from halfbyte.quantize.onnx.weight_encoder import Encoder, Numbers
 from halfbyte.weights import F16
 
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
-LARGEST = 65504.0
-_TINIEST = 2.0**-14  # the smallest normal number
-_LOSS = 0.01  # of a constant by rounding
-_SMALL = 256  # numbers of a constant that islands keep in float32
-_MAX_REASONS = 8  # that are reported
-# Operators whose result has the type that an attribute says
+MAX = 65504.0
+_MIN = 2.0**-14  # the smallest normal number
+_MAX_LOSS = 0.01  # of a constant by rounding, relative
+_SMALL = 256  # elements of constants that islands keep in float32
+_MAX_REASONS = 8  # in the report
+# Operators whose attribute names the type of the result
 _TYPED = {"Cast": "to"}
-# Operators of ONNX Runtime that take and give float16, all inputs and outputs alike
+# Operators of ONNX Runtime with float16 for all inputs and outputs
 _MICROSOFT = frozenset({
     "SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization",
     "BiasGelu", "FastGelu", "Gelu", "QuickGelu", "FusedMatMul", "FusedConv", "Attention",
@@ -48,7 +43,7 @@ _MICROSOFT = frozenset({
 
 
 class Float16(Rewriter):
-    """Rewrites the main graph for float16; the bodies of branches and loops stay float32.
+    """Rewrites the main graph to float16; bodies of branches and loops stay in float32.
 
     Parameters
     ----------
@@ -57,7 +52,7 @@ class Float16(Rewriter):
     tops : mapping
         Name of a value -> its largest magnitude, where it is known.
     io : bool
-        Inputs and outputs of the graph are float16 too.
+        Whether inputs and outputs of the graph become float16 as well.
     """
 
     def __init__(
@@ -71,7 +66,7 @@ class Float16(Rewriter):
     ) -> None:
         super().__init__(editor, encoder, keep)
         self.tops, self.io = tops, io
-        self.islands: dict[str, str] = {}  # first output of a node -> why it computes in float32
+        self.islands: dict[str, str] = {}  # first output of a node -> reason for float32
 
     def _opset(self) -> int:
         return 7
@@ -79,7 +74,7 @@ class Float16(Rewriter):
     def run(self) -> None:
         """Rewrite the main graph."""
         graph = self.editor.model.graph
-        self._types: dict[str, int] = {}  # of values as they are made now, FLOAT or HALF
+        self._types: dict[str, int] = {}  # of values as computed now, FLOAT or HALF
         self._names: dict[tuple[str, int], str] = {}  # a value in another type
         self._captured = {name for node in graph.node for name in captured_names(node)}
         self._kept = {value.name for value in graph.output} | self._captured
@@ -98,7 +93,7 @@ class Float16(Rewriter):
         self._remark()
 
     def _remark(self) -> None:
-        """Tell how many nodes compute in float32, and why."""
+        """Report how many nodes compute in float32, and why."""
         for reason, count in Counter(self.islands.values()).most_common(_MAX_REASONS):
             nodes = "node computes" if count == 1 else "nodes compute"
             self.remarks.append(f"{count} {nodes} in float32: {reason}")
@@ -110,33 +105,33 @@ class Float16(Rewriter):
             nodes.append(node)
             return
         reason = self._reason(node)
-        wanted = FLOAT if reason else HALF
+        data_type = FLOAT if reason else HALF
         floats = any(self._gives_float(node, i) for i, name in enumerate(node.output) if name)
         if reason and (floats or any(name in self._types for name in node.input)):
             self.islands[node.output[0]] = reason
         for index, name in enumerate(node.input):
             if name:
-                slot = wanted if self._takes_half(node, index) else FLOAT
+                slot = data_type if self._takes_half(node, index) else FLOAT
                 node.input[index] = self._as(name, slot, nodes, is_island=bool(reason))
-        self._set_type(node, wanted)
+        self._set_type(node, data_type)
         nodes.append(node)
         for index, name in enumerate(node.output):
             if name and self._gives_float(node, index):
-                made = wanted if self._gives_half(node, index) else FLOAT
-                self._give(node, index, made, nodes)
+                computed = data_type if self._gives_half(node, index) else FLOAT
+                self._give(node, index, computed, nodes)
 
-    def _give(self, node: NodeProto, index: int, made: int, nodes: list[NodeProto]) -> None:
-        """Note the type of an output; outputs of the graph, and what bodies read, keep theirs."""
+    def _give(self, node: NodeProto, index: int, data_type: int, nodes: list[NodeProto]) -> None:
+        """Note the type of an output; graph outputs and values that bodies read keep theirs."""
         name = node.output[index]
         outer = HALF if self.io and name not in self._captured else FLOAT
-        if name not in self._kept or made == outer:
-            self._types[name] = made
+        if name not in self._kept or data_type == outer:
+            self._types[name] = data_type
             return
-        inner = self.editor.fresh(f"{name}_{_suffix(made)}")
+        inner = self.editor.fresh(f"{name}_{_suffix(data_type)}")
         node.output[index] = inner
         nodes.append(helper.make_node("Cast", [inner], [name], to=outer))
-        self._types[name], self._types[inner] = outer, made
-        self._names[name, made] = inner
+        self._types[name], self._types[inner] = outer, data_type
+        self._names[name, data_type] = inner
 
     def _input(self, value: onnx.ValueInfoProto) -> None:
         if value.type.tensor_type.elem_type != FLOAT:
@@ -151,30 +146,30 @@ class Float16(Rewriter):
         else:
             self._types[value.name] = FLOAT
 
-    def _as(self, name: str, wanted: int, nodes: list[NodeProto], *, is_island: bool) -> str:
-        """A value in the type that a node takes."""
+    def _as(self, name: str, data_type: int, nodes: list[NodeProto], *, is_island: bool) -> str:
+        """The name of a value in the type that a node takes."""
         if self.editor.main.constant(name) is not None:
-            return self._constant(name, wanted, is_island=is_island)
-        there = self._types.get(name)
-        if there is None or there == wanted:
+            return self._constant(name, data_type, is_island=is_island)
+        current = self._types.get(name)
+        if current is None or current == data_type:
             return name
-        if (name, wanted) not in self._names:
-            made = self.editor.fresh(f"{name}_{_suffix(wanted)}")
-            nodes.append(helper.make_node("Cast", [name], [made], to=wanted))
-            self._names[name, wanted] = made
-        return self._names[name, wanted]
+        if (name, data_type) not in self._names:
+            cast = self.editor.fresh(f"{name}_{_suffix(data_type)}")
+            nodes.append(helper.make_node("Cast", [name], [cast], to=data_type))
+            self._names[name, data_type] = cast
+        return self._names[name, data_type]
 
-    def _constant(self, name: str, wanted: int, *, is_island: bool) -> str:
+    def _constant(self, name: str, data_type: int, *, is_island: bool) -> str:
         weight = self.editor.weight(self.editor.main, name)
         if weight is None or weight.tensor.data_type != FLOAT or weight.transposed:
             return name
         size = int(np.prod(weight.shape, dtype=np.int64))
         kept = self.keep.type_of(weight.name) == "F32"
-        if wanted == FLOAT and (kept or size <= _SMALL or self._loss(name)):
+        if data_type == FLOAT and (kept or size <= _SMALL or self._loss(name)):
             return name
         if size == 0:
             return name
-        if size == 1 and wanted == HALF:
+        if size == 1 and data_type == HALF:
             if (name, HALF) not in self._names:
                 value = self.encoder.numbers(weight).take(0, 1).astype(np.float16)
                 self._names[name, HALF] = self.editor.add(
@@ -182,27 +177,27 @@ class Float16(Rewriter):
                 )
             return self._names[name, HALF]
         result = self.encoder.narrowed(weight, HALF)
-        return result.names[0] if wanted == HALF else self._value(result, weight)
+        return result.names[0] if data_type == HALF else self._value(result, weight)
 
-    def _set_type(self, node: NodeProto, wanted: int) -> None:
-        """Where an attribute says the type of the result: the new one."""
+    def _set_type(self, node: NodeProto, data_type: int) -> None:
+        """Update the attribute that names the type of the result."""
         for item in node.attribute:
-            if item.name == _TYPED.get(node.op_type) and item.i == FLOAT and wanted == HALF:
+            if item.name == _TYPED.get(node.op_type) and item.i == FLOAT and data_type == HALF:
                 item.i = HALF
 
     # ---- which nodes ------------------------------------------------------------------------
 
     def _reason(self, node: NodeProto) -> str:
-        """Why a node computes in float32; '' where it does not."""
+        """The reason why a node computes in float32; '' where it does not."""
         if self.keep.type_of(node.name) == "F32":
             return "--keep"
         if inner_graphs(node):
             return "it has a subgraph"
         for name in (*node.input, *node.output):
             top = self.tops.get(name)
-            if top is not None and top > LARGEST:
+            if top is not None and top > MAX:
                 return f"values up to {top:.3g}"
-            if top is not None and 0 < top < _TINIEST:
+            if top is not None and 0 < top < _MIN:
                 return f"values no larger than {top:.3g}"
             if name and self._loss(name):
                 return self._loss(name)
@@ -211,7 +206,7 @@ class Float16(Rewriter):
         return ""
 
     def _loss(self, name: str) -> str:
-        """What is lost of a constant in float16, if it is too much."""
+        """What float16 would lose of a constant; '' where that is acceptable."""
         if name not in self._losses:
             weight = self.editor.weight(self.editor.main, name) if name else None
             reason = ""
@@ -226,7 +221,7 @@ class Float16(Rewriter):
         return self._losses[name]
 
     def _gives_float(self, node: NodeProto, index: int) -> bool:
-        """Whether an output is float32 in the model as it was."""
+        """Whether an output is float32 in the original model."""
         name = node.output[index]
         known = element_type(self.editor.types, name)
         if known or name in self.tops:
@@ -239,7 +234,7 @@ class Float16(Rewriter):
         return any(_formal(schema.inputs, i).type_str == formal for i in read)
 
     def _is_defined(self, node: NodeProto) -> bool:
-        """Whether an operator computes in float16: some input or output may be it."""
+        """Whether an operator is defined for float16: for its outputs, and for an input."""
         if node.domain == "com.microsoft":
             return node.op_type in _MICROSOFT
         schema = self._schema(node)
@@ -275,7 +270,7 @@ class Float16(Rewriter):
 def _formal(
     parameters: Sequence[onnx.defs.OpSchema.FormalParameter], index: int
 ) -> onnx.defs.OpSchema.FormalParameter:
-    """A parameter; the last one may be any number of them."""
+    """The parameter of an index; the last one may be variadic."""
     return parameters[min(index, len(parameters) - 1)]
 
 
@@ -287,17 +282,17 @@ def _allows_half(schema: onnx.defs.OpSchema, formal: onnx.defs.OpSchema.FormalPa
 
 
 def _loss_of(numbers: Numbers, codec: Codec) -> str:
-    """Why numbers should not be float16; infinities are what they are there too."""
+    """Why numbers should not be float16; infinities do not count, since float16 has them."""
     energy, top = np.zeros(2), 0.0
     for _, x in numbers.slices():
         if not np.isfinite(x).all():
             x = np.where(np.isfinite(x), x, np.float32(0))
         top = max(top, float(x.max(initial=0)), -float(x.min(initial=0)))
-        if top > LARGEST:
+        if top > MAX:
             return f"values up to {top:.3g}"
         decoded = codec.decode(F16, codec.encode(F16, x), x.shape[1])
         energy += codec.square_error(x, decoded)
-    if energy[1] > _LOSS**2 * energy[0] or (top > 0 and not energy[0]):
+    if energy[1] > _MAX_LOSS**2 * energy[0] or (top > 0 and not energy[0]):
         return f"values no larger than {top:.3g} lose their digits"
     return ""
 

@@ -1,4 +1,4 @@
-"""How much an error in a column of a matrix weighs: by what the column is multiplied with."""
+"""Weights of errors in the columns of a matrix: mean squares of the activations they multiply."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.quantize.onnx.editor import Editor, Scope, is_op
+from halfbyte.quantize.onnx.editor import Editor, Scope
+from halfbyte.quantize.onnx.nodes import is_op
 from halfbyte.quantize.onnx.norms import find_norm
 
 F32 = npt.NDArray[np.float32]
 
 
 class Importance:
-    """Mean squares of what products read, up to a factor.
+    """Mean squares of the values that products read, up to a factor.
 
     Parameters
     ----------
     editor : Editor
         The model.
     squares : mapping
-        Name of a value -> mean square of each of its channels (last axis), where a run gave them.
-        Without, the gain and the bias of the norm before a product say them: normed numbers count
-        as equally large.
+        Name of a value -> mean square of each of its channels (last axis), where measured.
+        Otherwise they are derived from gain and bias of the norm before a product, with normalized
+        values of mean square 1.
     """
 
     def __init__(self, editor: Editor, squares: Mapping[str, F32]) -> None:
         self.editor, self.squares = editor, dict(squares)
 
     def of(self, scope: Scope, name: str, size: int) -> F32 | None:
-        """Weights of the columns of a matrix that multiplies this value; None: all alike."""
+        """Weights of the columns of a matrix that multiplies this value; None: all are equal."""
         squares = self.squares.get(name)
         if squares is None:
             squares = self._of_norm(scope, name)

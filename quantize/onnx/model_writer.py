@@ -1,16 +1,16 @@
-"""Writing an ONNX model with memory for a part of one tensor.
+"""Writing an ONNX model with memory for part of one tensor.
 
-A model is one message, ModelProto, whose field `graph` holds the initializers. The lengths of all
-messages come before their contents, and sizes of tensors are known before their numbers; so the
-messages are written without large numbers, and these are put in where they belong:
+A model is one message, ModelProto, whose field `graph` contains the initializers. The lengths of
+all messages precede their contents, and sizes of tensors are known before their numbers. So the
+messages are serialized without large numbers, which are written where they belong:
 
     ModelProto:  [all but graph] [tag graph, length] GraphProto
     GraphProto:  [all but initializers] ([tag initializer, length] TensorProto) ...
     TensorProto: [name, type, shape] [tag raw_data, length] numbers
 
-Where that is more than a message can hold (2 GB), numbers go to a second file, at offsets that are
-multiples of 4096, so that they can be mapped. Two files cannot be replaced at once: the name of the
-second has a hash of its content, so that each model finds its own numbers or none.
+Above the limit of a message (2 GB), numbers go to a second file, at offsets that are multiples of
+4096, so that they can be mapped. Two files cannot be replaced at once: the name of the second has a
+hash of its content, so that each model finds its own numbers or none.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _GRAPH, _INITIALIZER, _RAW = 7, 5, 9  # fields of ModelProto, GraphProto and Ten
 
 @dataclass(frozen=True)
 class Payload:
-    """The numbers of an initializer that are made while they are written.
+    """The numbers of an initializer, computed while they are written.
 
     Attributes
     ----------
     size : int
         Bytes.
     parts : callable
-        Gives arrays whose bytes, one after another, are the numbers; called once, in file order.
+        Returns arrays whose bytes, concatenated, are the numbers; called once, in file order.
     """
 
     size: int
@@ -63,19 +63,19 @@ def write_model(
     *,
     external: bool = False,
 ) -> list[Path]:
-    """Write a model; returns its files. On any error none is left, and none is replaced.
+    """Write a model; returns its files. On an error, none is left and none is replaced.
 
     Parameters
     ----------
     target : path
-        The model's file; numbers in a second file go to ``<name>.<hash>.data`` beside it, and
-        those of a model that was there before are removed.
+        The model's file. A second file is ``<name>.<hash>.data`` beside it; that of the model that
+        is replaced is removed.
     model : onnx.ModelProto
         Without the numbers of the initializers in `payloads`; it is changed.
     payloads : mapping
         By the name of an initializer of the main graph.
     external : bool
-        Two files, also where one can hold all.
+        Write two files even where one is enough.
 
     Raises
     ------
@@ -103,13 +103,13 @@ def write_model(
         undoing.pop_all()
     for path in target.parent.iterdir():
         if is_data_of(path, target) and path not in files:
-            with suppress(OSError):  # Windows, while someone has it open
+            with suppress(OSError):  # on Windows, while a process has it open
                 path.unlink()
     return files
 
 
 def is_data_of(path: Path, model: Path) -> bool:
-    """Whether a file is named as the second file of a model is."""
+    """Whether a file has the name of a second file of a model."""
     pattern = rf"{re.escape(model.name)}\.[0-9a-f]{{{2 * _HASH}}}\.data"
     return path.parent == model.parent and re.fullmatch(pattern, path.name) is not None
 
@@ -117,7 +117,7 @@ def is_data_of(path: Path, model: Path) -> bool:
 def _write_data(
     model: Path, tensors: Iterable[TensorProto], payloads: Mapping[str, Payload], undoing: ExitStack
 ) -> Path:
-    """Numbers into the second file; the tensors' messages say where."""
+    """Write numbers into the second file, and their places into the tensors' messages."""
     places: list[tuple[TensorProto, int, int]] = []
     with reporting(model), Partial(model.parent) as partial:
         file = _Hashing(partial.file)
@@ -128,7 +128,7 @@ def _write_data(
                 places.append((tensor, file.size, payload.size))
                 _write_numbers(file, tensor.name, payload)
         path = model.with_name(f"{model.name}.{file.hash.hexdigest()}.data")
-        if not path.exists():  # else the model that is there may refer to the same numbers
+        if not path.exists():  # else the model to be replaced may refer to the same numbers
             undoing.callback(path.unlink, missing_ok=True)
         partial.place(path)
     for tensor, offset, length in places:
@@ -139,7 +139,7 @@ def _write_data(
 
 
 class _Hashing:
-    """A file that knows how much was written, and a hash of it."""
+    """A file with the size and a hash of the bytes written."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.size, self.hash = file, 0, blake2b(digest_size=_HASH)
@@ -157,7 +157,7 @@ def _write_message(
     tensors: Iterable[TensorProto],
     payloads: Mapping[str, Payload],
 ) -> None:
-    heads = []  # per tensor: its frame, its message as far as that is known, what follows
+    heads = []  # per tensor: frame and message without numbers, name, payload
     total = graph.ByteSize()
     for tensor in tensors:
         payload = payloads.get(tensor.name)

@@ -1,4 +1,4 @@
-"""Norms whose gain and bias are constants, in one node or spelled out."""
+"""Norms whose gain and bias are constants, as one node or decomposed into several."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto
 
-from halfbyte.quantize.onnx.editor import Editor, Scope, input_of, is_op
+from halfbyte.quantize.onnx.editor import Editor, Scope
+from halfbyte.quantize.onnx.nodes import input_of, is_op
 from halfbyte.quantize.onnx.weight_encoder import FORMATS, Numbers
 
 F32 = npt.NDArray[np.float32]
 
-# Inputs that are gain and bias
+# Indices of the inputs that are gain and bias
 _INPUTS = {
     "LayerNormalization": (1, 2),
     "SimplifiedLayerNormalization": (1,),
@@ -29,20 +30,20 @@ class Vector:
 
     node: NodeProto
     index: int
-    values: F32  # as numbers, whatever the type
+    values: F32  # converted from any float type
     data_type: int
 
 
 @dataclass(frozen=True)
 class Norm:
-    """``normed * gain + bias``.
+    """``normalized * gain + bias``.
 
     Attributes
     ----------
     node : NodeProto
-        What makes the value: the norm, or the last of the nodes that spell it out.
+        The node that computes the value: the norm, or the last of the decomposed ones.
     vectors : tuple of Vector
-        The gain; the bias, if there is one, of the same length.
+        The gain and, if there is one, the bias of the same length.
     """
 
     node: NodeProto
@@ -50,12 +51,12 @@ class Norm:
 
     @property
     def size(self) -> int:
-        """How many channels it has."""
+        """The number of channels."""
         return self.vectors[0].values.size
 
     @property
     def squares(self) -> F32:
-        """Mean squares of the channels, where normed numbers have 1."""
+        """Mean squares of the channels for normalized values of mean square 1."""
         total: F32 = np.sum([np.square(v.values) for v in self.vectors], axis=0, dtype=np.float32)
         return total
 
@@ -66,42 +67,41 @@ class Norm:
 
 
 def find_norm(editor: Editor, scope: Scope, name: str) -> Norm | None:
-    """The norm that makes a value, if one does."""
+    """The norm that computes a value, if one does."""
     node = scope.producer(name)
     if node is None:
         return None
     if node.op_type in _INPUTS and node.output[0] == name:
         named = [i for i in _INPUTS[node.op_type] if input_of(node, i)]
-        found = [_vector(editor, scope, node, i) for i in named]
-        return _norm(node, found)
+        return _norm(node, [_vector(editor, scope, node, i) for i in named])
     if is_op(node, "Add"):
         bias, inner = _split(editor, scope, node)
-        below = scope.producer(inner)
-        if bias is None or below is None or not is_op(below, "Mul"):
+        scaled = scope.producer(inner)
+        if bias is None or scaled is None or not is_op(scaled, "Mul"):
             return None
-        return _norm(node, [_gain(editor, scope, below), bias])
+        return _norm(node, [_gain(editor, scope, scaled), bias])
     return _norm(node, [_gain(editor, scope, node)]) if is_op(node, "Mul") else None
 
 
-def _norm(node: NodeProto, found: list[Vector | None]) -> Norm | None:
-    vectors = tuple(v for v in found if v is not None)
-    if not vectors or len(vectors) < len(found) or len({v.values.size for v in vectors}) > 1:
+def _norm(node: NodeProto, operands: list[Vector | None]) -> Norm | None:
+    vectors = tuple(v for v in operands if v is not None)
+    if not vectors or len(vectors) < len(operands) or len({v.values.size for v in vectors}) > 1:
         return None
     return Norm(node, vectors)
 
 
 def _gain(editor: Editor, scope: Scope, node: NodeProto) -> Vector | None:
-    """Of what Mul multiplies a quotient with."""
+    """The constant by which Mul multiplies a quotient."""
     gain, inner = _split(editor, scope, node)
     return gain if is_op(scope.producer(inner), "Div", "Mul") else None
 
 
 def _split(editor: Editor, scope: Scope, node: NodeProto) -> tuple[Vector | None, str]:
-    """The constant operand of two, and the name of the other."""
+    """The constant one of two operands, and the name of the other."""
     for index in (1, 0):
-        found = _vector(editor, scope, node, index)
-        if found is not None:
-            return found, node.input[1 - index]
+        vector = _vector(editor, scope, node, index)
+        if vector is not None:
+            return vector, node.input[1 - index]
     return None, ""
 
 

@@ -1,4 +1,4 @@
-"""What may be chosen for an ONNX model."""
+"""Options of quantizing an ONNX model."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ METHODS = ("auto", "weights", "dynamic", "static")
 
 @dataclass(frozen=True)
 class Options:
-    """How a model is made small.
+    """How a model is quantized.
 
     Attributes
     ----------
     type : str
         "int8", "int4", "fp16" or "bf16".
     method : str
-        Of int8: "weights" (see `halfbyte.quantize.onnx.weight_only`, also of int4), "dynamic" or
-        "static" (the modules of these names); "auto" is static where there are samples and
-        convolutions, else weights.
+        For int8: "weights" (module `weight_only`, also for int4), "dynamic" or "static" (the
+        modules of these names). "auto" is static where there are samples and convolutions,
+        otherwise weights.
     calibration : str
-        How ranges of activations are made: "minmax", "percentile" or "entropy".
+        How ranges of activations are derived: "minmax", "percentile" or "entropy".
     normalization : Normalization
-        Of pictures among the samples.
+        For pictures among the samples.
     activations : str
         Type of activations in "static": "uint8" or "int8".
     per_channel : bool
-        In "dynamic", a scale for each channel of a weight ("static" always has them).
+        One scale for each channel of a weight in "dynamic" ("static" always has them).
     keep : sequence of pairs of pattern and type
-        Nodes and weights whose names match take this type; of several patterns the last that
-        matches. Types are "int8", "int4", "fp16", "bf16", "fp32".
+        Nodes and weights whose names match take this type; of several matches the last decides.
+        Types are "int8", "int4", "fp16", "bf16", "fp32".
     rtn : bool
-        Round to nearest: no search of scales.
+        Round to nearest, without a search of scales.
     pure : bool
         Embeddings and head in the type of the other matrices.
     requantize : bool
-        Take models that have integer weights already; these stay as they are.
+        Accept models that have integer weights already; these stay as they are.
     fp16_io : bool
-        With fp16: inputs and outputs are float16 too.
+        With fp16: make inputs and outputs float16 as well.
     external : bool
-        Put tensors into a second file, ``<output>.<hash>.data``; without, where 2 GB are exceeded.
+        Store tensors in a second file, ``<output>.<hash>.data``; by default only above 2 GB.
     attention : str
-        Of int8 and int4: whether halfbyte takes attention in "int8" too, which it reads from the
-        model's metadata, or in "floats"; "auto" is int8 where `compare` finds that this alone
-        leaves outputs at 40 dB or more.
+        With int8 and int4: whether halfbyte computes attention in "int8" as well, which it reads
+        from the model's metadata, or in "floats". "auto" is int8 where `compare` measures that
+        int8 attention leaves the outputs an SNR of 40 dB or more.
     compare : bool
-        Run both models, and report how near their outputs are.
+        Run both models and report how close their outputs are.
     """
 
     type: str = "int8"
@@ -70,7 +70,7 @@ class Options:
     compare: bool = True
 
     def check(self) -> None:
-        """Raise `HalfbyteError` for what does not go together."""
+        """Raise `HalfbyteError` for unknown values and for options that exclude each other."""
         if self.type not in PRESETS:
             raise HalfbyteError(f"type '{self.type}': expected one of {list(PRESETS)} for ONNX")
         if self.method not in METHODS:

@@ -1,4 +1,4 @@
-"""Pictures as a model's input: BMP and PNM, and other formats where Pillow is installed."""
+"""Pictures as inputs of a model: BMP and PNM, and other formats where Pillow is installed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Array = npt.NDArray[Any]
 
 OWN = (".bmp", ".pnm", ".ppm", ".pgm")
 SUFFIXES = (*OWN, ".png", ".jpg", ".jpeg", ".webp")
-_LARGEST = 1 << 28  # pixels
+MAX_PIXELS = 1 << 28
 
 
 @dataclass(frozen=True)
 class Normalization:
-    """What a float input takes of a channel in 0 ... 1: (x - mean) / std. By default ImageNet's."""
+    """(x - mean) / std for channels in 0 ... 1 of float inputs; by default ImageNet's."""
 
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
@@ -39,16 +39,16 @@ class Normalization:
 def read_picture(
     path: Path, shape: list[int], dtype: np.dtype[Any], normalization: Normalization
 ) -> Array:
-    """A picture as an input, scaled to its size.
+    """A picture as an input, scaled to the input's size.
 
     Parameters
     ----------
     path : Path
     shape : list of int
-        [1, channels, height, width] or [1, height, width, channels] with 1 or 3 channels; 0 where a
-        size is open: then the picture's own.
+        [1, channels, height, width] or [1, height, width, channels] with 1 or 3 channels; a height
+        or width of 0 stands for the picture's own.
     dtype : dtype
-        Of the input; floats are normalized, integers are 0 ... 255.
+        The input's type; floats are normalized, integers are 0 ... 255.
     normalization : Normalization
     """
     if len(shape) != 4 or not {shape[1], shape[3]} & {1, 3} or shape[0] > 1:
@@ -68,28 +68,28 @@ def read_picture(
         x = (x / np.float32(255) - mean) / std
     else:
         x = np.clip(np.rint(x), 0, 255)
-    made = x.transpose(2, 0, 1) if first else x
-    return np.ascontiguousarray(made[None].astype(dtype))
+    x = x.transpose(2, 0, 1) if first else x
+    return np.ascontiguousarray(x[None].astype(dtype))
 
 
 def resized(x: npt.NDArray[np.float32], height: int, width: int) -> npt.NDArray[np.float32]:
-    """[h, w, c] -> [height, width, c], linear, over as many pixels as fall on one."""
-    made: npt.NDArray[np.float32] = np.einsum(
+    """[h, w, c] -> [height, width, c] by linear interpolation, antialiased where it shrinks."""
+    y: npt.NDArray[np.float32] = np.einsum(
         "yh,hwc,xw->yxc", _weights(x.shape[0], height), x, _weights(x.shape[1], width),
         optimize=True,
     )  # fmt: skip
-    return made
+    return y
 
 
 def _weights(old: int, new: int) -> npt.NDArray[np.float32]:
-    """What each new pixel takes of the old ones: triangles around its centre; [new, old]."""
+    """Weights [new, old] of old pixels in each new one: triangles around its centre."""
     scale = old / new
     centres = (np.arange(new) + 0.5) * scale - 0.5
     distance = np.abs(np.arange(old) - centres[:, None]) / max(scale, 1.0)
     weights = np.clip(1 - distance, 0, None)
     weights /= weights.sum(axis=1, keepdims=True)
-    made: npt.NDArray[np.float32] = weights.astype(np.float32)
-    return made
+    rounded: npt.NDArray[np.float32] = weights.astype(np.float32)
+    return rounded
 
 
 def _read(path: Path) -> U8:
@@ -138,10 +138,10 @@ def _bmp(data: bytes) -> U8:
 
 
 def _pnm(data: bytes) -> U8:
-    """A PNM of bytes: P5, grey, or P6, of three channels."""
-    words: list[bytes] = []
+    """A binary PNM of 8 bits: P5 (gray) or P6 (three channels)."""
+    fields: list[bytes] = []
     at = 0
-    while len(words) < 4:
+    while len(fields) < 4:
         while data[at : at + 1].isspace():
             at += 1
         end = at
@@ -152,9 +152,9 @@ def _pnm(data: bytes) -> U8:
             end += 1
         if end == at:
             raise ValueError("its header is cut off")
-        words.append(data[at:end])
+        fields.append(data[at:end])
         at = end
-    kind, width, height, top = words[0], *map(int, words[1:])
+    kind, width, height, top = fields[0], *map(int, fields[1:])
     if kind not in (b"P5", b"P6") or top != 255:
         raise ValueError(f"expected P5 or P6 of 8 bits, found {kind!r} with {top}")
     _check_size(height, width)
@@ -164,5 +164,5 @@ def _pnm(data: bytes) -> U8:
 
 
 def _check_size(height: int, width: int) -> None:
-    if not (height > 0 and width > 0 and height * width <= _LARGEST):
+    if not (height > 0 and width > 0 and height * width <= MAX_PIXELS):
         raise ValueError(f"{width} x {height} pixels")

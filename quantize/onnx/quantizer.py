@@ -1,4 +1,14 @@
-"""From an ONNX model to a smaller one."""
+"""From an ONNX model to a smaller one.
+
+`source` cuts the numbers of large tensors out of the file's messages before `onnx` parses them;
+they stay mapped views. An `editor` holds the model while a `rewriter` goes through the nodes of all
+graphs, bodies before the nodes that contain them: `weight_only`, `dynamic`, `static`, `fp16` or
+`bf16`. A `weight_encoder` adds new tensors, whose numbers are computed while `model_writer` writes
+them. So the memory needed is that of one tensor, whatever the model's size.
+
+Values of the model are computed by halfbyte's own runtime (`running`): for ranges and importance
+(`calibrate`), and to compare outputs (`output_quality`). ONNX Runtime is needed by the tests only.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +25,12 @@ from halfbyte.quantize.onnx.bf16 import BFloat16
 from halfbyte.quantize.onnx.calibrate import Calibration
 from halfbyte.quantize.onnx.check import check_nodes
 from halfbyte.quantize.onnx.dynamic import Dynamic
-from halfbyte.quantize.onnx.editor import TYPES, Editor, is_op
+from halfbyte.quantize.onnx.editor import TYPES, Editor
 from halfbyte.quantize.onnx.fp16 import Float16
 from halfbyte.quantize.onnx.model_writer import is_data_of, write_model
+from halfbyte.quantize.onnx.nodes import is_op
 from halfbyte.quantize.onnx.options import Options
-from halfbyte.quantize.onnx.output_quality import Outputs, is_run
+from halfbyte.quantize.onnx.output_quality import Outputs, may_run
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import Rewriter
 from halfbyte.quantize.onnx.samples import SEED, Inputs
@@ -32,8 +43,8 @@ from halfbyte.quantize.report import Report, Row
 
 Progress = Callable[[int, int], None]  # bytes of input done, bytes in all (each read counts)
 
-_MADE_UP = 64  # inputs that say how large channels are, where no samples do
-# Operators that tell of weights in integers already
+_RANDOM_INPUTS = 64  # from which sizes of channels are measured where there are no samples
+# Operators of models that are quantized already
 _QUANTIZED = frozenset({
     "DequantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger",
     "MatMulNBits", "MatMulBnb4", "GatherBlockQuantized", "DynamicQuantizeMatMul", "QAttention",
@@ -49,43 +60,31 @@ def quantize(
     threads: int | None,
     progress: Progress | None,
 ) -> Report:
-    """What :func:`halfbyte.quantize.onnx.quantize_onnx` does."""
+    """See :func:`halfbyte.quantize.onnx.quantize_onnx`."""
     start = time.perf_counter()
     options.check()
     source = read_source(path)
-    target = (
-        Path(output) if output is not None else default_output(source.path, options.type, "onnx")
-    )
-    refuse_to_replace(target, *source.file.parts)
-    for part in source.file.parts:
-        if is_data_of(Path(os.path.realpath(part)), Path(os.path.realpath(target))):
-            raise OutputError(
-                f"{part}: is an input, and named as the numbers of {target.name} are; choose "
-                "another output"
-            )
+    target = _target(source, output, options.type)
     editor = Editor(source)
     check_nodes(editor)
     if not options.requantize:
         _refuse_quantized(editor)
     inputs = Inputs(editor)
     given = inputs.read(samples, options.normalization) if samples else []
-    runs = options.compare and is_run(source, is_given=bool(given), what="outputs not compared")
+    runs = options.compare and may_run(source, is_given=bool(given), what="outputs not compared")
     outputs = Outputs(source, (given or [inputs.random()]) if runs else [])
     codec = Codec(default_threads() if threads is None else threads)
     try:
         encoder = Encoder(editor, codec, options.rtn, _Meter(source, progress).advance)
-        work = _work(
-            encoder,
-            options,
-            Calibration(given or [inputs.random()], options.calibration),
-            bool(given),
-        )
-        work.run()
+        calibration = Calibration(given or [inputs.random()], options.calibration)
+        rewriter = _rewriter(encoder, options, calibration, is_given=bool(given))
+        rewriter.run()
         _refuse_unchanged(editor, encoder)
-        if isinstance(work, WeightOnly):
-            work.remarks += filter(None, [outputs.choose_attention(editor, options.attention)])
+        if isinstance(rewriter, WeightOnly):
+            remark = outputs.choose_attention(editor, options.attention)
+            rewriter.remarks += filter(None, [remark])
         editor.finish()
-        payloads, kept = editor.write_payloads(), _kept_rows(editor, work.notes)
+        payloads, kept = editor.write_payloads(), _kept_rows(editor, rewriter.notes)
         files = write_model(target, editor.model, payloads, external=options.external)
     finally:
         codec.close()
@@ -101,14 +100,35 @@ def quantize(
         weights=sum(math.prod(row.shape) for row in rows),
         seconds=time.perf_counter() - start,
         rows=tuple(rows),
-        notes=(*source.notes, *work.remarks),
+        notes=(*source.notes, *rewriter.remarks),
         outputs=tuple(compared),
         samples=f"{len(given)} samples" if given else "made-up inputs",
     )
 
 
-def _work(encoder: Encoder, options: Options, calibration: Calibration, is_given: bool) -> Rewriter:
-    """What rewrites the model."""
+def _target(source: Source, output: Path | None, type: str) -> Path:
+    """The file to write, which must be none of the input's.
+
+    Raises
+    ------
+    OutputError
+        It is, or a file of the input is named as the output's second file would be.
+    """
+    target = default_output(source.path, type, "onnx") if output is None else output
+    refuse_to_replace(target, *source.file.parts)
+    for part in source.file.parts:
+        if is_data_of(Path(os.path.realpath(part)), Path(os.path.realpath(target))):
+            raise OutputError(
+                f"{part}: is an input, and named as the numbers of {target.name} are; choose "
+                "another output"
+            )
+    return target
+
+
+def _rewriter(
+    encoder: Encoder, options: Options, calibration: Calibration, *, is_given: bool
+) -> Rewriter:
+    """The rewriter for these options; `is_given` says whether the samples are the user's."""
     editor = encoder.editor
     keep = Keep(options.keep, _names(editor), str(editor.source.path))
     if options.method == "dynamic":
@@ -123,7 +143,7 @@ def _work(encoder: Encoder, options: Options, calibration: Calibration, is_given
     if options.type == "fp16":
         tops: dict[str, float] = {}
         unknown = "ranges of values are not known"
-        if is_run(editor.source, is_given=is_given, what=unknown):
+        if may_run(editor.source, is_given=is_given, what=unknown):
             try:
                 tops = calibration.tops(editor)
             except HalfbyteError as error:
@@ -133,30 +153,31 @@ def _work(encoder: Encoder, options: Options, calibration: Calibration, is_given
     def measure(has_norms: bool) -> dict[str, F32Array]:
         if options.rtn or not (is_given or has_norms):
             return {}
-        return calibration.squares(editor) if is_given else _made_up_squares(editor)
+        return calibration.squares(editor) if is_given else _random_squares(editor)
 
     return WeightOnly(editor, encoder, keep, options.type, measure, pure=options.pure)
 
 
-def _made_up_squares(editor: Editor) -> dict[str, F32Array]:
-    """Squares of what products read without samples; a note where the model cannot be run here."""
+def _random_squares(editor: Editor) -> dict[str, F32Array]:
+    """Squares of what products read, on random inputs; a note where the model cannot be run."""
     unknown = "norms not smoothed"
-    if is_run(editor.source, is_given=False, what=unknown):
+    if may_run(editor.source, is_given=False, what=unknown):
         inputs = Inputs(editor)
         try:
-            return Calibration([inputs.random(SEED + i) for i in range(_MADE_UP)]).squares(editor)
+            samples = [inputs.random(SEED + i) for i in range(_RANDOM_INPUTS)]
+            return Calibration(samples).squares(editor)
         except HalfbyteError as error:
             editor.source.notes.append(f"{unknown}: {error}")
     return {}
 
 
 def _is_static(editor: Editor, type: str) -> bool:
-    """Whether fixed scales are what samples are for."""
+    """Whether samples are taken for fixed scales of activations."""
     return type == "int8" and any(is_op(node, "Conv") for node in editor.model.graph.node)
 
 
 class _Meter:
-    """Counts the input's bytes: each is read to look at its range, and to be encoded."""
+    """Counts input bytes; each is read twice, to check its range and to be encoded."""
 
     def __init__(self, source: Source, progress: Progress | None) -> None:
         self._total = 2 * source.file.size
@@ -164,13 +185,13 @@ class _Meter:
         self._progress = progress or (lambda done, total: None)
 
     def advance(self, nbytes: int) -> None:
-        """So many bytes more."""
+        """Count more bytes."""
         self._done += nbytes
         self._progress(min(self._done, self._total), self._total)
 
 
 def _names(editor: Editor) -> list[str]:
-    """Names that --keep may match: of nodes, and of constants."""
+    """Names that --keep may match: those of nodes and of constants."""
     names = [node.name for scope in editor.scopes for node in scope.graph.node if node.name]
     return names + [name for scope in editor.scopes for name in scope.tensors]
 
@@ -195,7 +216,7 @@ def _refuse_unchanged(editor: Editor, encoder: Encoder) -> None:
 
 
 def _kept_rows(editor: Editor, notes: dict[str, str]) -> list[Row]:
-    """Weights that stay as they are: constants of the graphs, in numbers that are no integers."""
+    """Weights that stay as they are: constants of the graphs in floats."""
     replaceable = dict.fromkeys(editor.overridable, "it is an input too: a caller may replace it")
     notes = replaceable | notes
     rows = []

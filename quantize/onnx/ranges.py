@@ -1,8 +1,8 @@
-"""Ranges of activations from what a model computes on samples.
+"""Ranges of activations, from the values of a model on samples.
 
 minmax      the smallest and the largest value
-percentile  without the outermost 0.005 % of the values on either side (99.99 %)
-entropy     clipped where the clipped and rounded distribution differs least from the whole one
+percentile  the range without the outermost 0.005 % of the values on either side (99.99 %)
+entropy     clipped where the clipped and rounded distribution differs least from that of all values
             (Kullback-Leibler divergence)
 """
 
@@ -19,25 +19,25 @@ F64 = npt.NDArray[np.float64]
 
 PERCENTILE = 99.99
 BINS = 8192  # of each sign
-_LEVELS = 128  # that the magnitudes of values of both signs are rounded to
-_ENOUGH = 64  # values in a bin, on average, that make a distribution
+_LEVELS = 128  # to which magnitudes are rounded where values have both signs
+_MIN_COUNT = 64  # values per bin, on average, for a distribution
 
 
 class Histogram:
-    """Counts of values in bins of one width on both sides of 0; it grows with what comes.
+    """Counts of values in bins of equal width on both sides of 0.
 
-    The range is a power of two; where a value lies beyond, it is doubled, and pairs of bins become
-    one. So the result does not depend on the order of what comes.
+    The range is a power of two; where a value exceeds it, it is doubled and pairs of bins are
+    merged. So the result does not depend on the order of the values.
     """
 
     def __init__(self) -> None:
         self.low, self.high = np.inf, -np.inf
-        self.top = 0.0  # of the range; 0: nothing but zeros came
+        self.top = 0.0  # limit of the range; 0: there were only zeros
         self.counts = np.zeros(2 * BINS)
-        self.zeros = 0  # counted apart: they are exact whatever the range
+        self.zeros = 0  # counted separately: they are exact in any range
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Count values; those that are not finite do not count."""
+        """Count values, except those that are not finite."""
         x = values.astype(np.float32, copy=False).reshape(-1)
         x = x[np.isfinite(x)]
         if not x.size:
@@ -67,7 +67,7 @@ class Histogram:
         return (self.low, self.high) if self.low <= self.high else (0.0, 0.0)
 
     def percentile(self) -> tuple[float, float]:
-        """Without the outermost values, half of them on either side."""
+        """The range without the outermost values, half of them on either side."""
         total = self.counts.sum() + self.zeros
         counts = self.counts.copy()
         counts[BINS] += self.zeros
@@ -79,12 +79,12 @@ class Histogram:
         return max(low, float((first - BINS) * width)), min(high, float((last + 1 - BINS) * width))
 
     def entropy(self) -> tuple[float, float]:
-        """Clipped to the magnitude whose rounded distribution is nearest to that of all values."""
+        """The range, clipped where the rounded distribution is closest to the original one."""
         low, high = self.minmax()
         levels = _LEVELS if low < 0 < high else 2 * _LEVELS
         counts, width = self.counts[BINS:] + self.counts[:BINS][::-1], self.top / BINS
-        while len(counts) > 2 * levels and counts.sum() < _ENOUGH * np.count_nonzero(counts):
-            counts, width = counts.reshape(-1, 2).sum(axis=1), 2 * width  # else noise decides
+        while len(counts) > 2 * levels and counts.sum() < _MIN_COUNT * np.count_nonzero(counts):
+            counts, width = counts.reshape(-1, 2).sum(axis=1), 2 * width  # else noise would decide
         used = int(np.flatnonzero(counts)[-1]) + 1 if counts.any() else 0
         if used <= levels:
             return low, high
@@ -100,7 +100,7 @@ METHODS: dict[str, Callable[[Histogram], tuple[float, float]]] = {
 
 
 def _divergence(counts: F64, bins: int, levels: int) -> float:
-    """Of the distribution of magnitudes from what is left of it in `bins` bins and some levels."""
+    """Divergence of magnitudes clipped to `bins` bins from the same rounded to levels."""
     clipped = counts[:bins].copy()
     clipped[-1] += counts[bins:].sum()
     level = np.arange(bins) * levels // bins

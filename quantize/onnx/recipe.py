@@ -1,4 +1,4 @@
-"""Which weight of a graph takes which type."""
+"""Types that weights of a graph can be given by name."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from fnmatch import fnmatchcase
 from halfbyte.errors import HalfbyteError
 
 PRESETS = {"int8": "int8", "int4": "int4", "fp16": "F16", "bf16": "BF16"}
-"""What may be asked for, and the type that it means."""
+"""Names of the presets, and the types that they stand for."""
 
 _NAMES = PRESETS | {"Q8_0": "int8", "Q4_0": "int4", "F16": "F16", "BF16": "BF16",
                   "fp32": "F32", "F32": "F32"}  # fmt: skip
 
 
 class Keep:
-    """``--keep``: types by patterns of names.
+    """The option ``--keep``: types by patterns of names.
 
     Parameters
     ----------
     pairs : pairs of pattern and type
-        Of several patterns that match the last decides.
+        Of several matching patterns, the last decides.
     names : iterable of str
         Names of the model's nodes and weights.
 
     Raises
     ------
     HalfbyteError
-        A type that does not exist, or a pattern that matches nothing.
+        A type does not exist, or a pattern matches no name.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, str]], names: Iterable[str], where: str) -> None:
@@ -41,9 +41,8 @@ class Keep:
             self._pairs.append((pattern, _NAMES[name]))
 
     def type_of(self, *names: str) -> str | None:
-        """The type for what has these names; None where no pattern matches."""
-        found = None
-        for pattern, type_ in self._pairs:
+        """The type of a weight with these names (its own, its node's); None where none matches."""
+        for pattern, type_ in reversed(self._pairs):
             if any(fnmatchcase(name, pattern) for name in names if name):
-                found = type_
-        return found
+                return type_
+        return None

@@ -1,4 +1,4 @@
-"""What all ways of rewriting a model share: nodes one after another, and types of weights."""
+"""The base of all rewriters: going through the nodes, and choosing types of weights."""
 
 from __future__ import annotations
 
@@ -10,17 +10,10 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.quantize.onnx import blocks
-from halfbyte.quantize.onnx.editor import (
-    TYPES,
-    Editor,
-    Scope,
-    Weight,
-    attribute,
-    is_op,
-    raise_opset,
-    replace_nodes,
-)
+from halfbyte.quantize.onnx.editor import TYPES, Editor, Scope, Weight
 from halfbyte.quantize.onnx.folding import fold_batch_norms
+from halfbyte.quantize.onnx.nodes import attribute, is_op, replace_nodes
+from halfbyte.quantize.onnx.opset import raise_opset
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.weight_encoder import Encoder, F32Array, Result, dtype_of
 
@@ -33,7 +26,7 @@ CHANNELS = {
     "GRU": {1: 1, 2: 1},
     "RNN": {1: 1, 2: 1},
 }
-"""Operators whose weights are dequantized before the node: input -> axis of the channels."""
+"""Operators whose weights are dequantized before the node: input -> axis of its channels."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +36,9 @@ class Product:
     Attributes
     ----------
     by_rows : bool
-        The results' columns are the rows of the matrix as it is read.
+        Whether columns of the result are rows of the matrix as it is read.
     factor : float
-        Of the products.
+        Multiplies the products.
     """
 
     node: NodeProto
@@ -55,17 +48,17 @@ class Product:
 
     @property
     def n(self) -> int:
-        """Columns of the result."""
+        """The number of columns of the result."""
         return self.weight.shape[0 if self.by_rows else 1]
 
     @property
     def k(self) -> int:
-        """Terms of each sum."""
+        """The number of terms in each sum."""
         return self.weight.shape[1 if self.by_rows else 0]
 
 
 def find_product(editor: Editor, scope: Scope, node: NodeProto) -> Product | None:
-    """A node as a product with a constant matrix, if it is one."""
+    """The product with a constant matrix that a node computes, if it does."""
     if not is_op(node, "MatMul", "Gemm"):
         return None
     weight = editor.weight(scope, node.input[1])
@@ -83,20 +76,20 @@ class Rewriter:
     Parameters
     ----------
     editor, encoder
-        The model, and what makes its new tensors.
+        The model, and the encoder of its new tensors.
     keep : Keep
-        Other types by name.
+        Types that were chosen by name.
     """
 
-    folds = True  # BatchNormalization into convolutions
+    folds = True  # whether BatchNormalization is folded into convolutions
 
     def __init__(self, editor: Editor, encoder: Encoder, keep: Keep) -> None:
         self.editor, self.encoder, self.keep = editor, encoder, keep
         self.notes: dict[str, str] = {}  # name of a weight -> why it stays as it is
         self.remarks: list[str] = []  # for the report
-        self._first: list[NodeProto] = []  # nodes that come before all others
-        self._factors: dict[str, F32Array] = {}  # of the channels of convolutions, by their outputs
-        self._made: dict[str, str] = {}  # a new tensor -> the value made of it
+        self._first: list[NodeProto] = []  # nodes to run before all others
+        self._factors: dict[str, F32Array] = {}  # of convolutions' channels, by output
+        self._derived: dict[str, str] = {}  # a new tensor -> the value computed from it
 
     def run(self) -> None:
         """Rewrite every graph of the model."""
@@ -105,7 +98,7 @@ class Rewriter:
         if self.folds:
             self._factors = fold_batch_norms(self.editor, self._is_integer)
         self._prepare()
-        for scope in reversed(self.editor.scopes):  # bodies before the nodes that hold them
+        for scope in reversed(self.editor.scopes):  # bodies before the nodes that contain them
             nodes: list[NodeProto] = []
             for node in scope.graph.node:
                 self._narrow(scope, node)
@@ -116,24 +109,24 @@ class Rewriter:
         self.editor.prune()
 
     def _prepare(self) -> None:
-        """Look at the whole model before its nodes are rewritten."""
+        """Prepare from the whole model, before its nodes are rewritten."""
 
     def _is_integer(self, node: NodeProto, weight: Weight) -> bool:
         """Whether a convolution's weights become integers."""
         return self._worth(weight, 0) and bool(self._choose(node, weight, "int8"))
 
     def _factor(self, node: NodeProto) -> F32Array | float:
-        """What the weights of a node are multiplied with."""
+        """The factor of a node's weights."""
         return self._factors.get(node.output[0], 1.0)
 
     @staticmethod
     def _worth(weight: Weight, axis: int) -> bool:
-        """Whether channels have enough weights to be smaller with a scale."""
+        """Whether channels are long enough that int8 and a scale make them smaller."""
         shape = weight.shape
         return len(shape) > axis and 0 not in shape and math.prod(shape) >= 4 * shape[axis]
 
     def _rewritten(self, scope: Scope, node: NodeProto) -> list[NodeProto]:
-        """What takes a node's place."""
+        """The nodes that replace a node."""
         raise NotImplementedError
 
     def _products(self) -> Iterator[Product]:
@@ -151,7 +144,7 @@ class Rewriter:
                     yield scope, node, table
 
     def _table(self, scope: Scope, node: NodeProto) -> Weight | None:
-        """The matrix whose rows a node takes."""
+        """The matrix whose rows a node gathers."""
         if not is_op(node, "Gather") or attribute(node, "axis", 0) != 0:
             return None
         weight = self.editor.weight(scope, node.input[0])
@@ -160,7 +153,7 @@ class Rewriter:
         return weight
 
     def _opset(self) -> int:
-        """DequantizeLinear takes an axis from opset 13 on, and float16 scales from 19 on."""
+        """The least opset: DequantizeLinear has an axis since 13, and float16 scales since 19."""
         needed = 0
         for scope in self.editor.scopes:
             for node in scope.graph.node:
@@ -172,7 +165,7 @@ class Rewriter:
         return needed
 
     def _narrow(self, scope: Scope, node: NodeProto) -> None:
-        """Weights that are kept in F16 or BF16: stored so, and cast before the node."""
+        """Store weights that --keep names in F16 or BF16, with a cast before the node."""
         for index, name in enumerate(node.input):
             weight = self.editor.weight(scope, name) if name else None
             type_ = None if weight is None else self.keep.type_of(node.name, weight.name)
@@ -182,26 +175,26 @@ class Rewriter:
             if self.encoder.top(weight) > limit:
                 self.notes[weight.name] = f"values up to {self.encoder.top(weight):.3g}"
                 continue
-            made = self.encoder.narrowed(weight, NARROW[type_])
-            node.input[index] = self._value(made, weight)
+            result = self.encoder.narrowed(weight, NARROW[type_])
+            node.input[index] = self._value(result, weight)
 
     def _value(self, result: Result, weight: Weight) -> str:
-        """A value made of new tensors before everything else: cast, or dequantized."""
+        """The value of a narrowed tensor: cast, and transposed, before all other nodes."""
         key = f"{result.names[0]}{weight.transposed}"
-        if key not in self._made:
+        if key not in self._derived:
             name = self.editor.fresh(f"{weight.name}.value")
             self._first.append(
                 helper.make_node("Cast", [result.names[0]], [name], to=weight.data_type)
             )
             if weight.transposed:
-                turned = self.editor.fresh(f"{weight.name}.transposed")
-                self._first.append(helper.make_node("Transpose", [name], [turned], perm=[1, 0]))
-                name = turned
-            self._made[key] = name
-        return self._made[key]
+                transposed = self.editor.fresh(f"{weight.name}.transposed")
+                self._first.append(helper.make_node("Transpose", [name], [transposed], perm=[1, 0]))
+                name = transposed
+            self._derived[key] = name
+        return self._derived[key]
 
     def _choose(self, node: NodeProto, weight: Weight, default: str, factor: float = 1.0) -> str:
-        """The type of a weight of a node: "int8", "int4", or "" where it stays as it is."""
+        """The type of a node's weight: "int8", "int4", or "" where it stays as it is."""
         type_ = self.keep.type_of(node.name, weight.name) or default
         if type_ not in BITS:
             return ""
@@ -220,7 +213,7 @@ class Rewriter:
         self.notes.setdefault(weight.name, text)
 
     def _dequantize(self, scope: Scope, node: NodeProto) -> None:
-        """Give a node weights that are dequantized before it."""
+        """Quantize a node's weights, and dequantize them before it."""
         for index, axis in CHANNELS[node.op_type].items():
             weight = self.editor.weight(scope, node.input[index])
             if weight is None or weight.transposed or not self._worth(weight, axis):
@@ -230,16 +223,16 @@ class Rewriter:
             result = self.encoder.channels(
                 weight, axis, factor=self._factor(node), note=self.notes.get(weight.name, "")
             )
-            if result.names[0] not in self._made:
+            if result.names[0] not in self._derived:
                 name = self.editor.fresh(f"{weight.name}.value")
                 self._first.append(
                     helper.make_node("DequantizeLinear", list(result.names), [name], axis=axis)
                 )
-                self._made[result.names[0]] = name
-            node.input[index] = self._made[result.names[0]]
+                self._derived[result.names[0]] = name
+            node.input[index] = self._derived[result.names[0]]
 
     def _added(self, product: Product, value: str) -> list[NodeProto]:
-        """Gemm's ``+ beta C`` as nodes of their own."""
+        """Gemm's ``+ beta C`` as separate nodes."""
         node = product.node
         addend, beta, nodes = node.input[2], float(attribute(node, "beta", 1.0)), []
         if beta != 1:
@@ -257,7 +250,7 @@ class Rewriter:
         axis: int | None,
         factor: float | F32Array = 1.0,
     ) -> Result | None:
-        """A weight in int8, with scales along an axis; None where it stays as it is."""
+        """A weight in int8 with scales along an axis; None where it stays as it is."""
         if weight.data_type != TensorProto.FLOAT:
             self._note(weight, "integer products take float32 activations")
             return None
@@ -267,34 +260,34 @@ class Rewriter:
             weight, axis, factor=factor, note=self.notes.get(weight.name, "")
         )
 
-    def _gather_codes(
+    def _gather_quantized(
         self, node: NodeProto, weight: Weight, *, per_channel: bool
     ) -> list[NodeProto]:
-        """Rows of a table of int8: one scale for all, or one a row."""
+        """Rows of a table of int8, with one scale for all or one per row."""
         result = self._integer(node, weight, 0 if per_channel else None)
         if result is None:
             return [node]
-        codes, scales = result.names
+        table, scales = result.names
         output = node.output[0]
-        taken = self.editor.fresh(f"{output}_quantized")
-        nodes = [helper.make_node("Gather", [codes, node.input[1]], [taken], name=node.name)]
+        rows = self.editor.fresh(f"{output}_quantized")
+        nodes = [helper.make_node("Gather", [table, node.input[1]], [rows], name=node.name)]
         if not per_channel:
-            nodes.append(helper.make_node("DequantizeLinear", [taken, scales], [output]))
+            nodes.append(helper.make_node("DequantizeLinear", [rows, scales], [output]))
             return nodes
         column, wide, scale = (
             self.editor.fresh(f"{output}_{p}") for p in ("column", "float", "scale")
         )
         column = self._reshaped(scales, [-1, 1])
-        nodes.append(helper.make_node("Cast", [taken], [wide], to=TensorProto.FLOAT))
+        nodes.append(helper.make_node("Cast", [rows], [wide], to=TensorProto.FLOAT))
         nodes.append(helper.make_node("Gather", [column, node.input[1]], [scale]))
         nodes.append(helper.make_node("Mul", [wide, scale], [output]))
         return nodes
 
     def _reshaped(self, name: str, shape: list[int], nodes: list[NodeProto] | None = None) -> str:
-        """A vector along the channels of what it meets; a constant is where `nodes` is None."""
+        """A vector, reshaped to broadcast along channels; of a constant where `nodes` is None."""
         to = self.editor.add(f"{name}_shape", np.array(shape, np.int64))
-        made = self.editor.fresh(f"{name}_channels")
+        reshaped = self.editor.fresh(f"{name}_channels")
         (self._first if nodes is None else nodes).append(
-            helper.make_node("Reshape", [name, to], [made])
+            helper.make_node("Reshape", [name, to], [reshaped])
         )
-        return made
+        return reshaped

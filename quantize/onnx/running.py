@@ -1,4 +1,4 @@
-"""Running a model with halfbyte's own runtime: to see its values, and to compare two models."""
+"""Running a model in halfbyte's own runtime, for its values and to compare two models."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from halfbyte.onnx.files.dtypes import special_name, widen
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.runner import Runner, attention_products
 from halfbyte.quantize.onnx.editor import Editor
+from halfbyte.quantize.onnx.nodes import clone
 from halfbyte.quantize.onnx.samples import Feeds
 from halfbyte.quantize.report import OutputRow, decibels
 
 Array = npt.NDArray[Any]
-MAX_STEPS = 1 << 21  # of one run, in loops too: made-up inputs may keep one going forever
+MAX_STEPS = 1 << 21  # of one run, including loops, which random inputs may keep from ending
 
 
 class Running:
-    """A model that gives some of its values.
+    """A model that returns chosen values.
 
     Parameters
     ----------
@@ -41,11 +42,11 @@ class Running:
     names : sequence of str
         Values of the main graph; by default its outputs.
     int8_attention : collection of Operator, optional
-        Products whose results attention takes in int8; by default as the model says.
+        Products whose results attention reads in int8; by default as the metadata says.
     mapped : sequence of MappedFile, optional
-        Files with its numbers; by default those that the model was opened from.
+        The files of its tensors; by default those that the model was opened from.
 
-    Products are those of bytes on every machine, so that a report does not depend on it.
+    Integer products take bytes on every machine, so that a report does not depend on the machine.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Running:
         )
 
     def __call__(self, feeds: Feeds) -> dict[str, Any]:
-        """The values."""
+        """The values by name."""
         steps = iter(range(MAX_STEPS))
 
         def check() -> None:
@@ -89,19 +90,18 @@ class Running:
             pages.check()
 
     def has(self, operator: Operator) -> bool:
-        """Whether what ran has such an instruction."""
+        """Whether a program that ran has an instruction of this operator."""
         programs = self._runner.programs()
         return any(i.operator is operator for program in programs for i in program.instructions)
 
     def close(self) -> None:
-        """Stop its threads."""
+        """Stop the threads."""
         self._runner.close()
 
 
 def running_editor(editor: Editor, names: Sequence[str]) -> Running:
-    """The model before it is rewritten; large tensors stay where they lie."""
-    proto = onnx.ModelProto()
-    proto.CopyFrom(editor.original)
+    """The model before it is rewritten; large tensors stay in their files."""
+    proto = clone(editor.original)
     bulk = editor.source.bulk
     for tensor in proto.graph.initializer:
         if tensor.name in bulk:
@@ -109,13 +109,13 @@ def running_editor(editor: Editor, names: Sequence[str]) -> Running:
             tensor.external_data.add(key="location", value=tensor.name)
     del proto.graph.output[:]
     proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
-    named = str(editor.source.path)
-    model = open_onnx(proto.SerializeToString(), name=named, external=bulk)
+    path = str(editor.source.path)
+    model = open_onnx(proto.SerializeToString(), name=path, external=bulk)
     return Running(model, names, mapped=editor.source.file.mapped)
 
 
 def compare_outputs(before: Path, after: Path, samples: Iterable[Feeds]) -> list[OutputRow]:
-    """How near the outputs of two models are, over all samples.
+    """How close the outputs of two models are, over all samples.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def compare_outputs(before: Path, after: Path, samples: Iterable[Feeds]) -> list
 
 
 def attention_noise(path: Path, samples: Iterable[Feeds]) -> list[OutputRow]:
-    """How near outputs stay where attention alone is in int8; nothing where there is none.
+    """How close outputs stay where only attention is in int8; empty without attention.
 
     Raises
     ------
@@ -134,18 +134,18 @@ def attention_noise(path: Path, samples: Iterable[Feeds]) -> list[OutputRow]:
         The model cannot be run.
     """
     model = open_onnx(path)
-    coded = Running(model, int8_attention=(ops.matmul_panels, ops.matmul_int8))
-    rows = _compared(Running(model), coded, samples)
-    return rows if coded.has(ops.attention_int8) else []
+    quantized = Running(model, int8_attention=(ops.matmul_panels, ops.matmul_int8))
+    rows = _compared(Running(model), quantized, samples)
+    return rows if quantized.has(ops.attention_int8) else []
 
 
 def _compared(first: Running, second: Running, samples: Iterable[Feeds]) -> list[OutputRow]:
     try:
         sums = {name: np.zeros(4) for name in first.names}
         for feeds in samples:
-            wanted, found = first(feeds), second(feeds)
+            expected, actual = first(feeds), second(feeds)
             for name in first.names:
-                sums[name] += _sums(wanted[name], found[name])
+                sums[name] += _sums(expected[name], actual[name])
     finally:
         first.close()
         second.close()
@@ -153,7 +153,7 @@ def _compared(first: Running, second: Running, samples: Iterable[Feeds]) -> list
 
 
 def _sums(x: Any, y: Any) -> npt.NDArray[np.float64]:
-    """Sums of x^2, y^2, x y and (x - y)^2; zeros where these are no numbers, or are not alike."""
+    """Sums of x^2, y^2, x y and (x - y)^2; zeros unless both are floats of one shape."""
     x, y = _numbers(x), _numbers(y)
     if x is None or y is None or x.shape != y.shape:
         return np.zeros(4)

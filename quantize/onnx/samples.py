@@ -1,4 +1,4 @@
-"""Inputs of a model: from files, or made up from a seed."""
+"""Inputs of a model: from files, or random from a seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from onnx import ValueInfoProto, helper
 
 from halfbyte.errors import FormatError, HalfbyteError, MemoryBudgetError
 from halfbyte.formats.npz import read_npy, read_npz
-from halfbyte.quantize.onnx.editor import Editor, is_op
+from halfbyte.quantize.onnx.editor import Editor
+from halfbyte.quantize.onnx.nodes import is_op
 from halfbyte.quantize.onnx.picture_samples import SUFFIXES, Normalization, read_picture
 from halfbyte.room import available_bytes
 
@@ -22,11 +23,11 @@ Array = npt.NDArray[Any]
 Feeds: TypeAlias = "Mapping[str, Array]"
 
 SEED = 0
-_BATCH, _LENGTH, _SIDE = 2, 16, 64  # sizes that a model leaves open: samples, tokens, pixels
+_BATCH, _LENGTH, _SIDE = 2, 16, 64  # of open dimensions: samples, tokens, pixels
 
 
 class Inputs:
-    """What a model's inputs take."""
+    """The inputs of a model, and arrays for them."""
 
     def __init__(self, editor: Editor) -> None:
         self.editor = editor
@@ -35,13 +36,13 @@ class Inputs:
         self.values = [v for v in editor.model.graph.input if v.name not in constants]
 
     def shape(self, value: ValueInfoProto) -> list[int | str]:
-        """Sizes, names of sizes, and '' where nothing is said; a size of -1 says nothing."""
+        """Sizes; an open size is its name, or '' (a size of -1 is open)."""
         dims = value.type.tensor_type.shape.dim
         known = (d.HasField("dim_value") and d.dim_value >= 0 for d in dims)
         return [d.dim_value if k else d.dim_param for d, k in zip(dims, known, strict=True)]
 
     def dtype(self, value: ValueInfoProto) -> np.dtype[Any]:
-        """NumPy's type."""
+        """NumPy's type of an input."""
         number = value.type.tensor_type.elem_type
         try:
             return helper.tensor_dtype_to_np_dtype(number)
@@ -50,10 +51,10 @@ class Inputs:
                 f"{self.path}: input {value.name!r}: element type {number}, expected one of ONNX's"
             ) from None
 
-    # ---- made up ----------------------------------------------------------------------------
+    # ---- random ----------------------------------------------------------------------------
 
     def random(self, seed: int = SEED) -> Feeds:
-        """Normal numbers; indices within the tables that they are for; ones for other integers."""
+        """Normal numbers; indices within the table that they index; ones for other integers."""
         rng = np.random.default_rng(seed)
         sizes: dict[str, int] = {}
         first = sorted(self.values, key=lambda value: "+" in "".join(map(str, self.shape(value))))
@@ -64,24 +65,24 @@ class Inputs:
     ) -> Array:
         shape = self.shape(value)
         picture = len(shape) == 4 and shape[1] in (1, 3)
-        made = []
+        sides = []
         for axis, size in enumerate(shape):
-            chosen = _BATCH if axis == 0 else _SIDE if picture else _LENGTH
-            made.append(size if isinstance(size, int) else _size(size, chosen, sizes))
+            default = _BATCH if axis == 0 else _SIDE if picture else _LENGTH
+            sides.append(size if isinstance(size, int) else _size(size, default, sizes))
         dtype = self.dtype(value)
-        if math.prod(made) * 8 > available_bytes():  # random numbers are made in float64
+        if math.prod(sides) * 8 > available_bytes():  # random numbers are drawn in float64
             raise MemoryBudgetError(
-                f"{self.path}: input {value.name!r}: {dtype} {made}: more than this machine holds"
+                f"{self.path}: input {value.name!r}: {dtype} {sides}: more than this machine holds"
             )
         if dtype.kind in "iu":
             limit = self._table_rows(value.name)
-            return rng.integers(0, limit, made).astype(dtype) if limit else np.ones(made, dtype)
+            return rng.integers(0, limit, sides).astype(dtype) if limit else np.ones(sides, dtype)
         if dtype.kind == "b":
-            return np.ones(made, dtype)
-        return rng.standard_normal(made, np.float32).astype(dtype)
+            return np.ones(sides, dtype)
+        return rng.standard_normal(sides, np.float32).astype(dtype)
 
     def _table_rows(self, name: str) -> int:
-        """Rows of the smallest table that a value is an index of; 0 where it is none."""
+        """Rows of the smallest table that a value indexes; 0 where it indexes none."""
         names, rows = {name}, []
         for node in self.editor.model.graph.node:
             if is_op(node, "Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten"):
@@ -96,10 +97,10 @@ class Inputs:
     def read(self, path: Path, normalization: Normalization) -> list[Feeds]:
         """Samples of a .npz file, or of a folder of .npz, .npy and pictures.
 
-        In a .npz file, arrays have the names of inputs (or lie in their order, `arr_0`, ...). Their
+        In a .npz file, arrays have the names of inputs (or are in their order, `arr_0`, ...). Their
         first axis counts samples: where an array has as many dimensions as its input, each sample
-        is a slice of length 1. Samples of different shapes have arrays of their own: `name.0`,
-        `name.1`, ... In a folder, each file is one sample.
+        is a slice of length 1. Samples of different shapes are separate arrays: `name.0`, `name.1`,
+        ... In a folder, each file is one sample.
         """
         if path.is_dir():
             files = sorted(
@@ -118,21 +119,22 @@ class Inputs:
         arrays = read_npz(path)
         lists = {value.name: self._samples(path, value, arrays, i)
                  for i, value in enumerate(self.values)}  # fmt: skip
-        counts = {len(found) for found in lists.values()}
+        counts = {len(samples) for samples in lists.values()}
         if len(counts) > 1:
             raise FormatError(
                 f"{path}: expected as many samples of each input, found "
-                f"{ {name: len(found) for name, found in lists.items()} }"
+                f"{ {name: len(samples) for name, samples in lists.items()} }"
             )
-        return [{n: found[i] for n, found in lists.items()} for i in range(max(counts, default=0))]
+        count = max(counts, default=0)
+        return [{name: samples[i] for name, samples in lists.items()} for i in range(count)]
 
     def _samples(
         self, path: Path, value: ValueInfoProto, arrays: Mapping[str, Array], index: int
     ) -> list[Array]:
         numbered = sorted(
-            (int(found[1]), name)
+            (int(match[1]), name)
             for name in arrays
-            if (found := re.fullmatch(re.escape(value.name) + r"\.(\d{1,9})", name))
+            if (match := re.fullmatch(re.escape(value.name) + r"\.(\d{1,9})", name))
         )
         if numbered:
             return [self._fitted(path, value, arrays[name]) for _, name in numbered]
@@ -153,13 +155,13 @@ class Inputs:
         """The sample in a file of a folder."""
         if path.suffix.lower() == ".npz":
             arrays = read_npz(path)
-            found = {}
+            sample = {}
             for index, value in enumerate(self.values):
                 array = arrays.get(value.name, arrays.get(f"arr_{index}"))
                 if array is None:
                     raise FormatError(f"{path}: input {value.name!r}: found {sorted(arrays)}")
-                found[value.name] = self._fitted(path, value, array)
-            return found
+                sample[value.name] = self._fitted(path, value, array)
+            return sample
         if len(self.values) != 1:
             raise HalfbyteError(
                 f"{path}: one array for inputs {[v.name for v in self.values]}: expected .npz files"
@@ -171,7 +173,7 @@ class Inputs:
         return {value.name: read_picture(path, shape, self.dtype(value), normalization)}
 
     def _fitted(self, path: Path, value: ValueInfoProto, array: Array) -> Array:
-        """An array as the input takes it: of its type, with an axis for samples if that lacks."""
+        """An array in the type of its input, with an axis for samples if it lacks one."""
         shape, dtype = self.shape(value), self.dtype(value)
         if array.ndim == len(shape) - 1:
             array = array[None]

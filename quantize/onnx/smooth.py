@@ -1,15 +1,15 @@
-"""Channels of like size where activations become integers, exactly.
+"""Channels of similar size where activations are quantized, without changing the model.
 
 A transformer's norms make some channels far larger than the rest; where activations share one int8
-scale, such a channel takes the precision of its neighbours. Gain and bias of a norm may be divided
-by any s_c per channel if the columns of the matrices behind it are multiplied by it:
+scale, such a channel costs its neighbours precision. Gain and bias of a norm may be divided by any
+s_c per channel if the columns of the matrices that read it are multiplied by s_c:
 
     s_c^2 = rms x_c / rms W_c
 
-both over their medians and at least 1/20, s_c between 1/16 and 16: where an error of one side is
-evenly spread over the channels, the products' error has its minimum there (Cauchy-Schwarz). Source:
-Xiao et al. 2023, SmoothQuant, with maxima. What else reads the norm's value, such as a residual,
-reads its product with s, which has the old name.
+both relative to their medians and at least 1/20, and s_c between 1/16 and 16. If errors of both
+sides are spread evenly over the channels, this minimizes the products' error (Cauchy-Schwarz).
+Source: Xiao et al. 2023, SmoothQuant, with maxima. Other readers of the norm's value, such as a
+residual, read its product with s, which gets the old name.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, helper
 
-from halfbyte.quantize.onnx.editor import CHAIN, Editor, attribute, is_op, replace_nodes
+from halfbyte.quantize.onnx.editor import CHAIN, Editor
+from halfbyte.quantize.onnx.nodes import attribute, is_op, replace_nodes
 from halfbyte.quantize.onnx.norms import Norm, find_norm
 from halfbyte.quantize.onnx.rewriter import Product
 from halfbyte.quantize.onnx.weight_encoder import Numbers
 
 F32 = npt.NDArray[np.float32]
 
-MAX_FACTOR = 16.0  # of s and of 1 / s
-_MIN_SIZE = 0.05  # of a channel's size over the median
-_MOVES = ("Reshape", "Identity")  # between a norm and a product
+MAX_FACTOR = 16.0  # for s and for 1 / s
+_MIN_SIZE = 0.05  # of a channel, relative to the median
+_MOVES = ("Reshape", "Identity")  # may stand between a norm and a product
 
 
 @dataclass(frozen=True)
@@ -43,39 +44,39 @@ class Group:
     norm : Norm
     products : list of Product
     readers : list of NodeProto
-        What may take another value: products, moves on the way to them, and Shape.
-    is_alone : bool
-        Whether nothing else reads it.
+        Readers that may get the divided value: products, moves on the way to them, and Shape.
+    is_private : bool
+        Whether the norm's value has no other readers.
     """
 
     norm: Norm
     products: list[Product]
     readers: list[NodeProto]
-    is_alone: bool
+    is_private: bool
 
 
 def find_groups(editor: Editor, products: Iterable[Product]) -> Iterator[Group]:
-    """Norms of the main graph, and which of some products read them.
+    """Norms of the main graph, each with those of the given products that read it.
 
-    Matrices that something else reads too are left alone.
+    Matrices with other readers stay as they are.
     """
     uses, readers = _uses(editor), editor.readers()
     outputs = {value.name for value in editor.model.graph.output}
     known = {p.node.output[0]: p for p in products if uses[p.weight.name] == 1}
 
-    def behind(node: NodeProto, value: str, size: int) -> list[Product]:
-        """The products to which a node takes a value; none if it goes elsewhere too."""
+    def reached(node: NodeProto, value: str, size: int) -> list[Product]:
+        """The products that a node passes a value on to; none if it goes elsewhere as well."""
         name = node.output[0]
         if list(node.input).count(value) != 1 or node.input[0] != value:
             return []
         if name in known:
             product = known[name]
-            turned = node.op_type == "Gemm" and attribute(node, "transA", 0)
-            return [] if turned or product.k != size else [product]
+            transposed = node.op_type == "Gemm" and attribute(node, "transA", 0)
+            return [] if transposed or product.k != size else [product]
         if not is_op(node, *_MOVES) or name in outputs:
             return []
-        found = [behind(r, name, size) for r in readers.get(name, ()) if not is_op(r, "Shape")]
-        return [product for part in found for product in part] if all(found) else []
+        ends = [reached(r, name, size) for r in readers.get(name, ()) if not is_op(r, "Shape")]
+        return [product for part in ends for product in part] if all(ends) else []
 
     for node in editor.model.graph.node:
         value = node.output[0]
@@ -85,12 +86,12 @@ def find_groups(editor: Editor, products: Iterable[Product]) -> Iterator[Group]:
         inner = {v.node.output[0] for v in norm.vectors} - {value}
         if inner & outputs or any(len(readers[name]) > 1 for name in inner):
             continue
-        ends = [(r, behind(r, value, norm.size)) for r in readers.get(value, ())]
-        behind_it = [product for _, found in ends for product in found]
-        taken = [reader for reader, found in ends if found or is_op(reader, "Shape")]
-        if behind_it:
-            is_alone = len(taken) == len(ends) and value not in outputs
-            yield Group(norm, behind_it, taken, is_alone)
+        ends = [(r, reached(r, value, norm.size)) for r in readers.get(value, ())]
+        group = [product for _, part in ends for product in part]
+        divided = [reader for reader, part in ends if part or is_op(reader, "Shape")]
+        if group:
+            is_private = len(divided) == len(ends) and value not in outputs
+            yield Group(norm, group, divided, is_private)
 
 
 def smooth(editor: Editor, groups: Iterable[Group], squares: Mapping[str, F32]) -> dict[str, F32]:
@@ -101,18 +102,17 @@ def smooth(editor: Editor, groups: Iterable[Group], squares: Mapping[str, F32]) 
     editor : Editor
         Its main graph is changed.
     groups : iterable of Group
-        Its norms and products.
     squares : mapping
-        Sums of squares of each channel of what products read.
+        Sums of squares of the channels of each value that products read.
 
     Returns
     -------
     dict
-        Output of a product -> s, float32 [K], which its columns are still to be multiplied by.
+        Output of a product -> s, float32 [K], by which its columns are still to be multiplied.
     """
     graph = editor.model.graph
     factors: dict[str, F32] = {}
-    restored: dict[str, NodeProto] = {}  # by the output of the node that they come after
+    restored: dict[str, NodeProto] = {}  # by the output of the node that they follow
     for group in groups:
         s = _scales(editor, group, squares)
         if s is None:
@@ -124,7 +124,7 @@ def smooth(editor: Editor, groups: Iterable[Group], squares: Mapping[str, F32]) 
         value, node.output[0] = node.output[0], editor.fresh(f"{node.output[0]}.smooth")
         for reader in group.readers:
             reader.input[0] = node.output[0]
-        if not group.is_alone:
+        if not group.is_private:
             inputs = [node.output[0], editor.add(f"{value}.scale", s)]
             restored[node.output[0]] = helper.make_node("Mul", inputs, [value])
         factors |= {product.node.output[0]: s for product in group.products}
@@ -135,7 +135,7 @@ def smooth(editor: Editor, groups: Iterable[Group], squares: Mapping[str, F32]) 
 
 
 def _uses(editor: Editor) -> Counter[str]:
-    """How many nodes read a constant, perhaps transposed or cast."""
+    """How many nodes read each constant, including transposed and cast."""
     uses: Counter[str] = Counter()
     for scope in editor.scopes:
         for node in scope.graph.node:
@@ -146,7 +146,7 @@ def _uses(editor: Editor) -> Counter[str]:
 
 
 def _scales(editor: Editor, group: Group, squares: Mapping[str, F32]) -> F32 | None:
-    """s, or None where sizes say nothing."""
+    """s; None where sizes are unknown or not finite."""
     x = squares.get(group.products[0].node.input[0])
     if x is None or x.shape != (group.norm.size,):
         return None
@@ -162,14 +162,14 @@ def _over_median(sizes: F32) -> F32 | None:
     median = float(np.median(sizes))
     if not 0 < median < np.inf or not np.isfinite(sizes).all():
         return None
-    found: F32 = np.maximum(sizes / np.float32(median), np.float32(_MIN_SIZE))
-    return found
+    ratios: F32 = np.maximum(sizes / np.float32(median), np.float32(_MIN_SIZE))
+    return ratios
 
 
 def _column_squares(editor: Editor, product: Product) -> F32:
     """Sums of squares of the K columns of a product's matrix."""
     numbers = Numbers(editor.source, product.weight.tensor)
-    by_rows = product.by_rows == product.weight.transposed  # of the tensor, as it lies
+    by_rows = product.by_rows == product.weight.transposed  # of the tensor as stored
     if by_rows:
         return np.concatenate([np.square(part).sum(axis=1) for _, part in numbers.slices()])
     total: F32 = np.sum([np.square(part).sum(axis=0) for _, part in numbers.slices()], axis=0)

@@ -1,7 +1,7 @@
 """Reading an ONNX file for rewriting: its messages, and views of the numbers of large tensors.
 
-`onnx` parses what is left of a file when the numbers of large tensors are cut out. These stay where
-they lie, in the file itself or in files beside it, mapped: a model may be larger than memory.
+The numbers of large tensors are cut out of the message before `onnx` parses it. They stay mapped,
+in the file itself or in files beside it, so that a model may be larger than memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from halfbyte.onnx.files.external import External
 
 U8 = npt.NDArray[np.uint8]
 
-SMALL = 1 << 14  # bytes of a tensor that stays in its message: shapes, axes, biases
+SMALL = 1 << 14  # bytes up to which tensors stay in their message: shapes, axes, biases
 _GRAPH, _INITIALIZER = 7, 5  # fields of ModelProto and GraphProto
 _DIMS, _TYPE, _FLOATS, _NAME, _RAW, _EXTERNAL = 1, 2, 4, 8, 9, 13  # fields of TensorProto
 
@@ -40,9 +40,9 @@ class Source:
     Attributes
     ----------
     file : ModelFile
-        The files it is made of.
+        The files of the model.
     model : onnx.ModelProto
-        Large initializers of the main graph have a name, a type and a shape, and no numbers.
+        Large initializers of the main graph have a name, a type and a shape, but no numbers.
     bulk : dict
         Name of a large initializer -> its little-endian bytes, a view of a file's pages.
     notes : list of str
@@ -69,7 +69,7 @@ class Source:
 
 
 def read_source(path: Path) -> Source:
-    """Open a model for rewriting, after it was checked as one that shall run.
+    """Open a model for rewriting, with the checks of a model that is to be run.
 
     Raises
     ------
@@ -98,19 +98,19 @@ def read_source(path: Path) -> Source:
 
 
 def _sort(graph: onnx.GraphProto, checked: Graph) -> None:
-    """Put nodes before their readers, as the runtime's reader has them."""
+    """Order nodes before their readers, as the runtime's reader does."""
     place = {name: i for i, node in enumerate(checked.nodes) for name in node.outputs if name}
     places = [min((place[name] for name in n.output if name), default=-1) for n in graph.node]
     if places != sorted(places):
         nodes = [graph.node[i] for i in sorted(range(len(places)), key=places.__getitem__)]
-        made = onnx.GraphProto()
-        made.node.extend(nodes)
+        copy = onnx.GraphProto()
+        copy.node.extend(nodes)
         del graph.node[:]
-        graph.node.extend(made.node)
+        graph.node.extend(copy.node)
 
 
 def _without_bulk(model: Message, bulk: dict[str, U8]) -> bytes:
-    """The model's message without large tensors' numbers, which are put into `bulk`."""
+    """The model's message without the numbers of large tensors, which are put into `bulk`."""
     parts = []
     for number, value in model.fields():
         if number == _GRAPH:
@@ -131,7 +131,7 @@ def _graph_fields(graph: Message, bulk: dict[str, U8]) -> Iterator[bytes]:
 
 
 def _without_numbers(tensor: Message, bulk: dict[str, U8]) -> bytes:
-    """A tensor's message without its numbers, if these lie together in few fields."""
+    """A tensor's message without its numbers, if these are in one field."""
     fields = list(tensor.fields())
     numbers = [(n, v) for n, v in fields if n == _RAW or (n == _FLOATS and not isinstance(v, int))]
     name = next((tensor.text(v) for n, v in fields if n == _NAME), "")
@@ -142,24 +142,24 @@ def _without_numbers(tensor: Message, bulk: dict[str, U8]) -> bytes:
 
 
 def _encoded(number: int, value: Value | bytes) -> bytes:
-    """A field of a message: of kind 0 where it is an integer, else of kind 2."""
+    """A field of a message: wire type 0 for integers, otherwise 2."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     return varint(number << 3 | 2) + varint(len(value)) + bytes(value)
 
 
 def varint(value: int) -> bytes:
-    """A number of 0 or more, seven bits a byte."""
-    made = bytearray()
+    """A number of 0 or more, seven bits per byte."""
+    encoded = bytearray()
     while value > 127:
-        made.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _attach(tensor: TensorProto, external: External, bulk: dict[str, U8]) -> tuple[str, memoryview]:
-    """Take a tensor's numbers from the file beside the model that it names; where they lie."""
+    """Read a tensor's numbers from the file that it names; returns the name and the view."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     size = -(-math.prod(tensor.dims) * element_bits(tensor.data_type) // 8)
     view = external.read(entries["location"], int(entries.get("offset", 0)), size, tensor.name)
@@ -173,7 +173,7 @@ def _attach(tensor: TensorProto, external: External, bulk: dict[str, U8]) -> tup
 
 
 def _refuse_external(path: Path, graph: onnx.GraphProto, inner: bool = False) -> None:
-    """Raise for external data where it is not followed: in attributes and subgraphs."""
+    """Raise for external data where it is not supported: in attributes and subgraphs."""
     tensors = list(graph.initializer) if inner else []
     for node in graph.node:
         for attribute in node.attribute:
@@ -189,7 +189,7 @@ def _refuse_external(path: Path, graph: onnx.GraphProto, inner: bool = False) ->
 
 
 def element_bits(data_type: int) -> int:
-    """Bits of an element; 0 of types that have no fixed size, or none that is known."""
+    """Bits of an element; 0 for types without a fixed or known size."""
     if data_type in (TensorProto.UNDEFINED, TensorProto.STRING):
         return 0
     if data_type in (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1):

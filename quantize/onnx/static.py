@@ -1,15 +1,17 @@
 """Integer weights and activations with fixed scales, as QuantizeLinear and DequantizeLinear.
 
-What is quantized is written as QDQ: each node stays as it is, between DequantizeLinear of its
+The result is in QDQ form: each quantized node stays as it is, between DequantizeLinear of its
 inputs and QuantizeLinear of its output, which runtimes fuse to integer operators.
 
-    products      Conv, Gemm and MatMul with constant weights: int8 a channel, biases int32 with the
-                  products' scales
-    arithmetic    Add, Mul, Concat, pooling ... between quantized values alone
+    products      Conv, Gemm and MatMul with constant weights: int8 per channel, biases in int32
+                  with the products' scales
+    arithmetic    Add, Mul, Concat, pooling ... if all operands are quantized
     moves         MaxPool, Reshape, ...: values keep their scale
 
-BatchNormalization behind a convolution is folded into its weights; Relu, and Clip from 0 on, behind
-a node become the range of its output. Everything else runs in floats.
+BatchNormalization after a convolution is folded into its weights (`folding`). Relu, and Clip from
+0, after a node become the range of its output. Everything else runs in floats, including the sums
+of a transformer's residual. Gemm gets a zero point for its weights: ONNX Runtime fuses it only with
+one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import numpy.typing as npt
 from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.quantize.onnx.calibrate import Calibration
-from halfbyte.quantize.onnx.editor import Editor, Scope, Weight, attribute, is_op
+from halfbyte.quantize.onnx.editor import Editor, Scope, Weight
+from halfbyte.quantize.onnx.nodes import attribute, clone, input_of, is_op
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import CHANNELS, Rewriter, find_product
 from halfbyte.quantize.onnx.weight_encoder import Encoder, Result
@@ -44,15 +47,15 @@ ARITHMETIC = frozenset(
 )
 MOVES = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice",
                    "Identity", "Split"})  # fmt: skip
-_CODES = {"uint8": (0, np.uint8), "int8": (-128, np.int8)}  # the lowest code, and its type
+_LOWEST = {"uint8": (0, np.uint8), "int8": (-128, np.int8)}  # quantized value, and its type
 
 
 @dataclass
 class _Step:
-    """A node that is quantized, with what is absorbed into it."""
+    """A node that is quantized, with the activation that is absorbed into it."""
 
     node: NodeProto
-    output: str  # what it makes in the end
+    output: str  # of the activation, if there is one
     weight: Weight | None = None  # of a product
 
 
@@ -64,7 +67,7 @@ class Static(Rewriter):
     editor, encoder, keep
         See :class:`Rewriter`.
     calibration : Calibration
-        Gives the ranges of values.
+        Provides the ranges of values.
     activations : str
         "uint8" or "int8".
     """
@@ -87,40 +90,40 @@ class Static(Rewriter):
     def _prepare(self) -> None:
         self._readers = self.editor.readers()
         self._outputs = {value.name for value in self.editor.model.graph.output}
-        self._gone: set[str] = set()  # first outputs of nodes that are absorbed
+        self._absorbed: set[str] = set()  # first outputs of absorbed nodes
         self._steps: dict[str, _Step] = {}  # by the first outputs of their nodes
-        self._moves: set[str] = set()  # first outputs of nodes that move values
+        self._moves: set[str] = set()  # first outputs of nodes that only move values
         self._find_steps()
         names = sorted(self._values())
         self._ranges = self._calibration.ranges(self.editor, names)
-        self._shared: dict[str, str] = {}  # a moved value -> the one whose scale it has
+        self._shared: dict[str, str] = {}  # a moved value -> the value whose scale it has
         self._parameters: dict[str, tuple[str, str]] = {}
-        self._dequantized: dict[str, str] = {}  # values from outside, after their rounding
+        self._dequantized: dict[str, str] = {}  # values from outside -> the same, rounded
 
-    # ---- what is quantized ------------------------------------------------------------------
+    # ---- choice of nodes --------------------------------------------------------------------
 
     def _find_steps(self) -> None:
         scope = self.editor.main
         self._inside: set[str] = set()  # values between quantized nodes
         for node in scope.graph.node:
-            if node.output[0] in self._gone or self.keep.type_of(node.name) == "F32":
+            if node.output[0] in self._absorbed or self.keep.type_of(node.name) == "F32":
                 continue
             if self._is_product(scope, node):
                 product = find_product(self.editor, scope, node)
                 weight = product.weight if product else self.editor.weight(scope, node.input[1])
-                step = self._absorbed(_Step(node, node.output[0], weight=weight))
+                step = self._with_activation(_Step(node, node.output[0], weight=weight))
                 self._steps[node.output[0]] = step
                 if node.op_type == "Conv" or self._is_read_inside(step.output):
                     self._inside.add(step.output)
             elif is_op(node, *ARITHMETIC) and self._all_inside(node):
-                self._steps[node.output[0]] = self._absorbed(_Step(node, node.output[0]))
+                self._steps[node.output[0]] = self._with_activation(_Step(node, node.output[0]))
                 self._inside.add(self._steps[node.output[0]].output)
             elif is_op(node, *MOVES) and node.input[0] in self._inside and self._moves_all(node):
                 self._moves.add(node.output[0])
                 self._inside.update(node.output)
 
     def _moves_all(self, node: NodeProto) -> bool:
-        """Whether all that a node gives are values that it was given: MaxPool gives indices too."""
+        """Whether all outputs of a node are moved values; MaxPool may return indices as well."""
         return node.op_type == "Split" or len(node.output) == 1
 
     def _is_product(self, scope: Scope, node: NodeProto) -> bool:
@@ -139,15 +142,15 @@ class Static(Rewriter):
         return all(name in self._inside for name in _values_of(node))
 
     def _is_read_inside(self, name: str) -> bool:
-        """Whether a product's result goes to a convolution or another product at once."""
+        """Whether a convolution or another product reads a product's result directly."""
         return any(is_op(node, "Conv", "Gemm", "MatMul") for node in self._readers.get(name, []))
 
-    def _absorbed(self, step: _Step) -> _Step:
-        """Take the activation behind a node into it."""
+    def _with_activation(self, step: _Step) -> _Step:
+        """Absorb the activation after a node, if it starts at zero."""
         node = self._only_reader(step.output)
         if node is not None and self._starts_at_zero(node):
             step.output = node.output[0]
-            self._gone.add(node.output[0])
+            self._absorbed.add(node.output[0])
         return step
 
     def _only_reader(self, name: str) -> NodeProto | None:
@@ -155,7 +158,7 @@ class Static(Rewriter):
         return readers[0] if len(readers) == 1 and name not in self._outputs else None
 
     def _starts_at_zero(self, node: NodeProto) -> bool:
-        """Whether a node is Relu, or Clip from 0 on: then codes from the lowest one on do it."""
+        """Whether a node is Relu, or Clip from 0: then a range that starts at 0 replaces it."""
         if is_op(node, "Relu"):
             return True
         if not is_op(node, "Clip") or len(node.input) < 2 or not node.input[1]:
@@ -164,7 +167,7 @@ class Static(Rewriter):
         return low is not None and low.size == 1 and float(low.reshape(-1)[0]) == 0
 
     def _numbers(self, name: str) -> F32 | None:
-        """A small constant's numbers."""
+        """The numbers of a small constant."""
         weight = self.editor.weight(self.editor.main, name)
         if weight is None:
             return None
@@ -172,7 +175,7 @@ class Static(Rewriter):
         return numbers.take(0, numbers.rows).reshape(-1)
 
     def _values(self) -> set[str]:
-        """Values that need a range: inputs of quantized nodes, and what lies between these."""
+        """Values that need a range: inputs of quantized nodes, and values between these nodes."""
         names = set(self._inside)
         for step in self._steps.values():
             names |= {step.node.input[0]}
@@ -185,7 +188,7 @@ class Static(Rewriter):
             if is_op(node, *CHANNELS):
                 self._dequantize(scope, node)
             return [node]
-        if node.output[0] in self._gone:
+        if node.output[0] in self._absorbed:
             return []
         step = self._steps.get(node.output[0])
         if step is not None:
@@ -195,49 +198,47 @@ class Static(Rewriter):
         if is_op(node, *CHANNELS):
             self._dequantize(scope, node)
         table = self._table(scope, node)
-        return [node] if table is None else self._gather_codes(node, table, per_channel=True)
+        return [node] if table is None else self._gather_quantized(node, table, per_channel=True)
 
     def _step(self, step: _Step) -> list[NodeProto]:
         node, nodes = step.node, list[NodeProto]()
-        made = NodeProto()
-        made.CopyFrom(node)
+        copy = clone(node)
         if step.weight is not None:
-            made.input[0] = self._quantized(node.input[0], nodes)
-            self._give_weights(step, step.weight, made)
+            copy.input[0] = self._quantized(node.input[0], nodes)
+            self._give_weights(step, step.weight, copy)
         else:
             for index, name in enumerate(_values_of(node)):
-                made.input[index] = self._quantized(name, nodes)
-        nodes.append(made)
+                copy.input[index] = self._quantized(name, nodes)
+        nodes.append(copy)
         if step.output in self._inside:
-            made.output[0] = self._output(step.output, nodes)
+            copy.output[0] = self._output(step.output, nodes)
         else:
-            made.output[0] = step.output
+            copy.output[0] = step.output
         return nodes
 
     def _moved(self, node: NodeProto) -> list[NodeProto]:
-        """A node that moves values: their scale stays."""
-        made, nodes = NodeProto(), list[NodeProto]()
-        made.CopyFrom(node)
-        made.input[0] = self._quantized(node.input[0], nodes)
-        nodes.append(made)
+        """A node that moves values, which keep their scale."""
+        copy, nodes = clone(node), list[NodeProto]()
+        copy.input[0] = self._quantized(node.input[0], nodes)
+        nodes.append(copy)
         source = self._shared.get(node.input[0], node.input[0])
         for index, name in enumerate(node.output):
             if name:
                 self._shared[name] = source
-                made.output[index] = self._output(name, nodes)
+                copy.output[index] = self._output(name, nodes)
         return nodes
 
     def _output(self, name: str, nodes: list[NodeProto]) -> str:
-        """Quantize what the node before makes, so that all read it rounded, under its own name.
+        """Quantize a node's output, so that all readers get it rounded under the old name.
 
-        Returns the name under which the node makes it.
+        Returns the new name of the node's own output.
         """
         raw = self.editor.fresh(f"{name}_float")
         nodes += self._pair(raw, name, name)
         return raw
 
     def _quantized(self, name: str, nodes: list[NodeProto]) -> str:
-        """A value as quantized nodes read it."""
+        """The name under which quantized nodes read a value."""
         if name in self._inside:
             return name
         if name not in self._dequantized:
@@ -248,10 +249,10 @@ class Static(Rewriter):
     def _pair(self, value: str, rounded: str, name: str) -> list[NodeProto]:
         """QuantizeLinear and DequantizeLinear with the scale of a value."""
         scale, zero = self._scale(name)
-        codes = self.editor.fresh(f"{name}_quantized")
+        quantized = self.editor.fresh(f"{name}_quantized")
         return [
-            helper.make_node("QuantizeLinear", [value, scale, zero], [codes]),
-            helper.make_node("DequantizeLinear", [codes, scale, zero], [rounded]),
+            helper.make_node("QuantizeLinear", [value, scale, zero], [quantized]),
+            helper.make_node("DequantizeLinear", [quantized, scale, zero], [rounded]),
         ]
 
     def _scale(self, name: str) -> tuple[str, str]:
@@ -266,71 +267,73 @@ class Static(Rewriter):
         return self._parameters[name]
 
     def _numbers_of(self, name: str) -> tuple[np.float32, npt.NDArray[Any]]:
-        """Scale and zero point: 0 is a code, and the range is as long as all codes."""
+        """Scale and zero point: 0 is exact, and the range covers all 256 quantized values."""
         low, high = self._ranges[self._shared.get(name, name)]
         low, high = min(low, 0.0), max(high, 0.0)
         scale = np.float32((high - low) / 255)
         if not np.isfinite(scale) or scale < np.finfo(np.float32).tiny:
             scale = np.float32(1)
-        lowest, dtype = _CODES[self._activations]
+        lowest, dtype = _LOWEST[self._activations]
         zero = lowest + round(-low / float(scale))
         return scale, np.array(min(max(zero, lowest), lowest + 255), dtype)
 
     # ---- weights ----------------------------------------------------------------------------
 
-    def _give_weights(self, step: _Step, weight: Weight, made: NodeProto) -> None:
-        """A product's weights and bias."""
+    def _give_weights(self, step: _Step, weight: Weight, copy: NodeProto) -> None:
+        """Give the copy of a product quantized weights and bias."""
         conv = is_op(step.node, "Conv")
         by_rows = conv or (step.node.op_type == "Gemm" and bool(attribute(step.node, "transB", 0)))
         axis = 0 if by_rows != weight.transposed else 1
         result = self.encoder.channels(weight, axis, factor=self._factor(step.node))
-        made.input[1] = self._weight(result, weight, axis)
+        copy.input[1] = self._weight(result, weight, axis)
         bias = self._bias(step.node, weight.shape[0 if by_rows else 1])
         if bias is not None:
-            made.input[2] = self._stored_bias(step.node, bias, result)
+            copy.input[2] = self._stored_bias(step.node, bias, result)
 
     def _weight(self, result: Result, weight: Weight, axis: int) -> str:
-        """A weight in floats again, before everything else."""
-        codes, scales = result.names  # ONNX Runtime fuses Gemm only beside a zero point
-        key = f"{codes}{weight.transposed}"
-        if key not in self._made:
+        """The dequantized value of a weight, computed before all other nodes."""
+        quantized, scales = result.names
+        key = f"{quantized}{weight.transposed}"
+        if key not in self._derived:
             name = self.editor.fresh(f"{weight.name}_dequantized")
             if weight.transposed:
-                turned = self.editor.fresh(f"{codes}_transposed")
-                self._first.append(helper.make_node("Transpose", [codes], [turned], perm=[1, 0]))
-                codes, axis = turned, 1 - axis
+                transposed = self.editor.fresh(f"{quantized}_transposed")
+                self._first.append(
+                    helper.make_node("Transpose", [quantized], [transposed], perm=[1, 0])
+                )
+                quantized, axis = transposed, 1 - axis
             zeros = self.editor.add(f"{weight.name}_zero", np.zeros(result.scales.shape, np.int8))
             self._first.append(
-                helper.make_node("DequantizeLinear", [codes, scales, zeros], [name], axis=axis)
+                helper.make_node("DequantizeLinear", [quantized, scales, zeros], [name], axis=axis)
             )
-            self._made[key] = name
-        return self._made[key]
+            self._derived[key] = name
+        return self._derived[key]
 
     def _bias(self, node: NodeProto, size: int) -> F32 | None:
         """A constant bias [size], or None."""
-        there = len(node.input) > 2 and bool(node.input[2]) and node.op_type != "MatMul"
-        bias = self._numbers(node.input[2]) if there else None
+        has_bias = bool(input_of(node, 2)) and node.op_type != "MatMul"
+        bias = self._numbers(node.input[2]) if has_bias else None
         scaled = attribute(node, "beta", 1.0) != 1 or attribute(node, "alpha", 1.0) != 1
         if bias is None or bias.size not in (1, size) or scaled:
             return None
         return np.broadcast_to(bias, (size,)).astype(np.float32)
 
     def _stored_bias(self, node: NodeProto, bias: F32, result: Result) -> str:
-        """A bias in int32 with the scales of the sums; in floats where it is too large."""
+        """A bias in int32 with the scales of the sums, or in floats if it is too large."""
         scale, _ = self._numbers_of(node.input[0])
         scales = np.broadcast_to(result.scales * scale, bias.shape).astype(np.float32)
         name = f"{result.weight.name}_bias"
         with np.errstate(all="ignore"):
-            codes = np.rint(bias.astype(np.float64) / scales)
-        if not np.all(np.abs(codes) < 2**31 - 1):
+            quantized = np.rint(bias.astype(np.float64) / scales)
+        if not np.all(np.abs(quantized) < 2**31 - 1):
             return self.editor.add(name, bias)
-        stored = self.editor.add(f"{name}_quantized", codes.astype(np.int32))
+        stored = self.editor.add(f"{name}_quantized", quantized.astype(np.int32))
         factors = self.editor.add(f"{name}_scale", scales)
-        made = self.editor.fresh(f"{name}_dequantized")
-        self._first.append(helper.make_node("DequantizeLinear", [stored, factors], [made], axis=0))
-        return made
+        value = self.editor.fresh(f"{name}_dequantized")
+        self._first.append(helper.make_node("DequantizeLinear", [stored, factors], [value], axis=0))
+        return value
 
 
 def _values_of(node: NodeProto) -> list[str]:
-    """Inputs of arithmetic that are values; Clip's others are its limits."""
+    """Inputs of arithmetic that are values; the other inputs of Clip are its limits."""
     return list(node.input[:1] if node.op_type == "Clip" else node.input)

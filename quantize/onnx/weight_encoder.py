@@ -1,4 +1,8 @@
-"""Weights as integers with scales: what is written, and how far it is from the original."""
+"""New tensors of weights: quantized with scales, or in a narrower float type.
+
+Shapes are known at once; the numbers are computed while the model is written. So is the error of
+each tensor, which the report needs.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from halfbyte.quantize.onnx.editor import TYPES, Editor, Weight
 from halfbyte.quantize.onnx.model_writer import Payload
 from halfbyte.quantize.onnx.source import Source
 from halfbyte.quantize.report import Row, decibels
-from halfbyte.weights import BF16, F16, F32, Tensor, WeightFormat
+from halfbyte.weights import BF16, F16, F32, ScaledFormat, Tensor, WeightFormat
 
 F32Array = npt.NDArray[np.float32]
 U8 = npt.NDArray[np.uint8]
@@ -25,18 +29,18 @@ Array = npt.NDArray[Any]
 FORMATS: dict[int, type[WeightFormat]] = {
     TensorProto.FLOAT: F32, TensorProto.FLOAT16: F16, TensorProto.BFLOAT16: BF16,
 }  # fmt: skip
-"""Formats of the types that are quantized."""
+"""Formats of the types that can be quantized."""
 
 
 class Numbers:
-    """A constant's numbers, some rows at a time.
+    """The numbers of a constant, some rows at a time.
 
     Attributes
     ----------
     rows : int
         Length of the first dimension.
     columns : int
-        Numbers of a row, all other dimensions together.
+        Numbers in a row: the product of all other dimensions.
     """
 
     def __init__(self, source: Source, tensor: TensorProto) -> None:
@@ -49,29 +53,29 @@ class Numbers:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that they take now."""
+        """Their size in bytes as stored."""
         return self._data.nbytes
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """Their count."""
         return self.rows * self.columns
 
     def take(self, first: int, count: int) -> F32Array:
-        """Rows as float32 [count, columns]; a copy where the file has them at an odd address."""
+        """Rows as float32 [count, columns]; a copy where they are not aligned in the file."""
         self.source.file.check()
         x = self.format.decode(np.ascontiguousarray(self._data[first : first + count]))
         return np.require(x, requirements=["C", "A"])
 
     def take_columns(self, first: int, count: int) -> F32Array:
-        """Columns, as rows: float32 [count, rows]."""
+        """Columns, transposed: float32 [count, rows]."""
         self.source.file.check()
         width = self._data.shape[1] // self.columns
         part = self._data[:, first * width : (first + count) * width]
         return np.ascontiguousarray(self.format.decode(np.ascontiguousarray(part)).T)
 
     def slices(self) -> Iterator[tuple[int, F32Array]]:
-        """All rows, a few at a time, with the number of the first; pages are given back."""
+        """All rows, a few at a time, with the number of the first; pages are released after use."""
         step = max(1, SLICE // max(self.columns, 1))
         for first in range(0, self.rows, step):
             yield first, self.take(first, step)
@@ -79,26 +83,26 @@ class Numbers:
 
     def top(self) -> float:
         """The largest magnitude; raises `FormatError` for values that are not finite."""
-        shown = Tensor(self.tensor.name, self.format, (self.rows, self.columns), self._data)
-        parts = (self.source.file.check_values(shown, x, first) for first, x in self.slices())
+        tensor = Tensor(self.tensor.name, self.format, (self.rows, self.columns), self._data)
+        parts = (self.source.file.check_values(tensor, x, first) for first, x in self.slices())
         return max(parts, default=0.0)
 
 
 @dataclass
 class Result:
-    """A tensor in its new type; what is measured is known once it is written."""
+    """A tensor in its new type; sums of errors are complete once it is written."""
 
     weight: Weight
     type: str
     note: str = ""
-    size: int = 0  # bytes, scales among them
-    names: tuple[str, ...] = ()  # of the new tensors: the numbers, and scales if it has any
+    size: int = 0  # bytes, including scales
+    names: tuple[str, ...] = ()  # of the new tensors: the numbers, and the scales if it has any
     energy: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
-    weighted: npt.NDArray[np.float64] | None = None  # error of plain rounding and of the search
+    weighted: npt.NDArray[np.float64] | None = None  # errors of plain rounding and of the search
     scales: F32Array = field(default_factory=lambda: np.ones(1, np.float32))  # of channels
 
     def row(self) -> Row:
-        """The report's line."""
+        """The row of the report."""
         tensor = self.weight.tensor
         return Row(
             name=tensor.name,
@@ -115,18 +119,17 @@ class Result:
 
 
 class Encoder:
-    """Makes new tensors of a model's weights; they are encoded while the model is written.
+    """Adds new tensors of a model's weights; they are encoded while the model is written.
 
     Parameters
     ----------
     editor : Editor
         The model.
     codec : Codec
-        What encodes.
     rtn : bool
-        Plain rounding, without a search of scales.
+        Round to nearest, without a search of scales.
     advance : callable
-        Called with bytes of input as they are done.
+        Called with the number of input bytes that were processed.
     """
 
     def __init__(
@@ -137,7 +140,7 @@ class Encoder:
         self._tops: dict[str, float] = {}
 
     def numbers(self, weight: Weight) -> Numbers:
-        """A weight's numbers as its tensor has them."""
+        """The numbers of a weight as stored."""
         return Numbers(self.editor.source, weight.tensor)
 
     def top(self, weight: Weight) -> float:
@@ -153,12 +156,12 @@ class Encoder:
         *,
         by_rows: bool,
         flat: bool = False,
-        turned: bool = False,
+        rotated: bool = False,
         factor: float | F32Array = 1.0,
         importance: F32Array | None = None,
         note: str = "",
     ) -> Result:
-        """Codes uint8 [N, blocks, bytes] and scales [N, blocks] of Q8_0 or Q4_0.
+        """Quantized values uint8 [N, blocks, bytes] and scales [N, blocks] of Q8_0 or Q4_0.
 
         Parameters
         ----------
@@ -167,20 +170,22 @@ class Encoder:
         bits : int
             8 or 4.
         by_rows : bool
-            N are the rows of the matrix as it is read, else its columns.
+            Whether N are the rows of the matrix as it is read; otherwise its columns.
         flat : bool
-            Codes as rows [N, bytes of K codes], without what fills the last block up.
-        turned : bool
-            Each 32 weights of a row come times the Hadamard matrix over 4, which undoes that of
-            activations over 8. K is then a multiple of 32.
+            Whether quantized values are rows [N, bytes], without the padding of the last block.
+        rotated : bool
+            Multiply each 32 weights of a row by the Hadamard matrix / 4, which undoes the rotation
+            of activations by the matrix / 8. K must be a multiple of 32.
         factor : float, or float32 [K]
-            Multiplies every weight, or each column's, before that.
+            Multiplies all weights, or each column, before the rotation.
         importance : float32 [K], optional
-            Weight of each column's squared error in the search; by default all count alike.
+            Weight of each column's squared error in the search; by default all are equal.
         """
-        columns = by_rows == weight.transposed  # of the tensor, as it lies
-        scaled = np.asarray(factor).tobytes()
-        key = (weight.name, bits, columns, flat, turned, scaled, weight.data_type)
+        columns = by_rows == weight.transposed  # of the tensor as stored
+        key = (
+            weight.name, bits, columns, flat, rotated, np.asarray(factor).tobytes(),
+            weight.data_type,
+        )  # fmt: skip
         if key in self.results:
             return self.results[key]
         format_, numbers = blocks.FORMATS[bits], self.numbers(weight)
@@ -189,37 +194,42 @@ class Encoder:
         if not self.rtn:
             result.weighted = np.zeros(2)
         scales = np.zeros((n, blocks.block_count(k)), dtype_of(weight.data_type))
-        factors = np.asarray(factor, np.float32)
-        x_importance = blocks.padded(
-            np.ones((1, k), np.float32) if importance is None else importance[None]
-        )[0]
+        shape: tuple[int, ...] = (n, blocks.block_count(k), blocks.BLOCK * bits // 8)
+        if flat:
+            shape = (n, k * bits // 8)
+        ones = np.ones(k, np.float32) if importance is None else importance
+        padded_importance = blocks.padded(ones[None])[0]
 
-        def codes() -> Iterator[Array]:
+        def parts() -> Iterator[Array]:
             take = numbers.take_columns if columns else numbers.take
             step = max(1, SLICE // max(k, 1))
             for first in range(0, n, step):
-                x = blocks.padded(take(first, step) * factors)
-                x = self.codec.hadamard(x) * np.float32(2) if turned else x
-                if self.rtn:
-                    encoded = self.codec.encode(format_, x)
-                else:
-                    encoded, error = self.codec.search(format_, x, x_importance)
-                    result.weighted += error.sum(axis=0, dtype=np.float64)
-                decoded = self.codec.decode(format_, encoded, x.shape[1])
-                result.energy += self.codec.square_error(x, decoded)
+                x = blocks.padded(take(first, step) * np.asarray(factor, np.float32))
+                x = self.codec.hadamard(x) * np.float32(2) if rotated else x
+                encoded = self._encoded_blocks(format_, x, padded_importance, result)
                 part, scales[first : first + step] = blocks.split(encoded, bits)
                 yield part.reshape(len(x), -1)[:, : shape[1]] if flat else part
                 self.editor.source.file.forget()
                 self.advance(len(x) * numbers.nbytes // n)
 
-        shape: tuple[int, ...] = (n, blocks.block_count(k), blocks.BLOCK * bits // 8)
-        if flat:
-            shape = (n, k * bits // 8)
-        result.names = self._add(f"{weight.name}.q{bits}", TensorProto.UINT8, shape, codes,
+        result.names = self._add(f"{weight.name}.q{bits}", TensorProto.UINT8, shape, parts,
                                  scales, weight.data_type)  # fmt: skip
         result.size = int(np.prod(shape, dtype=np.int64)) + scales.nbytes
         self.results[key] = result
         return result
+
+    def _encoded_blocks(
+        self, format_: type[ScaledFormat], x: F32Array, importance: F32Array, result: Result
+    ) -> U8:
+        """Rows of blocks; their errors are added to the result."""
+        if result.weighted is None:  # --rtn
+            encoded = self.codec.encode(format_, x)
+        else:
+            encoded, error = self.codec.search(format_, x, importance)
+            result.weighted += error.sum(axis=0, dtype=np.float64)
+        decoded = self.codec.decode(format_, encoded, x.shape[1])
+        result.energy += self.codec.square_error(x, decoded)
+        return encoded
 
     def channels(
         self,
@@ -229,11 +239,11 @@ class Encoder:
         factor: float | F32Array = 1.0,
         note: str = "",
     ) -> Result:
-        """Codes int8, -127 ... 127, in the tensor's own shape and order, and their scales.
+        """Quantized values int8, -127 ... 127, in the tensor's own shape, and their scales.
 
-        A scale is the largest magnitude over 127: of each channel along `axis`, or of all where
-        that is None. A channel of zeros has scale 1. All is multiplied by `factor`, or each part
-        along the first axis by one of them.
+        A scale is the largest magnitude / 127, of each channel along `axis`, or of the tensor where
+        `axis` is None. A channel of zeros has scale 1. `factor` multiplies the tensor first: one
+        number, or one for each part along the first axis.
         """
         key = (weight.name, "int8", axis, np.asarray(factor).tobytes(), weight.data_type)
         if key in self.results:
@@ -248,7 +258,7 @@ class Encoder:
         scales = _channel_scales(numbers, parts(), axis, dtype_of(weight.data_type))
         result.scales = scales
 
-        def codes() -> Iterator[Array]:
+        def quantized() -> Iterator[Array]:
             for first, x in parts():
                 d = along(scales, numbers, axis, first, len(x))
                 q = np.clip(np.rint(x / d), -127, 127)
@@ -258,14 +268,14 @@ class Encoder:
 
         stored = scales if axis is not None else scales.reshape(())
         stored = stored.astype(dtype_of(weight.data_type))
-        result.names = self._add(f"{weight.name}.q8", TensorProto.INT8, numbers.shape, codes,
+        result.names = self._add(f"{weight.name}.q8", TensorProto.INT8, numbers.shape, quantized,
                                  stored, weight.data_type)  # fmt: skip
         result.size = numbers.size + stored.nbytes
         self.results[key] = result
         return result
 
     def narrowed(self, weight: Weight, data_type: int, note: str = "") -> Result:
-        """The numbers as float16 or bfloat16, in the tensor's own shape and order."""
+        """The numbers as float16 or bfloat16, in the tensor's own shape."""
         key = (weight.name, data_type)
         if key in self.results:
             return self.results[key]
@@ -294,13 +304,13 @@ class Encoder:
         name: str,
         data_type: int,
         shape: tuple[int, ...],
-        codes: Callable[[], Iterator[Array]],
+        quantized: Callable[[], Iterator[Array]],
         scales: Array,
         scale_type: int,
     ) -> tuple[str, str]:
-        """Tensors of codes, and after them of the scales that are known then."""
+        """Add quantized values, and after them their scales, which are known by then."""
         size = int(np.prod(shape, dtype=np.int64))
-        first = self.editor.add_payload(name, data_type, shape, Payload(size, codes))
+        first = self.editor.add_payload(name, data_type, shape, Payload(size, quantized))
         second = self.editor.add_payload(
             f"{first}_scale", scale_type, scales.shape,
             Payload(scales.nbytes, lambda: iter([scales])),
@@ -309,10 +319,10 @@ class Encoder:
 
 
 def _part(factor: float | F32Array, first: int, count: int) -> F32Array | np.float32:
-    """What rows are multiplied by."""
+    """The factor of some rows."""
     if isinstance(factor, np.ndarray):
-        made: F32Array = factor[first : first + count, None]
-        return made
+        column: F32Array = factor[first : first + count, None]
+        return column
     return np.float32(factor)
 
 
@@ -322,7 +332,7 @@ def _channel_scales(
     axis: int | None,
     dtype: np.dtype[Any],
 ) -> F32Array:
-    """The largest magnitude of each channel over 127, as numbers of `dtype`; never 0."""
+    """The largest magnitude / 127 of each channel, rounded to `dtype`; never 0."""
     tops = np.zeros(1 if axis is None else numbers.shape[axis], np.float32)
     for first, x in parts:
         size = np.abs(x)
@@ -338,7 +348,7 @@ def _channel_scales(
 
 
 def along(scales: F32Array, numbers: Numbers, axis: int | None, first: int, count: int) -> F32Array:
-    """Scales of the channels along `axis` as they meet some rows [count, columns]."""
+    """Scales of channels along `axis`, in a shape that broadcasts to rows [count, columns]."""
     if axis is None:
         return scales
     if axis == 0:
@@ -349,5 +359,5 @@ def along(scales: F32Array, numbers: Numbers, axis: int | None, first: int, coun
 
 
 def dtype_of(data_type: int) -> np.dtype[Any]:
-    """NumPy's type of scales beside weights of a type."""
+    """NumPy's type of the scales of weights of a type."""
     return np.dtype(np.float16 if data_type == TensorProto.FLOAT16 else np.float32)

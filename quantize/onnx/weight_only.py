@@ -1,10 +1,13 @@
-"""Integer weights under float activations: what ONNX Runtime's own operators multiply with.
+"""Integer weights with float activations, in ONNX Runtime's own operators.
 
 MatMul, Gemm    com.microsoft.MatMulNBits: blocks of 32 of 8 or 4 bits, integer products with
-                activations that are quantized to 8 bits as they come (accuracy_level 4); a Hadamard
-                matrix before them and in the weights (see `halfbyte.core.ops.rotated`)
+                activations that are quantized to 8 bits as they come (accuracy_level 4)
 Gather          com.microsoft.GatherBlockQuantized: the same blocks
-Conv, LSTM ...  int8 a channel and DequantizeLinear, which is folded or runs before the node
+Conv, LSTM ...  int8 per channel and DequantizeLinear, which is folded or runs before the node
+
+Activations and weights of a product are both rotated by a Hadamard matrix where there are kernels
+for it (see `halfbyte.core.ops.rotated`): what `smooth` leaves of large channels is spread over 32.
+Both together reduce MiniLM's error (1 - cosine) to a third of that of plain blocks.
 """
 
 from __future__ import annotations
@@ -17,15 +20,16 @@ from onnx import NodeProto, TensorProto, helper
 
 from halfbyte.core.ops.rotated import SIZE, fits, matrix
 from halfbyte.quantize.onnx import blocks
-from halfbyte.quantize.onnx.editor import MICROSOFT, Editor, Scope, Weight, attribute, is_op
+from halfbyte.quantize.onnx.editor import MICROSOFT, Editor, Scope, Weight
 from halfbyte.quantize.onnx.importance import Importance
+from halfbyte.quantize.onnx.nodes import attribute, is_op
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import BITS, CHANNELS, Product, Rewriter, find_product
 from halfbyte.quantize.onnx.smooth import MAX_FACTOR, find_groups, smooth
 from halfbyte.quantize.onnx.weight_encoder import Encoder, F32Array, Result, dtype_of
 
 ACCURACY = 4  # MatMulNBits' level: products of int8
-# What may lie between the last product and an output
+# Operators that may stand between the last product and an output
 _TAIL = (
     "Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Softmax",
     "LogSoftmax", "Sigmoid", "Tanh", "Relu", "Add", "Mul", "Div",
@@ -33,8 +37,8 @@ _TAIL = (
 
 
 def tail_products(scope: Scope) -> set[str]:
-    """Outputs of the products that make the graph's outputs, such as a head's logits."""
-    found, seen = set(), set()
+    """Outputs of products from which the graph's outputs follow directly, such as logits."""
+    products, seen = set(), set()
     names = [value.name for value in scope.graph.output]
     while names:
         name = names.pop()
@@ -43,26 +47,26 @@ def tail_products(scope: Scope) -> set[str]:
             continue
         seen.add(name)
         if is_op(node, "MatMul", "Gemm"):
-            found.add(name)
+            products.add(name)
         elif is_op(node, *_TAIL):
             inputs = [n for n in node.input if n and scope.constant(n) is None]
             names += inputs if len(inputs) == 1 else []
-    return found
+    return products
 
 
 class WeightOnly(Rewriter):
-    """Rewrites a model for integer weights.
+    """Rewrites a model to use integer weights.
 
     Parameters
     ----------
     editor, encoder, keep
         See :class:`Rewriter`.
-    kind : str
-        "int8" or "int4"; with int4, tables of embeddings and the products that make an output
-        take int8, unless `pure`.
+    type : str
+        "int8" or "int4"; with int4, embedding tables and the products that compute an output take
+        int8, unless `pure`.
     measure : callable
-        Gives squares of what products read, as far as they are known, and takes whether norms
-        could be smoothed with them. They are weights of errors in the search of scales too.
+        Returns squares of values that products read, as far as they are known; its argument says
+        whether norms could be smoothed with them. They weight errors in the search of scales too.
     """
 
     def __init__(
@@ -70,16 +74,16 @@ class WeightOnly(Rewriter):
         editor: Editor,
         encoder: Encoder,
         keep: Keep,
-        kind: str,
+        type: str,
         measure: Callable[[bool], dict[str, F32Array]],
         *,
         pure: bool = False,
     ) -> None:
         super().__init__(editor, encoder, keep)
-        self.kind, self.measure, self.pure = kind, measure, pure
+        self.type, self.measure, self.pure = type, measure, pure
         self._columns: dict[str, F32Array] = {}  # factors of a product's columns, by its output
-        self._turned: dict[tuple[int, str], str] = {}  # by scope and value
-        self._hadamard: tuple[str, ...] = ()  # its constants: the shape of rows, and the matrix
+        self._rotated: dict[tuple[int, str], str] = {}  # by scope and value
+        self._hadamard: tuple[str, ...] = ()  # constants: the shape of rows, and the matrix
 
     def _prepare(self) -> None:
         self._tables = {w.name for _, _, w in self._table_reads()}
@@ -98,7 +102,7 @@ class WeightOnly(Rewriter):
         self._importance = Importance(self.editor, squares)
 
     def _smoothable(self) -> Iterator[Product]:
-        """Products of the main graph that become integers whose columns can be multiplied."""
+        """Products of the main graph that are quantized and whose columns can be multiplied."""
         for node in self.editor.main.graph.node:
             product = find_product(self.editor, self.editor.main, node)
             type_ = "" if product is None else self._type(product)
@@ -125,21 +129,21 @@ class WeightOnly(Rewriter):
         factor: float | F32Array = product.factor
         if node.output[0] in self._columns:
             factor = self._columns[node.output[0]] * np.float32(factor)
-        turns = self._is_turned(product, type_)
+        rotated = self._is_rotated(product, type_)
         result = self.encoder.blocks(
-            weight, BITS[type_], by_rows=product.by_rows, turned=turns, factor=factor,
-            importance=None if turns else self._importance.of(scope, node.input[0], product.k),
+            weight, BITS[type_], by_rows=product.by_rows, rotated=rotated, factor=factor,
+            importance=None if rotated else self._importance.of(scope, node.input[0], product.k),
             note=self.notes.get(weight.name, ""),
         )  # fmt: skip
         self.editor.import_microsoft()
-        nodes = self._turn(scope, node) if turns else []
+        nodes = self._rotate_input(scope, node) if rotated else []
         return [*nodes, *self._matmul_n_bits(scope, product, BITS[type_], result)]
 
-    def _is_turned(self, product: Product, type_: str) -> bool:
-        """Whether a Hadamard matrix comes between activations and weights, and again.
+    def _is_rotated(self, product: Product, type_: str) -> bool:
+        """Whether activations and weights are rotated by a Hadamard matrix.
 
-        Numbers then are of like size: codes are more precise, and a scale serves 128 activations.
-        Kernels multiply so where both sides of the matrix fill them.
+        Numbers then are of similar size: quantization is more precise, and one scale serves 128
+        activations. There are kernels where both sides of the matrix are multiples of their tiles.
         """
         node, weight, limit = product.node, product.weight, blocks.FORMATS[BITS[type_]].limit
         if self.encoder.rtn or weight.name in self._tables or weight.data_type != TensorProto.FLOAT:
@@ -148,15 +152,15 @@ class WeightOnly(Rewriter):
         whole = fits(product.n, product.k) and top < limit
         return whole and not (node.op_type == "Gemm" and attribute(node, "transA", 0))
 
-    def _turn(self, scope: Scope, node: NodeProto) -> list[NodeProto]:
-        """Let a node read its first input turned; the nodes that do so, if none are there yet."""
+    def _rotate_input(self, scope: Scope, node: NodeProto) -> list[NodeProto]:
+        """Rotate a node's first input; returns the nodes for it, unless it is rotated already."""
         value = node.input[0]
         known = (id(scope), value)
         nodes = []
-        if known not in self._turned:
-            shape, rows, product, turned = (
+        if known not in self._rotated:
+            shape, rows, product, rotated = (
                 self.editor.fresh(f"{value}.{part}")
-                for part in ("shape", "rows", "product", "turned")
+                for part in ("shape", "rows", "product", "rotated")
             )
             if not self._hadamard:
                 columns = self.editor.add("hadamard.shape", np.array([-1, SIZE], np.int64))
@@ -166,24 +170,24 @@ class WeightOnly(Rewriter):
                 helper.make_node("Shape", [value], [shape]),
                 helper.make_node("Reshape", [value, self._hadamard[0]], [rows]),
                 helper.make_node("MatMul", [rows, self._hadamard[1]], [product]),
-                helper.make_node("Reshape", [product, shape], [turned], **as_is),
+                helper.make_node("Reshape", [product, shape], [rotated], **as_is),
             ]
-            self._turned[known] = turned
-        node.input[0] = self._turned[known]
+            self._rotated[known] = rotated
+        node.input[0] = self._rotated[known]
         return nodes
 
     def _type(self, product: Product) -> str:
-        """The type of a product's blocks, "" where it stays as it is."""
+        """The type of a product's blocks; "" where it stays as it is."""
         node, weight = product.node, product.weight
         is_head = node.output[0] in self._heads or weight.name in self._tables
-        default = "int8" if is_head and not self.pure else self.kind
+        default = "int8" if is_head and not self.pure else self.type
         type_ = self._choose(node, weight, default, product.factor)
         if not type_ or not self._pays(weight, BITS[type_], product.n, product.k):
             return ""
         return type_
 
     def _pays(self, weight: Weight, bits: int, n: int, k: int) -> bool:
-        """Whether blocks are smaller than what is there."""
+        """Whether blocks are smaller than the stored weights."""
         block = blocks.BLOCK * bits // 8 + dtype_of(weight.data_type).itemsize
         before = n * k * dtype_of(weight.tensor.data_type).itemsize
         if n * blocks.block_count(k) * block < before:
@@ -197,9 +201,9 @@ class WeightOnly(Rewriter):
         node, nodes = product.node, []
         value = node.input[0]
         if node.op_type == "Gemm" and attribute(node, "transA", 0):
-            turned = self.editor.fresh(f"{value}.transposed")
-            nodes.append(helper.make_node("Transpose", [value], [turned], perm=[1, 0]))
-            value = turned
+            transposed = self.editor.fresh(f"{value}.transposed")
+            nodes.append(helper.make_node("Transpose", [value], [transposed], perm=[1, 0]))
+            value = transposed
         inputs, output, after = [value, *result.names], node.output[0], []
         if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]:
             bias = self._bias(scope, product)
@@ -225,7 +229,7 @@ class WeightOnly(Rewriter):
         return nodes + after
 
     def _bias(self, scope: Scope, product: Product) -> str:
-        """Gemm's bias as a constant [N], '' where it is none."""
+        """Gemm's bias as a constant [N]; '' where it cannot be one."""
         name: str = product.node.input[2]
         beta = float(attribute(product.node, "beta", 1.0))
         weight = self.editor.weight(scope, name)
@@ -237,12 +241,12 @@ class WeightOnly(Rewriter):
             return name
         numbers = self.encoder.numbers(weight)
         values = numbers.take(0, numbers.rows).reshape(-1) * np.float32(beta)
-        made = np.broadcast_to(values, (product.n,)).astype(dtype_of(weight.data_type))
-        return self.editor.add(f"{weight.name}.bias", made)
+        bias = np.broadcast_to(values, (product.n,)).astype(dtype_of(weight.data_type))
+        return self.editor.add(f"{weight.name}.bias", bias)
 
     def _gather(self, node: NodeProto, weight: Weight) -> list[NodeProto]:
         n, k = weight.shape
-        type_ = self._choose(node, weight, self.kind if self.pure else "int8")
+        type_ = self._choose(node, weight, self.type if self.pure else "int8")
         bits = BITS.get(type_, 8)
         if not type_ or k < blocks.BLOCK or k * bits % 8:
             if type_:
@@ -253,13 +257,13 @@ class WeightOnly(Rewriter):
             weight, bits, by_rows=True, flat=not shared, note=self.notes.get(weight.name, "")
         )
         self.editor.import_microsoft()
-        codes, scales = result.names
+        table, scales = result.names
         if shared:
-            codes = self._flat(codes, n, k * bits // 8)
+            table = self._flat(table, n, k * bits // 8)
         return [
             helper.make_node(
                 "GatherBlockQuantized",
-                [codes, node.input[1], scales],
+                [table, node.input[1], scales],
                 list(node.output),
                 name=node.name,
                 domain=MICROSOFT,
@@ -270,10 +274,12 @@ class WeightOnly(Rewriter):
             )
         ]
 
-    def _flat(self, codes: str, n: int, size: int) -> str:
-        """Codes that a product has in blocks, as rows."""
-        if codes not in self._made:
-            shape = self.editor.add(f"{codes}.shape", np.array([n, size], np.int64))
-            self._made[codes] = self.editor.fresh(f"{codes}.rows")
-            self._first.append(helper.make_node("Reshape", [codes, shape], [self._made[codes]]))
-        return self._made[codes]
+    def _flat(self, blocks_: str, n: int, size: int) -> str:
+        """Quantized values that a product has in blocks, as rows."""
+        if blocks_ not in self._derived:
+            shape = self.editor.add(f"{blocks_}.shape", np.array([n, size], np.int64))
+            self._derived[blocks_] = self.editor.fresh(f"{blocks_}.rows")
+            self._first.append(
+                helper.make_node("Reshape", [blocks_, shape], [self._derived[blocks_]])
+            )
+        return self._derived[blocks_]

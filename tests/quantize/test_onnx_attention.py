@@ -15,7 +15,7 @@ from halfbyte.core import ops
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.runner import INT8_ATTENTION
 from halfbyte.onnx.session import InferenceSession, SessionOptions
-from halfbyte.quantize.onnx import Options, outputs, quantize_onnx
+from halfbyte.quantize.onnx import Options, output_quality, quantize_onnx
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_attention_that_leaves_outputs_is_in_int8(source: Path, tmp_path: Path) 
     report = quantize_onnx(source, target, Options(type="int8"))
     (note,) = [note for note in report.notes if "attention" in note]
     assert note.startswith("attention in int8")
-    assert float(note.split(" at ")[1].split()[0]) > outputs.ATTENTION_DB
+    assert float(note.split(" at ")[1].split()[0]) > output_quality.ATTENTION_DB
     assert says(target) == ["1"]
     assert (coded(target), coded(target, True), coded(target, False)) == (True, True, False)
 
@@ -52,7 +52,7 @@ def test_attention_that_leaves_outputs_is_in_int8(source: Path, tmp_path: Path) 
 def test_attention_that_spoils_outputs_is_in_floats(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outputs, "ATTENTION_DB", 90.0)
+    monkeypatch.setattr(output_quality, "ATTENTION_DB", 90.0)
     target = tmp_path / "q.onnx"
     report = quantize_onnx(source, target, Options(type="int4"))
     assert any(note.startswith("attention in floats") for note in report.notes)

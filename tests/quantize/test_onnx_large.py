@@ -26,7 +26,7 @@ from tests.quantize.small_models import (
 )
 
 from halfbyte.errors import FormatError, OutputError
-from halfbyte.quantize.onnx import Options, quantize_onnx, writer
+from halfbyte.quantize.onnx import Options, model_writer, quantize_onnx
 from halfbyte.quantize.onnx.model_writer import Payload, write_model
 from halfbyte.quantize.onnx.source import read_source, varint
 
@@ -172,11 +172,11 @@ def test_what_exceeds_a_message_becomes_external(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = products(tmp_path / "m.onnx")
-    monkeypatch.setattr(writer, "MESSAGE_LIMIT", 10_000)
+    monkeypatch.setattr(model_writer, "MESSAGE_LIMIT", 10_000)
     report = quantize_onnx(path, options=Options(compare=False))
     (data,) = tmp_path.glob("m-int8.onnx.*.data")
     assert cosine(run(path, IDS)[0], run(report.output, IDS)[0]) > 0.9999
-    monkeypatch.setattr(writer, "MESSAGE_LIMIT", 100)
+    monkeypatch.setattr(model_writer, "MESSAGE_LIMIT", 100)
     with pytest.raises(OutputError, match="a model's message holds 2 GB"):
         quantize_onnx(path, tmp_path / "n.onnx", Options(compare=False))
     assert sorted(p.name for p in tmp_path.iterdir()) == [
@@ -259,7 +259,7 @@ def test_large_models_are_not_run_unless_asked_to(
     monkeypatch.setattr("halfbyte.quantize.onnx.output_quality.MAX_RUN", 1000)
     report = quantize_onnx(path, options=Options(type=kind))
     assert report.outputs == ()
-    assert any("is run with --calibrate alone" in note for note in report.notes)
+    assert any("is only run with --calibrate" in note for note in report.notes)
     np.savez(tmp_path / "s.npz", **IDS)  # type: ignore[arg-type]
     report = quantize_onnx(path, options=Options(type=kind), samples=tmp_path / "s.npz")
     assert len(report.outputs) == 1
