@@ -147,7 +147,7 @@ def test_measured_fractions_predict_what_was_measured(monkeypatch: pytest.Monkey
     steps: list[str] = []
     found = measuring.measure(1, steps.append)
     assert steps == ["memory and dot product", "Q4_0", "F32", "graphs"]
-    timed = timing._timed(timing._SMALL, "Q4_0", "packed", (PROMPT,))[0]
+    timed = timing._time_decoder(timing._SMALL, "Q4_0", "packed", (PROMPT,))[0]
     mine = kernels_of(found, "a test")
     assert {"matmul_int8_q4_0", "matmul_int8_q4_0_rows", "matmul_f32"} <= set(mine)
     graphs = {"matmul_panels", "matmul_quantized", "attention", "conv2d", "move", "numpy"}
@@ -161,9 +161,9 @@ def test_measured_fractions_predict_what_was_measured(monkeypatch: pytest.Monkey
 def test_times_without_a_clock_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a tab: what Python takes to call single instructions does not count."""
     token = {"n": 1, "position": 256, "rows": 1}
-    (clocked,) = timing._timed(timing._SMALL, "Q4_0", "packed", (token,))
+    (clocked,) = timing._time_decoder(timing._SMALL, "Q4_0", "packed", (token,))
     monkeypatch.setattr(NativeExecutable, "has_clock", False)
-    (found,) = timing._timed(timing._SMALL, "Q4_0", "packed", (token,))
+    (found,) = timing._time_decoder(timing._SMALL, "Q4_0", "packed", (token,))
     assert found.work == clocked.work
     ratio = sum(found.seconds.values()) / sum(clocked.seconds.values())
     assert 0.5 < ratio < 1.6  # with it, 2 and more

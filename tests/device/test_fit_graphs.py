@@ -22,7 +22,7 @@ from halfbyte.device.cost import work_of
 from halfbyte.device.fit import Fit
 from halfbyte.device.graphs import GraphFitter, GraphNeed, GraphPlanner, Runs
 from halfbyte.device.profile import load_profile, profile_names
-from halfbyte.device.smaller import halved, smaller_graphs
+from halfbyte.device.smaller import fp16_memory, smaller_graphs
 from halfbyte.device.speed import Draws, Processor, fast_cores
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.files import open_onnx
@@ -190,7 +190,7 @@ def test_smaller_types_have_the_sizes_of_their_blocks(model: Model) -> None:
         memory = GraphPlanner(made[option]).plan({}).memory
         assert memory["weights (packed)"] == size
     before = GraphPlanner(model).plan({}).memory
-    half = halved(model, before)
+    half = fp16_memory(model, before)
     assert half["weights (mapped)"] - before["weights (mapped)"] == 2 * (numbers + table)
     assert half["weights (packed)"] == 0
 

@@ -16,9 +16,9 @@ from halfbyte.device.governors import (
     Board,
     Firmware,
     Governor,
+    Observation,
     Orders,
     PowerAllocator,
-    Seen,
     StepWise,
     Unlimited,
 )  # fmt: skip
@@ -48,7 +48,7 @@ def run(
     tops = [np.full(on.draws, supply.highest) for supply in on.supplies]
     found, at = [], tops
     for now in temperatures:
-        seen = Seen(
+        seen = Observation(
             np.full((on.draws, 1), now), *np.full((2, on.draws), busy), tops, at, np.zeros(on.draws)
         )
         found.append(governor.decide(seen))
@@ -133,13 +133,17 @@ def test_what_one_cannot_use_goes_to_the_others(task: Task) -> None:
     governor = PowerAllocator(on)
     slow, fast = np.zeros(1, np.intp), np.full(1, 15)
     orders = governor.decide(
-        Seen(np.full((1, 1), 40.0), np.ones(1), np.ones(1), [fast, fast], [slow, fast], np.zeros(1))
+        Observation(
+            np.full((1, 1), 40.0), np.ones(1), np.ones(1), [fast, fast], [slow, fast], np.zeros(1)
+        )
     )
     # 0.5 and 2 W ask for 2.4 W: 0.48 (below the slowest step) and 1.92 W
     assert [int(steps[0]) for steps in orders.steps] == [0, 14]
     on = board(task, one_node([cluster(), cluster("two")], control=40, sustainable=3.5))
     orders = PowerAllocator(on).decide(
-        Seen(np.full((1, 1), 40.0), np.ones(1), np.ones(1), [fast, fast], [slow, fast], np.zeros(1))
+        Observation(
+            np.full((1, 1), 40.0), np.ones(1), np.ones(1), [fast, fast], [slow, fast], np.zeros(1)
+        )
     )
     # 0.7 and 2.8 W, of which 2 can be used: the rest makes the first 1.5 W
     assert [int(steps[0]) for steps in orders.steps] == [10, 15]

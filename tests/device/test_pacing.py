@@ -10,7 +10,7 @@ import pytest
 from tests.device.devices import AIR, IDLE, RESISTANCE, cluster, one_node, small_plan
 
 from halfbyte.device.cooling import Link
-from halfbyte.device.operating_points import worthwhile
+from halfbyte.device.operating_points import efficient_points
 from halfbyte.device.pacing import Line, Tuning
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Quantity, Steps
@@ -43,7 +43,7 @@ def phone(low: float = RESISTANCE, high: float = RESISTANCE) -> Profile:
 def test_ways_warm_less_the_slower_they_are(name: str, task: Task) -> None:
     profile = load_profile(name)
     node = list(profile.thermal.nodes).index(profile.thermal.allocator.node)
-    ways = worthwhile(task, profile, 4, node, 1200.0)
+    ways = efficient_points(task, profile, 4, node, 1200.0)
     assert (np.diff(ways.unit_s) > 0).all()
     assert (np.diff(ways.kelvin_s) < 0).all()
     assert 5 < len(ways.unit_s) < 500
@@ -55,7 +55,7 @@ def test_ways_warm_less_the_slower_they_are(name: str, task: Task) -> None:
 
 def test_kelvins_are_those_of_the_horizon(task: Task) -> None:
     """Of one node: R W (1 - exp(-t / RC)), for a token as long as it takes."""
-    ways = worthwhile(task, phone(), 1, 0, 100.0)
+    ways = efficient_points(task, phone(), 1, 0, 100.0)
     watts = ways.watts[:, 0]
     share = RESISTANCE * (1 - np.exp(-100 / 200))
     np.testing.assert_allclose(ways.kelvin_s, share * watts * ways.unit_s, rtol=1e-9)

@@ -22,7 +22,7 @@ from tools.onnx_models.builder import FLOAT
 from halfbyte.device import plot
 from halfbyte.device.governors import Board, Governor
 from halfbyte.device.graphs import GraphFitter, GraphPlan, GraphPlanner, Runs
-from halfbyte.device.operating_points import worthwhile
+from halfbyte.device.operating_points import efficient_points
 from halfbyte.device.pacing import Pacing
 from halfbyte.device.profile import Profile, load_profile
 from halfbyte.device.quantity import Steps
@@ -213,8 +213,8 @@ def test_numpy_computes_on_one_core(tmp_path: Path, task: Runs) -> None:
     profile = load_profile("pixel-6")
     alone = Runs(planned(tmp_path, in_numpy(256)))
     node = list(profile.thermal.nodes).index(profile.thermal.allocator.node)
-    assert worthwhile(alone, profile, 4, node, 1200.0).threads.max() == 1
-    assert worthwhile(task, profile, 4, node, 1200.0).threads.max() > 1
+    assert efficient_points(alone, profile, 4, node, 1200.0).threads.max() == 1
+    assert efficient_points(task, profile, 4, node, 1200.0).threads.max() > 1
     one, two = (
         alone.passes(profile, Draws())[0].seconds(Processor(profile, n, Draws()).rates())[0]
         for n in (1, 2)

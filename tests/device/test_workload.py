@@ -146,7 +146,7 @@ REFUSED = {
         "#" * 1_000_001: "expected a file of at most 1000000 bytes, found more",
     },
     "x.csv": {
-        "": "line 1: expected the columns prompt,answer,pause_s and, .* per_s, found ''",
+        "": "line 1: expected the columns prompt,answer,pause_s and optionally per_s, found ''",
         "prompt,answer\n1,2\n": "line 1: expected the columns .* found 'prompt,answer'",
         "prompt,answer,answer,pause_s\n1,2,3,4\n": "line 1: expected the columns",
         "prompt,answer,pause_s\n": "line 2: expected a line of numbers, found nothing",

@@ -1,1 +1,1 @@
-"""The part of a phone's thermal network that recordings say something of; see fit_thermal.py."""
+"""Fits the part of a phone's thermal network that recordings determine; see fit_thermal.py."""

@@ -1,16 +1,16 @@
-"""A phone's heat in a few numbers, and what they predict beside a recording.
+"""A thermal model of a phone with a few parameters, and its predictions against a recording.
 
-Recordings hold no power, so watts cannot be found. What can: how chassis and battery follow the
-temperatures of the chips and the air. Those of the chips (CPU_BIG, CPU_LITTLE, GPU, MODEM) are
-prescribed as measured; the chassis' sensor, the battery and a hidden body (frame, screen, what the
-phone lies on) are computed from their first temperatures on, and no later one of them is used:
+Recordings contain no power, so watts cannot be determined. What can be determined is how chassis
+and battery follow the temperatures of the chips and the air. The chips (CPU_BIG, CPU_LITTLE, GPU,
+MODEM) are prescribed as measured. The chassis sensor, the battery and a hidden body (frame, screen,
+and the surface under the phone) are computed from their first temperatures; later ones are unused:
 
     chips -- chassis -- body -- air        chassis -- battery -- body
 
-The battery also takes heat in proportion to the square of the load's power, as its current makes in
-every resistance on the way; load is measured as what the small cores are warmer than the GPU beside
-them. Multiplying all capacities, conductances and watts by a number changes no temperature: the
-battery's published 75 J/K chooses it.
+The battery also takes heat in proportion to the square of the load's power, since its current heats
+every resistance on its way. The load is measured as the difference of the small cores' temperature
+from that of the GPU next to them. Multiplying all capacities, conductances and watts by a number
+changes no temperature: the battery's published 75 J/K fixes the scale.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 CHIPS = {"cpu_big": "CPU_BIG", "cpu_little": "CPU_LITTLE", "gpu": "GPU", "modem": "MODEM"}
 MEASURED = {"chassis": "CHASSIS", "battery": "BATTERY"}
 BATTERY_J_K = 75.0  # published with the recordings, as are 40 for the chassis
-# What is looked for, with guesses. J/K:
+# The parameters, with initial guesses. J/K:
 CAPACITIES = {"chassis": 40.0, "body": 60.0}
 # Between nodes, W/K:
 CONDUCTANCES = {
@@ -40,15 +40,15 @@ CONDUCTANCES = {
     ("battery", "body"): 0.3,
     ("body", AMBIENT): 0.2,
 }
-# And the battery's watts where the small cores are this much warmer than the GPU
+# The battery's watts when the small cores are this much warmer than the GPU
 LOAD_W, LOAD_K = 1.0, 50.0
 GUESS: Floats = np.array([*CAPACITIES.values(), *CONDUCTANCES.values(), LOAD_W])
 
-READ_AGAIN_S = 30.0  # the system looks at the battery's sensor so often
+READ_AGAIN_S = 30.0  # the interval at which the system reads the battery's sensor
 
 
 def network(values: Floats) -> Network:
-    """Of `values` [draws, as in GUESS]; the chips' own capacities are never used."""
+    """The network of `values` [draws, as in GUESS]; the chips' own capacities are never used."""
     chassis, body = values[:, 0], values[:, 1]
     held: dict[str, ArrayLike] = dict.fromkeys(CHIPS, 1.0)
     between = [(*ends, 1 / values[:, 2 + i]) for i, ends in enumerate(CONDUCTANCES)]
@@ -57,10 +57,10 @@ def network(values: Floats) -> Network:
 
 
 def predict(recording: Recording, values: Floats, air_c: ArrayLike) -> Floats:
-    """Temperatures [ticks, draws, 3] of chassis, battery and body, of `values` [draws, as in GUESS]
-    in air of `air_c` (a number or [draws]).
+    """Temperatures [ticks, draws, 3] of chassis, battery and body, for `values` [draws, as in
+    GUESS] in air of `air_c` (a number or [draws]).
 
-    The body, which nobody measured, begins where it leaves the battery's temperature at rest.
+    The body, which was not measured, begins at the temperature that keeps the battery's constant.
     """
     zones = recording.zones
     chips = np.stack([_zone(recording, name) for name in CHIPS.values()], axis=1)
@@ -80,23 +80,23 @@ def predict(recording: Recording, values: Floats, air_c: ArrayLike) -> Floats:
 
 def errors(recording: Recording, values: Floats) -> dict[str, tuple[float, float]]:
     """Mean absolute errors over a whole file, in kelvins, by zone: of the prediction by `values`
-    [as in GUESS], and of saying the zone's first temperature all along.
+    [as in GUESS], and of always predicting the zone's first temperature.
 
-    The air is what the recorder estimated at the first tick.
+    The air has the temperature that the recorder estimated at the first tick.
     """
-    found = predict(recording, values[None], recording.air_c[0])[:, 0]
+    predicted = predict(recording, values[None], recording.air_c[0])[:, 0]
     result = {}
     for i, zone in enumerate(MEASURED.values()):
         measured = recording.zones[zone]
-        ours, holding = np.abs(found[:, i] - measured), np.abs(measured[0] - measured)
+        ours, holding = np.abs(predicted[:, i] - measured), np.abs(measured[0] - measured)
         result[zone] = float(ours.mean()), float(holding.mean())
     return result
 
 
 def between_readings(recording: Recording) -> Floats:
-    """The battery's temperature [ticks] without the stairs that reading it seldom makes.
+    """The battery's temperature [ticks], interpolated between the rare readings of its sensor.
 
-    A value is new where it changes; the one before was, at the latest, READ_AGAIN_S earlier.
+    A change is a new reading; the reading before it was READ_AGAIN_S earlier, or before that.
     """
     stairs = _zone(recording, "BATTERY")
     known = [0]

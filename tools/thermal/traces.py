@@ -1,15 +1,15 @@
 """Recordings of a phone's temperatures, in the format of the S25+ recordings (s25_*.npz).
 
-An npz of three arrays. `predictions` [rows, columns], floats, has a row a zone and tick, and the
-zones of a tick in the order of `zone_names`, from wherever a recorder began to wherever it ended.
-Of its columns (`column_names`) these count: `zone_id` (the index of a zone), `T0` (its temperature
-at that tick, Celsius), `T_ambient`, and `t_predict` (seconds, so coarse in float32 that it tells
-the length of a tick only over a whole file). `temp_actual` is T0 a minute later, `temp_pred` the
-forecast of another model, and power was not recorded. `T_ambient` is an estimate of that recorder,
-made from the battery's temperature: it follows the phone, even to 37 degrees in a cold room, so it
-says something of the air only while the phone rests.
+A recording is an npz of three arrays. `predictions` [rows, columns], floats, has a row per zone and
+tick. The zones of a tick are in the order of `zone_names`; the first and last tick may be partial.
+These columns (`column_names`) are used: `zone_id` (the index of a zone), `T0` (its temperature at
+that tick, Celsius), `T_ambient`, and `t_predict` (seconds, so coarse in float32 that only a whole
+file determines the length of a tick). `temp_actual` is T0 a minute later, `temp_pred` the forecast
+of another model; power was not recorded. `T_ambient` is the recorder's estimate from the battery's
+temperature: it follows the phone, even to 37 degrees in a cold room, so it is near the air's
+temperature only while the phone rests.
 
-A file is data from elsewhere, and read as such; see `formats.npz`.
+Files are not trusted; see `formats.npz`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from halfbyte.errors import FormatError
 from halfbyte.formats.npz import read_npz
 
 MAX_BYTES = 64 << 20  # of an array: 88 hours in float32
-COLDEST, HOTTEST = -60.0, 200.0  # that a phone's sensor may say
+COLDEST, HOTTEST = -60.0, 200.0  # temperatures that a phone's sensor may report
 LONGEST_TICK_S = 60.0
 ARRAYS = ("predictions", "column_names", "zone_names")
 COLUMNS = ("t_predict", "zone_id", "T0", "T_ambient")
@@ -34,9 +34,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Recording:
-    """Temperatures [ticks] by zone (as in the file: "CPU_BIG", ...), one tick after the other.
+    """Temperatures [ticks] by zone, named as in the file ("CPU_BIG", ...).
 
-    `tick_s` is the length of a tick in seconds, `air_c` [ticks] the recorder's estimate.
+    `tick_s` is the length of a tick in seconds, `air_c` [ticks] the recorder's estimate of the air.
     """
 
     path: Path
@@ -46,7 +46,7 @@ class Recording:
 
 
 def read_recording(path: Path) -> Recording:
-    """Of the whole ticks of a file; raises `FormatError` with what was expected and found."""
+    """Read the complete ticks of a file; raises `FormatError` for an invalid one."""
     arrays = read_npz(path, ARRAYS, MAX_BYTES)
     rows, columns = arrays["predictions"], _names(path, arrays["column_names"], "column_names")
     zones = _names(path, arrays["zone_names"], "zone_names")
@@ -68,19 +68,19 @@ def read_recording(path: Path) -> Recording:
     return Recording(path, _tick_seconds(path, ticks[:, 0, 0]), by_zone, ticks[:, 0, 3].copy())
 
 
-def _names(path: Path, found: NDArray[np.generic], what: str) -> list[str]:
-    names = [str(name) for name in found.tolist()] if found.ndim == 1 else []
-    if found.dtype.kind != "U" or not names or len(set(names)) != len(names):
+def _names(path: Path, array: NDArray[np.generic], what: str) -> list[str]:
+    names = [str(name) for name in array.tolist()] if array.ndim == 1 else []
+    if array.dtype.kind != "U" or not names or len(set(names)) != len(names):
         raise FormatError(
             f"{path}: {what}: expected a list of different names, "
-            f"found {found.dtype} {list(found.shape)}"
+            f"found {array.dtype} {list(array.shape)}"
         )
     return names
 
 
 def _whole_ticks(path: Path, rows: NDArray[np.generic], zones: list[str]) -> Floats:
-    """[ticks, zones, COLUMNS], without a beginning and an end that lack zones."""
-    with np.errstate(invalid="ignore"):  # any bytes are floats
+    """[ticks, zones, COLUMNS], without partial ticks at the beginning and the end."""
+    with np.errstate(invalid="ignore"):  # any bytes are valid floats, also signalling NaNs
         count, values = len(zones), rows.astype(np.float64)
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
@@ -103,7 +103,7 @@ def _whole_ticks(path: Path, rows: NDArray[np.generic], zones: list[str]) -> Flo
 
 
 def _tick_seconds(path: Path, stamps: Floats) -> float:
-    """From the first change of the stamps to the last; a second where they tell too little."""
+    """The tick from the first to the last change of the stamps; 1 s with fewer than two changes."""
     changes = np.flatnonzero(np.diff(stamps)) + 1
     if len(changes) < 2:
         return 1.0

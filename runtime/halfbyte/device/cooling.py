@@ -1,4 +1,4 @@
-"""How a device holds heat, passes it on, and what it does against it."""
+"""The thermal tables of a profile: heat capacities, links, and limits of temperature."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 
 from halfbyte.device import schema
 from halfbyte.device.quantity import Quantity
-from halfbyte.device.schema import Where, Words, number
+from halfbyte.device.schema import Text, Where, number
 
-AMBIENT = "ambient"  # the end of a link that no power warms
+AMBIENT = "ambient"  # the end of a link that is the air
 
 _Celsius = Annotated[Quantity, number(-60, 250)]
 
@@ -32,9 +32,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Trip:
-    """Where a node warms from `start_c` to `full_c`, frequencies fall from all to `floor` of it.
+    """A trip point: from `start_c` to `full_c`, frequencies fall from the highest to `floor` of it.
 
-    They rise again once it is `hysteresis_k` cooler than what they fell for.
+    They rise again once the node is `hysteresis_k` cooler.
     """
 
     node: Annotated[str, schema.name]
@@ -44,15 +44,15 @@ class Trip:
     hysteresis_k: Annotated[Quantity, number(0, 100)]
 
     def check(self, where: Where) -> None:
-        """It starts before it ends, wherever in their ranges both are."""
+        """All of the range of `start_c` lies below the range of `full_c`."""
         if self.start_c.high >= self.full_c.low:
             expected = f"less than full_c, {self.full_c.low:g}"
-            raise where.at("start_c").error(expected, Words(f"{self.start_c.high:g}"))
+            raise where.at("start_c").error(expected, Text(f"{self.start_c.high:g}"))
 
 
 @dataclass(frozen=True)
 class Allocator:
-    """Linux's power allocator: it holds a node at `control_c`, which `sustainable_w` keep there."""
+    """Linux's power allocator, which holds `node` at `control_c`; `sustainable_w` keep it there."""
 
     node: Annotated[str, schema.name]
     control_c: _Celsius
@@ -61,7 +61,7 @@ class Allocator:
 
 @dataclass(frozen=True)
 class Thermal:
-    """How heat is held and passed on, and what is done against it."""
+    """Nodes, links and limits of temperature."""
 
     ambient_c: _Celsius
     nodes: Annotated[Mapping[str, Node], schema.named(Node, 1, 32)]
@@ -70,7 +70,7 @@ class Thermal:
     trips: Annotated[tuple[Trip, ...], schema.tables(Trip, 0, 32)] = ()
 
     def check(self, where: Where) -> None:
-        """All heat has a way out, and nothing is throttled that is as cold as the air."""
+        """All heat has a way to the air, and no limit is as cold as the air."""
         if AMBIENT in self.nodes:
             raise where.at("nodes").at(AMBIENT).error("another name: the air is no node", AMBIENT)
         _check_links(self, where)
@@ -83,18 +83,18 @@ class Thermal:
 
 
 def known(name: str, nodes: Mapping[str, Node], where: Where) -> None:
-    """Refuse a name that is none of the nodes."""
+    """Raise `ProfileError` for a name that is not a node's."""
     if name not in nodes:
         raise where.error(f"one of the nodes {', '.join(nodes)}", name)
 
 
-def _above(where: Where, found: Quantity, air: float) -> None:
-    if found.value <= air:
-        raise where.error(f"more than ambient_c, {air:g}", Words(f"{found.value:g}"))
+def _above(where: Where, limit: Quantity, air: float) -> None:
+    if limit.value <= air:
+        raise where.error(f"more than ambient_c, {air:g}", Text(f"{limit.value:g}"))
 
 
 def _check_links(thermal: Thermal, where: Where) -> None:
-    """Each link once, between different nodes; from every node a way to the air."""
+    """Each link stands once, between different nodes; every node has a way to the air."""
     seen: set[frozenset[str]] = set()
     for index, link in enumerate(thermal.links):
         place = where.at("links").item(index).at("between")
@@ -103,9 +103,9 @@ def _check_links(thermal: Thermal, where: Where) -> None:
                 known(name, thermal.nodes, place)
         ends = frozenset(link.between)
         if len(ends) == 1:
-            raise place.error("two different nodes", Words(f"{link.between[0]} twice"))
+            raise place.error("two different nodes", Text(f"{link.between[0]} twice"))
         if ends in seen:
-            raise place.error("each link once", Words(f"{' and '.join(link.between)} again"))
+            raise place.error("each link once", Text(f"{' and '.join(link.between)} again"))
         seen.add(ends)
     cooled = {AMBIENT}
     while grown := {end for ends in seen if ends & cooled for end in ends} - cooled:
@@ -113,6 +113,6 @@ def _check_links(thermal: Thermal, where: Where) -> None:
     for name in thermal.nodes:
         if name not in cooled:
             linked = any(name in ends for ends in seen)
-            found = "links that do not lead there: it never cools" if linked else "no link"
+            actual = "links that do not lead there: it never cools" if linked else "no link"
             place = where.at("nodes").at(name)
-            raise place.error(f"links from it to {AMBIENT}", Words(found))
+            raise place.error(f"links from it to {AMBIENT}", Text(actual))

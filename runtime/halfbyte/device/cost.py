@@ -1,8 +1,8 @@
-"""How long a program takes: its operations and bytes, against what a processor can do.
+"""The time that a program takes, from its operations and bytes and a processor's rates.
 
 A roofline for each kind of kernel: an instruction takes the time of its operations at a fraction of
-the arithmetic peak, or that of its bytes at a fraction of the memory's bandwidth, whichever is
-longer, and a launch. Source: Williams, Waterman and Patterson 2009, Roofline.
+the arithmetic peak or of its bytes at a fraction of the memory bandwidth, whichever is longer, plus
+a launch. Source: Williams, Waterman and Patterson 2009, Roofline.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from halfbyte.weights.registry import is_packed
 
 F64 = npt.NDArray[np.float64]
 
-_HELD = frozenset({Kind.WEIGHT, Kind.STATE, Kind.WINDOW})  # what a run does not make itself
+_HELD = frozenset({Kind.WEIGHT, Kind.STATE, Kind.WINDOW})  # data that exists before a run
 _MULTIPLIED = _HELD | {Kind.CONSTANT}  # a graph's packed weights are constants
 
 
 @dataclass
 class Work:
-    """What all instructions of one kind do in a run.
+    """The work of all instructions of one kind in a run.
 
     Attributes
     ----------
     calls : int
-        Instructions.
+        Number of instructions.
     operations : int
         A multiplication and an addition are two.
     held : int
         Bytes of weights, of the KV cache, and of constants that products read.
     passing : int
-        Bytes of activations, which lie in caches.
+        Bytes of activations, which stay in caches.
     product : bool
-        Its time is that of its operations, else of what passes.
+        Whether operations determine the time; otherwise bytes of activations do.
     """
 
     calls: int = 0
@@ -53,15 +53,15 @@ class Work:
 
     @property
     def amount(self) -> int:
-        """What its time is that of: operations, or bytes of activations."""
+        """The operations or bytes of activations that determine the time."""
         return self.operations if self.product else self.passing
 
 
 def kind_of(instruction: Instruction, to_pack: Collection[Buffer] = ()) -> str:
-    """The kind of kernel: the operator, and for products and attention the type of what is held.
+    """The kind of kernel: the operator, and for products and attention the type of the weights.
 
-    Integer products with weights in the order of the file, not packed, are a kind of their own, as
-    are convolutions of codes with windows of one pixel. What NumPy does is one kind.
+    Integer products with weights in the order of the file (not packed) are a kind of their own, as
+    are quantized convolutions with windows of one pixel. All work that NumPy does is one kind.
     """
     operator, operands = instruction.operator, instruction.operands
     if operator.host:
@@ -75,12 +75,12 @@ def kind_of(instruction: Instruction, to_pack: Collection[Buffer] = ()) -> str:
 
 
 def _in_files(dtype: str) -> str:
-    """The dtype of packed weights as a file has them; of others the same."""
+    """The dtype that packed weights have in a file; other dtypes unchanged."""
     return BY_GGML_TYPE[BY_DTYPE[dtype].ggml_type].dtype if is_packed(dtype) else dtype
 
 
 def _in_rows(instruction: Instruction, to_pack: Collection[Buffer]) -> bool:
-    """Whether codes are multiplied with weights that are packed elsewhere, but not here."""
+    """Whether this is an integer product with weights that could be packed, but are not."""
     w = instruction.operands.get("w")
     if w is None or w.dtype in DTYPES or instruction.operator.inputs[0].dtype != "i8":
         return False
@@ -97,47 +97,47 @@ def work_of(
 def _work(
     instructions: Iterable[Instruction], registers: Mapping[str, int], to_pack: Collection[Buffer]
 ) -> dict[str, Work]:
-    found: dict[str, Work] = {}
+    by_kind: dict[str, Work] = {}
     for instruction in instructions:
-        if instruction.operator.fills:  # reads from storage, beside the work
+        if instruction.operator.fills:  # reads from storage, concurrently with the work
             continue
         kind = kind_of(instruction, to_pack)
         product = counts_operations(instruction)
-        row = found.setdefault(kind, Work(product=product))
-        row.calls += 1
-        row.operations += instruction.operations(registers)
+        work = by_kind.setdefault(kind, Work(product=product))
+        work.calls += 1
+        work.operations += instruction.operations(registers)
         kinds = _MULTIPLIED if product else _HELD
         held = instruction.bytes_moved(registers, kinds)
-        row.held += held
-        row.passing += instruction.bytes_moved(registers) - held
-        row.passing += sum(held_by_host(instruction))
-    return found
+        work.held += held
+        work.passing += instruction.bytes_moved(registers) - held
+        work.passing += sum(held_by_host(instruction))
+    return by_kind
 
 
 def multiplied_bytes(program: Program) -> int:
-    """Bytes of all that products and attention hold, each counted once."""
-    found = {
+    """Bytes of all weights and states that products and attention read, each counted once."""
+    sizes = {
         buffer.root: buffer.root.nbytes
         for instruction in program.instructions
         if counts_operations(instruction)
         for buffer in instruction.inputs
         if buffer.root.kind in _MULTIPLIED
     }
-    return sum(found.values())
+    return sum(sizes.values())
 
 
 def held_by_host(instruction: Instruction) -> list[int]:
     """Bytes that NumPy reads of each of a host operator's constants."""
     operator = instruction.operator
-    made = sum(buffer.nbytes for buffer in instruction.outputs)
-    most = made if operator.onnx.startswith("Gather") else math.inf  # rows of a table alone
-    return [int(min(array.nbytes, most)) for array in operator.holds]
+    written = sum(buffer.nbytes for buffer in instruction.outputs)
+    limit = written if operator.onnx.startswith("Gather") else math.inf  # only rows of a table
+    return [int(min(array.nbytes, limit)) for array in operator.holds]
 
 
 def _is_single(instruction: Instruction, registers: Mapping[str, int]) -> bool:
-    """Whether a product is one of few rows, as of a single token.
+    """Whether a product has few rows, such as a single token.
 
-    Graphs have no named sizes: there, rows are what the instruction says, pixels for convolutions.
+    Graphs have no named sizes: rows are the instruction's, pixels for convolutions.
     """
     if "n" in registers:
         return registers["n"] < _MANY
@@ -147,18 +147,18 @@ def _is_single(instruction: Instruction, registers: Mapping[str, int]) -> bool:
 
 @dataclass(frozen=True)
 class Rates:
-    """What a processor can do in a second, for each draw; of as many threads as are used.
+    """What a processor does per second with the threads in use, for each draw.
 
     Attributes
     ----------
     int8, float32 : float64 [draws]
-        Operations.
+        Operations/s of all computing cores.
     memory : float64 [draws]
-        Bytes of memory.
+        Bytes/s of memory.
     cores : float64 [draws]
-        That compute, whose operations these are; NumPy uses one.
+        Number of computing cores; NumPy uses one.
     launch, call : float64 [draws]
-        Seconds of an instruction, and of a run, beside its work.
+        Seconds that an instruction, and a run, take besides the work.
     """
 
     int8: F64
@@ -170,7 +170,7 @@ class Rates:
 
 
 class Cost:
-    """The time of one run of a program, as a function of what a processor can do.
+    """The time of one run of a program, as a function of a processor's rates.
 
     Parameters
     ----------
@@ -183,9 +183,9 @@ class Cost:
     to_pack : collection of Buffer
         Weights that will be packed.
     cached : bool
-        Weights and keys lie in a cache.
+        Whether weights and keys are in a cache.
     python : int
-        What Python does beside the program, as long as if it were so many of NumPy's operators.
+        Python's work besides the program, in units of one NumPy operator.
     random : Generator, optional
         Draws fractions from their ranges, `draws` times.
     """
@@ -218,38 +218,38 @@ class Cost:
                 )
 
     def seconds(self, rates: Rates) -> F64:
-        """Seconds [draws] of one run; what NumPy does is called anew each time."""
+        """Seconds [draws] of one run, with a call for each operator that NumPy runs."""
         spent = [s for _, s in self.by_kind(rates)]
         total: F64 = self._calls * rates.call + np.sum(spent, axis=0)
         return total
 
     def by_kind(self, rates: Rates) -> list[tuple[str, F64]]:
         """Seconds [draws] of all instructions of each kind."""
-        found = []
+        seconds = []
         for kind, arithmetic, calls, amount, held in self._rows:
             peak = rates.int8 if arithmetic == "int8" else rates.float32
             peak = peak / rates.cores if kind == HOST else peak
-            found.append(
+            seconds.append(
                 (kind, calls * rates.launch + np.maximum(amount / peak, held / rates.memory))
             )
-        return found
+        return seconds
 
     @property
     def bytes_read(self) -> int:
-        """Weights and keys that a run reads from memory."""
+        """Bytes of weights and keys that a run reads from memory."""
         return 0 if self._cached else sum(work.held for work in self.work.values())
 
     @property
     def weight_bytes(self) -> int:
-        """Of these, the matrices of products."""
+        """Bytes of matrices that products read in a run."""
         return sum(work.held for kind, work in self.work.items() if kind.startswith("matmul_"))
 
 
-# What Python and NumPy take to run one operator, in calls of a program
+# The overhead of running one operator in Python and NumPy, in calls of a program
 _PYTHON_CALLS = Quantity(2.0, 1.0, 5.0, "measured on x86_64: 9 to 45 us, a call being 6")
-_MANY = 4  # tokens at once from which products are those of prompts
+_MANY = 4  # tokens at once from which products count as those of prompts
 
 
 def counts_operations(instruction: Instruction) -> bool:
-    """Whether it computes more than it moves: products and attention, but what NumPy does."""
+    """Whether operations determine the time: products and attention, unless NumPy runs them."""
     return instruction.operator.product and not instruction.operator.host

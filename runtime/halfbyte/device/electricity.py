@@ -1,4 +1,4 @@
-"""What computing takes from the battery, by cluster: P = C f V^2, and leakage."""
+"""The power that computing takes, by cluster: P = C f V^2, and leakage."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from halfbyte.device.thermal import leakage
 
 Indices = npt.NDArray[np.intp]
 
-SHUTDOWN_C = 110.0  # a die as hot as that: phones and boards switch themselves off
+SHUTDOWN_C = 110.0  # at this temperature of a die, phones and boards switch themselves off
 
 
 class Supply:
-    """One cluster's steps of frequency and voltage, and what it takes at them, for each draw."""
+    """One cluster's steps of frequency and voltage, and the power at each, for each draw."""
 
     def __init__(self, cluster: Cluster, cores: int, draws: Draws) -> None:
         self.cluster, self.cores = cluster, cores
@@ -33,25 +33,25 @@ class Supply:
         return len(self.hertz) - 1
 
     def core_watts(self, steps: Indices) -> F64:
-        """What a core takes that computes all the time, at these steps."""
+        """Watts of a core that computes all the time, at these steps."""
         watts: F64 = self._unit * self.hertz[steps] * self.volts[steps] ** 2
         return watts
 
     def leaked_watts(self, steps: Indices, temperature: F64) -> F64:
-        """What the whole cluster leaks, proportional to the voltage."""
+        """Watts that the whole cluster leaks, proportional to the voltage."""
         hot = np.minimum(temperature, SHUTDOWN_C)
         watts: F64 = leakage(*self._leakage, hot) * self.volts[steps] / self.volts[-1]
         return watts
 
     def step_below(self, hertz: F64) -> Indices:
         """The fastest step of at most that frequency, or the slowest."""
-        # a hundredth of a millionth more, so that a step's own frequency is that step
-        found = np.searchsorted(self.hertz, hertz * (1 + 1e-8), side="right") - 1
-        return np.maximum(found, 0)
+        # slightly more, so that rounding does not exclude a step's own frequency
+        steps = np.searchsorted(self.hertz, hertz * (1 + 1e-8), side="right") - 1
+        return np.maximum(steps, 0)
 
 
 def by_cluster(threads: Indices, supplies: Sequence[Supply]) -> list[Indices]:
-    """Cores of each cluster that compute, the first clusters' first, as [draws]."""
+    """The number of computing cores of each cluster [draws], filling the first clusters first."""
     counts, left = [], threads
     for supply in supplies:
         counts.append(np.minimum(left, supply.cores))

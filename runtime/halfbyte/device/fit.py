@@ -1,4 +1,9 @@
-"""Does a model fit a device: bytes at each level against what it gives, and what would fit."""
+"""Whether a language model fits a device: the memory of each level, and what would fit.
+
+`halfbyte.device.graphs` is the counterpart for graphs. Both fitters return a `Fit` from a `Room`,
+which has the rules; they share no base class, since levels, contexts and weight types are tried
+here, and input sizes and rewritten graphs there.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +29,13 @@ from halfbyte.text.footprint import FILE
 from halfbyte.text.planning import LEVELS, Given, Plan, Settings, plan, settings_of
 
 DRAWS = 200  # of the profile's uncertain numbers
-_STEP = 64  # tokens, of which the largest context is a multiple
-_HEADER_BYTES = 40  # of a token in a GGUF file: its text, type and merges
+_STEP = 64  # tokens: suggested contexts are multiples of it
+_HEADER_BYTES = 40  # per token of a GGUF file's vocabulary: its text, type and merges
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A number's median, and what 10 and 90 % of draws are below."""
+    """The median, 10 % and 90 % quantiles of draws."""
 
     median: float
     low: float
@@ -38,7 +43,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: F64) -> Spread:
-        """Of draws."""
+        """The spread of draws."""
         low, median, high = np.percentile(values, (10, 50, 90))
         return cls(float(median), float(low), float(high))
 
@@ -50,17 +55,18 @@ class Verdict:
     Attributes
     ----------
     settings : str
-        In words, as of the command line.
+        The settings as options of the command line.
     memory : dict of str to int
         Bytes by kind.
     private : int
-        Of these, what the system cannot drop and read again: that is what must fit.
+        The part of the memory that the system cannot drop and read again, which must fit.
     fits : bool
-        Whether it does at the middle of what the device gives.
+        Whether it fits the most likely limit of the device.
     sure : bool
-        Whether the verdict is the same all over the range.
+        Whether the verdict is the same over the whole range of the limit.
     from_storage : bool
-        Weights are read from storage in every run: on purpose, or because their pages are dropped.
+        Whether weights are read from storage in every run: on purpose, or because their pages are
+        dropped.
     """
 
     settings: str
@@ -81,7 +87,7 @@ class Need(Verdict):
     context : int
         Tokens.
     decode, prompt : Spread
-        Tokens/s while nothing is hot yet.
+        Tokens/s of a cool device.
     """
 
     context: int
@@ -94,10 +100,10 @@ N = TypeVar("N", bound=Verdict)
 
 @dataclass(frozen=True)
 class Fit(Generic[N]):
-    """Whether a model fits, with the numbers, and what would.
+    """Whether a model fits, with the numbers, and what would fit.
 
-    `asked` is what the verdict is about, `levels` are all levels by name, of which graphs have
-    none, `would` changes of what was asked, each enough by itself, where it does not fit.
+    `asked` is the need of the given settings. `levels` has the needs of all levels by name (graphs
+    have none). If the model does not fit, `would` lists changes that suffice, one at a time.
     """
 
     model: str
@@ -120,19 +126,19 @@ class Fit(Generic[N]):
 
 
 class Room:
-    """What a device gives an app, or a tab of its browser.
+    """The memory and cores that a device offers an app, or a tab of its browser.
 
     Parameters
     ----------
     threads : int, optional
         Cores that compute; by default the fast ones. A tab has one.
     seed : int
-        Of the draws.
+        Seed of the draws.
 
     Raises
     ------
     HalfbyteError
-        The device has not so many cores.
+        The device has fewer cores than threads.
     """
 
     def __init__(self, profile: Profile, threads: int | None, seed: int, *, tab: bool) -> None:
@@ -144,15 +150,15 @@ class Room:
             raise HalfbyteError(f"threads {self.threads}: expected 1 to {profile.cores}")
 
     def fits(self, memory: dict[str, int]) -> bool:
-        """Whether these bytes by kind do, and a tab's file is one array."""
+        """Whether these bytes by kind fit, including the limit on a tab's file."""
         return _private(memory) <= self.limit.value * 1e6 and not too_large(memory)
 
-    def verdict(self, words: str, memory: dict[str, int], *, streamed: bool = False) -> Verdict:
+    def verdict(self, settings: str, memory: dict[str, int], *, streamed: bool = False) -> Verdict:
         """The verdict on these bytes; weights may be streamed."""
         total, private = sum(memory.values()), _private(memory)
         dropped = private < total and total > self.limit.value * 1e6
         return Verdict(
-            words, memory, total, private,
+            settings, memory, total, private,
             fits=self.fits(memory),
             sure=too_large(memory)
             or private <= self.limit.low * 1e6
@@ -161,13 +167,13 @@ class Room:
         )  # fmt: skip
 
     def draws(self) -> tuple[Draws, Rates]:
-        """Draws of what is not known, and what the cores do then; the same ones each time."""
+        """Draws of the uncertain numbers, and the cores' rates with them; the same each time."""
         draws = Draws(np.random.default_rng(self._seed), DRAWS)
         return draws, Processor(self.profile, self.threads, draws).rates()
 
 
 class Fitter:
-    """Tries settings of one model on one device; see :class:`Room`."""
+    """Tries settings of one model on one device; for the parameters, see :class:`Room`."""
 
     def __init__(
         self,
@@ -181,12 +187,12 @@ class Fitter:
         self.file, self.room = file, Room(profile, threads, seed, tab=tab)
 
     def fit(self, level: str, given: Given) -> Fit[Need]:
-        """The verdict for a level with these settings in place of its own.
+        """The verdict for a level, with the `given` settings in place of the level's.
 
         Raises
         ------
         HalfbyteError
-            A tab has no such weights.
+            Weights that are not packed are asked for in a tab.
         """
         settings = settings_of(level, given)
         if self.room.tab and settings.weights != "packed":
@@ -195,7 +201,7 @@ class Fitter:
                 "of level baseline: all weights lie in its heap, nothing is mapped or streamed; "
                 "--context, --cache and --batch need less there"
             )
-        asked = self.need(_words(level, given), plan(self.file, settings))
+        asked = self.need(_as_options(level, given), plan(self.file, settings))
         levels = {
             name: self.need(f"--level {name}", plan(self.file, settings_of(name, given)))
             for name in (LEVELS if not self.room.tab else (level,))
@@ -207,10 +213,10 @@ class Fitter:
             levels, would,
         )  # fmt: skip
 
-    def need(self, words: str, planned: Plan) -> Need:
-        """What a plan needs here."""
+    def need(self, settings: str, planned: Plan) -> Need:
+        """What a plan needs on this device."""
         verdict = self.room.verdict(
-            words, self._memory(planned), streamed=planned.reader is not None
+            settings, self._memory(planned), streamed=planned.reader is not None
         )
         draws, rates = self.room.draws()
         speed = Speed(planned, self.room.profile, draws, from_storage=verdict.from_storage)
@@ -225,7 +231,7 @@ class Fitter:
         return self.room.fits(self._memory(planned))
 
     def _memory(self, planned: Plan) -> dict[str, int]:
-        """Bytes by kind: in a tab weights are packed where its heap has the file."""
+        """Bytes by kind: in a tab, weights are packed in place, in the heap that has the file."""
         if not self.room.tab:
             return planned.memory
         weights = planned.program.bytes_by_kind()[Kind.WEIGHT]
@@ -234,7 +240,7 @@ class Fitter:
 
     @cached_property
     def _header(self) -> int:
-        """Bytes of the file beside its tensors, or of the GGUF file that a tab would be given."""
+        """Bytes of the file besides its tensors, or of the GGUF file that a tab would load."""
         if self.file.kind.startswith("GGUF") and self.file.parts:
             return self.file.size - sum(t.nbytes for t in self.file.tensors.values())
         return _HEADER_BYTES * self.file.tensors["token_embd.weight"].shape[0]
@@ -242,52 +248,52 @@ class Fitter:
     # ---- what would fit --------------------------------------------------------------------------
 
     def _would(self, settings: Settings) -> Iterator[Need]:
-        """Single changes that make it fit, those first that cost least."""
+        """Single changes that make the model fit, the least costly first."""
         changes = []
         if context := self._largest_context(settings):
             changes.append((f"--context {context}", replace(settings, context=context)))
         changes.append(("--cache q8_0", replace(settings, cache="smallest")))
-        for words, changed in changes:
+        for option, changed in changes:
             if self._fits(planned := plan(self.file, changed)):
-                yield self.need(words, planned)
-        for words, file in smaller_types(self.file):
+                yield self.need(option, planned)
+        for command, file in smaller_types(self.file):
             if self._fits(planned := plan(file, settings)):
-                yield self.need(words, planned)
+                yield self.need(command, planned)
         if self.room.tab:
             changed = replace(settings, cache="smallest", batch=16, context=None, max_context=1024)
             if shorter := self._shortened(changed):
-                words = f"--context {shorter.settings.context} --cache smallest --batch 16"
-                yield self.need(words, shorter)
+                options = f"--context {shorter.settings.context} --cache smallest --batch 16"
+                yield self.need(options, shorter)
             return
         for weights in ("mapped", "streamed"):
             if self._fits(planned := plan(self.file, replace(settings, weights=weights))):
                 yield self.need(f"--weights {weights}", planned)
         for level in ("aggressive", "extreme"):
             if shorter := self._shortened(LEVELS[level]):
-                least, whole = shorter.settings.context, plan(self.file, LEVELS[level]).settings
-                words = "" if least == whole.context else f" --context {least}"
-                yield self.need(f"--level {level}{words}", shorter)
+                context, usual = shorter.settings.context, plan(self.file, LEVELS[level]).settings
+                option = "" if context == usual.context else f" --context {context}"
+                yield self.need(f"--level {level}{option}", shorter)
 
     def _shortened(self, settings: Settings) -> Plan | None:
-        """What fits with these settings, with as much less context as it needs for that."""
+        """A plan with these settings that fits, with a shorter context if necessary."""
         if self._fits(planned := plan(self.file, settings)):
             return planned
         context = self._largest_context(settings)
         return plan(self.file, replace(settings, context=context)) if context else None
 
     def _largest_context(self, settings: Settings) -> int:
-        """The largest context that fits, in steps; 0 where none does."""
+        """The largest context that fits, a multiple of 64; 0 if none does."""
 
         def fits(steps: int) -> bool:
             return self._fits(plan(self.file, replace(settings, context=_STEP * steps)))
 
-        most = plan(self.file, settings).program.sizes["position"].maximum
-        return _STEP * largest(fits, (most - 1) // _STEP)
+        context = plan(self.file, settings).program.sizes["position"].maximum
+        return _STEP * largest(fits, (context - 1) // _STEP)
 
 
-def largest(fits: Callable[[int], bool], most: int) -> int:
-    """The largest number from 1 to `most` that fits, where all smaller ones do; 0 for none."""
-    low, high = 0, most
+def largest(fits: Callable[[int], bool], limit: int) -> int:
+    """The largest number from 1 to `limit` that fits, if all smaller ones do; 0 for none."""
+    low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
         if fits(middle):
@@ -298,7 +304,7 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
 
 
 def too_large(memory: dict[str, int]) -> bool:
-    """Whether a tab's file is larger than any array there, however much memory there is."""
+    """Whether a tab's file is larger than the largest array of a browser."""
     return memory.get(FILE, 0) > ARRAY_BYTES
 
 
@@ -306,5 +312,5 @@ def _private(memory: dict[str, int]) -> int:
     return sum(memory.values()) - memory.get("weights (mapped)", 0)
 
 
-def _words(level: str, given: Given) -> str:
+def _as_options(level: str, given: Given) -> str:
     return " ".join([f"--level {level}", *(f"--{key} {value}" for key, value in given.items())])

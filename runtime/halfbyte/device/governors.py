@@ -1,6 +1,6 @@
-"""What decides on frequencies: Linux's governors of heat, and the device's own trip points.
+"""Governors, which decide on frequencies: Linux's thermal governors, and a device's trip points.
 
-All are asked once in `PERIOD_S` with what a device's sensors say, and answer for all draws at once.
+Governors decide once every `PERIOD_S`, from what a device's sensors report, for all draws at once.
 `none` lets cores run as fast as they can. `step-wise` and `power-allocator` follow Linux:
 gov_step_wise.c, gov_power_allocator.c and cpufreq_cooling.c.
 """
@@ -21,18 +21,18 @@ from halfbyte.device.profile import Profile
 from halfbyte.device.speed import Draws, Task
 from halfbyte.device.thermal import Trip
 
-PERIOD_S = 1.0  # Linux polls a cool zone each second; a skin's temperature takes minutes
-SENSOR_K = 0.1  # governors see temperatures in steps of it
+PERIOD_S = 1.0  # Linux polls a cool zone each second; a device's surface warms in minutes
+SENSOR_K = 0.1  # the steps in which governors see temperatures
 
 
 @dataclass(frozen=True)
 class Board:
-    """What software can know of the device it runs on.
+    """What software can know of the device that it runs on.
 
-    Numbers of the profile without their ranges; `supplies` (clusters that compute, all of whose
-    `cores` are as many as the threads allow) have the vendor's power of each step. `control_c` and
-    `sustainable_w` [draws] are what the vendor set, of node number `node`. Of tokens or runs at
-    most `per_s` are asked for in a second.
+    It knows the nominal numbers of the profile, without ranges. `supplies` (the clusters that
+    compute, with as many cores as the threads allow) have the vendor's power of each step.
+    `control_c` and `sustainable_w` [draws] are the vendor's settings for node number `node`. At
+    most `per_s` tokens or runs are asked for per second.
     """
 
     profile: Profile
@@ -46,18 +46,18 @@ class Board:
 
     @property
     def draws(self) -> int:
-        """How many devices there are."""
+        """The number of devices."""
         return len(self.control_c)
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What it sees, of the last period or at its end.
+class Observation:
+    """What a governor observes in a period.
 
-    `temperatures` [draws, nodes]; the shares of the time in which cores were `busy`, and in which
-    something was asked for (`working`); for each cluster the fastest step that the device's own
-    trips leave (`caps`), and the step that it ran at; `unit_s`, what the last token or
-    run took to compute (0: there was none).
+    `temperatures` [draws, nodes] at its end; the shares of time in which cores were `busy`, and in
+    which there was work (`working`); for each cluster the fastest step that trip points allow
+    (`caps`) and the step that it ran at; `unit_s`, the computing time of the last token or run (0
+    if there was none).
     """
 
     temperatures: F64
@@ -70,8 +70,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Orders:
-    """For each cluster the step of frequency [draws]; cores that compute, and the least time that
-    a token or run takes: one that was computed before waits."""
+    """A governor's decision: a frequency step [draws] for each cluster, the number of computing
+    cores, and the least time of a token or run: one that finishes earlier waits."""
 
     steps: Sequence[Indices]
     threads: Indices
@@ -79,14 +79,14 @@ class Orders:
 
 
 class Governor(Protocol):
-    """Asked once a period."""
+    """Decides once every period."""
 
-    def decide(self, seen: Seen) -> Orders:
-        """What holds until it is asked again."""
+    def decide(self, seen: Observation) -> Orders:
+        """The orders for the next period."""
 
 
 def highest(board: Board) -> Orders:
-    """As fast as it can be."""
+    """The orders for the highest speed."""
     draws = board.draws
     return Orders(
         [np.full(draws, supply.highest) for supply in board.supplies],
@@ -95,50 +95,51 @@ def highest(board: Board) -> Orders:
 
 
 class Unlimited:
-    """`none`: not even the device's own trips hold."""
+    """`none`: ignores even the device's trip points."""
 
     def __init__(self, board: Board) -> None:
         self._orders = highest(board)
 
-    def decide(self, seen: Seen) -> Orders:
-        """As fast as it can be."""
+    def decide(self, seen: Observation) -> Orders:
+        """The highest speed."""
         return self._orders
 
 
 class StepWise:
-    """Above the control temperature and warming, every cluster one step slower; below and cooling,
-    one step faster; else as before."""
+    """`step-wise`: every cluster goes one step slower while the node is above the control
+    temperature and warming, one step faster while it is below and cooling."""
 
     def __init__(self, board: Board) -> None:
         self._board, self._orders = board, highest(board)
         self._state = np.zeros(board.draws, np.intp)
         self._last: F64 | None = None
 
-    def decide(self, seen: Seen) -> Orders:
-        """One step further at most."""
+    def decide(self, seen: Observation) -> Orders:
+        """At most one step up or down."""
         board, now = self._board, seen.temperatures[:, self._board.node]
         change = now - (now if self._last is None else self._last)
         self._last = now
         hot = now >= board.control_c
         self._state += (hot & (change > 0)).astype(np.intp) - (~hot & (change < 0))
-        most = max(supply.highest for supply in board.supplies)
-        self._state = np.clip(self._state, 0, most)
+        limit = max(supply.highest for supply in board.supplies)
+        self._state = np.clip(self._state, 0, limit)
         steps = [np.maximum(supply.highest - self._state, 0) for supply in board.supplies]
         return Orders(steps, self._orders.threads, self._orders.least_s)
 
 
 class PowerAllocator:
-    """A budget of watts from the distance to the control temperature, shared among clusters as
-    they ask for it.
+    """`power-allocator`: a budget of watts, computed from the distance e to the control
+    temperature, which clusters share in proportion to their demand.
 
-    With S sustainable watts and D the kelvins from switching on to the control temperature, the
-    budget is S + k e + i: k is S/D for e < 0 (too hot) and 2 S/D for e > 0, and i sums k_i e,
-    k_i = S/(5 D), where it is too hot (the default cut-off of the integral), within the most that
-    clusters take. Below the switch-on temperature nothing is limited and i is forgotten.
+    With S sustainable watts and D the kelvins from the switch-on to the control temperature, the
+    budget is S + k e + i. k is S/D for e < 0 (too hot) and 2 S/D for e > 0. i is the sum of k_i e,
+    k_i = S/(5 D), over the time in which the node is too hot (the default cut-off of the integral),
+    up to the most that clusters take. Below the switch-on temperature nothing is limited and i is
+    reset.
     """
 
-    SWITCH_ON_K = 7.0  # below the control temperature, as on Arm's Juno board, the rule's first
-    INTEGRAL = 0.2  # k_i of S/D
+    SWITCH_ON_K = 7.0  # below the control temperature, as on Arm's Juno board, the first to use it
+    INTEGRAL = 0.2  # k_i / (S/D)
 
     def __init__(self, board: Board) -> None:
         self._board, self._orders = board, highest(board)
@@ -146,8 +147,8 @@ class PowerAllocator:
         tops = zip(board.supplies, self._orders.steps, strict=True)
         self._most = np.stack([s.cores * s.core_watts(top) for s, top in tops])
 
-    def decide(self, seen: Seen) -> Orders:
-        """Steps whose power is granted."""
+    def decide(self, seen: Observation) -> Orders:
+        """The fastest steps within the granted power."""
         board = self._board
         now = seen.temperatures[:, board.node]
         error, cool = board.control_c - now, now < board.control_c - self.SWITCH_ON_K
@@ -156,9 +157,9 @@ class PowerAllocator:
         steps = []
         for supply, watts, top in zip(board.supplies, granted, self._orders.steps, strict=True):
             table = supply.core_watts(np.arange(len(supply.hertz)))
-            each = watts / (busy * supply.cores) * (1 + 1e-8)  # a step's own power is that step
-            found = np.searchsorted(table, each, side="right") - 1
-            steps.append(np.where(cool, top, np.maximum(found, 0)))
+            each = watts / (busy * supply.cores) * (1 + 1e-8)  # against rounding, as in step_below
+            step = np.searchsorted(table, each, side="right") - 1
+            steps.append(np.where(cool, top, np.maximum(step, 0)))
         return Orders(steps, self._orders.threads, self._orders.least_s)
 
     def _budget(self, error: F64, cool: npt.NDArray[np.bool_]) -> F64:
@@ -172,7 +173,7 @@ class PowerAllocator:
         return clipped
 
     def _granted(self, budget: F64, steps: Sequence[Indices], busy: F64) -> F64:
-        """[clusters, draws] watts: by what they ask for, then what one cannot use to the others."""
+        """Watts [clusters, draws]: shared by demand; what one cannot use goes to the others."""
         supplies = self._board.supplies
         asked = np.stack(
             [s.cores * s.core_watts(at) * busy for s, at in zip(supplies, steps, strict=True)]
@@ -183,20 +184,21 @@ class PowerAllocator:
         extra, room = (share - granted).sum(axis=0), self._most - granted
         spare = room.sum(axis=0)
         part = np.divide(room, spare, out=np.zeros_like(room), where=spare > 0)
-        found: F64 = np.minimum(granted + part * extra, self._most)
-        return found
+        watts: F64 = np.minimum(granted + part * extra, self._most)
+        return watts
 
 
 class Firmware:
-    """The device's own trips. One at a node that clusters warm slows these, any other slows all."""
+    """The device's trip points. A trip at a node that clusters warm slows these clusters, a trip at
+    any other node slows all."""
 
     def __init__(self, profile: Profile, supplies: Sequence[Supply], draws: Draws) -> None:
         nodes, warmed = tuple(profile.thermal.nodes), {c.node for c in profile.clusters}
         self._supplies, self._trips = supplies, []
         for trip in profile.thermal.trips:
             slowed = [trip.node in (s.cluster.node, *{trip.node} - warmed) for s in supplies]
-            made = Trip(*map(draws, (trip.start_c, trip.full_c, trip.floor, trip.hysteresis_k)))
-            self._trips.append((nodes.index(trip.node), made, slowed))
+            drawn = Trip(*map(draws, (trip.start_c, trip.full_c, trip.floor, trip.hysteresis_k)))
+            self._trips.append((nodes.index(trip.node), drawn, slowed))
 
     def caps(self, temperatures: F64) -> list[Indices]:
         """The fastest step of each cluster at temperatures [draws, nodes]."""

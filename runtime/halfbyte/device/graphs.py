@@ -1,7 +1,7 @@
-"""Does a graph fit a device: the bytes and the time of one call, and what would fit.
+"""Whether a graph fits a device: the memory and the time of one call, and what would fit.
 
-Memory and time of a graph are those of the programs made for the shapes of a call, whose inputs
-are made up as by `halfbyte run`.
+Memory and time of a graph are those of the programs for the shapes of a call. Its inputs are
+generated as by ``halfbyte run``. See `halfbyte.device.fit` for the counterpart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from halfbyte.core.program import Buffer, Instruction, Kind, Program
 from halfbyte.device.cost import Cost, held_by_host, multiplied_bytes
 from halfbyte.device.fit import Fit, Room, Spread, Verdict, largest
 from halfbyte.device.profile import Profile
-from halfbyte.device.smaller import file_bytes, halved, smaller_graphs
+from halfbyte.device.smaller import file_bytes, fp16_memory, smaller_graphs
 from halfbyte.device.speed import Draws, Pass
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation.inputs import completed, open_sizes
@@ -34,21 +34,21 @@ from halfbyte.weights import Tensor
 
 @dataclass(frozen=True)
 class GraphPlan:
-    """What one call of a graph runs and needs.
+    """What one call of a graph runs, and the memory that it needs.
 
     Attributes
     ----------
     program : Program
-        The instructions of all programs that run one after the other, and those nodes between
-        them that take and give tensors.
+        The instructions of all programs that run in sequence, and the nodes between them that
+        take and return tensors.
     calls : int
-        How many programs they are.
+        Number of programs.
     inputs : dict of str to tuple of int
-        Shapes.
+        Shapes of the inputs.
     memory : dict of str to int
         Bytes by kind; see :func:`halfbyte.text.footprint.planned_graph`.
     file : int
-        Bytes of the model's file, with what lies outside of it.
+        Bytes of the model's file and its external data.
     """
 
     program: Program
@@ -64,9 +64,9 @@ class GraphPlanner:
     Parameters
     ----------
     model : Model
-        As it was read; its nodes are looked at first.
+        The model as read; its nodes are checked first.
     cores : int
-        That compute: a batch goes through in slices for their caches.
+        Number of computing cores: a batch is processed in slices for their caches.
     """
 
     def __init__(self, model: Model, cores: int = 1) -> None:
@@ -81,13 +81,13 @@ class GraphPlanner:
         )  # fmt: skip
 
     def plan(self, sizes: Mapping[str, int]) -> GraphPlan:
-        """The plan of a call with these sizes where the model leaves them open.
+        """The plan of a call with these values of the model's open sizes.
 
         Raises
         ------
         HalfbyteError
-            A size is none of the model's, a node cannot do what it is asked for, or what has to
-            run for that does not fit into this machine's memory.
+            A size is not one of the model's, a node does not support its arguments, or the parts
+            that have to run for the plan do not fit into this machine's memory.
         """
         feeds = completed(self.model, {}, sizes, 0, str(self.model.path))
         between = _Between()
@@ -109,25 +109,25 @@ class GraphPlanner:
         )
 
     def close(self) -> None:
-        """Stop the threads of programs that had to run."""
+        """Stop the threads of programs that ran for a plan."""
         self._runner.close()
 
 
 class _Between:
-    """Observes nodes between programs, as instructions that NumPy runs."""
+    """Records nodes between programs as instructions that NumPy runs."""
 
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
 
     def program(self, program: Program, start: float, seconds: np.ndarray[Any, Any]) -> None:
-        """Programs are known without it."""
+        """Ignored: the plan has the programs."""
 
     def node(
         self, node: Node, start: float, seconds: float, inputs: list[Any], outputs: list[Any]
     ) -> None:
         """A node that ran."""
-        made = [[b for v in values for b in _buffers(v)] for values in (inputs, outputs)]
-        self.instructions.append(host_instruction(node.op_type, _ran, *made))
+        buffers = [[b for v in values for b in _buffers(v)] for values in (inputs, outputs)]
+        self.instructions.append(host_instruction(node.op_type, _ran, *buffers))
 
 
 def _ran(*arrays: Any) -> Any:
@@ -142,20 +142,20 @@ def _buffers(value: Any) -> Iterator[Buffer]:
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of a graph; weights that are mapped may be read from storage in each."""
+    """Runs of a graph; mapped weights may be read from storage in each run."""
 
     plan: GraphPlan
     from_storage: bool = False
     unit: ClassVar[str] = "run"
 
     def passes(self, profile: Profile, draws: Draws) -> tuple[Pass, None]:
-        """That of a run."""
+        """The pass of a run; there are no prompts."""
         program = self.plan.program
         held = multiplied_bytes(program)
         cost = Cost(
             program, {}, profile.kernels,
             cached=held <= profile.memory.cache_mb.value * 1e6,
-            # a session checks what it is given and copies what it gives, beside the programs' calls
+            # besides calling programs, a session checks its inputs and copies its outputs
             python=self.plan.calls,
             random=draws.random, draws=draws.count,
         )  # fmt: skip
@@ -182,9 +182,9 @@ class GraphNeed(Verdict):
     Attributes
     ----------
     inputs : dict of str to tuple of int
-        Shapes.
+        Shapes of the inputs.
     runs : Spread or None
-        Runs/s while nothing is hot yet; None where the programs are not known.
+        Runs/s of a cool device; None if the programs are not known.
     """
 
     inputs: dict[str, tuple[int, ...]]
@@ -192,7 +192,10 @@ class GraphNeed(Verdict):
 
 
 class GraphFitter:
-    """Tries sizes of one graph's inputs on one device; see :class:`~halfbyte.device.fit.Room`."""
+    """Tries input sizes of one graph on one device.
+
+    For the parameters, see :class:`~halfbyte.device.fit.Room`.
+    """
 
     def __init__(
         self,
@@ -207,66 +210,66 @@ class GraphFitter:
         self._planner = GraphPlanner(model, self.room.threads)
 
     def fit(self, sizes: Mapping[str, int]) -> Fit[GraphNeed]:
-        """The verdict for a call with these sizes where the model leaves them open."""
+        """The verdict for a call with these values of the model's open sizes."""
         room = self.room
         sizes = open_sizes(self.model, sizes)
-        asked = self.need(_words(sizes), self._planner.plan(sizes))
+        asked = self.need(_as_options(sizes), self._planner.plan(sizes))
         would = [] if asked.fits else list(self._would(sizes, asked))
         return Fit(
             str(self.model.path), room.profile.name, room.place, room.limit, room.threads, asked,
             {}, would,
         )  # fmt: skip
 
-    def need(self, words: str, planned: GraphPlan) -> GraphNeed:
-        """What a plan needs here."""
-        verdict = self._verdict(words, self._memory(planned.memory, planned.file))
+    def need(self, settings: str, planned: GraphPlan) -> GraphNeed:
+        """What a plan needs on this device."""
+        verdict = self._verdict(settings, self._memory(planned.memory, planned.file))
         draws, rates = self.room.draws()
         run, _ = Runs(planned, verdict.from_storage).passes(self.room.profile, draws)
         runs = Spread.of(1 / run.seconds(rates))
         return GraphNeed(**vars(verdict), inputs=planned.inputs, runs=runs)
 
-    def _verdict(self, words: str, memory: dict[str, int]) -> Verdict:
-        """The verdict on these bytes; what does not fit runs from nowhere."""
-        found = self.room.verdict(words, memory)
-        return replace(found, from_storage=found.fits and found.from_storage)
+    def _verdict(self, settings: str, memory: dict[str, int]) -> Verdict:
+        """The verdict on these bytes; a graph that does not fit does not run from storage."""
+        verdict = self.room.verdict(settings, memory)
+        return replace(verdict, from_storage=verdict.fits and verdict.from_storage)
 
     def _memory(self, memory: dict[str, int], file: int) -> dict[str, int]:
-        """Bytes by kind; a tab has the file beside what is packed."""
+        """Bytes by kind; a tab holds the file as well as the packed weights."""
         return footprint.in_tab(memory, file) if self.room.tab else memory
 
     def close(self) -> None:
-        """Stop the threads of programs that had to run."""
+        """Stop the threads of programs that ran for a plan."""
         self._planner.close()
 
     # ---- what would fit --------------------------------------------------------------------------
 
     def _would(self, sizes: Mapping[str, int], asked: GraphNeed) -> Iterator[GraphNeed]:
-        """Single changes that make it fit: of one size, or of the types of weights."""
+        """Single changes that make the graph fit: of one size, or of the types of weights."""
         for name in sizes:
             if size := self._largest(sizes, name):
-                made = {**sizes, name: size}
-                yield self.need(f"--size {name}={size}", self._planner.plan(made))
-        for words, model in smaller_graphs(self.model):
+                changed = {**sizes, name: size}
+                yield self.need(f"--size {name}={size}", self._planner.plan(changed))
+        for command, model in smaller_graphs(self.model):
             planner = GraphPlanner(model, self.room.threads)
             planned = planner.plan(sizes)
             if self._fits(planned):
-                yield self.need(words, planned)
+                yield self.need(command, planned)
             planner.close()
         now = self._planner.plan(sizes)
-        half = halved(self.model, now.memory)
-        saved = half["weights (mapped)"] - now.memory["weights (mapped)"]  # of the file, too
-        half = self._memory(half, now.file - saved)
-        if half != asked.memory and self.room.fits(half):
-            words = f"quantize {self.model.path.name} --fp16"
-            yield GraphNeed(**vars(self._verdict(words, half)), inputs=asked.inputs, runs=None)
+        fp16 = fp16_memory(self.model, now.memory)
+        saved = fp16["weights (mapped)"] - now.memory["weights (mapped)"]  # also in the file
+        fp16 = self._memory(fp16, now.file - saved)
+        if fp16 != asked.memory and self.room.fits(fp16):
+            command = f"quantize {self.model.path.name} --fp16"
+            yield GraphNeed(**vars(self._verdict(command, fp16)), inputs=asked.inputs, runs=None)
 
     def _largest(self, sizes: Mapping[str, int], name: str) -> int:
-        """The largest smaller size of this name that fits; 0 where none does."""
+        """The largest smaller size of this name that fits; 0 if none does."""
 
         def fits(size: int) -> bool:
             try:
                 return self._fits(self._planner.plan({**sizes, name: size}))
-            except HalfbyteError:  # not every size suits a graph
+            except HalfbyteError:  # not every size is valid for a graph
                 return False
 
         return largest(fits, sizes[name] - 1)
@@ -275,5 +278,5 @@ class GraphFitter:
         return self.room.fits(self._memory(planned.memory, planned.file))
 
 
-def _words(sizes: Mapping[str, int]) -> str:
+def _as_options(sizes: Mapping[str, int]) -> str:
     return " ".join(f"--size {name}={size}" for name, size in sizes.items())

@@ -1,4 +1,4 @@
-"""How near to a processor's limits each kind of kernel comes."""
+"""The fraction of a processor's limits that each kind of kernel reaches."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from halfbyte.device.quantity import Quantity
 from halfbyte.device.schema import named, number
 from halfbyte.weights import BY_DTYPE, FORMATS
 
-HOST = "numpy"  # the kind of all that NumPy does
-ROWS = "_rows"  # at the end of a kind: weights in the order of the file
+HOST = "numpy"  # the kind of all work that NumPy does
+ROWS = "_rows"  # suffix of a kind: weights in the order of the file
 
 _MEASURED = Path(__file__).with_name("kernels.toml")
 
@@ -26,10 +26,10 @@ _Fraction = Annotated[Quantity, number(1e-6, 100)]
 class Kernel:
     """Fractions of a processor's limits that a kind of kernel reaches.
 
-    `prompt` (many tokens at once) and `token` (one, with all that it reads in a cache) are of the
-    peak of `arithmetic`; `memory` is of the bandwidth, where weights and keys are read from memory.
-    Products and attention count operations; other kinds, which move more than they compute, count
-    bytes of activations for each operation of the peak.
+    `prompt` (many tokens at once) and `token` (one token, all data in a cache) are fractions of the
+    peak of `arithmetic`; `memory` is a fraction of the bandwidth, for weights and keys read from
+    memory. Products and attention count operations; other kinds, which move more than they compute,
+    count bytes of activations per operation of the peak.
     """
 
     arithmetic: Annotated[str, schema.choice("int8", "float32")]
@@ -40,14 +40,14 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Kernels:
-    """A file of them, by kind."""
+    """A file of kernels, by kind."""
 
     kernels: Annotated[Mapping[str, Kernel], named(Kernel, 1, 256)]
 
 
 @cache
 def usual_kernels() -> Mapping[str, Kernel]:
-    """Those measured on a processor of servers, with ranges for others; by kind."""
+    """Fractions measured on a server processor, with ranges for other processors; by kind."""
     return schema.read_file(Kernels, _MEASURED).kernels
 
 
@@ -55,7 +55,7 @@ _PRODUCT, _OTHER = "matmul_f16", "rms_norm_quantize"
 
 
 def kernel_of(kind: str, measured: Mapping[str, Kernel]) -> Kernel:
-    """What is known of a kind: measured on the device, else elsewhere, else of one like it."""
+    """The fractions of a kind: measured on the device, else elsewhere, else for a similar kind."""
     known = {**usual_kernels(), **measured}
     plain = kind.removesuffix(ROWS)
     like = _like(plain)
@@ -66,7 +66,7 @@ def kernel_of(kind: str, measured: Mapping[str, Kernel]) -> Kernel:
 
 
 def _like(kind: str) -> str:
-    """The kind that the operator says to be like its own, and the weight format that is."""
+    """The similar kind that the operator and the weight format declare."""
     operator = operator_of(kind)
     if operator is None:
         return kind

@@ -1,4 +1,4 @@
-"""This machine as a profile: what was measured, and what the system says of itself."""
+"""The profile of this machine, from measurements and from what the system reports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from halfbyte.device.profile import Memory, Overhead, Profile, load_profile
 from halfbyte.device.quantity import Quantity, Steps
 from halfbyte.room import machine_bytes
 
-MEASURED = "halfbyte device measure, "  # and the day: the source of what was measured
+MEASURED = "halfbyte device measure, "  # followed by the day: the source of measured numbers
 _LIKE = "macbook-air-m1"
 _CORE_W = 6.0
-_CACHE_MB = 12.0  # of a core: the most that processors have (EPYC with stacked caches)
+_CACHE_MB = 12.0  # per core: the most that processors have (EPYC with stacked caches)
 
 
 def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
-    """What was measured as a profile; heat and power, which were not, are a thin laptop's."""
+    """The profile from measurements; heat and power, which are not measured, are a laptop's."""
     like, today = load_profile(_LIKE), datetime.now(tz=UTC).date()
     source = f"{MEASURED}{today}"
 
@@ -57,7 +57,7 @@ def machine_profile(measured: Measured, name: str = "this-machine") -> Profile:
 
 
 def is_measured(profile: Profile) -> bool:
-    """Whether `machine_profile` made a profile."""
+    """Whether `machine_profile` created a profile."""
     rate = profile.clusters[0].int8_ops_per_cycle
     return profile.kind == "machine" and rate.source.startswith(MEASURED)
 
@@ -74,20 +74,20 @@ def _system(path: str) -> str:
 
 
 def _processor() -> str:
-    """Its name, as Linux has it, or the machine's kind."""
+    """The processor's name as Linux reports it, else the machine's type."""
     match = re.search(r"^model name\s*:\s*(.+)$", _system("/proc/cpuinfo"), re.MULTILINE)
     name = match[1].strip() if match else platform.processor() or platform.machine()
     return name if name.isprintable() else "unknown"
 
 
 def _frequency() -> float:
-    """Hz at which it runs, as Linux has it; 1e9 where nobody knows, which changes no product."""
+    """The clock in Hz as Linux reports it; else 1e9, as only products with it matter."""
     match = re.search(r"^cpu MHz\s*:\s*([\d.]+)$", _system("/proc/cpuinfo"), re.MULTILINE)
     return round(float(match[1])) * 1e6 if match else 1e9
 
 
 def _cache(threads: int) -> Quantity:
-    """The last cache of a core, as Linux has it."""
+    """The size of a core's last cache, as Linux reports it."""
     texts = (
         _system(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size").strip()
         for index in range(8)
@@ -96,6 +96,6 @@ def _cache(threads: int) -> Quantity:
     if not sizes:
         return _assumed(8.0, 4.0, "the system does not say")
     share = _CACHE_MB * threads
-    if max(sizes) > share:  # a virtual machine is told of its host's, which many share
+    if max(sizes) > share:  # a virtual machine reports its host's cache, which many share
         return _assumed(share, 4.0, f"{_CACHE_MB:g} MB a core, of {max(sizes):.0f} MB claimed")
     return Quantity(max(sizes), max(sizes), max(sizes), "what the system says of the first core")

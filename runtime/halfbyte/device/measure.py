@@ -1,4 +1,4 @@
-"""``halfbyte device measure``: this machine's limits, and how near each kind of kernel comes."""
+"""``halfbyte device measure``: this machine's limits, and the fractions that kernels reach."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from halfbyte.weights import FORMATS
 TYPES = tuple(name for name, format_ in FORMATS.items() if not format_.like)
 _HOST_SPREAD = (0.1, 4.0)
 _HOST_WHY = "NumPy's operators 10 to 400 %, since few of them stand for all"
-_FLOAT_SHARE = 0.9  # of the peak that products of floats reach, by which the peak is found
+_FLOAT_SHARE = 0.9  # fraction of the peak that float products reach, which gives the peak
 
 
 @dataclass
 class Measured:
-    """A machine's limits, by threads where it says so.
+    """A machine's limits.
 
     Attributes
     ----------
     bandwidth : dict of int to float
-        Bytes/s of memory.
+        Bytes/s of memory, by threads.
     int8 : dict of int to float
-        Operations/s of the dot product.
+        Operations/s of the dot product, by threads.
     float32 : float
         Operations/s of one thread.
     launch, call : float
-        Seconds of an instruction and of a run beside their work, on one thread.
+        Seconds that an instruction and a run take besides their work, on one thread.
     kernels : dict of kind to tuple
         Fractions (prompt, token, memory) as in :class:`halfbyte.device.kernels.Kernel`.
     """
@@ -48,21 +48,21 @@ class Measured:
 
 
 def medians(passes: Sequence[Measured]) -> Measured:
-    """The last of several passes, with each kind's fractions the medians of all."""
-    made = passes[-1]
-    for kind in made.kernels:
+    """The last of several passes, with the medians of all as each kind's fractions."""
+    last = passes[-1]
+    for kind in last.kernels:
         columns = zip(*(one.kernels[kind] for one in passes), strict=True)
         prompt, token, memory = map(statistics.median, columns)
-        made.kernels[kind] = prompt, token, memory
-    return made
+        last.kernels[kind] = prompt, token, memory
+    return last
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where kernels run that are measured against this machine's limits: in this process, or not.
+    """Where the measured kernels run: in this process, or in a browser tab.
 
-    `decoders` and `graphs` do there what the functions of these names do here. A place that cannot
-    map has no weights in the order of the file.
+    `decoders` and `graphs` do there what these functions of `timing` do here. A place that does not
+    map files has no weights in the order of the file.
     """
 
     decoders: Callable[[str, str], list[Timed]] = decoders
@@ -81,36 +81,37 @@ def measure(
     Parameters
     ----------
     threads : int
-        All that are to be used.
+        The number of threads to use.
     step : callable
-        Told what is being measured, for a progress bar: `len(TYPES)` + 2 times.
+        Called with what is being measured, for a progress bar: ``len(TYPES) + 2`` times.
     place : Place
         Where the kernels run; the limits are this process's.
     """
     step("memory and dot product")
-    found = limits(counts := sorted({1, threads}))
+    measured = limits(counts := sorted({1, threads}))
     timed: dict[tuple[str, str], list[Timed]] = {}
-    beside: dict[tuple[str, str], float] = {}  # bandwidth, which changes from minute to minute
-    for kind in TYPES:
-        step(kind)
-        for n in counts:  # the best of all that other work on the machine leaves
-            found.bandwidth[n] = max(found.bandwidth[n], read_bandwidth(n) * 1e9)
-            found.int8[n] = max(found.int8[n], dot_peak(n) * 1e9)
-        for weights in ("packed", "mapped") if kind.startswith("Q") and place.maps else ("packed",):
+    bandwidth: dict[tuple[str, str], float] = {}  # at that time: it changes every minute
+    for type_ in TYPES:
+        step(type_)
+        for n in counts:  # the best of several, since other work on the machine disturbs
+            measured.bandwidth[n] = max(measured.bandwidth[n], read_bandwidth(n) * 1e9)
+            measured.int8[n] = max(measured.int8[n], dot_peak(n) * 1e9)
+        maps = type_.startswith("Q") and place.maps
+        for weights in ("packed", "mapped") if maps else ("packed",):
             memory = [read_bandwidth(1)]
-            timed[kind, weights] = place.decoders(kind, weights)
+            timed[type_, weights] = place.decoders(type_, weights)
             memory.append(read_bandwidth(1))
-            beside[kind, weights] = statistics.fmean(memory) * 1e9
-    found.launch, found.call = overheads(timed["Q4_0", "packed"][2])
+            bandwidth[type_, weights] = statistics.fmean(memory) * 1e9
+    measured.launch, measured.call = overheads(timed["Q4_0", "packed"][2])
     for key, runs in timed.items():
-        _add_fractions(found, beside[key], *runs)
+        _add_fractions(measured, bandwidth[key], *runs)
     step("graphs")
-    _add_graph_fractions(found, read_bandwidth(1) * 1e9, *place.graphs())
-    return found
+    _add_graph_fractions(measured, read_bandwidth(1) * 1e9, *place.graphs())
+    return measured
 
 
 def limits(counts: Sequence[int] = (1,)) -> Measured:
-    """What this machine can do with so many threads, without any kernel."""
+    """This machine's limits with these numbers of threads, without fractions of kernels."""
     return Measured(
         {n: read_bandwidth(n) * 1e9 for n in counts},
         {n: dot_peak(n) * 1e9 for n in counts},
@@ -119,7 +120,7 @@ def limits(counts: Sequence[int] = (1,)) -> Measured:
 
 
 def overheads(small: Timed) -> tuple[float, float]:
-    """Seconds of an instruction and of a run beside their work, by a small decoder's token."""
+    """Seconds that an instruction and a run take besides work, from a small decoder's token."""
     computing = sum(small.seconds.values())
     launch = float(np.median([s / small.work[k].calls for k, s in small.seconds.items()]))
     calls = sum(work.calls for work in small.work.values())
@@ -127,47 +128,48 @@ def overheads(small: Timed) -> tuple[float, float]:
 
 
 def _add_fractions(
-    found: Measured,
+    measured: Measured,
     bandwidth: float,
     token: Timed,
     prompt: Timed,
     small_token: Timed,
     _: Timed,
 ) -> None:
-    """Those of a decoder's kinds; `bandwidth` was measured beside them."""
+    """Fractions of a decoder's kinds; `bandwidth` was measured at the same time."""
     for kind in prompt.seconds:
-        if kind in found.kernels:
+        if kind in measured.kernels:
             continue
-        peak = found.int8[1] if is_int8(kind) else found.float32
+        peak = measured.int8[1] if is_int8(kind) else measured.float32
         memory = 1.0
         if kind.startswith("matmul_"):
             memory = min(token.work[kind].held / token.seconds[kind] / bandwidth, 1.0)
-        found.kernels[kind] = (
+        measured.kernels[kind] = (
             prompt.rate(kind) / peak, small_token.rate(kind) / peak, memory
         )  # fmt: skip
 
 
 def _add_graph_fractions(
-    found: Measured, bandwidth: float, many: Timed, cached: Timed, one: Timed
+    measured: Measured, bandwidth: float, many: Timed, cached: Timed, one: Timed
 ) -> None:
-    """Those of a graph of many rows; products also by one row, of small and of large matrices."""
-    for kind in many.seconds.keys() - found.kernels.keys():
-        peak = found.int8[1] if is_int8(kind) else found.float32
+    """Fractions of a graph's kinds: from many rows, and for products also from one row, with small
+    (`cached`) and large matrices (`one`)."""
+    for kind in many.seconds.keys() - measured.kernels.keys():
+        peak = measured.int8[1] if is_int8(kind) else measured.float32
         prompt = token = many.rate(kind) / peak
         memory = 1.0
         if kind in one.seconds:
             token = cached.rate(kind) / peak
         if kind in one.seconds and one.work[kind].held:
             memory = min(one.work[kind].held / one.seconds[kind] / bandwidth, 1.0)
-        found.kernels[kind] = prompt, token, memory
+        measured.kernels[kind] = prompt, token, memory
 
 
 def kernels_of(
     measured: Measured, source: str, spread: tuple[float, float] = (1.0, 1.0)
 ) -> dict[str, Kernel]:
-    """The fractions as a profile has them, within `spread` times what was measured.
+    """The fractions as quantities of a profile; ranges are `spread` times the measured values.
 
-    What NumPy does is many things, some measured ones among them: its range is wide anywhere.
+    NumPy runs many operators, of which only some were measured: its range is always wide.
     """
 
     def quantity(value: float, kind: str) -> Quantity:

@@ -1,15 +1,16 @@
-"""`pacing`: tokens or runs that all take as long as the last, at a pace that can be kept up.
+"""The governor `pacing`: tokens or runs at an even pace that the device can keep up.
 
 Linux's governors let a device run as fast as it can until it is hot, then slow it down step by
-step. This one asks at once what can be kept: a nominal model of the device (its profile without
-ranges) says by how much a pace would warm the controlled node in the end. What is not known of this
-very device is a line, T = rest + scale x rise: the sensor's temperature from the modelled rise. A
-Kalman filter learns both numbers, slowly, since a wrong heat capacity looks like a wrong resistance
-until a device has been warm for a while. The pace is that whose rise ends at the target.
+step. This governor starts with a pace that can be kept: a nominal model of the device (its profile
+without ranges) predicts by how much a pace will warm the controlled node. The individual device
+differs from the model by a line, T = rest + scale x rise, from the modelled rise to the sensor's
+temperature. A Kalman filter learns both numbers, slowly, since a wrong heat capacity looks like a
+wrong resistance until a device has been warm for a while. The pace is the one whose rise ends at
+the target.
 
-Of the settings that allow the pace, the one that warms least for a token or run is taken
-(`settings`), and each waits until its time has come. Where less is asked for than the pace, a
-setting for that is enough.
+Of the operating points that reach the pace, the one that warms least per token or run is chosen
+(`operating_points`); each token or run waits until its turn. If less work is asked for than the
+pace, an operating point for that work suffices.
 """
 
 from __future__ import annotations
@@ -19,40 +20,40 @@ from dataclasses import dataclass
 import numpy as np
 
 from halfbyte.device.cost import F64
-from halfbyte.device.governors import PERIOD_S, Board, Orders, Seen
-from halfbyte.device.operating_points import network_of, worthwhile
+from halfbyte.device.governors import PERIOD_S, Board, Observation, Orders
+from halfbyte.device.operating_points import efficient_points, network_of
 from halfbyte.device.speed import Draws
 
-_OVER = 2.0  # kelvins by which the target sinks for each that it is too hot
-_MEASURED_S = 10.0  # in which it learns how fast this device is,
-_ACTIVE_S = 120.0  # and what share of the time it works
+_OVER = 2.0  # kelvins by which the target falls for each kelvin too hot
+_MEASURED_S = 10.0  # time constant of learning the device's speed
+_ACTIVE_S = 120.0  # time constant of learning the share of working time
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was tried out, on devices other than those of the comparison."""
+    """Parameters, tuned on devices other than those of the comparison."""
 
-    margin_k: float = 0.3  # the target is that much below the control temperature
-    horizon_s: float = 1200.0  # when it is to be reached
-    rest_k: float = 1.0  # how far rest may be from the first temperature seen,
-    scale: float = 0.15  # and the scale from 1
-    noise_k: float = 0.3  # what the sensor says beside the line: so much,
-    noise_share: float = 0.5  # and this share of the modelled rise,
-    together_s: float = 60.0  # the same for so long
-    drift_k: float = 1.0  # what rest and scale may drift by in an hour
-    drift_scale: float = 0.1
-    smooth_s: float = 60.0  # in which the pace follows
-    spare: float = 0.02  # how much faster than the pace a setting is
-    least: float = 0.05  # the slowest pace, of the fastest
+    margin_k: float = 0.3  # distance of the target below the control temperature
+    horizon_s: float = 1200.0  # time in which the target is reached
+    rest_k: float = 1.0  # standard deviation of rest from the first temperature
+    scale: float = 0.15  # standard deviation of scale from 1
+    noise_k: float = 0.3  # constant part of the sensor's deviation from the line
+    noise_share: float = 0.5  # its part in proportion to the modelled rise
+    together_s: float = 60.0  # time for which a deviation stays the same
+    drift_k: float = 1.0  # drift of rest in an hour
+    drift_scale: float = 0.1  # drift of scale in an hour
+    smooth_s: float = 60.0  # time constant of the pace
+    spare: float = 0.02  # by how much an operating point is faster than the pace
+    least: float = 0.05  # the slowest pace, as a fraction of the fastest
 
 
 class Pacing:
-    """One pace for all tokens or runs, which moves slowly."""
+    """Keeps one pace for all tokens or runs, which changes slowly."""
 
     def __init__(self, board: Board, tuning: Tuning | None = None) -> None:
         self._board, self._tuning = board, tuning or Tuning()
         draws, node = board.draws, board.node
-        self._ways = worthwhile(
+        self._points = efficient_points(
             board.task, board.profile, board.threads, node, self._tuning.horizon_s
         )
         network = network_of(board.profile, Draws(None, draws))
@@ -64,15 +65,15 @@ class Pacing:
         self._measured = np.zeros(draws, bool)
         self._chosen = np.zeros(draws, np.intp)
 
-    def decide(self, seen: Seen) -> Orders:
-        """The pace that can be kept, and the setting for it."""
-        ways, tuning = self._ways, self._tuning
+    def decide(self, seen: Observation) -> Orders:
+        """The operating point for the pace that can be kept."""
+        points, tuning = self._points, self._tuning
         now = seen.temperatures[:, self._board.node]
         begins = self._line is None
         line = self._line = self._line or Line(now, tuning)
         self._learn(seen, now, line)
-        unit_s = ways.unit_s * (1 + tuning.spare)
-        most = np.minimum(1 / unit_s, self._kelvins(now, line)[:, None] / ways.kelvin_s)
+        unit_s = points.unit_s * (1 + tuning.spare)
+        most = np.minimum(1 / unit_s, self._kelvins(now, line)[:, None] / points.kelvin_s)
         wanted = np.maximum(most.max(axis=1), tuning.least / unit_s[0])
         if begins:
             self._pace = wanted
@@ -80,27 +81,27 @@ class Pacing:
         asked = np.minimum(self._pace, self._board.per_s * self._slower)
         late = unit_s > (1 + 1e-6) / asked[:, None]
         self._chosen = np.maximum((~late).sum(axis=1) - 1, 0)
-        waits = self._pace * unit_s[0] < 1 - 1e-6  # else it is as fast as it can be
+        waits = self._pace * unit_s[0] < 1 - 1e-6  # otherwise it runs at full speed
         return Orders(
-            list(ways.steps[:, self._chosen]), ways.threads[self._chosen],
+            list(points.steps[:, self._chosen]), points.threads[self._chosen],
             np.where(waits, self._slower / self._pace, 0.0),
         )  # fmt: skip
 
     def _kelvins(self, now: F64, line: Line) -> F64:
-        """By how much work may still warm the node, as the model counts, up to the horizon."""
+        """Kelvins of modelled rise that work may still add to the node up to the horizon."""
         over = np.maximum(now - self._board.control_c, 0)
         target = self._board.control_c - self._tuning.margin_k - _OVER * over
         left = self._later.step(self._modelled, 0.0, 0.0)[:, self._board.node]
-        found: F64 = ((target - line.rest) / line.scale - left) / self._active
-        return found
+        rise: F64 = ((target - line.rest) / line.scale - left) / self._active
+        return rise
 
-    def _learn(self, seen: Seen, now: F64, line: Line) -> None:
-        """What the last period was like."""
-        watts = self._ways.watts[self._chosen] * seen.busy[:, None]
+    def _learn(self, seen: Observation, now: F64, line: Line) -> None:
+        """Learn from the last period."""
+        watts = self._points.watts[self._chosen] * seen.busy[:, None]
         self._modelled = self._next.step(self._modelled, watts, 0.0)
         line.learn(self._modelled[:, self._board.node], now)
         known = seen.unit_s > 0
-        measured = np.where(known, seen.unit_s, 1) / self._ways.unit_s[self._chosen]
+        measured = np.where(known, seen.unit_s, 1) / self._points.unit_s[self._chosen]
         follow = np.where(known & self._measured, PERIOD_S / _MEASURED_S, known)
         self._slower = self._slower + follow * (measured - self._slower)
         self._measured |= known
@@ -118,7 +119,7 @@ class Line:
         self._c = np.full_like(first, tuning.scale**2)
 
     def learn(self, rise: F64, now: F64) -> None:
-        """Both numbers, now that a modelled rise and a temperature have been seen."""
+        """Update both numbers from a modelled rise and the temperature at that time."""
         tuning = self._tuning
         self._a = self._a + tuning.drift_k**2 * PERIOD_S / 3600
         self._c = self._c + tuning.drift_scale**2 * PERIOD_S / 3600

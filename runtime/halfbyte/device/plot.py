@@ -1,4 +1,4 @@
-"""A simulation as a picture: panels over the same time, each a median line in its range."""
+"""Plots a simulation: panels over the same time, each with a median line in its range."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUFFIXES = (".svg", ".png", ".pdf")
-# Okabe and Ito's colours, which people with any kind of colour vision tell apart
+# Okabe and Ito's colours, which people with any colour vision can tell apart
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _INK, _GREY = "#222222", "#666666"
 _SIZE, _DPI = (9.0, 11.0), 100
 
 
 def check_path(path: Path) -> None:
-    """Refuse what cannot be written, before anything is simulated.
+    """Check, before the simulation, that a plot can be written there.
 
     Raises
     ------
     HalfbyteError
-        The suffix is none of `SUFFIXES`, or matplotlib is not installed.
+        The suffix is not one of `SUFFIXES`, or matplotlib is not installed.
     OutputError
-        There is no such folder.
+        The folder does not exist.
     """
     if path.suffix.lower() not in SUFFIXES:
-        found = path.suffix or "no suffix"
-        raise HalfbyteError(f"{path}: expected a name in {', '.join(SUFFIXES)}, found {found}")
+        suffix = path.suffix or "no suffix"
+        raise HalfbyteError(f"{path}: expected a name in {', '.join(SUFFIXES)}, found {suffix}")
     if not path.parent.is_dir():
         raise OutputError(f"{path}: cannot be written: no folder {path.parent}")
     try:
@@ -48,23 +48,23 @@ def check_path(path: Path) -> None:
 
 
 def write(simulation: Simulation, path: Path) -> None:
-    """Draw it into a file; what was there is replaced once the new one is whole.
+    """Draw a simulation into a file, which replaces an existing file once it is complete.
 
     Raises
     ------
     OutputError
-        It cannot be written.
+        The file cannot be written.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure = draw(simulation)
-    FigureCanvasAgg(figure)  # no window, whatever the user has set
+    FigureCanvasAgg(figure)  # no window, whatever backend the user has configured
     kind = path.suffix[1:].lower()
     write_file(path, lambda file: figure.savefig(file, dpi=_DPI, format=kind))
 
 
 def draw(simulation: Simulation) -> Figure:
-    """Panels: the speed, temperatures, frequencies, power and, where there is one, the battery."""
+    """Panels: speed, temperatures, frequencies, power and, if there is one, the battery."""
     from matplotlib.figure import Figure
 
     s, minutes = simulation, simulation.seconds / 60
@@ -99,9 +99,9 @@ def _lines(
     axes: Axes, minutes: F64, series: Mapping[str, Any], label: str, *, zero: bool = False
 ) -> None:
     for index, (name, values) in enumerate(series.items()):
-        found, colour = band(values), _COLOURS[index % len(_COLOURS)]
-        axes.fill_between(minutes, found.low, found.high, color=colour, alpha=0.15, linewidth=0)
-        axes.plot(minutes, found.median, color=colour, linewidth=1.8, label=name)
+        range_, colour = band(values), _COLOURS[index % len(_COLOURS)]
+        axes.fill_between(minutes, range_.low, range_.high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(minutes, range_.median, color=colour, linewidth=1.8, label=name)
     axes.set_ylabel(label, color=_INK)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -114,7 +114,7 @@ def _lines(
 
 
 def _legend(axes: Axes) -> None:
-    """Above the panel, where it hides nothing."""
+    """The legend above the panel, where it hides nothing."""
     axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1), ncols=5, frameon=False, fontsize=9,
         borderaxespad=0.1, handlelength=1.4, columnspacing=1.2,
@@ -122,7 +122,7 @@ def _legend(axes: Axes) -> None:
 
 
 def _throttled(panels: Sequence[Axes], s: Simulation) -> None:
-    """Where half of the draws have become slower."""
+    """Mark when half of the draws are throttled."""
     at = float(bands(s)["throttle_s"].median)
     if not isfinite(at):
         return
@@ -135,7 +135,7 @@ def _throttled(panels: Sequence[Axes], s: Simulation) -> None:
 
 
 def _limits(axes: Axes, s: Simulation) -> None:
-    """The control temperature, and where the device's own trips begin, if it comes near."""
+    """The control temperature and the trip points, if the temperatures come near them."""
     colours = dict(zip(s.temperatures, _COLOURS, strict=False))
     allocator = s.profile.thermal.allocator
     limits = {(allocator.node, allocator.control_c.value): "control"}
@@ -144,8 +144,8 @@ def _limits(axes: Axes, s: Simulation) -> None:
             key = (trip.node, trip.start_c.value)
             limits[key] = f"{limits[key]}, trip" if key in limits else "trip"
     top = max(float(np.max(band(values).high)) for values in s.temperatures.values())
-    for (node, celsius), words in limits.items():
+    for (node, celsius), name in limits.items():
         if celsius <= top + 8:
-            label = f"{words} of {node}: {celsius:g} °C"
+            label = f"{name} of {node}: {celsius:g} °C"
             axes.axhline(celsius, color=colours[node], linewidth=1.2, linestyle=":", label=label)
     _legend(axes)

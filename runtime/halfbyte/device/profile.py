@@ -1,7 +1,7 @@
-"""What is known of a device: memory, processor, heat, power, each number with where it comes from.
+"""The profile of a device: memory, processor, heat and power, each number with its origin.
 
-A profile is a TOML file: shipped ones in `profiles/`, the user's own in `user_folder()`. Units are
-in the keys. MB are 1e6 bytes, GB 1e9; temperatures are in degrees Celsius.
+A profile is a TOML file. Shipped profiles are in ``profiles/``, the user's own in `user_folder()`.
+Units are in the keys: MB are 1e6 bytes, GB 1e9; temperatures are in degrees Celsius.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from halfbyte.device import schema
 from halfbyte.device.cooling import Thermal, known
 from halfbyte.device.kernels import Kernel
 from halfbyte.device.quantity import Quantity, Steps
-from halfbyte.device.schema import Where, Words, number, numbers
+from halfbyte.device.schema import Text, Where, number, numbers
 from halfbyte.errors import ProfileError
 
 KINDS = ("phone", "tablet", "board", "laptop", "machine")
@@ -32,10 +32,10 @@ _Watts = Annotated[Quantity, number(0, 1e4)]
 
 @dataclass(frozen=True)
 class Memory:
-    """What there is of it, what one may have, and how fast it is read.
+    """Sizes and speeds of memory and storage.
 
-    `app_mb` is for an app in front, `tab_mb` for a tab of a browser. `bandwidth_gb_s` is what all
-    cores read together, `core_bandwidth_gb_s` one alone; `cache_mb` is what all cores share.
+    `app_mb` is what an app in the foreground may take, `tab_mb` a browser tab. `bandwidth_gb_s` is
+    what all cores read together, `core_bandwidth_gb_s` a single one; `cache_mb` is what all share.
     """
 
     ram_mb: _Megabytes
@@ -47,21 +47,21 @@ class Memory:
     cache_mb: Annotated[Quantity, number(1e-2, 1e5)]
 
     def check(self, where: Where) -> None:
-        """One app has no more than there is, and one core reads no faster than all."""
+        """An app gets at most the RAM, and one core reads no faster than all."""
         for key in ("app_mb", "tab_mb"):
             _at_most(where, key, getattr(self, key).high, "ram_mb", self.ram_mb.value)
-        key, most = "core_bandwidth_gb_s", self.bandwidth_gb_s.value
-        _at_most(where, key, self.core_bandwidth_gb_s.value, "bandwidth_gb_s", most)
+        key, limit = "core_bandwidth_gb_s", self.bandwidth_gb_s.value
+        _at_most(where, key, self.core_bandwidth_gb_s.value, "bandwidth_gb_s", limit)
 
 
 @dataclass(frozen=True)
 class Cluster:
     """Cores that share a clock; a profile lists the fastest first.
 
-    A core at full load takes `dynamic_power_uw_per_mhz_v2` x MHz x V^2, as Linux's energy model
-    has it (`dynamic-power-coefficient` of a device tree), and the cluster `leakage_w` at 25 C and
-    the highest voltage, twice that each `leakage_doubling_k`. Operations are the most in a cycle
-    of one core; a multiplication and an addition are two.
+    A core at full load takes `dynamic_power_uw_per_mhz_v2` x MHz x V^2, as in Linux's energy model
+    (`dynamic-power-coefficient` of a device tree). The cluster leaks `leakage_w` at 25 C and the
+    highest voltage, twice that for each `leakage_doubling_k` above. Operations are the most that
+    one core does in a cycle; a multiplication and an addition are two.
     """
 
     name: Annotated[str, schema.name]
@@ -76,22 +76,22 @@ class Cluster:
     leakage_doubling_k: Annotated[Quantity, number(1, 1000)]
 
     def check(self, where: Where) -> None:
-        """A voltage for each frequency, each frequency once."""
+        """There is a voltage for each frequency, and each frequency stands once."""
         frequencies, voltages = self.frequencies_mhz.values, self.voltages_mv.values
         if len(voltages) != len(frequencies):
             expected = f"{len(frequencies)} numbers, as in frequencies_mhz"
-            raise where.at("voltages_mv").error(expected, Words(f"{len(voltages)}"))
+            raise where.at("voltages_mv").error(expected, Text(f"{len(voltages)}"))
         for slower, faster in pairwise(frequencies):
             if slower == faster:
-                raise where.at("frequencies_mhz").error("each once", Words(f"{faster:g} twice"))
+                raise where.at("frequencies_mhz").error("each once", Text(f"{faster:g} twice"))
 
     def operations(self, per_cycle: Quantity) -> float:
-        """The most in a second that all its cores do, at the highest frequency."""
+        """Operations/s of all its cores at the highest frequency."""
         return self.cores.value * self.frequencies_mhz.values[-1] * 1e6 * per_cycle.value
 
     @property
     def full_w(self) -> float:
-        """What all its cores take at the highest frequency, without leakage."""
+        """Watts of all its cores at the highest frequency, without leakage."""
         volts = self.voltages_mv.values[-1] / 1e3
         each = self.dynamic_power_uw_per_mhz_v2.value * self.frequencies_mhz.values[-1] * volts**2
         return self.cores.value * each / 1e6
@@ -99,7 +99,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Overhead:
-    """Time that computes nothing: of each instruction of a program, and of each call of one."""
+    """Time that each instruction of a program, and each call of one, takes besides its work."""
 
     launch_us: Annotated[Quantity, number(0, 1e6)]
     call_us: Annotated[Quantity, number(0, 1e7)]
@@ -107,7 +107,7 @@ class Overhead:
 
 @dataclass(frozen=True)
 class Power:
-    """What is not computing (screen, radio, idle processor), and what memory takes to be read.
+    """Power besides computing (screen, radio, idle processor), and energy of reading memory.
 
     Both warm `node`.
     """
@@ -119,7 +119,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Battery:
-    """What it holds, and its voltage when full."""
+    """Capacity, and the voltage when full."""
 
     capacity_wh: Annotated[Quantity, number(0.01, 1e5)]
     full_v: Annotated[Quantity | None, number(0.5, 1000)] = None
@@ -127,7 +127,7 @@ class Battery:
 
 @dataclass(frozen=True)
 class Profile:
-    """A device; one without a battery is fed by the mains.
+    """A device; one without a battery runs on mains power.
 
     `kernels` are those measured on it, by kind; `halfbyte.device.kernels` has usual ones.
     """
@@ -147,7 +147,7 @@ class Profile:
     )
 
     def check(self, where: Where) -> None:
-        """Each cluster has its own name, and all that takes power a node that it warms."""
+        """Clusters have different names, and all that takes power warms a node."""
         names = [cluster.name for cluster in self.clusters]
         for index, cluster in enumerate(self.clusters):
             place = where.at("clusters").item(index)
@@ -158,53 +158,53 @@ class Profile:
 
     @property
     def cores(self) -> int:
-        """Of all clusters."""
+        """Cores of all clusters."""
         return sum(int(cluster.cores.value) for cluster in self.clusters)
 
     @property
     def int8_gops(self) -> float:
-        """1e9 operations in a second that all cores do at most, on int8."""
+        """The peak of all cores on int8, in 1e9 operations/s."""
         return sum(c.operations(c.int8_ops_per_cycle) for c in self.clusters) / 1e9
 
     @property
     def float32_gops(self) -> float:
-        """The same on float32."""
+        """The peak of all cores on float32, in 1e9 operations/s."""
         return sum(c.operations(c.float32_ops_per_cycle) for c in self.clusters) / 1e9
 
     def numbers(self) -> Iterator[tuple[str, Quantity | Steps]]:
-        """Every number with its key, as in the file."""
+        """All numbers with their keys in the file."""
         yield from _numbers(self, "")
 
 
 # ---- of all fields ------------------------------------------------------------------------------
 
 
-def _at_most(where: Where, key: str, found: float, other: str, most: float) -> None:
-    if found > most:
-        raise where.at(key).error(f"at most {other}, {most:g}", Words(f"{found:g}"))
+def _at_most(where: Where, key: str, value: float, other: str, limit: float) -> None:
+    if value > limit:
+        raise where.at(key).error(f"at most {other}, {limit:g}", Text(f"{value:g}"))
 
 
-def _numbers(found: Any, key: str) -> Iterator[tuple[str, Quantity | Steps]]:
-    match found:
+def _numbers(value: Any, key: str) -> Iterator[tuple[str, Quantity | Steps]]:
+    match value:
         case Quantity() | Steps():
-            yield key, found
+            yield key, value
         case tuple():
-            for index, item in enumerate(found):
+            for index, item in enumerate(value):
                 yield from _numbers(item, f"{key}[{index}]")
         case Mapping():
-            for name, item in found.items():
+            for name, item in value.items():
                 yield from _numbers(item, f"{key}.{name}")
-        case _ if dataclasses.is_dataclass(found):
-            for field in dataclasses.fields(found):
+        case _ if dataclasses.is_dataclass(value):
+            for field in dataclasses.fields(value):
                 name = f"{key}.{field.name}" if key else field.name
-                yield from _numbers(getattr(found, field.name), name)
+                yield from _numbers(getattr(value, field.name), name)
 
 
 # ---- files ---------------------------------------------------------------------------------------
 
 
 def user_folder() -> Path:
-    """Where the user's own profiles are: in what the system has for an application's data."""
+    """The folder of the user's own profiles, in the system's place for application data."""
     if sys.platform == "win32":
         given, default = os.environ.get("LOCALAPPDATA", ""), Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
@@ -217,19 +217,19 @@ def user_folder() -> Path:
 
 def profile_names() -> list[str]:
     """The devices that have a profile, shipped or the user's own, sorted."""
-    found = [*_SHIPPED.glob("*.toml"), *user_folder().glob("*.toml")]
-    return sorted({path.stem for path in found})
+    paths = [*_SHIPPED.glob("*.toml"), *user_folder().glob("*.toml")]
+    return sorted({path.stem for path in paths})
 
 
 def load_profile(name_or_path: str | os.PathLike[str]) -> Profile:
-    """The profile of a device, by its name, or from a TOML file of any place.
+    """The profile of a device, by its name, or from a TOML file anywhere.
 
-    A user's own profile goes before a shipped one of the same name.
+    A user's own profile takes precedence over a shipped one of the same name.
 
     Raises
     ------
     ProfileError
-        There is no such device, or the file is not as it should be.
+        There is no such device, or the file is not a valid profile.
     OSError
         The file cannot be read.
     """
@@ -246,7 +246,7 @@ def load_profile(name_or_path: str | os.PathLike[str]) -> Profile:
 
 
 def _read(path: Path) -> Profile:
-    """The profile in a file, whose name is the device's."""
+    """The profile in a file that has the device's name."""
     profile, where = schema.read_file(Profile, path), Where(str(path))
     if profile.name != path.stem:
         raise where.at("name").error(f"the file's name, {path.stem!r}", profile.name)

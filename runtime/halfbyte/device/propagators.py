@@ -1,6 +1,6 @@
-"""Steps of linear heat, C dT/dt = P - flow T, that are exact for any length.
+"""Exact steps of any length for linear heat flow, C dT/dt = P - flow T.
 
-With x = sqrt(C) T the matrix is symmetric: it has real modes, each of which decays by itself.
+With x = sqrt(C) T the matrix is symmetric: it has real modes, which decay independently.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Floats = NDArray[np.float64]
 def propagators(
     capacities: Floats, flow: Floats, dt: float
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Of C dT/dt = P - flow T, all [draws, n, n], with temperatures T and watts P, after `dt`:
-    T from T, T from P (constant), the integral of T from T, and that from P."""
+    """The matrices [draws, n, n] of C dT/dt = P - flow T after `dt`, with temperatures T and
+    constant watts P: T from T, T from P, the integral of T from T, and the integral from P."""
     root = np.sqrt(capacities)
     rates, modes = np.linalg.eigh(flow / root[:, :, None] / root[:, None, :])
-    decays = np.maximum(rates, 0) * dt  # rounding alone makes one negative
+    decays = np.maximum(rates, 0) * dt  # only rounding makes a rate negative
     once, twice = _mean_of_decay(decays), _mean_of_ramp(decays)
 
     def matrix(by_mode: Floats, left: Any, right: Any) -> Floats:
@@ -33,13 +33,13 @@ def propagators(
 
 
 def _mean_of_decay(x: Floats) -> Floats:
-    """(1 - exp(-x)) / x, and 1 at 0: the mean of what decays by x."""
+    """(1 - exp(-x)) / x, and 1 at 0: the mean of a decay by x."""
     safe = np.where(x > 0, x, 1.0)
     return np.where(x > 0, -np.expm1(-safe) / safe, 1.0)
 
 
 def _mean_of_ramp(x: Floats) -> Floats:
-    """(x - 1 + exp(-x)) / x^2, and 1/2 at 0; by its series where the difference loses digits."""
+    """(x - 1 + exp(-x)) / x^2, and 1/2 at 0; by its series for small x, to keep digits."""
     small = np.minimum(x, 0.1)
     series, term = np.zeros_like(x), np.full_like(x, 0.5)
     for k in range(3, 13):

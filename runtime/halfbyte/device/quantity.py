@@ -1,4 +1,4 @@
-"""Numbers that know where they come from, and how far they may be wrong."""
+"""Numbers with an origin and a range of uncertainty."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 
 class Sourced:
-    """What says where it comes from: who measured or published it, or why it is assumed."""
+    """Something with an origin: who measured or published it, or why it is assumed."""
 
     source: str
     assumed: str
 
     @property
     def origin(self) -> str:
-        """Where it comes from."""
+        """The origin, for people."""
         return self.source or f"assumed: {self.assumed}"
 
 
@@ -24,8 +24,8 @@ class Sourced:
 class Quantity(Sourced):
     """A number of a profile, in the unit that its key names.
 
-    Either `source` says who measured or published it, or `assumed` why it is believed; the other
-    is empty. `low` and `high` are `value` where no range is given.
+    Either `source` says who measured or published it, or `assumed` says why it is assumed; the
+    other is empty. Without a range, `low` and `high` equal `value`.
     """
 
     value: float
@@ -36,20 +36,20 @@ class Quantity(Sourced):
 
     @property
     def shown(self) -> str:
-        """The value for people."""
+        """The value, for people."""
         return f"{self.value:g}"
 
     @property
     def span(self) -> str:
-        """The range for people."""
+        """The range, for people."""
         return "-" if self.low == self.high else f"{self.low:g} to {self.high:g}"
 
     def draw(
         self, random: np.random.Generator | None = None, count: int = 1
     ) -> npt.NDArray[np.float64]:
-        """[count] values from a triangular distribution: none beyond the range, most at `value`.
+        """[count] values from a triangular distribution over the range, with its peak at `value`.
 
-        Without `random`, and where there is no range, `value` again and again.
+        Without `random`, or without a range, all are `value`.
         """
         if random is None or self.low == self.high:
             return np.full(count, self.value)
@@ -66,10 +66,10 @@ class Steps(Sourced):
 
     @property
     def shown(self) -> str:
-        """First and last for people."""
+        """First and last value, for people."""
         return f"{self.values[0]:g} to {self.values[-1]:g}"
 
     @property
     def span(self) -> str:
-        """How many, for people."""
+        """The number of values, for people."""
         return f"{len(self.values)} steps"

@@ -1,4 +1,4 @@
-"""What a simulation gave: series over time for each draw."""
+"""The result of a simulation: series over time for each draw."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ class Simulation:
     Attributes
     ----------
     model : str
-        Its name, for people.
+        The model's name, for people.
     seconds : float64 [samples]
         The end of each sample's time.
     units, spent : float64 [samples, draws]
-        Tokens of answers, or runs, in it, and the seconds that these took.
+        Tokens of answers, or runs, in each sample, and the seconds that these took.
     unit : str
-        What was counted: "token" or "run".
+        The unit of work: "token" or "run".
     watts : float64 [samples, draws]
-        The mean of what the device took.
+        Mean power of the device.
     on : bool [samples, draws]
-        Whether it was on at the end.
+        Whether the device was on at the end of the sample.
     temperatures : mapping of node to float32 [samples, draws]
     megahertz : mapping of cluster to float32 [samples, draws]
-        0 where none of its cores computes.
+        0 if none of the cluster's cores computes.
     charge : float64 [samples, draws], optional
-        Percent of the battery.
+        Charge of the battery in percent.
     taken_j, stored_j, given_j : float64 [draws]
-        Energy that was taken, is stored as heat, and went to the air.
+        Energy taken, stored as heat, and given to the air.
     overheated : bool [draws]
         Whether heat switched the device off.
     """
@@ -71,22 +71,22 @@ class Simulation:
 
     @property
     def draws(self) -> int:
-        """How many devices."""
+        """The number of devices."""
         return len(self.taken_j)
 
     @property
     def speed(self) -> F64:
-        """[samples, draws] units/s of the time spent on them; in pauses the last, off none."""
+        """Units per second of work [samples, draws]; the last value in pauses, 0 when off."""
         works = self.spent > 0
-        found = np.divide(self.units, self.spent, out=np.zeros_like(self.units), where=works)
-        rows = np.where(works, np.arange(len(found))[:, None], -1)
+        speed = np.divide(self.units, self.spent, out=np.zeros_like(self.units), where=works)
+        rows = np.where(works, np.arange(len(speed))[:, None], -1)
         last, first = np.maximum.accumulate(rows, axis=0), np.argmax(works, axis=0)
-        found = np.take_along_axis(found, np.where(last < 0, first, last), axis=0)
-        return np.where(self.on, found, 0.0)
+        speed = np.take_along_axis(speed, np.where(last < 0, first, last), axis=0)
+        return np.where(self.on, speed, 0.0)
 
 
 class Recorder:
-    """Gathers samples of equal length, at most `MAX_SAMPLES`; the last may be shorter."""
+    """Collects at most `MAX_SAMPLES` samples of equal length; the last may be shorter."""
 
     def __init__(
         self, profile: Profile, steps: int, step: float, draws: int, supplies: Sequence[Supply]
@@ -103,7 +103,7 @@ class Recorder:
         self._on = np.zeros((samples, draws), bool)
 
     def add(self, index: int, units: F64, spent: F64, watts: F64) -> None:
-        """What step `index` did, each [draws]."""
+        """Add the work of step `index`, each [draws]."""
         sums = self._sums[:, index // self._every]
         sums += units, spent, watts * self._step
 
@@ -115,7 +115,7 @@ class Recorder:
         self, index: int, temperatures: F64, steps: Sequence[Indices], counts: Sequence[Indices],
         charge: F64 | None, on: npt.NDArray[np.bool_],
     ) -> None:  # fmt: skip
-        """The state at the end of step `index`."""
+        """Record the state at the end of step `index`."""
         at = index // self._every
         self._temperatures[:, at] = temperatures.T
         for row, supply, step, count in zip(
@@ -127,7 +127,7 @@ class Recorder:
             self._charge[at] = 100 * charge
 
     def result(self, **more: Any) -> Simulation:
-        """All of it, with what else a simulation has."""
+        """The recorded simulation; `more` are its other fields."""
         units, spent, joules = self._sums
         lengths = np.diff(self._seconds, prepend=0.0)
         return Simulation(

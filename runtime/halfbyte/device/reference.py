@@ -1,4 +1,8 @@
-"""Decoders made up to be measured: shapes and types that matter, weights that do not."""
+"""Reference decoders to be measured: realistic shapes and types, random weights.
+
+`reference_graphs` has the graphs. They share nothing: a decoder is a model file for the text
+loader, a graph is nodes and feeds; what is measured of both is `halfbyte.device.timing.Timed`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from halfbyte.weights import F32, FORMATS, Tensor, WeightFormat
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a decoder whose embeddings are its head too."""
+    """Sizes of a decoder whose head is its embedding table."""
 
     dim: int
     layers: int
@@ -26,7 +30,7 @@ class Shape:
 
 
 def reference_model(shape: Shape, weights: str) -> ModelFile:
-    """A decoder of Llama's architecture in memory, its matrices in one type; no tokenizer."""
+    """A decoder of Llama's architecture in memory, its matrices in one type, no tokenizer."""
     random, tensors = np.random.default_rng(0), {}
     for name, size in _tensors(shape):
         kind: type[WeightFormat] = FORMATS[weights] if len(size) == 2 else F32
@@ -39,7 +43,7 @@ def reference_model(shape: Shape, weights: str) -> ModelFile:
     metadata: dict[str, MetadataValue] = {f"llama.{k}": np.uint32(v) for k, v in sizes.items()}
     metadata["general.architecture"] = "llama"
     metadata["llama.attention.layer_norm_rms_epsilon"] = np.float32(1e-5)
-    return ModelFile(Path(f"reference-{weights}"), "made up", metadata, tensors)
+    return ModelFile(Path(f"reference-{weights}"), "reference", metadata, tensors)
 
 
 def _tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -61,11 +65,11 @@ def _tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
 def _values(
     kind: type[WeightFormat], size: tuple[int, ...], random: np.random.Generator
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """Sixteen random rows again and again: encoding all would take minutes."""
+    """Sixteen random rows, repeated: encoding all of them would take minutes."""
     if len(size) == 1:
         return kind.encode(np.ones((1, size[0]), np.float32)).reshape(-1)
     rows, columns = size
-    some = random.standard_normal((16, columns), np.float32) * np.float32(columns**-0.5)
-    encoded = kind.encode(some)
+    sample = random.standard_normal((16, columns), np.float32) * np.float32(columns**-0.5)
+    encoded = kind.encode(sample)
     repeated = np.tile(encoded, (-(-rows // len(encoded)), 1))[:rows]
     return np.ascontiguousarray(repeated).reshape(-1)

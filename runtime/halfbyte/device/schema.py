@@ -1,8 +1,8 @@
-"""Tables of a TOML file become dataclasses: what a class declares is what its table may hold.
+"""Reads TOML tables into dataclasses, whose declarations say what the tables may hold.
 
-A field is annotated with what reads it, `ram_mb: Annotated[Quantity, number(64, 4e6)]`; one that
-is a dataclass itself is a table in the table. A class with a method `check(where)` says there what
-must hold between its fields. Files may come from anywhere: all lengths and magnitudes have bounds.
+A field is annotated with its reader, as in ``ram_mb: Annotated[Quantity, number(64, 4e6)]``; a
+field that is a dataclass is a nested table. A method `check(where)` checks what must hold between
+the fields. Files may come from anywhere: all lengths and magnitudes have bounds.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 MAX_BYTES = 1_000_000
 MAX_STEPS = 64
 MAX_TEXT = 2000
-_SHOWN = 60  # characters of what was found
+_SHOWN = 60  # characters of a value in a message
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Where:
-    """A place in a file: a key with dots, as in ``clusters[0].frequencies_mhz``."""
+    """A place in a file: a dotted key such as ``clusters[0].frequencies_mhz``."""
 
     file: str
     key: str = ""
@@ -40,17 +40,17 @@ class Where:
         return Where(self.file, f"{self.key}.{name}" if self.key else name)
 
     def item(self, index: int) -> Where:
-        """An element of this array."""
+        """The place of an element of this array."""
         return Where(self.file, f"{self.key}[{index}]")
 
-    def error(self, expected: str, found: object) -> ProfileError:
-        """What to raise; None, which TOML cannot say, was not found at all."""
+    def error(self, expected: str, actual: object) -> ProfileError:
+        """The error to raise; `actual` is None for a key that is missing."""
         place = f"{self.file}: {self.key}" if self.key else self.file
-        return ProfileError(f"{place}: expected {expected}, found {_shown(found)}")
+        return ProfileError(f"{place}: expected {expected}, found {_shown(actual)}")
 
 
-class Words(str):
-    """What was found, in words rather than as it stands in the file."""
+class Text(str):
+    """A text that messages show as it is; other strings are quoted as in the file."""
 
     __slots__ = ()
 
@@ -58,21 +58,21 @@ class Words(str):
 Reader = Callable[[object, Where], Any]
 
 
-# ---- what reads a field --------------------------------------------------------------------------
+# ---- readers of fields ---------------------------------------------------------------------------
 
 
 def number(least: float, most: float, *, whole: bool = False) -> Reader:
     """``{ value = 20, range = [15, 25], source = "..." }`` from least to most."""
 
-    def read(found: object, where: Where) -> Quantity:
-        entry = _entry(found, where, ("value", "range", "source", "assumed"))
+    def read(given: object, where: Where) -> Quantity:
+        entry = _entry(given, where, ("value", "range", "source", "assumed"))
         value = _bounded(entry.get("value"), where.at("value"), least, most, whole=whole)
         source, assumed = _origin(entry, where)
         low = high = value
         if "range" in entry:
             low, high = _range(entry["range"], where.at("range"), least, most)
             if not low <= value <= high:
-                span = Words(f"{low:g} to {high:g}")
+                span = Text(f"{low:g} to {high:g}")
                 raise where.at("range").error(f"a range around {value:g}", span)
         elif assumed:
             raise where.at("range").error("the range of what is assumed", None)
@@ -82,10 +82,10 @@ def number(least: float, most: float, *, whole: bool = False) -> Reader:
 
 
 def numbers(least: float, most: float) -> Reader:
-    """``{ value = [300, 600], source = "..." }``, all from least to most, none below the last."""
+    """``{ value = [300, 600], source = "..." }``, all from least to most, in ascending order."""
 
-    def read(found: object, where: Where) -> Steps:
-        entry = _entry(found, where, ("value", "source", "assumed"))
+    def read(given: object, where: Where) -> Steps:
+        entry = _entry(given, where, ("value", "source", "assumed"))
         place = where.at("value")
         listed = entry.get("value")
         if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_STEPS:
@@ -103,64 +103,64 @@ def numbers(least: float, most: float) -> Reader:
 def integer(least: int, most: int) -> Reader:
     """A whole number."""
 
-    def read(found: object, where: Where) -> int:
-        return int(_bounded(found, where, least, most, whole=True))
+    def read(given: object, where: Where) -> int:
+        return int(_bounded(given, where, least, most, whole=True))
 
     return read
 
 
-def text(found: object, where: Where) -> str:
+def text(given: object, where: Where) -> str:
     """A line of text that a terminal can show."""
-    if not isinstance(found, str) or not found.strip() or not found.isprintable():
-        raise where.error("a line of printable text", found)
-    if len(found) > MAX_TEXT:
-        raise where.error(f"at most {MAX_TEXT} characters", Words(f"{len(found)}"))
-    return found
+    if not isinstance(given, str) or not given.strip() or not given.isprintable():
+        raise where.error("a line of printable text", given)
+    if len(given) > MAX_TEXT:
+        raise where.error(f"at most {MAX_TEXT} characters", Text(f"{len(given)}"))
+    return given
 
 
-def name(found: object, where: Where) -> str:
-    """A short name, which may be a key or a file's name too."""
-    if not isinstance(found, str) or not NAME.fullmatch(found):
-        raise where.error("a name of up to 64 of a-z, 0-9, - and _", found)
-    return found
+def name(given: object, where: Where) -> str:
+    """A short name, which may also be a key or a file's name."""
+    if not isinstance(given, str) or not NAME.fullmatch(given):
+        raise where.error("a name of up to 64 of a-z, 0-9, - and _", given)
+    return given
 
 
 def choice(*choices: str) -> Reader:
-    """One of a few words."""
+    """One of the given strings."""
 
-    def read(found: object, where: Where) -> str:
-        if found not in choices:
-            raise where.error(f"one of {', '.join(choices)}", found)
-        return str(found)
+    def read(given: object, where: Where) -> str:
+        if given not in choices:
+            raise where.error(f"one of {', '.join(choices)}", given)
+        return str(given)
 
     return read
 
 
-def pair(found: object, where: Where) -> tuple[str, str]:
+def pair(given: object, where: Where) -> tuple[str, str]:
     """Two names."""
-    if not isinstance(found, list) or len(found) != 2:
-        raise where.error("a list of two names", _sized(found))
-    return name(found[0], where.item(0)), name(found[1], where.item(1))
+    if not isinstance(given, list) or len(given) != 2:
+        raise where.error("a list of two names", _sized(given))
+    return name(given[0], where.item(0)), name(given[1], where.item(1))
 
 
 def tables(of: type[T], least: int, most: int) -> Reader:
     """An array of tables."""
 
-    def read(found: object, where: Where) -> tuple[T, ...]:
-        if not isinstance(found, list) or not least <= len(found) <= most:
-            raise where.error(f"an array of {least} to {most} tables", _sized(found))
-        return tuple(read_table(of, table, where.item(i)) for i, table in enumerate(found))
+    def read(given: object, where: Where) -> tuple[T, ...]:
+        if not isinstance(given, list) or not least <= len(given) <= most:
+            raise where.error(f"an array of {least} to {most} tables", _sized(given))
+        return tuple(read_table(of, table, where.item(i)) for i, table in enumerate(given))
 
     return read
 
 
 def named(of: type[T], least: int, most: int) -> Reader:
-    """A table of tables, by names."""
+    """A table of tables, by name."""
 
-    def read(found: object, where: Where) -> dict[str, T]:
-        if not isinstance(found, dict) or not least <= len(found) <= most:
-            raise where.error(f"{least} to {most} tables by name", _sized(found))
-        return {name(key, where): read_table(of, found[key], where.at(key)) for key in found}
+    def read(given: object, where: Where) -> dict[str, T]:
+        if not isinstance(given, dict) or not least <= len(given) <= most:
+            raise where.error(f"{least} to {most} tables by name", _sized(given))
+        return {name(key, where): read_table(of, given[key], where.at(key)) for key in given}
 
     return read
 
@@ -168,25 +168,25 @@ def named(of: type[T], least: int, most: int) -> Reader:
 # ---- tables --------------------------------------------------------------------------------------
 
 
-def read_table(of: type[T], found: object, where: Where) -> T:
-    """The dataclass `of` from a table that has its fields, all of them and no others.
+def read_table(of: type[T], given: object, where: Where) -> T:
+    """The dataclass `of` from a table with exactly its fields.
 
     Raises
     ------
     ProfileError
-        The table is not as it should be; the sentence has file, key, expected and found.
+        The table is not valid; the message names the file and the key.
     """
     readers = _readers(of)
-    table = _entry(found, where, tuple(readers))
+    table = _entry(given, where, tuple(readers))
     values = {}
-    for key, (reader, needed) in readers.items():
-        if key in table or needed:
+    for key, (reader, required) in readers.items():
+        if key in table or required:
             values[key] = reader(table.get(key), where.at(key))
-    made = of(**values)
-    check = getattr(made, "check", None)
+    instance = of(**values)
+    check = getattr(instance, "check", None)
     if check is not None:
         check(where)
-    return made
+    return instance
 
 
 def read_file(of: type[T], path: Path) -> T:
@@ -195,95 +195,95 @@ def read_file(of: type[T], path: Path) -> T:
     Raises
     ------
     ProfileError
-        The file is not as it should be.
+        The file is not valid.
     OSError
-        It cannot be read.
+        The file cannot be read.
     """
     where = Where(str(path))
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise where.error(f"a file of at most {MAX_BYTES} bytes", Words("more"))
+        raise where.error(f"a file of at most {MAX_BYTES} bytes", Text("more"))
     try:
         table = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise where.error("TOML", Words(" ".join(str(error).split())[:200])) from None
+        raise where.error("TOML", Text(" ".join(str(error).split())[:200])) from None
     return read_table(of, table, where)
 
 
 def _readers(of: type[Any]) -> Mapping[str, tuple[Reader, bool]]:
-    """For each field what reads it, and whether it must be there."""
+    """By field its reader, and whether the field is required."""
     hints = get_type_hints(of, include_extras=True)
-    found = {}
+    readers = {}
     for field in dataclasses.fields(of):
         hint = hints[field.name]
         annotated = getattr(hint, "__metadata__", None)
-        # a dataclass, which may be one of `Battery | None`
+        # a dataclass, or one in a union such as `Battery | None`
         inner = next((h for h in (hint, *get_args(hint)) if dataclasses.is_dataclass(h)), None)
         reader = annotated[0] if annotated else _table_of(inner)
-        needed = field.default is field.default_factory is dataclasses.MISSING
-        found[field.name] = (reader, needed)
-    return found
+        required = field.default is field.default_factory is dataclasses.MISSING
+        readers[field.name] = (reader, required)
+    return readers
 
 
 def _table_of(of: Any) -> Reader:
-    return lambda found, where: read_table(of, found, where)
+    return lambda given, where: read_table(of, given, where)
 
 
-def _entry(found: object, where: Where, keys: tuple[str, ...]) -> dict[str, Any]:
+def _entry(given: object, where: Where, keys: tuple[str, ...]) -> dict[str, Any]:
     """A table with no other keys."""
-    if not isinstance(found, dict):
-        raise where.error(f"a table of {', '.join(keys)}", found)
-    for key in found:
+    if not isinstance(given, dict):
+        raise where.error(f"a table of {', '.join(keys)}", given)
+    for key in given:
         if key not in keys:
             raise where.at(key).error(f"one of {', '.join(keys)}", key)
-    return found
+    return given
 
 
 def _origin(entry: Mapping[str, Any], where: Where) -> tuple[str, str]:
     if ("source" in entry) == ("assumed" in entry):
-        found = Words("both") if "source" in entry else None
-        raise where.error("either a source or why it is assumed", found)
+        actual = Text("both") if "source" in entry else None
+        raise where.error("either a source or why it is assumed", actual)
     if "source" in entry:
         return text(entry["source"], where.at("source")), ""
     return "", text(entry["assumed"], where.at("assumed"))
 
 
-def _range(found: object, where: Where, least: float, most: float) -> tuple[float, float]:
-    if not isinstance(found, list) or len(found) != 2:
-        raise where.error("a list of two numbers, lowest and highest", _sized(found))
-    low, high = (_bounded(v, where.item(i), least, most) for i, v in enumerate(found))
+def _range(given: object, where: Where, least: float, most: float) -> tuple[float, float]:
+    if not isinstance(given, list) or len(given) != 2:
+        raise where.error("a list of two numbers, lowest and highest", _sized(given))
+    low, high = (_bounded(v, where.item(i), least, most) for i, v in enumerate(given))
     return low, high
 
 
-def _bounded(found: Any, where: Where, least: float, most: float, *, whole: bool = False) -> float:
+def _bounded(given: Any, where: Where, least: float, most: float, *, whole: bool = False) -> float:
     """A number in bounds; NaN is in none."""
-    isnumber = isinstance(found, (int, float)) and not isinstance(found, bool)
-    if isnumber and least <= found <= most and (not whole or found == int(found)):
-        return float(found)
+    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if is_number and least <= given <= most and (not whole or given == int(given)):
+        return float(given)
     kind = "whole number" if whole else "number"
-    raise where.error(f"a {kind} from {least:g} to {most:g}", found)
+    raise where.error(f"a {kind} from {least:g} to {most:g}", given)
 
 
-def _sized(found: object) -> object:
-    return Words(f"{len(found)}") if isinstance(found, (list, dict)) else found
+def _sized(given: object) -> object:
+    return Text(f"{len(given)}") if isinstance(given, (list, dict)) else given
 
 
-def _shown(found: object) -> str:
-    """What was found, in few words; it may be of any size and kind."""
-    match found:
+def _shown(value: object) -> str:
+    """A short text for a value of any type and size."""
+    match value:
         case None:
             return "nothing"
-        case Words():
-            return str(found)
+        case Text():
+            return str(value)
         case dict():
             return "a table"
         case list():
             return "a list"
-        case int() if found.bit_length() > 64:  # Python does not print all of them
-            return f"a number of {found.bit_length()} bits"
+        case int() if value.bit_length() > 64:  # Python refuses to print very long integers
+            return f"a number of {value.bit_length()} bits"
         case str():
-            shown = ascii(found[:_SHOWN])
+            shown = ascii(value[:_SHOWN])
         case _:
-            shown = repr(found)
+            shown = repr(value)
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."

@@ -1,13 +1,13 @@
-"""How fast a model runs on a device minute by minute, while the device warms up and slows down.
+"""Simulates the speed of a model on a device over time, while the device warms up and slows down.
 
-For every draw of a profile's uncertain numbers at once, each `step`: the workload goes on as fast
-as the frequencies allow, what that takes warms the nodes, and once in a governor's period it is
-asked. A device begins as warm as its screen and radio keep it. Turned off by heat or an empty
-battery, it stays off.
+All draws of a profile's uncertain numbers are simulated at once. In each `step`, the workload
+advances as fast as the frequencies allow, its power warms the nodes, and once per period the
+governor decides. A device begins as warm as its screen and radio keep it. A device that heat or an
+empty battery has switched off stays off.
 
-Energy closes: what is taken (`taken_j`) is what is stored and what the air got. Losses in the
-battery and in regulators are left out. What is counted are units of work, a language model's tokens
-or a graph's runs. A context that is full is taken to be emptied at no cost: the speed is that of
+Energy is conserved: the energy taken (`taken_j`) is the energy stored plus that given to the air.
+Losses in the battery and in regulators are left out. Work is counted in units: a language model's
+tokens or a graph's runs. A full context is assumed to be emptied at no cost: the speed is that of
 its middle throughout.
 """
 
@@ -27,9 +27,9 @@ from halfbyte.device.governors import (
     Board,
     Firmware,
     Governor,
+    Observation,
     Orders,
     PowerAllocator,
-    Seen,
     StepWise,
     Unlimited,
 )  # fmt: skip
@@ -70,10 +70,10 @@ def simulate(
     Parameters
     ----------
     task : Task
-        What is asked for: :class:`~halfbyte.device.speed.Tokens` of a plan, or
+        The work: :class:`~halfbyte.device.speed.Tokens` of a plan, or
         :class:`~halfbyte.device.graphs.Runs`.
     governor : str or callable
-        A name of `GOVERNORS`, or what makes one of another kind.
+        A name in `GOVERNORS`, or a function that creates a governor for a board.
     ambient : float, optional
         Temperature of the air in degrees Celsius; the profile's by default.
     threads : int, optional
@@ -81,15 +81,15 @@ def simulate(
     draws : int or Draws
         Devices whose numbers are drawn from the profile's ranges with `seed`.
     step : float
-        Seconds in which nothing changes; a whole number of them is a governor's period.
+        Length of a step in seconds; a governor's period is a whole number of steps.
     model : str
-        What to call it.
+        The model's name in the result.
 
     Raises
     ------
     HalfbyteError
-        A number is out of its bounds, there is no such governor, or a workload with prompts is
-        asked of what takes none.
+        A number is out of its bounds, there is no such governor, or a workload has prompts and
+        the task does not.
     """
     ambient = profile.thermal.ambient_c.value if ambient is None else ambient
     threads = fast_cores(profile) if threads is None else threads
@@ -116,30 +116,30 @@ def _check(
     if not 1 <= periods < inf or abs(periods - round(periods)) > 1e-9:
         raise HalfbyteError(f"step of {step} s: expected {PERIOD_S:g} s or a whole part of it")
     count = draws if isinstance(draws, int) else draws.count
-    for name, found, least, most in (
+    for name, value, least, most in (
         ("minutes", minutes, step / 60, MAX_MINUTES), ("ambient", ambient, *AIR_C),
         ("threads", threads, 1, cores), ("draws", count, 1, MAX_DRAWS),
     ):  # fmt: skip
-        if not least <= found <= most:
-            raise HalfbyteError(f"{name} {found:g}: expected {least:g} to {most:g}")
+        if not least <= value <= most:
+            raise HalfbyteError(f"{name} {value:g}: expected {least:g} to {most:g}")
     if seed < 0:
         raise HalfbyteError(f"seed {seed}: expected 0 or more")
 
 
 @dataclass
 class _Done:
-    """What one step did, each [draws]."""
+    """The work of one step, each [draws]."""
 
     units: F64
-    spent: F64  # seconds on them
+    spent: F64  # seconds on units
     computing: F64  # seconds in which cores are busy
     working: F64  # seconds on units and on prompts, in which clusters are powered
     read: F64  # bytes
-    unit_s: F64  # computing one
+    unit_s: F64  # seconds of computing one unit
 
 
 class _Device:
-    """As many devices as draws, of one profile."""
+    """The state of devices of one profile, one for each draw."""
 
     def __init__(
         self, task: Task, profile: Profile, workload: Workload, threads: int, draws: Draws,
@@ -188,17 +188,17 @@ class _Device:
 
     @property
     def charge(self) -> F64 | None:
-        """What is left in the battery, from 1 to 0."""
+        """The charge of the battery, from 1 to 0."""
         if self._capacity is None:
             return None
         return np.maximum(1 - self.taken_j / self._capacity, 0)
 
     def seen(self) -> F64:
-        """Temperatures as sensors have them."""
+        """Temperatures as sensors report them."""
         return np.round(self.temperatures / SENSOR_K) * SENSOR_K
 
     def advance(self, steps: Sequence[Indices], orders: Orders) -> tuple[_Done, F64]:
-        """One step at these frequencies: what was done, and watts [draws]."""
+        """One step at these frequencies: its work, and watts [draws]."""
         self.hot |= (self.temperatures[:, self._dies] >= SHUTDOWN_C).any(axis=1)
         self.on = ~self.hot
         if (charge := self.charge) is not None:
@@ -229,7 +229,7 @@ class _Device:
         return _Done(units, spent, computing, prompting + spent, read, unit_s)
 
     def _watts(self, done: _Done, steps: Sequence[Indices], counts: Sequence[Indices]) -> F64:
-        """[draws, nodes]; between units a cluster leaks on, in pauses it is switched off."""
+        """Watts [draws, nodes]; a cluster leaks between units, and is switched off in pauses."""
         watts = np.zeros(self.network.capacities.shape)
         busy, powered = done.computing / self.step, done.working / self.step
         for supply, node, at, count in zip(self.supplies, self._nodes, steps, counts, strict=True):
@@ -241,7 +241,7 @@ class _Device:
 
 
 def _run(device: _Device, governor: Governor, steps: int) -> Recorder:
-    """Step by step."""
+    """Simulate all steps."""
     recorder = Recorder(device.profile, steps, device.step, device.draws, device.supplies)
     period, draws = round(PERIOD_S / device.step), device.draws
     unlimited = isinstance(governor, Unlimited)
@@ -252,7 +252,7 @@ def _run(device: _Device, governor: Governor, steps: int) -> Recorder:
         caps = tops if unlimited else device.firmware.caps(seen)
         if index % period == 0:
             shares = busy / PERIOD_S, working / PERIOD_S
-            orders = governor.decide(Seen(seen, *shares, caps, at, unit_s))
+            orders = governor.decide(Observation(seen, *shares, caps, at, unit_s))
             busy, working = np.zeros((2, draws))
         at = [np.minimum(wanted, cap) for wanted, cap in zip(orders.steps, caps, strict=True)]
         done, watts = device.advance(at, orders)

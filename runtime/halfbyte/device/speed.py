@@ -1,4 +1,4 @@
-"""How long a token of a language model, or whatever else is asked for, takes on a device."""
+"""The time that a token of a language model, or another unit of work, takes on a device."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from halfbyte.device.profile import Cluster, Profile
 from halfbyte.device.quantity import Quantity
 from halfbyte.text.planning import Plan
 
-HELD, PROMPT = 256, 128  # tokens that a speed is of: in the context, and of a prompt
-_FAST = 0.3  # of the fastest core: slower ones would hold the others back more than they help
+HELD, PROMPT = 256, 128  # tokens in the context, and of a prompt, for which a speed is given
+_FAST = 0.3  # of the fastest core: slower ones would slow the others down more than they help
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Where uncertain numbers are drawn from: `count` values of each, or medians alone."""
+    """Draws uncertain numbers: `count` values of each, or without `random` the nominal values."""
 
     random: np.random.Generator | None = None
     count: int = 1
@@ -32,7 +32,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class Cores:
-    """Cores of a cluster that compute, with what they do in a cycle, for each draw."""
+    """The computing cores of a cluster, with their operations per cycle, for each draw."""
 
     cluster: Cluster
     count: int
@@ -46,19 +46,19 @@ class Cores:
 
 
 def fast_cores(profile: Profile) -> int:
-    """Cores that are not much slower than the fastest ones, as halfbyte takes by default."""
+    """The number of cores not much slower than the fastest: halfbyte's default for threads."""
     speeds = [c.frequencies_mhz.values[-1] * c.int8_ops_per_cycle.value for c in profile.clusters]
     pairs = zip(profile.clusters, speeds, strict=True)
     return sum(int(c.cores.value) for c, speed in pairs if speed >= _FAST * max(speeds))
 
 
 class Processor:
-    """What a device's cores can do at given frequencies.
+    """The rates of a device's cores at given frequencies.
 
     Parameters
     ----------
     threads : int
-        Cores that compute, the fastest clusters' first.
+        Number of computing cores, taken from the fastest clusters first.
     """
 
     def __init__(self, profile: Profile, threads: int, draws: Draws) -> None:
@@ -83,10 +83,10 @@ class Processor:
         frequencies: Sequence[F64] | None = None,
         counts: Sequence[npt.NDArray[np.intp]] | None = None,
     ) -> Rates:
-        """What they do in a second at these frequencies (Hz [draws], for each of `used`).
+        """The rates at these frequencies (Hz [draws], for each of `used`), by default the highest.
 
-        Without them, at the highest. A core that runs slower also reads memory slower. `counts`
-        [draws], for each of `used`, are cores that compute, where not all of them do.
+        A slower core also reads memory more slowly. `counts` [draws], for each of `used`, are the
+        cores that compute, by default all.
         """
         if frequencies is None:
             frequencies = [np.full_like(self._call, cores.highest) for cores in self.used]
@@ -109,16 +109,16 @@ class Processor:
 
 @dataclass(frozen=True)
 class Pass:
-    """What computing a unit of work takes: a token of an answer or a prompt, or a graph's run.
+    """The cost of a unit of work: a token of an answer or a prompt, or a graph's run.
 
     Attributes
     ----------
     cost : Cost
-        Of a pass through the program.
+        Cost of one pass through the program.
     storage_s : float64 [draws]
-        Seconds in which weights are read from storage for a unit, while others are multiplied.
+        Seconds per unit of reading weights from storage, which overlaps with computing.
     units : int
-        That a pass computes at once.
+        Units that a pass computes at once.
     """
 
     cost: Cost
@@ -126,42 +126,42 @@ class Pass:
     units: int = 1
 
     def computing(self, rates: Rates) -> F64:
-        """Seconds [draws] in which cores are busy for a unit."""
-        found: F64 = self.cost.seconds(rates) / self.units
-        return found
+        """Seconds [draws] per unit in which cores are busy."""
+        seconds: F64 = self.cost.seconds(rates) / self.units
+        return seconds
 
     def seconds(self, rates: Rates) -> F64:
-        """Seconds [draws] of a unit."""
+        """Seconds [draws] per unit."""
         return np.maximum(self.computing(rates), self.storage_s)
 
     @property
     def bytes_read(self) -> float:
-        """From memory, for a unit."""
+        """Bytes read from memory per unit."""
         return self.cost.bytes_read / self.units
 
 
 class Task(Protocol):
-    """What a device is asked for again and again."""
+    """Work that a device repeats: a model's `Tokens`, or a graph's `Runs`."""
 
     @property
     def unit(self) -> str:
-        """What is counted: "token" or "run"."""
+        """The name of a unit of work: "token" or "run"."""
 
     def passes(self, profile: Profile, draws: Draws) -> tuple[Pass, Pass | None]:
-        """What a unit takes there, and what a token of a prompt does where there are any."""
+        """The pass of a unit on that device, and of a token of a prompt if there are prompts."""
 
 
 class Speed:
-    """What a language model's passes take on a device: one of a `token`, one of a `prompt`.
+    """A language model's passes on a device: of a `token` of an answer, and of a `prompt`.
 
     Parameters
     ----------
     position : int
         Tokens in the context while a token is decoded.
     prompt : int
-        Tokens of a prompt, processed in as large batches as the plan allows.
+        Tokens of a prompt, processed in the largest batches that the plan allows.
     from_storage : bool, optional
-        Weights are read in every run; by default those that are streamed.
+        Whether weights are read from storage in every run; by default if they are streamed.
     """
 
     def __init__(
@@ -201,9 +201,9 @@ class Speed:
 
 @dataclass(frozen=True)
 class Tokens:
-    """A language model's answers, at the middle of its context.
+    """Tokens of a language model's answers, at the middle of its context.
 
-    Weights are read from storage for each where they are streamed, or dropped by the system.
+    Weights that are streamed, or dropped by the system, are read from storage for each token.
     """
 
     plan: Plan
@@ -211,7 +211,7 @@ class Tokens:
     unit: ClassVar[str] = "token"
 
     def passes(self, profile: Profile, draws: Draws) -> tuple[Pass, Pass]:
-        """Those of a token of an answer and of a prompt."""
+        """The passes of a token of an answer and of a prompt."""
         middle = self.plan.program.sizes["position"].maximum // 2
         speed = Speed(
             self.plan, profile, draws, position=middle, from_storage=self.from_storage

@@ -1,4 +1,4 @@
-"""A tab of a browser in place of an app: WebAssembly on one thread, and a heap that holds all."""
+"""Profiles of a browser tab instead of an app: WebAssembly on one thread, and one heap for all."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _Times = Annotated[Quantity, number(1e-2, 1e3)]
 
 @dataclass(frozen=True)
 class Tab:
-    """What runs in a tab, measured against the limits of the machine that it runs on.
+    """The speed of a tab, relative to the limits of the machine that it runs on.
 
-    `launch` and `call` are overheads in those of the same machine outside the browser; fractions of
-    kernels are of the machine's own peaks and bandwidth.
+    `launch` and `call` are factors on the overheads of the same machine outside the browser;
+    fractions of kernels are of the machine's peaks and bandwidth.
     """
 
     launch: _Times
@@ -35,14 +35,14 @@ class Tab:
 
 @cache
 def usual_tab() -> Tab:
-    """What was measured in Chromium on a processor of servers, with ranges for other devices."""
+    """Measured in Chromium on a server processor, with ranges for other devices."""
     return schema.read_file(Tab, _MEASURED)
 
 
 def in_tab(profile: Profile) -> Profile:
-    """A device as programs in a tab of its browser find it.
+    """The profile of a device as seen from a browser tab.
 
-    A tab gets at most what WebAssembly addresses with 32 bits, whatever the device has.
+    A tab gets at most the memory that WebAssembly addresses with 32 bits.
     """
     tab, memory, overhead = usual_tab(), profile.memory, profile.overhead
     return replace(
@@ -55,8 +55,8 @@ def in_tab(profile: Profile) -> Profile:
     )
 
 
-def _bounded(quantity: Quantity, most: float) -> Quantity:
-    values = {key: min(getattr(quantity, key), most) for key in ("value", "low", "high")}
+def _bounded(quantity: Quantity, limit: float) -> Quantity:
+    values = {key: min(getattr(quantity, key), limit) for key in ("value", "low", "high")}
     return replace(quantity, **values)
 
 

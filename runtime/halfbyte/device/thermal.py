@@ -1,15 +1,15 @@
 """Lumped heat: nodes with heat capacities, joined by thermal resistances, in air.
 
 For each node, in kelvins, joules and watts: C dT/dt = P + sum of G (T_other - T) + g (T_air - T).
-Everything has a leading axis of draws, whose parameters differ. With x = sqrt(C) T the matrix is
-symmetric, so its eigenvalues are real and none is negative: each mode decays by itself, and a step
-of any length is exact while powers and the air are constant (zero-order hold), or while prescribed
+All arrays have a leading axis of draws, whose parameters differ. With x = sqrt(C) T the matrix is
+symmetric, so its eigenvalues are real and not negative: modes decay independently, and a step of
+any length is exact while powers and the air are constant (zero-order hold), or while prescribed
 temperatures are linear (first-order hold). Nothing grows, whatever the step.
 
-Power that depends on temperature (leakage) is no part of the matrix. A caller evaluates it at the
-temperatures of a step's beginning and holds it over the step, a splitting of first order: its error
-is proportional to the step. Where leakage grows faster with temperature than the heat that flows
-off, there is no steady state; no step of this module can tell, so who calls must look.
+Power that depends on temperature (leakage) is not part of the matrix. Callers evaluate it at the
+temperatures of a step's beginning and hold it over the step, a first-order splitting: its error is
+proportional to the step. If leakage grows faster with temperature than the heat that flows off,
+there is no steady state; this module cannot detect that, so callers must check.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ AMBIENT = "ambient"  # the air's name as an end of a link
 
 @dataclass(frozen=True)
 class Network:
-    """Nodes, their `capacities` [draws, n] in J/K and how they are joined.
+    """Nodes, their `capacities` [draws, n] in J/K, and their links.
 
     `conductances` [draws, n, n] in W/K is symmetric with a zero diagonal, `to_ambient` [draws, n].
-    Raises `ThermalError` for what no network can have: a capacity that is not positive, a negative
-    conductance (temperatures would run apart), anything that is not finite.
+    Raises `ThermalError` for impossible values: a capacity that is not positive, a negative
+    conductance (temperatures would diverge), or a number that is not finite.
     """
 
     nodes: tuple[str, ...]
@@ -66,9 +66,9 @@ class Network:
         capacities: Mapping[str, ArrayLike],
         links: Iterable[tuple[str, str, ArrayLike]],
     ) -> Network:
-        """From J/K by node and (node, node, K/W), each a number or [draws].
+        """A network from J/K by node and (node, node, K/W), each a number or [draws].
 
-        One end may be "ambient"; links between the same ends add up, as pipes side by side do.
+        One end may be "ambient"; parallel links between the same ends add up.
         """
         nodes, links = tuple(capacities), tuple(links)
         each = [*capacities.values(), *(resistance for _, _, resistance in links)]
@@ -96,7 +96,7 @@ class Network:
 
     @property
     def laplacian(self) -> Floats:
-        """[draws, n, n] in W/K: what flows off the nodes is this times their kelvins above air."""
+        """[draws, n, n] in W/K: times the nodes' kelvins above air, the heat that flows off."""
         flow = -self.conductances
         self._diagonal(flow)[:] = self.conductances.sum(axis=2) + self.to_ambient
         return flow
@@ -112,30 +112,30 @@ class Network:
         return heat
 
     def steady(self, power: ArrayLike, ambient: ArrayLike) -> Floats:
-        """Temperatures [draws, n] at constant watts [draws, n] in air of `ambient` (a number or
-        [draws]); raises `ThermalError` where a node has no way to the air, as it warms forever."""
+        """Steady temperatures [draws, n] at watts [draws, n] in air of `ambient` (a number or
+        [draws]); raises `ThermalError` for a node without a way to the air, which warms forever."""
         reached = self.to_ambient > 0
         for _ in self.nodes:
             reached = reached | np.any((self.conductances > 0) & reached[:, None, :], axis=2)
         if not reached.all():
-            alone = [name for i, name in enumerate(self.nodes) if not reached[:, i].all()]
-            raise ThermalError(f"insulated: {', '.join(alone)} without a way to the air has no "
+            insulated = [name for i, name in enumerate(self.nodes) if not reached[:, i].all()]
+            raise ThermalError(f"insulated: {', '.join(insulated)} without a way to the air has no "
                                "steady temperature")  # fmt: skip
         watts = np.broadcast_to(_finite("power", power), self.capacities.shape)
         above = np.linalg.solve(self.laplacian, watts[..., None])[..., 0]
         return above + _column(ambient)
 
     def stepper(self, dt: float) -> Stepper:
-        """What advances all draws by `dt` seconds at once."""
+        """A stepper that advances all draws by `dt` seconds at once."""
         return Stepper(self, dt)
 
     def driven(self, names: Sequence[str], dt: float) -> Driven:
-        """The rest of the network where the temperatures of `names` are prescribed."""
+        """The rest of the network, with prescribed temperatures of `names`."""
         return Driven(self, tuple(names), dt)
 
 
 class Stepper:
-    """Steps of one length: exact while powers and the air stay what they are."""
+    """Steps of one length, exact while powers and the air are constant."""
 
     def __init__(self, network: Network, dt: float) -> None:
         self.network, self.dt = network, _positive(dt)
@@ -145,14 +145,14 @@ class Stepper:
 
     def step(self, temperatures: ArrayLike, power: ArrayLike, ambient: ArrayLike) -> Floats:
         """Temperatures [draws, n] after `dt` at `power` [draws, n] watts; `ambient` is a number or
-        [draws]. What is computed is the difference from the air, which keeps digits."""
+        [draws]. Computed as differences from the air, which keeps digits."""
         above, watts, air = self._above(temperatures, power, ambient)
         return air + times(self._decay, above) + times(self._gain, watts)
 
     def heat_to_ambient(
         self, temperatures: ArrayLike, power: ArrayLike, ambient: ArrayLike
     ) -> Floats:
-        """Joules [draws] that the air takes in that step: the exact integral."""
+        """Joules [draws] that flow to the air in that step: the exact integral."""
         above, watts, _ = self._above(temperatures, power, ambient)
         kelvin_seconds = times(self._sum, above) + times(self._ramp, watts)
         heat: Floats = (self.network.to_ambient * kelvin_seconds).sum(axis=-1)
@@ -168,7 +168,10 @@ class Stepper:
 
 
 class Driven:
-    """Some nodes are prescribed, linear between samples; `free` are the names of the others."""
+    """A network in which some nodes are prescribed, linear between samples.
+
+    `free` are the names of the others.
+    """
 
     def __init__(self, network: Network, names: tuple[str, ...], dt: float) -> None:
         if unknown := [name for name in names if name not in network.nodes]:
@@ -182,13 +185,13 @@ class Driven:
         self._inwards = network.conductances[:, rest][:, :, given]
         flow = network.laplacian[:, rest][:, :, rest]
         self._decay, self._gain, _, ramp = propagators(capacities, flow, self.dt)
-        # A ramp over the step: the end's value counts with this, the beginning's with the rest
+        # For a ramp over the step: the weight of its end; its beginning has the rest
         self._end = ramp / self.dt
 
     def run(
         self, start: ArrayLike, given: ArrayLike, ambient: ArrayLike, power: ArrayLike = 0.0
     ) -> Floats:
-        """Temperatures [samples, draws, free] from `start` [draws, free] on.
+        """Temperatures [samples, draws, free] from `start` [draws, free].
 
         `given` [samples, names] are the prescribed ones; `ambient`, a number, [draws] or [samples,
         draws], and `power` [samples, draws, free] in watts hold from a sample to the next.
@@ -212,13 +215,13 @@ class Driven:
 
 
 class Trip:
-    """A trip point: how much of the highest frequency a temperature leaves, for all draws at once.
+    """A trip point: the fraction of the highest frequency that a temperature allows, for all draws.
 
-    Below `start_c` all of it (1), at `full_c` and above `floor`, linear between. Warming, the
-    factor follows the temperature T. Cooling, it first stays, until T has fallen by `hysteresis_k`
-    below the highest since; from there on it follows T + hysteresis_k. Warming again, it stays
-    until T is back where it would be without hysteresis. In short, with m as the temperature that
-    counts (the play of a gear): m = max(T, min(m before, T + hysteresis_k)), at first T.
+    The fraction is 1 below `start_c`, `floor` at `full_c` and above, and linear between. While the
+    temperature T rises, the fraction follows it. When T falls, the fraction first stays, until T is
+    `hysteresis_k` below its highest value; then it follows T + hysteresis_k. When T rises again,
+    the fraction stays until T reaches the effective temperature. In short, with m as the effective
+    temperature (like the play of a gear): m = max(T, min(previous m, T + hysteresis_k)), first T.
     """
 
     def __init__(
@@ -233,7 +236,7 @@ class Trip:
         self._counts: Floats = np.array(-np.inf)
 
     def update(self, temperature: ArrayLike) -> Floats:
-        """The factor [draws] now that the node has `temperature` [draws] (Celsius)."""
+        """The fraction [draws] at the new `temperature` [draws] of the node (Celsius)."""
         now = _finite("temperature", temperature)
         self._counts = np.maximum(now, np.minimum(self._counts, now + self.hysteresis_k))
         way = np.clip((self._counts - self.start_c) / (self.full_c - self.start_c), 0, 1)
@@ -250,15 +253,15 @@ def leakage(w_at_25: ArrayLike, doubling_k: ArrayLike, temperature: ArrayLike) -
 
 
 def _column(ambient: ArrayLike) -> Floats:
-    """The air beside [draws, n]."""
+    """The air as an operand to [draws, n]."""
     return _finite("ambient", ambient)[..., None]
 
 
 def _finite(what: str, values: ArrayLike) -> Floats:
-    found = np.asarray(values, np.float64)
-    if not np.isfinite(found).all():
+    array = np.asarray(values, np.float64)
+    if not np.isfinite(array).all():
         raise ThermalError(f"{what}: expected finite numbers, found NaN or infinity")
-    return found
+    return array
 
 
 def _positive(dt: float) -> float:
@@ -270,7 +273,7 @@ def _positive(dt: float) -> float:
 def _refuse(
     what: str, bad: NDArray[np.bool_], values: Floats, names: Sequence[str], expected: str
 ) -> None:
-    """Name the first value [draws, names] that is bad, or not finite."""
+    """Raise for the first value [draws, names] that is bad or not finite."""
     wrong = np.argwhere(bad | ~np.isfinite(values))
     if len(wrong):
         draw, i = wrong[0]

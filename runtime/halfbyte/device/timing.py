@@ -1,4 +1,4 @@
-"""Reference models timed where this runs: seconds and work by kind of kernel."""
+"""Times the reference models on this machine: seconds and work by kind of kernel."""
 
 from __future__ import annotations
 
@@ -12,88 +12,91 @@ from halfbyte.core import packing
 from halfbyte.core.backends.native import NativeExecutable
 from halfbyte.device.cost import F64, Work, kind_of, work_of
 from halfbyte.device.reference import Shape, reference_model
-from halfbyte.device.reference_graphs import Made, of_many_rows, of_one_row
+from halfbyte.device.reference_graphs import GraphBuilder, many_rows_graph, one_row_graph
 from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.runner import Runner
 from halfbyte.text.planning import Settings, plan
 
-# Weights of the first do not fit into caches, those of the second fit into a core's own.
+# The weights of _LARGE do not fit into caches, those of _SMALL fit into a core's own cache.
 _LARGE = Shape(1536, 7, 12, 4, 4096, 32000)
 _SMALL = Shape(256, 1, 4, 2, 768, 512)
 _TOKEN = {"n": 1, "position": 256, "rows": 1}
 _PROMPT = {"n": 128, "position": 0, "rows": 1}
 _IN_CACHE, _IN_MEMORY = 512, 5120  # columns of square matrices
-_PASSES, _PASSES_WITHOUT_CLOCK, _ENOUGH_S = 9, 400, 5.0  # of a run: at least three passes
+_PASSES, _PASSES_WITHOUT_CLOCK, _ENOUGH_S = 9, 400, 5.0  # limits; at least three passes
 
 
 @dataclass
 class Timed:
-    """One run: work and seconds by kind, and seconds of the whole from Python."""
+    """One run: work and seconds by kind, and seconds of the whole run as seen from Python."""
 
     work: dict[str, Work]
     seconds: dict[str, float]
     whole: float
 
     def rate(self, kind: str) -> float:
-        """Operations/s of products and attention, bytes/s of activations of other kinds."""
+        """Operations/s of products and attention; bytes/s of activations of other kinds."""
         return self.work[kind].amount / self.seconds[kind]
 
 
-def decoders(kind: str, weights: str) -> list[Timed]:
-    """A token and a prompt of a large decoder in a type, and of a small one."""
+def decoders(type_: str, weights: str) -> list[Timed]:
+    """A token and a prompt of a large decoder in a weight type, then of a small one."""
     return [
-        run for shape in (_LARGE, _SMALL) for run in _timed(shape, kind, weights, (_TOKEN, _PROMPT))
+        run
+        for shape in (_LARGE, _SMALL)
+        for run in _time_decoder(shape, type_, weights, (_TOKEN, _PROMPT))
     ]
 
 
 def float_rate() -> float:
-    """Operations/s of products of floats, of a small decoder's prompt."""
-    return _timed(_SMALL, "F32", "packed", (_PROMPT,))[0].rate("matmul_f32")
+    """Operations/s of float32 products in a small decoder's prompt."""
+    return _time_decoder(_SMALL, "F32", "packed", (_PROMPT,))[0].rate("matmul_f32")
 
 
 def graphs() -> list[Timed]:
-    """A graph of many rows, and of one row with matrices in a cache and in memory."""
-    return list(map(_timed_graph, (of_many_rows(), of_one_row(_IN_CACHE), of_one_row(_IN_MEMORY))))
+    """A graph of many rows, and graphs of one row with matrices in a cache and in memory."""
+    builders = many_rows_graph(), one_row_graph(_IN_CACHE), one_row_graph(_IN_MEMORY)
+    return list(map(_time_graph, builders))
 
 
-def _timed(
-    shape: Shape, kind: str, weights: str, runs: tuple[Mapping[str, int], ...]
+def _time_decoder(
+    shape: Shape, type_: str, weights: str, runs: tuple[Mapping[str, int], ...]
 ) -> list[Timed]:
-    """Each of these runs of a made-up decoder; the least time of each instruction counts."""
-    file = reference_model(shape, kind)
+    """Each of these runs of a reference decoder."""
+    file = reference_model(shape, type_)
     planned = plan(file, Settings(weights=weights))
     program = packing.pack(planned.program, planned.to_pack, file, 1)
     executable = NativeExecutable(program)
     executable.array(program.inputs["ids"])[:] = np.arange(planned.settings.batch) % 100
-    found = [_timed_run(executable, registers) for registers in runs]
+    timed = [_time_runs(executable, registers) for registers in runs]
     executable.close()
-    return found
+    return timed
 
 
-def _timed_graph(made: Made) -> Timed:
-    """The same for a made-up graph."""
-    (program,) = Runner(prepare(made.model()), NativeExecutable).plan(made.feeds)
+def _time_graph(builder: GraphBuilder) -> Timed:
+    """A run of a reference graph."""
+    (program,) = Runner(prepare(builder.model()), NativeExecutable).plan(builder.feeds)
     executable = NativeExecutable(program)
     for name, buffer in program.inputs.items():
-        executable.array(buffer)[...] = made.feeds[name]
-    found = _timed_run(executable, {})
+        executable.array(buffer)[...] = builder.feeds[name]
+    timed = _time_runs(executable, {})
     executable.close()
-    return found
+    return timed
 
 
-def _timed_run(executable: NativeExecutable, registers: Mapping[str, int]) -> Timed:
-    """One of several runs, in which each instruction took the least time.
+def _time_runs(executable: NativeExecutable, registers: Mapping[str, int]) -> Timed:
+    """Run several times; the least time of each instruction counts.
 
-    Where C has no clock (WebAssembly) what a call takes is subtracted. A browser's clock goes in
-    steps of microseconds: times of short runs are means of their faster half, which smooth that.
+    Where C has no clock (WebAssembly), the time of a call is subtracted. A browser's clock has
+    steps of microseconds, so times of short runs are means of the faster half of the runs.
     """
     program, clock = executable.program, executable.has_clock
     whole: list[float] = []
     passes: list[F64] = []
     calls: list[F64] = []
     start = time.perf_counter()
-    most = _PASSES if clock else _PASSES_WITHOUT_CLOCK
-    while len(passes) < 3 or (len(passes) < most and time.perf_counter() - start < _ENOUGH_S):
+    limit = _PASSES if clock else _PASSES_WITHOUT_CLOCK
+    while len(passes) < 3 or (len(passes) < limit and time.perf_counter() - start < _ENOUGH_S):
         began = time.perf_counter()
         executable.run(dict(registers))
         whole.append(time.perf_counter() - began)

@@ -1,8 +1,9 @@
-"""What a model is asked to do over time: tokens of prompts and answers, or runs, and pauses.
+"""Workloads: the tokens of prompts and answers, or the runs, and the pauses of a model over time.
 
-A file for a language model has turns, one for a graph bursts. It is TOML (`[[turn]]`, `[[burst]]`)
-or CSV (a header and a line for each), with the columns `prompt` and `answer` in tokens, or `runs`,
-then `pause_s` in seconds and, where it is wanted, `per_s`. It may come from anywhere.
+A file for a language model has turns, one for a graph has bursts. It is TOML (``[[turn]]``,
+``[[burst]]``) or CSV (a header, then a line for each), with the columns ``prompt`` and ``answer``
+in tokens, or ``runs``, then ``pause_s`` in seconds and optionally ``per_s``. It may come from
+anywhere.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.device import schema
-from halfbyte.device.schema import Reader, Where, Words
+from halfbyte.device.schema import Reader, Text, Where
 from halfbyte.errors import ProfileError
 
 F64 = npt.NDArray[np.float64]
@@ -32,21 +33,20 @@ _BOUNDS = {
 
 
 def _bare(key: str) -> Reader:
-    """A number of `key` without a source."""
+    """A reader of a plain number within the bounds of `key`."""
 
-    def read(found: object, where: Where) -> float:
-        return _bounded(key, found, where)
+    def read(given: object, where: Where) -> float:
+        return _bounded(key, given, where)
 
     return read
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Tokens of a prompt and of its answer, or runs in place of an answer, then seconds in which
-    nothing is computed.
+    """Tokens of a prompt and of its answer (or runs instead of an answer), then a pause.
 
-    Of an answer's tokens, or of runs, at most `per_s` are asked for in a second: what somebody
-    reads, or a camera sees.
+    At most `per_s` of an answer's tokens, or of runs, are asked for per second: as fast as somebody
+    reads, or as a camera takes pictures.
     """
 
     prompt: Annotated[float, _bare("prompt")]
@@ -74,19 +74,19 @@ class _Bursts:
 
 @dataclass(frozen=True)
 class Workload:
-    """Turns, one after the other, again and again until the time is over."""
+    """Turns that follow one another and start over until the time has passed."""
 
     name: str
     turns: tuple[Turn, ...]
 
     @property
     def prompts(self) -> bool:
-        """Whether there is any prompt."""
+        """Whether any turn has a prompt."""
         return any(turn.prompt for turn in self.turns)
 
     @property
     def per_s(self) -> float:
-        """The most of an answer's tokens, or of runs, that are asked for in a second."""
+        """The most tokens of an answer, or runs, that are asked for per second."""
         return max(turn.per_s for turn in self.turns)
 
 
@@ -97,16 +97,17 @@ CHAT = Workload("chat", (Turn(200.0, 150.0, 20.0),))
 
 
 def load_workload(name: str, unit: str = "token") -> Workload:
-    """`continuous` (without an end), a rate as in `30/s` (at most so many), or a file.
+    """A workload by name: ``continuous``, ``chat`` (only for tokens), a rate or a file.
 
-    Of tokens, a file has turns, and `chat` is known too; of runs, it has bursts.
+    A rate such as ``30/s`` is a continuous workload of at most 30 units per second. A file has
+    turns for tokens, and bursts for runs.
 
     Raises
     ------
     ProfileError
-        The file is not as it should be; the sentence has file, key or line, expected and found.
+        The file is not valid; the message names the file and the key or line.
     OSError
-        It cannot be read.
+        The file cannot be read.
     """
     known = {workload.name: workload for workload in (CONTINUOUS, CHAT)[: 1 + (unit == "token")]}
     if name in known:
@@ -124,8 +125,8 @@ def load_workload(name: str, unit: str = "token") -> Workload:
     turns = tuple(_turn(row) for row in _rows(path, unit))
     if not any(turn.answer for turn in turns):
         key = "runs" if unit == "run" else "answer"
-        what = "a burst with runs" if unit == "run" else "a turn with an answer"
-        raise Where(str(path), key).error(what, Words("0 in all"))
+        expected = "a burst with runs" if unit == "run" else "a turn with an answer"
+        raise Where(str(path), key).error(expected, Text("0 in all"))
     return Workload(path.name, turns)
 
 
@@ -146,15 +147,15 @@ def _read_csv(path: Path, of: type[R]) -> Iterator[R]:
     with path.open("rb") as file:
         data = file.read(schema.MAX_BYTES + 1)
     if len(data) > schema.MAX_BYTES:
-        raise where.error(f"a file of at most {schema.MAX_BYTES} bytes", Words("more"))
+        raise where.error(f"a file of at most {schema.MAX_BYTES} bytes", Text("more"))
     try:
         rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise where.error("a table of text with commas", Words(str(error)[:200])) from None
+        raise where.error("a table of text with commas", Text(str(error)[:200])) from None
     head = [cell.strip() for cell in rows[0]] if rows else []
-    *needed, wanted = (field.name for field in fields(of))
-    if sorted(head) not in (sorted(needed), sorted([*needed, wanted])):
-        expected = f"the columns {','.join(needed)} and, where it is wanted, {wanted}"
+    *required, optional = (field.name for field in fields(of))
+    if sorted(head) not in (sorted(required), sorted([*required, optional])):
+        expected = f"the columns {','.join(required)} and optionally {optional}"
         raise Where(str(path), "line 1").error(expected, ",".join(head))
     numbered = [(line, row) for line, row in enumerate(rows[1:], 2) if row]
     if not numbered:
@@ -162,7 +163,7 @@ def _read_csv(path: Path, of: type[R]) -> Iterator[R]:
     for line, row in numbered:
         place = Where(str(path), f"line {line}")
         if len(row) != len(head):
-            raise place.error(f"{len(head)} numbers", Words(f"{len(row)}"))
+            raise place.error(f"{len(head)} numbers", Text(f"{len(row)}"))
         cells = zip(head, row, strict=True)
         yield of(**{key: _bounded(key, _number(cell), place.at(key)) for key, cell in cells})
 
@@ -174,17 +175,17 @@ def _number(cell: str) -> object:
         return cell
 
 
-def _bounded(key: str, found: Any, where: Where) -> float:
+def _bounded(key: str, given: Any, where: Where) -> float:
     """A number within the bounds of its column; NaN is in none."""
     least, most = _BOUNDS[key]
-    number = isinstance(found, (int, float)) and not isinstance(found, bool)
-    if number and least <= found <= most:
-        return float(found)
-    raise where.error(f"a number from {least:g} to {most:g}", found)
+    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if is_number and least <= given <= most:
+        return float(given)
+    raise where.error(f"a number from {least:g} to {most:g}", given)
 
 
 class Progress:
-    """Where in the turns each draw is."""
+    """The position of each draw in a workload's turns."""
 
     def __init__(self, workload: Workload, draws: int) -> None:
         self._amounts = np.array([(t.prompt, t.answer, t.pause_s) for t in workload.turns])
@@ -193,10 +194,10 @@ class Progress:
         self._left = np.full(draws, self._amounts[0, 0])
 
     def advance(self, seconds: F64, prompt_s: F64, unit_s: F64) -> tuple[F64, F64]:
-        """Go on for `seconds` [draws], where a token of a prompt, and one of an answer or a run,
-        take so long.
+        """Advance by `seconds` [draws]; a token of a prompt takes `prompt_s`, a token of an answer
+        or a run takes `unit_s`.
 
-        Returns tokens of prompts, and of answers or runs, and seconds of both, each [2, draws].
+        Returns tokens of prompts and units, and the seconds of both, each [2, draws].
         """
         draws = np.arange(len(seconds))
         each = np.stack([prompt_s, unit_s, np.ones_like(unit_s)])
