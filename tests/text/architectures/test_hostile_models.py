@@ -145,7 +145,7 @@ def test_keys_of_nothing_here_are_noted(tmp_path: Path) -> None:
     )  # fmt: skip
     notes = json.loads(describe(path, as_json=True))["notes"]
     assert [note.split("'")[1] for note in notes] == [*foreign, "llamas"]
-    assert all("passed over: it is no key of this architecture" in note for note in notes)
+    assert all("passed over: it is not a key of this architecture" in note for note in notes)
 
 
 @pytest.mark.parametrize(("context", "reach"), [(24, "short"), (25, "long")])

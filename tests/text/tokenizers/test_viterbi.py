@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from halfbyte.text.tokenizers.viterbi import Found, Viterbi
+from halfbyte.text.tokenizers.viterbi import Step, Viterbi
 
 UNKNOWN = 10.0  # what an unknown character counts less than the worst token
 
 
-def plainly(tokens: dict[str, tuple[int, float]], word: str) -> list[Found]:
+def plainly(tokens: dict[str, tuple[int, float]], word: str) -> list[Step]:
     """Every token at every place; of equal sums the longest last token."""
     worst = min(score for _, score in tokens.values()) - UNKNOWN
-    best: list[tuple[float, list[Found]]] = [(0.0, [])]
+    best: list[tuple[float, list[Step]]] = [(0.0, [])]
     for end in range(1, len(word) + 1):
         ways = []
         for start in range(end):

@@ -66,6 +66,6 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
             wide = ops.mul(wide, model.row(block + "ffn_gain.weight", gain))
             x = ops.add(x, attended)
             x = ops.add(x, model.linear(wide, block + "ffn_down", config.dim))
-        x = ops.last_rows(x, rows=model.asked)
+        x = ops.last_rows(x, rows=model.logit_rows)
         model.head(model.norm(x, "output_norm"))
     return program
