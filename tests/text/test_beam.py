@@ -1,4 +1,4 @@
-"""Beam search, compared with all texts there are, and with following each beam from its start."""
+"""Beam search, compared with all possible texts, and with processing each beam from its start."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def run(logits: dict[tuple[int, ...], np.ndarray], **options: Any) -> list[tuple
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
 @pytest.mark.parametrize("seed", range(10))
 def test_wide_enough_it_finds_the_best_of_all(seed: int, penalty: float) -> None:
-    """As many beams as texts: nothing is cut off, and every text is found with its score."""
+    """With as many beams as texts, nothing is pruned: every text has its score."""
     depth, logits = 3, table(seed, 3)
-    found = run(logits, num_beams=400, length_penalty=penalty, limit=depth)
+    actual = run(logits, num_beams=400, length_penalty=penalty, limit=depth)
     expected = []
     for n in range(depth + 1):
         for text in itertools.product(range(4), repeat=n):
@@ -49,8 +49,8 @@ def test_wide_enough_it_finds_the_best_of_all(seed: int, penalty: float) -> None
             total = sum(log_softmax(logits[text[:i]])[t] for i, t in enumerate(tokens))
             expected.append((list(text), total / len(tokens) ** penalty))
     expected.sort(key=lambda text: -text[1])
-    assert [ids for ids, _ in found] == [ids for ids, _ in expected]
-    np.testing.assert_allclose([s for _, s in found], [s for _, s in expected])
+    assert [ids for ids, _ in actual] == [ids for ids, _ in expected]
+    np.testing.assert_allclose([s for _, s in actual], [s for _, s in expected])
 
 
 def plainly(
@@ -61,16 +61,16 @@ def plainly(
     for length in range(1, limit + 1):
         rows = np.array([total + log_softmax(logits[text]) for text, total in live])
         order = np.argsort(-rows, axis=None, kind="stable")[: 2 * num_beams]
-        places = [(*divmod(int(i), 5), rows.flat[i]) for i in order]
-        for beam, token, total in places[:num_beams]:
+        ranked = [(*divmod(int(i), 5), rows.flat[i]) for i in order]
+        for beam, token, total in ranked[:num_beams]:
             if token == STOP:
                 finished.append((list(live[beam][0]), total / length**penalty))
-        finished = sorted(finished, key=lambda f: -f[1])[:num_beams]
-        live = [((*live[b][0], t), total) for b, t, total in places if t != STOP][:num_beams]
+        finished = sorted(finished, key=lambda text: -text[1])[:num_beams]
+        live = [((*live[b][0], t), total) for b, t, total in ranked if t != STOP][:num_beams]
         if len(finished) == num_beams and live[0][1] / length**penalty <= finished[-1][1]:
             return finished
     finished += [(list(text), total / limit**penalty) for text, total in live]
-    return sorted(finished, key=lambda f: -f[1])[:num_beams]
+    return sorted(finished, key=lambda text: -text[1])[:num_beams]
 
 
 @pytest.mark.parametrize("num_beams", [1, 2, 3, 5])
@@ -78,10 +78,10 @@ def plainly(
 def test_narrow_beams(num_beams: int, penalty: float) -> None:
     for seed in range(30):
         logits = table(seed, 5)
-        found = run(logits, num_beams=num_beams, length_penalty=penalty, limit=5)
+        actual = run(logits, num_beams=num_beams, length_penalty=penalty, limit=5)
         expected = plainly(logits, num_beams, penalty, 5)
-        assert [ids for ids, _ in found] == [ids for ids, _ in expected]
-        np.testing.assert_allclose([s for _, s in found], [s for _, s in expected])
+        assert [ids for ids, _ in actual] == [ids for ids, _ in expected]
+        np.testing.assert_allclose([s for _, s in actual], [s for _, s in expected])
 
 
 def test_one_beam_is_greedy(storyteller: Path) -> None:
@@ -95,26 +95,26 @@ def test_one_beam_is_greedy(storyteller: Path) -> None:
 def test_a_beam_s_rows_of_the_cache_are_its_own(
     storyteller: Path, cache: str, backend: str
 ) -> None:
-    """The same beams, bit for bit on native kernels, as where each is processed from its start."""
+    """The beams are the same as if each were processed from its start; native ones to the bit."""
     with halfbyte.load(storyteller, cache=cache, backend=backend) as model:
         ids = model.tokenizer.encode(PROMPT)
         sampler = Sampler(repetition_penalty=1.2)
 
-        def afresh(_: tuple[()], generated: list[int]) -> tuple[np.ndarray, tuple[()]]:
+        def from_start(_: tuple[()], generated: list[int]) -> tuple[np.ndarray, tuple[()]]:
             model.reset()
             return model.feed([*ids, *generated])[0].copy(), ()
 
         expected = search(
-            model.logits(ids)[-1], (), afresh, lambda row, text: sampler.adjust(row, ids, text),
+            model.logits(ids)[-1], (), from_start, lambda row, text: sampler.adjust(row, ids, text),
             model.tokenizer.stop_ids, 3, 0.7, 25,
         )  # fmt: skip
-        found = model.beam_search(
+        beams = model.beam_search(
             PROMPT, num_beams=3, length_penalty=0.7, max_tokens=25, repetition_penalty=1.2
         )
-        assert [beam.ids for beam in found] == [ids for ids, _ in expected]
+        assert [beam.ids for beam in beams] == [ids for ids, _ in expected]
         scores = [score for _, score in expected]
         np.testing.assert_allclose(
-            [b.score for b in found], scores, rtol=1e-3 if backend == "numpy" else 0
+            [beam.score for beam in beams], scores, rtol=1e-3 if backend == "numpy" else 0
         )
         assert model.tokens == ids
         assert model.generate(PROMPT, max_tokens=9, temperature=0) == halfbyte.load(

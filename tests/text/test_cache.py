@@ -1,4 +1,4 @@
-"""The KV cache in Q8_0: what it costs in quality, what it saves, where it is refused."""
+"""The KV cache in Q8_0: its quality, its size, and where it is refused."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ def path(
 
 
 def stories(model: LanguageModel, repository: Path) -> list[npt.NDArray[np.float64]]:
-    """Log-probabilities of every token's successors, held-out story by story."""
-    found = []
+    """Log-probabilities after every token, one array per held-out story."""
+    logprobs = []
     text = (repository / "tests/data/storyteller-heldout.txt").read_text()
     for story in text.strip().split("\n\n")[:20]:
         model.reset()
         logits = model.logits(model.tokenizer.encode(story)[: model.context]).astype(np.float64)
         logits -= logits.max(axis=1, keepdims=True)
-        found.append(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))
-    return found
+        logprobs.append(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))
+    return logprobs
 
 
 def test_a_story_stays_as_likely(storyteller: Path, repository: Path) -> None:
-    """Mean divergence from an F32 cache: a hundredth of what weights in int8 cost."""
+    """Mean divergence from an F32 cache: a hundredth of that of weights in int8."""
     with (
         halfbyte.load(storyteller) as exact,
-        halfbyte.load(storyteller, cache="f16") as halves,
-        halfbyte.load(storyteller, cache="q8_0") as bytes_,
+        halfbyte.load(storyteller, cache="f16") as fp16,
+        halfbyte.load(storyteller, cache="q8_0") as q8_0,
     ):
-        want, *others = (stories(model, repository) for model in (exact, halves, bytes_))
+        expected, *others = (stories(model, repository) for model in (exact, fp16, q8_0))
     divergences = [
-        np.mean([(np.exp(p) * (p - q)).sum(1).mean() for p, q in zip(want, other, strict=True)])
+        np.mean([(np.exp(p) * (p - q)).sum(1).mean() for p, q in zip(expected, other, strict=True)])
         for other in others
     ]
     assert divergences[0] < 1e-8 < divergences[1] < 1e-6
@@ -89,17 +89,17 @@ def test_backends_agree(path: Path, backend: str) -> None:
     with (
         halfbyte.load(path, backend="numpy", cache="q8_0", context=150) as model,
         halfbyte.load(path, backend=backend, cache="q8_0", context=150) as other,
-        halfbyte.load(path, cache="f16", context=150) as halves,
+        halfbyte.load(path, cache="f16", context=150) as fp16,
     ):
-        want, found, rounded = (m.logits(IDS[:40]) for m in (model, other, halves))
-    assert np.abs(found - want).max() < 0.2
-    assert 0 < np.abs(found - rounded).max() < 0.5
+        expected, actual, rounded = (m.logits(IDS[:40]) for m in (model, other, fp16))
+    assert np.abs(actual - expected).max() < 0.2
+    assert 0 < np.abs(actual - rounded).max() < 0.5
 
 
 def test_a_plan_is_half_as_large(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = capture_model(halfbyte.formats.open_model(path), Settings(128, cache="q8_0"))
-    halves = capture_model(halfbyte.formats.open_model(path), Settings(128, cache="f16"))
-    planned, before = (p.bytes_by_kind()[Kind.STATE] for p in (program, halves))
+    fp16 = capture_model(halfbyte.formats.open_model(path), Settings(128, cache="f16"))
+    planned, before = (p.bytes_by_kind()[Kind.STATE] for p in (program, fp16))
     assert planned * 32 == before // 2 * 34
     assert main(["info", str(path), "--context", "128", "--cache", "q8_0", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["planned_bytes"]["KV cache"] == planned
@@ -107,7 +107,7 @@ def test_a_plan_is_half_as_large(path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_attention_moves_what_it_reads(path: Path) -> None:
-    """Whole groups of sixteen keys, the values that are seen, query and result."""
+    """Whole groups of sixteen keys, the values of past tokens, query and result."""
     program = capture_model(halfbyte.formats.open_model(path), Settings(128, cache="q8_0"))
     step = next(
         i for i in program.instructions if i.operator is halfbyte.core.ops.group_query_attention

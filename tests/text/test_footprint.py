@@ -1,4 +1,4 @@
-"""Planned memory against what a process really takes."""
+"""Planned memory against the memory that a process takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# Everything that is planned gets touched: all weights, the whole KV cache, all scratch.
+# Touches all planned memory: all weights, the whole KV cache, all scratch.
 FILL = """
 import json, sys
 import halfbyte
@@ -22,7 +22,7 @@ print(json.dumps([footprint.planned(model.program, model.vocabulary), footprint.
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
-    """A model large enough for its own bytes to be seen beside the interpreter's."""
+    """A model whose bytes are many more than the interpreter's."""
     path = tmp_path_factory.mktemp("footprint") / "random.gguf"
     tool = repository / "tools/make_model.py"
     subprocess.run(
@@ -42,6 +42,6 @@ def test_plan_is_what_a_process_takes(name: str, request: pytest.FixtureRequest)
     planned, peak = json.loads(done.stdout)
     total = sum(planned.values())
     assert abs(peak - total) <= 0.05 * total + 30e6, planned
-    if name == "big":  # the bound above could hold by the interpreter alone for a small model
+    if name == "big":  # for a small model the interpreter alone may satisfy the bound
         assert planned["weights (packed)"] > 130e6
         assert planned["KV cache"] == 2 * 30 * 512 * 192 * 2

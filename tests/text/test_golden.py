@@ -1,4 +1,4 @@
-"""Trained models against figures and texts that others computed."""
+"""A trained model against figures and texts of other implementations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_greedy_text_is_the_reference_implementations(
 def test_quantized_perplexity_stays_near(
     stories: Path, data: Path, tmp_path: Path, kind: str, loss: float
 ) -> None:
-    """On real prose, not on one sentence; the bounds are about twice what was measured."""
+    """On real prose, not on one sentence; the bounds are about twice the measured values."""
     text = (data / "text" / "frankenstein.txt").read_text(encoding="utf-8")[:4000]
     quantize_file(stories, kind, tmp_path / "small.gguf")
     with halfbyte.load(stories) as model, halfbyte.load(tmp_path / "small.gguf") as small:

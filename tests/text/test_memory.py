@@ -1,4 +1,4 @@
-"""Memory of what was closed or dropped goes back to the system, cycle after cycle."""
+"""Memory of closed or dropped models goes back to the system, cycle after cycle."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def without_collector() -> Iterator[None]:
 
 
 def test_a_model_goes_with_its_last_reference(storyteller: Path) -> None:
-    """And does not wait for the garbage collector, which may come after many more."""
+    """Without waiting for the garbage collector, which may run much later."""
     with without_collector():
         model = halfbyte.load(storyteller)
         model.generate("Once", max_tokens=3)
         model.beam_search("Once", max_tokens=2)
-        left = model.stream("Tom")
-        next(left)
+        unfinished = model.stream("Tom")
+        next(unfinished)
         parts = (model, model.file, model.executable, model.tokenizer, model.program)
         alive = [weakref.ref(part) for part in parts]
-        del model, left, parts
+        del model, unfinished, parts
         assert [part() for part in alive] == [None] * 5
 
 
 def test_a_session_goes_with_its_last_reference() -> None:
     with without_collector():
-        made = session(HALFBYTE, network())
-        made.run(None, {"x": np.zeros((2, 8), np.float32)}, HALFBYTE.RunOptions())
-        alive = [weakref.ref(part) for part in (made, made._model, *made._runners.values())]
-        del made
+        opened = session(HALFBYTE, network())
+        opened.run(None, {"x": np.zeros((2, 8), np.float32)}, HALFBYTE.RunOptions())
+        alive = [weakref.ref(part) for part in (opened, opened._model, *opened._runners.values())]
+        del opened
         assert [part() for part in alive] == [None] * 3
 
 
@@ -71,7 +71,7 @@ def test_pages_go_with_their_last_view() -> None:
 
 
 def test_what_is_closed_holds_nothing(tmp_path: Path, repository: Path) -> None:
-    """Even where somebody still has the model."""
+    """Even if the caller still has the model."""
     path = tmp_path / "m.gguf"
     load_tool(repository, "make_model").make_model(path, "small", "Q8_0")
     size = path.stat().st_size
@@ -85,7 +85,7 @@ def test_what_is_closed_holds_nothing(tmp_path: Path, repository: Path) -> None:
     assert model.program.dump()
 
 
-# Sizes and lifetimes mixed, as in a server: what is left over stays where the heap grows.
+# Mixes sizes and lifetimes, as a server does, so that leftovers would make the heap grow.
 CYCLES = """
 import sys
 import numpy as np
@@ -115,7 +115,7 @@ def test_memory_is_flat(storyteller: Path, tmp_path: Path) -> None:
     assert late <= early + 2
 
 
-# A program for each shape, of which a session keeps some; sizes go up and down.
+# Takes a program for each shape, of which a session keeps some; sizes go up and down.
 SHAPES = """
 import sys
 import numpy as np

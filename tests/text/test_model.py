@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -46,15 +47,15 @@ def test_logits_do_not_depend_on_how_tokens_arrive(path: Path) -> None:
 
 
 def test_backends_agree(path: Path, backend: str) -> None:
-    """Teacher-forced against NumPy. One rounding of an int8 activation may fall the other way:
-    then logits move by less than the quantization itself moves them."""
+    """Teacher-forced against NumPy. An int8 activation may be rounded the other way, which changes
+    logits less than quantization does."""
     with (
         halfbyte.load(path, backend="numpy") as model,
         halfbyte.load(path, backend=backend) as other,
     ):
-        want, found = model.logits(IDS), other.logits(IDS)
+        expected, actual = model.logits(IDS), other.logits(IDS)
     bound = 0.1 if path.suffix == ".gguf" and "fp16" not in path.name else 2e-3
-    assert np.abs(found - want).max() < bound
+    assert np.abs(actual - expected).max() < bound
 
 
 def test_passes_off_differ_by_the_activations_alone(path: Path) -> None:
@@ -72,11 +73,11 @@ def test_int8_activations_cost_no_quality(
     """Within 0.1 % of float activations' perplexity on held-out stories, at the same weights."""
     quantize_file(storyteller, kind, tmp_path / "model.gguf")
     stories = (repository / "tests/data/storyteller-heldout.txt").read_text(encoding="utf-8")
-    found = []
+    perplexities = []
     for activations in ("int8", "float"):
         with halfbyte.load(tmp_path / "model.gguf", activations=activations) as model:
-            found.append(model.perplexity(stories))
-    assert abs(found[0] / found[1] - 1) < 0.001
+            perplexities.append(model.perplexity(stories))
+    assert abs(perplexities[0] / perplexities[1] - 1) < 0.001
 
 
 def test_context_ends_the_text(storyteller: Path) -> None:
@@ -88,14 +89,8 @@ def test_context_ends_the_text(storyteller: Path) -> None:
             model.logits(list(range(3, 24)))
 
 
-def test_stream_is_generate(storyteller: Path) -> None:
-    with halfbyte.load(storyteller) as model:
-        text = "".join(model.stream("One day", max_tokens=30, seed=4))
-        assert text == model.generate("One day", max_tokens=30, seed=4)
-
-
 def test_perplexity_is_that_of_the_logits(storyteller: Path) -> None:
-    """Of windows as long as the context, each started by the beginning-of-text token."""
+    """In windows as long as the context, each after the beginning-of-text token."""
     text = "Once upon a time, there was a little girl named Lily. She lived in a village."
     with halfbyte.load(storyteller, context=8) as model:
         ids = model.tokenizer.encode(text)
@@ -117,18 +112,16 @@ def test_perplexity_of_what_cannot_be_is_infinite(
 
 
 def test_shipped_model_is_as_good_as_it_says(storyteller: Path, repository: Path) -> None:
-    """Its held-out perplexity, story by story as the training tool computes it."""
-    import re
-
-    said = re.search(r"perplexity ([\d.]+)", storyteller.with_suffix(".txt").read_text())
-    assert said
+    """Its held-out perplexity, computed story by story as by the training tool."""
+    stated = re.search(r"perplexity ([\d.]+)", storyteller.with_suffix(".txt").read_text())
+    assert stated
     stories = (repository / "tests/data/storyteller-heldout.txt").read_text().strip().split("\n\n")
     with halfbyte.load(storyteller) as model:
         losses = []
         for story in stories:
             ids = [*model.tokenizer.encode(story), model.tokenizer.eos][: model.context + 1]
             losses.append(model.token_losses(ids))
-    assert np.exp(np.concatenate(losses).mean()) == pytest.approx(float(said[1]), rel=1e-4)
+    assert np.exp(np.concatenate(losses).mean()) == pytest.approx(float(stated[1]), rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +151,7 @@ def test_tokens_are_checked(storyteller: Path) -> None:
 
 
 def test_a_stream_lets_others_run(storyteller: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`astream` gives the text of `stream`, and the event loop a turn at every token."""
+    """`astream` has the text of `generate`, and the event loop runs at every token."""
     turns = 0
 
     async def other() -> None:
@@ -167,7 +160,7 @@ def test_a_stream_lets_others_run(storyteller: Path, monkeypatch: pytest.MonkeyP
             turns += 1
             await asyncio.sleep(0)
 
-    async def tell(model: halfbyte.LanguageModel) -> str:
+    async def stream(model: halfbyte.LanguageModel) -> str:
         task = asyncio.create_task(other())
         pieces = [p async for p in model.astream(PROMPT, max_tokens=30, temperature=0)]
         task.cancel()
@@ -177,12 +170,12 @@ def test_a_stream_lets_others_run(storyteller: Path, monkeypatch: pytest.MonkeyP
     with halfbyte.load(storyteller, backend="numpy") as model:
         expected = model.generate(PROMPT, max_tokens=30, temperature=0)
         model.reset()
-        assert aio.run(tell(model)) == expected
+        assert aio.run(stream(model)) == expected
         assert turns >= len(model.tokenizer.encode(PROMPT)) + 30
 
 
 def test_a_long_prompt_is_cut_by_its_speed(storyteller: Path) -> None:
-    """Each part is at most four times the last, and short where tokens are slow."""
+    """The first part has one token, and each at most four times as many as the last."""
     parts: list[int] = []
     with halfbyte.load(storyteller) as model:
         feed = model.feed
@@ -204,7 +197,7 @@ def test_a_long_prompt_is_cut_by_its_speed(storyteller: Path) -> None:
 
 
 def test_two_texts_at_once_are_both_right(storyteller: Path) -> None:
-    """What the other one took from the context is processed again."""
+    """Tokens that the other text removed from the context are processed again."""
     options = {"max_tokens": 5, "seed": 1}
     with halfbyte.load(storyteller) as model:
         expected = [model.generate(prompt, **options) for prompt in ("One", "Two")]
@@ -213,7 +206,7 @@ def test_two_texts_at_once_are_both_right(storyteller: Path) -> None:
 
 
 def test_what_the_context_holds_is_not_processed_again(path: Path) -> None:
-    """Only what differs from the text before, and the last token, whose logits are wanted."""
+    """Only tokens that differ from the previous text, and the last, whose logits are needed."""
     with halfbyte.load(path) as model:
         whole = model.logits(IDS).copy()
         assert model.rewind(IDS) == len(IDS) - 1
@@ -267,12 +260,12 @@ def test_log_probabilities_are_those_of_the_logits(storyteller: Path) -> None:
     logits = logits[len(generation.prompt_ids) - 1 : -1]
     expected = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     assert len(generation.logprobs) == len(generation.ids) == 12
-    for row, token, found in zip(expected, generation.ids, generation.logprobs, strict=True):
-        assert found.token == token
-        assert found.logprob == pytest.approx(row[token], abs=1e-5)
+    for row, token, actual in zip(expected, generation.ids, generation.logprobs, strict=True):
+        assert actual.token == token
+        assert actual.logprob == pytest.approx(row[token], abs=1e-5)
         best = np.argsort(-row, kind="stable")[:3]
-        assert [i for i, _ in found.top] == best.tolist()
-        assert [p for _, p in found.top] == pytest.approx(row[best].tolist(), abs=1e-5)
+        assert [i for i, _ in actual.top] == best.tolist()
+        assert [p for _, p in actual.top] == pytest.approx(row[best].tolist(), abs=1e-5)
 
 
 def test_a_text_ends_before_a_stop_string(storyteller: Path) -> None:
@@ -298,7 +291,7 @@ def test_why_a_text_ends(storyteller: Path, options: dict[str, int], reason: str
 
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 def test_no_logits_are_asked_for(path: Path, backend: str) -> None:
-    """As while a prompt is read in parts: what follows is the same."""
+    """As while a prompt is processed in parts: the logits after it are the same."""
     with halfbyte.load(path, backend=backend) as model:
         expected = model.feed(IDS).copy()
         model.reset()

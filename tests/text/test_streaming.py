@@ -1,4 +1,4 @@
-"""Weights read from storage as they are needed: the same results, in the memory that was said."""
+"""Weights read from storage as they are needed: the same results, in the planned memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IDS = [1, *range(300, 340)]
 
 @pytest.fixture
 def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lots of a few rows: every matrix is cut, every buffer of the arena is shared."""
+    """Lots of a few rows: every matrix is sliced, every buffer of the arena is shared."""
     module = sys.modules["halfbyte.core.passes.stream_weights"]
     monkeypatch.setattr(module, "LOT_BYTES", 5000)
 
@@ -108,7 +108,7 @@ def test_a_billion_weights_need_a_twentieth(kind: str, repository: Path) -> None
     lazy = plan(file, Settings(context=512, weights="streamed"))
     vectors = sum(t.nbytes for t in file.tensors.values() if len(t.shape) == 1)
     held = lazy.memory["weights (streamed)"] + vectors
-    assert sum(lazy.memory[f"weights ({way})"] for way in ("mapped", "packed")) == 0
+    assert lazy.memory["weights (mapped)"] == lazy.memory["weights (packed)"] == 0
     assert 20 * held <= eager.memory["weights (packed)"] + eager.memory["weights (mapped)"]
 
 
@@ -122,11 +122,11 @@ def test_levels_need_less_and_less(repository: Path) -> None:
     assert plan(file, LEVELS["aggressive"]).settings.context == 2048
 
 
-# Everything that is planned gets touched: the whole context, logits of many rows. Texts are written
-# and a conversation is held, with all that is imported for it.
+# Touches all planned memory: the whole context, logits of many rows. It also generates texts and
+# holds a conversation, with everything that is imported for them.
 FILL = """
 import json, sys
-held = b"x" * int(sys.argv[4])  # what a process has beside differs a little each time
+held = b"x" * int(sys.argv[4])  # other memory of a process differs a little each time
 import halfbyte
 from halfbyte.text import footprint
 from halfbyte.errors import MemoryBudgetError
@@ -170,7 +170,7 @@ print(json.dumps([refused, least, footprint.peak_bytes()]))
 
 
 def least_budget(path: Path, way: str, use: str, held: int = 0) -> tuple[str, int, int]:
-    """Why less is refused, the least budget, and the peak when it was used up."""
+    """The message that refuses less, the least budget, and the peak when it is used up."""
     command = [sys.executable, "-c", FILL, str(path), way, use, str(held)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     refused, least, peak = json.loads(done.stdout)
@@ -214,7 +214,7 @@ def test_a_budget_is_kept(name: str, way: str, shapes: Path) -> None:
     ("name", "way"), [("large", "packed"), ("floats", "streamed"), ("tiny", "packed")]
 )
 def test_beams_keep_to_a_budget(name: str, way: str, shapes: Path) -> None:
-    """They are refused in a budget that the model uses up; in what they say they need, they fit."""
+    """Refused if the model uses up the budget; otherwise they fit the memory that they announce."""
     refused, least, peak = least_budget(shapes / f"{name}.gguf", way, "beams")
     assert "8 beams of 60 tokens: expected to need at most 0.0 MB beside the model" in refused
     assert peak <= least, (peak, least)
@@ -230,7 +230,7 @@ def test_a_budget_has_the_same_answer_each_time(shapes: Path) -> None:
 
 @pytest.mark.parametrize("name", ["qwen2", "gpt2", "llama-tied-biases"])
 def test_nothing_of_a_streamed_model_stays_mapped(name: str, tmp_path: Path) -> None:
-    """A page of the file that a bias lies in may bring megabytes beside it into memory."""
+    """Reading the page of a bias may bring megabytes around it into memory."""
     path = models.write(tmp_path / "m.gguf", name)
     with halfbyte.load(path, weights="streamed") as model:
         arrays = [b.value for b in model.program.buffers if isinstance(b.value, np.ndarray)]

@@ -1,4 +1,4 @@
-"""Beam search: of all texts, the likeliest that a few candidates at a time lead to."""
+"""Beam search: the likeliest texts, following a few candidates at a time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ State = TypeVar("State")
 _Rows = list[npt.NDArray[Any]]
 
 MAX_BEAMS = 64
-_TOKEN, _FOUND = 32, 160  # bytes of a token in the list of a text, of a continuation that is ranked
+# Bytes of a token in the list of a text, and of a continuation while it is ranked.
+_TOKEN_BYTES, _RANKED_BYTES = 32, 160
 
 
 @dataclass(frozen=True)
 class Beam:
-    """A text that was found.
+    """A finished text.
 
     Attributes
     ----------
@@ -35,8 +36,8 @@ class Beam:
     ids : list of int
         Its tokens, without the one that ended it.
     score : float
-        Sum of log-probabilities (in nats) over length ** length_penalty; the length counts the
-        token that ended the text.
+        Sum of log-probabilities (in nats) / length ** length_penalty; the length includes the token
+        that ended the text.
     """
 
     text: str
@@ -64,32 +65,35 @@ def search(
 ) -> list[tuple[list[int], float]]:
     """The best texts and their scores, the best first.
 
-    Each step takes the `num_beams` likeliest continuations of all that are live. It ends when as
-    many are finished, and the likeliest live one scores no better at its present length.
+    Each step keeps the `num_beams` likeliest continuations of the live beams. The search ends when
+    `num_beams` texts are finished and the likeliest live one scores no better at its present
+    length.
 
     Parameters
     ----------
     logits, state
-        Of what follows the prompt.
+        After the prompt.
     advance : callable
-        From the state before a text's last token: the logits after it, and the state.
+        Takes the state before a text's last token, and the text; returns the logits and the state
+        after it.
     adjust : callable
-        Logits after bias and penalties, for a text.
+        Applies bias and penalties to the logits after a text.
     """
     live = [_Live(0.0, [], logits, state)]
     finished: list[tuple[list[int], float]] = []
     for length in range(1, limit + 1):
         scale = length**length_penalty
-        found: list[tuple[float, int, int]] = []  # log-probability, beam, token
+        ranked: list[tuple[float, int, int]] = []  # log-probability, beam, token
         for number, beam in enumerate(live):
             totals = beam.total + log_softmax(adjust(beam.logits, beam.ids))
-            found += [(float(totals[t]), number, int(t)) for t in largest(totals, 2 * num_beams)]
-        found = sorted((f for f in found if f[0] > -np.inf), key=lambda f: -f[0])[: 2 * num_beams]
+            ranked += [(float(totals[t]), number, int(t)) for t in largest(totals, 2 * num_beams)]
+        ranked = [candidate for candidate in ranked if candidate[0] > -np.inf]
+        ranked = sorted(ranked, key=lambda candidate: -candidate[0])[: 2 * num_beams]
         finished += [
-            (live[n].ids, total / scale) for total, n, t in found[:num_beams] if t in stops
+            (live[n].ids, total / scale) for total, n, t in ranked[:num_beams] if t in stops
         ]
-        finished = sorted(finished, key=lambda f: -f[1])[:num_beams]
-        going = [f for f in found if f[2] not in stops][:num_beams]
+        finished = sorted(finished, key=lambda text: -text[1])[:num_beams]
+        going = [candidate for candidate in ranked if candidate[2] not in stops][:num_beams]
         enough = len(finished) == num_beams
         if not going or (enough and going[0][0] / scale <= finished[-1][1]):
             break
@@ -98,7 +102,7 @@ def search(
             break
         texts = [(total, [*live[n].ids, t], live[n].state) for total, n, t in going]
         live = [_Live(total, ids, *advance(before, ids)) for total, ids, before in texts]
-    return sorted(finished, key=lambda f: -f[1])[:num_beams]
+    return sorted(finished, key=lambda text: -text[1])[:num_beams]
 
 
 def beam_search(
@@ -111,8 +115,8 @@ def beam_search(
 ) -> list[Beam]:
     """See `LanguageModel.beam_search`.
 
-    The context holds one text. Each beam keeps a copy of its own rows of the KV cache, those behind
-    the prompt, and puts them back before it goes on: copying them takes far less than a token.
+    The context holds one text. Each beam keeps a copy of its own rows of the KV cache, those after
+    the prompt, and restores them before it goes on: a copy takes far less time than a token.
     """
     for name, number in {"num_beams": num_beams, "max_tokens": max_tokens}.items():
         if arguments.integer(name, number) < 1:
@@ -136,38 +140,42 @@ def beam_search(
 
     def advance(state: _Rows, generated: list[int]) -> tuple[F32Array, _Rows]:
         del model.tokens[len(ids) :]
-        _put(model, state, len(ids))
+        _restore(model, state, len(ids))
         model.tokens += generated[:-1]
         after = model.feed(generated[-1:])[0].copy()
         return after, _copy(model, len(ids))
 
     try:
-        found = search(
+        best = search(
             logits, _copy(model, len(ids)), advance,
             lambda row, generated: sampler.adjust(row, ids, generated),
             model.tokenizer.stop_ids, num_beams, length_penalty, limit,
         )  # fmt: skip
     finally:
-        del model.tokens[len(ids) :]  # whose rows are any beam's
+        del model.tokens[len(ids) :]  # the rows after them are of some beam
     texts = []
-    for generated, score in found:
+    for generated, score in best:
         decoder = model.tokenizer.stream(ids)
-        said = "".join([*map(decoder.push, generated), decoder.flush()])
-        texts.append(Beam(said, generated, score))
+        text = "".join([*map(decoder.push, generated), decoder.flush()])
+        texts.append(Beam(text, generated, score))
     return texts
 
 
 def beams_bytes(model: TokenModel, prompt: int, num_beams: int, limit: int) -> int:
-    """What beams of so many tokens take at most, behind a prompt of so many.
+    """Most bytes that beams of `limit` tokens take after a prompt of `prompt` tokens.
 
-    While a step makes the next beams, those before are there too.
+    During a step there are two generations of beams.
     """
     rows = sum(part.nbytes for part in _parts(model, prompt, prompt + limit - 1))
-    return 2 * num_beams * (rows + 4 * model.vocabulary + _TOKEN * limit + _FOUND * num_beams)
+    return (
+        2
+        * num_beams
+        * (rows + 4 * model.vocabulary + _TOKEN_BYTES * limit + _RANKED_BYTES * num_beams)
+    )
 
 
 def _parts(model: TokenModel, first: int, last: int) -> _Rows:
-    """Views of the KV cache's positions `first` ... `last` - 1, and of those in their blocks."""
+    """Views of the KV cache's positions `first` ... `last` - 1, extended to whole blocks."""
     parts = []
     for buffer in model.program.buffers:
         if buffer.kind is Kind.STATE:
@@ -181,6 +189,6 @@ def _copy(model: TokenModel, first: int) -> _Rows:
     return [part.copy() for part in _parts(model, first, model.position)]
 
 
-def _put(model: TokenModel, rows: _Rows, first: int) -> None:
+def _restore(model: TokenModel, rows: _Rows, first: int) -> None:
     for whole, kept in zip(_parts(model, first, model.context), rows, strict=True):
         whole[:, : kept.shape[1]] = kept

@@ -1,7 +1,7 @@
 """Prompt (pp) and decode (tg) speed in llama-bench's manner.
 
 Random tokens, no tokenization, no sampling; one run to warm up, then repetitions in which all tests
-take turns, so that a change of the machine's speed meets them alike.
+take turns, so that a change of the machine's speed affects them all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READ_BYTES = 256 << 20  # more than any cache
 
 @dataclass(frozen=True)
 class Result:
-    """One line of the table."""
+    """A row of the table."""
 
     test: str  # "pp128" or "tg64"
     backend: str
@@ -34,12 +34,12 @@ class Result:
     tokens_per_second: float
     deviation: float
     gigabytes_per_second: float  # weights, cache and activations that the program moves
-    bandwidth: float  # GB/s that this machine reads with as many threads, measured beside it
+    bandwidth: float  # GB/s that this machine reads with as many threads, in the same session
 
 
 @dataclass(frozen=True)
 class Report:
-    """What `halfbyte bench` prints."""
+    """The output of `halfbyte bench`."""
 
     model: str
     model_bytes: int
@@ -50,7 +50,7 @@ class Report:
         return asdict(self)
 
     def table(self) -> str:
-        """The report for people, in Markdown."""
+        """The report as a table in Markdown."""
         lines = [
             f"{self.model}, {self.model_bytes / 1e6:.1f} MB",
             "",
@@ -67,7 +67,7 @@ class Report:
 
 
 class Test:
-    """One row in the making: a test on a loaded model."""
+    """A test of a loaded model, and the speeds measured so far."""
 
     def __init__(self, model: LanguageModel, kind: str, count: int) -> None:
         if count + (kind == "tg") > model.context:
@@ -80,7 +80,7 @@ class Test:
         self._ids = random.integers(0, model.vocabulary, count)
 
     def run(self) -> float:
-        """Tokens per second of one run."""
+        """Run once; the tokens per second."""
         model = self.model
         model.reset()
         if self.kind == "tg":
@@ -94,7 +94,7 @@ class Test:
         return self.count / (time.perf_counter() - start)
 
     def bytes_per_token(self) -> float:
-        """Bytes that the program moves per token, at the middle of the test."""
+        """Bytes that the program moves per token, in the middle of the test."""
         n = min(self.count, self.model.program.sizes["n"].maximum) if self.kind == "pp" else 1
         registers = {"n": n, "position": self.count // 2, "rows": 1}
         moved = sum(i.bytes_moved(registers) for i in self.model.program.instructions)
@@ -102,21 +102,21 @@ class Test:
 
 
 def read_bandwidth(threads: int, repetitions: int = 3) -> float:
-    """GB/s at which this machine reads memory with as many threads; the best of some runs."""
-    words = np.ones(READ_BYTES // 4, np.float32)
-    sums = np.zeros(words.size // 4096, np.float32)
+    """GB/s at which this machine reads memory with so many threads; the best of some runs."""
+    values = np.ones(READ_BYTES // 4, np.float32)
+    sums = np.zeros(values.size // 4096, np.float32)
     kernels = Kernels(threads=threads)
     times = []
     for _ in range(repetitions + 1):
         start = time.perf_counter()
-        kernels.call("memory_read", s=sums, x=words, n=sums.size)
+        kernels.call("memory_read", s=sums, x=values, n=sums.size)
         times.append(time.perf_counter() - start)
     kernels.close()
     return READ_BYTES / min(times) / 1e9
 
 
 def dot_peak(threads: int, repetitions: int = 3) -> float:
-    """GOP/s of this machine's int8 dot product with as many threads; the best of some runs."""
+    """GOP/s of this machine's int8 dot product with so many threads; the best of some runs."""
     w, x = np.full((4, 16, 4), 0x55, np.int8), np.ones((8, 8, 4), np.int8)
     sums = np.zeros(128 * threads, np.int32)
     kernels = Kernels(threads=threads)
@@ -142,7 +142,7 @@ def measure(
     context: int | None = None,
     cache: str = "auto",
 ) -> Report:
-    """Measure a model; see the module's text. Raises HalfbyteError where a test does not fit."""
+    """Measure a model as the module says; raises HalfbyteError if a test does not fit."""
     if repetitions < 1:
         raise HalfbyteError(f"{repetitions} repetitions: expected 1 or more")
     tests: list[Test] = []

@@ -1,4 +1,4 @@
-"""``halfbyte info``: what is in a model file and what memory it will take."""
+"""``halfbyte info``: the contents of a model file and the memory that it will take."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def describe(
     return "\n\n".join(parts)
 
 
-# What names a file, its tokenizer and how it was made; other keys are an architecture's own.
+# Keys about a file, its tokenizer and how it was written; all others belong to an architecture.
 _GENERAL = ("general.", "tokenizer.", "split.", "quantize.", "halfbyte.")
 
 
 def _foreign(file: ModelFile) -> list[str]:
-    """Notes on metadata that belongs to nothing here: its writer may have meant it to count."""
+    """Notes on metadata of no use here, which its writer may have meant to count."""
     known = (*_GENERAL, metadata.text(file, "general.architecture") + ".")
     return [
-        f"metadata {printable(key)!r}: passed over: it is no key of this architecture"
+        f"metadata {printable(key)!r}: passed over: it is not a key of this architecture"
         for key in file.metadata
         if not key.startswith(known)
     ]
@@ -72,7 +72,7 @@ def _data(
 
 
 def bits_per_weight(file: ModelFile) -> float:
-    """Bits that a weight takes on average over all tensors."""
+    """Average number of bits per weight over all tensors."""
     weights = sum(int(np.prod(t.shape)) for t in file.tensors.values())
     return 8 * sum(t.nbytes for t in file.tensors.values()) / max(weights, 1)
 
@@ -92,7 +92,7 @@ def _metadata(file: ModelFile) -> str:
 
 
 def _notes(notes: list[str]) -> list[str]:
-    """What was passed over or is not exact, under a heading, if there is such."""
+    """The notes under a heading, if there are any."""
     lines = [printable(f"  {note}") for note in notes]
     return ["\n".join(["notes", *lines])] if lines else []
 

@@ -1,4 +1,4 @@
-"""Memory of a loaded model, known before it is allocated, and this process's own figures."""
+"""Memory that a model will take, computed before it is allocated, and memory of this process."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from halfbyte.formats.mapped import is_mapped
 from halfbyte.weights import Tensor
 from halfbyte.weights.registry import is_packed
 
-FILE = "model's file"  # a kind of memory, in a tab
+FILE = "model's file"  # a kind of memory in a tab
 
-# A token of the vocabulary costs its string, dictionary entries and a score (CPython, 64 bits), and
-# its probabilities while the next token is chosen; a merge is another string and its rank.
+# A token of the vocabulary takes a string, dictionary entries and a score (CPython, 64 bits), and
+# its probabilities while the next token is chosen; a merge takes a string and its rank.
 TOKEN_BYTES = 320
 MERGE_BYTES = 110
 # The same in WebAssembly, whose pointers have 32 bits.
 TAB_TOKEN_BYTES = 150
-# What Pyodide, NumPy and halfbyte have taken of a tab's heap before a model is there.
+# Of a tab's heap: Pyodide, NumPy and halfbyte, before a model is loaded.
 TAB_BYTES = 41_600_000
-# What loading and running leave behind in a tab beside the plan: modules, fragments of the heap.
+# What loading and running add to the plan in a tab: modules, fragments of the heap.
 REST_BYTES = 3_000_000
-# The same of a process, where it is more: the command line, Jinja and random numbers are imported
-# when they are needed (8 MB), then kernels, threads, and words that a tokenizer remembers (4 MB).
+# The same in a process: the command line, Jinja and random numbers, which are imported when they
+# are needed (8 MB); kernels, threads, and words that a tokenizer caches (4 MB).
 PROCESS_REST_BYTES = 13_000_000
-# What a process holds when it has imported halfbyte: the interpreter, NumPy and its libraries.
-# 40 MB were measured. The figure is fixed, so that a budget has the same answer each time; where
-# the process held more already, it is that, in steps.
+# A process that has imported halfbyte: the interpreter, NumPy and its libraries; 40 MB were
+# measured. The figure is fixed, so that a budget has the same answer each time. If the process
+# held more at import, that counts, rounded up in steps.
 INTERPRETER_BYTES = 44_000_000
 _STEP = 8_000_000
 
@@ -42,21 +42,26 @@ _STEP = 8_000_000
 def planned(
     program: Program, tokens: int, to_pack: Iterable[Buffer] = (), merges: int = 0
 ) -> dict[str, int]:
-    """Bytes by kind: what the program plans, the tokenizer and the interpreter.
+    """Bytes by kind: the program's, the tokenizer's and the interpreter's.
 
-    Mapped weights count whole: their pages are resident once they have been read, and the system
-    may drop them; packed ones it may not. `tokens` is the size of the vocabulary, `merges` how many
-    its tokenizer has, `to_pack` are weights that will be packed, beside those that are. Of streamed
-    weights two lots count.
+    Mapped weights count in full: their pages are resident once they have been read, although the
+    system may drop them; it may not drop packed ones. Of streamed weights the two windows count.
+
+    Parameters
+    ----------
+    tokens, merges : int
+        Of the vocabulary.
+    to_pack : iterable of Buffer
+        Weights that will be packed; others may be packed already.
     """
-    by_kind, waiting = program.bytes_by_kind(), set(to_pack)
+    by_kind, unpacked = program.bytes_by_kind(), set(to_pack)
     windows = window_bytes(program)
     copied = 0
-    if waiting or windows:  # then vectors are copied out of the file: see packing.keep_vectors
+    if unpacked or windows:  # then vectors are copied out of the file: see packing.keep_vectors
         copied = sum(
             b.nbytes for b in program.buffers if b.kind is Kind.WEIGHT and len(b.shape) == 1
         )
-    packed = sum(b.nbytes for b in program.buffers if b in waiting or is_packed(b.dtype))
+    packed = sum(b.nbytes for b in program.buffers if b in unpacked or is_packed(b.dtype))
     return {
         "weights (mapped)": by_kind[Kind.WEIGHT] - packed - copied,
         "weights (packed)": packed,
@@ -72,13 +77,13 @@ def planned(
 def planned_graph(
     programs: Iterable[Program], prepared: Iterable[npt.NDArray[Any]] = ()
 ) -> dict[str, int]:
-    """Bytes by kind of a graph's programs for one call, which share weights, and the interpreter.
+    """Bytes by kind for one call of a graph, whose programs share weights, and the interpreter's.
 
-    Mapped are numbers that lie where the file has them; packed are those that products multiply
-    with. `prepared` are initializers of the prepared graph: what was computed then and is no longer
-    in the file counts as constants, as do the other constants of programs.
+    Weights that are used where the file has them are "mapped"; others that products multiply with
+    are "packed". All other constants of programs count as constants, and so do initializers of the
+    `prepared` graph that were computed and are not in the file.
     """
-    found = dict.fromkeys(
+    memory = dict.fromkeys(
         ("weights (mapped)", "weights (packed)", "activations", "constants", "interpreter"), 0
     )
     multiplied: set[Buffer] = set()
@@ -88,7 +93,7 @@ def planned_graph(
         host += [array for i in program.instructions for array in i.operator.holds]
         multiplied.update(i.operands["w"].root for i in program.instructions if "w" in i.operands)
         buffers |= dict.fromkeys(b for b in program.buffers if b.source is None)
-        found["activations"] += sum(
+        memory["activations"] += sum(
             size for kind, size in program.bytes_by_kind().items() if kind in _PASSING
         )
     seen = set()
@@ -96,15 +101,15 @@ def planned_graph(
         array = buffer.value.data if isinstance(buffer.value, Tensor) else buffer.value
         if isinstance(array, np.ndarray):
             weight = buffer.kind is Kind.WEIGHT or buffer in multiplied
-            found[_where(array, "weights (packed)" if weight else "constants")] += buffer.nbytes
+            memory[_where(array, "weights (packed)" if weight else "constants")] += buffer.nbytes
             seen.add(array.ctypes.data)
     own = [array for array in prepared if not is_mapped(array)]
     for array in (*host, *own):
         if array.nbytes and array.ctypes.data not in seen:
-            found[_where(array, "constants")] += array.nbytes
+            memory[_where(array, "constants")] += array.nbytes
             seen.add(array.ctypes.data)
-    found["interpreter"] = process_bytes()
-    return found
+    memory["interpreter"] = process_bytes()
+    return memory
 
 
 _PASSING = frozenset({Kind.SCRATCH, Kind.INPUT, Kind.OUTPUT})
@@ -115,9 +120,9 @@ def _where(array: npt.NDArray[Any], own: str) -> str:
 
 
 def in_tab(memory: Mapping[str, int], file: int) -> dict[str, int]:
-    """The same of a tab of a browser, whose heap has the model's file, of so many bytes, whole.
+    """The same in a browser's tab, whose heap holds the model's whole file, of `file` bytes.
 
-    `memory` has no weights that are packed where the file has them.
+    `memory` does not count weights that are packed in place, in the file.
     """
     own = {k: v for k, v in memory.items() if k not in ("weights (mapped)", "weights (streamed)")}
     if "tokenizer" in own:
@@ -126,19 +131,19 @@ def in_tab(memory: Mapping[str, int], file: int) -> dict[str, int]:
 
 
 def process_bytes() -> int:
-    """What a process holds beside a model: the interpreter, and what loading leaves behind."""
+    """Bytes of a process beside a model: the interpreter's, and what loading adds."""
     return interpreter_bytes() + PROCESS_REST_BYTES
 
 
 def interpreter_bytes() -> int:
-    """What a process that imported halfbyte holds before it loads a model."""
-    beyond = max(_at_import - INTERPRETER_BYTES, 0)
-    return INTERPRETER_BYTES + -(-beyond // _STEP) * _STEP
+    """Bytes of a process that imported halfbyte, before it loads a model."""
+    more = max(_at_import - INTERPRETER_BYTES, 0)
+    return INTERPRETER_BYTES + -(-more // _STEP) * _STEP
 
 
 def resident_bytes() -> int:
-    """This process's resident memory now; a fixed estimate where the system does not tell."""
-    if sys.platform == "emscripten":  # the heap never shrinks: its size is what the tab holds
+    """This process's resident memory now; a fixed estimate if the system does not tell."""
+    if sys.platform == "emscripten":  # the heap never shrinks: all of it counts
         return int(import_module("pyodide_js")._module.HEAPU8.length)
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
@@ -150,10 +155,10 @@ def resident_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    """This process's peak resident memory so far; 0 where the system does not tell."""
+    """This process's peak resident memory so far; 0 if the system does not tell."""
     if sys.platform == "emscripten":
         return resident_bytes()
-    try:  # Linux: getrusage would count the parent's pages from before the exec as well
+    try:  # Linux: getrusage also counts the parent's pages from before the exec
         status = Path("/proc/self/status").read_text(encoding="ascii")
         return 1024 * int(status.split("VmHWM:")[1].split()[0])
     except (OSError, IndexError):

@@ -49,11 +49,12 @@ def load(
         A GGUF file, a ``.bin`` of llama2.c or torchless, or a Hugging Face folder with safetensors
         or PyTorch's files. The format is found from the content.
     tokenizer : path, optional
-        For a llama2.c file: its tokenizer, if it does not lie beside the model.
+        For a llama2.c file: its tokenizer, if it is not beside the model.
     context : int, optional
-        Tokens that the KV cache holds: at most, and by default, the model's own (capped at 4096).
+        Tokens that the KV cache holds, at most the model's own context. The default is that, up to
+        4096.
     batch : int
-        Prompt tokens that are processed at once (128); sets the size of the scratch memory.
+        Prompt tokens that are processed at once (128); it sets the size of the scratch memory.
     backend : str
         "native" (the default), "native-avx2", "native-scalar" ..., or "numpy".
     threads : int, optional
@@ -61,30 +62,31 @@ def load(
     passes : bool
         False runs the program as captured: float activations, no shared memory.
     activations : {"int8", "float"}
-        What block-quantized weights are multiplied with.
+        Type of the activations that block-quantized weights are multiplied with.
     cache : {"auto", "f16", "f32", "q8_0", "smallest"}
-        Numbers of the KV cache: "auto" takes F32 for models in F32, F16 for all others; "q8_0"
-        takes 8.5 bits a number, where heads are whole blocks of 32; "smallest" that, or "auto".
+        Type of the KV cache: "auto" is F32 for models in F32 and F16 for all others; "q8_0"
+        takes 8.5 bits a number and needs heads of whole blocks of 32; "smallest" is "q8_0" where
+        that is possible, otherwise "auto".
     weights : {"auto", "packed", "mapped", "streamed"}
-        "packed" lays block-quantized weights out for fast products, in memory of their own;
-        "mapped" leaves them as they lie, so that the system may drop their pages; "streamed" reads
-        them from storage in every run, a few megabytes at a time. "auto" packs where the model
-        then takes at most half of the machine's memory.
+        "packed" copies block-quantized weights into a layout for fast products; "mapped" uses them
+        as they are in the file, so that the system may drop their pages; "streamed" reads them
+        from storage in every run, a few megabytes at a time. "auto" packs if the model then takes
+        at most half of the machine's memory.
     level : {"baseline", "basic", "aggressive", "extreme"}, optional
-        Settings that need less and less memory, together: weights packed; mapped; mapped with the
+        Groups of settings that need less and less memory: weights packed; mapped; mapped with the
         smallest cache, batches of 32 and a context of at most 2048 tokens; streamed with batches
-        of 16 and at most 1024. What is given beside it counts.
+        of 16 and at most 1024. Other arguments override those of the level.
     memory_budget : int, optional
-        Bytes that the process may take, the interpreter's included: a fixed figure for one that
-        imported nothing large before. Weights "auto" are packed where they fit, else streamed;
-        where nothing fits, the model is refused. Beam search has what the plan leaves of it.
+        Bytes that the process may take, the interpreter included, which counts with a fixed figure
+        if nothing large was imported before. Weights "auto" are packed if they fit, otherwise
+        streamed; if nothing fits, loading fails. Beam search may use what the plan leaves.
 
     Raises
     ------
     HalfbyteError
         The file, the tokenizer or an argument cannot be used; the message says why.
     MemoryBudgetError
-        It would need more than `memory_budget`, or than the machine has.
+        The model needs more than `memory_budget`, or than the machine has.
     """
     arguments.check_keywords("load", options, _KEYWORDS | {"tokenizer"})
     for name, value in (("path", path), ("tokenizer", tokenizer)):
@@ -107,8 +109,8 @@ def load_bytes(
     name : str
         For messages.
     own : bool
-        The bytes are the model's from now on: weights are packed where they lie. They change, and
-        nobody else may use them.
+        The model takes the bytes over and packs weights in place: the caller must not use them
+        again.
     """
     arguments.check_keywords("load_bytes", options, _KEYWORDS | {"name", "own"})
     if not isinstance(data, bytes | bytearray | memoryview | np.ndarray):
@@ -125,30 +127,30 @@ async def load_url(
     source: Callable[[], Source] | None = None,
     **options: Unpack[Options],
 ) -> LanguageModel:
-    """Fetch a model and open it where it lies in memory.
+    """Fetch a model into memory and open it there.
 
-    In a browser it is kept in the origin's storage: the next visit needs no network. A transfer
-    that breaks off is taken up where it stopped.
+    In a browser it is kept in the origin's storage, so that the next visit needs no network. An
+    interrupted transfer is resumed.
 
     Parameters
     ----------
     url : str
         Address of a GGUF file; in a browser it may be relative to the page.
     progress : callable, optional
-        Called with bytes done and bytes in all (None where the server does not say).
+        Called with the bytes done and the total (None if the server does not say).
     sha256 : str, optional
-        What the file must hash to.
+        Expected hash of the file.
     keep : bool
-        In a browser, keep the file for the next visit, and use the one kept.
+        In a browser, keep the file for the next visit, and use a file that was kept.
     source : callable, optional
-        Makes what each attempt reads from; see :func:`halfbyte.download.fetch`.
+        Makes the source that an attempt reads from; see :func:`halfbyte.download.fetch`.
 
     Raises
     ------
     DownloadError
-        The server refused, the network broke off for good, or the file is another.
+        The server refused, the network failed for good, or the hash differs.
     HalfbyteError
-        As :func:`load`. What cannot be opened is not kept.
+        As for :func:`load`. A file that cannot be opened is not kept.
 
     Warns
     -----
@@ -157,15 +159,15 @@ async def load_url(
     """
     known = {"progress", "sha256", "keep", "source"}
     arguments.check_keywords("load_url", options, _KEYWORDS | known)
-    found = await download.fetch(url, progress=progress, sha256=sha256, keep=keep, source=source)
+    fetched = await download.fetch(url, progress=progress, sha256=sha256, keep=keep, source=source)
     try:
         name = url.split("?")[0].rsplit("/", 1)[-1] or url
-        model = load_bytes(found.data, name, own=True, **options)
+        model = load_bytes(fetched.data, name, own=True, **options)
     except (FormatError, UnsupportedError):
         await download.forget(url)
         raise
-    if found.note:
-        warnings.warn(found.note, stacklevel=2)
+    if fetched.note:
+        warnings.warn(fetched.note, stacklevel=2)
     return model
 
 
@@ -186,27 +188,27 @@ def load_file(
         if name in counts and value is not None:
             arguments.integer(name, value)
     chosen = settings_of(level, settings)
-    words = from_metadata(file)
+    tokenizer = from_metadata(file)
     if memory_budget is None:
-        found = plan(file, chosen)
+        planned = plan(file, chosen)
     elif backend == "numpy":
         raise HalfbyteError(
-            "memory_budget: expected a native backend, which keeps to its plan; NumPy's makes "
-            "floats of weights"
+            "memory_budget: expected a native backend, which keeps to its plan; NumPy's "
+            "converts weights to floats"
         )
     else:
-        found = plan_within(file, chosen, memory_budget)
-    if found.reader is not None and not file.on_storage:
+        planned = plan_within(file, chosen, memory_budget)
+    if planned.reader is not None and not file.on_storage:
         raise UnsupportedError(
             f"{file.path}: weights 'streamed': expected a file on storage, found one in memory"
         )
     threads = threads or default_threads()
-    program = found.program
-    if backend != "numpy" and (found.to_pack or found.reader):
-        program = packing.pack(program, found.to_pack, file, threads)
+    program = planned.program
+    if backend != "numpy" and (planned.to_pack or planned.reader):
+        program = packing.pack(program, planned.to_pack, file, threads)
         program = packing.keep_vectors(program, file)
-    whole = chosen.weights in ("auto", "packed") and found.reader is None
+    whole = chosen.weights in ("auto", "packed") and planned.reader is None
     if whole and any(p.remote for p in file.mapped) and packing.has_room(program):
         program = packing.keep_all(program, file)
-    room = math.inf if memory_budget is None else memory_budget - found.total
-    return LanguageModel(file, words, program, backend, threads, room)
+    room = math.inf if memory_budget is None else memory_budget - planned.total
+    return LanguageModel(file, tokenizer, program, backend, threads, room)

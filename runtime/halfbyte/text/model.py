@@ -21,8 +21,8 @@ class LanguageModel(TokenModel):
     """A language model with one context: tokens go in, logits and text come out.
 
     Any number of threads and tasks may use one model: their texts take turns, first come, first
-    served, and are what each would be by itself. A text that is read piece by piece keeps its turn
-    between pieces; where its reader does not come back for a second, or itself asks the model for
+    served, and each is the same as it would be by itself. A text that is read piece by piece keeps
+    its turn between pieces. If its reader pauses for more than a second, or asks the model for
     something else, others go on, and its tokens are processed again when it continues.
 
     Attributes
@@ -32,13 +32,13 @@ class LanguageModel(TokenModel):
     weights : mapping of str to Tensor
         The tensors as they are used: packed, copied or as in the file.
     notes : list of str
-        What was passed over or is not exact.
+        Metadata that was ignored, and what is not exact.
     tokenizer : Tokenizer
         Text <-> token ids.
     program : Program
-        What runs for every batch of tokens.
+        Runs for every batch of tokens.
     room : float
-        Bytes that a memory budget leaves beside the plan; infinite without one.
+        Bytes of the memory budget that the plan leaves; infinite without a budget.
     """
 
     def generate(self, prompt: str = "", **options: Unpack[Options]) -> str:
@@ -47,13 +47,13 @@ class LanguageModel(TokenModel):
         Parameters
         ----------
         prompt : str
-            The beginning; an empty one starts from the beginning-of-text token.
+            If it is empty, the text starts from the beginning-of-text token.
         max_tokens : int
-            Most tokens to generate (256); the text may end before.
+            Maximum number of tokens to generate (256).
         stop : str or sequence of str, optional
             Strings at which the text ends; they are not part of it.
         temperature : float
-            0 takes the likeliest token always; 1 samples from the model's distribution. (0.8)
+            0 always takes the likeliest token; 1 samples from the model's distribution. (0.8)
         seed : int, optional
             The same seed gives the same text.
         **options
@@ -75,10 +75,10 @@ class LanguageModel(TokenModel):
         return "".join(begin(self, prompt, options, "generate"))
 
     def generate_batch(self, prompts: Iterable[str], **options: Unpack[Options]) -> list[str]:
-        """Continue each of many texts, as :meth:`generate` does by itself.
+        """Continue several texts, one after the other; see :meth:`generate`.
 
-        One after the other: they share the context. What a prompt has in common with the one before
-        (instructions, examples) is processed once. `seed` is each one's seed.
+        A beginning that a prompt shares with the one before it (instructions, examples) is
+        processed once. Each text starts from the same `seed`.
         """
         arguments.check_keywords("generate_batch", options, KEYWORDS)
         return [self.generate(prompt, **options) for prompt in arguments.texts("prompts", prompts)]
@@ -89,7 +89,7 @@ class LanguageModel(TokenModel):
         Parameters
         ----------
         logprobs : int, optional
-            Keep each generated token's log-probability, and the `logprobs` likeliest tokens'.
+            Keep the log-probabilities of each generated token and of the `logprobs` likeliest.
         """
         return begin(self, prompt, options, "generation")
 
@@ -98,10 +98,10 @@ class LanguageModel(TokenModel):
         return iter(begin(self, prompt, options, "stream"))
 
     def astream(self, prompt: str = "", **options: Unpack[Options]) -> AsyncIterator[str]:
-        """The same for ``async for``: a page, a notebook or a server stays alive meanwhile.
+        """Generate text for ``async for``: a page, notebook or server stays responsive.
 
         The event loop runs after every token and at least every 50 ms of a long prompt. Leave the
-        loop, or cancel the task, to stop. Texts of several tasks follow each other.
+        loop, or cancel the task, to stop. Texts of several tasks are generated in turn.
         """
         return aiter(begin(self, prompt, options, "astream"))
 
@@ -118,17 +118,17 @@ class LanguageModel(TokenModel):
         Parameters
         ----------
         num_beams : int
-            Texts that are followed at once, and returned at most; 1 is greedy.
+            Candidates kept in each step, and texts returned at most; 1 is greedy.
         length_penalty : float
-            A text's log-probability is divided by its length to this power: more than 0 favours
-            long texts, 0 compares sums.
+            A text's log-probability is divided by its length to this power: 0 compares sums, more
+            favours long texts.
         **adjustments
             Penalties and bias; see :class:`halfbyte.text.sampling.Sampler`.
 
         Raises
         ------
         MemoryBudgetError
-            The beams need more memory than the model's budget, or the machine, leaves.
+            The beams need more memory than the budget or the machine has left.
         """
         arguments.check_keywords("beam_search", adjustments, Adjustments.__optional_keys__)
         arguments.text("prompt", prompt)
@@ -137,29 +137,29 @@ class LanguageModel(TokenModel):
             return beam_search(self, prompt, sampler, num_beams, length_penalty, max_tokens)
 
     def chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> str:
-        """The answer to a conversation, by the model's own chat template.
+        """Answer a conversation, by the model's own chat template.
 
-        See :class:`halfbyte.text.chat.Chat` for other templates, and for what happens at the limit
-        of the context.
+        See :class:`halfbyte.text.chat.Chat` for other templates, and for conversations that outgrow
+        the context.
 
         Parameters
         ----------
         messages : sequence of mapping
-            Each with "role" ("system", "user", "assistant") and "content", the oldest first. Put
-            the answer behind them, and the next question behind it: only what is new is processed.
+            Each with "role" ("system", "user", "assistant") and "content", the oldest first. To
+            go on, append the answer and the next question: only what is new is processed.
         **options
             As for :meth:`generate`; `max_tokens` is 1024 unless it is given.
         """
         return "".join(self._chat.answer(messages, options, "chat"))
 
     def stream_chat(self, messages: Sequence[Message], **options: Unpack[Options]) -> Iterator[str]:
-        """The same, piece by piece."""
+        """Answer piece by piece; see :meth:`chat`."""
         return iter(self._chat.answer(messages, options, "stream_chat"))
 
     def astream_chat(
         self, messages: Sequence[Message], **options: Unpack[Options]
     ) -> AsyncIterator[str]:
-        """The same for ``async for``; see :meth:`astream`."""
+        """Answer for ``async for``; see :meth:`chat` and :meth:`astream`."""
         return aiter(self._chat.answer(messages, options, "astream_chat"))
 
     @cached_property
@@ -167,7 +167,7 @@ class LanguageModel(TokenModel):
         return Chat(self)
 
     def perplexity(self, text: str) -> float:
-        """exp of the mean loss per token of a text, which may be infinite; see `token_losses`."""
+        """exp of a text's mean loss per token (may be infinite); see `token_losses`."""
         ids = self.tokenizer.encode(arguments.text("text", text))
         if len(ids) < 2:
             raise HalfbyteError(f"perplexity needs at least 2 tokens, found {len(ids)}")

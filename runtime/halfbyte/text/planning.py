@@ -1,4 +1,8 @@
-"""What a model will need, known before anything is allocated: its program, and bytes by kind."""
+"""A model's program and the memory that it needs, by kind, before anything is allocated.
+
+Nothing of a plan is changed later: tables of constants are computed when memory is allocated, and
+packing returns another program.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from halfbyte.formats.reading import Reader
 from halfbyte.text import architectures, footprint
 from halfbyte.weights import F32, Tensor
 
-DEFAULT_CONTEXT = 4096  # tokens, where the model allows more: the KV cache is planned at this size
+DEFAULT_CONTEXT = 4096  # tokens, where the model allows more; the KV cache has this size
 DEFAULT_BATCH = 128  # prompt tokens of one run
 CACHES = ("auto", "f16", "f32", "q8_0", "smallest")
 WEIGHTS = ("auto", "packed", "mapped", "streamed")
@@ -23,9 +27,9 @@ WEIGHTS = ("auto", "packed", "mapped", "streamed")
 
 @dataclass(frozen=True)
 class Settings:
-    """What memory and speed depend on, beside the model; see :func:`halfbyte.load`.
+    """The settings that memory and speed depend on; see :func:`halfbyte.load`.
 
-    `max_context` bounds the context where none is given.
+    `max_context` limits the default context.
     """
 
     context: int | None = None
@@ -46,8 +50,8 @@ class Settings:
                 raise HalfbyteError(f"{name} '{getattr(self, name)}': expected one of {choices}")
 
 
-# Each needs less memory than the one before, and costs more: pages that the system may drop,
-# precision and long prompts' speed, reading all weights for every token.
+# Each needs less memory than the one before. Their prices: pages that the system may drop; then
+# precision and the speed of long prompts; then reading all weights for every token.
 LEVELS = {
     "baseline": Settings(weights="packed"),
     "basic": Settings(weights="mapped"),
@@ -57,7 +61,7 @@ LEVELS = {
 
 
 class Given(TypedDict, total=False):
-    """Settings as a caller gives them."""
+    """Settings that a caller gives."""
 
     context: int | None
     batch: int
@@ -68,7 +72,7 @@ class Given(TypedDict, total=False):
 
 
 def settings_of(level: str | None, given: Given) -> Settings:
-    """A level's settings, but for those that are given beside it."""
+    """A level's settings, overridden by the given ones."""
     if level is not None and level not in LEVELS:
         raise HalfbyteError(f"level '{level}': expected one of {tuple(LEVELS)}")
     return replace(Settings() if level is None else LEVELS[level], **given)
@@ -76,18 +80,18 @@ def settings_of(level: str | None, given: Given) -> Settings:
 
 @dataclass(frozen=True)
 class Plan:
-    """A program after all passes, and what it needs.
+    """A program after all passes, and the memory that it needs.
 
     Attributes
     ----------
     to_pack : tuple of Buffer
-        Weights that are to be packed.
+        Weights to pack.
     reader : Reader or None
-        What streamed weights come from.
+        Reads streamed weights.
     memory : dict of str to int
         Bytes by kind; see :func:`halfbyte.text.footprint.planned`.
     settings : Settings
-        Those asked for, with the context, cache and weights that were chosen.
+        The settings asked for, with the context that was chosen.
     """
 
     program: Program
@@ -103,14 +107,14 @@ class Plan:
 
 
 def plan(file: ModelFile, settings: Settings) -> Plan:
-    """The program of a model and its needs; nothing is allocated, no weight is read."""
+    """Plan a model; nothing is allocated, no weight is read."""
     return _planned(file, settings, capture_model(file, settings))
 
 
 def plan_within(file: ModelFile, settings: Settings, budget: int) -> Plan:
-    """The fastest plan that needs at most `budget` bytes, the interpreter's included.
+    """The fastest plan that needs at most `budget` bytes, including the interpreter's.
 
-    Weights "auto" are packed where they fit, else streamed; no other setting is changed.
+    Weights "auto" are packed if they fit, otherwise streamed; no other setting is changed.
 
     Raises
     ------
@@ -118,18 +122,18 @@ def plan_within(file: ModelFile, settings: Settings, budget: int) -> Plan:
         Nothing fits; the message has the numbers.
     """
     captured = capture_model(file, settings)
-    ways: tuple[str, ...] = (settings.weights,)
+    choices: tuple[str, ...] = (settings.weights,)
     if settings.weights == "auto":
-        ways = ("packed", "streamed") if file.on_storage and settings.passes else ("packed",)
-    for weights in ways:
-        found = _planned(file, replace(settings, weights=weights), captured)
-        if found.total <= budget:
-            return found
-    numbers = ", ".join(f"{kind} {n / 1e6:.1f} MB" for kind, n in found.memory.items() if n >= 5e4)
+        choices = ("packed", "streamed") if file.on_storage and settings.passes else ("packed",)
+    for weights in choices:
+        planned = _planned(file, replace(settings, weights=weights), captured)
+        if planned.total <= budget:
+            return planned
+    kinds = [f"{kind} {n / 1e6:.1f} MB" for kind, n in planned.memory.items() if n >= 5e4]
     raise MemoryBudgetError(
         f"{file.path}: expected to need at most {budget / 1e6:.1f} MB, found "
-        f"{found.total / 1e6:.1f} MB: {numbers}; a smaller context, a cache in q8_0 or a smaller "
-        "batch needs less"
+        f"{planned.total / 1e6:.1f} MB: {', '.join(kinds)}; a smaller context, a cache in q8_0 or "
+        "a smaller batch needs less"
     )
 
 
@@ -157,7 +161,7 @@ def _count(value: object) -> int:
 
 
 def capture_model(file: ModelFile, settings: Settings | None = None) -> Program:
-    """The program of a model file, as captured."""
+    """The program of a model file before any pass."""
     settings = settings or Settings()
     architecture = architectures.find(file)
     config = architecture.read_config(file)
@@ -184,15 +188,15 @@ def capture_model(file: ModelFile, settings: Settings | None = None) -> Program:
 
 
 def _origin(buffer: Buffer) -> str:
-    """The name of the file's tensor that a buffer has, or has a part of."""
+    """The name of the file's tensor that a buffer holds, or holds a part of."""
     tensor = buffer.value
     return (tensor.whole or tensor).name if isinstance(tensor, Tensor) else buffer.name
 
 
-def _cache(file: ModelFile, asked: str, head_dim: int) -> str:
-    """The type of the KV cache's numbers."""
-    if asked == "smallest" and head_dim % 32 == 0 and head_dim <= ops.MAX_Q8_0_HEAD:
+def _cache(file: ModelFile, cache: str, head_dim: int) -> str:
+    """The KV cache's type: F32 for models in F32, whose perplexity is exact to 1e-4 then."""
+    if cache == "smallest" and head_dim % 32 == 0 and head_dim <= ops.MAX_Q8_0_HEAD:
         return "q8_0"
-    if asked in ("auto", "smallest"):
+    if cache in ("auto", "smallest"):
         return "f32" if file.tensors["token_embd.weight"].format is F32 else "f16"
-    return asked
+    return cache

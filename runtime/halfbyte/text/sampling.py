@@ -1,12 +1,12 @@
 """From logits to a token.
 
-What is asked for is applied in this order, which is that of Hugging Face's transformers:
+The options are applied in this order, which is that of Hugging Face's transformers:
 
 1. `logit_bias` is added;
-2. `repetition_penalty`, for every token of the prompt and of the text so far;
-3. `frequency_penalty` and `presence_penalty`, for the tokens of the text so far alone;
-4. `temperature` divides;
-5. `top_k`, then `top_p`, then `min_p` leave the likeliest tokens; one of them is drawn.
+2. `repetition_penalty`, for tokens of the prompt and of the text so far;
+3. `frequency_penalty` and `presence_penalty`, for tokens of the text so far only;
+4. `temperature` divides the logits;
+5. `top_k`, then `top_p`, then `min_p` keep the likeliest tokens; one of them is drawn.
 
 At temperature 0 the first three are applied, and the likeliest token is taken.
 """
@@ -28,11 +28,11 @@ F32Array = npt.NDArray[np.float32]
 F64Array = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.intp]
 
-_NUCLEUS = 256  # likeliest tokens that are looked at first; most nuclei are smaller
+_NUCLEUS = 256  # likeliest tokens that are tried first; most nuclei are smaller
 
 
 class Adjustments(TypedDict, total=False):
-    """What changes logits; see :class:`Sampler`."""
+    """Options that change logits; see :class:`Sampler`."""
 
     repetition_penalty: float
     frequency_penalty: float
@@ -41,7 +41,7 @@ class Adjustments(TypedDict, total=False):
 
 
 class Options(Adjustments, total=False):
-    """How a token is chosen; see :class:`Sampler`."""
+    """Options of choosing a token; see :class:`Sampler`."""
 
     temperature: float
     top_k: int
@@ -51,15 +51,15 @@ class Options(Adjustments, total=False):
 
 
 class TokenLogprob(NamedTuple):
-    """A generated token's log-probability (in nats) in the model's own distribution."""
+    """A generated token's log-probability (in nats) in the model's unchanged distribution."""
 
     token: int
     logprob: float
-    top: list[tuple[int, float]]  # the likeliest tokens there and theirs, the likeliest first
+    top: list[tuple[int, float]]  # the likeliest tokens and theirs, the likeliest first
 
 
 class Sampler:
-    """Chooses the next token; see the module for the order.
+    """Chooses the next token; see the module for the order of the options.
 
     Parameters
     ----------
@@ -74,14 +74,14 @@ class Sampler:
         Keep tokens that are at least p times as likely as the likeliest; 0 keeps all.
         Source: Nguyen et al. 2024.
     repetition_penalty : float
-        Divides positive logits of tokens that were there, multiplies negative ones; 1 is none.
+        Divides positive logits of tokens that occurred, and multiplies negative ones; 1 is none.
         Source: Keskar et al. 2019.
     frequency_penalty, presence_penalty : float
-        Taken from a token's logit for each time that it is in the text, and once if it is.
+        Subtracted from a token's logit for each occurrence in the text, and once if it occurred.
     logit_bias : mapping of int to float, optional
-        What is added to the logits of tokens; -inf bans one.
+        Added to the logits of tokens; -inf bans one.
     seed : int, optional
-        Of NumPy's PCG64; None takes one from the system.
+        Of NumPy's PCG64; by default the system's entropy.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class Sampler:
         self._random = np.random.default_rng(seed)
 
     def sample(self, logits: F32Array, prompt: Sequence[int] = (), text: Sequence[int] = ()) -> int:
-        """The token that follows.
+        """Choose the next token.
 
         Parameters
         ----------
         logits : float32 [vocabulary]
-            Of the model; they are not changed.
+            The model's; they are not changed.
         prompt, text : sequence of int
-            The tokens of the prompt, and those generated since.
+            Tokens of the prompt, and those generated after it.
         """
         logits = self.adjust(logits, prompt, text)
         if self.temperature == 0:
@@ -143,12 +143,12 @@ class Sampler:
         return pick if ids is None else int(ids[pick])
 
     def check(self, vocabulary: int) -> None:
-        """Raise `HalfbyteError` where a bias is on a token that the vocabulary does not have."""
+        """Raise `HalfbyteError` if a bias is for a token that the vocabulary does not have."""
         if len(self._biased) and not 0 <= self._biased.min() <= self._biased.max() < vocabulary:
             raise HalfbyteError(f"logit_bias: expected tokens from 0 to {vocabulary - 1}")
 
     def adjust(self, logits: F32Array, prompt: Sequence[int], text: Sequence[int]) -> F32Array:
-        """Logits after bias and penalties; the same array where there are none."""
+        """Logits after bias and penalties; the same array if there are none."""
         counted = (self.frequency_penalty, self.presence_penalty) != (0, 0) and len(text) > 0
         seen = self.repetition_penalty != 1 and len(prompt) + len(text) > 0
         if not (len(self._biased) or counted or seen):
@@ -161,17 +161,17 @@ class Sampler:
                 raise HalfbyteError("logit_bias: bans every token")
         if seen:
             ids = np.unique(np.concatenate([np.array(prompt, np.intp), np.array(text, np.intp)]))
-            penalty, found = np.float32(self.repetition_penalty), logits[ids]
-            logits[ids] = np.where(found > 0, found / penalty, found * penalty)
+            penalty, values = np.float32(self.repetition_penalty), logits[ids]
+            logits[ids] = np.where(values > 0, values / penalty, values * penalty)
         if counted:
             ids, counts = np.unique(np.array(text, np.intp), return_counts=True)
             logits[ids] -= (self.frequency_penalty * counts + self.presence_penalty).astype("f4")
         return logits
 
     def distribution(self, logits: F32Array) -> tuple[Ids | None, F64Array]:
-        """Tokens that may follow (None: all, in their order) and their probabilities, unscaled.
+        """Possible next tokens (None: all, in their order) and their unnormalized probabilities.
 
-        Takes adjusted logits; the temperature must be more than 0.
+        Takes adjusted logits; the temperature must be above 0.
         """
         ids = None
         if 0 < self.top_k < len(logits):
@@ -182,7 +182,7 @@ class Sampler:
             kept = _nucleus(p, self.top_p)
             ids, p = kept if ids is None else ids[kept], p[kept]
         if self.min_p > 0:
-            kept = np.flatnonzero(p >= self.min_p)  # the likeliest has 1
+            kept = np.flatnonzero(p >= self.min_p)  # the largest is 1
             ids, p = kept if ids is None else ids[kept], p[kept]
         return ids, p
 
@@ -196,35 +196,35 @@ def _expect(name: str, value: object, holds: bool, expected: str) -> None:
 
 
 def top(values: npt.NDArray[np.floating], k: int) -> Ids:
-    """Places of the k largest values, the first among equals, in their order. O(n)."""
+    """Indices of the k largest values, the first among equals, in ascending order. O(n)."""
     if k >= len(values):
         return np.arange(len(values))
     least = np.partition(values, len(values) - k)[len(values) - k]
-    found = np.flatnonzero(values >= least)
-    equal = np.flatnonzero(values[found] == least)
-    return np.delete(found, equal[len(equal) - (len(found) - k) :])
+    indices = np.flatnonzero(values >= least)
+    equal = np.flatnonzero(values[indices] == least)
+    return np.delete(indices, equal[len(equal) - (len(indices) - k) :])
 
 
 def largest(values: npt.NDArray[np.floating], k: int) -> Ids:
-    """The same, the largest first. O(n + k log k)."""
-    found = top(values, k)
-    return found[np.argsort(-values[found], kind="stable")]
+    """The same indices, that of the largest value first. O(n + k log k)."""
+    indices = top(values, k)
+    return indices[np.argsort(-values[indices], kind="stable")]
 
 
 def _nucleus(p: F64Array, top_p: float) -> Ids:
-    """Places of the smallest set of largest `p` that holds `top_p` of their sum."""
-    wanted, k = top_p * float(p.sum()), _NUCLEUS
+    """Indices of the fewest largest `p` whose sum is at least `top_p` of the whole."""
+    target, k = top_p * float(p.sum()), _NUCLEUS
     while True:
         k = min(k, len(p))
         ranked = np.sort(np.partition(p, len(p) - k)[len(p) - k :])[::-1]
         cumulative = np.cumsum(ranked)
-        if cumulative[-1] >= wanted or k == len(p):
-            return top(p, int(np.searchsorted(cumulative, wanted)) + 1)
+        if cumulative[-1] >= target or k == len(p):
+            return top(p, int(np.searchsorted(cumulative, target)) + 1)
         k *= 16
 
 
 def log_softmax(logits: F32Array) -> F64Array:
-    """Log-probabilities, in nats, of logits [vocabulary]."""
+    """Log-probabilities (in nats) of logits [vocabulary]."""
     return log_softmax_of(logits.astype(np.float64))
 
 

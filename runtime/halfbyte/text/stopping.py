@@ -11,15 +11,15 @@ MAX_STRINGS, MAX_CHARACTERS = 64, 1024  # stop strings, and characters of one
 
 
 class StopStrings:
-    """Passes a stream of text on up to the first stop string, of which nothing is ever passed on.
+    """Passes a stream of text on up to the first stop string, and nothing of the stop string.
 
-    The first is the one that is complete first, the longer of two; it does not matter in which
-    pieces the text arrives.
+    The first is the one that is complete first, and of two the longer one. The pieces in which the
+    text arrives make no difference.
 
     Attributes
     ----------
-    found : bool
-        A stop string was there; the text is over.
+    reached : bool
+        A stop string ended the text.
     """
 
     def __init__(self, strings: str | Sequence[str] | None) -> None:
@@ -31,27 +31,27 @@ class StopStrings:
             raise HalfbyteError(
                 f"stop: {len(self._strings)} strings: expected at most {MAX_STRINGS}"
             )
-        self._held = ""  # may be the beginning of a stop string
-        self.found = False
+        self._held = ""  # perhaps the beginning of a stop string
+        self.reached = False
 
     def push(self, piece: str) -> str:
-        """What is certainly before any stop string, of all text so far that was not returned."""
+        """The text not yet returned that certainly comes before any stop string."""
         text = self._held + piece
-        places = [(at + len(s), at) for s in self._strings if (at := text.find(s)) >= 0]
-        if places:
-            self.found, self._held = True, ""
-            return text[: min(places)[1]]
+        matches = [(at + len(s), at) for s in self._strings if (at := text.find(s)) >= 0]
+        if matches:
+            self.reached, self._held = True, ""
+            return text[: min(matches)[1]]
         held = max((_overlap(text, s) for s in self._strings), default=0)
         self._held = text[len(text) - held :]
         return text[: len(text) - held]
 
     def flush(self) -> str:
-        """What was held back; no more text follows."""
+        """The text that was held back; no more follows."""
         text, self._held = self._held, ""
         return text
 
 
 def _overlap(text: str, string: str) -> int:
-    """Length of the longest end of `text` that `string` begins with."""
+    """Length of the longest suffix of `text` that `string` begins with."""
     lengths = range(min(len(text), len(string) - 1), 0, -1)
     return next((n for n in lengths if text.endswith(string[:n])), 0)

@@ -1,4 +1,4 @@
-"""Tokens in, logits out: a model's program, its memory, and the tokens that it holds."""
+"""Tokens in, logits out: a model's program, its memory, and the tokens in its context."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from halfbyte.text.sampling import log_softmax
 from halfbyte.text.tokenizers import Tokenizer
 from halfbyte.weights import F32Array, Tensor
 
-_LOOK = 0.01  # seconds after which mapped files are looked at again, between tokens of a text
-_SCANNED = 1 << 20  # weights that are looked at together
+_CHECK_SECONDS = 0.01  # between checks of mapped files while a text is generated
+_SCANNED = 1 << 20  # weights that are decoded at once in search of one that is not finite
 
 
 class TokenModel:
@@ -40,15 +40,15 @@ class TokenModel:
     weights : mapping of str to Tensor
         The tensors as they are used: packed, copied or as in the file.
     notes : list of str
-        What was passed over or is not exact.
+        Metadata that was ignored, and what is not exact.
     tokenizer : Tokenizer
         Text <-> token ids.
     program : Program
-        What runs for every batch of tokens.
+        Runs for every batch of tokens.
     tokens : list of int
-        What the context holds.
+        The tokens in the context.
     room : float
-        Bytes that a memory budget leaves beside the plan; infinite without one.
+        Bytes of the memory budget that the plan leaves; infinite without a budget.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class TokenModel:
         self._ids = self.executable.array(program.inputs["ids"])
         self._logits: F32Array = self.executable.array(program.outputs["logits"])
         self._sizes = {name: size.maximum for name, size in program.sizes.items()}
-        self.tokens: list[int] = []  # what the context holds
-        self.text: object = None  # whose text they are
-        where = f"{file.path}: the model is closed"
-        self._turns = Turns(lambda: HalfbyteError(where))
+        self.tokens: list[int] = []
+        self.text: object = None  # identifies the text that the tokens belong to
+        closed = f"{file.path}: the model is closed"
+        self._turns = Turns(lambda: HalfbyteError(closed))
         weights = (self.executable.array(b) for b in program.buffers if b.kind is Kind.WEIGHT)
         self._maps = file.mapped if any(map(is_mapped, weights)) else []
-        self._looked = 0.0  # when the files were looked at
-        self.profile: Profile | None = None  # set one, and every run adds to it
+        self._checked = 0.0  # when the files were checked
+        self.profile: Profile | None = None  # if set, every run adds to it
 
     @property
     def path(self) -> Path:
@@ -96,14 +96,14 @@ class TokenModel:
         return len(self.tokens)
 
     def turn(self) -> Turn:
-        """A turn at the context, for a text of several steps."""
+        """A turn to use the context, for a text of several steps."""
         return Turn(self._turns)
 
     def exclusive(self) -> AbstractContextManager[object]:
         """``with model.exclusive():`` keeps other threads from the context.
 
-        For calls that belong together, such as :meth:`rewind` and :meth:`feed`; each method does it
-        by itself.
+        Use it around calls that belong together, such as :meth:`rewind` and :meth:`feed`; each
+        method does so for itself.
         """
         return self._turns.whole()
 
@@ -112,20 +112,22 @@ class TokenModel:
         self.rewind(())
 
     def rewind(self, ids: Sequence[int]) -> int:
-        """Begin a text with what the context holds of its beginning already.
+        """Begin a text, keeping the tokens that it has in common with the context.
+
+        Logits do not depend on how tokens arrive, so this changes nothing but the time.
 
         Returns
         -------
         int
-            How many of the text's tokens the context still holds: all that they have in common, but
-            never the last one, whose logits are still wanted. The others are to be fed.
+            How many of the text's first tokens are kept; never the last one, whose logits are
+            needed. The caller feeds the others.
         """
-        most = max(len(ids) - 1, 0)
+        limit = max(len(ids) - 1, 0)
         with self.exclusive():
-            pairs = enumerate(zip(self.tokens, ids[:most], strict=False))
-            kept = next((i for i, (old, new) in pairs if old != new), min(len(self.tokens), most))
+            pairs = enumerate(zip(self.tokens, ids[:limit], strict=False))
+            kept = next((i for i, (old, new) in pairs if old != new), min(len(self.tokens), limit))
             del self.tokens[kept:]
-            self.text, self._looked = None, 0.0
+            self.text, self._checked = None, 0.0
         return kept
 
     def feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int = 1) -> F32Array:
@@ -136,53 +138,53 @@ class TokenModel:
         ids : sequence of int
             Token ids, at least one.
         rows : int
-            How many of the last tokens' logits are wanted; none saves their time.
+            Number of last tokens whose logits to return; 0 saves their time.
 
         Returns
         -------
         float32 [rows, vocabulary]
-            Logits of the token that follows each of them. For `rows` of one it is a view that the
-            next call overwrites, in whatever thread; see :meth:`exclusive`.
+            Logits of the token after each of them. A single row is a view, which the next call
+            overwrites, from any thread; see :meth:`exclusive`.
         """
         with self.exclusive():
             return self._feed(ids, rows)
 
     def _feed(self, ids: Sequence[int] | npt.NDArray[np.integer[Any]], rows: int) -> F32Array:
-        """The same for whoever has the turn."""
+        """`feed` for a caller that has the turn."""
         tokens = np.asarray(ids, np.int32)
         self._check(tokens, rows)
         if self._maps:
-            self._look(len(tokens))
-        first = len(tokens) - rows  # the first token whose logits are wanted
+            self._check_files(len(tokens))
+        first = len(tokens) - rows  # the first token whose logits are returned
         out = None if rows == 1 else np.empty((rows, self.vocabulary), np.float32)
         done = 0
         while done < len(tokens):
             count = min(self._sizes["n"], len(tokens) - done)
             count = min(count, max(first - done, 0) + self._sizes["rows"])
-            asked = max(0, done + count - max(first, done))
+            wanted = max(0, done + count - max(first, done))
             self._ids[:count] = tokens[done : done + count]
-            self._run({"n": count, "position": self.position, "rows": asked})
+            self._run({"n": count, "position": self.position, "rows": wanted})
             self.tokens += tokens[done : done + count].tolist()
             done += count
-            if out is not None and asked:
-                out[done - asked - first : done - first] = self._logits[:asked]
+            if out is not None and wanted:
+                out[done - wanted - first : done - first] = self._logits[:wanted]
         logits = self._logits[:1] if out is None else out
         with np.errstate(all="ignore"):
-            total = float(logits.sum())  # as finite as its parts, or more is looked at
+            total = float(logits.sum())  # not finite where a logit is not
         if not math.isfinite(total):
             self._explain(logits)
         return logits
 
-    def _look(self, tokens: int) -> None:
-        """Raise `FormatError` where a file that weights are read from was changed in place."""
+    def _check_files(self, tokens: int) -> None:
+        """Raise `FormatError` if a file that weights are read from was changed in place."""
         now = time.monotonic()
-        if tokens > 1 or now - self._looked > _LOOK:
-            self._looked = now
+        if tokens > 1 or now - self._checked > _CHECK_SECONDS:
+            self._checked = now
             for pages in self._maps:
                 pages.check()
 
     def _explain(self, logits: F32Array) -> None:
-        """Raise for logits that are not finite; a tensor is named where it is to blame."""
+        """Raise if logits are not finite, naming the tensor that is the cause if there is one."""
         if np.isfinite(logits).all():
             return
         self.file.check()
@@ -227,26 +229,27 @@ class TokenModel:
     def token_losses(self, ids: Sequence[int]) -> npt.NDArray[np.float64]:
         """-log p (in nats) of each token after the first, given those before it in its window.
 
-        A text longer than the context is cut into windows; each starts afresh from its first
-        token, which `ids[0]` (the beginning-of-text token) precedes.
+        A text longer than the context is cut into windows. Each starts with an empty context and
+        `ids[0]` (the beginning-of-text token).
         """
         losses: list[float] = []
-        rows = self._sizes["rows"]  # the logits that the plan has room for
+        rows = self._sizes["rows"]  # of logits that the plan has memory for
         for start in range(1, len(ids), self.context):
-            wanted = ids[start : start + self.context]
-            given = [ids[0], *wanted[:-1]]
+            targets = ids[start : start + self.context]
+            inputs = [ids[0], *targets[:-1]]
             with self.exclusive():
                 self.reset()
-                for at in range(0, len(given), rows):
-                    part = given[at : at + rows]
-                    for logits, token in zip(self.feed(part, len(part)), wanted[at:], strict=False):
-                        losses.append(-log_softmax(logits)[token])
+                for at in range(0, len(inputs), rows):
+                    part = inputs[at : at + rows]
+                    logits = self.feed(part, len(part))
+                    for row, token in zip(logits, targets[at:], strict=False):
+                        losses.append(-log_softmax(row)[token])
         return np.array(losses, np.float64)
 
     def close(self) -> None:
-        """Stop threads, give memory back and drop the mapping of the file.
+        """Stop threads, free memory and unmap the file.
 
-        A step that another thread is in is waited for; its text ends with an error.
+        If another thread is in a step, wait for it to end; its text ends with an error.
         """
         self._turns.close()
         self.executable.close()
@@ -264,7 +267,7 @@ class TokenModel:
 
 
 def _weights(file: ModelFile, program: Program) -> Mapping[str, Tensor]:
-    """The file's tensors, or what the program has in their place."""
+    """The file's tensors, with the program's own in place of those that it changed."""
     used = program.tensors
-    cut = {t.whole.name for t in used.values() if t.whole is not None}
-    return {name: t for name, t in file.tensors.items() if name not in cut} | used
+    split = {t.whole.name for t in used.values() if t.whole is not None}
+    return {name: t for name, t in file.tensors.items() if name not in split} | used

@@ -1,7 +1,7 @@
 """Tiny models of every architecture: a config.json each, weights from a formula.
 
-Goldens (`goldens/<name>.json`, written by `make judge`) hold the names and shapes that
-`transformers` gives such a model, the ids of a text, and logits of some of its places.
+Goldens (`goldens/<name>.json`, written by `make judge`) hold the names and shapes of such a model's
+tensors in `transformers`, and its logits at some positions of a text.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from halfbyte.quantize.gguf_writer import write_gguf
 F32Array = npt.NDArray[np.float32]
 
 GOLDENS = Path(__file__).with_name("goldens")
-CONTEXT = 48  # tokens, all of which are used
-COLUMNS = 64  # logits of this many tokens are kept
+CONTEXT = 48  # tokens of the text
+COLUMNS = 64  # tokens whose logits are stored
 
 _SIZES = {
     "hidden_size": 32,
@@ -162,13 +162,13 @@ def write(
 ) -> Path:
     """The model as GGUF in F32.
 
-    `architecture` is another name for it, `change` may do anything to its metadata and tensors.
+    `architecture` renames it, `change` may change its metadata and tensors in any way.
     """
-    known = naming(config(name))
+    names = naming(config(name))
     shapes = read_golden(name)[0]
-    metadata, tensors = dict(known.metadata), dict(known.tensors)
+    metadata, tensors = dict(names.metadata), dict(names.tensors)
     for source, shape in shapes.items():
-        renamed = known.rename(source)
+        renamed = names.rename(source)
         if renamed:
             tensors[renamed[0]] = renamed[1].apply(values(f"{name}/{source}", tuple(shape)))
     if architecture:
@@ -184,7 +184,7 @@ def write(
 
 
 def write_golden(name: str, shapes: dict[str, list[int]], logits: F32Array | None = None) -> None:
-    """What `make judge` found; without logits the shapes alone, as :func:`write` reads them."""
+    """Store the results of `make judge`; without logits only the shapes, for :func:`write`."""
     rows = list(range(3, CONTEXT, 4)) if logits is not None else []
     kept = np.zeros(0, np.float32) if logits is None else logits[rows, :COLUMNS]
     GOLDENS.mkdir(exist_ok=True)
@@ -195,12 +195,12 @@ def write_golden(name: str, shapes: dict[str, list[int]], logits: F32Array | Non
 
 
 def read_golden(name: str) -> tuple[dict[str, list[int]], list[int], F32Array]:
-    """Shapes of the model's tensors, and logits [rows, COLUMNS] of these rows of its text."""
+    """Shapes of the model's tensors, rows of its text, and their logits [rows, COLUMNS]."""
     content = json.loads((GOLDENS / f"{name}.json").read_text(encoding="utf-8"))
     logits = np.frombuffer(base64.b64decode(content["logits"]), np.float32)
     return content["tensors"], content["rows"], logits.reshape(-1, COLUMNS)
 
 
-def largest_difference(found: F32Array, wanted: F32Array) -> float:
-    """Of two sets of logits, relative to the largest of them."""
-    return float(np.abs(found.astype(np.float64) - wanted).max() / np.abs(wanted).max())
+def largest_difference(actual: F32Array, expected: F32Array) -> float:
+    """Of two arrays of logits, relative to the largest expected one."""
+    return float(np.abs(actual.astype(np.float64) - expected).max() / np.abs(expected).max())

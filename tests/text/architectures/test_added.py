@@ -1,6 +1,6 @@
 """A further architecture is one file: `added/parallel.py`, which no other file knows.
 
-It passes the cases of the package's own, beside logits that are computed here in float64.
+It passes the cases of the package's own, with logits that are computed here in float64.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONFIG = {"model_type": NAME, "head_dim": 12, "num_hidden_layers": 2}
 
 @pytest.fixture(autouse=True)
 def architecture(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The architecture, and its model among those that the cases go through."""
+    """Adds the architecture, and its model to those of the cases."""
     with monkeypatch.context() as patch:
         folder = str(Path(__file__).with_name("added"))
         patch.setattr(architectures, "__path__", [*architectures.__path__, folder])
@@ -99,7 +99,7 @@ def test_logits_of_a_folder(file: str, tmp_path: Path) -> None:
 def test_cases_of_every_architecture(tmp_path: Path) -> None:
     test_goldens.test_passes_and_batches_change_nothing(NAME, tmp_path)
     test_folders.test_tensors_are_those_of_the_gguf_file(NAME, tmp_path)
-    test_folders.test_streamed_tensors_are_made_anew(NAME, tmp_path)
+    test_folders.test_streamed_tensors_are_converted_again(NAME, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4"])
@@ -108,7 +108,7 @@ def test_packing_changes_nothing(kind: str, tmp_path: Path) -> None:
 
 
 def test_equalizing_is_exact(tmp_path: Path) -> None:
-    """By its own table: here a layer's first norm is read by `ffn_up` too."""
+    """By its own table: here `ffn_up` too reads a layer's first norm."""
     test_quantized.test_equalizing_is_exact(NAME, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Folders of every architecture as `transformers` saves them: its logits, on our readers."""
+"""Folders of every architecture as `transformers` saves them, with its logits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITERS: dict[str, Callable[..., Path]] = {
 
 
 def write(folder: Path, name: str, file: str) -> Path:
-    """The folder, or the file in it where its name is nobody's convention."""
+    """Write a folder; returns the file in it if its name follows no convention."""
     write_folder(folder)
     (folder / "model.safetensors").unlink()
     (folder / "generation_config.json").unlink()
@@ -35,16 +35,16 @@ def write(folder: Path, name: str, file: str) -> Path:
 @pytest.mark.parametrize("name", models.CONFIGS)
 @pytest.mark.parametrize("file", WRITERS)
 def test_logits(name: str, file: str, tmp_path: Path) -> None:
-    _, rows, wanted = models.read_golden(name)
+    _, rows, expected = models.read_golden(name)
     path = write(tmp_path / "m", name, file)
     with halfbyte.load(path) as model:
-        found = model.logits(models.ids(name))[rows, : models.COLUMNS]
-    assert models.largest_difference(found, wanted) < 1e-4
+        actual = model.logits(models.ids(name))[rows, : models.COLUMNS]
+    assert models.largest_difference(actual, expected) < 1e-4
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_streamed_tensors_are_made_anew(name: str, tmp_path: Path) -> None:
-    """Rows reordered (llama) and transposed (gpt2): these do not lie in a file as they are read."""
+def test_streamed_tensors_are_converted_again(name: str, tmp_path: Path) -> None:
+    """Rows are reordered (llama) or transposed (gpt2) each time that they are read."""
     path, ids = write(tmp_path / "m", name, "model.safetensors"), models.ids(name)
     with halfbyte.load(path) as model, halfbyte.load(path, weights="streamed") as streamed:
         np.testing.assert_array_equal(streamed.logits(ids), model.logits(ids))
@@ -52,15 +52,15 @@ def test_streamed_tensors_are_made_anew(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", models.CONFIGS)
 def test_tensors_are_those_of_the_gguf_file(name: str, tmp_path: Path) -> None:
-    """After `quantize` too, which takes a few rows at a time."""
+    """Also after `quantize`, which takes a few rows at a time."""
     whole = open_model(models.write(tmp_path / "whole.gguf", name))
     file = open_model(write(tmp_path / "m", name, "pytorch_model.bin"))
     assert file.tensors.keys() == whole.tensors.keys()
     for key, tensor in whole.tensors.items():
-        found = file.tensors[key]
-        assert found.shape == tensor.shape
-        np.testing.assert_array_equal(found.decode(), tensor.decode())
-        parts = [found.take(first, 3) for first in range(0, found.row_count, 3)]
+        actual = file.tensors[key]
+        assert actual.shape == tensor.shape
+        np.testing.assert_array_equal(actual.decode(), tensor.decode())
+        parts = [actual.take(first, 3) for first in range(0, actual.row_count, 3)]
         np.testing.assert_array_equal(np.concatenate(parts), tensor.rows)
     for source, target in ((tmp_path / "m", "a.gguf"), (tmp_path / "whole.gguf", "b.gguf")):
         quantize_file(source, "int8", tmp_path / target)

@@ -17,11 +17,11 @@ BOUND = 1e-4  # of the largest logit
 
 @pytest.mark.parametrize("name", models.CONFIGS)
 def test_logits(name: str, backend: str, tmp_path: Path) -> None:
-    _, rows, wanted = models.read_golden(name)
+    _, rows, expected = models.read_golden(name)
     path = models.write(tmp_path / "model.gguf", name)
     with halfbyte.load(path, backend=backend) as model:
-        found = model.logits(models.ids(name))[rows, : models.COLUMNS]
-    assert models.largest_difference(found, wanted) < BOUND
+        actual = model.logits(models.ids(name))[rows, : models.COLUMNS]
+    assert models.largest_difference(actual, expected) < BOUND
 
 
 @pytest.mark.parametrize("name", models.CONFIGS)
@@ -40,26 +40,26 @@ def test_passes_and_batches_change_nothing(name: str, tmp_path: Path) -> None:
 
 
 def test_every_architecture_has_a_model(tmp_path: Path) -> None:
-    """`mistral` alone is not what its models are called in GGUF."""
-    built = set()
+    """Only `mistral` is not the name of its models in GGUF."""
+    tested = set()
     for name in models.CONFIGS:
         path = models.write(tmp_path / "model.gguf", name)
-        built.add(metadata.text(open_model(path), "general.architecture"))
-    assert built | {"mistral"} == set(architectures.names())
+        tested.add(metadata.text(open_model(path), "general.architecture"))
+    assert tested | {"mistral"} == set(architectures.names())
     assert {p.stem for p in models.GOLDENS.iterdir()} == set(models.CONFIGS)
 
 
 def test_mistral_by_its_own_name(tmp_path: Path) -> None:
-    """A file that says `mistral` is the model that llama.cpp's converter calls `llama`."""
-    _, rows, wanted = models.read_golden("mistral")
+    """A file that says `mistral` has the model that llama.cpp's converter calls `llama`."""
+    _, rows, expected = models.read_golden("mistral")
     path = models.write(tmp_path / "model.gguf", "mistral", architecture="mistral")
     with halfbyte.load(path) as model:
-        found = model.logits(models.ids("mistral"))[rows, : models.COLUMNS]
-    assert models.largest_difference(found, wanted) < BOUND
+        actual = model.logits(models.ids("mistral"))[rows, : models.COLUMNS]
+    assert models.largest_difference(actual, expected) < BOUND
 
 
 def test_phi3_takes_short_factors_for_short_texts(tmp_path: Path) -> None:
-    """A context of at most the original one is turned by other frequencies."""
+    """A context of at most the original one is rotated by other frequencies."""
     path = models.write(tmp_path / "model.gguf", "phi3-long")
     ids = models.ids("phi3-long")[:24]
     with halfbyte.load(path, context=24) as short, halfbyte.load(path, context=25) as long:

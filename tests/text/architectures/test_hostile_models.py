@@ -1,4 +1,4 @@
-"""Files of each architecture that contradict themselves, or ask for what is not built."""
+"""Files of each architecture that contradict themselves or ask for unsupported features."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_tensors(
 
 
 def test_a_weight_that_is_not_finite_is_named_within_its_part(tmp_path: Path) -> None:
-    """Fused tensors are taken apart when they are loaded."""
+    """Fused tensors are split when they are loaded."""
 
     def change(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
         tensors["blk.1.attn_qkv.weight"][33, 5] = np.nan
@@ -136,7 +136,7 @@ def test_what_changes_no_result_is_passed_over(
 
 
 def test_keys_of_nothing_here_are_noted(tmp_path: Path) -> None:
-    """Another architecture's, or those of no one; not those that say how a file came to be."""
+    """Keys of another or no architecture, but not those about the file and its history."""
     general: dict[str, MetadataValue] = {"general.author": "me", "quantize.imatrix.file": "x"}
     foreign: dict[str, MetadataValue] = {"qwen2.rope.freq_base": np.float32(7), "clip.a": "b"}
     path = models.write(
@@ -145,14 +145,14 @@ def test_keys_of_nothing_here_are_noted(tmp_path: Path) -> None:
     )  # fmt: skip
     notes = json.loads(describe(path, as_json=True))["notes"]
     assert [note.split("'")[1] for note in notes] == [*foreign, "llamas"]
-    assert all("passed over: it is no key of this architecture" in note for note in notes)
+    assert all("passed over: it is not a key of this architecture" in note for note in notes)
 
 
 @pytest.mark.parametrize(("context", "reach"), [(24, "short"), (25, "long")])
 def test_a_context_says_which_factors_of_longrope_it_takes(
     context: int, reach: str, tmp_path: Path
 ) -> None:
-    """As llama.cpp: by the context that is asked for, not by the length of a text."""
+    """As in llama.cpp, by the context that is asked for, not by the length of a text."""
     path = models.write(tmp_path / "m.gguf", "phi3-long")
 
     def only(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:

@@ -12,6 +12,7 @@ import halfbyte
 from halfbyte.formats import MetadataValue, open_model
 from halfbyte.quantize import quantize_file
 from halfbyte.text import architectures
+from halfbyte.text.describe import describe
 
 EXACT = [name for name, config in models.CONFIGS.items() if config["model_type"] != "gpt2"]
 
@@ -19,7 +20,7 @@ EXACT = [name for name, config in models.CONFIGS.items() if config["model_type"]
 @pytest.mark.parametrize("kind", ["int8", "int4"])
 @pytest.mark.parametrize("name", models.CONFIGS)
 def test_packing_changes_nothing(name: str, kind: str, tmp_path: Path) -> None:
-    """Matrices taken out of a fused one are packed like others; in place too. NumPy is near."""
+    """Matrices split off a fused one are packed like others, also in place. NumPy is near."""
     ids, path = models.ids(name), tmp_path / "quantized.gguf"
     quantize_file(models.write(tmp_path / "model.gguf", name), kind, path)
     with halfbyte.load(path) as packed, halfbyte.load(path, weights="mapped") as plain:
@@ -33,13 +34,13 @@ def test_packing_changes_nothing(name: str, kind: str, tmp_path: Path) -> None:
         halfbyte.load(path, backend="numpy", **options) as definition,  # type: ignore[arg-type]
         halfbyte.load(path, **options) as native,  # type: ignore[arg-type]
     ):
-        wanted = definition.logits(ids)
-        assert models.largest_difference(native.logits(ids), wanted) < 1e-5
-    assert models.largest_difference(expected, wanted) < 0.1
+        floats = definition.logits(ids)
+        assert models.largest_difference(native.logits(ids), floats) < 1e-5
+    assert models.largest_difference(expected, floats) < 0.1
 
 
 def roughen(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Array]) -> None:
-    """Channels behind norms, and rows of `up`, far larger than the others."""
+    """Make channels after norms, and rows of `up`, far larger than the others."""
     for name, value in tensors.items():
         if name.endswith(("attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_qkv.weight")):
             value[:, 3] *= 64
@@ -50,7 +51,7 @@ def roughen(metadata: dict[str, MetadataValue], tensors: dict[str, models.F32Arr
 
 @pytest.mark.parametrize("name", EXACT)
 def test_equalizing_is_exact(name: str, tmp_path: Path) -> None:
-    """With weights kept in F32, what is left of quantization are powers of two that cancel."""
+    """With weights kept in F32, only powers of two remain of quantization, and they cancel."""
     path = models.write(tmp_path / "model.gguf", name, change=roughen)
     report = quantize_file(path, "int8", keep=[("*", "F32")])
     assert sum(row.equalized for row in report.rows) >= 4
@@ -82,9 +83,7 @@ def test_windows_over_a_cache_in_q8_0(backend: str, tmp_path: Path) -> None:
         assert models.largest_difference(coarse.logits(ids), fine.logits(ids)) < 0.02
 
 
-def test_info_shows_tensors_as_they_lie(tmp_path: Path) -> None:
-    from halfbyte.text.describe import describe
-
+def test_info_shows_tensors_as_stored(tmp_path: Path) -> None:
     path = models.write(tmp_path / "model.gguf", "phi3")
     shown = describe(path)
     assert "blk.0.attn_qkv.weight " in shown

@@ -1,6 +1,6 @@
-"""Templates that would end a process, or run for ever, where something were not bounded.
+"""Templates that would crash a process or run for ever if something were not bounded.
 
-As a program: tries them, with Python's own limit of recursion out of the way.
+As a program it tries them, without Python's own limit of recursion.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ COMPILING = {
 
 
 def attack(name: str, source: str) -> dict[str, object]:
-    """What comes of it."""
+    """The outcome of rendering a template."""
     start, message = time.process_time(), ""
     try:
         ChatTemplate(source, "t").render([])

@@ -22,26 +22,23 @@ STORYTELLER = REPOSITORY / "runtime/halfbyte/data/storyteller.bin"
 
 
 def sentencepiece(path: Path, model: Path = STORYTELLER, **metadata: MetadataValue) -> Path:
-    """The storyteller (or another model), the last of whose tokens are ChatML's."""
+    """The storyteller (or another model) with ChatML's tokens as its last two."""
     file = open_model(model)
-    made = dict(file.metadata)
-    tokens, types = made["tokenizer.ggml.tokens"], made["tokenizer.ggml.token_type"]
+    changed = dict(file.metadata)
+    tokens, types = changed["tokenizer.ggml.tokens"], changed["tokenizer.ggml.token_type"]
     assert isinstance(tokens, list)
     assert isinstance(types, np.ndarray)
-    made["tokenizer.ggml.tokens"] = [*tokens[:-2], "<|im_start|>", "<|im_end|>"]
-    made["tokenizer.ggml.token_type"] = np.array([*types[:-2], 3, 3], np.int32)
-    made["tokenizer.ggml.eot_token_id"] = np.uint32(len(tokens) - 1)
-    made["tokenizer.chat_template"] = CHATML
-    made |= {key.replace("__", "."): value for key, value in metadata.items()}
-    write_gguf(path, made, list(file.tensors.values()))
+    changed["tokenizer.ggml.tokens"] = [*tokens[:-2], "<|im_start|>", "<|im_end|>"]
+    changed["tokenizer.ggml.token_type"] = np.array([*types[:-2], 3, 3], np.int32)
+    changed["tokenizer.ggml.eot_token_id"] = np.uint32(len(tokens) - 1)
+    changed["tokenizer.chat_template"] = CHATML
+    changed |= {key.replace("__", "."): value for key, value in metadata.items()}
+    write_gguf(path, changed, list(file.tensors.values()))
     return path
 
 
 def qwen(path: Path, recipe: str = "int8", width: int = 64) -> Path:
-    """A Qwen-type model from a folder as its trainer saves it, with a byte-level tokenizer.
-
-    Its weights are random.
-    """
+    """A model like Qwen with random weights and a byte-level tokenizer, from a folder."""
     folder = path.with_suffix("")
     folder.mkdir()
     tokenizer = byte_level(SPLITS["qwen2"], lines(REPOSITORY))
@@ -76,7 +73,7 @@ def qwen(path: Path, recipe: str = "int8", width: int = 64) -> Path:
 
 
 def qwen_k(path: Path) -> Path:
-    """The same as llama.cpp's Q4_K_M, whose super-blocks are 256 wide."""
+    """The same in llama.cpp's Q4_K_M, whose super-blocks are 256 wide."""
     return qwen(path, "Q4_K_M", 256)
 
 

@@ -1,4 +1,4 @@
-"""Chat templates in the manners that today's models have them, and conversations."""
+"""Chat templates in the styles of today's models, and conversations."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ LONG: list[dict[str, Any]] = [
 ]
 TOOLS = [{"name": "clock", "parameters": {"zone": {"type": "string", "default": "<é>"}}}]
 
-# What a template may try, and a part of the line that tells of it.
+# Templates that attack, and a part of the message that refuses them.
 HOSTILE = {
     "loops": ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "runs for too long"),
     "doubling by ~": ("{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "runs for too long"),

@@ -40,8 +40,7 @@ def test_from_a_pipe(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captur
     """Each line is a message, each answer a line; nothing else, and no colours."""
     questions = ["Tell me of Tom.", "Why?", "And then?"]
     piped(monkeypatch, "\n".join([questions[0], "", *questions[1:]]) + "\n")
-    words = ["chat", str(path), "--temp", "0", "-n", "9", "--system", "Be brief."]
-    assert main(words) == 0
+    assert main(["chat", str(path), "--temp", "0", "-n", "9", "--system", "Be brief."]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     messages = [{"role": "system", "content": "Be brief."}]
@@ -72,7 +71,7 @@ def test_from_a_pipe(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captur
     ],
 )
 def test_messages_of_several_lines(lines: list[str | None], expected: list[str]) -> None:
-    """None is Ctrl-C, which gives a message up."""
+    """None is Ctrl-C, which discards a message."""
     left, prompts = list(lines), []
 
     def read(prompt: str) -> str | None:
@@ -92,18 +91,18 @@ def test_a_message_of_several_lines_from_a_pipe(
     piped(monkeypatch, '"""Tell me of Tom.\nWho is he?"""\nAnd\\\nthen?\n')
     assert main(["chat", str(path), "--temp", "0", "-n", "9"]) == 0
     with halfbyte.load(path) as model:
-        asked = [{"role": "user", "content": "Tell me of Tom.\nWho is he?"}]
-        first = model.chat(asked, temperature=0, max_tokens=9)
-        asked += [
+        conversation = [{"role": "user", "content": "Tell me of Tom.\nWho is he?"}]
+        first = model.chat(conversation, temperature=0, max_tokens=9)
+        conversation += [
             {"role": "assistant", "content": first},
             {"role": "user", "content": "And\nthen?"},
         ]
-        second = model.chat(asked, temperature=0, max_tokens=9)
+        second = model.chat(conversation, temperature=0, max_tokens=9)
     assert capsys.readouterr().out == f"{first}\n{second}\n"
 
 
 def test_a_paste_is_one_message(path: Path) -> None:
-    """A terminal puts marks around what is pasted, when it is asked to."""
+    """A terminal puts marks around pasted text if it is asked to."""
     with Terminal(str(path), "-n", "3", "--temp", "0", NO_COLOR="1", TERM="xterm") as terminal:
         terminal.wait_for("\033[?2004h")
         terminal.wait_for("> ")
@@ -115,15 +114,15 @@ def test_a_paste_is_one_message(path: Path) -> None:
         terminal.type("\x04")
         assert terminal.close() == 0
     with halfbyte.load(path) as model:
-        asked = [{"role": "user", "content": "Tell me of Tom.\nWho is he?"}]
-        assert read == len(Chat(model).encode(asked))
+        question = {"role": "user", "content": "Tell me of Tom.\nWho is he?"}
+        assert read == len(Chat(model).encode([question]))
 
 
 @pytest.mark.parametrize("way", ["chatml", "file"])
 def test_a_template_of_ones_own(
     way: str, storyteller: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For a model that has none, ChatML by its name or a template in a file."""
+    """For a model without one: ChatML by its name, or a template in a file."""
     name = "chatml"
     if way == "file":
         name = str(tmp_path / "template.jinja")
@@ -195,11 +194,11 @@ def test_a_line_that_cannot_be(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_templates_are_one_line(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+def test_a_hostile_template_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    template, expected = HOSTILE[name]
+    """One of many: test_template has them all."""
+    template, expected = HOSTILE["doubling by ~"]
     path = sentencepiece(tmp_path / "m.gguf", tokenizer__chat_template=template)
     piped(monkeypatch, "hello")
     assert main(["chat", str(path)]) == 2
@@ -218,39 +217,39 @@ def test_a_model_that_holds_no_conversation(storyteller: Path, capsys: Capture) 
 class Terminal:
     """`halfbyte chat` at a terminal."""
 
-    def __init__(self, *words: str, **environment: str) -> None:
-        self._mine, its = pty.openpty()
-        command = [sys.executable, "-m", "halfbyte", "chat", *words]
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self._controller, terminal = pty.openpty()
+        command = [sys.executable, "-m", "halfbyte", "chat", *arguments]
         self.process = subprocess.Popen(
-            command, stdin=its, stdout=its, stderr=its, start_new_session=True,
+            command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
             env=os.environ | {"TERM": "dumb"} | environment,
         )  # fmt: skip
-        os.close(its)
-        self.seen = ""
+        os.close(terminal)
+        self.shown = ""
 
     def type(self, line: str) -> None:
-        os.write(self._mine, line.encode())
+        os.write(self._controller, line.encode())
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
     def wait_for(self, text: str, seconds: float = 60) -> str:
-        """What is shown up to this text, which is taken away."""
+        """The text shown up to this one; both are removed from `shown`."""
         end = time.monotonic() + seconds
-        while text not in self.seen:
-            assert time.monotonic() < end, self.seen
-            if select.select([self._mine], [], [], 0.1)[0]:
-                self.seen += os.read(self._mine, 65536).decode()
-        found, _, self.seen = self.seen.partition(text)
-        return found
+        while text not in self.shown:
+            assert time.monotonic() < end, self.shown
+            if select.select([self._controller], [], [], 0.1)[0]:
+                self.shown += os.read(self._controller, 65536).decode()
+        before, _, self.shown = self.shown.partition(text)
+        return before
 
     def wait_for_more(self) -> None:
-        """Until more is shown than the end of a line that was typed."""
+        """Wait until more is shown than the end of a typed line."""
         end = time.monotonic() + 60
-        while not self.seen.replace("\033[?2004l", "").strip():
-            assert time.monotonic() < end, self.seen
-            if select.select([self._mine], [], [], 0.1)[0]:
-                self.seen += os.read(self._mine, 65536).decode()
+        while not self.shown.replace("\033[?2004l", "").strip():
+            assert time.monotonic() < end, self.shown
+            if select.select([self._controller], [], [], 0.1)[0]:
+                self.shown += os.read(self._controller, 65536).decode()
 
     def close(self) -> int:
         return self.process.wait(30)
@@ -259,9 +258,9 @@ class Terminal:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.process.kill()  # whatever a test has left of it
+        self.process.kill()  # if a test left it running
         self.process.wait()
-        os.close(self._mine)
+        os.close(self._controller)
 
 
 @pytest.fixture
@@ -273,7 +272,7 @@ def slow(repository: Path, tmp_path: Path) -> Path:
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(slow: Path) -> None:
-    """With a model that is slow, on NumPy, so that there is time to stop it."""
+    """With a slow model, on NumPy, so that there is time to stop it."""
     with Terminal(str(slow), "-n", "1000", "--backend", "numpy", NO_COLOR="1") as terminal:
         terminal.wait_for("> ")
         terminal.type("Tell me of Tom.\n")
@@ -291,13 +290,13 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(slow: Path) -> None:
         terminal.type("Why?\n")
         terminal.wait_for("error: top_p 7.0: expected more than 0")
         terminal.wait_for("> ")
-        time.sleep(0.5)  # a Ctrl-D from before it reads keys is lost
+        time.sleep(0.5)  # a Ctrl-D before it reads keys is lost
         terminal.type("\x04")
         assert terminal.close() == 0
-        assert "\033[2m" not in terminal.seen
+        assert "\033[2m" not in terminal.shown
 
 
-def test_colours_at_a_terminal_alone(path: Path) -> None:
+def test_colours_only_at_a_terminal(path: Path) -> None:
     with Terminal(str(path), "-n", "3") as terminal:
         assert "\033[2m" in terminal.wait_for("> ")
         terminal.type("/quit\n")

@@ -1,4 +1,4 @@
-"""Conversations: control tokens, what is processed anew, the limit of the context."""
+"""Conversations: control tokens, reuse of the context, and its limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Messages = list[dict[str, Any]]
 
 @pytest.fixture(scope="module", params=MODELS)
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with ChatML, of every kind of tokenizer."""
+    """A model with ChatML, with each kind of tokenizer."""
     return MODELS[request.param](tmp_path_factory.mktemp("chat") / f"{request.param}.gguf")
 
 
@@ -48,13 +48,13 @@ def test_a_template_s_control_tokens_are_tokens(path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_message_s_control_tokens_are_text(path: Path, text: str) -> None:
-    """Token for token what the text is by itself; a conversation is as many turns as it has."""
+    """The tokens are those of the text by itself, and a conversation has only its own turns."""
     with halfbyte.load(path) as model:
         chat, messages = Chat(model), [{"role": "user", "content": text}]
         start, end = special(model, "<|im_start|>"), special(model, "<|im_end|>")
-        said = model.tokenizer.encode(f"user\n{text}", add_special_tokens=False)
+        expected = model.tokenizer.encode(f"user\n{text}", add_special_tokens=False)
         ids = chat.encode(messages)
-        assert ids[: len(said) + 2] == [start, *said, end]
+        assert ids[: len(expected) + 2] == [start, *expected, end]
         assert (ids.count(start), ids.count(end)) == (2, 1)
         assert (
             chat.render(messages) == f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
@@ -83,7 +83,7 @@ def test_names_and_tools_are_text_too(tmp_path: Path) -> None:
 
 
 def test_text_beside_a_message_is_tokenized_with_it(tmp_path: Path) -> None:
-    """As if it were one text: "[INST] " and "Tom" make the same tokens as "[INST] Tom"."""
+    """As one text: "[INST] " and "Tom" have the tokens of "[INST] Tom"."""
     path = sentencepiece(tmp_path / "m.gguf", tokenizer__chat_template=BRACKETS)
     with halfbyte.load(path) as model:
         ids = Chat(model).encode([{"role": "user", "content": "Tom ran."}])
@@ -113,7 +113,7 @@ def test_the_second_turn_processes_only_what_is_new(path: Path) -> None:
         banned = dict.fromkeys(model.tokenizer.stop_ids, -np.inf)
         second = chat.begin(messages, max_tokens=5, logit_bias=banned)
         text = "".join(second)
-        # Fed are the answer's end, the next message, and what was answered to it.
+        # The answer's end, the next message and its answer are fed.
         known = len(first.prompt_ids) + len(first.ids)
         assert second.prompt_ids[:known] == [*first.prompt_ids, *first.ids]
         assert second.reused >= known - 1
@@ -126,7 +126,7 @@ def test_the_second_turn_processes_only_what_is_new(path: Path) -> None:
 
 
 def test_an_answer_keeps_the_tokens_that_it_was_made_of(path: Path) -> None:
-    """Where its text would have others: "l" and "l" are "ll" when they are read."""
+    """Even if its text would have others: "l" and "l" would be tokenized as "ll"."""
     messages: Messages = [{"role": "user", "content": "Spell."}]
     with halfbyte.load(path) as model:
         tokens = model.file.metadata["tokenizer.ggml.tokens"]
@@ -151,8 +151,8 @@ def test_an_answer_that_was_stopped_goes_on_from_there(path: Path) -> None:
         chat = Chat(model)
         answer = chat.begin(messages, temperature=0)
         pieces = iter(answer)
-        said = "".join(next(pieces) for _ in range(5))
-        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "More."}]
+        text = "".join(next(pieces) for _ in range(5))
+        messages += [{"role": "assistant", "content": text}, {"role": "user", "content": "More."}]
         more = chat.begin(messages, max_tokens=3)
         assert list(more)
         assert more.prompt_ids[: more.reused] == [*answer.prompt_ids, *answer.ids][: more.reused]
@@ -160,7 +160,7 @@ def test_an_answer_that_was_stopped_goes_on_from_there(path: Path) -> None:
 
 
 def test_another_history_is_another_text(path: Path) -> None:
-    """What the caller changed is not taken from the context."""
+    """Messages that the caller changed are not reused from the context."""
     messages: Messages = [{"role": "user", "content": "Tell me of Tom."}]
     with halfbyte.load(path) as model, halfbyte.load(path) as fresh:
         chat = Chat(model)
@@ -174,11 +174,11 @@ def test_another_history_is_another_text(path: Path) -> None:
 
 
 def conversation(turns: int) -> Messages:
-    found: Messages = [{"role": "system", "content": "Be brief."}]
+    messages: Messages = [{"role": "system", "content": "Be brief."}]
     for turn in range(turns):
-        found += [{"role": "user", "content": f"Tom saw {turn} cats in the park."}]
-        found += [{"role": "assistant", "content": f"He saw {turn}."}]
-    return [*found, {"role": "user", "content": "How many?"}]
+        messages += [{"role": "user", "content": f"Tom saw {turn} cats in the park."}]
+        messages += [{"role": "assistant", "content": f"He saw {turn}."}]
+    return [*messages, {"role": "user", "content": "How many?"}]
 
 
 def test_the_oldest_turns_leave_a_full_context(path: Path) -> None:
@@ -194,12 +194,12 @@ def test_the_oldest_turns_leave_a_full_context(path: Path) -> None:
         assert len(first.prompt_ids) <= model.context // 2
         longer = [messages[0], *messages[chat.dropped - 1 :]]
         assert len(Chat(model).encode(longer)) > model.context // 2
-        # The next turn drops no more, and reuses what is there.
-        gone = chat.dropped
+        # The next turn drops no more, and reuses the context.
+        dropped = chat.dropped
         messages += [{"role": "assistant", "content": text}, {"role": "user", "content": "Why?"}]
         second = chat.begin(messages, max_tokens=5)
         "".join(second)
-        assert chat.dropped == gone
+        assert chat.dropped == dropped
         assert second.reused >= len(first.prompt_ids) + len(first.ids) - 1
         # Another conversation has lost nothing.
         "".join(chat.begin(conversation(1), max_tokens=1))

@@ -1,4 +1,4 @@
-"""Everything that a template can reach pays before it works, and enough."""
+"""Everything that a template can use pays enough before it works."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from halfbyte.text.chat.template import ChatTemplate
 
 SANDBOX = Sandbox()
 BUDGET = 400_000
-RATE = 400e-9  # seconds of a unit, eight times what it stands for
+RATE = 400e-9  # seconds of a unit, eight times its nominal time
 SLACK = 4e-3  # seconds, of a rendering and of the clock
 N = 6000
 
@@ -47,13 +47,13 @@ ARGUMENTS: list[Any] = [
     "string",
     2,
 ]
-# What looks at the length, or at one item; tests and `default` hand a value on as it is.
+# Filters that look at the length or at one item; `default` passes a value on unchanged.
 CONSTANT = {"length", "count", "first", "last", "default", "d"}
 OPERATORS = ["+", "-", "*", "/", "//", "~", "==", "!=", "<", ">=", "in", "not in", "and", "or"]
 
 
 def reached() -> Iterator[tuple[str, str]]:
-    """Names, and expressions of `v`, `a` and `b` that reach what is under each."""
+    """Names, and expressions of `v`, `a` and `b` that use each."""
     for name in SANDBOX.filters:
         if name[0] != "(":
             for arguments in ("", "(a)", "(a, b)"):
@@ -74,7 +74,7 @@ def reached() -> Iterator[tuple[str, str]]:
 
 
 def measured(template: Any, **variables: Any) -> tuple[bool, int, float]:
-    """Whether an expression has a value; what it paid; its time in seconds."""
+    """Whether an expression has a value, the units that it paid, and its time in seconds."""
     SANDBOX.meter.begin(BUDGET)
     start = time.thread_time()
     try:
@@ -90,7 +90,7 @@ CASES = {name: [e for n, e in reached() if n == name] for name, _ in reached()}
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_time_is_paid_for(name: str) -> None:
-    """On values and arguments that are the worst for something."""
+    """On values and arguments that are each the worst case for something."""
     worked = 0
     for expression in CASES[name]:
         template = SANDBOX.from_string("{% set x = " + expression + " %}")
@@ -100,7 +100,7 @@ def test_time_is_paid_for(name: str) -> None:
         for number, (v, a, b) in enumerate(chosen):
             works, paid, spent = measured(template, v=v, a=a, b=b)
             worked += works
-            if spent > SLACK + RATE * paid:  # once more, for whatever else the machine did
+            if spent > SLACK + RATE * paid:  # once more: the machine may have been busy
                 _, paid, spent = measured(template, v=v, a=a, b=b)
             assert spent <= SLACK + RATE * paid, (expression, number, paid, spent)
     assert worked, "nothing was measured"
@@ -108,7 +108,7 @@ def test_time_is_paid_for(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in sorted(CASES) if n[1:] not in CONSTANT])
 def test_what_is_read_is_paid_for(name: str) -> None:
-    """A unit for each character of a value and of an argument, whatever the time was."""
+    """At least a unit for each character of a value and of an argument."""
     for expression in CASES[name]:
         if name in ("and", "or") or "v|" in expression.replace(f"v{name}", ""):
             continue
@@ -119,7 +119,7 @@ def test_what_is_read_is_paid_for(name: str) -> None:
 
 
 def test_nothing_else_is_reached() -> None:
-    """Filters, tests, functions, attributes and syntax are those on our lists."""
+    """Only the filters, tests, functions, attributes and syntax on our lists."""
     ours = {"tojson", "items"}
     assert {n for n in SANDBOX.filters if n[0] != "("} <= set(DEFAULT_FILTERS) | ours
     assert set(SANDBOX.globals) == {"dict", "namespace", "raise_exception", "range", "strftime_now"}
@@ -131,8 +131,8 @@ def test_nothing_else_is_reached() -> None:
             template = SANDBOX.from_string(f"{{{{ v.{name} is defined }}}}")
             works, _, _ = measured(template, v=value)
             assert works == (name in allowed), (value, name)
-    every = {kind for kind in vars(nodes).values() if isinstance(kind, type)}
-    concrete = {k for k in every if issubclass(k, nodes.Node) and not k.__subclasses__()}
+    classes = {kind for kind in vars(nodes).values() if isinstance(kind, type)}
+    concrete = {k for k in classes if issubclass(k, nodes.Node) and not k.__subclasses__()}
     refused = {k.__name__ for k in concrete if not issubclass(k, _NODES)}
     assert refused == {
         "Block", "ContextReference", "DerivedContextReference", "EnvironmentAttribute", "ExprStmt",
@@ -150,7 +150,7 @@ def test_a_clock_looks_after_the_estimates(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("group", ["RENDERING", "COMPILING"])
 def test_attacks_end_soon_in_one_line(group: str) -> None:
-    """In a process of their own, whose stack Python does not guard: it must not die."""
+    """In a process whose stack Python does not guard, and which must not crash."""
     command = [sys.executable, "-m", "tests.text.chat.attacks", group]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr[-2000:]

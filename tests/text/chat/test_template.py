@@ -1,4 +1,4 @@
-"""Chat templates: what they write, and what they may not do."""
+"""Chat templates: their texts, and their limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VARIABLES = {"bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": T
 
 
 def plainly(source: str, **variables: Any) -> str:
-    """What Jinja itself makes of a template, set up as in Hugging Face's transformers."""
+    """Render with Jinja itself, set up as in Hugging Face's transformers."""
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
     )
@@ -86,8 +86,8 @@ def test_a_template_s_own_refusal() -> None:
         ChatTemplate("{{ raise_exception('a\n  b ' ~ 'c' * 999) }}", "t").render([])
 
 
-def test_a_long_conversation_is_no_hostile_one() -> None:
-    """Many messages, or a long one: the bounds grow with what is given."""
+def test_a_long_conversation_is_not_hostile() -> None:
+    """Many messages, or a long one: the bounds grow with the conversation."""
     many = [
         {"role": r, "content": f"{i} " * 20} for i in range(1000) for r in ("user", "assistant")
     ]
@@ -107,5 +107,5 @@ def test_without_jinja(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_date() -> None:
-    found = ChatTemplate("{{ strftime_now('%Y-%m') }}", "t").render([])
-    assert found == datetime.now().strftime("%Y-%m")
+    text = ChatTemplate("{{ strftime_now('%Y-%m') }}", "t").render([])
+    assert text == datetime.now().strftime("%Y-%m")

@@ -1,4 +1,4 @@
-"""tokenizer.json files of each family, made by PyPI's `tokenizers`, which then is the judge."""
+"""tokenizer.json files of each family, written by PyPI's `tokenizers`, the judge of the tests."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ def ours(judge: Tokenizer, folder: Path) -> BaseTokenizer:
 
 
 def differences(judge: Tokenizer, tokenizer: BaseTokenizer, texts: Sequence[str]) -> list[str]:
-    """The texts that get other ids than the judge's; the first 1000 with special tokens too."""
-    ways = [
+    """Texts whose ids are not the judge's; the first 1000 are also tried with special tokens."""
+    cases = [
         (text, special)
         for special, count in ((False, None), (True, 1000))
         for text in texts[:count]
     ]
-    found = judge.encode_batch(texts, add_special_tokens=False)
-    found += judge.encode_batch(texts[:1000], add_special_tokens=True)
+    encodings = judge.encode_batch(texts, add_special_tokens=False)
+    encodings += judge.encode_batch(texts[:1000], add_special_tokens=True)
     return [
         text
-        for (text, special), expected in zip(ways, found, strict=True)
+        for (text, special), expected in zip(cases, encodings, strict=True)
         if expected.ids != tokenizer.encode(text, special)
     ]
 
 
 def byte_level(split: Split, text: Sequence[str], **options: Any) -> Tokenizer:
-    """Byte-level BPE with this split, trained."""
+    """Trained byte-level BPE with this split."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=split.ignore_merges))
     last = split.patterns[-1] == GPT2
     steps: list[Any] = [
@@ -103,7 +103,7 @@ def train_sentencepiece(repository: Path, **options: Any) -> bytes:
 
 
 def unigram(judge: sentencepiece.SentencePieceProcessor) -> Tokenizer:
-    """A SentencePiece vocabulary as tokenizer.json has it."""
+    """A SentencePiece vocabulary in the form of tokenizer.json."""
     count = judge.get_piece_size()
     vocab = [(judge.id_to_piece(i), judge.get_score(i)) for i in range(count)]
     fallback = any(judge.is_byte(i) for i in range(count))
@@ -115,7 +115,7 @@ def unigram(judge: sentencepiece.SentencePieceProcessor) -> Tokenizer:
 
 
 def sentencepiece_bpe(pieces: Sequence[str], scores: Sequence[float]) -> Tokenizer:
-    """A SentencePiece vocabulary as tokenizer.json has it: all merges, the best first."""
+    """A SentencePiece vocabulary in the form of tokenizer.json: all merges, the best first."""
     ids = {piece: index for index, piece in enumerate(pieces)}
     merges = [
         (-scores[index], piece[:at], piece[at:])

@@ -30,23 +30,25 @@ FIRST = ("", " ", "  ", "a", " a", "a ", "▁", "<s>", "</s>", "<unk>", "<0x41>"
 
 
 def strings(count: int, seed: int = 0, extra: tuple[str, ...] = ()) -> list[str]:
-    """So many strings: over one or two alphabets, over all of Unicode, and runs of whitespace.
+    """`count` strings: over one or two alphabets, over all of Unicode, and runs of whitespace.
 
-    Halves of surrogate pairs are not among them: the judges refuse them.
+    There are no surrogates, which the judges refuse.
     """
     random = np.random.default_rng(seed)
     alphabets = [*ALPHABETS, *extra]
-    made = [*FIRST, *extra]
-    while len(made) < count:
-        way = len(made) % 5
-        if way == 0:
-            codes = random.integers(1, 0x11000 if len(made) % 2 else 0x110000, random.integers(20))
-            made.append("".join(chr(c) for c in codes if not 0xD800 <= c < 0xE000))
-        elif way == 1:
+    texts = [*FIRST, *extra]
+    while len(texts) < count:
+        kind = len(texts) % 5
+        if kind == 0:
+            points = random.integers(
+                1, 0x11000 if len(texts) % 2 else 0x110000, random.integers(20)
+            )
+            texts.append("".join(chr(c) for c in points if not 0xD800 <= c < 0xE000))
+        elif kind == 1:
             words = random.integers(0, len(alphabets), random.integers(1, 12))
             parts = (random.choice(list(alphabets[i]), random.integers(1, 8)) for i in words)
-            made.append("".join("".join(part) for part in parts))
+            texts.append("".join("".join(part) for part in parts))
         else:
             letters = list("".join(random.choice(alphabets, 2)))
-            made.append("".join(random.choice(letters, random.integers(1, 60))))
-    return made
+            texts.append("".join(random.choice(letters, random.integers(1, 60))))
+    return texts

@@ -1,4 +1,4 @@
-"""`halfbyte.load_tokenizer`: whatever a tokenizer lies in, it is the same one."""
+"""`halfbyte.load_tokenizer`: the same tokenizer from every kind of file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VOCABULARIES = ("gpt-2", "llama-spm", "bert-bge")
 
 @pytest.fixture(params=["byte-level", "unigram", "bpe"])
 def folder(request: pytest.FixtureRequest, repository: Path, tmp_path: Path) -> Path:
-    """A folder with a tokenizer and what Hugging Face puts beside it."""
+    """A folder with a tokenizer and its configuration files."""
     if request.param == "byte-level":
         judge = hugging_face.byte_level(SPLITS["qwen2"], hugging_face.lines(repository))
         judge.save(str(tmp_path / "tokenizer.json"))
@@ -39,7 +39,7 @@ def folder(request: pytest.FixtureRequest, repository: Path, tmp_path: Path) -> 
     return tmp_path
 
 
-def test_a_folder_and_the_gguf_made_of_it(folder: Path) -> None:
+def test_a_folder_and_its_gguf_file(folder: Path) -> None:
     """A GGUF without any tensor."""
     path = folder / "vocabulary.gguf"
     write_gguf(path, {"general.architecture": "llama", **tokenizer_metadata(folder)}, [])
@@ -89,23 +89,24 @@ def test_where_there_is_none(tmp_path: Path) -> None:
         halfbyte.load_tokenizer(path)
 
 
-def test_tables_are_imported_when_needed() -> None:
-    """Opening the package stays cheap; the table of Unicode is for the families that split."""
+def test_tables_are_imported_when_needed(storyteller: Path) -> None:
+    """Loading a model imports only its own family of tokenizers, and no table of Unicode."""
     code = (
-        "import sys, halfbyte; print([m for m in sys.modules if m.startswith('halfbyte.tok')"
-        " and m.rsplit('.')[-1] in ('unicode_table', 'byte_level', 'wordpiece', 'unigram')])"
+        "import sys, halfbyte; halfbyte.load_tokenizer(sys.argv[1]);"
+        "print(*[m for m in sys.modules if m.startswith('halfbyte.text.tokenizers.') and"
+        " m.rsplit('.')[-1] in"
+        " ('unicode_table', 'byte_level', 'wordpiece', 'unigram', 'pipeline', 'sentencepiece')])"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    ).stdout
-    assert found.strip() == "[]"
+    command = [sys.executable, "-c", code, str(storyteller)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["halfbyte.text.tokenizers.sentencepiece"]
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("parse_special", [False, True])
 @pytest.mark.parametrize("name", VOCABULARIES)
 def test_every_line_is_llama_cpps(name: str, parse_special: bool, data: Path) -> None:
-    """The texts spell no control tokens: to look for them changes nothing."""
+    """The texts spell no control tokens, so that looking for them changes nothing."""
     path = data / f"gguf-vocab/ggml-vocab-{name}.gguf"
     tokenizer = halfbyte.load_tokenizer(path)
     assert isinstance(tokenizer, BaseTokenizer)

@@ -40,7 +40,7 @@ TEXTS = texts(1200)
 
 
 def trained(tokenizer: Tokenizer, repository: Path, **options: object) -> Tokenizer:
-    """The same, with a vocabulary."""
+    """The tokenizer with a trained vocabulary."""
     special = ["<unk>", "<s>", "</s>", *map(str, options.pop("special", ()))]  # type: ignore[call-overload]
     trainer = trainers.BpeTrainer(
         vocab_size=700, special_tokens=special, show_progress=False, **options
@@ -99,7 +99,7 @@ def clip(repository: Path) -> Tokenizer:
 
 
 def falcon(repository: Path) -> Tokenizer:
-    """Steps after the one that writes bytes: they see characters that stand for bytes."""
+    """Steps after the byte-level one see the characters that stand for bytes."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -114,7 +114,7 @@ def falcon(repository: Path) -> Tokenizer:
 
 
 def few_bytes(repository: Path) -> Tokenizer:
-    """Bytes without a token: nothing becomes of them."""
+    """Bytes without a token are dropped."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -122,7 +122,7 @@ def few_bytes(repository: Path) -> Tokenizer:
 
 
 def few_bytes_unknown(repository: Path) -> Tokenizer:
-    """The same, with a token for what is unknown."""
+    """The same with an unknown token."""
     tokenizer = few_bytes(repository)
     return with_model(tokenizer, unk_token="<unk>")  # noqa: S106
 
@@ -135,7 +135,7 @@ def with_model(tokenizer: Tokenizer, **changes: object) -> Tokenizer:
 
 
 def characters(repository: Path) -> Tokenizer:
-    """SentencePiece's BPE as Llama 2's and Phi 3's files have it, with tokens that strip."""
+    """SentencePiece's BPE as in Llama 2's and Phi 3's files, with tokens that strip."""
     steps = [normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)]
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))  # noqa: S106
     tokenizer.normalizer = normalizers.Sequence(steps)
@@ -151,7 +151,7 @@ def characters(repository: Path) -> Tokenizer:
 
 
 def gemma(repository: Path) -> Tokenizer:
-    """Runs of spaces are tokens up to a length, and bytes stand for what is unknown."""
+    """Runs of spaces up to a length are tokens, and bytes replace unknown characters."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))  # noqa: S106
     tokenizer.normalizer = normalizers.Replace(" ", MARK)
     tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
@@ -172,7 +172,7 @@ def gemma(repository: Path) -> Tokenizer:
 
 
 def prefixed(repository: Path) -> Tokenizer:
-    """Pieces that go on with a word are marked."""
+    """Pieces that continue a word are marked."""
     tokenizer = Tokenizer(
         models.BPE(unk_token="<unk>", continuing_subword_prefix="##")  # noqa: S106
     )
@@ -183,7 +183,7 @@ def prefixed(repository: Path) -> Tokenizer:
 
 
 def unigram(repository: Path) -> Tokenizer:
-    """As XLM-R's: SentencePiece's vocabulary, and its replacements of characters."""
+    """Like XLM-R's: SentencePiece's vocabulary, and its replacements of characters."""
     model = hugging_face.train_sentencepiece(repository, model_type="unigram")
     tokenizer = hugging_face.unigram(sentencepiece.SentencePieceProcessor(model_proto=model))
     tokenizer.normalizer = normalizers.Sequence(
@@ -202,7 +202,7 @@ def unigram_not_split(repository: Path) -> Tokenizer:
 
 
 def albert(repository: Path) -> Tokenizer:
-    """Quotes, accents and capitals go before SentencePiece's own replacements."""
+    """Quotes, accents and capitals are replaced before SentencePiece's own replacements."""
     tokenizer = unigram(repository)
     before = [
         normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), normalizers.NFKD(),
@@ -220,8 +220,8 @@ def charsmap(model: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tokenizer.model"
         path.write_bytes(model)
-        found = read_sentencepiece(path)["tokenizer.ggml.precompiled_charsmap"]
-    return np.asarray(found).tobytes()
+        data = read_sentencepiece(path)["tokenizer.ggml.precompiled_charsmap"]
+    return np.asarray(data).tobytes()
 
 
 def word_level(repository: Path) -> Tokenizer:
@@ -239,7 +239,7 @@ def word_level(repository: Path) -> Tokenizer:
 
 
 def word_piece(repository: Path) -> Tokenizer:
-    """WordPiece with the steps that are not BERT's."""
+    """WordPiece with steps other than BERT's."""
     words = {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2}
     for text in hugging_face.lines(repository):
         for word in text.split():
@@ -333,7 +333,7 @@ def test_tekken(listed: bool, repository: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "word piece", "added"])
 def test_many_tokens_that_begin_alike(kind: str, tmp_path: Path) -> None:
-    """What tries each length of 1,500 at each of 20,000 places takes many seconds."""
+    """Trying each of 1,500 lengths at each of 20,000 places would take many seconds."""
     runs = ["a" * count for count in range(1, 1501)]
     if kind == "unigram":
         judge = Tokenizer(
@@ -357,7 +357,7 @@ def test_many_tokens_that_begin_alike(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_text_of_a_megabyte(repository: Path, tmp_path: Path) -> None:
-    """What is quadratic would take hours."""
+    """Quadratic time would be hours."""
     ours = hugging_face.ours(gemma(repository), tmp_path)
     text = "".join(np.random.default_rng(0).choice(list("ab \u4f60"), 200_000))
     start = time.process_time()

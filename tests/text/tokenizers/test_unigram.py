@@ -1,4 +1,4 @@
-"""SentencePiece's models, as their files have them, against `sentencepiece` and `tokenizers`."""
+"""SentencePiece's models, from their files, against `sentencepiece` and `tokenizers`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CASES: dict[str, dict[str, Any]] = {
 def train(
     repository: Path, folder: Path, **options: Any
 ) -> tuple[sentencepiece.SentencePieceProcessor, SentencePieceBase]:
-    """The judge, and ours from the same tokenizer.model."""
+    """The judge, and our tokenizer from the same tokenizer.model."""
     model = hugging_face.train_sentencepiece(repository, **options)
     (folder / "tokenizer.model").write_bytes(model)
     tokenizer = load_tokenizer(folder / "tokenizer.model")
@@ -55,7 +55,7 @@ def train(
 
 
 def spans(judge: sentencepiece.SentencePieceProcessor, text: str) -> list[Span]:
-    """The judge's offsets: in its protobuf they are of bytes."""
+    """The judge's offsets, which its protobuf counts in bytes."""
     places = [i for i, character in enumerate(text) for _ in character.encode()] + [len(text)]
     message = Message(memoryview(judge.encode(text, return_type="serialized_proto")), Path(), "")
     pieces = [dict(message.message(v, "").fields()) for n, v in message.fields() if n == 2]
@@ -102,7 +102,7 @@ def test_unigram_in_a_tokenizer_json(fallback: bool, repository: Path, tmp_path:
 
 
 def test_ties_and_the_score_of_what_is_unknown(tmp_path: Path) -> None:
-    """Of equal sums the one whose last token is the longest; unknown is ten below the worst."""
+    """Of equal sums, the one with the longest last token; unknown is ten below the worst."""
     scores = {"<unk>": 0.0, "▁": -1.0, "a": -6.0, "aa": -6.0, "ab": -1.0, "bz": -15.0, "aba": -2.0}
     scores |= {"c": -1.0, "d": -1.0, "cd": -2.0, "dc": -2.0, "cdc": -3.0, "dcd": -3.0}
     judge = Tokenizer(models.Unigram(list(scores.items()), 0, False))
@@ -127,7 +127,9 @@ def test_sentencepiece_bpe_in_a_tokenizer_json(repository: Path, tmp_path: Path)
         [source.id_to_piece(i) for i in every], [source.get_score(i) for i in every]
     )
     ours = hugging_face.ours(judge, tmp_path)
-    texts = [text.replace("<", "") or "a" for text in strings(10_000)]  # names are no text there
+    texts = [
+        text.replace("<", "") or "a" for text in strings(10_000)
+    ]  # there, names of tokens are not text
     assert hugging_face.differences(judge, ours, texts) == []
 
 
@@ -142,7 +144,7 @@ def test_a_megabyte_without_a_space(
 
 
 def test_a_damaged_charsmap(repository: Path, tmp_path: Path) -> None:
-    """Whatever a charsmap holds: an error, or some text; never anything else."""
+    """Any charsmap gives an error or some text."""
     _, ours = train(repository, tmp_path, model_type="unigram")
     key = "tokenizer.ggml.precompiled_charsmap"
     whole = np.asarray(ours.vocabulary.file.metadata[key]).tobytes()
@@ -155,8 +157,8 @@ def test_a_damaged_charsmap(repository: Path, tmp_path: Path) -> None:
         damaged = np.frombuffer(whole, np.uint8).copy()
         damaged[random.integers(4, len(whole), 20_000)] = random.integers(0, 256, 20_000)
         try:
-            found = {**ours.vocabulary.file.metadata, key: damaged}
-            other = from_metadata(ModelFile(Path("m.gguf"), "GGUF v3", found, {}))
+            metadata = {**ours.vocabulary.file.metadata, key: damaged}
+            other = from_metadata(ModelFile(Path("m.gguf"), "GGUF v3", metadata, {}))
             other.encode_batch(strings(50))
             outcomes.add("text")
         except FormatError as error:
@@ -166,14 +168,16 @@ def test_a_damaged_charsmap(repository: Path, tmp_path: Path) -> None:
 
 @pytest.mark.data
 def test_llama_2_against_tokenizers(data: Path, tmp_path: Path) -> None:
-    """The real vocabulary, by way of merges."""
+    """The real vocabulary, through merges."""
     path = data / "gguf-vocab/ggml-vocab-llama-spm.gguf"
     reference = load_tokenizer(path)
     assert isinstance(reference, BaseTokenizer)
     vocabulary = reference.vocabulary
     judge = hugging_face.sentencepiece_bpe(vocabulary.tokens, vocabulary.scores)
     ours = hugging_face.ours(judge, tmp_path)
-    texts = [text.replace("<", "") or "a" for text in strings(10_000)]  # names are no text there
+    texts = [
+        text.replace("<", "") or "a" for text in strings(10_000)
+    ]  # there, names of tokens are not text
     assert hugging_face.differences(judge, ours, texts) == []
     for text in texts:
         assert ours.encode(text, False) == reference.encode(text, False)

@@ -19,9 +19,9 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def known(character: str) -> bool:
-    """Whether the judge knows a character as we do: its tables of categories are from 2015.
+    """Whether the judge, whose categories are from 2015, has the same for a character as we.
 
-    Python has those of Unicode 3.2 beside its own.
+    Python has the categories of Unicode 3.2 besides its own.
     """
     return OLD.category(character) not in ("Cn",) and OLD.category(
         character
@@ -29,7 +29,7 @@ def known(character: str) -> bool:
 
 
 def texts(count: int) -> list[str]:
-    """Hard strings without what is newer than the judge."""
+    """Hard strings without characters that are newer than the judge."""
     alphabets = {c for text in strings(0) for c in text}
     return [
         "".join(c for c in text if known(c) or c in alphabets or ord(c) > 0x1F000)
@@ -76,8 +76,8 @@ def test_ids_are_those_of_tokenizers(
     assert hugging_face.differences(judge, ours, texts(4000 if options else 10_000)) == []
     for text in texts(500):
         ids, offsets = ours.encode_with_offsets(text, add_special_tokens=False)
-        found = judge.encode(text, add_special_tokens=False)
-        assert (ids, offsets) == (found.ids, found.offsets), repr(text)
+        expected = judge.encode(text, add_special_tokens=False)
+        assert (ids, offsets) == (expected.ids, expected.offsets), repr(text)
 
 
 def test_every_character_is_treated_as_by_tokenizers(judge: Tokenizer, ours: BaseTokenizer) -> None:
@@ -113,15 +113,15 @@ def test_a_megabyte_without_a_space_is_one_unknown(ours: BaseTokenizer) -> None:
 @pytest.mark.data
 def test_bge_against_tokenizers(data: Path, tmp_path: Path) -> None:
     """The real vocabulary, and back through tokenizer.json to the same tokens."""
-    tokens = open_model(data / "gguf-vocab/ggml-vocab-bert-bge.gguf").metadata
-    spelled = tokens["tokenizer.ggml.tokens"]
-    assert isinstance(spelled, list)
+    metadata = open_model(data / "gguf-vocab/ggml-vocab-bert-bge.gguf").metadata
+    tokens = metadata["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, list)
     vocab = {
         token if token.startswith("[") and token.endswith("]")
         else token[1:] if token.startswith("▁") else "##" + token: index
-        for index, token in enumerate(map(str, spelled))
+        for index, token in enumerate(map(str, tokens))
     }  # fmt: skip
     judge = hugging_face.word_piece(vocab)
     ours = hugging_face.ours(judge, tmp_path)
-    assert ours.vocabulary.tokens == spelled
+    assert ours.vocabulary.tokens == tokens
     assert hugging_face.differences(judge, ours, texts(10_000)) == []

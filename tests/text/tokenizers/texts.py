@@ -1,4 +1,4 @@
-"""Texts for comparing real tokenizers: many scripts, code, whitespace, and what no one writes."""
+"""Texts for comparing real tokenizers: many scripts, code, whitespace, and random strings."""
 
 from __future__ import annotations
 
@@ -44,31 +44,31 @@ SPACES = (" ", "\t", "\n", "\r\n", "\u00a0", "\u3000", "\u2003", "\u0085", "\u20
 
 
 def texts(count: int, special: Sequence[str] = (), seed: int = 0) -> list[str]:
-    """So many texts, among them some with the spellings of special tokens."""
+    """`count` texts, some with the spellings of special tokens."""
     random = np.random.default_rng(seed)
     hard = strings(count)
-    found: list[str] = ["", *SENTENCES, *(" " * n + "a" for n in range(1, 80))]
-    found += ["a" + " " * n for n in range(40)] + [f"a{chr(10) * n}b" for n in range(1, 40)]
-    while len(found) < count:
-        way = len(found) % 8
+    texts: list[str] = ["", *SENTENCES, *(" " * n + "a" for n in range(1, 80))]
+    texts += ["a" + " " * n for n in range(40)] + [f"a{chr(10) * n}b" for n in range(1, 40)]
+    while len(texts) < count:
+        kind = len(texts) % 8
         sentence = SENTENCES[random.integers(len(SENTENCES))]
         other = SENTENCES[random.integers(len(SENTENCES))]
         start, end = sorted(random.integers(0, len(sentence) + 1, 2))
-        if way == 0:
+        if kind == 0:
             space = SPACES[random.integers(len(SPACES))] * int(random.integers(1, 50))
-            found.append(sentence[start:end] + space + other[: random.integers(20)])
-        elif way == 1 and special:
+            texts.append(sentence[start:end] + space + other[: random.integers(20)])
+        elif kind == 1 and special:
             names = [special[i] for i in random.integers(0, len(special), 3)]
-            found.append(f"{names[0]}{sentence[start:end]} {names[1]} {names[2]}{other[:5]}")
-        elif way == 2:
+            texts.append(f"{names[0]}{sentence[start:end]} {names[1]} {names[2]}{other[:5]}")
+        elif kind == 2:
             letters = list(PLANES + other)
-            found.append("".join(random.choice(letters, random.integers(1, 20))))
-        elif way == 3:
+            texts.append("".join(random.choice(letters, random.integers(1, 20))))
+        elif kind == 3:
             words = [*sentence.split(), *other.split()]
             random.shuffle(words)
-            found.append(str(random.choice(["", " ", "\n", ", "])).join(words[:20]))
-        elif way == 4:
-            found.append(sentence[start:end].swapcase() + other[start:end])
+            texts.append(str(random.choice(["", " ", "\n", ", "])).join(words[:20]))
+        elif kind == 4:
+            texts.append(sentence[start:end].swapcase() + other[start:end])
         else:
-            found.append(hard[len(found)])
-    return found[:count]
+            texts.append(hard[len(texts)])
+    return texts[:count]

@@ -1,6 +1,17 @@
-"""Model architectures: one file each, named as GGUF's ``general.architecture`` says.
+"""Model architectures: one module each, named as in GGUF's ``general.architecture``.
 
-Names that begin with an underscore are what several share.
+A module holds all that is known of its architecture; see `Architecture`. To add one, add its
+module; no other file of the product changes. Several share the modules that begin with an
+underscore: `read_config` takes metadata through `_keys.Keys`, which refuses what was not read, and
+`build` spells out the layers with the parts of `_decoder.Decoder`.
+
+A tensor that holds several matrices (queries, keys and values; gate and up) is split in place: rows
+are whole blocks, so each part is a view, such as ``blk.0.attn_qkv.weight[0:3072]``, which is packed
+like any other.
+
+A sliding window (``attention.sliding_window``, with a pattern of layers) works as in the originals.
+llama.cpp has it for Gemma 3 only, so its texts differ from ours beyond the window. Keys and values
+before the window are not read, but the cache holds them.
 """
 
 from __future__ import annotations
@@ -18,8 +29,8 @@ from halfbyte.formats.model_file import ModelFile
 if TYPE_CHECKING:
     from halfbyte.formats.huggingface.names import Translation
 
-# What may be scaled against each other by channels: a norm's gain, or a matrix's rows, and the
-# matrices whose columns these are, by GGUF's names. So in decoders of Llama's kind.
+# Channels that may be scaled against each other in decoders like Llama, by GGUF's names: the gains
+# of a norm, or the rows of a matrix, and the matrices whose columns they multiply.
 CHANNELS: Mapping[str, tuple[str, ...]] = {
     "attn_norm": ("attn_q", "attn_k", "attn_v", "attn_qkv"),
     "ffn_norm": ("ffn_gate", "ffn_up"),
@@ -29,21 +40,21 @@ CHANNELS: Mapping[str, tuple[str, ...]] = {
 
 
 class Config(Protocol):
-    """What every architecture tells about a model."""
+    """Hyperparameters that every architecture has."""
 
-    context: int  # tokens, the model's own maximum
+    context: int  # the model's maximum, in tokens
     vocabulary: int  # tokens
 
 
 class Architecture(Protocol):
-    """What a module in this package offers: all that is known of an architecture."""
+    """The interface of a module in this package."""
 
-    TABLES: frozenset[str]  # tensors that are read while capturing, none of the program's buffers
+    TABLES: frozenset[str]  # tensors that are read while capturing and are not buffers
     MODEL_TYPES: tuple[str, ...]  # of config.json
-    EQUALIZED: Mapping[str, tuple[str, ...]]  # channels that meet nothing else: see `CHANNELS`
+    EQUALIZED: Mapping[str, tuple[str, ...]]  # what the quantizer may scale: see `CHANNELS`
 
     def translate(self, config: Translation, /) -> None:
-        """What a config.json says, in GGUF's words."""
+        """Translate a config.json, with names and shapes of tensors, into GGUF's terms."""
 
     def read_config(self, file: ModelFile) -> Any:
         """Hyperparameters from metadata, checked against the tensors."""
@@ -55,7 +66,7 @@ class Architecture(Protocol):
 
 
 def names() -> list[str]:
-    """Every architecture that is built."""
+    """The names of all architectures."""
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
@@ -75,5 +86,5 @@ def get(name: str) -> Architecture:
 
 
 def model_types() -> dict[str, Architecture]:
-    """Every architecture by the kinds of models that a config.json names."""
-    return {kind: module for module in map(get, names()) for kind in module.MODEL_TYPES}
+    """All architectures by config.json's model types."""
+    return {name: module for module in map(get, names()) for name in module.MODEL_TYPES}

@@ -1,8 +1,4 @@
-"""What decoders share: sizes from metadata, and the parts of a layer. Not an architecture.
-
-An architecture spells out its layers with the methods of :class:`Decoder`, each of which records
-a few operators.
-"""
+"""The parts that decoders share: sizes from metadata, and the operators of a layer."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures._keys import Keys, passed_over
 from halfbyte.weights import Tensor
 
-LOGIT_ROWS = 16  # rows of logits of one run: a vocabulary is wide
+LOGIT_ROWS = 16  # of one run: a row is as wide as the vocabulary
 _TABLE_ROWS = 4096
 
 
@@ -42,27 +38,27 @@ class Config:
 
     @property
     def width(self) -> int:
-        """Numbers of all queries of a token."""
+        """Elements of all queries of a token."""
         return self.heads * self.head_dim
 
     @property
     def kv_width(self) -> int:
-        """Numbers of all keys, or values, of a token."""
+        """Elements of all keys, or values, of a token."""
         return self.kv_heads * self.head_dim
 
 
 @dataclass(frozen=True)
 class RotaryConfig(Config):
-    """The same with rotary positions, and layers that may see a window alone."""
+    """Hyperparameters with rotary positions, and a sliding window in some layers."""
 
-    rotated: int  # rope.dimension_count: elements of a head that turn
+    rotated: int  # rope.dimension_count: elements of a head that are rotated
     rope_base: float
-    rope_factor: float  # positions are divided by it
-    windows: tuple[int, ...]  # of each layer: positions that it sees, 0 for all
+    rope_factor: float  # divides positions
+    windows: tuple[int, ...]  # positions that each layer sees, 0 for all
 
 
 def sizes(keys: Keys, epsilon: str) -> Config:
-    """Sizes that every decoder has, each in its range and consistent with the others."""
+    """The sizes of a decoder, checked for ranges and consistency."""
     dim, heads = keys.size("embedding_length", 1 << 20), keys.size("attention.head_count", 1 << 12)
     kv_heads = keys.size("attention.head_count_kv", 1 << 12, heads)
     if heads % kv_heads or (not keys.has("attention.key_length") and dim % heads):
@@ -90,7 +86,7 @@ def sizes(keys: Keys, epsilon: str) -> Config:
 def rotary(keys: Keys, *, scalings: tuple[str, ...] = (), period: int = 0) -> RotaryConfig:
     """Sizes of a decoder with RMSNorm and rotary positions.
 
-    Kinds of scaling in `scalings` are the caller's matter; `period` as for :meth:`Keys.windows`.
+    The caller handles the types of scaling in `scalings`; for `period` see :meth:`Keys.windows`.
     """
     c = sizes(keys, "attention.layer_norm_rms_epsilon")
     rotated = keys.size("rope.dimension_count", c.head_dim, c.head_dim)
@@ -107,7 +103,7 @@ def rotary(keys: Keys, *, scalings: tuple[str, ...] = (), period: int = 0) -> Ro
 
 @dataclass(frozen=True)
 class Rope:
-    """cos and sin of each position, and which elements of a head are a pair."""
+    """cos and sin of each position, and how a head's elements are paired."""
 
     cos: Buffer
     sin: Buffer
@@ -122,9 +118,9 @@ class Decoder:
     context : int
         Tokens that the KV cache holds.
     batch : int
-        Most tokens of one run (size `n`). Logits are those of its last tokens (size `rows`).
+        Most tokens of one run (size `n`). The logits are of its last tokens (size `rows`).
     cache : str
-        Type of the cached keys and values, "f16", "f32" or "q8_0".
+        Type of the KV cache: "f16", "f32" or "q8_0".
     """
 
     def __init__(
@@ -144,14 +140,14 @@ class Decoder:
         self.file, self.config, self.program, self.cache = file, config, program, cache
         self.n, self.position = program.size("n", batch), program.size("position", context)
         program.notes += passed_over(file)
-        self.asked = program.size("rows", min(LOGIT_ROWS, batch))
+        self.logit_rows = program.size("rows", min(LOGIT_ROWS, batch))
 
     def tensor(self, name: str, *shape: int) -> Tensor:
-        """A tensor of the file, of this shape."""
+        """A tensor of the file, which must have this shape."""
         return metadata.tensor(self.file, name, shape)
 
     def weight(self, name: str, *shape: int) -> Buffer:
-        """The same as an operand."""
+        """The tensor as an operand."""
         return self.program.weight(self.tensor(name, *shape))
 
     def embed(self) -> Buffer:
@@ -161,46 +157,45 @@ class Decoder:
         return x
 
     def head(self, x: Buffer) -> None:
-        """Logits of the rows asked for, by a matrix of its own or the embedding."""
+        """Logits, by the output matrix or, if there is none, the embedding."""
         c = self.config
         name = "output.weight" if "output.weight" in self.file.tensors else "token_embd.weight"
         self.program.output("logits", ops.matmul(x, self.weight(name, c.vocabulary, c.dim)))
 
     def norm(self, x: Buffer, name: str, heads: int = 0) -> Buffer:
-        """RMSNorm of rows, or of each of so many heads."""
+        """RMSNorm of rows, or of each of `heads` heads."""
         gain = self.weight(f"{name}.weight", self.config.head_dim if heads else self.config.dim)
         y: Buffer = ops.rms_norm(x, gain, epsilon=self.config.epsilon, heads=heads or 1)
         return y
 
     def row(self, name: str, values: npt.NDArray[np.float32]) -> Buffer:
-        """A row that meets all rows."""
+        """A constant that is applied to all rows."""
         return self.program.constant(name, values.reshape(1, -1))
 
     def linear(self, x: Buffer, name: str, outputs: int, *, bias: bool | None = False) -> Buffer:
-        """x w^T, plus the tensor `bias` where there has to be one, or there is one (None)."""
-        y = ops.matmul(x, self.weight(f"{name}.weight", outputs, maximum(x.shape[1])))
+        """x w^T, with a bias (True), without (False), or with one if the file has it (None)."""
+        y: Buffer = ops.matmul(x, self.weight(f"{name}.weight", outputs, maximum(x.shape[1])))
         if bias or (bias is None and f"{name}.bias" in self.file.tensors):
             values = self.tensor(f"{name}.bias", outputs).decode()
             y = ops.add(y, self.row(f"{name}.bias", values))
-        found: Buffer = y
-        return found
+        return y
 
     def fused(
         self, x: Buffer, name: str, outputs: Sequence[int], *, bias: bool = False
     ) -> list[Buffer]:
-        """Products with matrices that lie in one tensor, one below the other; so do biases."""
+        """Products with matrices that are stacked in one tensor, as are their biases."""
         ends = np.cumsum(outputs).tolist()
         whole = self.tensor(f"{name}.weight", ends[-1], maximum(x.shape[1]))
         parts = [whole.part(first, end) for first, end in pairwise([0, *ends])]
-        found = [ops.matmul(x, self.program.weight(part)) for part in parts]
+        products = [ops.matmul(x, self.program.weight(part)) for part in parts]
         if bias:
             values = self.tensor(f"{name}.bias", sum(outputs)).decode()
             rows = np.split(values, ends[:-1])
-            found = [
+            products = [
                 ops.add(y, self.row(f"{name}.bias", row))
-                for y, row in zip(found, rows, strict=True)
+                for y, row in zip(products, rows, strict=True)
             ]
-        return found
+        return products
 
     def queries_keys_values(
         self, x: Buffer, block: str, *, bias: bool | None = False
@@ -215,15 +210,15 @@ class Decoder:
         self, block: str, q: Buffer, k: Buffer, v: Buffer,
         *, rope: Rope | None, window: int = 0, scale: float = 0.0,
     ) -> Buffer:  # fmt: skip
-        """Keys and values into the layer's cache, queries over it; 1 / sqrt(head_dim) scales."""
+        """Cache keys and values, and attend; the default scale is 1 / sqrt(head_dim)."""
         c, context = self.config, self.position.maximum
         key_blocks = (c.kv_heads, -(-context // ops.KEY_BLOCK), c.head_dim, ops.KEY_BLOCK)
         keys = self.program.state(block + "k", self.cache, key_blocks)
         values = self.program.state(block + "v", self.cache, (c.kv_heads, context, c.head_dim))
-        ops.cache_write_keys(self._turn(k, rope), keys, position=self.position)
+        ops.cache_write_keys(self._rotate(k, rope), keys, position=self.position)
         ops.cache_write(v, values, position=self.position)
         mixed: Buffer = ops.group_query_attention(
-            self._turn(q, rope), keys, values,
+            self._rotate(q, rope), keys, values,
             position=self.position, scale=scale or c.head_dim**-0.5, window=window,
         )  # fmt: skip
         return mixed
@@ -239,10 +234,10 @@ class Decoder:
         gain: float = 1.0,
         name: str = "",
     ) -> Rope:
-        """Tables of rotary positions; base and factor are the model's unless given.
+        """Tables of rotary positions; by default with the model's base and factor.
 
-        `factors` names a tensor: what the frequency of each pair is divided by.
-        `gain` multiplies cos and sin, `name` tells tables apart.
+        `factors` names a tensor that divides the frequency of each pair.
+        `gain` multiplies cos and sin, and `name` distinguishes tables.
         """
         shape = (self.position.maximum, c.rotated // 2)
         table = partial(
@@ -263,7 +258,7 @@ class Decoder:
             raise FormatError(f"{self.file.path}: tensor '{name}': expected positive numbers")
         return factors
 
-    def _turn(self, x: Buffer, rope: Rope | None) -> Buffer:
+    def _rotate(self, x: Buffer, rope: Rope | None) -> Buffer:
         if rope is None:
             return x
         y: Buffer = ops.rotary_embedding(
@@ -279,8 +274,8 @@ def _rotary_table(
 ) -> npt.NDArray[np.float32]:  # fmt: skip
     """gain * cos or sin [context, pairs] of position / factor * base^(-j / pairs) / factor_j.
 
-    `factors` is GGUF's ``rope_freqs.weight`` and the like: what Llama 3's scaling divides each
-    frequency by. Source: Su et al. 2021, RoFormer; Chen et al. 2023, Position Interpolation.
+    `factors` is a tensor such as GGUF's ``rope_freqs.weight``, by which Llama 3's scaling divides
+    the frequencies. Source: Su et al. 2021, RoFormer; Chen et al. 2023, Position Interpolation.
     """
     context, pairs = shape
     frequency = base ** (-np.arange(pairs, dtype=np.float64) / pairs) / factor

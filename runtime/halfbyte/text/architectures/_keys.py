@@ -1,4 +1,7 @@
-"""Reading an architecture's metadata; what was not read is refused at the end."""
+"""Reading an architecture's metadata and refusing keys that were not read.
+
+Ignoring them would run another model.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
 
-# Metadata beside what is read, of all that llama.cpp knows. Each must say what is built here, or
-# change no result: there are no experts, no YaRN, no pooling, no LayerNorm where the key is here.
+# Further keys of llama.cpp's, with the values that describe the models built here. PASSED are those
+# that change no result: there are no experts, no YaRN and no pooling here.
 _OTHERS: dict[str, object] = {
-    "vocab_size": metadata.ANY,  # the embedding tells
+    "vocab_size": metadata.ANY,  # the embedding has it
     "tensor_data_layout": metadata.ANY,
     "attention.layer_norm_epsilon": metadata.ANY,
     "attention.layer_norm_rms_epsilon": metadata.ANY,
@@ -57,7 +60,7 @@ _OTHERS: dict[str, object] = {
 
 
 def passed_over(file: ModelFile) -> list[str]:
-    """Notes of metadata that the model has and no result depends on."""
+    """Notes on the model's metadata that changes no result."""
     prefix = metadata.text(file, "general.architecture") + "."
     keys = (key for key in file.metadata if key.startswith(prefix))
     return [
@@ -68,14 +71,14 @@ def passed_over(file: ModelFile) -> list[str]:
 
 
 class Keys:
-    """The metadata of one architecture, keys without its name; remembers which were read."""
+    """An architecture's metadata, by keys without its name; remembers which were read."""
 
     def __init__(self, file: ModelFile, architecture: str) -> None:
         self.file, self._prefix = file, architecture + "."
         self._read: set[str] = set()
 
     def size(self, key: str, high: int, default: int | None = None, low: int = 1) -> int:
-        """An integer from `low` to `high`; the same one for each layer will do."""
+        """An integer from `low` to `high`; or an array that has the same one for each layer."""
         name = self._name(key)
         if default is None:
             return metadata.integer(self.file, name, low, high)
@@ -89,15 +92,15 @@ class Keys:
         return metadata.number(self.file, name, default)
 
     def has(self, key: str) -> bool:
-        """Whether it is there."""
+        """Whether the metadata has a key."""
         return self._prefix + key in self.file.metadata
 
     def error(self, key: str, message: str) -> FormatError:
-        """What to raise for a key's value."""
+        """The error for a key's value."""
         return FormatError(f"{self.file.path}: metadata '{self._prefix}{key}': {message}")
 
     def rope_factor(self, *known: str) -> float:
-        """What positions are divided by; other kinds of scaling than `known` are refused."""
+        """The factor that positions are divided by; types other than `known` are refused."""
         kind = "none"
         if self.has("rope.scaling.type"):
             kind = metadata.text(self.file, self._name("rope.scaling.type"))
@@ -114,8 +117,8 @@ class Keys:
     def windows(self, layers: int, period: int = 0) -> tuple[int, ...]:
         """The window of each layer, 0 for all positions.
 
-        ``attention.sliding_window_pattern`` is either a flag for each layer, or a period whose
-        last layer sees all; 0, the default, stands for a window everywhere.
+        ``attention.sliding_window_pattern`` is either a flag for each layer or a period, whose
+        last layer sees all positions; with 0 all layers have the window.
         """
         window = self.size("attention.sliding_window", 1 << 24, 0, low=0)
         key = "attention.sliding_window_pattern"
@@ -130,7 +133,7 @@ class Keys:
         return tuple(window if flag else 0 for flag in flags.tolist())
 
     def refuse_others(self, head_dim: int, others: Mapping[str, object] | None = None) -> None:
-        """Refuse what was not read and does not say what is built."""
+        """Refuse keys that were not read, unless they describe what is built."""
         built = {"attention.value_length": head_dim, "attention.scale": head_dim**-0.5}
         metadata.refuse_others(
             self.file, self._prefix, self._read, {**_OTHERS, **built, **(others or {})}

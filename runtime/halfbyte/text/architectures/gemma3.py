@@ -1,8 +1,8 @@
-"""Gemma 3 (text): norms before and after each part, five of six layers see a window.
+"""Gemma 3 (text): norms before and after each part, a sliding window in five of six layers.
 
-Embeddings are multiplied by sqrt(dim). Layers with a window turn by a base of their own, without
-the scaling of the others. GELU takes the place of SwiGLU's activation. GGUF's norms have the one
-in them that the original adds.
+Embeddings are multiplied by sqrt(dim). Layers with a window rotate by a base of their own, without
+the scaling of the others. GELU replaces SwiGLU's activation. The gains of norms in GGUF include the
+1 that the original adds.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 TABLES: frozenset[str] = frozenset()
 EQUALIZED = CHANNELS
 MODEL_TYPES = ("gemma3", "gemma3_text")
-_PERIOD = 6  # layers, of which the last sees all, where a file does not tell
-_LAYERS_27B = 62  # this size alone scales by dim / heads: files of llama.cpp's do not say it
+_PERIOD = 6  # layers, the last without a window, if a file does not say
+_LAYERS_27B = 62  # only this size scales by dim / heads, which llama.cpp's files do not say
 
 
 def translate(config: Translation) -> None:
-    """What a config.json says, in GGUF's words."""
-    if config.kind == "gemma3":  # with a part for pictures
+    """Translate a config.json into GGUF's terms."""
+    if config.kind == "gemma3":  # with a vision model
         config.keys = config.keys.inner("text_config")
     keys, values = config.keys, config.metadata
     keys.expect("hidden_activation", "gelu_pytorch_tanh", None)
@@ -48,7 +48,7 @@ def translate(config: Translation) -> None:
     layers = config.local_layers(lambda layer: (layer + 1) % period != 0)
     config.windows(layers)
     if layers == [(layer + 1) % _PERIOD != 0 for layer in range(len(layers))]:
-        values.pop("attention.sliding_window_pattern", None)  # as llama.cpp takes it to be
+        values.pop("attention.sliding_window_pattern", None)  # llama.cpp's default
     scalar = keys.number("query_pre_attn_scalar", 256.0)
     if scalar != values["attention.key_length"]:
         values["attention.scale"] = np.float32(scalar**-0.5)
@@ -65,12 +65,12 @@ def translate(config: Translation) -> None:
 
 
 def _translate_rope(config: Translation) -> None:
-    """Bases of the layers that see all, and of those with a window."""
+    """Bases of the layers without a window and of those with one."""
     keys, rope = config.keys, config.keys.rope()
     local = rope.inner("sliding_attention")
     everywhere = rope.inner("full_attention") if "full_attention" in rope.values else rope
     if "rope_theta" in keys.values and "rope_theta" not in everywhere.values:
-        config.rope(everywhere)  # an older config: beside the scaling
+        config.rope(everywhere)  # an older config
     else:
         config.rope(everywhere.otherwise(rope_theta=1_000_000.0))
     base = local.number("rope_theta", keys.number("rope_local_base_freq", 10000.0))
@@ -79,10 +79,10 @@ def _translate_rope(config: Translation) -> None:
 
 @dataclass(frozen=True)
 class Config(RotaryConfig):
-    """What Gemma 3 has beside others."""
+    """Hyperparameters with Gemma 3's own."""
 
     local_base: float  # rope.freq_base_swa
-    scale: float  # of products of queries and keys
+    scale: float  # of the products of queries and keys
 
 
 def read_config(file: ModelFile) -> Config:
@@ -122,7 +122,7 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
             x = ops.add(x, model.norm(y, block + "post_attention_norm"))
             y = _geglu(model, model.norm(x, block + "ffn_norm"), block)
             x = ops.add(x, model.norm(y, block + "post_ffw_norm"))
-        x = ops.last_rows(x, rows=model.asked)
+        x = ops.last_rows(x, rows=model.logit_rows)
         model.head(model.norm(x, "output_norm"))
     return program
 

@@ -1,4 +1,4 @@
-"""GPT-2: learned positions, LayerNorm, GELU, biases everywhere, queries to values in one matrix."""
+"""GPT-2: learned positions, LayerNorm, GELU, biases; queries, keys and values in one matrix."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from halfbyte.formats.huggingface.names import Translation
 
 TABLES: frozenset[str] = frozenset()
-EQUALIZED: dict[str, tuple[str, ...]] = {}  # beside biases, nothing
+EQUALIZED: dict[str, tuple[str, ...]] = {}  # biases forbid it
 MODEL_TYPES = ("gpt2",)
 
 
 def translate(config: Translation) -> None:
-    """What a config.json says, in GGUF's words."""
+    """Translate a config.json into GGUF's terms."""
     keys, config.architecture = config.keys, "gpt2"
     keys.expect("activation_function", "gelu_new", "gelu_pytorch_tanh")
     keys.expect("scale_attn_weights", True)
@@ -79,7 +79,7 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
             h = _norm(model, x, block + "ffn_norm")
             h = ops.gelu(model.linear(h, block + "ffn_up", c.hidden, bias=True), approximate="tanh")
             x = ops.add(x, model.linear(h, block + "ffn_down", c.dim, bias=True))
-        model.head(_norm(model, ops.last_rows(x, rows=model.asked), "output_norm"))
+        model.head(_norm(model, ops.last_rows(x, rows=model.logit_rows), "output_norm"))
     return program
 
 

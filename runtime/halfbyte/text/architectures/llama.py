@@ -1,6 +1,7 @@
 """Llama: RMSNorm, rotary positions, grouped-query attention, SwiGLU; tied or untied head.
 
-Llama 3 divides its frequencies by ``rope_freqs.weight``. Biases are added where there are any.
+Llama 3 divides its frequencies by ``rope_freqs.weight``. Biases and windows are optional. SmolLM,
+TinyLlama and, in llama.cpp's files, Mistral are of this architecture.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ NAMES = {
 
 
 def translate(config: Translation) -> None:
-    """What a config.json says, in GGUF's words."""
+    """Translate a config.json into GGUF's terms."""
     config.keys.expect("hidden_act", "silu")
     config.keys.expect("partial_rotary_factor", 1.0, None)
     config.decoder("llama")
@@ -49,7 +50,7 @@ def translate(config: Translation) -> None:
 
 
 def read_config(file: ModelFile, architecture: str = "llama") -> RotaryConfig:
-    """Hyperparameters from metadata, each in its range and consistent with the others."""
+    """Hyperparameters from metadata, checked for ranges and consistency."""
     keys = Keys(file, architecture)
     config = _decoder.rotary(keys)
     keys.refuse_others(config.head_dim)
@@ -73,7 +74,7 @@ def build(
             x = ops.add(x, model.linear(mixed, block + "attn_output", config.dim, bias=None))
             h = model.norm(x, block + "ffn_norm")
             x = ops.add(x, swiglu(model, h, block, bias=None))
-        x = ops.last_rows(x, rows=model.asked)
+        x = ops.last_rows(x, rows=model.logit_rows)
         model.head(model.norm(x, "output_norm"))
     return program
 

@@ -1,7 +1,7 @@
-"""Mistral: Llama whose layers see a window of positions.
+"""Mistral: Llama with a sliding window in each layer.
 
-llama.cpp's converter calls such a model ``llama``, which is built the same, and so does
-`translate`; the rest is for files that say what it is.
+llama.cpp's converter and `translate` name such a model ``llama``; files may also name it
+``mistral``. Both are built the same.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ def read_config(file: ModelFile) -> RotaryConfig:
 
 
 def translate(config: Translation) -> None:
-    """What a config.json says, in GGUF's words."""
+    """Translate a config.json into GGUF's terms."""
     llama.translate(config)
     config.windows(config.local_layers(lambda layer: True))

@@ -1,13 +1,12 @@
 """Phi 3 and 4: Llama with queries, keys and values in one matrix, gate and up in another.
 
-Models with a long context divide the frequencies of their pairs by ``rope_factors_short.weight``
-or, where more tokens than the original context are asked for, ``rope_factors_long.weight``, and
-multiply cos and sin by a factor (LongRoPE; Ding et al. 2024). Which is chosen when a model is
-loaded, by the context that is asked for, as llama.cpp does: a text's keys are turned once, and
-those of one text must be turned alike. transformers chooses by the length of each text, and turns
-the keys in its cache by the factors of the time when they came; texts of up to the original
-context are the same there with a context of at most that, which is the default where it is 4096
-or more.
+Models with a long context divide the frequencies of their pairs by ``rope_factors_short.weight`` or
+``rope_factors_long.weight``, and multiply cos and sin by a factor (LongRoPE; Ding et al. 2024). As
+in llama.cpp, the context that a model is loaded with decides: beyond the original context it is the
+long factors, for every text, since a text's keys are rotated once and must be rotated alike.
+transformers decides by the length of each text so far, and does not rotate the keys in its cache
+again. Its texts are the same as ours with a context of at most the original one, which is the
+default if that is 4096 or more.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ MODEL_TYPES = ("phi3",)
 
 
 def translate(config: Translation) -> None:
-    """What a config.json says, in GGUF's words."""
+    """Translate a config.json into GGUF's terms."""
     keys, values = config.keys, config.metadata
     keys.expect("hidden_act", "silu")
     config.decoder("phi3")
@@ -70,9 +69,9 @@ def translate(config: Translation) -> None:
 
 @dataclass(frozen=True)
 class Config(RotaryConfig):
-    """What Phi 3 has beside others."""
+    """Hyperparameters with those of LongRoPE."""
 
-    original_context: int  # tokens, for which the short factors are
+    original_context: int  # most tokens for the short factors
     gain: float  # of cos and sin
 
 
@@ -109,13 +108,13 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
             mixed = model.attend(block, q, k, v, rope=rope, window=c.windows[layer])
             x = ops.add(x, model.linear(mixed, block + "attn_output", c.dim))
             x = ops.add(x, _swiglu(model, model.norm(x, block + "ffn_norm"), block))
-        x = ops.last_rows(x, rows=model.asked)
+        x = ops.last_rows(x, rows=model.logit_rows)
         model.head(model.norm(x, "output_norm"))
     return program
 
 
 def _swiglu(model: Decoder, x: Buffer, block: str) -> Buffer:
-    """(silu(gate) * up) through `down`; ``ffn_up`` is gate and up."""
+    """(silu(gate) * up) through `down`; ``ffn_up`` holds gate and up."""
     hidden = model.config.hidden
     gate, up = model.fused(x, block + "ffn_up", (hidden, hidden))
     return model.linear(ops.mul(ops.silu(gate), up), block + "ffn_down", model.config.dim)

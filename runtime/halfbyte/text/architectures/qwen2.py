@@ -1,4 +1,4 @@
-"""Qwen 2 and 2.5: Llama with biases of queries, keys and values, and pairs half a head apart."""
+"""Qwen 2 and 2.5: Llama with biases of queries, keys and values; pairs are half a head apart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODEL_TYPES = ("qwen2",)
 def translate(
     config: Translation, architecture: str = "qwen2", head_dim: int | None = None
 ) -> None:
-    """What a config.json says, in GGUF's words."""
+    """Translate a config.json into GGUF's terms."""
     keys = config.keys
     keys.expect("hidden_act", "silu")
     config.decoder(architecture, head_dim)
@@ -58,6 +58,6 @@ def build(
             mixed = model.attend(block, q, k, v, rope=rope, window=config.windows[layer])
             x = ops.add(x, model.linear(mixed, block + "attn_output", config.dim))
             x = ops.add(x, swiglu(model, model.norm(x, block + "ffn_norm"), block))
-        x = ops.last_rows(x, rows=model.asked)
+        x = ops.last_rows(x, rows=model.logit_rows)
         model.head(model.norm(x, "output_norm"))
     return program

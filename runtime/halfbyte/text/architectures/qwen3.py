@@ -1,4 +1,4 @@
-"""Qwen 3: RMSNorm of each head's query and key before they turn, no biases."""
+"""Qwen 3: RMSNorm of each head's query and key before rotation; no biases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_nor
 
 
 def translate(config: Translation) -> None:
-    """What a config.json says, in GGUF's words."""
+    """Translate a config.json into GGUF's terms."""
     qwen2.translate(config, "qwen3", head_dim=128)
     config.names = NAMES | HEAD_NORMS
 
@@ -51,6 +51,6 @@ def build(
             mixed = model.attend(block, q, k, v, rope=rope, window=config.windows[layer])
             x = ops.add(x, model.linear(mixed, block + "attn_output", config.dim))
             x = ops.add(x, swiglu(model, model.norm(x, block + "ffn_norm"), block))
-        x = ops.last_rows(x, rows=model.asked)
+        x = ops.last_rows(x, rows=model.logit_rows)
         model.head(model.norm(x, "output_norm"))
     return program

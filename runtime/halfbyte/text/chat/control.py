@@ -1,4 +1,4 @@
-"""Control tokens in a conversation: a template's count, a message's are text."""
+"""Control tokens in a conversation: those that the template writes; in messages they are text."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 from halfbyte.formats.tokens import CONTROL
 from halfbyte.text.tokenizers import Tokenizer
 
-_GUARD = "\ufdd0"  # a noncharacter: Unicode leaves it to programs for just such use
+_GUARD = "\ufdd0"  # a noncharacter, which Unicode reserves for such internal use
 
 
 class ControlTokens:
     """Tells a template's control tokens from text that spells one.
 
-    A guard goes into the spelling before the template sees it, behind its first character, and
-    comes out again when the text has been cut at the control tokens. So a template's conditions on
-    a message's text hold, and the text is tokenized together with what stands beside it.
+    Before the template sees a message, a guard is put after the first character of each spelling;
+    it is removed when the template's output has been cut at its control tokens. So a template's
+    conditions on a message still hold, and the text between two control tokens is tokenized as one.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         vocabulary = tokenizer.vocabulary
         self._tokens, control = vocabulary.tokens, vocabulary.of_type(CONTROL)
-        # A spelling of one character has no place for a guard, and is text wherever it stands.
+        # A spelling of one character has no room for a guard, and is always text.
         self._ids = {token: i for token, i in control.items() if len(token) > 1}
         self._lstrip, self._rstrip = map(vocabulary.stripping, ("lstrip", "rstrip"))
         self._tokenizer = tokenizer
@@ -33,11 +33,11 @@ class ControlTokens:
         self._start = re.compile(f"(?=(?:{any_of})).|{_GUARD}", re.DOTALL)
 
     def text(self, token: int) -> str:
-        """How a token is spelled."""
+        """The spelling of a token."""
         return self._tokens[token] if 0 <= token < len(self._tokens) else ""
 
     def protect(self, value: Any) -> Any:
-        """The same value, its texts (however deep) guarded."""
+        """The value with guards in all of its texts, however deep."""
         if isinstance(value, str):
             return self._guard(value)
         if isinstance(value, Mapping):
@@ -47,20 +47,20 @@ class ControlTokens:
         return value
 
     def begins(self, text: str) -> bool:
-        """Whether a text begins with a control token, so that what is before it stands alone."""
+        """Whether a text begins with a control token: the text before it is tokenized by itself."""
         return self._cut.match(text) is not None
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a template's output."""
         ids: list[int] = []
         parts = self._cut.split(text)  # text, token, text, ..., text
-        for place, part in enumerate(parts):
-            if place % 2:
+        for index, part in enumerate(parts):
+            if index % 2:
                 ids.append(self._ids[part])
                 continue
-            if place and ids[-1] in self._rstrip:
+            if index and ids[-1] in self._rstrip:
                 part = part.lstrip()
-            if place + 1 < len(parts) and self._ids[parts[place + 1]] in self._lstrip:
+            if index + 1 < len(parts) and self._ids[parts[index + 1]] in self._lstrip:
                 part = part.rstrip()
             if part:
                 ids += self._tokenizer.encode(self.plain(part), add_special_tokens=False)
@@ -71,5 +71,5 @@ class ControlTokens:
         return re.sub(f"{_GUARD}({_GUARD}?)", r"\1", text)
 
     def _guard(self, text: str) -> str:
-        """A guard behind the first character of each spelling; guards of the text's own doubled."""
+        """Put a guard after the first character of each spelling; double the text's own guards."""
         return self._start.sub(rf"\g<0>{_GUARD}", text)

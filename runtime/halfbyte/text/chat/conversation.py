@@ -1,4 +1,4 @@
-"""The next answer of a conversation, with as little processed anew as possible."""
+"""The next answer of a conversation, processing as few tokens again as possible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from halfbyte.text.chat.template import find_template
 from halfbyte.text.generate import KEYWORDS, Generation, Options, begin
 from halfbyte.text.token_model import TokenModel
 
-Message: TypeAlias = Mapping[str, Any]  # "role", "content", and what else a template knows
+Message: TypeAlias = Mapping[str, Any]  # "role", "content", and other keys that a template reads
 
 MAX_TOKENS = 1024  # of an answer, unless the caller says otherwise
 _INSTRUCTIONS = ("system", "developer")  # roles that stay when a conversation outgrows the context
@@ -27,31 +27,32 @@ class Chat:
     """Answers conversations with one model; any number of threads may use it.
 
     A conversation is a list of messages that the caller keeps; each answer is to the whole list.
-    The context holds what was processed and generated before, so that only what is new is
-    processed: the model's own answer is not tokenized again, but taken as it was generated.
+    The context holds the tokens processed and generated before, so that only new messages are
+    processed. The model's last answer keeps the tokens that were generated: tokenizing its text
+    might give others.
 
     A conversation that outgrows the context loses whole turns, the oldest first, until half of the
-    context is free; what is left is processed anew. Instructions and the last turn stay; where
-    these do not fit, the answer is refused.
+    context is free; the rest is processed again. Instructions and the last turn stay; if they do
+    not fit, an error is raised.
 
     Parameters
     ----------
     model : LanguageModel
     template : str, optional
-        Another template than the usual one: "chatml", the path of a file of Jinja, or a name, where
-        the model has several.
+        Another template than the model's own: "chatml", the path of a Jinja file, or one of the
+        model's templates by name.
     **variables
-        What else the template may use, such as `tools` or `enable_thinking`.
+        Further variables of the template, such as `tools` or `enable_thinking`.
 
     Attributes
     ----------
     dropped : int
-        Messages that the last conversation has lost.
+        Messages that were left out of the last conversation.
 
     Raises
     ------
     HalfbyteError
-        The model has no template, or a wrong one.
+        The model has no template, or an invalid one.
     """
 
     def __init__(self, model: TokenModel, template: str | None = None, **variables: Any) -> None:
@@ -62,64 +63,63 @@ class Chat:
             **self._special_tokens(), "add_generation_prompt": True,
             **self._control.protect(variables),
         }  # fmt: skip
-        self._lock = threading.Lock()  # for what follows, and the template's meter
-        self._gone: list[Message] = []  # messages that were dropped
-        self._last: tuple[str, Generation] | None = None  # what was asked, and the answer
+        self._lock = threading.Lock()  # for the following, and the template's meter
+        self._dropped: list[Message] = []
+        self._last: tuple[str, Generation] | None = None  # the text up to an answer, and the answer
 
     @property
     def dropped(self) -> int:
-        """Messages that the last conversation has lost."""
-        return len(self._gone)
+        """Messages that were left out of the last conversation."""
+        return len(self._dropped)
 
     def begin(self, messages: Sequence[Message], **options: Unpack[Options]) -> Generation:
-        """The next answer, which starts when it is iterated; for options see `generate`.
+        """The next answer, generated when it is iterated; for options see `generate`.
 
         Raises
         ------
         HalfbyteError
-            The template refuses the messages or fails, or the last of them do not fit.
+            The template refuses the messages or fails, or the last of them do not fit the context.
         """
         return self.answer(messages, options, "begin")
 
     def answer(self, messages: Sequence[Message], options: Options, function: str) -> Generation:
-        """The same; `function` is what a caller knows the options from, for messages."""
+        """See `begin`; `function` is the name of the public function, for error messages."""
         arguments.check_keywords(function, options, KEYWORDS)
         options.setdefault("max_tokens", MAX_TOKENS)
-        most = arguments.integer("max_tokens", options["max_tokens"])
+        limit = arguments.integer("max_tokens", options["max_tokens"])
         with self._lock:
-            text, ids = self._fit(messages, min(most, self._model.context // 4))
+            text, ids = self._fit(messages, min(limit, self._model.context // 4))
             generation = begin(self._model, ids, options, function)
             self._last = text, generation
         return generation
 
     def render(self, messages: Sequence[Message]) -> str:
-        """The text of a conversation up to where the answer begins, as the template writes it."""
+        """The text of a conversation up to the answer, as the template writes it."""
         _check(messages)
         with self._lock:
             return self._control.plain(self._text(messages))
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Its token ids; the spelling of a control token in a message is text."""
+        """The token ids of that text; control tokens that a message spells are text."""
         _check(messages)
         with self._lock:
             return self._ids(self._text(messages))
 
     def _special_tokens(self) -> dict[str, str]:
-        """What templates call `bos_token` and so on, as text."""
-        model, found = self._model, {}
-        for name, shown in _SPECIAL.items():
+        """The variables `bos_token` and so on of templates, as text."""
+        model, tokenizer = self._model, self._model.tokenizer
+        tokens = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
+        for name, variable in _SPECIAL.items():
             token = model.file.metadata.get(f"tokenizer.ggml.{name}_token_id")
             if isinstance(token, np.integer):
-                found[shown] = self._control.text(int(token))
-        tokenizer = model.tokenizer
-        usual = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
-        return {name: self._control.text(token) for name, token in usual.items()} | found
+                tokens[variable] = int(token)
+        return {variable: self._control.text(token) for variable, token in tokens.items()}
 
     def _text(self, messages: Sequence[Message]) -> str:
         return self._template.render(self._control.protect(list(messages)), **self._variables)
 
     def _ids(self, text: str) -> list[int]:
-        """Token ids; the last question and answer keep the tokens that they have in the context."""
+        """Token ids; the last question and answer keep their tokens in the context."""
         known, ids = self._known()
         rest = text[len(known) :]
         if text.startswith(known) and self._control.begins(rest):
@@ -127,48 +127,49 @@ class Chat:
         return self._control.encode(text)
 
     def _known(self) -> tuple[str, list[int]]:
-        """Text and tokens of the last question and as much of its answer as has a text."""
+        """Text and tokens of the last question and of the part of its answer that was passed on."""
         if self._last is None:
             return "", []
-        asked, generation = self._last
-        said, decoder = "", self._model.tokenizer.stream(generation.prompt_ids)
+        question, generation = self._last
+        answer, decoder = "", self._model.tokenizer.stream(generation.prompt_ids)
         ids = list(generation.prompt_ids)
         for token in generation.ids:
             ids.append(token)
-            said += decoder.push(token)
-            if said == generation.text:
+            answer += decoder.push(token)
+            if answer == generation.text:
                 break
         else:
-            said += decoder.flush()  # it may have ended inside a character
-        if said != generation.text:
+            answer += decoder.flush()  # it may have ended inside a character
+        if answer != generation.text:
             return "", []
-        return asked + self._control.protect(said), ids
+        return question + self._control.protect(answer), ids
 
-    def _fit(self, messages: Sequence[Message], room: int) -> tuple[str, list[int]]:
-        """Text and token ids of as much of a conversation as leaves room for the answer."""
+    def _fit(self, messages: Sequence[Message], reserve: int) -> tuple[str, list[int]]:
+        """Text and token ids of the conversation, shortened to leave `reserve` for the answer."""
         _check(messages)
-        model, most = self._model, self._model.context - room
+        model, limit = self._model, self._model.context - reserve
         lead = next((i for i, m in enumerate(messages) if m.get("role") not in _INSTRUCTIONS), 0)
         turns = [i for i, m in enumerate(messages) if i > lead and m.get("role") == "user"]
 
-        def left(start: int) -> tuple[str, list[int]]:
+        def from_turn(start: int) -> tuple[str, list[int]]:
             text = self._text([*messages[:lead], *messages[start:]])
             return text, self._ids(text)
 
-        gone = lead + len(self._gone)
-        start = gone if gone in turns and messages[lead:gone] == self._gone else lead
-        text, ids = left(start)
-        if len(ids) > most:
+        before = lead + len(self._dropped)  # where the conversation started the last time
+        start = before if before in turns and messages[lead:before] == self._dropped else lead
+        text, ids = from_turn(start)
+        if len(ids) > limit:
             later = [turn for turn in turns if turn > start]
-            index = bisect_left(later, True, key=lambda s: len(left(s)[1]) <= model.context // 2)
+            half = model.context // 2
+            index = bisect_left(later, True, key=lambda turn: len(from_turn(turn)[1]) <= half)
             start = later[min(index, len(later) - 1)] if later else start
-            text, ids = left(start)
-        if len(ids) > most:
+            text, ids = from_turn(start)
+        if len(ids) > limit:
             raise HalfbyteError(
                 f"{model.path}: the last message, with what must stand beside it, has {len(ids)} "
-                f"tokens: expected at most {most}, of a context of {model.context} tokens"
+                f"tokens: expected at most {limit}, of a context of {model.context} tokens"
             )
-        self._gone = list(messages[lead:start])
+        self._dropped = list(messages[lead:start])
         return text, ids
 
 

@@ -1,4 +1,4 @@
-"""The filters and tests that templates have, each of which pays before it works."""
+"""The filters and tests of templates, each of which pays before it works."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _DEEP = {
     "max", "min", "replace", "safe", "sort", "string", "title", "tojson", "trim", "unique", "upper",
 }  # fmt: skip
 _ORDERED = ("max", "min", "sort")
-_NUMBER = 5000  # characters that may be read as one
-_WORDS = 6  # units more for a character of a text that is cut into words, or escaped
+_MAX_DIGITS = 5000  # characters of a number
+_CONVERTED = 6  # further units for a character of a text whose letters change or are escaped
 
 
 def metered_filters(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Jinja's filters, or ours in their places; none that is for web pages."""
+    """Jinja's filters, or ours in their place, without those for web pages."""
 
     def shallow(value: Any, *rest: Any) -> None:
         meter.plain(value)
@@ -85,15 +85,15 @@ def _own(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
 
     def number(name: str) -> Any:
         def convert(value: Any, *rest: Any, **named: Any) -> Any:
-            if isinstance(value, str) and len(value) > _NUMBER:
+            if isinstance(value, str) and len(value) > _MAX_DIGITS:
                 raise SecurityError(f"{name}: a number of {len(value)} characters")
             return known[name](value, *rest, **named)
 
         return functools.wraps(known[name])(convert)
 
-    def words(name: str) -> Any:
+    def convert_text(name: str) -> Any:
         def convert(value: Any) -> Any:
-            meter.take(_WORDS * len(str(value)))
+            meter.take(_CONVERTED * len(str(value)))
             return known[name](value)
 
         return functools.wraps(known[name])(convert)
@@ -108,14 +108,14 @@ def _own(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
             raise SecurityError(f"tojson: indent {indent}: expected 0 to 16")
         return _json(meter, value, indent, separators, sort_keys)
 
-    made: dict[str, Any] = {}
+    filters: dict[str, Any] = {}
     for function in (dictsort, join, replace, trim, unique):
         name = function.__name__
-        made[name] = functools.wraps(known[name])(function)
-    made |= {name: ordered(name) for name in _ORDERED}
-    made |= {name: number(name) for name in ("int", "float")}
-    made |= {name: words(name) for name in ("title", "e", "escape", "upper", "lower")}
-    return made | {"indent": indent, "tojson": tojson}
+        filters[name] = functools.wraps(known[name])(function)
+    filters |= {name: ordered(name) for name in _ORDERED}
+    filters |= {name: number(name) for name in ("int", "float")}
+    filters |= {name: convert_text(name) for name in ("title", "e", "escape", "upper", "lower")}
+    return filters | {"indent": indent, "tojson": tojson}
 
 
 def _json(meter: Meter, value: Any, indent: int | None, separators: Any, sort_keys: bool) -> str:
@@ -126,8 +126,8 @@ def _json(meter: Meter, value: Any, indent: int | None, separators: Any, sort_ke
     text = json.dumps(value, ensure_ascii=False, separators=separators, sort_keys=sort_keys)
     if indent is None:
         return text
-    places = sum(map(text.count, ",[{]}"))  # in texts too: more than enough
-    meter.take(2 * len(text) + places * meter.depth * indent)
+    lines = sum(map(text.count, ",[{]}"))  # at most: strings have these characters too
+    meter.take(2 * len(text) + lines * meter.depth * indent)
     return json.dumps(
         value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys
     )
@@ -147,17 +147,17 @@ def metered_tests(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def metered(meter: Meter, function: Any, pay: Callable[..., object]) -> Any:
-    """A filter or a test that pays first; what it yields is made at once.
+    """A filter or a test that pays first, and whose items are all computed at once.
 
-    Iterators over iterators would end in one call of C in another for each of them. What comes is
-    one over a list, which templates cannot tell from Jinja's own: it has no length, and is true.
+    Iterators over iterators would nest as many calls in C. The result is an iterator over a list,
+    which templates cannot tell from Jinja's own: it has no length, and is true.
     """
-    passed = getattr(function, "jinja_pass_arg", None) is not None  # Jinja's context comes first
+    skipped = getattr(function, "jinja_pass_arg", None) is not None  # Jinja's context comes first
 
     @functools.wraps(function)
     def paying(*args: Any, **kwargs: Any) -> Any:
         meter.take(STEP)
-        pay(*args[passed:], *kwargs.values())
+        pay(*args[skipped:], *kwargs.values())
         with meter.call():
             result = function(*args, **kwargs)
             if isinstance(result, Iterator):

@@ -1,10 +1,9 @@
-"""What a template's work costs, taken before it is done.
+"""The cost of a template's work, paid before it is done.
 
-A unit is about 50 ns of an ordinary machine. Whatever walks through a value in C, as comparing,
-printing and hashing do, pays for all that the value holds, however often it is held, and only for
-values nested so little that C's stack is of no concern. Iterators that nest in one another cannot
-come to be: only plain values are iterated, and what a filter yields is a list before it is handed
-on.
+A unit is about 50 ns on an ordinary machine. An operation that walks through a value in C, such as
+comparing, printing or hashing, pays for all that the value holds, as often as it holds it. Values
+nest at most 100 deep and calls 50, which C's stack bears. Iterators cannot nest: only plain values
+are iterated, and a filter's items are put into a list before they are passed on.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from jinja2.runtime import Undefined
 from jinja2.utils import Namespace
 
 STEP = 50  # units of an iteration, a call, a filter or a test; a character is 1
-ITEM = 8  # of a value that is looked at, among others in a list
-NODE = 4  # of a node of the syntax tree, each time that it is passed
-SECONDS = 5.0  # of a thread's time for one rendering, should an estimate be wrong
-MAX_DEPTH = 100  # of lists in lists
-MAX_CALLS = 50  # of macros, filters and tests in one another
-_LOOK = 100_000  # units between looks at the clock
-_SHORT = 2500  # characters; Python looks for a text in a longer one in linear time, but for ...
+ITEM = 8  # units of a value in a list that is read
+NODE = 4  # units of a node of the syntax tree, each time that it runs
+SECONDS = 5.0  # of a thread's time for one rendering, in case an estimate is wrong
+MAX_DEPTH = 100  # of nested lists
+MAX_CALLS = 50  # of nested macros, filters and tests
+_CLOCK = 100_000  # units between two looks at the clock
+_SHORT = 2500  # characters; in longer texts Python searches in linear time, except for ...
 _NEEDLE = 100  # ... needles shorter than this
 
 _VALUES: type[Any] = type({}.values())
@@ -45,15 +44,15 @@ except (AttributeError, OSError):  # not every system has one
 
 
 class LimitError(TemplateRuntimeError):
-    """A rendering took more work than a conversation needs."""
+    """A rendering takes more work than a conversation needs."""
 
 
 class Meter:
-    """The work that a rendering may still do; none before it begins."""
+    """The work that a rendering may still do; none before `begin`."""
 
     def __init__(self) -> None:
         self.left = 0
-        self.depth = 0  # of what was read last
+        self.depth = 0  # of the values read last
         self._look, self._deadline, self._calls = 0, 0.0, 0
 
     def begin(self, work: int) -> None:
@@ -67,13 +66,13 @@ class Meter:
         if self.left < 0:
             raise LimitError("runs for too long, or makes too much text")
         if self.left < self._look:
-            self._look = self.left - _LOOK
+            self._look = self.left - _CLOCK
             if _clock() > self._deadline:
                 raise LimitError(f"runs for too long: more than {SECONDS:g} seconds")
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """One call in another."""
+        """Count a nested call."""
         self._calls += 1
         try:
             if self._calls > MAX_CALLS:
@@ -83,7 +82,7 @@ class Meter:
             self._calls -= 1
 
     def read(self, *values: object) -> int:
-        """Pay for looking at all of these values, and at all that they hold; what it cost."""
+        """Pay for reading these values and all that they hold; the units paid."""
         before, level = self.left, list(values)
         for self.depth in range(MAX_DEPTH):
             self.take(ITEM * len(level))
@@ -98,7 +97,7 @@ class Meter:
         raise LimitError(f"a value nested more than {MAX_DEPTH} deep: recursion without end")
 
     def _held(self, value: object) -> Any:
-        """What a value holds; a text and a long number are paid for."""
+        """The values that a value holds; pays for a text and a long number."""
         if isinstance(value, list | tuple):
             return value
         if isinstance(value, str | bytes):
@@ -118,31 +117,31 @@ class Meter:
         return ()
 
     def size(self, value: Any) -> None:
-        """Pay for each item that a value holds, but not for what the items hold."""
+        """Pay for each item of a value, but not for what the items hold."""
         length = len(value) if hasattr(value, "__len__") else 0
         self.take(1 + (length if isinstance(value, str) else length * ITEM // 2))
 
     def plain(self, value: object) -> None:
-        """Refuse to go through what is neither a value of JSON nor made of one."""
+        """Refuse to iterate anything but values of JSON, and what templates make of them."""
         if hasattr(value, "__iter__") and not isinstance(value, _PLAIN):
             raise SecurityError(f"a {type(value).__name__} is not iterated here")
 
     def counted(self, values: Any, weight: int = 0) -> Iterator[Any]:
-        """The same items, a step and some nodes each."""
+        """The items, each paid for with a step and `weight` nodes."""
         self.plain(values)
         for value in values:
             self.take(STEP + weight * NODE)
             yield value
 
     def key(self, value: Any) -> Any:
-        """A value that a dict may have for a key: what it hashes to nobody can choose in masses."""
+        """A value that may be a dict's key: one whose hash an attacker cannot choose."""
         self.read(value)
         if not isinstance(value, _SCALAR):
             raise SecurityError(f"a key of a dict: expected a text, found {type(value).__name__}")
         return value
 
     def search(self, text: str, part: str, backwards: bool = False) -> None:
-        """Pay for looking for a part of a text."""
+        """Pay for searching a text for a part."""
         n, m = len(text), len(part)
         worst = m if backwards or n < _SHORT else min(m, _NEEDLE)
         self.take(n + m + n * worst // 8)
@@ -159,11 +158,11 @@ class Meter:
         return value in values
 
     def order(self, values: Any) -> None:
-        """Pay for sorting values, or for finding the largest."""
+        """Pay for sorting values or finding the largest."""
         self.take(self.read(values) * length_hint(values).bit_length())
 
     def paid_replace(self, text: str, old: str, new: str) -> None:
-        """Pay for a replacement: the search, and what comes out."""
+        """Pay for a replacement: the search and the result."""
         self.search(text, old)
         self.take(text.count(old) * (len(new) + ITEM))
 
@@ -195,7 +194,7 @@ def _replace(meter: Meter, text: str, *args: Any) -> None:
 
 
 def _starts(meter: Meter, text: str, *args: Any) -> None:
-    """Arguments are read by every call."""
+    """Nothing more: every call pays for its arguments."""
 
 
 def _join(meter: Meter, text: str, *args: Any) -> None:
@@ -204,17 +203,17 @@ def _join(meter: Meter, text: str, *args: Any) -> None:
         meter.take(length_hint(args[0]) * len(text))
 
 
-def _words(meter: Meter, text: str, *args: Any) -> None:
+def _scan(meter: Meter, text: str, *args: Any) -> None:
     meter.take(2 * len(text))
 
 
-# The methods of a text that templates have, and what each costs beside reading text and arguments.
+# The methods of strings in templates, and their costs beyond reading text and arguments.
 TEXT_METHODS: dict[str, Callable[..., None]] = {
-    "capitalize": _words, "count": _search, "endswith": _starts, "find": _search,
-    "isalnum": _words, "isalpha": _words, "isdigit": _words, "islower": _words,
-    "isspace": _words, "isupper": _words, "join": _join, "lower": _words, "lstrip": _strip,
+    "capitalize": _scan, "count": _search, "endswith": _starts, "find": _search,
+    "isalnum": _scan, "isalpha": _scan, "isdigit": _scan, "islower": _scan,
+    "isspace": _scan, "isupper": _scan, "join": _join, "lower": _scan, "lstrip": _strip,
     "partition": _search, "removeprefix": _starts, "removesuffix": _starts, "replace": _replace,
     "rfind": _search_back, "rpartition": _search_back, "rsplit": _split, "rstrip": _strip,
     "split": _split, "splitlines": _split, "startswith": _starts, "strip": _strip,
-    "title": _words, "upper": _words,
+    "title": _scan, "upper": _scan,
 }  # fmt: skip

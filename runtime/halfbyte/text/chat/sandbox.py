@@ -1,15 +1,15 @@
-"""Chat templates in Jinja's sandbox, with every rendering's work bounded.
+"""Chat templates in Jinja's sandbox, with the work of a rendering bounded.
 
-A template is code from whoever made the file. Jinja's sandbox keeps it from Python's objects; what
-it does not keep it from is running for ever, making a terabyte of text in forty steps, or ending
-the process where C calls itself too often; and in a browser no timer could stop any of it. So
-everything that a template can reach is on a list here: nodes of its syntax tree, operators, filters
-and tests, functions, attributes of values, and what may be iterated. Whatever is on it is measured
-before it is done (`meter`); what is not is refused. The same holds in a process, in a tab and in a
-frozen application, without another process that would have to start and be waited for.
+A template is code from whoever made the file. Jinja's sandbox keeps it from Python's objects, but
+not from running for ever, from making a terabyte of text in forty steps, or from crashing the
+process by deep recursion in C; and in a browser no timer could stop it. So everything that a
+template can use is on a list here: nodes of its syntax tree, operators, filters, tests, functions,
+attributes of values, and what may be iterated. Each pays a `meter` before it works, by the sizes
+of its operands (`in`, `strip` and `sort` by their products); bodies of loops and macros pay by
+their length. All else is refused. In case an estimate is wrong, the meter also looks at the
+thread's clock. None of this needs a second process, which Pyodide and frozen applications lack.
 
-The names are those that Hugging Face's transformers gives its chat templates, without those that
-are for web pages.
+The names are those of chat templates in Hugging Face's transformers, without those for web pages.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from jinja2.visitor import NodeTransformer
 from halfbyte.text.chat.filters import metered_filters, metered_tests
 from halfbyte.text.chat.meter import NODE, STEP, TEXT_METHODS, Meter
 
-WORK = 20_000_000  # of one rendering: about a second at most
-WORK_PER_CHARACTER = 20  # more for each character of a conversation
+WORK = 20_000_000  # units of a rendering: about a second at most
+WORK_PER_CHARACTER = 20  # further units for each character of a conversation
 MAX_NODES = 20_000  # of a template's syntax tree
-MAX_NESTED = 100  # of its nodes, or of brackets and signs in one expression
+MAX_NESTED = 100  # depth of nodes, brackets and signs in an expression
 _TOO_DEEP = f"nested more than {MAX_NESTED} deep: recursion without need"
 _BLOCKS = {"call", "filter", "for", "generation", "if", "macro", "with"}
 _PATTERN = 100  # characters of a date's pattern
@@ -60,7 +60,7 @@ _NO_FILES = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 
 
 class RaisedError(TemplateRuntimeError):
-    """The template itself refused the conversation, by `raise_exception`."""
+    """The template refused the conversation, by `raise_exception`."""
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -91,26 +91,26 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super()._generate(_Meters().visit(source), *arguments, **options)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Methods that only look, and whose work is known; no attribute of other values."""
-        if isinstance(obj, Namespace):  # it shows what a template has put there, and nothing else
+        """Methods of known work that change nothing; no attributes of other values."""
+        if isinstance(obj, Namespace):  # it has only what the template stored there
             return super().is_safe_attribute(obj, attr, value)
         allowed = next((names for kind, names in _ATTRIBUTES.items() if isinstance(obj, kind)), ())
         return attr in allowed and super().is_safe_attribute(obj, attr, value)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
-        """An error at once, not when the value is used."""
+        """Raise at once, not when the value is used."""
         raise SecurityError(f"reaches for {attribute!r} of a {type(obj).__name__}")
 
     def wrap_str_format(self, value: Any) -> None:
-        """Nothing: `format` is not among the attributes of a string."""
+        """Do nothing: `format` is not among the attributes of a string."""
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """An item; a key is read to be found."""
+        """An item; its key is paid for."""
         self.meter.read(argument)
         return super().getitem(obj, argument)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """A call: a step, and what a method or a function reads."""
+        """Call, paying for a step and for what a method or a function reads."""
         meter = __self.meter
         meter.take(STEP + len(args) + len(kwargs))
         if not isinstance(__obj, Macro):
@@ -126,7 +126,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return super().call(__context, __obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """An operator: repetition is paid for before, and numbers stay of 64 bits."""
+        """Apply an operator; a repetition is paid for, and numbers have at most 64 bits."""
         values = (left, right)
         for value in values:
             self.meter.size(value)
@@ -135,14 +135,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if operator == "**" or (operator == "%" and isinstance(left, str)):
             raise SecurityError(f"operator '{operator}' is not offered here")
         if not self._combine(operator, left, right):
-            kinds = " and ".join(type(value).__name__ for value in values)
-            raise SecurityError(f"operator '{operator}' is not offered between {kinds}")
+            types = " and ".join(type(value).__name__ for value in values)
+            raise SecurityError(f"operator '{operator}' is not offered between {types}")
         return super().call_binop(context, operator, left, right)
 
     def _combine(self, operator: str, left: Any, right: Any) -> bool:
-        """Whether these are an operator's operands; a repetition is paid for."""
+        """Whether an operator takes these operands; pays for a repetition."""
         if isinstance(left, Undefined) or isinstance(right, Undefined):
-            return True  # it says so itself
+            return True  # Jinja raises the error
         if isinstance(left, Number) and isinstance(right, Number):
             return True
         if operator == "+":
@@ -164,14 +164,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 class Nesting(Extension):
-    """Bounds what the parser calls itself for: blocks, brackets, and signs before values."""
+    """Bounds the parser's recursion: blocks, brackets, and signs before values."""
 
     def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
-        """The same tokens."""
+        """The tokens, unchanged."""
         blocks = brackets = signs = 0
-        first = False  # in a block: it says of which kind it is
+        first = False  # the first token of a block is its name
         for token in stream:
-            if first and token.value != "endset":  # there is a `set` with and without a body
+            if first and token.value != "endset":  # a `set` may have no body
                 blocks += (token.value in _BLOCKS) - token.value.startswith("end")
             first = token.type == "block_begin"
             signs = 0 if first or token.type == "variable_begin" else signs + (
@@ -185,7 +185,7 @@ class Nesting(Extension):
 
 
 class Generation(Extension):
-    """``{% generation %} ... {% endgeneration %}``, which marks what a model wrote."""
+    """``{% generation %} ... {% endgeneration %}``, which marks text that a model wrote."""
 
     tags = {"generation"}  # noqa: RUF012 - declared so by Jinja
 
@@ -197,7 +197,7 @@ class Generation(Extension):
 
 
 def _check(tree: nodes.Template) -> None:
-    """Refuse nodes that are not on the list, and trees that would take long to compile."""
+    """Refuse nodes that are not listed, and trees that would take long to compile."""
     stack: list[tuple[nodes.Node, int]] = [(tree, 0)]
     count = 0
     while stack:
@@ -215,9 +215,9 @@ def _check(tree: nodes.Template) -> None:
 
 
 class _Meters(NodeTransformer):
-    """Puts the meter's filters, whose names no template can write, around what costs work.
+    """Puts the meter's filters, whose names no template can write, around costly operations.
 
-    What is left costs a little for each node, and is paid where it may come again: in the bodies of
+    The others cost a little for each node, paid where they may run repeatedly: in the bodies of
     loops, macros and calls.
     """
 
@@ -236,7 +236,7 @@ class _Meters(NodeTransformer):
     visit_CallBlock = visit_Macro
 
     def _pays(self, node: nodes.For | nodes.Macro | nodes.CallBlock) -> nodes.Node:
-        """A body that is paid for at its beginning."""
+        """Pay for a body at its beginning."""
         paid = _filter("(pay)", nodes.Const(_weight(node.body), lineno=node.lineno))
         node.body = [nodes.ExprStmt(paid, lineno=node.lineno), *node.body]
         return node
@@ -256,8 +256,8 @@ class _Meters(NodeTransformer):
         if any(operand.op in ("in", "notin") for operand in node.ops):
             if len(node.ops) > 1:
                 raise SecurityError("'in' among other comparisons is not offered here")
-            found = _filter("(in)", node.expr, first.expr)
-            return found if first.op == "in" else nodes.Not(found, lineno=node.lineno)
+            contains = _filter("(in)", node.expr, first.expr)
+            return contains if first.op == "in" else nodes.Not(contains, lineno=node.lineno)
         node.expr = _filter("(read)", node.expr)
         for operand in node.ops:
             operand.expr = _filter("(read)", operand.expr)
@@ -280,12 +280,12 @@ def _filter(name: str, value: Any, *arguments: nodes.Expr) -> nodes.Filter:
 
 
 def _weight(body: list[Any]) -> int:
-    """Nodes of a part of a syntax tree."""
+    """Number of nodes in a part of a syntax tree."""
     return sum(1 + _weight(list(node.iter_child_nodes())) for node in body)
 
 
 def _operators(meter: Meter) -> dict[str, Any]:
-    """The meter as filters."""
+    """The meter's methods as filters."""
 
     def read(value: Any) -> Any:
         meter.read(value)

@@ -1,4 +1,4 @@
-"""A model's chat template: messages to the text that the model was trained on."""
+"""Chat templates: from messages to the text that a model was trained on."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from halfbyte.formats.model_file import ModelFile
 
 KEY = "tokenizer.chat_template"
 MAX_CHARACTERS = 1 << 18  # characters of a template
-_SHOWN = 300  # characters of a template's own message
+_SHOWN = 300  # characters shown of a template's own error message
 
 BUILT_IN = {
     "chatml": "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
     "{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
 }
-"""Templates by name: ChatML is OpenAI's, and what many fine-tuned models were trained on."""
+"""Templates by name. ChatML is OpenAI's; many fine-tuned models were trained on it."""
 
 
 class ChatTemplate:
-    """A template that is compiled; see :mod:`halfbyte.text.chat.sandbox` for what bounds it.
+    """A compiled template; see :mod:`halfbyte.text.chat.sandbox` for its limits.
 
     Parameters
     ----------
     source : str
-        Jinja, as Hugging Face's transformers has it.
+        Jinja, as in Hugging Face's transformers.
     where : str
-        For messages: the file and its key.
+        The file and its key, for error messages.
     """
 
     def __init__(self, source: str, where: str) -> None:
@@ -60,19 +60,19 @@ class ChatTemplate:
         messages : sequence of mapping
             Each with a `role` and a `content`.
         **variables
-            What else the template may use: `add_generation_prompt`, `bos_token`, `tools` ...
+            Further variables: `add_generation_prompt`, `bos_token`, `tools` ...
 
         Raises
         ------
         FormatError
-            The template fails: it reaches for what it may not, runs for too long, or is wrong.
+            The template fails: it is invalid, uses something forbidden, or runs for too long.
         HalfbyteError
             The template refuses this conversation, and says why.
         """
         from halfbyte.text.chat.sandbox import WORK, WORK_PER_CHARACTER
 
-        given = sum(len(str(message)) for message in messages)
-        self._sandbox.meter.begin(WORK + WORK_PER_CHARACTER * given)
+        characters = sum(len(str(message)) for message in messages)
+        self._sandbox.meter.begin(WORK + WORK_PER_CHARACTER * characters)
         try:
             return self._template.render(messages=list(messages), **variables)
         except Exception as error:
@@ -82,32 +82,33 @@ class ChatTemplate:
         from halfbyte.text.chat.sandbox import RaisedError
 
         kind = HalfbyteError if isinstance(error, RaisedError) else FormatError
-        said = " ".join(str(error).split()) or type(error).__name__
-        said = said if len(said) <= _SHOWN else said[:_SHOWN] + "..."
+        message = " ".join(str(error).split()) or type(error).__name__
+        message = message if len(message) <= _SHOWN else message[:_SHOWN] + "..."
         line = getattr(error, "lineno", None)
-        return kind(f"{self._where}: {said}" + (f" (line {line})" if line else ""))
+        return kind(f"{self._where}: {message}" + (f" (line {line})" if line else ""))
 
 
 def has_template(file: ModelFile) -> bool:
-    """Whether a model was made for conversations."""
+    """Whether a model has a chat template."""
     return isinstance(file.metadata.get(KEY), str)
 
 
 def find_template(file: ModelFile, name: str | None = None) -> ChatTemplate:
-    """A model's template; or one that it has by this name, one of `BUILT_IN`, or one in a file.
+    """A model's template; with a name, that of the model, of `BUILT_IN`, or of a file.
 
     Raises
     ------
     FormatError
-        There is none, or it is wrong.
+        There is none, or it is invalid.
     """
     key = KEY if name is None else f"{KEY}.{name}"
     source = file.metadata.get(key)
     if isinstance(source, str):
         return ChatTemplate(source, f"{file.path}: metadata '{key}'")
     if source is not None:
-        found = type(source).__name__
-        raise FormatError(f"{file.path}: metadata '{key}': expected a string, found {found}")
+        raise FormatError(
+            f"{file.path}: metadata '{key}': expected a string, found {type(source).__name__}"
+        )
     if name is None:
         raise FormatError(
             f"{file.path}: metadata '{key}' is missing, so this model continues texts but holds no "

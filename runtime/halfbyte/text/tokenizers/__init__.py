@@ -1,4 +1,17 @@
-"""Tokenizers: text to token ids and back; `from_metadata` makes the one a model file names."""
+"""Tokenizers: from text to token ids and back, made from a model file's metadata.
+
+All of them are made from the keys ``tokenizer.ggml.*`` that llama.cpp reads: "gpt2" (byte-level
+BPE), "llama" (SentencePiece BPE), "t5" (SentencePiece unigram) and "bert" (WordPiece). `pipeline`
+runs a tokenizer.json for which GGUF has no name, step by step. What is not known is refused, never
+approximated; nothing takes time quadratic in a text.
+
+Where llama.cpp differs from the original, the original is followed: user-defined tokens of
+SentencePiece are taken leftmost, then longest; Qwen's texts are composed (NFC); words of more than
+100 characters are unknown to WordPiece; a SentencePiece model's own normalization is applied to
+both of its kinds; bytes without a token become nothing in byte-level BPE. GGUF has no keys for
+tokens that take the whitespace beside them, for more than one special token before or after a
+text, and for sums in float32; they are under ``halfbyte.tokenizer.*``.
+"""
 
 from __future__ import annotations
 
@@ -18,77 +31,84 @@ __all__ = ["StreamDecoder", "Tokenizer", "from_metadata", "load_tokenizer"]
 
 
 class StreamDecoder(Protocol):
-    """Turns token ids into text one by one, never half a character."""
+    """Turns token ids into text, one by one and in whole characters."""
 
     def push(self, token: int) -> str:
-        """Text that is complete with this token; may be empty."""
-        ...
+        """The text that this token completes; may be empty."""
 
     def flush(self) -> str:
-        """What an unfinished character leaves: a replacement character, or nothing."""
-        ...
+        """A replacement character for an unfinished character, or nothing."""
 
 
 class Tokenizer(Protocol):
-    """What every tokenizer offers."""
+    """The interface of every tokenizer."""
 
     @property
     def vocabulary(self) -> Vocabulary:
         """The metadata it is made from."""
-        ...
 
     @property
     def vocab_size(self) -> int:
         """Number of tokens; ids are 0 ... vocab_size - 1."""
-        ...
 
     @property
     def bos(self) -> int:
-        """The token that begins a text; where there is none, the one that ends a text before."""
-        ...
+        """The token that begins a text; if there is none, the one that ends the text before."""
 
     @property
     def eos(self) -> int:
         """The token that ends a text."""
-        ...
 
     @property
     def stop_ids(self) -> frozenset[int]:
-        """Tokens after which generation is over."""
-        ...
+        """Tokens that end generation."""
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
     ) -> list[int]:
-        """Token ids of a text, with the special tokens around it that the model expects.
+        """Token ids of a text.
 
-        With `parse_special`, control tokens that the text spells are these tokens, not text.
+        Parameters
+        ----------
+        text : str
+            Surrogates in it become question marks.
+        add_special_tokens : bool
+            Put the special tokens around it that the model expects.
+        parse_special : bool
+            Control tokens that the text spells become these tokens; otherwise they are text.
         """
-        ...
 
     def encode_batch(
         self, texts: Iterable[str], add_special_tokens: bool = True, parse_special: bool = False
     ) -> list[list[int]]:
         """Token ids of several texts."""
-        ...
 
     def encode_with_offsets(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
     ) -> tuple[list[int], list[tuple[int, int]]]:
-        """Token ids, and for each the first character of the text, and the one after the last."""
-        ...
+        """Token ids, and for each the span of the text that it stands for.
+
+        Tokens that stand for parts of a character all have its span; special tokens around the
+        text, and what a model puts before words, have an empty one.
+        """
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of token ids; special tokens have none."""
-        ...
+        """The text of token ids; special tokens have none, invalid UTF-8 becomes U+FFFD.
+
+        The space that `encode` puts before a text is removed.
+
+        Raises
+        ------
+        HalfbyteError
+            An id is not in the vocabulary.
+        """
 
     def stream(self, previous: Iterable[int] = ()) -> StreamDecoder:
-        """A decoder of what follows the ids `previous`, whose text it does not repeat."""
-        ...
+        """A decoder of the tokens after `previous`, whose text it does not repeat."""
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
-    """Open a tokenizer alone.
+    """Open a tokenizer without a model.
 
     Parameters
     ----------
@@ -99,7 +119,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     Raises
     ------
     FormatError, UnsupportedError
-        With one line that names the file, and what was expected and found.
+        The message names the file, and what was expected and found.
     """
     from halfbyte.formats.huggingface.tokenizer import is_tokenizer_file, tokenizer_metadata
 
@@ -115,9 +135,9 @@ def from_metadata(file: ModelFile) -> Tokenizer:
     Raises
     ------
     FormatError
-        No tokenizer, or one that contradicts itself or the model.
+        There is no tokenizer, or one that contradicts itself or the model.
     UnsupportedError
-        A kind of tokenizer that halfbyte does not know.
+        Its kind is not known.
     """
     kind = file.metadata.get("tokenizer.ggml.model")
     if not isinstance(kind, str):

@@ -1,7 +1,8 @@
-"""What all tokenizers share: special tokens, offsets, caches, and the way back to text.
+"""The base of all tokenizers: special tokens, offsets, caches, and decoding.
 
-A text is cut at tokens that stand in it as they are; each part is normalized, split into words,
-and a word becomes tokens. A family of tokenizers says how the last three are done.
+A text is cut at added tokens; each part is normalized and split into words, and words become
+tokens, which are cached. A family of tokenizers defines the last three steps. Offsets come from
+the same steps.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CACHED_LENGTH = 48
 
 
 class BaseTokenizer(ABC):
-    """A tokenizer but for what its family decides.
+    """A `Tokenizer` without the steps that its family defines.
 
     Attributes
     ----------
@@ -39,11 +40,11 @@ class BaseTokenizer(ABC):
     fuses_unknown : bool
         Neighbouring unknown tokens become one.
     strips_space : bool
-        The space before the first token of a text is no part of it.
+        The space before the first token is not part of the text.
     restarts : frozenset of int
         Tokens after which a text begins again.
     strips_end : bool
-        Nor is the one after the last.
+        The space after the last token is not part of the text.
     """
 
     fuses_unknown = False
@@ -56,17 +57,17 @@ class BaseTokenizer(ABC):
         self.stop_ids = vocabulary.stop_ids
         self.before: list[int] = []
         self.after: list[int] = []
-        self._cut = self._taken(self._user_defined())
+        self._added = self._literals_of(self._user_defined())
         self._special: tuple[Literals, dict[str, int]] | None = None
         self._lstrip, self._rstrip = map(vocabulary.stripping, ("lstrip", "rstrip"))
-        ids = WeakMethod(self._ids)  # so that a model's memory goes with the last reference to it
+        ids = WeakMethod(self._ids)  # so that no cycle keeps a model's memory
         self._cached = lru_cache(CACHED_WORDS)(lambda word: ids()(word))  # type: ignore[misc]
 
-    # ---- what a family decides -------------------------------------------------------------------
+    # ---- defined by a family ---------------------------------------------------------------------
 
     @abstractmethod
     def _words(self, text: str) -> list[str]:
-        """The words of a normalized text, which they make up together."""
+        """Split a normalized text into words, in order."""
 
     @abstractmethod
     def _pieces(self, word: str) -> list[Piece]:
@@ -83,59 +84,45 @@ class BaseTokenizer(ABC):
         """
 
     def first_bytes(self, token: int) -> bytes:
-        """The same for the first token of a text."""
+        """`token_bytes` for the first token of a text."""
         return self.token_bytes(token).removeprefix(b" ")
 
     def _normalize(self, text: str) -> str:
-        """A part of a text as words are made from it."""
+        """Normalize a part of a text."""
         return text
 
     def _align(self, text: str) -> tuple[str, list[Span] | None]:
-        """The same, and where each of its characters comes from; None: from its own place."""
+        """`_normalize`, and the span that each character comes from (None: its own place)."""
         return text, None
 
     def _user_defined(self) -> dict[str, int]:
-        """Tokens that are taken from every text before it is normalized."""
+        """Tokens that are cut out of a text before it is normalized."""
         return self.vocabulary.of_type(USER_DEFINED)
 
     # ---- text to ids -----------------------------------------------------------------------------
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens."""
         return len(self.vocabulary.tokens)
 
     @property
     def bos(self) -> int:
-        """The token that begins a text; where there is none, the one that ends a text before."""
         ids = self.vocabulary.ids
         return ids.get("bos", ids.get("cls", ids.get("eos", 0)))
 
     @property
     def eos(self) -> int:
-        """The token that ends a text."""
         ids = self.vocabulary.ids
         return ids.get("eos", ids.get("seperator", self.bos))
 
     @property
     def unknown(self) -> int | None:
-        """The token for what no other stands for."""
+        """The token for text that has no other."""
         return self.vocabulary.ids.get("unknown")
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
     ) -> list[int]:
-        """Token ids of a text.
-
-        Parameters
-        ----------
-        text : str
-            Halves of surrogate pairs in it become question marks.
-        add_special_tokens : bool
-            Put around it what the model expects there.
-        parse_special : bool
-            Control tokens that the text spells are these tokens, not text.
-        """
         text = _without_surrogates(text)
         ids = [*self.before] if add_special_tokens else []
         ids += self._encode_parts(text, parse_special)
@@ -144,22 +131,16 @@ class BaseTokenizer(ABC):
     def encode_batch(
         self, texts: Iterable[str], add_special_tokens: bool = True, parse_special: bool = False
     ) -> list[list[int]]:
-        """Token ids of several texts."""
         return [self.encode(text, add_special_tokens, parse_special) for text in texts]
 
     def encode_with_offsets(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
     ) -> tuple[list[int], list[Span]]:
-        """Token ids, and for each the characters of the text that it stands for.
-
-        Tokens that stand for parts of one character all have that character; special tokens around
-        the text, and what a model puts before words, have none.
-        """
         text = _without_surrogates(text)
-        found = [(token, 0, 0) for token in self.before if add_special_tokens]
-        found += self._trace_parts(text, parse_special)
-        found += [(token, len(text), len(text)) for token in self.after if add_special_tokens]
-        return [token for token, _, _ in found], [(start, end) for _, start, end in found]
+        pieces = [(token, 0, 0) for token in self.before if add_special_tokens]
+        pieces += self._trace_parts(text, parse_special)
+        pieces += [(token, len(text), len(text)) for token in self.after if add_special_tokens]
+        return [token for token, _, _ in pieces], [(start, end) for _, start, end in pieces]
 
     def _encode_parts(self, text: str, parse_special: bool) -> Iterator[int]:
         for start, end, token in self._parts(text, parse_special):
@@ -175,20 +156,20 @@ class BaseTokenizer(ABC):
             else:
                 yield token, start, end
 
-    def _taken(self, tokens: dict[str, int]) -> tuple[Literals, dict[str, int]]:
+    def _literals_of(self, tokens: dict[str, int]) -> tuple[Literals, dict[str, int]]:
         return Literals(tokens), tokens
 
     def _parts(self, text: str, parse_special: bool) -> Iterator[tuple[int, int, int | None]]:
-        """Spans of a text in turn: of a token, or (None) of what is to be encoded."""
-        literals, ids = self._cut
+        """Spans of a text in order: of an added token, or (None) of text to encode."""
+        literals, ids = self._added
         if parse_special:
             if self._special is None:
-                self._special = self._taken(self.vocabulary.of_type(CONTROL, UNKNOWN) | ids)
+                self._special = self._literals_of(self.vocabulary.of_type(CONTROL, UNKNOWN) | ids)
             literals, ids = self._special
         at = 0
         for start, end in literals.spans(text):
             if start < at:
-                continue  # whitespace that a token took
+                continue  # in whitespace that a token took
             token = ids[text[start:end]]
             before = at + len(text[at:start].rstrip(WHITESPACE)) if token in self._lstrip else start
             if before > at:
@@ -214,22 +195,22 @@ class BaseTokenizer(ABC):
         return [token for token, _, _ in self._pieces(word)]
 
     def _continues(self, ids: list[int], index: int) -> bool:
-        """Whether a token is unknown as the one before it is."""
+        """Whether a token and the one before it are both unknown."""
         return index > 0 and ids[index] == ids[index - 1] == self.unknown
 
     def _trace(self, text: str) -> Iterator[Piece]:
         """The tokens of a part of a text, with their spans in it."""
         normalized, origins = self._align(text)
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         at = 0
         for word in self._words(normalized):
             at = normalized.index(word, at)
             for token, start, end in self._pieces(word):
-                if self.fuses_unknown and found and found[-1][0] == token == self.unknown:
-                    start = found.pop()[1] - at
-                found.append((token, at + start, at + end))
+                if self.fuses_unknown and pieces and pieces[-1][0] == token == self.unknown:
+                    start = pieces.pop()[1] - at
+                pieces.append((token, at + start, at + end))
             at += len(word)
-        for token, start, end in found:
+        for token, start, end in pieces:
             if origins is None or start == end:
                 yield token, start, end
             else:
@@ -238,46 +219,36 @@ class BaseTokenizer(ABC):
     # ---- ids to text -----------------------------------------------------------------------------
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of token ids; special tokens have none, invalid UTF-8 becomes U+FFFD.
-
-        Where a text begins, the space that `encode` puts there is taken out.
-
-        Raises
-        ------
-        HalfbyteError
-            An id that is not in the vocabulary.
-        """
         decoder = self.stream()
         return "".join([*map(decoder.push, ids), decoder.flush()])
 
     def stream(self, previous: Iterable[int] = ()) -> Decoder:
-        """A decoder of what follows the ids `previous`, whose text it does not repeat."""
         decoder = Decoder(self)
         for token in previous:
             decoder.push(token)
         return decoder
 
     def _check(self, token: int) -> int:
-        """The type of a token; raises `HalfbyteError` where there is none of this id."""
+        """The type of a token; raises `HalfbyteError` if there is no such id."""
         if not 0 <= token < self.vocab_size:
             raise HalfbyteError(f"token id {token}: expected 0 to {self.vocab_size - 1}")
         kind = self.vocabulary.types[token]
         if kind == UNUSED and self.vocabulary.tokens[token] == padding(token):
-            return CONTROL  # a row of the embedding that no token has: it is no text
+            return CONTROL  # a row of the embedding without a token has no text
         return kind
 
 
 class Decoder:
-    """Turns token ids into text one by one, never half a character."""
+    """See `StreamDecoder`."""
 
     def __init__(self, tokenizer: BaseTokenizer) -> None:
         self._tokenizer = tokenizer
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._at_start = tokenizer.strips_space
-        self._held = b""  # a space that is no part of the text where nothing follows
+        self._held = b""  # a space, which is part of the text if more follows
 
     def push(self, token: int) -> str:
-        """Text that is complete with this token; may be empty."""
+        """The text that this token completes; may be empty."""
         content = self._tokenizer.token_bytes(token)
         if token in self._tokenizer.restarts:
             self._at_start = self._tokenizer.strips_space
@@ -296,7 +267,7 @@ class Decoder:
 
 
 def _without_surrogates(text: str) -> str:
-    """The text with halves of surrogate pairs as question marks, of the same length."""
+    """The text with question marks in place of surrogates, of the same length."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
 """Byte-level BPE: the tokenizer that GGUF calls "gpt2".
 
-A text is split by the regular expressions of its family. A piece's UTF-8 bytes are written as 256
-characters that can be seen (those of Latin-1 that can are themselves, the others follow U+0100),
-and merged pairwise, each time the pair that comes first among the merges.
+A text is split by the regular expressions of its family. The UTF-8 bytes of a piece are written as
+256 visible characters (Latin-1's visible ones stand for themselves, the others are from U+0100 on),
+and merged in pairs, the pair that comes first in the list of merges first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BYTES = {character: byte for byte, character in LETTERS.items()}
 
 
 class ByteLevelTokenizer(BaseTokenizer):
-    """See the module; made from metadata."""
+    """See the module."""
 
     def __init__(self, file: ModelFile) -> None:
         vocabulary = Vocabulary.from_file(file, "gpt2")
@@ -39,15 +39,14 @@ class ByteLevelTokenizer(BaseTokenizer):
             self.after = [self.eos]
 
     def token_bytes(self, token: int) -> bytes:
-        """UTF-8 (perhaps a part of a character) that a token stands for."""
         kind = self._check(token)
         text = self.vocabulary.tokens[token]
         if kind in (UNKNOWN, CONTROL):
             return b""
         if kind == NORMAL:
-            codes = [_BYTES.get(character) for character in text]
-            if None not in codes:
-                return bytes(codes)  # type: ignore[arg-type]
+            values = [_BYTES.get(character) for character in text]
+            if None not in values:
+                return bytes(values)  # type: ignore[arg-type]
         return text.encode()
 
     def _normalize(self, text: str) -> str:
@@ -75,25 +74,25 @@ class ByteLevelTokenizer(BaseTokenizer):
         return words
 
     def _pieces(self, word: str) -> list[Piece]:
-        codes = word.encode()
-        letters = write_bytes(codes)
+        utf8 = word.encode()
+        letters = write_bytes(utf8)
         if self._ignore_merges and letters in self._ids_of:
             return [(self._ids_of[letters], 0, len(word))]
-        places = range(len(word) + 1)  # of the character that a byte belongs to
-        if len(codes) > len(word):
+        places = range(len(word) + 1)  # the character that each byte belongs to
+        if len(utf8) > len(word):
             places = [i for i, c in enumerate(word) for _ in c.encode()]  # type: ignore[assignment]
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         at = 0
         for part in merge(list(letters), self._ranks, " "):
             token = self._ids_of.get(part)
             end = at + len(part)
-            if token is not None:  # as the originals do: nothing for a byte that has no token
-                found.append((token, places[at], places[end - 1] + 1))
+            if token is not None:  # the originals too drop a byte without a token
+                pieces.append((token, places[at], places[end - 1] + 1))
             at = end
-        return found
+        return pieces
 
     def _check_merges(self, file: ModelFile) -> None:
-        """Refuse merges that make no token, or nothing out of something."""
+        """Refuse merges whose result is not a token, or that have an empty part."""
         for pair in self._ranks:
             left, _, right = pair.partition(" ")
             if not (left and right and left + right in self._ids_of):

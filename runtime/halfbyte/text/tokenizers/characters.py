@@ -1,4 +1,4 @@
-"""BERT's normalization of single characters: cleaned, set apart, without accents, in lower case."""
+"""BERT's normalization of characters: cleaning, separation, removal of accents, lower case."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _CHINESE = (
 
 
 class BertCharacters(dict[int, str]):
-    """What becomes of each code point, for `str.translate`; filled as needed.
+    """Replacements of code points, for `str.translate`; filled as needed.
 
     Parameters
     ----------
     lowercase, strip_accents : bool
-        Capitals and accents go.
+        Capitals become lower case; accents are removed.
     clean_text : bool
-        Control characters go, and every kind of whitespace is a space.
+        Control characters are removed, and all whitespace becomes spaces.
     chinese, punctuation : bool
         Spaces are put around Chinese characters and around punctuation.
     """
@@ -63,7 +63,7 @@ class BertCharacters(dict[int, str]):
 
 
 def is_punctuation(character: str) -> bool:
-    """Whether it is one, as BERT sees it: all of ASCII's that are neither letters nor digits."""
+    """Whether BERT treats it as punctuation, as it does all of ASCII but letters and digits."""
     if character.isascii():
         return not character.isalnum() and character.isprintable() and character != " "
     return category_8(character).startswith("P")

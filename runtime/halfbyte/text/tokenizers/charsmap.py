@@ -1,10 +1,10 @@
-"""The replacements of characters in a SentencePiece file, e.g. of normal form KC.
+"""The replacements of characters in a SentencePiece file, such as those of normal form KC.
 
 Layout of a precompiled charsmap: u32 size of a trie in bytes; the trie, a Darts double array of
-u32; replacements in UTF-8, each with a zero at its end. A unit is ``label | leaf << 8 | far << 9 |
-offset << 10``, the offset times 256 where `far` is set. The child of a node for byte c is at ``node
-^ offset ^ c`` and has c as its label; where a key ends the child for 0 has bit 31 set, and its
-other bits are the place of the replacement.
+u32; replacements in UTF-8, each terminated by a zero. A unit is ``label | leaf << 8 | far << 9 |
+offset << 10``, with the offset times 256 if `far` is set. The child of a node for byte c is at
+``node ^ offset ^ c`` and has c as its label. Where a key ends, the child for 0 has bit 31 set, and
+its other bits are the offset of the replacement.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _LEAF = 1 << 31
 
 
 class Charsmap:
-    """Replaces strings in texts: the leftmost, and of those the longest.
+    """Replaces strings in texts, the leftmost and of those the longest.
 
     Parameters
     ----------
     data : bytes
         The charsmap.
     where : str
-        What it belongs to, for messages.
+        The file and its key, for error messages.
 
     Raises
     ------
     FormatError
-        Damaged; the trie is none.
+        The charsmap is damaged.
     """
 
     def __init__(self, data: bytes, where: str) -> None:
@@ -51,10 +51,10 @@ class Charsmap:
         self._start = self._candidates(bases, units)
 
     def parts(self, text: str) -> Iterator[tuple[str, int, int]]:
-        """The text with all replaced, in parts, and the spans of the text that they come from."""
+        """The replaced text in parts, with the spans of the text that they come from."""
         at = done = 0
-        while self._start and (found := self._start.search(text, at)):
-            start = found.start()
+        while self._start and (match := self._start.search(text, at)):
+            start = match.start()
             at, replacement = self._longest(text, start)
             if at == start:
                 at += 1
@@ -67,7 +67,7 @@ class Charsmap:
             yield text[done:], done, len(text)
 
     def shortest(self, text: str) -> str | None:
-        """The replacement of the shortest key that a text begins with; None where there is none."""
+        """The replacement of the shortest key that a text begins with, if there is one."""
         node = 0
         for byte in text.encode():
             node = self._bases[node] ^ byte
@@ -78,17 +78,17 @@ class Charsmap:
         return None
 
     def _longest(self, text: str, start: int) -> tuple[int, str]:
-        """Where the longest key that begins here ends, and its replacement."""
+        """The end of the longest key that begins here, and its replacement."""
         labels, bases = self._labels, self._bases
-        node, end, place = 0, start, -1
+        node, end, offset = 0, start, -1
         for at, character in enumerate(text[start : start + _LONGEST_KEY], start + 1):
             for byte in character.encode():
                 node = bases[node] ^ byte
                 if node >= len(labels) or labels[node] != byte:
-                    return end, self._replacement(place)
+                    return end, self._replacement(offset)
             if self._values[node] >> 8 & 1:
-                end, place = at, self._leaf(node)
-        return end, self._replacement(place)
+                end, offset = at, self._leaf(node)
+        return end, self._replacement(offset)
 
     def _leaf(self, node: int) -> int:
         base = self._bases[node]
@@ -96,19 +96,19 @@ class Charsmap:
             raise FormatError(f"{self._where}: a node points beyond the trie")
         return int(self._values[base]) & (_LEAF - 1)
 
-    def _replacement(self, place: int) -> str:
-        if place < 0:
+    def _replacement(self, offset: int) -> str:
+        if offset < 0:
             return ""
-        end = self._texts.find(b"\0", place)
+        end = self._texts.find(b"\0", offset)
         try:
             if end >= 0:
-                return self._texts[place:end].decode()
+                return self._texts[offset:end].decode()
         except UnicodeDecodeError:
             pass
-        raise FormatError(f"{self._where}: no replacement at {place} of {len(self._texts)} bytes")
+        raise FormatError(f"{self._where}: no replacement at {offset} of {len(self._texts)} bytes")
 
     def _candidates(self, bases: _Ints, units: _Ints) -> re.Pattern[str] | None:
-        """Where a key can begin: a look at two characters rules out nearly everything."""
+        """Where a key may begin: two characters rule out nearly every place."""
         single, firsts, seconds = set(), set(), set()
         labels = units & (_LEAF | 0xFF)
         letters = np.arange(1, 256)
@@ -117,7 +117,7 @@ class Charsmap:
             children = bases[[node for node, _ in level]][:, None] ^ letters
             inside = np.minimum(children, len(units) - 1)
             valid = (children == inside) & (labels[inside] == letters)
-            following = []
+            deeper = []
             for row, column in np.argwhere(valid)[: len(units)]:
                 node, key = int(children[row, column]), level[row][1] + bytes([letters[column]])
                 text = key.decode(errors="ignore")
@@ -127,14 +127,14 @@ class Charsmap:
                     continue
                 if units[node] >> 8 & 1 and len(text.encode()) == len(key):
                     single.add(text)
-                following.append((node, key))
-            level = following
+                deeper.append((node, key))
+            level = deeper
             if not level:
                 break
-        ways = [one_of(single)] if single else []
+        patterns = [one_of(single)] if single else []
         if firsts:
-            ways.append(f"{one_of(firsts)}(?={one_of(seconds)})")
-        return re.compile("|".join(ways)) if ways else None
+            patterns.append(f"{one_of(firsts)}(?={one_of(seconds)})")
+        return re.compile("|".join(patterns)) if patterns else None
 
 
 _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]

@@ -1,4 +1,4 @@
-"""Unicode's normal forms, in time that does not grow with the square of a run of marks."""
+"""Unicode's normal forms, in time that is not quadratic in a run of marks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from unicodedata import combining, normalize
 
 from halfbyte.text.tokenizers.unicode_classes import absent, translate, written
 
-_LONG_RUN = 64  # marks that `unicodedata` still sorts quickly
+_LONG_RUN = 64  # marks; `unicodedata` sorts fewer quickly
 
 
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
 
 def compose(text: str, form: Form = "NFC") -> str:
-    """The text in a normal form of Unicode 9, that of `tokenizers`: what came later stays."""
+    """The text in a normal form of Unicode 9, as in `tokenizers`; newer characters stay."""
     if text.isascii():
         return text
     parts = _later().split(text)
@@ -27,7 +27,7 @@ def compose(text: str, form: Form = "NFC") -> str:
 
 
 def composites(text: str, form: Form = "NFC") -> Iterator[tuple[str, int, int]]:
-    """Stretches of a text that are composed each for itself, and the spans that they come from."""
+    """Stretches of a text that are composed independently, and the spans that they come from."""
     start = 0
     for at in range(1, len(text) + 1):
         if at < len(text) and (combining(text[at]) or _composes(text[start:at], text[at], form)):
@@ -55,9 +55,9 @@ def _long_runs() -> re.Pattern[str]:
     return re.compile(translate(r"\p{M}" + f"{{{_LONG_RUN},}}"))
 
 
-def _ordered(found: re.Match[str]) -> str:
-    """Marks in canonical order, decomposed: a stable sort by class between those without one."""
-    marks = "".join(normalize("NFD", mark) for mark in found.group())
+def _ordered(run: re.Match[str]) -> str:
+    """Decomposed marks in canonical order: a stable sort by class between those without one."""
+    marks = "".join(normalize("NFD", mark) for mark in run.group())
     groups = groupby(marks, key=lambda mark: combining(mark) > 0)
     return "".join(
         "".join(sorted(group, key=combining) if sortable else group) for sortable, group in groups

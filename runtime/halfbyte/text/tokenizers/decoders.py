@@ -1,4 +1,4 @@
-"""The decoders of tokenizer.json: what a token stands for in a text."""
+"""The decoders of tokenizer.json: the text that a token stands for."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ class TokenDecoder:
     Attributes
     ----------
     content : callable
-        UTF-8 (perhaps a part of a character) of a token; with a space before it, where a decoder
-        has one between words.
+        UTF-8 (perhaps a part of a character) of a token; a space between words comes first.
     strips_space : bool
-        The space before the first token is no part of the text.
+        The space before the first token is not part of the text.
     first : callable, optional
-        The first token's bytes, where they are not these without a space.
+        The first token's bytes, if they are not `content` without a space.
     strips_end : bool
-        Nor is the one after the last.
+        The space after the last token is not part of the text.
     """
 
     content: Callable[[str], bytes]
@@ -69,7 +68,7 @@ def make_decoder(path: Path, steps: list[dict[str, Any]]) -> TokenDecoder:
 
 
 def _replacing(path: Path, steps: list[dict[str, Any]], kinds: list[str]) -> TokenDecoder:
-    """Strings are replaced, bytes put together, and the space at the beginning taken away."""
+    """Replaces strings, joins bytes, and strips the space at the beginning."""
     replaced: list[tuple[str, str]] = []
     fallback = strips = False
     for step, kind in zip(steps, kinds, strict=True):
@@ -95,9 +94,9 @@ def _replacing(path: Path, steps: list[dict[str, Any]], kinds: list[str]) -> Tok
 
 
 def from_letters(token: str) -> bytes:
-    """The bytes of a token of byte-level BPE; of another its UTF-8."""
-    codes = [_BYTES.get(character) for character in token]
-    return token.encode() if None in codes else bytes(codes)  # type: ignore[arg-type]
+    """The bytes of a token of byte-level BPE; the UTF-8 of another token."""
+    values = [_BYTES.get(character) for character in token]
+    return token.encode() if None in values else bytes(values)  # type: ignore[arg-type]
 
 
 def _word_piece(token: str, prefix: str, cleanup: bool) -> bytes:

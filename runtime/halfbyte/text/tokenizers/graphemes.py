@@ -1,4 +1,4 @@
-"""Extended grapheme clusters: what a reader sees as one character (Unicode's annex 29)."""
+"""Extended grapheme clusters, which a reader sees as one character (Unicode's annex 29)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from halfbyte.text.tokenizers.unicode_classes import Ranges, ranges, written
+from halfbyte.text.tokenizers.unicode_classes import Ranges, one_of, ranges, written
 
-# Marks that stand for themselves in the annex's table, and others that extend what is before them.
+# Marks that the annex's table lists as not extending, and other characters that do extend.
 _NOT_SPACING = (
     0x102B, 0x102C, 0x1038, 0x1062, 0x1063, 0x1064, *range(0x1067, 0x106E), 0x1083,
     *range(0x1087, 0x108D), 0x108F, 0x109A, 0x109B, 0x109C, 0x1A61, 0x1A63, 0x1A64, 0xAA7B, 0xAA7D,
@@ -46,36 +46,36 @@ _PICTURES: Ranges = [
 
 
 def clusters(text: str) -> Iterator[tuple[int, int]]:
-    """Where each cluster of a text begins and ends."""
+    """The span of each cluster of a text."""
     if text.isascii() and "\r\n" not in text:
         return ((at, at + 1) for at in range(len(text)))
-    return (found.span() for found in _pattern().finditer(text))
+    return (match.span() for match in _pattern().finditer(text))
 
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """A cluster; what no other way begins is one of a single character."""
-    alone = _written({*_points("Cc"), *_points("Zl"), *_points("Zp"), *_points("Cf")}
+    """A cluster; a character that begins no other is one by itself."""
+    control = _any_of({*_points("Cc"), *_points("Zl"), *_points("Zp"), *_points("Cf")}
                      - {0x200C, 0x200D, *_PREPEND, *range(0xE0020, 0xE0080)})  # fmt: skip
-    follow = _written(
+    follow = _any_of(
         (_points("M") | {*_EXTEND, *_SPACING, 0x200D}) - set(_NOT_SPACING) - set(_PREPEND)
     )
-    extend = _written(_points("Mn") | _points("Me") | set(_EXTEND))
-    prepend, pictures = _written(set(_PREPEND)), f"[{written(_PICTURES)}]"
+    extend = _any_of(_points("Mn") | _points("Me") | set(_EXTEND))
+    prepend, pictures = _any_of(set(_PREPEND)), f"[{written(_PICTURES)}]"
     syllables = range(0xAC00, 0xD7A4, 28)
     leading, vowel, tail = "[\u1100-\u115f\ua960-\ua97c]", "[\u1160-\u11a7\ud7b0-\ud7c6]", (
         "[\u11a8-\u11ff\ud7cb-\ud7fb]"
     )  # fmt: skip
-    open_ = _written(set(syllables))
+    open_ = _any_of(set(syllables))
     hangul = (
         f"{leading}*(?:{open_}{vowel}*|[\uac00-\ud7a3]|{vowel}+){tail}*|{leading}+|{tail}+"
     )  # fmt: skip
     core = (
         f"{hangul}|[\U0001f1e6-\U0001f1ff]{{2}}|{pictures}(?:{extend}*\u200d{pictures})*"
-        f"|(?!{alone})."
+        f"|(?!{control})."
     )
     return re.compile(
-        f"\r\n|{alone}|{prepend}*(?:{core}){follow}*|{prepend}+{follow}*|.", re.DOTALL
+        f"\r\n|{control}|{prepend}*(?:{core}){follow}*|{prepend}+{follow}*|.", re.DOTALL
     )
 
 
@@ -83,11 +83,5 @@ def _points(name: str) -> set[int]:
     return {code for first, last in ranges(name) for code in range(first, last + 1)}
 
 
-def _written(codes: set[int]) -> str:
-    found: Ranges = []
-    for code in sorted(codes):
-        if found and found[-1][1] == code - 1:
-            found[-1] = found[-1][0], code
-        else:
-            found.append((code, code))
-    return f"[{written(found)}]"
+def _any_of(codes: set[int]) -> str:
+    return one_of(map(chr, codes))

@@ -1,4 +1,4 @@
-"""Finding given strings in a text: the leftmost, and of those the longest."""
+"""Finding given strings in a text, the leftmost and of those the longest."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from halfbyte.text.tokenizers.prefixes import Prefixes
 from halfbyte.text.tokenizers.unicode_classes import one_of
 
-_MANY = 32  # lengths of strings that begin with one character, from which on they are bisected
+_MANY = 32  # lengths of strings with the same first character; more are bisected
 
 
 class Literals:
-    """A set of strings, none empty, to be found in texts."""
+    """A set of strings, none empty, to find in texts."""
 
     def __init__(self, strings: Iterable[str]) -> None:
         self._strings = frozenset(strings)
@@ -31,22 +31,22 @@ class Literals:
         self._start = self._candidates()
 
     def _candidates(self) -> re.Pattern[str] | None:
-        """Where one can begin: a look at two characters rules out nearly everything."""
+        """Where a string may begin: two characters rule out nearly every place."""
         single = {string for string in self._strings if len(string) == 1}
         longer = [string for string in self._strings if len(string) > 1]
-        ways = [one_of(single)] if single else []
+        patterns = [one_of(single)] if single else []
         if longer:
-            ways.append(one_of(s[0] for s in longer) + f"(?={one_of(s[1] for s in longer)})")
-        return re.compile("|".join(ways)) if ways else None
+            patterns.append(one_of(s[0] for s in longer) + f"(?={one_of(s[1] for s in longer)})")
+        return re.compile("|".join(patterns)) if patterns else None
 
     def __bool__(self) -> bool:
         return bool(self._strings)
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where they begin and end; they do not overlap."""
+        """Where they are; they do not overlap."""
         at = 0
-        while self._start and (found := self._start.search(text, at)):
-            start = found.start()
+        while self._start and (match := self._start.search(text, at)):
+            start = match.start()
             at = self._end(text, start)
             if at > start:
                 yield start, at
@@ -54,7 +54,7 @@ class Literals:
                 at += 1
 
     def _end(self, text: str, start: int) -> int:
-        """Where the longest that begins at a place ends; there, where there is none."""
+        """The end of the longest string that begins at `start`; `start` if none does."""
         many = self._many.get(text[start])
         if many is not None:
             return start + len(many.longest(text, start))

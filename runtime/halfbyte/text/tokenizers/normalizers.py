@@ -1,7 +1,7 @@
 """The normalizers of tokenizer.json: steps from a text to another.
 
-A step gives the parts of the text that it makes, with the span of the text that each comes from; a
-part of the same length as its span has its characters from there one by one.
+A step yields the parts of the new text, each with the span of the old text that it comes from. The
+characters of a part as long as its span come from there one by one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Part = tuple[str, int, int]
 
 
 class Step:
-    """A normalizer; by itself the one that changes nothing."""
+    """A normalizer; this one changes nothing."""
 
     def __call__(self, text: str) -> str:
         """The normalized text."""
         return "".join(part for part, _, _ in self.parts(text))
 
     def parts(self, text: str) -> Iterator[Part]:
-        """The same in parts, and the span of the text that each comes from."""
+        """The normalized text in parts, and the span that each comes from."""
         yield text, 0, len(text)
 
 
@@ -70,7 +70,7 @@ _BLANK = frozenset(
 
 
 class _Nmt(dict[int, str]):
-    """What machine translation takes out, and what it has a space for."""
+    """Removes characters, or replaces them by spaces, as for machine translation."""
 
     def __missing__(self, code: int) -> str:
         self[code] = text = "" if code in _DROPPED else " " if code in _BLANK else chr(code)
@@ -91,15 +91,15 @@ class NormalForm(Step):
 
 
 class Replace(Step):
-    """Replaces what a regular expression matches."""
+    """Replaces the matches of a regular expression."""
 
     def __init__(self, pattern: re.Pattern[str], content: str) -> None:
         self._pattern, self._content = pattern, content
 
     def parts(self, text: str) -> Iterator[Part]:
         at = 0
-        for found in self._pattern.finditer(text):
-            start, end = found.span()
+        for match in self._pattern.finditer(text):
+            start, end = match.span()
             yield text[at:start], at, start
             yield self._content, start, end
             at = end
@@ -119,7 +119,7 @@ class Prepend(Step):
 
 
 class Strip(Step):
-    """Takes away whitespace at the ends."""
+    """Removes whitespace at the ends."""
 
     def __init__(self, left: bool, right: bool) -> None:
         self._left, self._right = left, right
@@ -131,7 +131,7 @@ class Strip(Step):
 
 
 class Precompiled(Step):
-    """SentencePiece's replacements, as `tokenizers` does them: one for a cluster or a character."""
+    """SentencePiece's replacements, as in `tokenizers`: one for a cluster or a character."""
 
     def __init__(self, charsmap: Charsmap) -> None:
         self._charsmap = charsmap
@@ -154,14 +154,14 @@ def make_normalizers(path: Path, steps: Iterable[dict[str, Any]]) -> list[Step]:
 
 
 def apply(steps: Iterable[Step], text: str) -> str:
-    """What the steps make of a text in turn."""
+    """Apply the steps to a text in order."""
     for step in steps:
         text = step(text)
     return text
 
 
 def trace(steps: Iterable[Step], text: str) -> tuple[str, list[Span]]:
-    """The same, and the span of the text that each character comes from."""
+    """The normalized text, and the span that each of its characters comes from."""
     spans = [(at, at + 1) for at in range(len(text))]
     for step in steps:
         letters: list[str] = []

@@ -1,7 +1,8 @@
-"""A tokenizer.json as it is, step by step as PyPI's `tokenizers` runs it.
+"""A tokenizer.json, run step by step as by PyPI's `tokenizers`.
 
-`tokenizer.ggml.*` names whole pipelines; for those that it has no name for, or only one that does
-nearly the same, `halfbyte.tokenizer.pipeline` has their steps.
+`tokenizer.ggml.*` names whole pipelines. `halfbyte.tokenizer.pipeline` has the steps of those for
+which GGUF has no name, or only that of a similar one, whose keys then stand beside for llama.cpp.
+Without such keys `tokenizer.ggml.model` is "huggingface", which llama.cpp refuses.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _WORD_START = re.compile(translate(rf"[{WORD}]"))
 
 
 class PipelineTokenizer(BaseTokenizer):
-    """See the module; made from metadata."""
+    """See the module."""
 
     def __init__(self, file: ModelFile) -> None:
         path = file.path
@@ -69,17 +70,17 @@ class PipelineTokenizer(BaseTokenizer):
         }
         options = optional(path, data, "model", {}, dict)
         kind = options.get("type")
-        by_rank = options.get("by_rank") is True  # the order of the tokens is that of merging
+        by_rank = options.get("by_rank") is True  # tokens are merged in their order
         merges = _merges(vocabulary) if kind == "BPE" and not by_rank else []
         self._model = make_model(path, options, ids, merges, _scores(vocabulary, kind))
         self._cached_model = lru_cache(CACHED_WORDS)(self._model)
         self._control = added["special"]
-        self._raw = self._literals(added["added"] - added["normalized"], normalize=False)
-        self._normal = self._literals(added["added"] & added["normalized"], normalize=True)
+        self._raw = self._added_tokens(added["added"] - added["normalized"], normalize=False)
+        self._normal = self._added_tokens(added["added"] & added["normalized"], normalize=True)
         self.before = self._around(file, "bos", "before")
         self.after = self._around(file, "eos", "after")
 
-    def _literals(self, ids: set[int], normalize: bool) -> tuple[Literals, dict[str, int]]:
+    def _added_tokens(self, ids: set[int], normalize: bool) -> tuple[Literals, dict[str, int]]:
         tokens: dict[str, int] = {}
         for i in sorted(ids):
             token = self.vocabulary.tokens[i]
@@ -97,21 +98,19 @@ class PipelineTokenizer(BaseTokenizer):
         ids = file.metadata.get(key)
         if ids is None:
             names = {"bos": ("bos", "cls"), "eos": ("eos", "seperator")}[role]
-            known = self.vocabulary.ids
-            return [known[name] for name in names if name in known][:1]
-        inside = isinstance(ids, np.ndarray) and ids.dtype.kind in "iu"
-        if not inside or any(not 0 <= i < self.vocab_size for i in ids.tolist()):  # type: ignore[union-attr]
+            special = self.vocabulary.ids
+            return [special[name] for name in names if name in special][:1]
+        integers = isinstance(ids, np.ndarray) and ids.dtype.kind in "iu"
+        if not integers or any(not 0 <= i < self.vocab_size for i in ids.tolist()):  # type: ignore[union-attr]
             raise FormatError(f"{file.path}: metadata '{key}': expected ids of tokens")
         return ids.tolist()  # type: ignore[union-attr,no-any-return]
 
     def token_bytes(self, token: int) -> bytes:
-        """UTF-8 (perhaps a part of a character) that a token stands for."""
         if self._check(token) in (CONTROL, UNKNOWN):
             return b""
         return self._decoder.content(self.vocabulary.tokens[token])
 
     def first_bytes(self, token: int) -> bytes:
-        """The same for the first token of a text."""
         first = self._decoder.first
         if first is None:
             return super().first_bytes(token)
@@ -124,12 +123,12 @@ class PipelineTokenizer(BaseTokenizer):
         return self._model(word)
 
     def _encode_parts(self, text: str, parse_special: bool) -> Iterator[int]:
-        for start, end, token in self._found(text, parse_special, self._raw):
+        for start, end, token in self._cut(text, parse_special, self._raw):
             if token is not None:
                 yield token
                 continue
             normal = normalizers.apply(self._normalizers, text[start:end])
-            for first, last, inner in self._found(normal, parse_special, self._normal):
+            for first, last, inner in self._cut(normal, parse_special, self._normal):
                 if inner is not None:
                     yield inner
                     continue
@@ -140,31 +139,31 @@ class PipelineTokenizer(BaseTokenizer):
                     yield from [i for i, _, _ in model(word)]
 
     def _trace_parts(self, text: str, parse_special: bool) -> Iterator[Piece]:
-        for start, end, token in self._found(text, parse_special, self._raw):
+        for start, end, token in self._cut(text, parse_special, self._raw):
             if token is not None:
                 yield token, start, end
                 continue
             normal, spans = normalizers.trace(self._normalizers, text[start:end])
             spans = [(a + start, b + start) for a, b in spans]
-            for first, last, inner in self._found(normal, parse_special, self._normal):
+            for first, last, inner in self._cut(normal, parse_special, self._normal):
                 if inner is not None:
                     yield inner, spans[first][0], spans[last - 1][1]
                 else:
-                    yield from self._traced(
+                    yield from self._trace_words(
                         normal[first:last], spans[first:last], start == first == 0
                     )
 
-    def _traced(self, text: str, spans: list[Span], first: bool) -> Iterator[Piece]:
+    def _trace_words(self, text: str, spans: list[Span], first: bool) -> Iterator[Piece]:
         for word, origins, _ in splitting.split(self._splitters, text, spans, first):
             for token, start, end in self._model(word):
                 if origins:
                     yield token, origins[start][0], origins[end - 1][1]
 
-    def _found(
-        self, text: str, parse_special: bool, taken: tuple[Literals, dict[str, int]]
+    def _cut(
+        self, text: str, parse_special: bool, added: tuple[Literals, dict[str, int]]
     ) -> Iterator[tuple[int, int, int | None]]:
-        """Spans of a text in turn: of an added token, or (None) of what is between."""
-        literals, ids = taken
+        """Spans of a text in order: of an added token, or (None) of the text between."""
+        literals, ids = added
         at = 0
         for start, end in literals.spans(text):
             token = ids[text[start:end]]
@@ -187,13 +186,13 @@ class PipelineTokenizer(BaseTokenizer):
 
 
 def gemma4(file: ModelFile) -> ModelFile:
-    """A GGUF file whose tokenizer is Gemma 4's, with the steps that llama.cpp knows by this name.
+    """A GGUF file with Gemma 4's tokenizer, and the steps that llama.cpp runs for this name.
 
-    Spaces are marked, and the characters of a whole text are merged; what has no token becomes
-    bytes.
+    Spaces are marked, and the characters of a whole text are merged; characters without a token
+    become bytes.
     """
     vocabulary = Vocabulary.from_file(file, "gemma4")
-    kinds = list(enumerate(vocabulary.types))
+    types = list(enumerate(vocabulary.types))
     unknown = vocabulary.ids.get("unknown")
     model: dict[str, Any] = {"type": "BPE", "byte_fallback": True, "fuse_unk": True}
     if unknown is not None:
@@ -207,8 +206,8 @@ def gemma4(file: ModelFile) -> ModelFile:
             {"type": "ByteFallback"},
             {"type": "Fuse"},
         ],
-        "added": [i for i, kind in kinds if kind in (CONTROL, USER_DEFINED)],
-        "special": [i for i, kind in kinds if kind == CONTROL],
+        "added": [i for i, kind in types if kind in (CONTROL, USER_DEFINED)],
+        "special": [i for i, kind in types if kind == CONTROL],
     }
     return replace(file, metadata={**file.metadata, PIPELINE: json.dumps(steps)})
 

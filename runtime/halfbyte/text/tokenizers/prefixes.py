@@ -1,4 +1,4 @@
-"""The longest of many strings that a text goes on with, in a time that hardly grows with them."""
+"""The longest of many strings at a place of a text, in a time that hardly grows with them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable
 class Prefixes:
     """Strings, none empty, found by bisection over their lengths.
 
-    For each string the table has its beginnings at those lengths that the bisection looks at on its
-    way to it, and for each beginning the longest string that it begins with (Waldvogel et al.,
-    "Scalable High Speed IP Routing Lookups", 1997).
+    For each string the table has its prefixes of the lengths that the bisection tries on its way to
+    it, and for each prefix the longest string that it begins with (Waldvogel et al., "Scalable High
+    Speed IP Routing Lookups", 1997).
     """
 
     def __init__(self, strings: Iterable[str]) -> None:
         ordered = sorted(strings, key=len)
         self._lengths = sorted({len(string) for string in ordered})
         self._table: dict[str, str] = {}
-        for string in ordered:  # so that all which a beginning can have are in the table before it
+        for string in ordered:  # all strings that a prefix may begin with come before it
             low, high = 0, len(self._lengths)
             while low < high:
                 middle = (low + high) // 2
@@ -26,15 +26,15 @@ class Prefixes:
                     high = middle
                     continue
                 low = middle + 1
-                start = string[:length]
-                if start not in self._table:
+                prefix = string[:length]
+                if prefix not in self._table:
                     whole = length == len(string)
-                    self._table[start] = string if whole else self.longest(start, 0)
+                    self._table[prefix] = string if whole else self.longest(prefix, 0)
             self._table[string] = string
 
     def longest(self, text: str, start: int) -> str:
-        """The longest string that the text has at a place; empty where there is none."""
-        found = ""
+        """The longest string at a place of the text; empty if there is none."""
+        longest = ""
         low, high = 0, len(self._lengths)
         while low < high:
             middle = (low + high) // 2
@@ -44,5 +44,5 @@ class Prefixes:
             if known is None:
                 high = middle
             else:
-                found, low = known or found, middle + 1
-        return found
+                longest, low = known or longest, middle + 1
+        return longest

@@ -1,8 +1,9 @@
 """The regular expressions of tokenizer.json: those that are known, and plain ones.
 
-A regular expression can take longer than anyone waits for, so none is run only because a file has
-it. Known are those of the model families (:mod:`halfbyte.formats.pretokenizers`); plain
-are those without a choice, a group or a look around, whose only unbounded repeat is at their end.
+A regular expression from a file may take exponential time, so only those are run whose time is
+proportional to the text. Known ones are those of the model families
+(:mod:`halfbyte.formats.pretokenizers`). Plain ones have no choice, group or lookaround, and their
+only unbounded repeat is at the end.
 """
 
 from __future__ import annotations
@@ -24,47 +25,11 @@ _PLAIN = re.compile(
     rf"(?:{_ATOM}\?)?(?:{_ATOM}(?:\{{\d\}})?)*(?:{_ATOM}(?:[+*?]|\{{\d(?:,\d?)?\}})?)"
 )
 _CLASS = re.compile(r"\\p\{(\w+)\}")
-_CATEGORIES = frozenset(
-    [
-        "C",
-        "Cc",
-        "Cf",
-        "Cn",
-        "Co",
-        "Cs",
-        "L",
-        "Ll",
-        "Lm",
-        "Lo",
-        "Lt",
-        "Lu",
-        "M",
-        "Mc",
-        "Me",
-        "Mn",
-        "N",
-        "Nd",
-        "Nl",
-        "No",
-        "P",
-        "Pc",
-        "Pd",
-        "Pe",
-        "Pf",
-        "Pi",
-        "Po",
-        "Ps",
-        "S",
-        "Sc",
-        "Sk",
-        "Sm",
-        "So",
-        "Z",
-        "Zl",
-        "Zp",
-        "Zs",
-    ]
-)
+_CATEGORIES = frozenset((
+    "C", "Cc", "Cf", "Cn", "Co", "Cs", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc",
+    "Me", "Mn", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps",
+    "S", "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp", "Zs",
+))  # fmt: skip
 
 
 def compiled(path: Path, step: dict[str, Any], where: str) -> re.Pattern[str]:
@@ -73,7 +38,7 @@ def compiled(path: Path, step: dict[str, Any], where: str) -> re.Pattern[str]:
     Raises
     ------
     FormatError
-        It is neither.
+        The pattern is neither.
     UnsupportedError
         A regular expression that is neither known nor plain.
     """
@@ -95,7 +60,7 @@ def compiled(path: Path, step: dict[str, Any], where: str) -> re.Pattern[str]:
 
 
 def is_known(pattern: str) -> bool:
-    """Whether this regular expression is run."""
+    """Whether a regular expression is known or plain."""
     if pattern in KNOWN:
         return True
     if len(pattern) > 1000 or not _PLAIN.fullmatch(pattern):

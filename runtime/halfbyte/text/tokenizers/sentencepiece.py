@@ -1,9 +1,9 @@
 """SentencePiece BPE with byte fallback: the tokenizer that GGUF calls "llama".
 
-Spaces become U+2581. The characters of a text are merged pairwise, each time the pair whose union
-has the highest score of all (the leftmost of equals), until no neighbours' union is a token. A
-character that is no token becomes the byte tokens <0x00> ... <0xFF> of its UTF-8. User-defined
-tokens are cut out of the text first, the leftmost, then the longest, and never merged.
+Spaces become U+2581. The characters of a text are merged in pairs, each time the pair whose union
+has the highest score (the leftmost of equals), until no union of neighbours is a token. A character
+without a token becomes the byte tokens <0x00> ... <0xFF> of its UTF-8. User-defined tokens are cut
+out of the text first, the leftmost, then the longest, and are never merged.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SPACE_INSIDE = re.compile(f"[^{SPACE}]{SPACE}")
 
 
 class SentencePieceBase(BaseTokenizer):
-    """What SentencePiece's two kinds of model share; `kind` is GGUF's name."""
+    """The base of SentencePiece's two kinds of model; `kind` is GGUF's name."""
 
     kind = ""
-    add_bos = add_eos = add_prefix = False  # where the metadata does not say
+    add_bos = add_eos = add_prefix = False  # defaults of the metadata
     fuses_unknown = True
 
     def __init__(self, file: ModelFile) -> None:
@@ -48,7 +48,7 @@ class SentencePieceBase(BaseTokenizer):
         )
         self.strips_space = self._normalizer.add_prefix
         self.restarts = frozenset({vocabulary.ids["bos"]} if "bos" in vocabulary.ids else ())
-        # Where no token has a space after something else, words are tokenized one by one.
+        # If no token has a space inside, words are tokenized independently.
         self._splits = not any(_SPACE_INSIDE.search(token) for token in self._ids_of)
         if vocabulary.flag("add_bos_token", self.add_bos):
             self.before = [self.bos]
@@ -56,7 +56,6 @@ class SentencePieceBase(BaseTokenizer):
             self.after = [self.eos]
 
     def token_bytes(self, token: int) -> bytes:
-        """UTF-8 (perhaps a part of a character) that a token stands for."""
         kind = self._check(token)
         if kind == BYTE:
             return self._bytes_of_tokens.get(token, b"")
@@ -65,7 +64,7 @@ class SentencePieceBase(BaseTokenizer):
         return self.vocabulary.tokens[token].replace(SPACE, " ").encode()
 
     def _user_defined(self) -> dict[str, int]:
-        return {}  # they are looked for after normalization
+        return {}  # they are cut out after normalization
 
     def _normalize(self, text: str) -> str:
         return self._normalizer(text)
@@ -86,24 +85,24 @@ class SentencePieceBase(BaseTokenizer):
         return _WORD.findall(text) if self._splits else [text] if text else []
 
     def _unknown_piece(self, piece: str, start: int) -> list[Piece]:
-        """Byte tokens for what is no token, or else the token for what is unknown."""
+        """Byte tokens for a piece without a token, or the unknown token."""
         end = start + len(piece)
-        codes = piece.encode()
-        if all(code in self._bytes for code in codes):
-            return [(self._bytes[code], start, end) for code in codes]
+        utf8 = piece.encode()
+        if all(byte in self._bytes for byte in utf8):
+            return [(self._bytes[byte], start, end) for byte in utf8]
         return [(self.unknown or 0, start, end)]
 
     def _byte_tokens(self) -> dict[int, int]:
         """Byte -> token id."""
         by_name = {f"<0x{byte:02X}>": byte for byte in range(256)}
         tokens = self.vocabulary.of_type(BYTE)
-        found = {by_name[token]: i for token, i in tokens.items() if token in by_name}
-        self._bytes_of_tokens = {i: bytes([byte]) for byte, i in found.items()}
-        return found
+        ids = {by_name[token]: i for token, i in tokens.items() if token in by_name}
+        self._bytes_of_tokens = {i: bytes([byte]) for byte, i in ids.items()}
+        return ids
 
 
 class SentencePieceTokenizer(SentencePieceBase):
-    """See the module; made from metadata."""
+    """See the module."""
 
     kind = "llama"
     add_bos = add_prefix = True
@@ -116,13 +115,13 @@ class SentencePieceTokenizer(SentencePieceBase):
     def _pieces(self, word: str) -> list[Piece]:
         if word in self._user_ids:
             return [(self._user_ids[word], 0, len(word))]
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         at = 0
         for piece in merge(list(word), self._priorities, ""):
             token = self._ids_of.get(piece)
             if token is None:
-                found += self._unknown_piece(piece, at)
+                pieces += self._unknown_piece(piece, at)
             else:
-                found.append((token, at, at + len(piece)))
+                pieces.append((token, at, at + len(piece)))
             at += len(piece)
-        return found
+        return pieces

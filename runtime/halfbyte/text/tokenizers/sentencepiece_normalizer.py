@@ -1,4 +1,4 @@
-"""SentencePiece's normalization: characters are replaced, then spaces are put in order."""
+"""SentencePiece's normalization: characters are replaced, then spaces are merged and marked."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _SPACES = re.compile(" {2,}")
 
 
 class Normalizer:
-    """Makes of a text what SentencePiece looks its tokens up in.
+    """Normalizes a text as SentencePiece does before it looks tokens up.
 
     Parameters
     ----------
     charsmap : Charsmap, optional
         Replaces characters.
     kept : iterable of str
-        Strings in which none is replaced.
+        Strings in which no character is replaced.
     add_prefix : bool
-        A space goes before a text.
+        A space is put before a text.
     merge_spaces : bool
         Runs of spaces become one, and none is left at the ends.
     """
@@ -52,7 +52,7 @@ class Normalizer:
         return text.rstrip(SPACE) if self._merge_spaces else text
 
     def align(self, text: str) -> tuple[str, list[_Span]]:
-        """The same, and from where in the text each character comes."""
+        """The normalized text, and the span of the text that each character comes from."""
         characters: list[str] = []
         origins: list[_Span] = []
         for part, start, end in self._replaced(text):
@@ -74,7 +74,7 @@ class Normalizer:
         return normalized, origins[: len(normalized)]
 
     def _replaced(self, text: str) -> Iterator[tuple[str, int, int]]:
-        """Parts of the text with characters replaced, and the spans that they come from."""
+        """The text in parts, with characters replaced, and the spans that they come from."""
         if not self._charsmap:
             yield text, 0, len(text)
             return

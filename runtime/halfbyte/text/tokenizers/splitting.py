@@ -1,7 +1,7 @@
-"""The pre-tokenizers of tokenizer.json: steps from a piece of a text to the pieces it is split in.
+"""The pre-tokenizers of tokenizer.json: steps that split a piece of a text into pieces.
 
-A piece is its characters, the span of the text that each comes from (None where nobody asks), and
-whether it begins the text.
+A piece has its characters, the span of the text that each comes from (None if spans are not
+wanted), and whether it begins the text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def make_splitters(path: Path, steps: Iterable[dict[str, Any]]) -> list[Splitter
 
 
 def split(steps: Iterable[Splitter], text: str, spans: Spans, first: bool) -> list[Piece]:
-    """What the steps make of a text in turn; no piece is empty."""
+    """The pieces after all steps in order; none is empty."""
     pieces: list[Piece] = [(text, spans, first)]
     for step in steps:
         pieces = [part for piece in pieces for part in step(piece) if part[0]]
@@ -84,17 +84,17 @@ def _cut(piece: Piece, parts: Iterable[tuple[int, int]]) -> Iterator[Piece]:
 
 
 def _pattern(path: Path, pattern: re.Pattern[str], behavior: str, invert: bool = False) -> Splitter:
-    """Splits at what a pattern matches; the behavior says what becomes of that."""
-    way = _BEHAVIORS.get(behavior)
-    if way is None:
+    """Splits at the matches of a pattern; the behavior says what becomes of them."""
+    join = _BEHAVIORS.get(behavior)
+    if join is None:
         raise FormatError(f"{path}: 'pre_tokenizer.behavior': {behavior[:40]!r} is not known")
-    return lambda piece: _cut(piece, way(_ranges(pattern, piece[0], invert)))
+    return lambda piece: _cut(piece, join(_ranges(pattern, piece[0], invert)))
 
 
 def _ranges(pattern: re.Pattern[str], text: str, invert: bool) -> Iterator[Range]:
     at = 0
-    for found in pattern.finditer(text):
-        start, end = found.span()
+    for match in pattern.finditer(text):
+        start, end = match.span()
         if start == end:
             continue
         if at < start:
@@ -105,46 +105,46 @@ def _ranges(pattern: re.Pattern[str], text: str, invert: bool) -> Iterator[Range
         yield at, len(text), invert
 
 
-def _isolated(found: Iterator[Range]) -> Iterator[tuple[int, int]]:
-    return ((start, end) for start, end, _ in found)
+def _isolated(parts: Iterator[Range]) -> Iterator[tuple[int, int]]:
+    return ((start, end) for start, end, _ in parts)
 
 
-def _removed(found: Iterator[Range]) -> Iterator[tuple[int, int]]:
-    return ((start, end) for start, end, matched in found if not matched)
+def _removed(parts: Iterator[Range]) -> Iterator[tuple[int, int]]:
+    return ((start, end) for start, end, matched in parts if not matched)
 
 
-def _contiguous(found: Iterator[Range]) -> Iterator[tuple[int, int]]:
-    return _joined(found, lambda matched, before: matched == before)
+def _contiguous(parts: Iterator[Range]) -> Iterator[tuple[int, int]]:
+    return _joined(parts, lambda matched, before: matched == before)
 
 
-def _with_previous(found: Iterator[Range]) -> Iterator[tuple[int, int]]:
-    return _joined(found, lambda matched, before: matched and not before)
+def _with_previous(parts: Iterator[Range]) -> Iterator[tuple[int, int]]:
+    return _joined(parts, lambda matched, before: matched and not before)
 
 
 def _joined(
-    found: Iterator[Range], joins: Callable[[bool, bool], bool]
+    parts: Iterator[Range], joins: Callable[[bool, bool], bool]
 ) -> Iterator[tuple[int, int]]:
-    parts: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     before = False
-    for start, end, matched in found:
-        if parts and joins(matched, before):
-            parts[-1] = parts[-1][0], end
+    for start, end, matched in parts:
+        if joined and joins(matched, before):
+            joined[-1] = joined[-1][0], end
         else:
-            parts.append((start, end))
+            joined.append((start, end))
         before = matched
-    return iter(parts)
+    return iter(joined)
 
 
-def _with_next(found: Iterator[Range]) -> Iterator[tuple[int, int]]:
-    parts: list[tuple[int, int]] = []
+def _with_next(parts: Iterator[Range]) -> Iterator[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
     before = False
-    for start, end, matched in reversed(list(found)):
-        if parts and matched and not before:
-            parts[-1] = start, parts[-1][1]
+    for start, end, matched in reversed(list(parts)):
+        if joined and matched and not before:
+            joined[-1] = start, joined[-1][1]
         else:
-            parts.append((start, end))
+            joined.append((start, end))
         before = matched
-    return reversed(parts)
+    return reversed(joined)
 
 
 _BEHAVIORS = {
@@ -159,7 +159,7 @@ def _put_before(piece: Piece, character: str) -> Piece:
 
 
 def _byte_level(path: Path, step: dict[str, Any]) -> Splitter:
-    """Splits as GPT-2 does where it is asked to; bytes become characters that can be seen."""
+    """Optionally splits like GPT-2; bytes become visible characters."""
     prefix = optional(path, step, "add_prefix_space", True, bool, "pre_tokenizer.")
     use_regex = optional(path, step, "use_regex", True, bool, "pre_tokenizer.")
     words = _pattern(path, _regex(GPT2), "Isolated")
@@ -168,16 +168,16 @@ def _byte_level(path: Path, step: dict[str, Any]) -> Splitter:
         if prefix and not piece[0].startswith(" "):
             piece = _put_before(piece, " ")
         for text, spans, first in words(piece) if use_regex else (piece,):
-            content = text.encode()
-            if spans and len(content) > len(text):
+            utf8 = text.encode()
+            if spans and len(utf8) > len(text):
                 spans = [span for c, span in zip(text, spans, strict=True) for _ in c.encode()]
-            yield write_bytes(content), spans, first
+            yield write_bytes(utf8), spans, first
 
     return split_bytes
 
 
 def _metaspace(path: Path, step: dict[str, Any]) -> Splitter:
-    """Marks spaces, puts a mark before what has none, and begins a piece at each mark."""
+    """Marks spaces, puts a mark before a piece without one, and begins a piece at each mark."""
     mark = optional(path, step, "replacement", "\u2581", str, "pre_tokenizer.")
     old = optional(path, step, "add_prefix_space", True, bool, "pre_tokenizer.")
     scheme = optional(

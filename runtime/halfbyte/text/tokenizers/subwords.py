@@ -1,4 +1,4 @@
-"""The models of tokenizer.json: from a word to tokens, each with its span in the word."""
+"""The models of tokenizer.json: from a word to tokens and their spans in the word."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.json_file import field, optional
 from halfbyte.text.tokenizers.merging import merge
-from halfbyte.text.tokenizers.viterbi import Found, Viterbi
+from halfbyte.text.tokenizers.viterbi import Step, Viterbi
 from halfbyte.text.tokenizers.wordpiece import longest_matches
 
 Piece = tuple[int, int, int]  # token id, and its span
 Model = Callable[[str], list[Piece]]
-_LONGEST_WORD = 1 << 8  # characters that WordPiece looks at, at most
+_LONGEST_WORD = 1 << 8  # characters; WordPiece takes quadratic time
 
 
 def make_model(
@@ -27,9 +27,9 @@ def make_model(
     Parameters
     ----------
     options
-        The model's fields without vocabulary and merges.
+        The model's fields, without vocabulary and merges.
     ids
-        Its vocabulary, without tokens that were only added.
+        The vocabulary, without tokens that were only added.
     """
     kind = field(path, options, "type", str, "model.")
     unknown = options.get("unk_token")
@@ -49,18 +49,18 @@ def make_model(
 
 def _word_piece(path: Path, options: dict[str, Any], ids: dict[str, int], unknown: int) -> Model:
     """See `longest_matches`."""
-    most = optional(path, options, "max_input_chars_per_word", 100, int, "model.")
+    limit = optional(path, options, "max_input_chars_per_word", 100, int, "model.")
     prefix = optional(path, options, "continuing_subword_prefix", "##", str, "model.")
-    if most > _LONGEST_WORD:
+    if limit > _LONGEST_WORD:
         raise UnsupportedError(
-            f"{path}: 'model.max_input_chars_per_word': {most}, expected at most {_LONGEST_WORD}"
+            f"{path}: 'model.max_input_chars_per_word': {limit}, expected at most {_LONGEST_WORD}"
         )
     rest = {token.removeprefix(prefix): i for token, i in ids.items() if token.startswith(prefix)}
     longest = max(map(len, ids))
 
     def tokens(word: str) -> list[Piece]:
-        found = longest_matches(word, ids, rest, longest) if len(word) <= most else []
-        return found or [(unknown, 0, len(word))]
+        pieces = longest_matches(word, ids, rest, longest) if len(word) <= limit else []
+        return pieces or [(unknown, 0, len(word))]
 
     return tokens
 
@@ -72,8 +72,7 @@ def _unigram(
         None if options.get("unk_id") is None else field(path, options, "unk_id", int, "model.")
     )
     fallback = optional(path, options, "byte_fallback", False, bool, "model.")
-    known = set(ids.values())
-    if unknown is not None and unknown not in known:
+    if unknown is not None and unknown not in ids.values():
         raise FormatError(f"{path}: 'model.unk_id': {unknown} is not a token")
     if not ids:
         raise FormatError(f"{path}: 'model.vocab': is empty")
@@ -86,27 +85,27 @@ def _unigram(
 
 
 def _fused(
-    word: str, found: list[Found], unknown: int | None,
+    word: str, path: list[Step], unknown: int | None,
     bytes_: dict[int, int], ids: dict[str, int],
 ) -> list[Piece]:  # fmt: skip
-    """Neighbours that are unknown become one, and that its bytes where they are tokens."""
+    """Unknown neighbours become one piece, and that its bytes if they are tokens."""
     pieces: list[Piece] = []
     index = 0
-    while index < len(found):
-        token, start, end = found[index]
+    while index < len(path):
+        token, start, end = path[index]
         index += 1
         if token is not None and token != unknown:
             pieces.append((token, start, end))
             continue
-        while index < len(found) and found[index][0] in (None, unknown):
-            end = found[index][2]
+        while index < len(path) and path[index][0] in (None, unknown):
+            end = path[index][2]
             index += 1
         content = word[start:end]
-        codes = content.encode()
+        utf8 = content.encode()
         if content in ids:
             pieces.append((ids[content], start, end))
-        elif bytes_ and all(code in bytes_ for code in codes):
-            pieces += ((bytes_[code], start, end) for code in codes)
+        elif bytes_ and all(byte in bytes_ for byte in utf8):
+            pieces += ((bytes_[byte], start, end) for byte in utf8)
         elif unknown is not None:
             pieces.append((unknown, start, end))
     return pieces
@@ -121,7 +120,7 @@ def _bpe(
     path: Path, options: dict[str, Any], ids: dict[str, int], merges: list[tuple[str, str]],
     unknown: int | None,
 ) -> Model:  # fmt: skip
-    """Characters are merged pairwise, each time the pair that comes first among the merges."""
+    """Characters are merged in pairs, the pair that comes first in the list of merges first."""
     flags = ("fuse_unk", "byte_fallback", "ignore_merges")
     fuses, fallback, whole = (optional(path, options, f, False, bool, "model.") for f in flags)
     suffix = optional(path, options, "end_of_word_suffix", "", str, "model.")
@@ -134,7 +133,7 @@ def _bpe(
         )
     ranks: dict[str, float] = {}
     for rank, (left, right) in enumerate(merges):
-        ranks[f"{left}\0{right}"] = rank  # of a pair that is there twice, the last counts
+        ranks[f"{left}\0{right}"] = rank  # of a repeated pair the last counts
         if not (left and right and left + right[len(prefix) :] in ids):
             raise FormatError(f"{path}: merge {str((left, right))[:80]} does not make a token")
     bytes_ = _byte_tokens(ids) if fallback else {}
@@ -143,18 +142,18 @@ def _bpe(
         ranks, separator = {token: float(i) for token, i in ids.items()}, ""
 
     def symbols(word: str) -> Iterator[tuple[str, int, int]]:
-        """What is merged, and the span of each; "" is unknown."""
+        """The symbols to merge and their spans; "" is unknown."""
         last = len(word) - 1
         begin = -1  # of a run of unknown characters
         for at, character in enumerate(word):
             symbol = prefix + character if at else character
             symbol += suffix if at == last else ""
-            codes = symbol.encode() if bytes_ and symbol not in ids else b""
-            if symbol in ids or (codes and all(code in bytes_ for code in codes)):
+            utf8 = symbol.encode() if bytes_ and symbol not in ids else b""
+            if symbol in ids or (utf8 and all(byte in bytes_ for byte in utf8)):
                 if begin >= 0:
                     yield "", begin, at
                     begin = -1
-                names = (f"<0x{code:02X}>" for code in codes) if codes else (symbol,)
+                names = (f"<0x{byte:02X}>" for byte in utf8) if utf8 else (symbol,)
                 yield from ((name, at, at + 1) for name in names)
             elif unknown is not None:
                 if begin >= 0 and not fuses:
@@ -166,14 +165,14 @@ def _bpe(
     def tokens(word: str) -> list[Piece]:
         if whole and word in ids:
             return [(ids[word], 0, len(word))]
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for known, group in groupby(symbols(word), key=lambda symbol: symbol[0] != ""):
             parts = list(group)
             if known:
-                found += _merged(parts, ids, ranks, separator, len(prefix))
+                pieces += _merged(parts, ids, ranks, separator, len(prefix))
             else:
-                found += ((unknown or 0, start, end) for _, start, end in parts)
-        return found
+                pieces += ((unknown or 0, start, end) for _, start, end in parts)
+        return pieces
 
     return tokens
 
@@ -185,7 +184,7 @@ def _merged(
     separator: str,
     cut: int,
 ) -> Iterator[Piece]:
-    """The tokens that symbols are merged to, with the spans of these."""
+    """The tokens that the symbols are merged to, with their spans."""
     at = 0
     for piece in merge([symbol for symbol, _, _ in symbols], ranks, separator, cut):
         start, end = symbols[at][1], symbols[at][2]

@@ -1,7 +1,8 @@
-r"""Unicode's categories as sets of characters that Python's `re` understands.
+r"""Unicode's categories as sets of characters in the syntax of Python's `re`.
 
-Python's own `\s`, `\d` and `\w` are others than those of tokenizer.json's regular expressions, it
-has no `\p{L}`, and its tables are of another Unicode version in every Python.
+Python's `\s`, `\d` and `\w` differ from those in tokenizer.json's regular expressions, it has no
+`\p{L}`, and its Unicode version depends on Python's. The table here (`tools/make_unicode_table.py`)
+has Unicode 16, the version of PyPI's `tokenizers`, and the versions 8 and 9 of its normalizers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LAST = 0x10FFFF
 
 @cache
 def _runs() -> tuple[list[int], list[str]]:
-    """Where each run of code points of one category begins, and the categories."""
+    """The first code point of each run of one category, and the categories."""
     from halfbyte.text.tokenizers.unicode_table import RUNS
 
     starts, names, at = [], [], 0
@@ -47,20 +48,20 @@ def category(character: str) -> str:
 
 @cache
 def absent(version: str) -> Ranges:
-    """The code points that a version of Unicode, "8.0" or "9.0", had not yet."""
+    """The code points that Unicode "8.0" or "9.0" did not have yet."""
     from halfbyte.text.tokenizers import unicode_table
 
     runs = getattr(unicode_table, f"ABSENT_{version.replace('.', '_')}")
-    found: Ranges = []
+    missing: Ranges = []
     at = 0
     for index, length in enumerate(map(int, runs.split())):
         if index % 2:
-            found.append((at, at + length - 1))
+            missing.append((at, at + length - 1))
         at += length
-    return found
+    return missing
 
 
-# Characters of another category in Unicode 8 than now.
+# Characters that had another category in Unicode 8.
 _MOVED = {
     0x166D: "Po", 0x1734: "Mn", 0x1885: "Lo", 0x1886: "Lo", 0xA9BD: "Mc", 0x111C9: "Po",
     0x1171E: "Mn",
@@ -68,7 +69,7 @@ _MOVED = {
 
 
 def category_8(character: str) -> str:
-    """The general category in Unicode 8, whose tables BERT's normalizer in `tokenizers` has."""
+    """The general category in Unicode 8, as in the BERT normalizer of `tokenizers`."""
     code = ord(character)
     if code in _MOVED:
         return _MOVED[code]
@@ -76,7 +77,7 @@ def category_8(character: str) -> str:
 
 
 def is_mark_9(character: str) -> bool:
-    """Whether it was a mark in Unicode 9, whose tables `tokenizers` has of these."""
+    """Whether it was a mark in Unicode 9, as in `tokenizers`."""
     code = ord(character)
     if code in (0x1CF2, 0x1CF3):
         return True
@@ -90,14 +91,14 @@ def _is_absent(code: int, version: str) -> bool:
 
 
 def lower(character: str) -> str:
-    """A character in lower case in Unicode 17, whatever Python's version is."""
+    """A character in lower case in Unicode 17, whatever Python's version."""
     code = ord(character)
     if code in _LOWER:
         return chr(_LOWER[code])
     return character.lower()
 
 
-# What Unicode 15 to 17 have in lower case.
+# Lower case that is new in Unicode 15 to 17.
 _LOWER = {
     0x1C89: 0x1C8A, 0xA7CB: 0x264, 0xA7CC: 0xA7CD, 0xA7CE: 0xA7CF, 0xA7D2: 0xA7D3, 0xA7D4: 0xA7D5,
     0xA7DA: 0xA7DB, 0xA7DC: 0x19B, **{code: code + 0x20 for code in range(0x10D50, 0x10D66)},
@@ -106,20 +107,20 @@ _LOWER = {
 
 
 def ranges(name: str) -> Ranges:
-    """All code points of a category ("Lu") or of a group of them ("L")."""
+    """All code points of a category ("Lu") or of a group ("L")."""
     starts, names = _runs()
     ends = [*starts[1:], _LAST + 1]
-    found: Ranges = []
+    merged: Ranges = []
     for start, end, kind in zip(starts, ends, names, strict=True):
         if kind.startswith(name):
-            if found and found[-1][1] == start - 1:
-                start = found.pop()[0]
-            found.append((start, end - 1))
-    return found
+            if merged and merged[-1][1] == start - 1:
+                start = merged.pop()[0]
+            merged.append((start, end - 1))
+    return merged
 
 
 def written(code_points: Ranges) -> str:
-    """Ranges as they stand inside the brackets of a regular expression."""
+    """Ranges as written inside the brackets of a regular expression."""
     return "".join(
         f"\\U{first:08x}" + (f"-\\U{last:08x}" if last > first else "")
         for first, last in code_points
@@ -127,14 +128,14 @@ def written(code_points: Ranges) -> str:
 
 
 def one_of(characters: Iterable[str]) -> str:
-    """A regular expression for one of some characters, of which there is at least one."""
-    found: Ranges = []
+    """A regular expression that matches one of some characters, which are not none."""
+    merged: Ranges = []
     for code in sorted({ord(character) for character in characters}):
-        if found and found[-1][1] == code - 1:
-            found[-1] = found[-1][0], code
+        if merged and merged[-1][1] == code - 1:
+            merged[-1] = merged[-1][0], code
         else:
-            found.append((code, code))
-    return f"[{written(found)}]"
+            merged.append((code, code))
+    return f"[{written(merged)}]"
 
 
 def _short(name: str, last: int) -> str:
@@ -148,21 +149,21 @@ def _class(name: str, last: int) -> str:
     return written([(a, min(b, last)) for a, b in ranges(name) if a <= last])
 
 
-# The same in a time that does not grow with the square of a run.
+# Equivalent patterns whose time is not quadratic in a run.
 _LINEAR = {r"\s+$": r"(?<!\s)\s++\Z"}
 
 
 def translate(pattern: str, last: int = _LAST) -> str:
     r"""A regular expression with `\p{...}`, `\s`, `\S`, `\w` and `\d` in Python's syntax.
 
-    With a smaller `last`, for texts whose code points all are at most that: sets that end at
-    U+FFFF are one table look-up in `re`, what is beyond is compared range by range.
+    `last` is the last code point that texts may have. Sets up to U+FFFF are one table look-up in
+    `re`; beyond, ranges are compared one by one.
     """
     inside = False
     parts: list[str] = []
-    for found in _PART.finditer(_LINEAR.get(pattern, pattern)):
-        part = found.group()
-        name, short, other = found.groups()
+    for match in _PART.finditer(_LINEAR.get(pattern, pattern)):
+        part = match.group()
+        name, short, other = match.groups()
         if part in ("[", "[^") and not inside:
             inside = True
         elif part == "]":
@@ -177,7 +178,7 @@ def translate(pattern: str, last: int = _LAST) -> str:
 
 
 class Splitter:
-    """Splits a text by one regular expression: its matches, and what is between them."""
+    """Splits a text into the matches of a regular expression and the text between them."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern

@@ -1,9 +1,10 @@
 """SentencePiece's unigram model: the tokenizer that GGUF calls "t5".
 
-Of all ways to make a word of tokens the one with the highest sum of scores is taken, found by the
-algorithm of Viterbi. A character that is no token counts ten less than the worst token; it becomes
-byte tokens where there are some, or else unknown. A user-defined token counts so much that it is
-nearly always taken.
+Of all sequences of tokens that spell a word, the Viterbi algorithm finds the one with the highest
+sum of scores. Sums are in float64, as in llama.cpp and `tokenizers`; for a tokenizer.model they are
+in float32 from the beginning of the text, as in SentencePiece. A character without a token scores
+ten less than the worst token; it becomes byte tokens if there are any, otherwise unknown.
+User-defined tokens score 0, more than others, so that they are nearly always taken.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from halfbyte.text.tokenizers.viterbi import Viterbi
 
 
 class UnigramTokenizer(SentencePieceBase):
-    """See the module; made from metadata."""
+    """See the module."""
 
     kind = "t5"
     add_eos = True
@@ -33,15 +34,15 @@ class UnigramTokenizer(SentencePieceBase):
         self._viterbi = Viterbi(tokens, worst, self._narrow)
 
     def _words(self, text: str) -> list[str]:
-        if self._narrow:  # a sum depends on all before it
+        if self._narrow:  # a sum depends on everything before it
             return [text] if text else []
         return self._plain_words(text)
 
     def _pieces(self, word: str) -> list[Piece]:
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for token, start, end in self._viterbi(word):
             if token is None:
-                found += self._unknown_piece(word[start:end], start)
+                pieces += self._unknown_piece(word[start:end], start)
             else:
-                found.append((token, start, end))
-        return found
+                pieces.append((token, start, end))
+        return pieces

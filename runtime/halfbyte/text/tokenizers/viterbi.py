@@ -1,4 +1,4 @@
-"""The best way to make a word of tokens: the one with the highest sum of scores."""
+"""The tokens that spell a word with the highest sum of scores, by the Viterbi algorithm."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy.typing as npt
 from halfbyte.text.tokenizers.prefixes import Prefixes
 
 _UNKNOWN_PENALTY = 10.0
-_MANY = 32  # lengths of tokens that begin alike, from which on they are looked up all at once
+_MANY = 32  # lengths of tokens with the same beginning; more are weighed all at once
 
-Found = tuple[int | None, int, int]  # token id, None for an unknown character, and its span
+Step = tuple[int | None, int, int]  # token id (None: an unknown character) and its span
 
 
 class Viterbi:
-    """Finds it by the algorithm of Viterbi; of equal sums the one whose last token is the longest.
+    """Finds the best tokens of words; of equal sums the one whose last token is the longest.
 
     Parameters
     ----------
     tokens : dict
-        Id and score of each token. An unknown character counts ten less than the worst.
+        Id and score of each token. An unknown character scores ten less than the worst.
     worst : float, optional
-        The worst score, where it is not that of one of these.
+        The worst score, if it is not the least of these.
     narrow : bool
-        Sums are kept as float32, as `sentencepiece` does.
+        Keep sums in float32, as `sentencepiece` does.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Viterbi:
         if worst is None:
             worst = min((score for _, score in tokens.values()), default=0.0)
         self._unknown = -1, worst - _UNKNOWN_PENALTY
-        groups: dict[str, list[str]] = {}  # tokens that begin with these two characters
+        groups: dict[str, list[str]] = {}  # by their first two characters
         for token in tokens:
             if len(token) > 1:
                 groups.setdefault(token[:2], []).append(token)
@@ -52,15 +52,15 @@ class Viterbi:
             else:
                 self._lengths[start] = lengths
 
-    def __call__(self, word: str) -> list[Found]:
+    def __call__(self, word: str) -> list[Step]:
         """The tokens of a word, in order."""
         size = len(word)
-        best = array(self._kind, [float("-inf")]) * (size + 1)  # the sum up to a place
+        best = array(self._kind, [float("-inf")]) * (size + 1)  # the sum up to each place
         best[0] = 0.0
-        last = array("q", [-1]) * (size + 1)  # the token that ends there, and where it begins
-        begins = array("q", [0]) * (size + 1)
+        last = array("q", [-1]) * (size + 1)  # the best token that ends there
+        begins = array("q", [0]) * (size + 1)  # where that token begins
         tokens, chains = self._tokens.get, self._chains
-        sum_ = array(self._kind, [0.0])  # rounds what is put into it
+        sum_ = array(self._kind, [0.0])  # rounds the sums stored in it
         for start in range(size):
             so_far = best[start]
             token, score = tokens(word[start], self._unknown)
@@ -73,40 +73,40 @@ class Viterbi:
                 chains[two].relax(word, start, best, last, begins)
             for length in self._lengths.get(two, ()):
                 end = start + length
-                found = tokens(word[start:end]) if end <= size else None
-                if found is not None:
-                    sum_[0] = so_far + found[1]
+                entry = tokens(word[start:end]) if end <= size else None
+                if entry is not None:
+                    sum_[0] = so_far + entry[1]
                     total = sum_[0]
                     if total > best[end]:
-                        best[end], last[end], begins[end] = total, found[0], start
-        way: list[Found] = []
+                        best[end], last[end], begins[end] = total, entry[0], start
+        path: list[Step] = []
         end = size
         while end:
-            way.append((last[end] if last[end] >= 0 else None, begins[end], end))
+            path.append((last[end] if last[end] >= 0 else None, begins[end], end))
             end = begins[end]
-        return way[::-1]
+        return path[::-1]
 
 
 class _Chains:
-    """Tokens that begin alike and have many lengths: all that fit are weighed in one step.
+    """Tokens of many lengths with the same beginning, weighed in one step.
 
-    A place takes one look-up by bisection and as many sums in NumPy as tokens begin with each
-    other, so a text of n characters n times those; a chain is made once for all its beginnings.
+    Each place of a text takes one look-up by bisection, and as many sums in NumPy as there are
+    tokens in a chain, each of which begins with the one before. A chain serves all its prefixes.
     """
 
     def __init__(self, tokens: dict[str, tuple[int, float]]) -> None:
         self._tokens = tokens
         self._prefixes = Prefixes(tokens)
         self._shorter: dict[str, str] = {}  # the longest token that a token begins with
-        self._places: dict[str, int] = {}  # how many tokens a token begins with, and itself
-        ordered: list[str] = []  # each begins with the one before
+        self._counts: dict[str, int] = {}  # how many tokens a token begins with, itself included
+        chain: list[str] = []  # each begins with the one before
         for token in sorted(tokens):
-            while ordered and not token.startswith(ordered[-1]):
-                ordered.pop()
-            self._shorter[token] = ordered[-1] if ordered else ""
-            ordered.append(token)
-            self._places[token] = len(ordered)
-        self._whole: dict[str, str] = {}  # a token that begins with a token, and that none does
+            while chain and not token.startswith(chain[-1]):
+                chain.pop()
+            self._shorter[token] = chain[-1] if chain else ""
+            chain.append(token)
+            self._counts[token] = len(chain)
+        self._whole: dict[str, str] = {}  # the last token of a chain that a token is in
         for token in sorted(tokens, reverse=True):
             self._whole.setdefault(token, token)
             if shorter := self._shorter[token]:
@@ -131,8 +131,8 @@ class _Chains:
         np.frombuffer(begins, np.int64)[ends] = start
 
     def _chain(self, token: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Lengths and ids, and scores, of a token and of all that it begins with."""
-        whole, count = self._whole[token], self._places[token]
+        """Lengths and ids, and scores, of the tokens up to one in its chain."""
+        whole, count = self._whole[token], self._counts[token]
         if whole not in self._cached:
             chain = []
             at = whole

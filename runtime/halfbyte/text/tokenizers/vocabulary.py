@@ -1,4 +1,4 @@
-"""What a model file's metadata says about its tokenizer, read and checked."""
+"""A tokenizer's metadata in a model file, read and checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from halfbyte.formats.tokens import CONTROL, NORMAL
 SPACE = "\u2581"
 
 _ROLES = ("bos", "eos", "eot", "eom", "unknown", "seperator", "cls")
-# Ids where the metadata has none; llama.cpp's.
+# Ids if the metadata has none, as in llama.cpp.
 _DEFAULTS = {
     "llama": {"bos": 1, "eos": 2, "unknown": 0},
     "t5": {"eos": 1, "unknown": 2},
@@ -25,7 +25,7 @@ _DEFAULTS = {
     "gemma4": {},
     "huggingface": {},
 }
-# Control tokens that end an answer by their names alone: many files name one of several.
+# Control tokens that end an answer by their names: many files declare only one of several.
 _ENDS = frozenset(
     (
         "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
@@ -38,7 +38,7 @@ _LONGEST_TOKEN = 1 << 12  # characters; real ones have up to 256
 
 @dataclass
 class Vocabulary:
-    """Tokens and how they are used; made by :meth:`from_file`."""
+    """Tokens, their types and roles; made by :meth:`from_file`."""
 
     file: ModelFile
     tokens: list[str]
@@ -47,25 +47,25 @@ class Vocabulary:
 
     @classmethod
     def from_file(cls, file: ModelFile, kind: str) -> Vocabulary:
-        """Read what all kinds have; raises `FormatError`."""
+        """Read the metadata of all kinds; raises `FormatError`."""
         tokens = _tokens(file)
         types = [NORMAL] * len(tokens)
         if "tokenizer.ggml.token_type" in file.metadata or kind == "llama":
             types = _numbers(file, "token_type", len(tokens), "iu").astype(np.int32).tolist()
-        found = cls(file, tokens, types)
+        vocabulary = cls(file, tokens, types)
         last = len(tokens) - 1
         for name in _ROLES:
             key = f"tokenizer.ggml.{name}_token_id"
             default = _DEFAULTS[kind].get(name)
             if key in file.metadata:
-                found.ids[name] = integer(file, key, 0, last)
+                vocabulary.ids[name] = integer(file, key, 0, last)
             elif default is not None:
-                found.ids[name] = min(default, last)
-        return found
+                vocabulary.ids[name] = min(default, last)
+        return vocabulary
 
     @cached_property
     def scores(self) -> list[float]:
-        """Of each token; raises `FormatError`."""
+        """The score of each token; raises `FormatError`."""
         with np.errstate(over="ignore"):
             scores = _numbers(self.file, "scores", len(self.tokens), "iuf").astype(np.float32)
         if not np.all(np.isfinite(scores)):
@@ -76,7 +76,7 @@ class Vocabulary:
 
     @cached_property
     def merges(self) -> list[str]:
-        """Pairs with a space between, in their order; raises `FormatError`."""
+        """Pairs separated by a space, in order; raises `FormatError`."""
         return self.strings("tokenizer.ggml.merges")
 
     def strings(self, key: str) -> list[str]:
@@ -88,7 +88,7 @@ class Vocabulary:
 
     @cached_property
     def charsmap(self) -> bytes:
-        """SentencePiece's normalization; empty where there is none; raises `FormatError`."""
+        """SentencePiece's normalization, empty if there is none; raises `FormatError`."""
         key = "tokenizer.ggml.precompiled_charsmap"
         value = self.file.metadata.get(key, np.zeros(0, np.uint8))
         if not isinstance(value, np.ndarray) or value.dtype.itemsize != 1:
@@ -97,8 +97,8 @@ class Vocabulary:
 
     @property
     def stop_ids(self) -> frozenset[int]:
-        """Tokens after which generation is over."""
-        # A model that begins a new text has ended the one before.
+        """Tokens that end generation."""
+        # With "bos": a model that begins a new text has ended the one before.
         named = {self.ids[role] for role in ("bos", "eos", "eot", "eom") if role in self.ids}
         kinds = zip(self.tokens, self.types, strict=True)
         return frozenset(
@@ -116,7 +116,7 @@ class Vocabulary:
         return value
 
     def of_type(self, *types: int) -> dict[str, int]:
-        """Tokens of these types, and their ids; none is empty."""
+        """Tokens of these types and their ids, without an empty token."""
         kinds = zip(self.tokens, self.types, strict=True)
         return {token: i for i, (token, kind) in enumerate(kinds) if kind in types and token}
 
@@ -142,22 +142,22 @@ def _tokens(file: ModelFile) -> list[str]:
         )
     if not tokens:
         raise FormatError(f"{where}: is empty")
-    found = [str(token) for token in tokens]
-    longest = max(map(len, found))
+    tokens = [str(token) for token in tokens]
+    longest = max(map(len, tokens))
     if longest > _LONGEST_TOKEN:
         raise UnsupportedError(
             f"{where}: a token of {longest} characters: expected at most {_LONGEST_TOKEN}"
         )
-    return found
+    return tokens
 
 
 def _numbers(file: ModelFile, name: str, count: int, kinds: str) -> npt.NDArray[np.generic]:
-    """An array of `count` numbers whose dtype is of one of these kinds (NumPy's letters)."""
+    """An array of `count` numbers, of one of NumPy's `kinds`."""
     key = f"tokenizer.ggml.{name}"
     values = file.metadata.get(key)
     if not isinstance(values, np.ndarray) or values.dtype.kind not in kinds:
-        what = "numbers" if "f" in kinds else "integers"
-        raise FormatError(f"{file.path}: metadata '{key}': expected an array of {what}")
+        expected = "numbers" if "f" in kinds else "integers"
+        raise FormatError(f"{file.path}: metadata '{key}': expected an array of {expected}")
     if len(values) != count:
         raise FormatError(
             f"{file.path}: metadata '{key}': {len(values)} entries, expected {count}, one a token"

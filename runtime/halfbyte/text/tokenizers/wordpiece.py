@@ -1,9 +1,9 @@
 """WordPiece as BERT does it: the tokenizer that GGUF calls "bert".
 
-A text is cleaned of control characters, words are separated at whitespace, around punctuation and
-around Chinese characters; accents and capitals go where the model asks for it. Of each word the
-longest token that begins it is taken, then the longest that goes on, and so forth; where none does,
-the whole word is unknown. Tokens that begin a word are spelled with U+2581 before them.
+Control characters are removed; words are separated at whitespace and around punctuation and Chinese
+characters; accents and capitals are removed if the model says so. A word becomes the longest token
+that begins it, then the longest token that continues it, and so on; if none does, the whole word is
+unknown. Tokens that begin a word are spelled with a leading U+2581.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_WORD = 100  # characters; longer ones are unknown
 
 
 class WordPieceTokenizer(BaseTokenizer):
-    """See the module; made from metadata."""
+    """See the module."""
 
     strips_space = True
 
@@ -41,7 +41,7 @@ class WordPieceTokenizer(BaseTokenizer):
             self.after = [vocabulary.ids["seperator"]]
 
     def token_bytes(self, token: int) -> bytes:
-        """UTF-8 that a token stands for, with a space before a word, but for marks that end one."""
+        """UTF-8 that a token stands for; words have a space before them, closing marks do not."""
         if self._check(token) in (UNKNOWN, CONTROL):
             return b""
         return clean(self.vocabulary.tokens[token].replace(SPACE, " ")).encode()
@@ -61,28 +61,28 @@ class WordPieceTokenizer(BaseTokenizer):
         size = len(word)
         if size > _LONGEST_WORD:
             return [(self.unknown or 0, 0, size)]
-        found = longest_matches(word, self._first, self._rest, self._longest)
-        return found or [(self.unknown or 0, 0, size)]
+        pieces = longest_matches(word, self._first, self._rest, self._longest)
+        return pieces or [(self.unknown or 0, 0, size)]
 
 
 def longest_matches(
     word: str, first: Mapping[str, int], rest: Mapping[str, int], longest: int
 ) -> list[Piece]:
-    """The longest token that begins a word, then the longest that goes on, and so forth.
+    """The longest token that begins a word, then the longest that continues it, and so on.
 
-    Nothing where none goes on. `first` has the ids of tokens that begin words, `rest` of those that
-    go on, without what marks them as such; none has more than `longest` characters.
+    Empty if no token continues it. `first` has the ids of tokens that begin words, `rest` those of
+    tokens that continue them, without their prefix; none is longer than `longest` characters.
     """
     size, start = len(word), 0
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     while start < size:
         tokens = rest if start else first
         for end in range(min(size, start + longest), start, -1):
             token = tokens.get(word[start:end])
             if token is not None:
-                found.append((token, start, end))
+                pieces.append((token, start, end))
                 start = end
                 break
         else:
             return []
-    return found
+    return pieces

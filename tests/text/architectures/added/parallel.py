@@ -1,6 +1,6 @@
 """A made-up architecture: no positions, attention and GELU side by side after one norm.
 
-All that is known of it stands here; `test_added` puts this folder beside the package's own.
+No other file knows it; `test_added` adds this folder to the package's own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MODEL_TYPES = ("parallel",)
 
 
 def translate(config: Translation) -> None:
-    """What a config.json says, in GGUF's words."""
+    """Translate a config.json into GGUF's terms."""
     config.decoder("parallel")
     config.metadata.pop("rope.dimension_count")
     config.shapes["ffn_gain"] = (config.size("feed_forward_length"),)
@@ -66,6 +66,6 @@ def build(file: ModelFile, config: Config, *, context: int, batch: int, cache: s
             wide = ops.mul(wide, model.row(block + "ffn_gain.weight", gain))
             x = ops.add(x, attended)
             x = ops.add(x, model.linear(wide, block + "ffn_down", config.dim))
-        x = ops.last_rows(x, rows=model.asked)
+        x = ops.last_rows(x, rows=model.logit_rows)
         model.head(model.norm(x, "output_norm"))
     return program
