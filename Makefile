@@ -23,7 +23,7 @@ help:
 	@echo "make demo      quantize the shipped model to int4 and let it tell a story"
 	@echo "make web       build the kernels for WebAssembly and serve the page"
 	@echo "make wheels    build the wheels of every platform into dist/"
-	@echo "make test      lint, then every test        (one folder: make test ARGS=tests/core/ops)"
+	@echo "make test      lint, the site, then every test   (one folder: make test ARGS=tests/core/ops)"
 	@echo "make test-browser   only the tests in Chromium"
 	@echo "make test-engines   the page in an installed Firefox and WebKitGTK"
 	@echo "make fuzz      mutated files of every format, on all cores   (make fuzz MINUTES=30)"
@@ -55,7 +55,7 @@ web: $(WASM)
 wheels: $(VENV)/.installed-dev
 	@$(BIN)/python tools/build_wheels.py $(ARGS)
 
-test: $(WASM) lint
+test: $(WASM) lint docs
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 test-browser: $(WASM)
