@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -187,19 +188,19 @@ def page(results: dict[str, Content]) -> str:
             topic = section.topic
             parts.append(f"## {topic}\n")
         content = results[section.bench]
-        text = _wrapped(f"{section.text} {_conditions(content)}")
-        parts.append(f"### {section.title}\n\n{text}\n\n{section.table(content)}\n")
+        texts = f"{_wrapped(section.text)}\n\n{_wrapped(_conditions(content))}"
+        parts.append(f"### {section.title}\n\n{texts}\n\n{section.table(content)}\n")
     return "\n".join(parts)
 
 
 def _conditions(content: Content) -> str:
     """Command, machine, date and peers of a file of results."""
     versions = ", ".join(content["versions"].values())
-    beside = f" {versions}." if versions else ""
+    beside = f"; {versions}" if versions else ""
     info = content["machine_info"]
     return (
-        f"`{content['command']}`, {machine(content)}, {info['cpu']['count']} cores, "
-        f"{info['instruction_sets'][0]}, {date(content)}.{beside}"
+        f"{date(content)}, {machine(content)}, {info['cpu']['count']} cores, kernels "
+        f"{info['instruction_sets'][0]}{beside}; `{content['command']}`:"
     )
 
 
@@ -214,15 +215,13 @@ def date(content: Content) -> str:
 
 
 def _wrapped(text: str, width: int = 120) -> str:
-    """Lines of at most `width` characters, none of them within code."""
-    lines, code = [""], False
-    for word in text.split(" "):
-        joint = " " if lines[-1] else ""
-        if len(lines[-1]) + len(joint) + len(word) > width and not code:
+    """Lines of at most `width` characters, none of which ends within code."""
+    lines = [""]
+    for word in re.findall(r"`[^`]*`\S*|\S+", text):
+        if len(lines[-1]) + 1 + len(word) > width:
             lines.append(word)
         else:
-            lines[-1] += joint + word
-        code ^= word.count("`") % 2 == 1
+            lines[-1] = f"{lines[-1]} {word}".lstrip()
     return "\n".join(lines)
 
 

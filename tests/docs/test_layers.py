@@ -12,7 +12,7 @@ def test_the_picture_is_drawn_from_the_contracts(repository: Path) -> None:
     contracts = layers.contracts((repository / "pyproject.toml").read_text(encoding="utf-8"))
     picture = (repository / "docs/layers.svg").read_text(encoding="utf-8")
     assert layers.svg(contracts) == picture, "run `python tools/layers.py`"
-    assert [*contracts][0] == "halfbyte"
+    assert next(iter(contracts)) == "halfbyte"
 
 
 def test_every_module_is_in_the_picture(repository: Path) -> None:
