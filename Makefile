@@ -16,14 +16,14 @@ MINUTES := 60
 # Workers of pytest, each with files of its own: one for each core
 WORKERS := -n auto --maxprocesses 8
 
-.PHONY: help demo web wheels test test-browser test-engines fuzz judge tokenizers peers bench-peers bench-onnx soak docs lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser test-engines fuzz judge tokenizers peers bench-peers bench-onnx report soak docs lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo      quantize the shipped model to int4 and let it tell a story"
 	@echo "make web       build the kernels for WebAssembly and serve the page"
 	@echo "make wheels    build the wheels of every platform into dist/"
-	@echo "make test      lint, then every test        (one folder: make test ARGS=tests/core/ops)"
+	@echo "make test      lint, the site, then every test   (one folder: make test ARGS=tests/core/ops)"
 	@echo "make test-browser   only the tests in Chromium"
 	@echo "make test-engines   the page in an installed Firefox and WebKitGTK"
 	@echo "make fuzz      mutated files of every format, on all cores   (make fuzz MINUTES=30)"
@@ -32,6 +32,7 @@ help:
 	@echo "make peers     build llama.cpp, fetch wllama, make models for the benchmark (minutes)"
 	@echo "make bench-peers    speed beside them        (options: make bench-peers ARGS=--help)"
 	@echo "make bench-onnx     speed beside ONNX Runtime    (the same)"
+	@echo "make report    docs/benchmarks.md from benches/results   (ARGS=--run: run all benches first)"
 	@echo "make soak      whether memory stays flat for an hour   (MINUTES=3: for three)"
 	@echo "make docs      build the site of the documentation into build/site"
 	@echo "make lint      ruff, mypy --strict on the built wheel, clang-format"
@@ -54,7 +55,7 @@ web: $(WASM)
 wheels: $(VENV)/.installed-dev
 	@$(BIN)/python tools/build_wheels.py $(ARGS)
 
-test: $(WASM) lint
+test: $(WASM) lint docs
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 test-browser: $(WASM)
@@ -95,6 +96,11 @@ bench-peers: $(WASM)
 
 bench-onnx: $(VENV)/.installed-dev
 	@$(BIN)/python -m benches.onnx $(ARGS)
+
+# Writes docs/benchmarks.md and the README's table from benches/results/. Benches run first with
+# make report ARGS=--run, or some of them: make report ARGS="--run peers onnx"
+report: $(if $(findstring --run,$(ARGS)),$(WASM),$(VENV)/.installed-dev)
+	@$(BIN)/python -m benches.report $(ARGS)
 
 # Memory over an hour of loading, running and closing models; exit code 1 where it is not flat
 soak: $(VENV)/.installed-dev

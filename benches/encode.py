@@ -1,23 +1,26 @@
 """Encoding speed beside llama.cpp's quantizer and gguf's, on one thread, taking turns.
 
-    python benches/encode.py
+    python -m benches.encode [-r 7] [--json FILE]
 
-llama.cpp's is `ggml_quantize_chunk`, out of PyPI's xllamacpp. All get the same float32 rows; speed
-is MB/s of input counted as F16, as a file's would be. Printed are medians of `-r` rounds.
+llama.cpp's encoder is `ggml_quantize_chunk` from PyPI's xllamacpp. All encode the same float32
+rows. Speed is in MB/s of input, counted as F16 like that of a file; the table shows medians of the
+rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-import statistics
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import gguf
 import numpy as np
 import xllamacpp
+from benches import tables
+from benches.figures import Series, add_json_option, pytest_json, write_json
 
 from halfbyte.core.backends.native import Kernels
 from halfbyte.weights import FORMATS, Q4_0, Q8_0
@@ -55,28 +58,37 @@ def ours(name: str, x: np.ndarray, *, search: bool) -> Callable[[], None]:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Encoding speed beside others'.")
-    parser.add_argument("-r", type=int, default=7, help="rounds (default 7)")
+    parser = argparse.ArgumentParser(
+        prog="python -m benches.encode", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("-r", "--rounds", type=int, default=7, help="(default 7)")
+    add_json_option(parser)
     options = parser.parse_args()
     x = np.random.default_rng(0).standard_normal((ROWS, COLUMNS), np.float32)
-    print("| type | halfbyte | with search | llama.cpp | gguf | halfbyte : llama.cpp |")
-    print("|---|--:|--:|--:|--:|--:|")
+    series: list[Series] = []
     for format_ in (Q4_0, Q8_0):
         name = format_.name
         kind = gguf.GGMLQuantizationType[name]
-        calls = [
-            ours(name, x, search=False), ours(name, x, search=True), llama_cpp(name, x),
-            lambda kind=kind: gguf.quants.quantize(x, kind),
-        ]  # fmt: skip
-        times: list[list[float]] = [[] for _ in calls]
-        for _ in range(options.r + 1):
-            for call, taken in zip(calls, times, strict=True):
+        calls = {
+            "plain": ours(name, x, search=False),
+            "search": ours(name, x, search=True),
+            "llama.cpp": llama_cpp(name, x),
+            "gguf": lambda kind=kind: gguf.quants.quantize(x, kind),
+        }
+        row = [Series(name, engine, "encode", more={"bytes": 2 * x.size}) for engine in calls]
+        for turn in range(options.rounds + 1):
+            for call, one in zip(calls.values(), row, strict=True):
                 start = time.perf_counter()
                 call()
-                taken.append(time.perf_counter() - start)
-        speeds = [x.size * 2 / 1e6 / statistics.median(taken[1:]) for taken in times]
-        ratio = statistics.median(b / a for a, b in zip(times[0][1:], times[2][1:], strict=True))
-        print(f"| {name} | " + " | ".join(f"{s:.0f} MB/s" for s in speeds) + f" | {ratio:.1f} |")
+                if turn:
+                    one.seconds.append(time.perf_counter() - start)
+        series += row
+    print(tables.encode(series))
+    versions = {
+        "llama.cpp": f"xllamacpp {version('xllamacpp')}", "gguf": f"gguf {version('gguf')}"
+    }  # fmt: skip
+    write_json(options.json, pytest_json(series, "benches/encode", versions=versions))
 
 
 if __name__ == "__main__":

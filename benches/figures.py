@@ -1,21 +1,38 @@
-"""Measured figures: medians and ratios, and files of them in pytest-benchmark's format."""
+"""Measured figures: medians and ratios, and the JSON files that benches write with `--json`.
+
+A file is in pytest-benchmark's format. Beside its entries stand the command, the processor, the
+versions of the peers, and in `rows` figures that are not times. `benches.report` reads such files.
+"""
 
 from __future__ import annotations
 
+import argparse
 import datetime
+import json
 import os
 import platform
+import re
+import shlex
 import statistics
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pytest_benchmark.stats import Stats
 
+from halfbyte.core.backends.opening import instruction_sets
+from halfbyte.outputs import write_text
+
+Content = dict[str, Any]
+NOT_SHOWN = ("--json", "--compare")  # options that change no figure
+
 
 @dataclass
 class Series:
-    """One engine's seconds for one thing (a token, a start), a value a round."""
+    """Seconds that one engine takes for one thing (a token, a start), one value per round."""
 
     model: str
     engine: str
@@ -25,14 +42,22 @@ class Series:
     more: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def median(self) -> float:
+        """Median of the seconds."""
+        return statistics.median(self.seconds)
+
+    @property
     def speed(self) -> float:
         """Median of tokens/s."""
-        return 1 / statistics.median(self.seconds)
+        return 1 / self.median
 
     def times_as_fast_as(self, other: Series) -> float:
-        """Median of the rounds' ratios: a noisy machine moves it least."""
+        """Median of the rounds' ratios, which a noisy machine changes least."""
         pairs = zip(self.seconds, other.seconds, strict=False)
         return statistics.median(theirs / ours for ours, theirs in pairs)
+
+
+# ---- tables --------------------------------------------------------------------------------------
 
 
 def digits(value: float) -> str:
@@ -41,7 +66,7 @@ def digits(value: float) -> str:
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A Markdown table whose first `left` columns are words, the others numbers; aligned."""
+    """An aligned Markdown table; the first `left` columns hold text, the others numbers."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = []
     for row in (header, *rows):
@@ -55,20 +80,79 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
     return "\n".join(lines)
 
 
-def pytest_json(series: Sequence[Series], source: str, machine: dict[str, Any]) -> dict[str, Any]:
-    """pytest-benchmark's format; `source` is the bench, `machine` what it found out of it."""
-    return {
-        "machine_info": {
-            "node": "", "processor": platform.processor(), "machine": platform.machine(),
-            "system": platform.system(), "release": platform.release(),
-            "python_version": platform.python_version(), "cpu": {"count": os.cpu_count()},
-            **machine,
-        },
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def pytest_json(
+    series: Sequence[Series],
+    source: str,
+    *,
+    rows: Sequence[dict[str, Any]] = (),
+    versions: dict[str, str] | None = None,
+    **machine: Any,
+) -> Content:
+    """All figures of a bench as pytest-benchmark's format.
+
+    `source` is the bench ("benches/peers"), `versions` those of its peers, and `machine` what it
+    measured of this machine. Numbers have six significant digits.
+    """
+    content = {
+        "command": command_of(source, sys.argv[1:]),
+        "versions": versions or {},
+        "machine_info": {**machine_info(), **machine},
         "commit_info": {},
         "benchmarks": [_entry(s, source) for s in series],
-        "datetime": datetime.datetime.now(datetime.UTC).isoformat(),
+        "rows": list(rows),
+        "datetime": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "version": "5.3.1",
-    }  # fmt: skip
+    }
+    return _rounded(content)  # type: ignore[no-any-return]
+
+
+def command_of(source: str, arguments: Sequence[str]) -> str:
+    """How to run a bench again, without the options that name files of figures."""
+    left, shown = list(arguments), []
+    while left:
+        word = left.pop(0)
+        if word in NOT_SHOWN:
+            left = left[1:]
+        elif not word.startswith(tuple(f"{option}=" for option in NOT_SHOWN)):
+            shown.append(word)
+    return shlex.join(["python", "-m", source.replace("/", "."), *shown])
+
+
+def series_of(content: Content) -> list[Series]:
+    """The series that a file was written from."""
+    return [
+        Series(**entry["params"], seconds=entry["stats"]["data"], more=entry["extra_info"])
+        for entry in content["benchmarks"]
+    ]
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """The option that all benches have."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
+
+
+def write_json(path: Path | None, content: Content) -> None:
+    """Write a file with one line per entry; None writes nothing."""
+    if path is None:
+        return
+    fields = []
+    for key, value in content.items():
+        text = json.dumps(value)
+        if isinstance(value, list) and value:
+            text = "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
+        fields.append(f" {json.dumps(key)}: {text}")
+    write_text(path, "{\n" + ",\n".join(fields) + "\n}")
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
 
 
 def _entry(series: Series, source: str) -> dict[str, Any]:
@@ -82,8 +166,47 @@ def _entry(series: Series, source: str) -> dict[str, Any]:
         "group": f"{s.model} {s.test}",
         "name": name,
         "fullname": f"{source}::{name}",
-        "params": {"model": s.model, "engine": s.engine, "threads": s.threads},
+        "params": {"model": s.model, "engine": s.engine, "test": s.test, "threads": s.threads},
         "param": case,
         "extra_info": s.more,
         "stats": {**stats.as_dict(), "iterations": 1, "data": data},
     }
+
+
+# ---- this machine --------------------------------------------------------------------------------
+
+
+def machine_info() -> dict[str, Any]:
+    """What is known of this machine before anything is measured."""
+    return {
+        "node": "", "processor": processor(), "machine": platform.machine(),
+        "system": platform.system(), "release": platform.release(),
+        "python_version": platform.python_version(), "cpu": {"count": os.cpu_count()},
+        "instruction_sets": instruction_sets(),
+    }  # fmt: skip
+
+
+def processor() -> str:
+    """The processor's name, with AMD's generation, which virtual machines leave out of it."""
+    if platform.system() == "Darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    fields = dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", text, re.MULTILINE))
+    name = fields.get("model name", platform.processor() or platform.machine()).strip()
+    if fields.get("vendor_id") != "AuthenticAMD":
+        return name
+    zen = zen_generation(int(fields["cpu family"]), int(fields["model"]))
+    return f"{name} (Zen {zen})" if zen else name
+
+
+def zen_generation(family: int, model: int) -> int | None:
+    """AMD's generation by CPUID's family and model, as in Linux's arch/x86/kernel/cpu/amd.c."""
+    if family == 0x17:
+        return 2 if model >= 0x30 else 1
+    if family == 0x19:
+        return 4 if 0x10 <= model < 0x20 or 0x60 <= model < 0x80 or model >= 0xA0 else 3
+    return 5 if family == 0x1A else None

@@ -1,20 +1,21 @@
-"""What each fusion brings: the pair of instructions against the one that takes its place.
+"""The gain of each fusion: two instructions against the one that replaces them.
 
-    python -m benches.fusions [-r 50] [--backend native]
+    python -m benches.fusions [-r 50] [--backend native] [--json FILE]
 
-SmolLM2-135M's sizes, one token and a batch of 128, on one thread; both programs take turns. Printed
-are medians in microseconds and the median of the rounds' ratios.
+SmolLM2-135M's sizes, one token and a batch of 128, on one thread; both programs take turns. The
+table shows medians in microseconds and the median of the rounds' ratios.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from benches import tables
+from benches.figures import Series, add_json_option, pytest_json, write_json
 
 from halfbyte.core import ops
 from halfbyte.core.backends import Executable, open_program
@@ -29,12 +30,12 @@ DIM, HIDDEN, KEYS, HEAD, CONTEXT = 576, 1536, 192, 64, 256
 class Fusion:
     """A piece of a model that one fusion applies to."""
 
-    makes: str  # the operator that comes of it
+    makes: str  # the fused operator
     piece: Callable[[Program, Buffer], Buffer | None]
     width: int = DIM
 
     def build(self, batch: int) -> Program:
-        """The piece alone, as captured."""
+        """The program of this piece only, as captured."""
         with capture(self.makes) as program:
             n = program.size("n", batch)
             y = self.piece(program, program.input("x", "f32", (n, self.width)))
@@ -66,12 +67,12 @@ def _rotary(program: Program, x: Buffer) -> None:
     position = program.size("position", CONTEXT)
     angle = np.arange(CONTEXT)[:, None] * 0.5 ** np.arange(HEAD // 2)
     cos, sin = (f(angle).astype(np.float32) for f in (np.cos, np.sin))
-    turned = ops.rotary_embedding(
+    rotated = ops.rotary_embedding(
         x, program.constant("cos", cos), program.constant("sin", sin),
         head_dim=HEAD, position=position, interleaved=True,
     )  # fmt: skip
     cache = program.state("k", "f16", (KEYS // HEAD, CONTEXT // ops.KEY_BLOCK, HEAD, ops.KEY_BLOCK))
-    ops.cache_write_keys(turned, cache, position=position)
+    ops.cache_write_keys(rotated, cache, position=position)
 
 
 def _residual(format_: type[WeightFormat]) -> Callable[[Program, Buffer], Buffer]:
@@ -100,29 +101,34 @@ def _seconds(executable: Executable, n: int) -> float:
     return (time.perf_counter() - start) / 20
 
 
-def row(name: str, n: int, repetitions: int, backend: str) -> str:
-    """One line of the table."""
+def measure(name: str, n: int, rounds: int, backend: str) -> list[Series]:
+    """Both programs of a fusion for `n` tokens."""
     program = quantize_activations(FUSIONS[name].build(n))
     pair = [open_program(plan_memory(p), backend) for p in (program, fuse(program))]
-    times = [[_seconds(executable, n) for executable in pair] for _ in range(repetitions)]
-    ratio = statistics.median(apart / together for apart, together in times)
-    apart, together = (statistics.median(column) * 1e6 for column in zip(*times, strict=True))
-    return f"| {name} | {n} | {apart:.1f} | {together:.1f} | {ratio:.2f} |"
+    tokens = f"{n} token{'s' * (n > 1)}"
+    series = [Series(name, engine, tokens) for engine in ("apart", "fused")]
+    for _ in range(rounds):
+        for one, executable in zip(series, pair, strict=True):
+            one.seconds.append(_seconds(executable, n))
+    return series
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("-r", type=int, default=50, help="rounds (default 50)")
+        prog="python -m benches.fusions", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("-r", "--rounds", type=int, default=50, help="(default 50)")
     parser.add_argument("--backend", default="native", help="native, native-avx2, numpy ...")
+    add_json_option(parser)
     options = parser.parse_args()
-    print("| fusion | tokens | apart, us | fused, us | apart : fused |")
-    print("|---|--:|--:|--:|--:|")
+    series: list[Series] = []
     for name in FUSIONS:
         for n in (1, 128):
-            print(row(name, n, options.r, options.backend), flush=True)
+            series += measure(name, n, options.rounds, options.backend)
+    print(tables.fusions(series))
+    write_json(options.json, pytest_json(series, "benches/fusions"))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What the benches need, made once in a folder of the system's temporary one: models and peers.
+"""Prepare models and peers for the benches, once, in a folder below the system's temporary one.
 
     python -m benches.prepare [--large]
 
 Models are SmolLM2-135M's shape with random weights in Q4_0, Q8_0 and F16 (with --large also Llama
 3.2 1B's in Q4_0 and Q4_K_M). Peers are llama.cpp as llama-cpp-python, built here for this machine's
 processor (some minutes), and wllama 2 and 3 and onnxruntime-web as npm packs them. Delete the
-folder to make all anew.
+folder to prepare everything again.
 """
 
 from __future__ import annotations
@@ -29,19 +29,23 @@ LARGE = {"1B Q4_0": ("llama-1b", "Q4_0"), "1B Q4_K_M": ("llama-1b", "Q4_K_M")}
 WLLAMA = {"wllama-2": "2.4.0", "wllama-3": "3.8.1"}
 ORT_WEB, ORT_WEB_VERSION = "onnxruntime-web", "1.30.0"
 LLAMA_CPP = "llama-cpp-python==0.3.36"
+VERSIONS = {
+    "llama.cpp": LLAMA_CPP.replace("==", " "),
+    **{engine: f"wllama {version}" for engine, version in WLLAMA.items()},
+}
 # Its own threads, not OpenMP's: those spin on after a run and take time from whoever has the turn.
 LLAMA_CPP_CMAKE = "-DGGML_NATIVE=ON -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF"
 
 
 def folder() -> Path:
-    """Where all of it is."""
-    made = Path(tempfile.gettempdir()) / "halfbyte-bench"
-    made.mkdir(exist_ok=True)
-    return made
+    """The folder of all models and peers."""
+    path = Path(tempfile.gettempdir()) / "halfbyte-bench"
+    path.mkdir(exist_ok=True)
+    return path
 
 
 def model(name: str) -> Path:
-    """The file of one of `MODELS` or `LARGE`; made at the first time."""
+    """The file of one of `MODELS` or `LARGE`, which the first call writes."""
     shape, kind = {**MODELS, **LARGE}[name]
     path = folder() / f"{shape}-{kind}.gguf"
     if not path.exists():
@@ -57,14 +61,14 @@ def wllama(engine: str) -> dict[str, Path | bytes]:
 
 
 def onnxruntime_web() -> dict[str, Path | bytes]:
-    """What runs on the processor of that package, from npm, in a folder of its name."""
+    """The files of that package which run on the processor, from npm, in a folder of its name."""
     archive = _from_npm(ORT_WEB, ORT_WEB_VERSION)
     names = ("/ort.wasm.min.mjs", "/ort-wasm-simd-threaded.mjs", "/ort-wasm-simd-threaded.wasm")
     return _unpacked(archive, "package/dist/", ORT_WEB, names)
 
 
 def _from_npm(package: str, version: str) -> Path:
-    """The package as npm packs it; fetched at the first time."""
+    """The package as npm packs it, fetched once."""
     archive = folder() / f"{package.strip('@').replace('/', '-')}-{version}.tgz"
     if not archive.exists():
         say(f"fetching {package} {version} ...")
@@ -92,7 +96,7 @@ def wllama_threads() -> int:
 
 
 def python_of(engine: str) -> Path:
-    """The interpreter that has an engine; llama.cpp is built at the first time."""
+    """The interpreter that has an engine; the first call builds llama.cpp."""
     if engine == "halfbyte":
         return Path(sys.executable)
     home = folder() / LLAMA_CPP.replace("==", "-")
@@ -133,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--large", action="store_true", help="the model of one billion too")
+    parser.add_argument("--large", action="store_true", help="also the models of one billion")
     options = parser.parse_args()
     for name in [*MODELS, *(LARGE if options.large else [])]:
         say(f"{name}: {model(name)}")

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from benches.prepare import WLLAMA
 from playwright.sync_api import Browser, BrowserContext, Page, Response, sync_playwright
 from tests.browser.conftest import FLAGS, tool
 from tests.support.http_server import in_thread
@@ -21,12 +20,6 @@ from halfbyte.web.server import Server
 from halfbyte.web.site import Site
 
 AWAKE = ["--disable-renderer-backgrounding", "--disable-background-timer-throttling"]
-ENGINES = {
-    "relaxed": "halfbyte, relaxed SIMD",
-    "simd128": "halfbyte, SIMD128",
-    "numpy": "halfbyte, NumPy",
-    **{engine: f"wllama {version}" for engine, version in WLLAMA.items()},
-}
 PATIENCE = 600_000  # milliseconds
 WARM_STARTS = 3
 TEXT = "One morning a fox went out to look for the sea. " * 40
@@ -62,7 +55,7 @@ class Tab:
     threads: int
     page: Page
     asked: tuple[list[int], int, str]  # the prompt, how many tokens to decode, its text
-    few: bool  # it is so slow that it gets a few tokens only
+    few: bool  # so slow that it gets only a few tokens
 
     def run(self) -> tuple[float, float]:
         """Prompt and decode speed in tokens/s."""
@@ -151,7 +144,7 @@ class Bench:
         return results
 
     def _prompt(self, model: str, count: int) -> tuple[str, list[int]]:
-        """A text of so many tokens, and its ids: wllama 3 takes text alone."""
+        """A text of so many tokens, and its ids: wllama 3 takes only text."""
         content = self._server.site.files[model.lstrip("/")]
         file = open_model(content) if isinstance(content, Path) else open_bytes(content, model)
         tokenizer = from_metadata(file)

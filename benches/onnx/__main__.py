@@ -4,56 +4,55 @@
     python -m benches.onnx --json NEW.json --compare OLD.json
 
 Models are all-MiniLM-L6-v2 with pooling in the graph, and MobileNetV2 and ResNet-34 with random
-weights, all written by tools/onnx_models. Files in int8 and int4 are "own" (each engine runs what
-its own quantizer makes: `quantize` here, onnxruntime.quantization there: dynamic int8, MatMulNBits
-with 4 bits), or of one quantizer for both. Convolutions are ONNX Runtime's static int8 (QDQ).
+weights, all written by tools/onnx_models. Files in int8 and int4 are "own" (each engine runs the
+file of its own quantizer: `quantize` here, onnxruntime.quantization there, which writes dynamic
+int8 or MatMulNBits with 4 bits), or one quantizer's file runs in both. Images run from ONNX
+Runtime's static int8 (QDQ).
 
 A test is a batch of texts and their length in tokens ("32 x 128"), or an image. A round gives each
-engine a turn of 0.2 s, whose figure is the median of its runs; printed are medians of the rounds
-and the median of the rounds' ratios, above 1 where halfbyte is faster. The cosine is to the outputs
-in float32, of that of 32 sentences (4 images) which fares worst. Loading is from opening the file
-to the first output of a text of 16 tokens or an image.
+engine a turn of 0.2 s, whose figure is the median of its runs. The table shows medians of the
+rounds, and the median of the rounds' ratios, above 1 where halfbyte is faster. The cosine is that
+of the worst of 32 sentences (4 images) to the outputs in float32. Loading lasts from opening the
+file to the first output of a text of 16 tokens or an image.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 from benches import compare
-from benches.figures import pytest_json
+from benches.figures import add_json_option, pytest_json, write_json
 from benches.onnx import table
 from benches.onnx.files import MODELS, PRECISIONS, Contest, contests
 from benches.onnx.measure import Plan, Results, measure
-
-from halfbyte.outputs import write_text
 
 WHOSE = ("own", "onnxruntime", "halfbyte")
 
 
 class Some:
-    """Names separated by commas, out of those known."""
+    """A type of arguments: known names, separated by commas."""
 
     def __init__(self, known: tuple[str, ...]) -> None:
         self._known = known
 
     def __call__(self, text: str) -> list[str]:
-        found = [part.strip() for part in text.split(",") if part.strip()]
-        if wrong := [name for name in found if name not in self._known]:
+        names = [part.strip() for part in text.split(",") if part.strip()]
+        if wrong := [name for name in names if name not in self._known]:
             raise argparse.ArgumentTypeError(
                 f"expected some of {', '.join(self._known)}; found {', '.join(wrong)}"
             )
-        return found
+        return names
 
 
 def counts(text: str) -> list[int]:
     """Numbers of 1 or more, separated by commas."""
-    found = [int(part) for part in text.split(",")]
-    if min(found) < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, found {min(found)}")
-    return found
+    values = [int(part) for part in text.split(",")]
+    if min(values) < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {min(values)}")
+    return values
 
 
 def parse() -> argparse.Namespace:
@@ -69,18 +68,18 @@ def parse() -> argparse.Namespace:
         )
     parser.add_argument(
         "-f", "--files", type=Some(WHOSE), default=["own", "onnxruntime"],
-        help=f"whose files MiniLM runs from, of {', '.join(WHOSE)} (default: the first two)",
+        help=f"whose quantizer wrote MiniLM's files: {', '.join(WHOSE)} (default: the first two)",
     )  # fmt: skip
     parser.add_argument(
         "--attention", choices=("int8", "floats"),
-        help="what halfbyte takes attention between int8 products in (default: as the file says)",
+        help="numbers of halfbyte's attention between int8 products (default: as the file says)",
     )  # fmt: skip
     parser.add_argument("-t", "--threads", type=counts, default=[1, 2], help="(default 1,2)")
     parser.add_argument("-b", "--batches", type=counts, default=[1, 32], help="(default 1,32)")
     parser.add_argument("-n", "--lengths", type=counts, default=[16, 128], help="(default 16,128)")
     parser.add_argument("-r", "--rounds", type=int, default=7, help="(default 7)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
-    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="and compare with these")
+    add_json_option(parser)
+    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="compare with this file")
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error(f"argument -r: expected 1 or more, found {options.rounds}")
@@ -88,8 +87,8 @@ def parse() -> argparse.Namespace:
 
 
 def _contests(options: argparse.Namespace) -> list[Contest]:
-    coded = None if options.attention is None else options.attention == "int8"
-    return contests(options.models, options.precisions, options.files, int8_attention=coded)
+    int8 = None if options.attention is None else options.attention == "int8"
+    return contests(options.models, options.precisions, options.files, int8_attention=int8)
 
 
 def main() -> None:
@@ -99,13 +98,15 @@ def main() -> None:
     plan = Plan(options.rounds, options.threads, options.batches, options.lengths)
     results = Results()
     for contest in _contests(options):
-        found = measure(contest, plan)
-        results.runs += found.runs
-        results.loads += found.loads
+        measured = measure(contest, plan)
+        results.runs += measured.runs
+        results.loads += measured.loads
     print(f"{table.runs(results.runs)}\n\nLoading:\n\n{table.loads(results.loads)}")
-    content = pytest_json([*results.runs, *results.loads], "benches/onnx", {})
-    if options.json:
-        write_text(options.json, json.dumps(content, indent=1))
+    content = pytest_json(
+        [*results.runs, *results.loads], "benches/onnx",
+        versions={"onnxruntime": f"ONNX Runtime {version('onnxruntime')}"},
+    )  # fmt: skip
+    write_json(options.json, content)
     if old:
         print(f"\nCompared with {options.compare}:\n")
         print(compare.report(old, content, colours=sys.stdout.isatty()))

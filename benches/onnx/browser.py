@@ -2,18 +2,17 @@
 
     python -m benches.onnx.browser [-p int8] [-f own] [--json FILE]
 
-Each engine has a tab of one browser and one thread, and runs the file that its own quantizer makes
-(or, with -f, one for both). A round gives each a turn, whose figure is the median of its runs;
-printed are medians of the rounds, the median of the rounds' ratios to onnxruntime-web, above 1
-where halfbyte is faster, and the least cosine of 32 sentences to their embeddings in float32.
-Loading is from the page's opening until the model is there, Pyodide's start included.
+Each engine has one thread and a tab of the same browser, and runs the file that its own quantizer
+writes (or, with -f, one file for both). A round gives each engine a turn, whose figure is the
+median of its runs. The table shows medians of the rounds, the median of the rounds' ratios of the
+engine's time to that of halfbyte on relaxed SIMD, and the lowest cosine of 32 sentences to their
+embeddings in float32. Loading lasts from opening the page until the model is ready, including
+Pyodide's start.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from typing import Any
 import numpy as np
 from benches import prepare
 from benches.browser.measure import PATIENCE, Bench
-from benches.figures import Series, digits, markdown, pytest_json
+from benches.figures import Series, add_json_option, pytest_json, write_json
+from benches.onnx import table
 from benches.onnx.__main__ import WHOSE, Some, counts
 from benches.onnx.files import PRECISIONS, Contest, contests
 from benches.onnx.measure import (
@@ -35,18 +35,9 @@ from benches.onnx.measure import (
 )  # fmt: skip
 from playwright.sync_api import Page
 
-from halfbyte.outputs import write_text
 from halfbyte.web.site import Site, make_site
 
-ENGINES = {
-    "relaxed": "halfbyte, relaxed SIMD",
-    "simd128": "halfbyte, SIMD128",
-    prepare.ORT_WEB: f"{prepare.ORT_WEB} {prepare.ORT_WEB_VERSION}",
-}
 PAGE = Path(__file__).parent / "page"
-HEADER = [
-    "engine", "test", "ms", "relaxed : engine", "cosine", "load s", "file MB",
-]  # fmt: skip
 
 
 class Tab:
@@ -67,7 +58,7 @@ class Tab:
         return np.array(self._run(feeds, 1)["output"], np.float32).reshape(rows, -1)
 
     def seconds(self, feeds: Feeds, runs: int) -> list[float]:
-        """Of each of some runs in a row."""
+        """The seconds of each of several runs in a row."""
         return [float(s) for s in self._run(feeds, runs)["seconds"]]
 
     def _run(self, feeds: Feeds, runs: int) -> Any:
@@ -91,8 +82,8 @@ def measure(
     bench: Bench, contest: Contest, engines: Sequence[str], shapes: Sequence[tuple[int, int]],
     rounds: int,
 ) -> list[Series]:  # fmt: skip
-    """All shapes; a series for each engine and shape."""
-    found = []
+    """Measure all shapes; return a series for each engine and shape."""
+    results = []
     with bench.browser() as browser:
         window, tabs = browser.new_context(), []
         for engine in engines:
@@ -112,25 +103,10 @@ def measure(
             for number in range(rounds + 1):
                 for tab, one, count in zip(tabs, series, runs, strict=True):
                     taken = turn(tab, feeds, count)
-                    if number:  # the first is the browser's compiler's, for a part
+                    if number:  # in the first round the browser still compiles
                         one.seconds.append(taken)
-            found += series
-    return found
-
-
-def table(series: Sequence[Series]) -> str:
-    """A row an engine and test."""
-    ours = {s.test: s for s in series if s.engine == "relaxed"}
-    rows = []
-    for s in series:
-        ratio = f"{ours[s.test].times_as_fast_as(s):.2f}" if s.test in ours else "-"
-        more = s.more
-        rows.append([
-            ENGINES[s.engine], s.test, digits(1000 * statistics.median(s.seconds)), ratio,
-            f"{more['cosine']:.5f}", f"{more['load_seconds']:.2f}",
-            digits(more["file_bytes"] / 1e6),
-        ])  # fmt: skip
-    return markdown(HEADER, rows, left=2)
+            results += series
+    return results
 
 
 def main() -> None:
@@ -139,13 +115,15 @@ def main() -> None:
         prog="python -m benches.onnx.browser", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("-e", "--engines", type=Some(tuple(ENGINES)), default=list(ENGINES))
+    parser.add_argument(
+        "-e", "--engines", type=Some(tuple(table.ENGINES)), default=list(table.ENGINES)
+    )
     parser.add_argument("-p", "--precisions", type=Some(PRECISIONS), default=["int8"])
     parser.add_argument("-f", "--files", type=Some(WHOSE), default=["own"])
     parser.add_argument("-b", "--batches", type=counts, default=[1, 32], help="(default 1,32)")
     parser.add_argument("-n", "--lengths", type=counts, default=[16, 128], help="(default 16,128)")
     parser.add_argument("-r", "--rounds", type=int, default=5, help="(default 5)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
+    add_json_option(parser)
     options = parser.parse_args()
     shapes = [(batch, length) for batch in options.batches for length in options.lengths]
     asked = contests(["minilm"], options.precisions, options.files)
@@ -154,9 +132,9 @@ def main() -> None:
     with Bench(make_onnx_site(sorted(files)), prepare.ROOT) as bench:
         for contest in asked:
             series += measure(bench, contest, options.engines, shapes, options.rounds)
-    print(table(series))
-    if options.json:
-        write_text(options.json, json.dumps(pytest_json(series, "benches/onnx/browser", {})))
+    print(table.tabs(series))
+    versions = {"onnxruntime-web": table.ENGINES[prepare.ORT_WEB]}
+    write_json(options.json, pytest_json(series, "benches/onnx/browser", versions=versions))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The files of the benchmark: models in float32, and what each side's quantizer makes of them.
+"""The files of the benchmark: models in float32, and those that each side's quantizer writes.
 
-All are made once in the folder of `benches.prepare`.
+All are written once, into the folder of `benches.prepare`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ CALIBRATION_IMAGES = 8
 
 @dataclass(frozen=True)
 class Contest:
-    """What two engines run: files of one precision.
+    """The files of one precision that two engines run.
 
     Attributes
     ----------
     whose
-        "own": each engine runs what its own quantizer writes; "halfbyte" or "onnxruntime": both
-        run the file that this one's quantizer writes; "" in float32.
+        "own": each engine runs its own quantizer's file; "halfbyte" or "onnxruntime": both run the
+        file of this quantizer; "": both run the file in float32.
     int8_attention
-        Whether halfbyte takes attention in int8; None: as the file says.
+        Whether halfbyte computes attention in int8; None: as the file says.
     """
 
     model: str
@@ -55,7 +55,7 @@ class Contest:
         return f"{name}, attention in {'int8' if self.int8_attention else 'floats'}"
 
     def file(self, engine: str) -> Path:
-        """What an engine runs; made at the first time."""
+        """The file that an engine runs; the first call writes it."""
         if self.precision == "fp32":
             return float_file(self.model)
         by = engine if self.whose == "own" else self.whose
@@ -75,17 +75,17 @@ def contests(
     *,
     int8_attention: bool | None = None,
 ) -> list[Contest]:
-    """All that there are; convolutions have integer products in ONNX Runtime's files alone."""
-    found = []
+    """All contests; convolutions have integer products only in ONNX Runtime's files."""
+    results = []
     for model in models:
         for precision in precisions:
             if precision == "fp32":
-                found.append(Contest(model, precision, ""))
+                results.append(Contest(model, precision, ""))
             elif model == "minilm":
-                found += [Contest(model, precision, whose, int8_attention) for whose in files]
+                results += [Contest(model, precision, whose, int8_attention) for whose in files]
             elif precision == "int8":
-                found.append(Contest(model, precision, "onnxruntime"))
-    return found
+                results.append(Contest(model, precision, "onnxruntime"))
+    return results
 
 
 @cache

@@ -21,7 +21,7 @@ from tools.get_minilm import get_minilm
 from tools.onnx_models import minilm
 
 ENGINES = ("halfbyte", "onnxruntime")  # modules with an InferenceSession
-TURN = 0.2  # seconds that a turn takes at least, but for a run that takes longer
+TURN = 0.2  # seconds of a turn; a longer run is a turn by itself
 MAX_RUNS = 100  # in a turn
 REST = 0.3  # seconds between turns: threads of the other engine may still be spinning
 Array = npt.NDArray[Any]
@@ -53,13 +53,13 @@ class Results:
 
 
 class Engine(Protocol):
-    """A model that is loaded, natively or in a tab."""
+    """A loaded model, natively or in a tab."""
 
     def output(self, feeds: Feeds) -> Array:
         """The first output."""
 
     def seconds(self, feeds: Feeds, runs: int) -> list[float]:
-        """Of each of some runs in a row."""
+        """The seconds of each of several runs in a row."""
 
 
 class Session:
@@ -86,7 +86,7 @@ class Session:
         return cast("Array", self._session.run(None, feeds)[0])
 
     def seconds(self, feeds: Feeds, runs: int) -> list[float]:
-        """Of each of some runs in a row."""
+        """The seconds of each of several runs in a row."""
         taken = []
         for _ in range(runs):
             start = time.perf_counter()
@@ -96,18 +96,18 @@ class Session:
 
 
 def turn(engine: Engine, feeds: Feeds, runs: int) -> float:
-    """Median seconds of some runs in a row."""
+    """Median seconds of several runs in a row."""
     time.sleep(REST)
     return statistics.median(engine.seconds(feeds, runs))
 
 
 def runs_of_a_turn(engine: Engine, feeds: Feeds) -> int:
-    """As many as take `TURN`; a first run plans and packs, and does not count."""
+    """How many take `TURN`. The first run plans and packs, so it does not count."""
     return max(1, min(MAX_RUNS, int(TURN / engine.seconds(feeds, 2)[1])))
 
 
 def measure(contest: Contest, plan: Plan) -> Results:
-    """All numbers of threads and all shapes."""
+    """Measure all numbers of threads and all shapes."""
     results = Results()
     for threads in plan.threads:
         sessions = [Session(engine, contest, threads) for engine in ENGINES]
@@ -134,12 +134,12 @@ def _measure_shape(
     feeds = inputs(contest.model, *shape)
     test = f"{contest.name} {test_name(*shape)}"
     say(f"{contest.model}: {test}, {threads} threads")
-    found = [Series(contest.model, session.engine, test, threads) for session in sessions]
+    results = [Series(contest.model, session.engine, test, threads) for session in sessions]
     runs = [runs_of_a_turn(session, feeds) for session in sessions]
     for _ in range(rounds):
-        for session, series, count in zip(sessions, found, runs, strict=True):
+        for session, series, count in zip(sessions, results, runs, strict=True):
             series.seconds.append(turn(session, feeds, count))
-    return found
+    return results
 
 
 def test_name(batch: int, length: int) -> str:
@@ -153,12 +153,12 @@ def _tokenizer() -> tokenizers.Tokenizer:
 
 
 def inputs(model: str, batch: int, length: int) -> Feeds:
-    """Random images; or rows of `length` tokens, each somewhere out of the sentences."""
+    """Random images, or rows of `length` tokens from different places of the sentences."""
     if model in IMAGES:
         images = np.random.default_rng(2).standard_normal((batch, 3, 224, 224), np.float32)
         return {"input": images}
-    found = _tokenizer().encode_batch(list(SENTENCES), add_special_tokens=False)
-    ids = np.concatenate([np.array(part.ids, np.int64) for part in found])
+    encodings = _tokenizer().encode_batch(list(SENTENCES), add_special_tokens=False)
+    ids = np.concatenate([np.array(encoding.ids, np.int64) for encoding in encodings])
     rows = np.stack([np.resize(np.roll(ids, -5 * row), length) for row in range(batch)])
     return {
         "input_ids": rows, "attention_mask": np.ones_like(rows),
@@ -185,7 +185,7 @@ def _reference(model: str) -> Array:
 
 
 def least_cosine(model: str, session: Engine) -> float:
-    """Between outputs and those in float32; of the sentence, or image, that fares worst."""
-    found, wanted = (x.astype(np.float64) for x in (_outputs(model, session), _reference(model)))
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
-    return float(((found * wanted).sum(1) / lengths).min())
+    """The cosine of the worst sentence or image, between outputs and those in float32."""
+    actual, expected = (x.astype(np.float64) for x in (_outputs(model, session), _reference(model)))
+    lengths = np.linalg.norm(actual, axis=1) * np.linalg.norm(expected, axis=1)
+    return float(((actual * expected).sum(1) / lengths).min())

@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 from benches.figures import Series, digits, markdown
+from benches.prepare import ORT_WEB, ORT_WEB_VERSION
 
+ENGINES = {
+    "relaxed": "halfbyte, relaxed SIMD",
+    "simd128": "halfbyte, SIMD128",
+    ORT_WEB: f"{ORT_WEB} {ORT_WEB_VERSION}",
+}
 RUNS = [
-    "model", "test", "threads", "halfbyte ms", "ONNX Runtime ms", "halfbyte : ONNX Runtime",
-    "cosine, halfbyte", "cosine, ONNX Runtime",
+    "model", "test", "threads", "halfbyte ms", "ORT ms", "ratio", "cosine", "ORT's cosine",
 ]  # fmt: skip
+TABS = ["engine", "test", "ms", "ratio", "cosine", "load s", "file MB"]
 LOADS = ["model", "file", "engine", "threads", "load to first output s", "file MB"]
 
 
 def runs(series: Sequence[Series]) -> str:
-    """A row a test and number of threads, both engines in it."""
+    """One row per test and number of threads, with both engines; ORT is ONNX Runtime."""
     peers = {(s.model, s.test, s.threads): s for s in series if s.engine == "onnxruntime"}
     rows = []
     for ours in series:
         if ours.engine != "halfbyte":
             continue
         pair = ours, peers[ours.model, ours.test, ours.threads]
-        times = [digits(1000 * statistics.median(s.seconds)) for s in pair]
+        times = [digits(1000 * s.median) for s in pair]
         cosines = [f"{s.more['cosine']:.5f}" for s in pair]
         ratio = f"{ours.times_as_fast_as(pair[1]):.2f}"
         rows.append([ours.model, ours.test, str(ours.threads), *times, ratio, *cosines])
     return markdown(RUNS, rows, left=2)
 
 
-def loads(series: Sequence[Series]) -> str:
-    """A row a file, engine and number of threads."""
+def tabs(series: Sequence[Series]) -> str:
+    """One row per engine and test in a tab."""
+    ours = {s.test: s for s in series if s.engine == "relaxed"}
     rows = []
     for s in series:
-        size, seconds = digits(s.more["file_bytes"] / 1e6), f"{statistics.median(s.seconds):.2f}"
+        ratio = f"{ours[s.test].times_as_fast_as(s):.2f}" if s.test in ours else "-"
+        cosine, load = f"{s.more['cosine']:.5f}", f"{s.more['load_seconds']:.2f}"
+        size = digits(s.more["file_bytes"] / 1e6)
+        rows.append([ENGINES[s.engine], s.test, digits(1000 * s.median), ratio, cosine, load, size])
+    return markdown(TABS, rows, left=2)
+
+
+def loads(series: Sequence[Series]) -> str:
+    """One row per file, engine and number of threads."""
+    rows = []
+    for s in series:
+        size, seconds = digits(s.more["file_bytes"] / 1e6), f"{s.median:.2f}"
         name = s.test.removeprefix("load ")
         rows.append([s.model, name, s.engine, str(s.threads), seconds, size])
     return markdown(LOADS, rows, left=3)

@@ -4,21 +4,21 @@
     make bench-peers     all of it; make bench-peers ARGS="-r 1 --native-only" for less
     python -m benches.peers --json NEW.json --compare OLD.json
 
-Random weights and tokens. pp128: a prompt of 128 tokens in one batch; tg64: 64 tokens one by one,
-after BOS. A round warms up; then in each round every engine has its turn at each test. Speeds are
-medians of the rounds; a ratio is the median of the rounds' ratios, above 1 where halfbyte is
-faster. The limit of tg is the measured read bandwidth, the file read once per token; that of pp is
-the measured peak of the int8 dot product, a multiply and an add of each weight in blocks per token
-("-": float products). In the browser the first of -p and of -n is measured, beside the native
-llama.cpp on one thread; "first run" is what V8 does before it has compiled all with its second
-compiler. Load is from load() to the first token with the file in memory, in a fresh process; peak
-memory is that of the process, pages of the mapped file included.
+Weights and tokens are random. pp128: a prompt of 128 tokens in one batch; tg64: 64 tokens one by
+one, after BOS. After a warm-up round, every engine takes its turn at each test in every round.
+Speeds are medians of the rounds in tokens/s. A ratio is the median of the rounds' ratios, above 1
+where halfbyte is faster. The limit of tg is the measured read bandwidth, with the file read once
+per token; the limit of pp is the measured peak of the int8 dot product, with a multiplication and
+an addition per token for each weight in blocks ("-": float products). In the browser the first
+values of -p and -n are measured, beside the native llama.cpp on one thread; "first run" is the
+speed before V8's second compiler has compiled everything. Loading lasts from load() to the first
+token, with the file in memory, in a fresh process; peak memory is that of the process, including
+the pages of the mapped file.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -27,12 +27,10 @@ from pathlib import Path
 from benches import compare, prepare
 from benches.browser.measure import Bench
 from benches.browser.site import make_bench_site
-from benches.figures import Series, pytest_json
+from benches.figures import Series, add_json_option, pytest_json, write_json
 from benches.peers import table
 from benches.peers.limits import Limits, Work, measure_limits, work_of
 from benches.peers.session import Plan, Results, measure
-
-from halfbyte.outputs import write_text
 
 OURS = [("relaxed", 1), ("simd128", 1)]
 
@@ -44,9 +42,9 @@ def numbers(text: str) -> list[int]:
 
 def positive(text: str) -> list[int]:
     """The same, each 1 or more."""
-    if min(found := numbers(text)) < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, found {min(found)}")
-    return found
+    if min(values := numbers(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {min(values)}")
+    return values
 
 
 def parse() -> argparse.Namespace:
@@ -72,8 +70,8 @@ def parse() -> argparse.Namespace:
     places = parser.add_mutually_exclusive_group()
     places.add_argument("--native-only", action="store_true")
     places.add_argument("--browser-only", action="store_true")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
-    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="and compare with these")
+    add_json_option(parser)
+    parser.add_argument("--compare", type=Path, metavar="OLD.json", help="compare with this file")
     options = parser.parse_args()
     options.models = [name.strip() for name in options.models.split(",") if name.strip()]
     if wrong := set(options.models) - set(prepare.MODELS):
@@ -84,7 +82,7 @@ def parse() -> argparse.Namespace:
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    """What the options ask for."""
+    """The plan that the options describe."""
     counts: list[int] = []
     for asked in options.wllama_threads:
         count = asked or prepare.wllama_threads()
@@ -139,9 +137,11 @@ def main() -> None:
     limits, work, results = run(options)
     show(limits, work, results)
     series: list[Series] = [s for result in results for s in result.all]
-    content = pytest_json(series, "benches/peers", {"limits": asdict(limits)})
-    if options.json:
-        write_text(options.json, json.dumps(content, indent=1))
+    content = pytest_json(
+        series, "benches/peers", versions=prepare.VERSIONS, limits=asdict(limits),
+        work={name: asdict(each) for name, each in work.items()},
+    )  # fmt: skip
+    write_json(options.json, content)
     if old:
         print(f"\nCompared with {options.compare}:\n")
         print(compare.report(old, content, colours=sys.stdout.isatty()))

@@ -1,4 +1,4 @@
-"""What a machine can do at most, and what a model asks of it."""
+"""A machine's limits, and the work of a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Limits:
     dot: dict[int, float]  # GOP/s of the int8 dot product; a multiply and an add are two
 
     def text(self) -> str:
-        """A line a number of threads."""
+        """One line per number of threads."""
         return "\n".join(
             f"This machine with {count} thread{'s' * (count > 1)}: "
             f"reads {self.read[count]:.1f} GB/s, int8 dot product {self.dot[count]:.0f} GOP/s."
@@ -36,7 +36,7 @@ class Work:
     block_products: int  # multiply-adds of a prompt's token in matrices of blocks; 0 without any
 
     def share(self, series: Series, limits: Limits) -> str:
-        """Percent of the limit that a test runs into; "-" where none was measured."""
+        """Percent of the limit of a test; "-" where none was measured."""
         if series.threads not in limits.read:
             return "-"
         if series.test.startswith("tg"):
@@ -49,12 +49,12 @@ class Work:
 
 
 def measure_limits(threads: list[int]) -> Limits:
-    """Some tenths of a second."""
+    """Measure for some tenths of a second."""
     return Limits({t: read_bandwidth(t) for t in threads}, {t: dot_peak(t) for t in threads})
 
 
 def work_of(path: Path) -> Work:
-    """From the file. The embedding is looked up, the head is only for a prompt's last token."""
+    """Count a file's work. Embeddings are looked up; a prompt needs the head for its last token."""
     tensors = open_model(path).tensors.values()
     return Work(path.stat().st_size, sum(_products(t) for t in tensors))
 

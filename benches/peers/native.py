@@ -13,20 +13,12 @@ from benches.prepare import python_of
 WORKER = Path(__file__).parent / "worker.py"
 
 
-class Worker:
-    """One engine with one model and a number of threads; loaded when made."""
+class Process:
+    """A process with a loaded model, which answers each line with a line of JSON."""
 
-    def __init__(self, engine: str, model: Path, threads: int, context: int) -> None:
-        self.engine, self.threads = engine, threads
+    def __init__(self, engine: str, command: list[str]) -> None:
+        self.engine = engine
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
-        command = [
-            str(python_of(engine)),
-            str(WORKER),
-            engine,
-            str(model),
-            str(threads),
-            str(context),
-        ]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
@@ -34,20 +26,20 @@ class Worker:
         self.load_seconds: float = answer["seconds"]
         self.about: str = answer["about"]
 
-    def run(self, test: str) -> float:
-        """Seconds of one run of "pp128" or "tg64"."""
+    def ask(self, line: str) -> Any:
+        """The answer to a line."""
         assert self._process.stdin
-        self._process.stdin.write(f"{test}\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        return float(self._answer())
+        return self._answer()
 
-    def finish(self) -> int:
-        """Peak resident bytes; the process ends."""
+    def finish(self) -> Any:
+        """The answer to the end of input, with which the process ends."""
         assert self._process.stdin
         self._process.stdin.close()
-        peak = int(self._answer())
+        answer = self._answer()
         self._process.wait()
-        return peak
+        return answer
 
     def _answer(self) -> Any:
         assert self._process.stdout
@@ -67,3 +59,22 @@ class Worker:
             assert stream
             stream.close()
         self._errors.close()
+
+
+class Worker(Process):
+    """One engine with one language model and a number of threads, loaded when it is made."""
+
+    def __init__(
+        self, engine: str, model: Path, threads: int, context: int, python: Path | None = None
+    ) -> None:
+        self.threads = threads
+        arguments = [str(WORKER), engine, str(model), str(threads), str(context)]
+        super().__init__(engine, [str(python or python_of(engine)), *arguments])
+
+    def run(self, test: str) -> float:
+        """Seconds of one run of "pp128" or "tg64"."""
+        return float(self.ask(test))
+
+    def peak_bytes(self) -> int:
+        """Peak resident bytes; the process ends."""
+        return int(self.finish())

@@ -73,7 +73,7 @@ def measure(name: str, path: Path, plan: Plan, bench: Bench | None, address: str
             for tab, pair in zip(tabs, pairs, strict=True):
                 _take_turn(tab, pair, first=not turn)
         for worker, load in zip(workers, results.loads, strict=True):
-            load.more["memory_bytes"] = worker.finish()
+            load.more["memory_bytes"] = worker.peak_bytes()
         results.native = list(native.values())
         results.tabs = [series for pair in pairs for series in pair]
     return results

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
-from benches.browser.measure import ENGINES
+from benches.browser.names import ENGINES
 from benches.figures import Series, digits, markdown
 from benches.peers.limits import Limits, Work
 
-NATIVE = [
-    "model", "test", "threads", "halfbyte tokens/s", "llama.cpp tokens/s", "halfbyte : llama.cpp",
-    "halfbyte of limit", "llama.cpp of limit",
-]  # fmt: skip
-TABS = [
-    "model", "engine", "test", "threads", "tokens/s", "first run tokens/s", "relaxed : engine",
-    "of limit",
-]  # fmt: skip
+NATIVE = ["model", "test", "threads", "halfbyte", "llama.cpp", "ratio", "of limit", "llama.cpp's"]
+TABS = ["model", "engine", "test", "threads", "tokens/s", "first run", "ratio", "of limit"]
 LOADS = ["model", "engine", "threads", "load to first token s", "peak memory MB"]
 
 
 def native(series: Sequence[Series], work: dict[str, Work], limits: Limits) -> str:
-    """A row a test and number of threads, both engines in it."""
+    """Tokens/s: one row per test and number of threads, with both engines."""
     peers = {(s.model, s.test, s.threads): s for s in series if s.engine == "llama.cpp"}
     rows = []
     for ours in series:
@@ -38,7 +31,7 @@ def native(series: Sequence[Series], work: dict[str, Work], limits: Limits) -> s
 def tabs(
     series: Sequence[Series], natives: Sequence[Series], work: dict[str, Work], limits: Limits
 ) -> str:
-    """A row an engine and test; llama.cpp's native one too where it ran on one thread."""
+    """One row per engine and test; the native llama.cpp too where it ran on one thread."""
     ours = {(s.model, s.test): s for s in series if s.engine == "relaxed"}
     models = list(dict.fromkeys(s.model for s in series))
     tests = {(s.model, s.test) for s in series}
@@ -60,11 +53,9 @@ def tabs(
 
 
 def loads(series: Sequence[Series]) -> str:
-    """A row an engine and number of threads."""
+    """One row per engine and number of threads."""
     rows = []
     for s in series:
         memory = digits(s.more["memory_bytes"] / 1e6)
-        rows.append(
-            [s.model, s.engine, str(s.threads), f"{statistics.median(s.seconds):.3f}", memory]
-        )
+        rows.append([s.model, s.engine, str(s.threads), f"{s.median:.3f}", memory])
     return markdown(LOADS, rows, left=2)

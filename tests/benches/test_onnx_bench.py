@@ -1,4 +1,4 @@
-"""What the benchmark beside ONNX Runtime makes of its engines; nothing here is compared in time."""
+"""Tables, files and inputs of the benchmark beside ONNX Runtime; nothing here is measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pair(ours: list[float], theirs: list[float]) -> list[Series]:
     ]
 
 
-def test_table_has_a_row_a_pair() -> None:
+def test_table_has_a_row_per_pair() -> None:
     """The ratio is that of the rounds, and above 1 where halfbyte is faster."""
     text = table.runs(pair([0.010, 0.100, 0.012], [0.020, 0.200, 0.012]))
     assert [cell.strip() for cell in text.splitlines()[2].strip("|").split("|")] == [
@@ -36,23 +36,18 @@ def test_table_has_a_row_a_pair() -> None:
 
 
 def test_contests() -> None:
-    """Every file of a text model; integer convolutions in ONNX Runtime's files alone."""
+    """Every file of a text model; integer convolutions only in ONNX Runtime's files."""
     names = [c.name for c in contests(["minilm"], ["fp32", "int4"], ["own", "onnxruntime"])]
     assert names == ["fp32", "int4 by own", "int4 by onnxruntime"]
     found = contests(["resnet-34"], ["fp32", "int8", "int4"], ["own", "halfbyte"])
     assert [c.name for c in found] == ["fp32", "int8 by onnxruntime"]
-    plan = Plan(
-        1,
-        [1],
-        [1, 32],
-        [16],
-    )
+    plan = Plan(rounds=1, threads=[1], batches=[1, 32], lengths=[16])
     assert plan.shapes("minilm") == [(1, 16), (32, 16)]
     assert plan.shapes("resnet-34") == [(1, 0)]
 
 
 class Engine:
-    """Outputs of which the second differs from the reference's; times that are given."""
+    """An engine whose second output differs from the reference's, with given times."""
 
     def __init__(self, *seconds: float) -> None:
         self._left = list(seconds)

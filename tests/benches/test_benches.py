@@ -1,4 +1,4 @@
-"""What the benches make of figures; nothing here takes the time of anything."""
+"""Tables and files that the benches write; nothing here is measured."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def cells(text: str, row: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["cost", "governors", "browser.cost"])
-def test_benches_of_devices_find_what_they_run(name: str) -> None:
-    """What they are made of has been moved before."""
+def test_benches_of_devices_import(name: str) -> None:
+    """Their imports have been moved before."""
     assert import_module(f"benches.{name}").main
 
 
@@ -69,13 +69,13 @@ def test_markdown_aligns() -> None:
 
 
 def test_native_table() -> None:
-    """Decoding reads the file once a token; a prompt's token costs two operations a weight."""
-    found = [
+    """Decoding reads the file once per token; a prompt needs two operations per weight."""
+    engines = [
         series("halfbyte", "pp128", [0.001]), series("llama.cpp", "pp128", [0.002]),
         series("halfbyte", "tg64", [0.005]), series("llama.cpp", "tg64", [0.010]),
         series("halfbyte", "tg64", [0.004], 2), series("llama.cpp", "tg64", [0.004], 2),
     ]  # fmt: skip
-    text = table.native(found, WORK, LIMITS)
+    text = table.native(engines, WORK, LIMITS)
     assert cells(text, 0) == ["m", "pp128", "1", "1000", "500", "2.00", "40 %", "20 %"]
     assert cells(text, 1) == ["m", "tg64", "1", "200", "100", "2.00", "50 %", "25 %"]
     assert cells(text, 2) == ["m", "tg64", "2", "250", "250", "1.00", "50 %", "50 %"]
@@ -121,8 +121,8 @@ def test_work_of_a_model(repository: Path, tmp_path: Path) -> None:
 
 
 def write(path: Path, tokens: dict[str, float]) -> Path:
-    found = [series(engine, "tg64", [seconds] * 3) for engine, seconds in tokens.items()]
-    path.write_text(json.dumps(pytest_json(found, "benches/peers", {})))
+    engines = [series(engine, "tg64", [seconds] * 3) for engine, seconds in tokens.items()]
+    path.write_text(json.dumps(pytest_json(engines, "benches/peers")))
     return path
 
 
@@ -175,21 +175,23 @@ def test_compare_refuses(content: str | None, message: str, tmp_path: Path) -> N
     assert str(path) in str(error.value)
 
 
-def test_dot_peak_multiplies_all_that_it_says(native_backends: list[str]) -> None:
-    """On every table: with products left out it would be no peak."""
+def test_dot_peak_computes_every_product(native_backends: list[str]) -> None:
+    """On every table: without some of the products it would not be the peak."""
     assert native_backends
     tables = [(isa, library()) for isa in instruction_sets()]
     tables += [(isa, wasm.library(isa, 1 << 20)) for isa in wasm.FILES]
     random = np.random.default_rng(0)
     w = random.integers(0, 256, (4, 16, 4)).astype(np.uint8)
     x = random.integers(0, 128, (8, 8, 4)).astype(np.int8)
-    want = 512 * int(np.einsum("irc,jic->", np.vstack([w & 15, w >> 4]), x, dtype=np.int64)) % 2**32
-    for isa, made in tables:
-        sums, codes, four = (made.memory.reach(a) for a in (np.zeros(2, np.int32), w, x))
-        kernels = Kernels(isa, library=made)
-        kernels.call("dot_peak", s=sums, w=codes, x=four, n=2)
+    expected = (
+        512 * int(np.einsum("irc,jic->", np.vstack([w & 15, w >> 4]), x, dtype=np.int64)) % 2**32
+    )
+    for isa, opened in tables:
+        sums, weights, four = (opened.memory.reach(a) for a in (np.zeros(2, np.int32), w, x))
+        kernels = Kernels(isa, library=opened)
+        kernels.call("dot_peak", s=sums, w=weights, x=four, n=2)
         kernels.close()
-        assert sums.view(np.uint32).tolist() == [want] * 2, isa
+        assert sums.view(np.uint32).tolist() == [expected] * 2, isa
 
 
 # ---- benches.governors ---------------------------------------------------------------------------

@@ -1,0 +1,368 @@
+"""Write docs/benchmarks.md and the README's table from the files in benches/results/.
+
+    make report                        from the files as they are
+    make report ARGS=--run             after running every bench, about an hour on a quiet machine
+    make report ARGS="--run peers onnx"    after running these
+    make report ARGS=--check           say whether the pages are what the files give
+
+Each bench writes its file with `--json benches/results/NAME.json`. A bench without a file has no
+section.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benches import tables
+from benches.browser import table as browser
+from benches.figures import Content, Series, digits, series_of
+from benches.onnx import table as onnx
+from benches.peers import table as peers
+from benches.peers.limits import Limits, Work
+
+from halfbyte.outputs import write_text
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benches/results"
+PAGE, README = ROOT / "docs/benchmarks.md", ROOT / "README.md"
+BEGIN, END = "<!-- This table is written by `make report`. -->", "<!-- end -->"
+BENCHES = {  # module and options, by the file of results
+    "quality": "benches.quality",
+    "peers": "benches.peers --large",
+    "browser": "benches.browser",
+    "encode": "benches.encode",
+    "fusions": "benches.fusions",
+    "onnx": "benches.onnx -r 5",
+    "onnx-browser": "benches.onnx.browser -p int8,int4",
+}
+HEAD = (
+    "`make report` writes this page from the results in `benches/results/`: do not edit it. In a "
+    "comparison, both sides take turns in one run. A speed is the median of the rounds; a ratio is "
+    "the median of the rounds' ratios, and above 1 where halfbyte is faster. The notebook "
+    "[Performance](performance.md) says what was tried, and has figures of other machines. "
+    "Predictions for phones are in [Devices](device.md)."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: one table of a bench's results."""
+
+    bench: str
+    topic: str
+    title: str
+    text: str
+    table: Callable[[Content], str]
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+def _native(content: Content) -> str:
+    series = [s for s in series_of(content) if s.test != "load" and s.engine in NATIVE]
+    return peers.native(series, _work(content), _limits(content))
+
+
+def _tabs(content: Content) -> str:
+    series = [s for s in series_of(content) if s.test != "load"]
+    tabs = [s for s in series if s.engine not in NATIVE]
+    natives = [s for s in series if s.engine in NATIVE]
+    return peers.tabs(tabs, natives, _work(content), _limits(content))
+
+
+def _loads(content: Content) -> str:
+    return peers.loads([s for s in series_of(content) if s.test == "load"])
+
+
+def _limits(content: Content) -> Limits:
+    limits = content["machine_info"]["limits"]
+    return Limits(*({int(key): value for key, value in limits[k].items()} for k in ("read", "dot")))
+
+
+def _work(content: Content) -> dict[str, Work]:
+    return {name: Work(**work) for name, work in content["machine_info"]["work"].items()}
+
+
+def _graphs(content: Content) -> str:
+    return onnx.runs([s for s in series_of(content) if not s.test.startswith("load ")])
+
+
+def _graph_loads(content: Content) -> str:
+    return onnx.loads([s for s in series_of(content) if s.test.startswith("load ")])
+
+
+NATIVE = ("halfbyte", "llama.cpp")
+TEXT, GRAPHS, INSIDE = "Language models", "ONNX models", "Parts of halfbyte"
+SECTIONS = (
+    Section(
+        "quality", TEXT, "Quality of each type",
+        "The shipped storyteller, 992,640 weights: perplexity on 40 held-out stories, and the "
+        "mean divergence (KL) of its token probabilities from llama.cpp's on the same file.",
+        lambda content: tables.quality(content["rows"]),
+    ),
+    Section(
+        "peers", TEXT, "Beside llama.cpp",
+        "Tokens/s beside llama.cpp, built for this processor, with flash attention and repacking, "
+        "on the same files: SmolLM2-135M's shape and Llama 3.2 1B's (1B) with random weights. "
+        "pp128 is a prompt of 128 tokens at once, tg64 decodes 64 tokens one by one. The limit of "
+        "tg is the measured memory bandwidth, that of pp the measured peak of the int8 dot "
+        "product.",
+        _native,
+    ),
+    Section(
+        "peers", TEXT, "In a browser tab, beside wllama",
+        "Tokens/s in tabs of one Chromium: halfbyte under Python in Pyodide, and wllama, which is "
+        "llama.cpp in WebAssembly. The ratio is that of relaxed SIMD to the row's engine. The "
+        "first run is the one in which V8 still compiles.",
+        _tabs,
+    ),
+    Section(
+        "peers", TEXT, "Loading",
+        "From `load` to the first token, with the file in the system's cache, in a fresh process; "
+        "peak memory includes the pages of the mapped file.",
+        _loads,
+    ),
+    Section(
+        "browser", TEXT, "Small and large models in a tab",
+        "Tokens/s of a prompt of 128 tokens and of 32 tokens decoded one by one, in tabs of one "
+        "Chromium.",
+        lambda content: browser.speeds(series_of(content)),
+    ),
+    Section(
+        "browser", TEXT, "Starting the page",
+        "From opening the page to the first token, each engine in a fresh browser: the first "
+        "visit, and the median of those after it. An empty Pyodide is a page that starts only "
+        "Python.",
+        lambda content: browser.starts(series_of(content)),
+    ),
+    Section(
+        "encode", TEXT, "Encoding",
+        "MB/s of input, counted as F16, on one thread: plain rounding, the search of scales that "
+        "`quantize` uses, and the encoders of llama.cpp and of PyPI's gguf (NumPy), which round "
+        "plainly.",
+        lambda content: tables.encode(series_of(content)),
+    ),
+    Section(
+        "onnx", GRAPHS, "Beside ONNX Runtime",
+        "Milliseconds per run in one process with ONNX Runtime (ORT). MiniLM is all-MiniLM-L6-v2 "
+        "with its trained weights (b x n: sentences by tokens), the image models have random "
+        "weights. By own: each engine runs its own quantizer's file; by onnxruntime: both run that "
+        "of ONNX Runtime's quantizer. The cosine is that of the worst of 32 sentences or 4 images "
+        "to the outputs in float32.",
+        _graphs,
+    ),
+    Section(
+        "onnx", GRAPHS, "Loading ONNX models",
+        "From opening the file to the first output, of a text of 16 tokens or an image.",
+        _graph_loads,
+    ),
+    Section(
+        "onnx-browser", GRAPHS, "In a browser tab, beside onnxruntime-web",
+        "Milliseconds per run of MiniLM on one thread, in tabs of one Chromium. The ratio is that "
+        "of the row's engine to halfbyte on relaxed SIMD. Loading includes Pyodide's start.",
+        lambda content: onnx.tabs(series_of(content)),
+    ),
+    Section(
+        "fusions", INSIDE, "Fused instructions",
+        "Two instructions of a program beside the one that the pass `fuse` puts in their place, "
+        "in SmolLM2-135M's sizes on one thread.",
+        lambda content: tables.fusions(series_of(content)),
+    ),
+)  # fmt: skip
+
+
+def page(results: dict[str, Content]) -> str:
+    """docs/benchmarks.md."""
+    parts, topic = [f"# Benchmarks\n\n{_wrapped(HEAD)}\n"], ""
+    for section in SECTIONS:
+        if section.bench not in results:
+            continue
+        if section.topic != topic:
+            topic = section.topic
+            parts.append(f"## {topic}\n")
+        content = results[section.bench]
+        texts = f"{_wrapped(section.text)}\n\n{_wrapped(_conditions(content))}"
+        parts.append(f"### {section.title}\n\n{texts}\n\n{section.table(content)}\n")
+    return "\n".join(parts)
+
+
+def _conditions(content: Content) -> str:
+    """Command, machine, date and peers of a file of results."""
+    versions = ", ".join(content["versions"].values())
+    beside = f"; {versions}" if versions else ""
+    info = content["machine_info"]
+    return (
+        f"{date(content)}, {machine(content)}, {info['cpu']['count']} cores, kernels "
+        f"{info['instruction_sets'][0]}{beside}; `{content['command']}`:"
+    )
+
+
+def machine(content: Content) -> str:
+    """The processor's name."""
+    return str(content["machine_info"]["processor"])
+
+
+def date(content: Content) -> str:
+    """The day of a run."""
+    return str(content["datetime"])[:10]
+
+
+def _wrapped(text: str, width: int = 120) -> str:
+    """Lines of at most `width` characters, none of which ends within code."""
+    lines = [""]
+    for word in re.findall(r"`[^`]*`\S*|\S+", text):
+        if len(lines[-1]) + 1 + len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".lstrip()
+    return "\n".join(lines)
+
+
+# ---- the README's table --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the README's table: two series of a bench."""
+
+    task: str
+    bench: str
+    model: str
+    test: str
+    ours: str
+    peer: str
+    name: str  # of the peer
+
+    def cells(self, content: Content) -> list[str]:
+        """Our figure, the peer's, the ratio."""
+        both = [self._series(content, engine) for engine in (self.ours, self.peer)]
+        figures = [self._figure(series) for series in both]
+        ratio = f"{both[0].times_as_fast_as(both[1]):.2f}"
+        return [self.task, figures[0], f"{self.name} {figures[1]}", ratio]
+
+    def _series(self, content: Content, engine: str) -> Series:
+        for s in series_of(content):
+            if (s.model, s.test, s.engine, s.threads) == (self.model, self.test, engine, 1):
+                return s
+        raise SystemExit(
+            f"benches/results/{self.bench}.json: the README needs {self.model} {self.test} of "
+            f"{engine} on one thread, which is not there"
+        )
+
+    def _figure(self, series: Series) -> str:
+        return digits(series.speed if self.test[:2] in ("pp", "tg") else 1000 * series.median)
+
+
+ROWS = (
+    Row(
+        "SmolLM2-135M's shape in Q4_0, prompt of 128, tokens/s",
+        "peers", "135M Q4_0", "pp128", "halfbyte", "llama.cpp", "llama.cpp",
+    ),
+    Row(
+        "the same, decoding", "peers", "135M Q4_0", "tg64", "halfbyte", "llama.cpp", "llama.cpp"
+    ),
+    Row(
+        "the same, decoding in a Chromium tab",
+        "peers", "135M Q4_0", "tg64", "relaxed", "wllama-2", "wllama 2",
+    ),
+    Row(
+        "MiniLM in int8, 128 tokens, ms",
+        "onnx", "minilm", "int8 by own 1 x 128", "halfbyte", "onnxruntime", "ONNX Runtime",
+    ),
+    Row(
+        "MiniLM in int4, 128 tokens, ms",
+        "onnx", "minilm", "int4 by own 1 x 128", "halfbyte", "onnxruntime", "ONNX Runtime",
+    ),
+    Row(
+        "ResNet-34 in float32, ms",
+        "onnx", "resnet-34", "fp32 1 image", "halfbyte", "onnxruntime", "ONNX Runtime",
+    ),
+    Row(
+        "MiniLM in int8 in a tab, 128 tokens, ms",
+        "onnx-browser", "minilm", "int8 by own 1 x 128", "relaxed", "onnxruntime-web",
+        "onnxruntime-web",
+    ),
+)  # fmt: skip
+
+
+def readme_table(results: dict[str, Content]) -> str:
+    """The README's table, with a line that says where the figures are from."""
+    rows = [row for row in ROWS if row.bench in results]
+    lines = ["| task | halfbyte | peer | times as fast |", "|---|--:|--:|--:|"]
+    lines += [f"| {' | '.join(row.cells(results[row.bench]))} |" for row in rows]
+    used = [results[name] for name in dict.fromkeys(row.bench for row in rows)]
+    places = dict.fromkeys(f"{machine(content)}, {date(content)}" for content in used)
+    return "\n".join([f"On one thread, both sides taking turns; {'; '.join(places)}.", "", *lines])
+
+
+def readme(text: str, results: dict[str, Content]) -> str:
+    """The README with its table written anew."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"README.md: expected {BEGIN!r} and then {END!r} around the table")
+    return f"{before}{begin}\n{readme_table(results)}\n{end}{after}"
+
+
+# ---- the command ---------------------------------------------------------------------------------
+
+
+def read_results(folder: Path = RESULTS) -> dict[str, Content]:
+    """The content of all files of results, by bench."""
+    paths = {name: folder / f"{name}.json" for name in BENCHES}
+    return {
+        name: json.loads(path.read_text(encoding="utf-8"))
+        for name, path in paths.items()
+        if path.exists()
+    }
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """The files that the report writes, and their content."""
+    results = read_results()
+    yield PAGE, page(results)
+    yield README, readme(README.read_text(encoding="utf-8"), results)
+
+
+def run(name: str) -> None:
+    """Run a bench and replace its file of results."""
+    command = [sys.executable, "-m", *BENCHES[name].split()]
+    print(f"{name}: {' '.join(command[1:])}", file=sys.stderr, flush=True)
+    target = RESULTS / f"{name}.json"
+    subprocess.run([*command, "--json", str(target)], check=True, cwd=ROOT)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="make report ARGS=", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument(
+        "--run", nargs="*", choices=BENCHES, metavar="NAME",
+        help=f"run benches first: {', '.join(BENCHES)} (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit code 1 where a page differs"
+    )
+    options = parser.parse_args()
+    if options.run is not None:
+        for name in options.run or BENCHES:
+            run(name)
+    different = [(path, text) for path, text in pages() if path.read_text("utf-8") != text]
+    for path, text in different:
+        print(f"{path.relative_to(ROOT)} {'differs' if options.check else 'written'}")
+        if not options.check:
+            write_text(path, text.removesuffix("\n"))  # which it adds
+    return 1 if options.check and different else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,49 @@
+"""The Markdown tables of the benches that are one module; `benches.report` shows them too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from benches.figures import Series, digits, markdown
+
+ENCODERS = {
+    "plain": "halfbyte", "search": "halfbyte, search", "llama.cpp": "llama.cpp", "gguf": "gguf",
+}  # fmt: skip
+
+
+def quality(rows: Sequence[dict[str, Any]]) -> str:
+    """One row per type of the shipped model."""
+    header = ["type", "bits per weight", "MB", "perplexity", "KL to llama.cpp"]
+    cells = [
+        [
+            row["type"], f"{row['bits_per_weight']:.2f}", f"{row['bytes'] / 1e6:.2f}",
+            f"{row['perplexity']:.4f}", f"{row['kl']:.1e}",
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return markdown(header, cells)
+
+
+def encode(series: Sequence[Series]) -> str:
+    """One row per weight format: MB/s of input, counted as F16."""
+    rows = []
+    for name in dict.fromkeys(s.model for s in series):
+        engines = {s.engine: s for s in series if s.model == name}
+        speeds = [digits(s.more["bytes"] / 1e6 / s.median) for s in engines.values()]
+        ratio = engines["plain"].times_as_fast_as(engines["llama.cpp"])
+        rows.append([name, *speeds, f"{ratio:.2f}"])
+    return markdown(["type", *ENCODERS.values(), "halfbyte / llama.cpp"], rows)
+
+
+def fusions(series: Sequence[Series]) -> str:
+    """One row per fusion and number of tokens, in microseconds."""
+    header = ["fusion", "test", "apart us", "fused us", "apart : fused"]
+    fused = {(s.model, s.test): s for s in series if s.engine == "fused"}
+    rows = []
+    for apart in series:
+        if apart.engine == "apart":
+            one = fused[apart.model, apart.test]
+            times = f"{apart.median * 1e6:.1f}", f"{one.median * 1e6:.1f}"
+            rows.append([apart.model, apart.test, *times, f"{one.times_as_fast_as(apart):.2f}"])
+    return markdown(header, rows, left=2)
