@@ -115,7 +115,7 @@ def try_kernels(copy: Copy, faults: list[Fault]) -> dict[str, str]:
         path.write_text(changed(path.read_text(encoding="utf-8"), fault), encoding="utf-8")
     copy.build()
     [tests] = (copy.tree / "tests").rglob(CASES)
-    report = copy.pytest(str(tests), "-rfE", "-k", "test_operator and native", "-n", "2").stdout
+    report = copy.pytest(str(tests), "-rfE", "-k", "test_operator and native").stdout
     cases = re.findall(r"^FAILED .*\[(.+?)\]", report, re.MULTILINE)
     if not cases and " passed" not in report:
         raise RuntimeError(f"the operators' cases did not run:\n{report[-2000:]}")

@@ -70,7 +70,7 @@ def constant_value(node: NodeProto) -> TensorProto | None:
     """The tensor of a Constant node, named as its output; None where it is text or sparse."""
     for item in node.attribute:
         if item.name == "value":
-            tensor = clone(item.t)
+            tensor: TensorProto = clone(item.t)
         elif item.name in ("value_float", "value_floats"):
             values = np.array(helper.get_attribute_value(item), np.float32)
             tensor = onnx.numpy_helper.from_array(values)
@@ -93,7 +93,7 @@ def replace_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
 
 def clone(message: AnyMessage) -> AnyMessage:
     """A copy of a node, a tensor, a graph or a model."""
-    copy = type(message)()
+    copy: AnyMessage = type(message)()
     copy.CopyFrom(message)
     return copy
 

@@ -80,5 +80,5 @@ def add_template(parser: Parser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    kind = run_graph if is_onnx_file(options.model) else run_text
-    return kind.run(options)
+    run = run_graph.run if is_onnx_file(options.model) else run_text.run
+    return run(options)

@@ -270,8 +270,8 @@ class Fitter:
                 yield self.need(f"--weights {weights}", planned)
         for level in ("aggressive", "extreme"):
             if shorter := self._shortened(LEVELS[level]):
-                context, usual = shorter.settings.context, plan(self.file, LEVELS[level]).settings
-                option = "" if context == usual.context else f" --context {context}"
+                usual, chosen = plan(self.file, LEVELS[level]).settings, shorter.settings
+                option = "" if chosen.context == usual.context else f" --context {chosen.context}"
                 yield self.need(f"--level {level}{option}", shorter)
 
     def _shortened(self, settings: Settings) -> Plan | None:

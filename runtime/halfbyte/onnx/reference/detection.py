@@ -22,7 +22,7 @@ def _over_grid(
     return (len(rois), x.shape[1], *pooled_shape)
 
 
-def _aligned(
+def _in_grid(
     x: Array, rois: Array, batch_indices: Array, *, output_height: int = 1, output_width: int = 1,
     **attributes: Any,
 ) -> _shapes.Shape:  # fmt: skip
@@ -72,7 +72,7 @@ def _cells(first: int, last: int, count: int, size: int) -> list[tuple[int, int]
     return [(min(max(a, 0), size), min(max(b, 0), size)) for a, b in edges]
 
 
-@define("RoiAlign", since=16, product=True, infer=_shapes.alike(_aligned))
+@define("RoiAlign", since=16, product=True, infer=_shapes.alike(_in_grid))
 def roi_align(
     x: Array,
     rois: Array,
@@ -161,7 +161,7 @@ def _aligned(image: Array, rows: Array, columns: Array, cells: tuple[int, int], 
     return mean_of(sum(corners).reshape(shape), (2, 4), keepdims=False)
 
 
-@define("RoiAlign", since=10, product=True, infer=_shapes.alike(_aligned))
+@define("RoiAlign", since=10, product=True, infer=_shapes.alike(_in_grid))
 def roi_align_10(
     x: Array,
     rois: Array,

@@ -179,8 +179,9 @@ def nhwc_conv(
 
 
 def _pooled_last(x: Array, **attributes: Any) -> _shapes.Shape:
-    shape = pooled(np.moveaxis(x, -1, 1), **attributes)
-    return (shape[0], *shape[2:], shape[1])
+    shape: Any = pooled(np.moveaxis(x, -1, 1), **attributes)
+    batch, channels, *sizes = shape
+    return (batch, *sizes, channels)
 
 
 @contrib("NhwcMaxPool", infer=_shapes.alike(_pooled_last), types="a > a")
