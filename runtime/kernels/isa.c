@@ -14,7 +14,7 @@ static int always(void) { return 1; }
 
 extern const hb_table hb_table_avx2;
 
-/* Asked by hand: not every compiler's runtime has what __builtin_cpu_supports needs. */
+/* Not __builtin_cpu_supports: some compilers lack the runtime functions that it needs. */
 static unsigned cpuid(unsigned leaf, unsigned subleaf, char reg) {
   unsigned eax, ebx, ecx, edx;
   if (!__get_cpuid_count(leaf, subleaf, &eax, &ebx, &ecx, &edx)) {
@@ -23,10 +23,10 @@ static unsigned cpuid(unsigned leaf, unsigned subleaf, char reg) {
   return reg == 'a' ? eax : reg == 'b' ? ebx : ecx;
 }
 
-static int all(unsigned flags, unsigned wanted) { return (flags & wanted) == wanted; }
+static int all(unsigned flags, unsigned needed) { return (flags & needed) == needed; }
 
-/* Whether the system keeps these registers of a thread (bits of XCR0). */
-static int keeps(unsigned registers) {
+/* Whether the operating system saves these registers (bits of XCR0) when it switches threads. */
+static int saves(unsigned registers) {
   unsigned low, high;
   if (!all(cpuid(1, 0, 'c'), bit_OSXSAVE)) {
     return 0;
@@ -36,7 +36,7 @@ static int keeps(unsigned registers) {
 }
 
 static int has_avx2(void) {
-  return keeps(0x6) && all(cpuid(1, 0, 'c'), bit_AVX | bit_FMA | bit_F16C) &&
+  return saves(0x6) && all(cpuid(1, 0, 'c'), bit_AVX | bit_FMA | bit_F16C) &&
          all(cpuid(7, 0, 'b'), bit_AVX2);
 }
 #endif
@@ -51,13 +51,13 @@ static int has_avxvnni(void) { return has_avx2() && (cpuid(7, 1, 'a') >> 4 & 1);
 extern const hb_table hb_table_avx512vnni;
 
 #ifdef __APPLE__
-enum { AVX512_REGISTERS = 0x6 }; /* macOS announces the others when they are first used */
+enum { AVX512_REGISTERS = 0x6 }; /* macOS enables the others when they are first used */
 #else
 enum { AVX512_REGISTERS = 0xe6 };
 #endif
 
 static int has_avx512vnni(void) {
-  return has_avx2() && keeps(AVX512_REGISTERS) &&
+  return has_avx2() && saves(AVX512_REGISTERS) &&
          all(cpuid(7, 0, 'b'), bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL) &&
          all(cpuid(7, 0, 'c'), bit_AVX512VNNI);
 }
@@ -99,7 +99,7 @@ extern const hb_table hb_table_i8mm;
 static int has_i8mm(void) { return has_dotprod() && HAS_I8MM; }
 #endif
 
-/* A WebAssembly file has one table: one that the engine cannot run is not valid as a whole. */
+/* A WebAssembly file has one table: an engine rejects a whole file if it lacks one instruction. */
 #ifdef HB_WASM
 extern const hb_table HB_WASM;
 #else

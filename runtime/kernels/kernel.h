@@ -1,10 +1,10 @@
-/* What a table's source needs around the bodies: argument structs and the BODY macro. */
+/* What the source of a table needs before the bodies: the argument structs and the BODY macro. */
 #ifndef HALFBYTE_KERNEL_H
 #define HALFBYTE_KERNEL_H
 
 #include "machine.h"
 
-/* One field, one slot of an instruction (see machine.h). */
+/* One field takes one slot of an instruction (see machine.h). */
 #define OUT(type, name) \
   union {               \
     type* name;         \
@@ -42,14 +42,15 @@ enum {
 
 typedef void hb_kernel(const void* arguments, int64_t begin, int64_t end);
 
-/* The kernels compiled for one instruction set, and its capabilities in the order of isa/caps.h. */
+/* The kernels compiled for one instruction set. `describe` writes its capabilities in the order of
+ * isa/caps.h. */
 typedef struct {
   hb_kernel* run[HB_KERNELS];
   void (*describe)(i32* capabilities);
 } hb_table;
 
-/* Opens the body of a kernel, which runs units [begin, end) of its arguments `a`; SMALL_BODY that
- * of one that nobody waits for. */
+/* Begins the body of a kernel, which runs units [begin, end) of its arguments `a`. SMALL_BODY is
+ * for kernels whose speed does not matter: they are compiled for size where that counts. */
 #define BODY(name) BODY_WITH(name, )
 #define SMALL_BODY(name) BODY_WITH(name, SMALL)
 #define BODY_WITH(name, attribute) BODY_NAMED(name, attribute)
@@ -60,9 +61,9 @@ typedef struct {
   }                                                                                           \
   static inline void name##_body(const name##_args* a, int64_t begin, int64_t end)
 
-/* Code that is the same for several types stands in a file of its own, <file>_body.inc, which is
- * included once for each, with TYPE and other parameters defined; at its end it undefines them.
- * There, OF(tile) is the name tile_<TYPE>. */
+/* Code that is the same for several types is a file of its own, <file>_body.inc. It is included
+ * once per type, with TYPE and other parameters defined, and undefines them at its end. In it,
+ * OF(tile) is the name tile_<TYPE>. */
 #define OF(name) JOIN(name##_, TYPE)
 #define R16(name) JOIN(name, _r16)
 #define ARGS(kernel) JOIN(kernel, _args)

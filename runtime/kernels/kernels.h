@@ -1,59 +1,62 @@
 // clang-format off: this file is aligned by hand
 /* The list of kernels: start here.
  *
- * A kernel does one operation on arrays. It is written once, in C, and compiled for each
- * instruction set. An entry here is all that the rest has to know of it:
+ * A kernel performs one operation on arrays. It is written once, in C, and compiled for every
+ * instruction set. Everything that other code needs to know about it is an entry in this file:
  *
  *   KERNEL(name, units, grain, cost, fields)
  *
- *   name    the operator's in Python (halfbyte/core/ops/), with suffixes for a variant and a type of
- *           numbers: gelu_tanh, matmul_q4_0
- *   units   how many pieces the work falls into, an expression of the arguments `a`; the body runs
- *           the units [begin, end) of them
- *   grain   threads share the work in chunks, each of which begins at a multiple of this
- *   cost    bytes moved or operations done in a unit, whichever is more: what is worth a thread
- *   fields  the arguments, in the order outputs, weights, scales, inputs, sizes, scalars
+ *   name    the operator's name in Python (halfbyte/core/ops/), with suffixes for a variant and a
+ *           type: gelu_tanh, matmul_q4_0
+ *   units   the number of units that the work divides into, as an expression of the arguments `a`;
+ *           a call of the body runs the units [begin, end)
+ *   grain   threads share the work in chunks that begin at multiples of this number of units
+ *   cost    bytes moved or operations done per unit, whichever is more: decides whether more
+ *           threads are worth it
+ *   fields  the arguments, in the order outputs, weights, scales, inputs, sizes, scalars:
  *             OUT(type, y), IN(type, x)  an array that is written, or read
  *             INT(n), FLOAT(epsilon)     a number
- *           named as the operator names its operands, the dimensions of its signature and its
- *           attributes, by which they are bound
+ *           Their names are those of the operator's operands, dimensions and attributes, which are
+ *           bound by name.
  *
- * The comment above an entry says what it computes: `n` counts rows of activations, `k` their
- * columns, `m` rows of a weight matrix [m, k]. Headings are files: the body of a kernel stands in
- * the one above it, after BODY(name). A *_body.inc is included for each type; OF(name) there is the
- * name with the type. tests/core/test_kernel_list.py holds the headings to that.
+ * The comment above an entry says what the kernel computes. In these comments `n` counts rows of
+ * activations, `k` their columns, and `m` the rows of a weight matrix [m, k]. Each heading names a
+ * file: it contains the bodies of the kernels below it, each after BODY(name). A *_body.inc is
+ * included once per type; there, OF(name) is the name with the type appended.
+ * tests/core/test_kernel_list.py checks the headings.
  *
- * This file is included wherever something is made of the list, each time with KERNEL, OUT, IN, INT
- * and FLOAT defined for that:
+ * This file is included wherever code is generated from the list, each time with different
+ * definitions of KERNEL, OUT, IN, INT and FLOAT:
  *
- *   kernel.h   a struct <name>_args of the fields, eight bytes each, and a number HB_<name>
+ *   kernel.h   a struct <name>_args with the fields, eight bytes each, and a number HB_<name>
  *   table.inc  the dispatch table of an instruction set: its functions by number
  *   run.c      units, grain and cost of an instruction, and the text of hb_kernel_list()
  *
- * Python reads that text when it opens the library (backends/library.py). From it come the calls,
- * that is, which operand, dimension or attribute goes into which slot (backends/native.py), and
- * what the tests ask for: every kernel has cases in tests/core/ops, which each table runs beside the
- * operator's NumPy. So a new kernel is an entry here, its body, its operator and cases; what is
- * forgotten, a test names. */
+ * Python reads that text when it opens the library (halfbyte/core/backends/library.py), and binds
+ * operands, dimensions and attributes to slots by it (native.py beside it). The tests read it too:
+ * every kernel has cases in tests/core/ops, which run on every table and are compared with the
+ * operator's NumPy definition. So a new kernel needs an entry here, a body, an operator and cases;
+ * a test names whatever is missing. */
 
 /* ================================================================================================
- * linear/: products with weights, and the rows of tables
+ * linear/: matrix products with weights, embedding lookups, and quantization of activations
  * ============================================================================================= */
 
 /* ---- linear/float_body.inc ---- */
 
-/* y[n, d] = w[ids[n], :], decoded; ids outside [0, v) give a row of zeros */
-#define GATHER(suffix, type, cost) \
-  KERNEL(gather_##suffix, a->n, 1, a->d * cost, OUT(f32, y) IN(type, w) IN(i32, ids) INT(n) INT(v) INT(d))
+/* y[n, d] = w[ids[n], :], dequantized; ids outside of [0, v) give a row of zeros */
+#define GATHER(suffix, type, cost)              \
+  KERNEL(gather_##suffix, a->n, 1, a->d * cost, \
+         OUT(f32, y) IN(type, w) IN(i32, ids) INT(n) INT(v) INT(d))
 GATHER(f32, f32, 4)
 GATHER(f16, f16, 4)
 GATHER(bf16, bf16, 4)
 GATHER(q8_0, q8_0, 4)
 GATHER(q4_0, q4_0, 4)
 
-/* y[n, m] = r[n, m] + sum_k x[n, k] w[m, k], float activations; may use FMA; sums in 16 lanes; here
- * and below, r is NULL where nothing is added */
-#define MATMUL(type, grain, bytes)                     \
+/* y[n, m] = r[n, m] + sum_k x[n, k] w[m, k] with float activations; may use FMA; sums are kept in
+ * 16 lanes. Here and below, r is NULL if nothing is added. */
+#define MATMUL(type, grain, bytes)                        \
   KERNEL(matmul_##type, a->m, grain, a->n * a->k * bytes, \
          OUT(f32, y) IN(type, w) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m))
 MATMUL(f32, 4, 4)
@@ -64,9 +67,9 @@ MATMUL(q4_0, 4, 2)
 
 /* ---- linear/quantize.inc ---- */
 
-/* xq[n, k], xd[n, k/32], xs[n, k/16] = x per block of 32: d = max|x| / 127, q = round-half-even(x *
- * (127 / max|x|)) in [-127, 127], s = sum q of either half; a block with max|x| = 0, or too small
- * for 127 / max|x| to be finite, is all zero */
+/* xq[n, k], xd[n, k/32], xs[n, k/16] = x quantized in blocks of 32: d = max|x| / 127, q =
+ * round-half-even(x * (127 / max|x|)) in [-127, 127], s = sum of q over each half of a block. A
+ * block is all zeros if max|x| is 0, or so small that 127 / max|x| is not finite. */
 #define QUANTIZED OUT(i8, xq) OUT(f32, xd) OUT(i16, xs)
 KERNEL(dynamic_quantize, a->n * (a->k / 32), 4, 32 * 4, QUANTIZED IN(f32, x) INT(n) INT(k))
 
@@ -74,15 +77,16 @@ KERNEL(dynamic_quantize, a->n * (a->k / 32), 4, 32 * 4, QUANTIZED IN(f32, x) INT
 KERNEL(rms_norm_quantize, a->n, 1, a->d * 8,
        QUANTIZED IN(f32, weight) IN(f32, x) INT(n) INT(d) FLOAT(epsilon))
 
-/* Each 32 numbers times the Hadamard matrix over 8; and that in int8 with a scale for 128 */
+/* y = each 32 numbers of x times the Hadamard matrix of order 32, divided by 8; and the same
+ * quantized to int8 with one scale per 128 numbers */
 KERNEL(hadamard, a->n * (a->k / 32), 4, 32 * 8, OUT(f32, y) IN(f32, x) INT(n) INT(k))
 KERNEL(hadamard_quantize, a->n * (a->k / 128), 4, 128 * 8, QUANTIZED IN(f32, x) INT(n) INT(k))
 
-/* y = layer_norm(x) gain, where there is one, and dynamic_quantize, or hadamard_quantize, of
- * layer_norm(x) */
-#define LAYER_NORM(name)                                                                  \
-  KERNEL(name, a->n, 1, a->d * 8,                                                         \
-         OUT(f32, y) QUANTIZED IN(f32, weight) IN(f32, bias) IN(f32, gain) IN(f32, x) INT(n)  \
+/* y = layer_norm(x) gain, or layer_norm(x) if gain is NULL; and dynamic_quantize or
+ * hadamard_quantize of layer_norm(x) */
+#define LAYER_NORM(name)                                                                     \
+  KERNEL(name, a->n, 1, a->d * 8,                                                            \
+         OUT(f32, y) QUANTIZED IN(f32, weight) IN(f32, bias) IN(f32, gain) IN(f32, x) INT(n) \
          INT(d) FLOAT(epsilon))
 LAYER_NORM(layer_norm_quantize)
 LAYER_NORM(layer_norm_hadamard_quantize)
@@ -91,8 +95,10 @@ LAYER_NORM(layer_norm_hadamard_quantize)
 /* dynamic_quantize(gelu(x)), hadamard_quantize(gelu(x)) */
 KERNEL(gelu_quantize_erf,  a->n * (a->d / 32), 4, 32 * 16, QUANTIZED IN(f32, x) INT(n) INT(d))
 KERNEL(gelu_quantize_tanh, a->n * (a->d / 32), 4, 32 * 16, QUANTIZED IN(f32, x) INT(n) INT(d))
-KERNEL(gelu_hadamard_quantize_erf,  a->n * (a->d / 128), 4, 128 * 16, QUANTIZED IN(f32, x) INT(n) INT(d))
-KERNEL(gelu_hadamard_quantize_tanh, a->n * (a->d / 128), 4, 128 * 16, QUANTIZED IN(f32, x) INT(n) INT(d))
+KERNEL(gelu_hadamard_quantize_erf, a->n * (a->d / 128), 4, 128 * 16,
+       QUANTIZED IN(f32, x) INT(n) INT(d))
+KERNEL(gelu_hadamard_quantize_tanh, a->n * (a->d / 128), 4, 128 * 16,
+       QUANTIZED IN(f32, x) INT(n) INT(d))
 
 /* dynamic_quantize(silu(gate) * up) */
 KERNEL(swiglu_quantize, a->n * (a->d / 32), 4, 32 * 16,
@@ -101,10 +107,11 @@ KERNEL(swiglu_quantize, a->n * (a->d / 32), 4, 32 * 16,
 
 /* ---- linear/int8_body.inc ---- */
 
-/* y[n, m] = r[n, m] + (bias[m] + s), s = sum over blocks b in order of (w.d[m, b] * xd[n, b]) *
- * float(sum_32 w.q * xq), exact integers, multiply then add: bit-identical on every table. Q4_0
- * takes its offset of 8 out through xs. `bias` may be NULL like r. */
-#define INT8(type)                                                                         \
+/* y[n, m] = r[n, m] + (bias[m] + s), s = sum over the blocks b, in order, of (w.d[m, b] * xd[n, b])
+ * * float(sum_32 w.q * xq). Integer sums are exact, and the products are rounded before they are
+ * added: bit-identical on every table. The offset of 8 in Q4_0 is subtracted by means of xs. `bias`
+ * may be NULL, like r. */
+#define INT8(type)                                                                           \
   OUT(f32, y) IN(type, w) IN(f32, xd) IN(i8, xq) IN(i16, xs) IN(f32, r) IN(f32, bias) INT(n) \
   INT(k) INT(m)
 KERNEL(matmul_int8_q8_0, a->m, 16, a->n * a->k, INT8(q8_0))
@@ -112,13 +119,13 @@ KERNEL(matmul_int8_q4_0, a->m, 16, a->n * a->k, INT8(q4_0))
 
 /* ---- linear/packed_rows_body.inc ---- */
 
-/* gather of packed rows */
+/* gather from packed rows */
 GATHER(q8_0_r16, q8_0_r16, 8)
 GATHER(q4_0_r16, q4_0_r16, 8)
 
-/* y[m, k] = w in the packed layout; y may be w where `scratch` has room for sixteen rows, which
- * one thread may use at a time */
-#define PACK(type)                  \
+/* y[m, k] = w in the packed layout. y may be w if `scratch` has room for sixteen rows; only one
+ * thread at a time may use it then. */
+#define PACK(type)                    \
   KERNEL(pack_##type, a->m, 16, a->k, \
          OUT(type##_r16, y) OUT(type, scratch) IN(type, w) INT(k) INT(m))
 PACK(q8_0)
@@ -126,36 +133,36 @@ PACK(q4_0)
 
 /* ---- linear/packed_body.inc ---- */
 
-/* matmul_int8 with packed rows: a unit is UNIT_ROWS of them with UNIT_COLUMNS of x. */
+/* matmul_int8 with packed rows. A unit is UNIT_ROWS of them with UNIT_COLUMNS rows of x. */
 #define PACKED(name, type) KERNEL(name, PACKED_UNITS(a), 1, UNIT_ROWS * a->n * a->k, INT8(type))
 PACKED(matmul_int8_q8_0_r16, q8_0_r16)
 PACKED(matmul_int8_q4_0_r16, q4_0_r16)
 
-/* The same of what hadamard_quantize makes: s = sum over blocks of 128 columns, in order, of xd
- * times the sum over the four blocks in it, in order, of w.d * float(sum w.q * xq). m is a multiple
- * of 16. */
+/* The same for activations from hadamard_quantize: s = sum over the blocks of 128 columns, in
+ * order, of xd times the sum over its four blocks of 32, in order, of w.d * float(sum w.q * xq). m
+ * is a multiple of 16. */
 PACKED(matmul_rotated_q8_0_r16, q8_0_r16)
 PACKED(matmul_rotated_q4_0_r16, q4_0_r16)
 
 /* ---- linear/packed.inc ---- */
 
-/* The same with weights that share a scale in each 128 columns, d = max(|w.d|, 1e-30): codes become
- * v = (w.q * 256 * c + 2^14) >> 15, c = round-half-even(w.d / d * 2^14), and s = sum of (d / 128 *
- * xd) * float(sum_128 v * xq). Scales are finite. */
+/* The same with weights requantized to share one scale per 128 columns, d = max(max|w.d|, 1e-30): a
+ * quantized weight becomes v = (w.q * 256 * c + 2^14) >> 15 with c = round-half-even(w.d / d *
+ * 2^14), and s = sum of (d / 128 * xd) * float(sum_128 v * xq). Scales are finite. */
 PACKED(matmul_widened_q8_0_r16, q8_0_r16)
 #undef PACKED
 
 /* ---- linear/blocks_body.inc ---- */
 
-/* All of the above for the formats whose blocks have minima or scales within scales: Q4_1, Q5_0,
- * Q5_1 and the K-quants. Products with int8 activations add, in the order of a row's blocks of 32
- * or 16 columns, (d * xd) * float(sum q * xq), and, where there are minima, m * (xd * float(xs)). */
-#define BLOCKS(type)                                                                 \
-  GATHER(type, type, 8)                                                              \
-  GATHER(type##_r16, type##_r16, 8)                                                  \
-  MATMUL(type, 16, 4)                                                                \
-  KERNEL(matmul_int8_##type, a->m, 16, a->n * a->k, INT8(type))                      \
-  KERNEL(matmul_int8_##type##_r16, a->m, 16, a->n * a->k, INT8(type##_r16))          \
+/* All of the above for the formats whose blocks have minima or nested scales: Q4_1, Q5_0, Q5_1 and
+ * the K-quants. Products with int8 activations add, in the order of a row's blocks of 32 or 16
+ * columns, (d * xd) * float(sum q * xq) and, for formats with minima, m * (xd * float(xs)). */
+#define BLOCKS(type)                                                        \
+  GATHER(type, type, 8)                                                     \
+  GATHER(type##_r16, type##_r16, 8)                                         \
+  MATMUL(type, 16, 4)                                                       \
+  KERNEL(matmul_int8_##type, a->m, 16, a->n * a->k, INT8(type))             \
+  KERNEL(matmul_int8_##type##_r16, a->m, 16, a->n * a->k, INT8(type##_r16)) \
   PACK(type)
 BLOCKS(q4_1)
 BLOCKS(q5_0)
@@ -171,15 +178,15 @@ BLOCKS(q6_k)
 
 /* ---- linear/panels.inc ---- */
 
-/* y[n, m] = activation(r[n, m] + (bias[m] + sum_k x[n, k] w[m, k])); w[m / 16, k, 16], zeros after
- * the last of m; may use FMA, the sum is made in the order of k */
+/* y[n, m] = activation(r[n, m] + (bias[m] + sum_k x[n, k] w[m, k])). w is in panels of sixteen
+ * outputs, [m / 16, k, 16], padded with zeros. May use FMA; sums are made in the order of k. */
 KERNEL(matmul_panels_f32, ((a->n + 95) / 96) * ((a->m + 63) / 64), 1, 96 * 64 * a->k,
        OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) IN(f32, r) INT(n) INT(k) INT(m)
        INT(activation))
 
-/* y[outer, inner, n, m] = sum_k x[.., n, k] w[.., m / 16, k, m % 16], which begin at strides of
- * `outer` and `inner`, rows of x at x_row; and what makes such a w of numbers at strides. May use
- * FMA. */
+/* y[outer, inner, n, m] = sum_k x[.., n, k] w[.., m / 16, k, m % 16]; x_outer, x_inner, w_outer and
+ * w_inner are strides between matrices, x_row between rows of x. pack_batched makes such a w from a
+ * strided array. May use FMA. */
 KERNEL(matmul_batched, a->outer * a->inner * ((a->n + 95) / 96) * ((a->m + 63) / 64), 1,
        96 * 64 * a->k,
        OUT(f32, y) IN(f32, w) IN(f32, x) INT(outer) INT(inner) INT(n) INT(k) INT(m) INT(x_outer)
@@ -188,33 +195,33 @@ KERNEL(pack_batched, a->outer * a->inner * ((a->m + 15) / 16), 1, a->k * 64,
        OUT(f32, y) IN(f32, w) INT(outer) INT(inner) INT(k) INT(m) INT(w_outer) INT(w_inner)
        INT(w_row) INT(w_step))
 
-/* y[m / 16, k, 16] of w, whose rows of m and k are `row` and `step` apart */
+/* y[m / 16, k, 16] = w in panels; `row` and `step` are the strides of w along m and k */
 KERNEL(pack_panels_f32, (a->m + 15) / 16, 1, a->k * 64,
        OUT(f32, y) IN(f32, w) INT(k) INT(m) INT(row) INT(step))
 
 /* ---- linear/peak.inc ---- */
 
-/* s[n] = sum of 4096 elements each: how fast this machine reads memory */
+/* s[n] = sum of 4096 elements: measures how fast this machine reads memory */
 KERNEL(memory_read, a->n, 1, 4096 * 4, OUT(f32, s) IN(f32, x) INT(n))
 
-/* s[n] = 512 sum_{j < 8} sum_{i < 8, r < 16} c[i, r, :] . x[j, i, :], modulo 2^32; c[i] is the low
- * four bits of the bytes w[4, 16, 4], then the high ones; x[8, 8, 4] is from 0 to 127: how fast
- * this machine multiplies bytes */
+/* s[n] = 512 sum_{j < 8} sum_{i < 8, r < 16} c[i, r, :] . x[j, i, :], modulo 2^32. c[0..3] are the
+ * low four bits of the bytes w[4, 16, 4], c[4..7] the high ones; x[8, 8, 4] is in 0...127. Measures
+ * how fast this machine multiplies bytes. */
 KERNEL(dot_peak, a->n, 1, 512 * 8 * 8 * 16 * 4, OUT(i32, s) IN(i8, w) IN(i8, x) INT(n))
 
 /* ================================================================================================
- * attention/: positions, the KV cache, attention of text models and of encoders
+ * attention/: rotary positions, the KV cache, attention of language models and of encoders
  * ============================================================================================= */
 
 /* ---- attention/cache.inc ---- */
 
-/* x[n, c] holds c / head_dim heads; in each, r pairs (a, b) of the first 2 r elements are turned by
- * the angle of row position + i of cos[t, r], sin[t, r]: (a cos - b sin, b cos + a sin). Pairs are
- * (2j, 2j + 1) in the interleaved kernel and (j, j + r) in the half-split one; elements from 2 r on
- * are copied. y may be x. */
-#define ROTARY(variant)                                                                         \
-  KERNEL(rotary_embedding_##variant, a->n, 1, a->c * 8,                                         \
-         OUT(f32, y) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(t) INT(r)           \
+/* x[n, c] holds c / head_dim heads. In each head, r pairs (a, b) of the first 2 r elements are
+ * rotated by the angle given in row position + i of cos[t, r], sin[t, r]: (a cos - b sin, b cos + a
+ * sin). Pairs are (2j, 2j + 1) in the interleaved kernel and (j, j + r) in the half-split one;
+ * elements from 2 r on are copied. y may be x. */
+#define ROTARY(variant)                                                               \
+  KERNEL(rotary_embedding_##variant, a->n, 1, a->c * 8,                               \
+         OUT(f32, y) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(c) INT(t) INT(r) \
          INT(head_dim) INT(position))
 ROTARY(interleaved)
 ROTARY(half)
@@ -222,22 +229,22 @@ ROTARY(half)
 
 /* ---- attention/cache_body.inc ---- */
 
-/* cache[:, position + i, :] = x[i], head by head; for F16 rounded (to nearest, ties to even) */
+/* cache[:, position + i, :] = x[i], head by head; rounded to nearest, ties to even, for F16 */
 #define WRITE(name, type, rows)          \
   KERNEL(name, a->n, 1, a->g * a->h * 4, \
          OUT(type, cache) IN(f32, x) INT(n) INT(g) INT(h) INT(rows) INT(position))
 WRITE(cache_write_f32, f32, t)
 WRITE(cache_write_f16, f16, t)
 
-/* cache[:, (position + i) / 16, :, (position + i) % 16] = x[i], head by head: keys lie sixteen
- * positions together */
+/* cache[:, (position + i) / 16, :, (position + i) % 16] = x[i], head by head: keys are stored in
+ * groups of sixteen positions */
 WRITE(cache_write_keys_f32, f32, b)
 WRITE(cache_write_keys_f16, f16, b)
 
-/* cache_write_keys of the rotary embedding; fields as in both */
-#define ROTARY_KEYS(variant, type)                                                              \
-  KERNEL(rotary_cache_write_keys_##variant##_##type, a->n, 1, a->g * a->h * 8,                  \
-         OUT(type, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(g) INT(h) INT(b)      \
+/* cache_write_keys(rotary_embedding(x)), with the fields of both */
+#define ROTARY_KEYS(variant, type)                                                         \
+  KERNEL(rotary_cache_write_keys_##variant##_##type, a->n, 1, a->g * a->h * 8,             \
+         OUT(type, cache) IN(f32, x) IN(f32, cos) IN(f32, sin) INT(n) INT(g) INT(h) INT(b) \
          INT(t) INT(r) INT(position))
 ROTARY_KEYS(interleaved, f32)
 ROTARY_KEYS(interleaved, f16)
@@ -247,63 +254,63 @@ ROTARY_KEYS(half, f16)
 
 /* ---- attention/grouped.inc ---- */
 
-/* y[i, u] = sum_j softmax_j(scale q[i, u] . k[g, j]) v[g, j], j <= position + i, g = u's group of
- * c / (g h) heads; v[g, t, h], and key j is k[g, j / 16, :, j % 16] of k[g, b, h, 16]. Unless
- * `window` is 0, j > position + i - window too; what no query sees is not read. Running
- * softmax (the flash-attention recurrence): memory independent of the length. */
-#define GROUPED(type, keys, values, cost)                                                       \
-  KERNEL(group_query_attention_##type, a->g * ((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,     \
-         (a->position + a->n) * a->h * cost,                                                    \
-         OUT(f32, y) IN(f32, q) IN(keys, k) IN(values, v) INT(n) INT(c) INT(g) INT(h) INT(b)    \
+/* y[i, u] = sum_j softmax_j(scale q[i, u] . k[g, j]) v[g, j], j <= position + i, where g is u's
+ * group of c / (g h) heads. Values are v[g, t, h]; key j is k[g, j / 16, :, j % 16] of k[g, b, h,
+ * 16]. If `window` is not 0, also j > position + i - window; keys that no query sees are not read.
+ * Running softmax (the flash-attention recurrence): memory does not depend on the length. */
+#define GROUPED(type, keys, values, cost)                                                    \
+  KERNEL(group_query_attention_##type, a->g * ((a->n * (a->c / (a->g * a->h)) + 3) / 4), 1,  \
+         (a->position + a->n) * a->h * cost,                                                 \
+         OUT(f32, y) IN(f32, q) IN(keys, k) IN(values, v) INT(n) INT(c) INT(g) INT(h) INT(b) \
          INT(t) INT(position) INT(window) FLOAT(scale))
 GROUPED(f32, f32, f32, 16)
 GROUPED(f16, f16, f16, 16)
 
 /* ---- attention/q8_0.inc ---- */
 
-/* The same with a cache in Q8_0: rows of values are blocks, encoded as by encode_q8_0; of a head's
- * keys, block j of sixteen positions is cache[head, place / 16, j], as in packed rows. */
+/* The same with a cache in Q8_0. Rows of values are blocks, encoded as by encode_q8_0. Block j of
+ * sixteen positions of a head's keys is cache[head, position / 16, j], as in packed rows. */
 WRITE(cache_write_q8_0, q8_0, t)
 WRITE(cache_write_keys_q8_0, q8_0_r16, b)
 #undef WRITE
 
-/* Per block of 32 elements the query is quantized as by dynamic_quantize, (kd * qd) * float(sum kq
- * qq) are added in the order of blocks, and (weight * vd) * float(vq) in the order of keys. h is a
- * multiple of 32, at most 512. */
+/* For each block of 32 elements the query is quantized as by dynamic_quantize; (kd * qd) *
+ * float(sum kq qq) are added in the order of blocks, and (weight * vd) * float(vq) in the order of
+ * keys. h is a multiple of 32, at most 512. */
 GROUPED(q8_0, q8_0_r16, q8_0, 8)
 #undef GROUPED
 
 /* ---- attention/panels.inc ---- */
 
-/* y[batch, i, head, e] = sum_j softmax_j(scale q . k + bias[i, j]) v[j], over j <= i + reach. Rows
- * of q, k, v and bias lie at the strides named by them, from what is called _at on; heads share
- * kv_heads keys and values in groups. Unless softcap is 0, scale q . k becomes softcap times the
- * tanh of its softcap-th part. Where no score is above -inf the result is 0. d and e are at most
- * 256. */
-#define STRIDES                                                                                 \
+/* y[batch, i, head, e] = sum_j softmax_j(scale q . k + bias[i, j]) v[j], over j <= i + reach. q, k
+ * and v begin at the offsets *_at; the other fields with their names are strides, as are those of
+ * bias. Heads share kv_heads keys and values in groups. If softcap is not 0, scale q . k becomes
+ * softcap * tanh(scale q . k / softcap). If no score is above -inf the result is 0. d and e are at
+ * most 256. */
+#define STRIDES                                                                                  \
   OUT(f32, y) IN(f32, q) IN(f32, k) IN(f32, v) IN(f32, bias) INT(batch) INT(heads) INT(kv_heads) \
-  INT(s) INT(t) INT(d) INT(e) INT(q_at) INT(q_batch) INT(q_head) INT(q_row) INT(k_at)           \
-  INT(k_batch) INT(k_head) INT(k_row) INT(v_at) INT(v_batch) INT(v_head) INT(v_row)             \
+  INT(s) INT(t) INT(d) INT(e) INT(q_at) INT(q_batch) INT(q_head) INT(q_row) INT(k_at)            \
+  INT(k_batch) INT(k_head) INT(k_row) INT(v_at) INT(v_batch) INT(v_head) INT(v_row)              \
   INT(bias_batch) INT(bias_head)
 KERNEL(attention, a->batch * a->heads * ((a->s + 15) / 16), 2, 16 * a->t * (a->d + a->e),
        STRIDES INT(bias_row) INT(reach) FLOAT(scale) FLOAT(softcap))
 
 /* ---- attention/quantized.inc ---- */
 
-/* The same in int8, without a limit of reach: queries, keys and values are codes by the maximum of
- * each row, and so are, for every 128 keys, a query's weights exp(score - highest so far) times the
- * scales of values: bytes without a sign. d and e are multiples of 16 up to 64. */
+/* The same in int8, without a limit of reach. Queries, keys and values are quantized by the maximum
+ * of each row. For every 128 keys, a query's weights exp(score - highest so far), times the scales
+ * of the values, are quantized to unsigned bytes. d and e are multiples of 16 up to 64. */
 KERNEL(attention_int8, a->batch * a->heads * ((a->s + 127) / 128), 1, 32 * a->t * (a->d + a->e),
        STRIDES FLOAT(scale))
 #undef STRIDES
 
 /* ================================================================================================
- * elementwise/: numbers one by one, rows, and their places
+ * elementwise/: functions of elements and rows, reductions, moves
  * ============================================================================================= */
 
 /* ---- elementwise/activation.inc ---- */
 
-/* y = softmax(x) per row, maximum subtracted */
+/* y = softmax(x) per row; the maximum is subtracted first */
 KERNEL(softmax, a->n, 1, a->d * 8, OUT(f32, y) IN(f32, x) INT(n) INT(d))
 
 /* y = x / (1 + exp(-x)) */
@@ -318,13 +325,14 @@ KERNEL(gelu_erf, a->n * a->d, 64, 16, OUT(f32, y) IN(f32, x) INT(n) INT(d))
 /* y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2 */
 KERNEL(gelu_tanh, a->n * a->d, 64, 16, OUT(f32, y) IN(f32, x) INT(n) INT(d))
 
-/* z = x + y, z = x * y; y is one row for all where its row count p is 1 */
+/* z = x + y, z = x * y; y has p rows: n, or 1, which is then used for all rows of x */
 KERNEL(add, a->n * a->d, 64, 12, OUT(f32, z) IN(f32, x) IN(f32, y) INT(n) INT(p) INT(d))
 KERNEL(mul, a->n * a->d, 64, 12, OUT(f32, z) IN(f32, x) IN(f32, y) INT(n) INT(p) INT(d))
 
 /* ---- elementwise/norm.inc ---- */
 
-/* y = x / sqrt(mean(x^2) + epsilon) * weight, for each of the `heads` parts of d numbers of a row */
+/* y = x / sqrt(mean(x^2) + epsilon) * weight, for each of the `heads` parts of d numbers in a row
+ */
 KERNEL(rms_norm, a->n * a->heads, 1, a->d * 8,
        OUT(f32, y) IN(f32, weight) IN(f32, x) INT(n) INT(heads) INT(d) FLOAT(epsilon))
 
@@ -334,11 +342,11 @@ KERNEL(layer_norm, a->n, 1, a->d * 8,
 
 /* ---- elementwise/broadcast.inc ---- */
 
-/* z = x op y with broadcasting. Rows of d elements of z belong to four outer dimensions: plan has
- * their sizes, the strides of x over them, the strides of y. Along a row x and y advance by their
- * step, which is 0 or 1. */
-#define BINARY(name)                                                                        \
-  KERNEL(binary_##name, a->n, 16, 12,                                                       \
+/* z = x op y with broadcasting. Rows of d elements of z belong to four outer dimensions. `plan`
+ * holds their sizes, then the strides of x over them, then the strides of y. Along a row x and y
+ * advance by their step, which is 0 or 1. */
+#define BINARY(name)                  \
+  KERNEL(binary_##name, a->n, 16, 12, \
          OUT(f32, z) IN(f32, x) IN(f32, y) IN(i32, plan) INT(n) INT(d) INT(x_step) INT(y_step))
 BINARY(add)
 BINARY(sub)
@@ -346,10 +354,10 @@ BINARY(mul)
 BINARY(div)
 #undef BINARY
 
-/* y = x, the nearest float */
+/* y = x, rounded to the nearest float */
 KERNEL(cast, a->n, 64, 12, OUT(f32, y) IN(i64, x) INT(n))
 
-/* y = f(x); ops/elementwise.py has the formulas with alpha and beta */
+/* y = f(x); halfbyte/core/ops/elementwise.py has the formulas with alpha and beta */
 #define UNARY(name) \
   KERNEL(unary_##name, a->n, 64, 16, OUT(f32, y) IN(f32, x) INT(n) FLOAT(alpha) FLOAT(beta))
 UNARY(relu)
@@ -369,14 +377,14 @@ UNARY(abs)
 
 /* ---- elementwise/move.inc ---- */
 
-/* y[row, i] = x[offset + i step + strides . row] for rows of d elements of four bytes; plan has the
- * sizes and strides of the four dimensions that rows belong to */
+/* y[row, i] = x[offset + i step + strides . row] for rows of d elements of four bytes. `plan` holds
+ * the sizes and strides of the four outer dimensions of the rows. */
 KERNEL(move, a->n, 16, 8, OUT(i32, y) IN(i32, x) IN(i32, plan) INT(n) INT(d) INT(step) INT(offset))
 
-/* y[n, offset + i] = x[n, i] of y[n, t], x[n, d] */
+/* y[n, offset + i] = x[n, i] for y[n, t], x[n, d] */
 KERNEL(concat_part, a->n, 1, a->d * 8, OUT(i32, y) IN(i32, x) INT(n) INT(t) INT(d) INT(offset))
 
-/* y[i] = start + i; of `ids` only the number counts */
+/* y[i] = start + i; only the number of `ids` is used */
 KERNEL(range_from, a->n, 64, 4, OUT(i32, y) IN(i32, ids) INT(n) INT(start))
 
 /* y[rows, d] = x[n - rows :, :] */
@@ -384,9 +392,11 @@ KERNEL(last_rows, a->rows, 1, a->d * 4, OUT(f32, y) IN(f32, x) INT(rows) INT(n) 
 
 /* ---- elementwise/transpose_body.inc ---- */
 
-/* y[n, b, a] = x[n, a, b], elements of four bytes or of one */
-KERNEL(transpose_i32, a->n * ((a->b + 15) / 16), 1, a->a * 16 * 16, OUT(i32, y) IN(i32, x) INT(n) INT(a) INT(b))
-KERNEL(transpose_i8,  a->n * ((a->b + 15) / 16), 1, a->a * 16 * 8,  OUT(i8, y) IN(i8, x) INT(n) INT(a) INT(b))
+/* y[n, b, a] = x[n, a, b]; elements have four bytes, or one */
+KERNEL(transpose_i32, a->n * ((a->b + 15) / 16), 1, a->a * 16 * 16,
+       OUT(i32, y) IN(i32, x) INT(n) INT(a) INT(b))
+KERNEL(transpose_i8, a->n * ((a->b + 15) / 16), 1, a->a * 16 * 8,
+       OUT(i8, y) IN(i8, x) INT(n) INT(a) INT(b))
 
 /* ---- elementwise/reduce.inc ---- */
 
@@ -398,26 +408,26 @@ KERNEL(reduce_min,  a->a, 1, a->b * a->c * 4, OUT(f32, y) IN(f32, x) INT(a) INT(
 
 /* ---- elementwise/quantized.inc ---- */
 
-/* y = zero + round(min(max(x / scale, lo - zero), hi - zero)), ties to even; with lo = -128 these
- * are the bytes of int8 */
+/* y = zero + round(min(max(x / scale, lo - zero), hi - zero)), ties to even; with lo = -128 the
+ * bytes are int8 */
 KERNEL(quantize_linear, a->n, 64, 24,
        OUT(u8, y) IN(f32, x) INT(n) FLOAT(scale) INT(zero) INT(lo) INT(hi))
 
-/* range[spans, 2] = the least and the largest number, and 0, of each 4096 of x */
+/* range[spans, 2] = minimum and maximum of each 4096 numbers of x and 0 */
 KERNEL(tensor_range, a->spans, 1, 4096 * 4, OUT(f32, range) IN(f32, x) INT(n) INT(spans))
 
-/* y[n, k] = zero + round(x / scale) between 0 and 255, scale = (largest - least) / 255, or 1 where
- * that is 0, zero = round(-least / scale), ties to even; sums of y - zero for each row */
+/* y[n, k] = zero + round(x / scale) in 0...255, ties to even, with scale = (maximum - minimum) /
+ * 255, or 1 if that is 0, and zero = round(-minimum / scale); sums[n] = sum_k y - zero */
 KERNEL(quantize_tensor, a->n, 1, a->k * 24,
        OUT(u8, y) OUT(i32, sums) OUT(f32, scale) OUT(u8, zero) IN(f32, x) IN(f32, range) INT(n)
        INT(k) INT(spans))
 
-/* dequantize_linear: y = (x - zero) scale; add_quantized: y = y_zero + round(min(max((x - x_zero)
- * x_scale + (z - z_zero) z_scale, lo - y_zero), hi - y_zero)), ties to even */
-#define QUANTIZED(type)                                                                            \
+/* dequantize_linear: y = (x - zero) scale. add_quantized: y = y_zero + round(min(max((x - x_zero)
+ * x_scale + (z - z_zero) z_scale, lo - y_zero), hi - y_zero)), ties to even. */
+#define QUANTIZED(type)                                                                        \
   KERNEL(dequantize_linear_##type, a->n, 64, 8,                                                \
          OUT(f32, y) IN(type, x) INT(n) FLOAT(scale) INT(zero))                                \
-  KERNEL(add_quantized_##type, a->n, 64, 16,                                                       \
+  KERNEL(add_quantized_##type, a->n, 64, 16,                                                   \
          OUT(type, y) IN(type, x) IN(type, z) INT(n) FLOAT(x_scale) INT(x_zero) FLOAT(z_scale) \
          INT(z_zero) INT(y_zero) INT(lo) INT(hi))
 QUANTIZED(u8)
@@ -425,19 +435,19 @@ QUANTIZED(i8)
 #undef QUANTIZED
 
 /* ================================================================================================
- * conv/: images x[n, h, v, c], y[n, p, q, m] and the windows of x that become pixels of y: that of
- * y[., i, j, .] begins at x[., i stride_h - top, j stride_w - left, .]; what lies outside of x is 0
+ * conv/: images x[n, h, v, c], y[n, p, q, m]; the window of pixel y[., i, j, .] begins at
+ * x[., i stride_h - top, j stride_w - left, .]; x is 0 outside of the image
  * ============================================================================================= */
 
-#define WINDOWS                                                                               \
-  INT(n) INT(h) INT(v) INT(c) INT(p) INT(q) INT(kernel_h) INT(kernel_w) INT(stride_h)         \
+#define WINDOWS                                                                       \
+  INT(n) INT(h) INT(v) INT(c) INT(p) INT(q) INT(kernel_h) INT(kernel_w) INT(stride_h) \
   INT(stride_w) INT(dilation_h) INT(dilation_w) INT(top) INT(left)
 
 /* ---- conv/float.inc ---- */
 
 /* y = min(max(bias + sum over the window and a group's channels of x w + r, lo), hi); may use FMA.
- * w[b, k, 16] has sixteen channels of y together, groups begin with a new sixteen, k = (row of the
- * kernel, column, channel). */
+ * w[b, k, 16] holds sixteen output channels together, k = (row of the kernel, column, channel);
+ * each group begins with a new block of sixteen. */
 KERNEL(conv2d, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),
        a->kernel_h * a->kernel_w * (a->c / a->groups) * UNIT_CHANNELS * STRIP_PIXELS,
        OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) IN(f32, r) INT(m) INT(groups)
@@ -445,13 +455,14 @@ KERNEL(conv2d, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),
 
 /* ---- conv/quantized.inc ---- */
 
-/* Codes of eight bits: y = y_zero + round(min(max(scale total, lo - y_zero), hi - y_zero)), ties to
- * even, total = bias + sum over the window and a group's channels of (x - x_zero) w, an int32;
- * outside of x is x_zero. w[b, k, 16, 4] has four numbers of sixteen channels together; zeros fill
- * up each run of numbers that lie together in x: a row of the kernel, or, with groups or
- * dilation_w > 1, a pixel. sums are those of each channel's weights. */
-#define QUANTIZED(type)                                                                           \
-  KERNEL(conv2d_quantized_##type, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),                       \
+/* 8-bit quantized: y = y_zero + round(min(max(scale total, lo - y_zero), hi - y_zero)), ties to
+ * even, total = bias + sum over the window and a group's channels of (x - x_zero) w, an int32; x is
+ * x_zero outside of the image. w[b, k, 16, 4] holds four numbers of each of sixteen output channels
+ * together. Each run of numbers that are contiguous in x is padded with zeros to a multiple of
+ * four: a row of the kernel or, with groups or dilation_w > 1, a pixel. sums[m] = sum of each
+ * output channel's weights. */
+#define QUANTIZED(type)                                                                       \
+  KERNEL(conv2d_quantized_##type, CONV_UNITS(a), CONV_GRAIN(CONV_UNITS(a)),                   \
          a->kernel_h * a->kernel_w * (a->c / a->groups) * (UNIT_CHANNELS / 4) * STRIP_PIXELS, \
          OUT(type, y) IN(i8, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) INT(m) \
          INT(groups) WINDOWS INT(x_zero) INT(y_zero) INT(lo) INT(hi))
@@ -460,23 +471,25 @@ QUANTIZED(i8)
 #undef QUANTIZED
 
 /* y[n, m] = activation(r[n, m] + (bias[m] + (x_scale scale[m]) total)), total = sum over k of (x -
- * x_zero) (w - zeros[m]), an int32, multiplied, then added; w, sums as above, of a kernel of one
- * pixel; x_sums[n] are those of x - x_zero; zeros and r may be NULL */
-KERNEL(matmul_quantized, SPANS_OF(a->n) * PARTS_OF(a->m), 2, a->k * (UNIT_CHANNELS / 4) * STRIP_PIXELS,
+ * x_zero) (w - zeros[m]), an int32; the product is rounded before it is added. w and sums are as
+ * above, for a kernel of one pixel; x_sums[n] = sum_k x - x_zero. zeros and r may be NULL. */
+KERNEL(matmul_quantized, SPANS_OF(a->n) * PARTS_OF(a->m), 2,
+       a->k * (UNIT_CHANNELS / 4) * STRIP_PIXELS,
        OUT(f32, y) IN(i8, w) IN(i32, sums) IN(f32, scale) IN(f32, bias) IN(i32, zeros) IN(u8, x)
        IN(f32, x_scale) IN(u8, x_zero) IN(i32, x_sums) IN(f32, r) INT(n) INT(k) INT(m)
        INT(activation))
 
 /* ---- conv/depthwise.inc ---- */
 
-/* y = min(max(bias + sum over the window of x w, lo), hi), each channel alone; may use FMA;
+/* y = min(max(bias + sum over the window of x w, lo), hi) for each channel separately; may use FMA;
  * w[kernel_h kernel_w, c] */
 KERNEL(conv2d_depthwise, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w,
        OUT(f32, y) IN(f32, w) IN(f32, bias) IN(f32, x) WINDOWS FLOAT(lo) FLOAT(hi))
 
-/* conv2d_quantized, each channel alone; codes w[kernel_h kernel_w, c] as floats, at most 512 taps */
-#define QUANTIZED(type)                                                                             \
-  KERNEL(conv2d_depthwise_quantized_##type, a->n * a->p, DEPTHWISE_GRAIN(a->p),                     \
+/* conv2d_quantized for each channel separately; quantized weights w[kernel_h kernel_w, c] as
+ * floats, at most 512 taps */
+#define QUANTIZED(type)                                                                         \
+  KERNEL(conv2d_depthwise_quantized_##type, a->n * a->p, DEPTHWISE_GRAIN(a->p),                 \
          a->q * a->c * a->kernel_h * a->kernel_w,                                               \
          OUT(type, y) IN(f32, w) IN(i32, bias) IN(i32, sums) IN(f32, scale) IN(type, x) WINDOWS \
          INT(x_zero) INT(y_zero) INT(lo) INT(hi))
@@ -486,17 +499,18 @@ QUANTIZED(i8)
 
 /* ---- conv/pool.inc ---- */
 
-/* y = the largest number of the window that lies in x; none is -infinity, or the type's least */
-#define MAX_POOL(type, bytes)                                                                 \
-  KERNEL(max_pool_##type, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w * bytes,    \
+/* y = maximum of the part of the window inside of x; -infinity, or the minimum of the type, if
+ * there is none */
+#define MAX_POOL(type, bytes)                                                              \
+  KERNEL(max_pool_##type, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w * bytes, \
          OUT(type, y) IN(type, x) WINDOWS)
 MAX_POOL(f32, 4)
 MAX_POOL(u8, 1)
 MAX_POOL(i8, 1)
 #undef MAX_POOL
 
-/* y = sum of the window's numbers in x, divided by how many there are, with those of the padding
- * where count_include_pad is 1 */
+/* y = sum over the part of the window inside of x, divided by the number of its elements; if
+ * count_include_pad is 1, elements of the padding count too */
 KERNEL(average_pool, a->n * a->p, 1, a->q * a->c * a->kernel_h * a->kernel_w * 4,
        OUT(f32, y) IN(f32, x) WINDOWS INT(bottom) INT(right) INT(count_include_pad))
 #undef WINDOWS
@@ -513,31 +527,31 @@ KERNEL(resize_linear, a->n * a->p, 1, a->q * a->c * a->t * a->t * 4,
        IN(f32, column_weights) INT(n) INT(h) INT(v) INT(c) INT(p) INT(q) INT(t))
 
 /* ================================================================================================
- * encode/: the quantizer's; definitions in halfbyte/weights/ and quantize/scale_search.py
+ * encode/: kernels of the quantizer; definitions in halfbyte/weights/ and quantize/scale_search.py
  * ============================================================================================= */
 
 /* ---- encode/encode.inc ---- */
 
-/* w[n, k] = x rounded to the format: byte-identical to gguf.quants */
+/* w[n, k] = x in the format: byte-identical to gguf.quants */
 KERNEL(encode_f16,  a->n, 1, a->k * 6, OUT(f16, w) IN(f32, x) INT(n) INT(k))
 KERNEL(encode_bf16, a->n, 1, a->k * 6, OUT(bf16, w) IN(f32, x) INT(n) INT(k))
 
-/* s[n, 2] = sum x^2, sum (x - y)^2 per row: signal and noise of the report */
+/* s[n, 2] = sum x^2, sum (x - y)^2 per row: signal and noise in the report */
 KERNEL(square_error, a->n, 1, a->k * 8, OUT(f32, s) IN(f32, x) IN(f32, y) INT(n) INT(k))
 
-/* s[k] += sum over rows of x^2: the energy of each column; not split */
+/* s[k] += sum over rows of x^2: the energy of each column; runs on one thread */
 KERNEL(column_energy, 1, 1, a->n * a->k * 4, OUT(f32, s) IN(f32, x) INT(n) INT(k))
 
 /* ---- encode/encode_body.inc ---- */
 
-/* The same, of formats with a scale for each block */
+/* The same for formats with a scale per block */
 KERNEL(encode_q8_0, a->n, 1, a->k * 6, OUT(q8_0, w) IN(f32, x) INT(n) INT(k))
 KERNEL(encode_q4_0, a->n, 1, a->k * 6, OUT(q4_0, w) IN(f32, x) INT(n) INT(k))
 
-/* w[n, k]: each block's scale searched for the smallest sum of importance[k] (x - w)^2;
- * error[n, 2] = that sum per row for plain rounding, and for what was chosen; see search.py */
-#define SEARCH(type)                                                                            \
-  KERNEL(encode_search_##type, a->n, 1, a->k * 32,                                              \
+/* w[n, k]: each block's scale is searched for the smallest sum of importance[k] (x - w)^2; error[n,
+ * 2] = that sum per row with plain rounding, and with the scales chosen; see quantize/scale_search.py */
+#define SEARCH(type)                               \
+  KERNEL(encode_search_##type, a->n, 1, a->k * 32, \
          OUT(type, w) OUT(f32, error) IN(f32, x) IN(f32, importance) INT(n) INT(k))
 SEARCH(q8_0)
 SEARCH(q4_0)

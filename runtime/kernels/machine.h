@@ -1,22 +1,24 @@
-/* Types that Python, the runner and the kernels share. No libc, no allocation, no globals. */
+/* Types and constants that the runner, the kernels and Python share. No libc, no allocation, no
+ * globals. */
 #ifndef HALFBYTE_MACHINE_H
 #define HALFBYTE_MACHINE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A loop of a few turns over values that should stay in registers. */
+/* Unrolls a loop with few iterations over values that should stay in registers. */
 #ifdef __clang__
 #define UNROLL _Pragma("unroll")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* A function whose numbers of things are constants where it is called. */
+/* A function that is called with constants for its sizes */
 #define INLINE static inline __attribute__((always_inline))
-/* Browsers fetch the file: what nobody waits for is small there, and what many kernels need is
- * there once. APART is a function whose loops need all registers, for themselves; engines give them
- * out anew. */
+/* Browsers download the WebAssembly file, so there code that is not time-critical is compiled for
+ * size (SMALL), and code that many kernels share is not inlined (SHARED). APART keeps a function
+ * whose loops need all registers separate, except in WebAssembly, where engines allocate registers
+ * themselves. */
 #ifdef __wasm__
 #define SMALL __attribute__((minsize))
 #define SHARED __attribute__((noinline)) static
@@ -29,7 +31,7 @@ enum { SMALL_FILE = 1 };
 enum { SMALL_FILE = 0 };
 #endif
 
-/* Two numbers of 16 bits in one of 32, the first below */
+/* Two 16-bit numbers in one of 32 bits, the first in the low half */
 #define PAIR_OF(first, second) ((int)(((unsigned)(first) & 0xFFFF) | (unsigned)(second) << 16))
 
 typedef float f32;
@@ -41,7 +43,7 @@ typedef int64_t i64;
 typedef uint16_t f16;  /* IEEE binary16, as bits */
 typedef uint16_t bf16; /* upper half of an IEEE binary32 */
 
-/* Layout: 32 weights w = d (q - 8); qs[j] holds q[j] in its low four bits, q[j + 16] in its high
+/* Layout: 32 weights w = d (q - 8); qs[j] holds q[j] in its low four bits and q[j + 16] in its high
  * ones. */
 typedef struct {
   f16 d;
@@ -77,26 +79,26 @@ typedef struct {
 } q5_1;
 _Static_assert(sizeof(q5_1) == 24, "GGUF's Q5_1 block");
 
-/* Layout: 256 weights w = (d s) q - (dmin m), s and m of six bits for every 32: for j < 4 the low
- * six bits of scales[j] and scales[j + 4]; s[j + 4] and m[j + 4] have their low four bits in
- * scales[j + 8], their high two at the top of scales[j] and scales[j + 4]. qs[32 c + j] holds
- * q[64 c + j] in its low four bits, q[64 c + j + 32] in its high ones. */
+/* Layout: 256 weights w = (d s) q - (dmin m); s and m are six bits for every 32. For j < 4, s[j]
+ * and m[j] are the low six bits of scales[j] and scales[j + 4]; s[j + 4] and m[j + 4] have their
+ * low four bits in scales[j + 8] and their high two at the top of scales[j] and scales[j + 4].
+ * qs[32 c + j] holds q[64 c + j] in its low four bits and q[64 c + j + 32] in its high ones. */
 typedef struct {
   f16 d, dmin;
   uint8_t scales[12], qs[128];
 } q4_k;
 _Static_assert(sizeof(q4_k) == 144, "GGUF's Q4_K block");
 
-/* Layout: the same; bit 4 of q[32 b + j] is bit b of qh[j]. */
+/* Layout: as q4_k; bit 4 of q[32 b + j] is bit b of qh[j]. */
 typedef struct {
   f16 d, dmin;
   uint8_t scales[12], qh[32], qs[128];
 } q5_k;
 _Static_assert(sizeof(q5_k) == 176, "GGUF's Q5_K block");
 
-/* Layout: 256 weights w = (d s) (q - 32), s for every 16. Of q[128 h + 32 p + j], the low four bits
- * are those of ql[64 h + 32 (p % 2) + j], the low ones where p < 2; the high two are bits 2 p and
- * 2 p + 1 of qh[32 h + j]. */
+/* Layout: 256 weights w = (d s) (q - 32); s is a byte for every 16. The low four bits of q[128 h +
+ * 32 p + j] are in ql[64 h + 32 (p % 2) + j], the low half of it if p < 2; the high two are bits 2
+ * p and 2 p + 1 of qh[32 h + j]. */
 typedef struct {
   uint8_t ql[128], qh[64];
   i8 scales[16];
@@ -104,26 +106,27 @@ typedef struct {
 } q6_k;
 _Static_assert(sizeof(q6_k) == 210, "GGUF's Q6_K block");
 
-/* Layout: packed, sixteen rows lie together, block after block: the scales of all rows, then codes
- * of four columns a row at a time. qs[i][r][c] is byte 4 i + c of row r's block; nothing else
- * changes. Rows behind the last sixteen lie as in q4_0. */
+/* Layout: packed rows. Blocks of sixteen rows are stored together, one after the other: first the
+ * scales of all rows, then the quantized values of four columns at a time, row by row. qs[i][r][c]
+ * is byte 4 i + c of row r's block; nothing else changes. Rows after the last multiple of sixteen
+ * are stored as q4_0. */
 typedef struct {
   f16 d[16];
   uint8_t qs[4][16][4];
 } q4_0_r16;
 _Static_assert(sizeof(q4_0_r16) == 16 * sizeof(q4_0), "a permutation");
 
-/* Layout: the same of q8_0; qs[i][r][c] is code 4 i + c of row r's block. */
+/* Layout: the same for q8_0; qs[i][r][c] is value 4 i + c of row r's block. */
 typedef struct {
   f16 d[16];
   i8 qs[8][16][4];
 } q8_0_r16;
 _Static_assert(sizeof(q8_0_r16) == 16 * sizeof(q8_0), "a permutation");
 
-/* Layout: packed codes of 32 columns of sixteen rows. Byte c of qs[i][r] holds that of column
- * 4 i + c in its low four bits, of column 16 + 4 i + c in its high ones. Of five bits, the fifth of
- * column 4 i + c is bit i of qh[r][c]; of six, the last two of column 16 h + 4 i + c are bits 2 i
- * and 2 i + 1 of qh[h][r][c]. */
+/* Layout: quantized values of 32 columns of sixteen packed rows. Byte c of qs[i][r] holds column 4
+ * i + c in its low four bits and column 16 + 4 i + c in its high ones. The fifth bit of column 4 i
+ * + c is bit i of qh[r][c] (five bits); the two high bits of column 16 h + 4 i + c are bits 2 i and
+ * 2 i + 1 of qh[h][r][c] (six bits). */
 typedef struct {
   uint8_t qs[4][16][4];
 } quantized_4;
@@ -134,7 +137,7 @@ typedef struct {
   uint8_t qs[4][16][4], qh[2][16][4];
 } quantized_6;
 
-/* Layout: packed blocks of sixteen rows, bit for bit what the file has: first the scales. */
+/* Layout: packed blocks of sixteen rows with the same bits as in the file, scales first. */
 typedef struct {
   f16 d[16], m[16];
   quantized_4 quantized;
@@ -171,36 +174,37 @@ SAME_SIZE(q5_k);
 SAME_SIZE(q6_k);
 #undef SAME_SIZE
 
-/* A unit of a product with packed rows: so many of them, two panels of sixteen, with as many rows
- * of activations as stay in a cache with them. */
+/* A unit of a product with packed rows: two panels of sixteen rows, with as many rows of
+ * activations as fit into a cache with them. */
 enum { UNIT_ROWS = 32, UNIT_COLUMNS = 192 };
 #define PACKED_UNITS(a) \
   ((((a)->m + UNIT_ROWS - 1) / UNIT_ROWS) * (((a)->n + UNIT_COLUMNS - 1) / UNIT_COLUMNS))
 
-/* A unit of a convolution: so many pixels, whose windows are put together once, and channels. */
+/* A unit of a convolution: so many pixels, whose windows are gathered once, and so many channels.
+ */
 enum { STRIP_PIXELS = 56, UNIT_CHANNELS = 32 };
 #define SPANS_OF(pixels) (((pixels) + STRIP_PIXELS - 1) / STRIP_PIXELS)
 #define PARTS_OF(channels) (((channels) + UNIT_CHANNELS - 1) / UNIT_CHANNELS)
 #define CONV_UNITS(a) \
   ((a)->n * (a)->groups * SPANS_OF((a)->p * (a)->q) * PARTS_OF((a)->m / (a)->groups))
-/* Each chunk gathers its windows anew, so it is several units, where that leaves eight chunks. */
+/* Each chunk gathers its windows again, so it has several units if that leaves eight chunks. */
 #define CONV_GRAIN(units) ((units) < 16 ? 1 : (units) < 32 ? 2 : 4)
-/* Each chunk of depthwise rows places its weights anew, and rows share what they see. */
+/* Each chunk of depthwise rows rearranges its weights again, and neighbouring rows share inputs. */
 #define DEPTHWISE_GRAIN(rows) ((rows) < 16 ? 2 : (rows) < 64 ? 4 : 8)
 
-/* Every field of an instruction takes one 8-byte slot, on 32-bit machines too, so that Python fills
- * in instructions for each in the same way. */
+/* Every field of an instruction takes one 8-byte slot, also on 32-bit machines, so that Python
+ * fills in instructions for all of them in the same way. */
 #define HB_SLOTS 30
 
 typedef struct {
-  i32 kernel;     /* index in kernels.h */
-  i32 chunk;      /* units a thread claims at once; the runner's own */
-  uint64_t ticks; /* time spent, when profiling: summed over runs */
+  i32 kernel;     /* number of the kernel, by its place in kernels.h */
+  i32 chunk;      /* units that a thread claims at once; set by the runner */
+  uint64_t ticks; /* time spent, if profiling; summed over runs */
   uint64_t slot[HB_SLOTS];
 } hb_instruction;
 _Static_assert(sizeof(hb_instruction) == 256, "four cache lines");
 
-/* Before a run, slot[slot] of an instruction is set to a register's value (a named size). */
+/* Before a run, slot[slot] of an instruction is set to the value of a register (a named size). */
 typedef struct {
   i32 instruction, slot, reg;
 } hb_patch;

@@ -1,10 +1,10 @@
-/* Runs an array of instructions, alone or with helper threads.
+/* Runs an array of instructions, on one thread or with helpers.
  *
- * An instruction's work falls into chunks, which threads claim from one atomic word. The word holds
- * the instruction, the number of its chunks and the next chunk, so a claim is one atomic addition
- * whose result says whether it was in time, and for what. The main thread claims too and waits only
- * for chunks that were claimed: a helper that is late, slow to wake or absent blocks nobody. Which
- * thread runs a chunk changes no result. */
+ * The work of an instruction is divided into chunks, which threads claim from one atomic word. The
+ * word holds the instruction, the number of its chunks and the next chunk, so that a claim is one
+ * atomic addition, whose result says whether it was in time and what was claimed. The main thread
+ * claims chunks too, and waits only for chunks that were claimed: a helper that is late, slow to
+ * wake or absent blocks nobody. Results do not depend on which thread runs a chunk. */
 #include "run.h"
 
 #include <stdatomic.h>
@@ -45,7 +45,8 @@ HB_EXPORT void hb_describe(const hb_table* table, i32* capabilities) {
   table->describe(capabilities);
 }
 
-/* ---- how an instruction's work falls into pieces --------------------------------------------- */
+/* ---- how an instruction's work is divided ------------------------------------------------------
+ */
 
 typedef struct {
   int64_t units, grain, cost;
@@ -70,11 +71,11 @@ static work work_of(const hb_instruction* instruction) {
   return result;
 }
 
-/* Less than this many bytes or operations is not worth another thread: a claim costs about as much
- * as moving a few hundred bytes, and a cache line must travel. */
+/* Fewer bytes or operations than this are not worth another thread: a claim costs about as much as
+ * moving a few hundred bytes, and a cache line must travel. */
 enum { CHUNK_COST = 16384, MAX_CHUNKS = 64 };
 
-/* Units in a chunk: whole grains, no smaller than is worth it, no more than MAX_CHUNKS of them. */
+/* Units in a chunk: whole grains, at least CHUNK_COST, and at most MAX_CHUNKS chunks. */
 static int64_t chunk_size(work w) {
   int64_t least = CHUNK_COST / (w.cost > 0 ? w.cost : 1) + 1, share = w.units / MAX_CHUNKS + 1;
   int64_t units = least > share ? least : share;
@@ -84,12 +85,13 @@ static int64_t chunk_size(work w) {
 /* ---- the pool ------------------------------------------------------------------------------- */
 
 struct hb_pool {
-  /* bit 63: a run is under way; then instruction (23 bits), chunks (20), next chunk (20) */
+  /* bit 63: a run is under way; then the instruction (23 bits), its chunks (20), the next chunk
+   * (20) */
   _Alignas(64) _Atomic uint64_t claims;
   _Alignas(64) _Atomic int64_t done; /* chunks of the current instruction that are finished */
   _Alignas(64) _Atomic i32 inside;   /* helpers in hb_help */
   _Atomic i32 stopped;
-  /* written by the main thread before it publishes chunks, read by those who claimed one */
+  /* written by the main thread before it publishes chunks, read by threads that claimed one */
   _Alignas(64) const hb_table* table;
   hb_instruction* program;
 };
@@ -118,21 +120,21 @@ static void run_chunk(const hb_table* table, const hb_instruction* instruction, 
   table->run[instruction->kernel](instruction->slot, begin, end < units ? end : units);
 }
 
-/* Claim and run one chunk; 0 when none is left. */
+/* Claims and runs one chunk; returns 0 if none is left. */
 static int take_chunk(hb_pool* pool) {
-  /* Look before adding: `next` then passes `chunks` by no more than the number of threads. */
+  /* Read before adding, so that `next` exceeds `chunks` by at most the number of threads. */
   uint64_t claims = atomic_load_explicit(&pool->claims, memory_order_relaxed);
   if (next_of(claims) >= chunks_of(claims)) {
     return 0;
   }
-  /* Acquire: what the main thread wrote before it published this instruction. The word may have
-   * moved on since the look; what the addition returns is what was claimed. */
+  /* Acquire: everything that the main thread wrote before it published this instruction. The word
+   * may have changed since it was read; the value that the addition returns is what was claimed. */
   claims = atomic_fetch_add_explicit(&pool->claims, 1, memory_order_acquire);
   if (next_of(claims) >= chunks_of(claims)) {
     return 0;
   }
   run_chunk(pool->table, &pool->program[instruction_of(claims)], next_of(claims));
-  /* Release: the chunk's results, to the main thread that waits for the count. */
+  /* Release: the results of the chunk, for the main thread, which waits for the count. */
   atomic_fetch_add_explicit(&pool->done, 1, memory_order_release);
   return 1;
 }
@@ -140,15 +142,15 @@ static int take_chunk(hb_pool* pool) {
 HB_EXPORT i32 hb_pool_size(void) { return (i32)sizeof(hb_pool); }
 
 HB_EXPORT i32 hb_pool_announce(hb_pool* pool) {
-  /* Sequentially consistent, here and in `leave`: either this load sees a helper gone, and the
-   * caller wakes it, or that helper sees the run and stays. */
+  /* Sequentially consistent, here and in `leave`: either this load sees that a helper is gone, and
+   * the caller wakes it, or that helper sees the run and stays. */
   atomic_store(&pool->claims, RUNNING);
   return atomic_load(&pool->inside);
 }
 
 HB_EXPORT void hb_pool_stop(hb_pool* pool) { atomic_store(&pool->stopped, 1); }
 
-/* Count a helper out, unless a run began meanwhile. */
+/* Removes a helper from the count, unless a run began in the meantime. */
 static int leave(hb_pool* pool) {
   atomic_fetch_sub(&pool->inside, 1);
   if (!(atomic_load(&pool->claims) & RUNNING)) {
@@ -181,7 +183,7 @@ HB_EXPORT i32 hb_help(hb_pool* pool, i32 spins) {
 
 static void run_shared(hb_pool* pool, int64_t instruction, int64_t chunks) {
   atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
-  /* Release: `done`, the instruction's slots and all earlier results. */
+  /* Release: `done`, the slots of the instruction and all earlier results. */
   atomic_store_explicit(&pool->claims,
                         RUNNING | (uint64_t)instruction << 2 * FIELD | (uint64_t)chunks << FIELD,
                         memory_order_release);

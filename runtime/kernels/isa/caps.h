@@ -1,72 +1,73 @@
 // clang-format off: this file is aligned by hand
-/* What an instruction set says of itself. A folder isa/<name>/ has a caps.h with
+/* What an instruction set says about itself. Each folder isa/<name>/ has a caps.h with
  *
- *   - the numbers of the list below, as enumerators of these names. A number that only the machine
- *     knows is a macro, an expression. Those of CAPABILITY are what `hb_describe` tells Python,
- *     those of TILING concern the bodies and nobody else: by the registers there are, they say how
- *     large tiles are and what goes side by side;
- *   - PRODUCT_TILES, a list of TILES(parts, rows): the tiles of float products (linear/panels.inc)
- *     by how many registers of columns are left, which go with so many rows;
- *   - UNROLL_INT8, UNROLL or nothing: whether INT8_ROWS sums are in registers;
+ *   - the constants listed below, as enumerators of these names, or as macros where only the
+ *     machine knows the value. CAPABILITY marks those that `hb_describe` tells Python; TILING marks
+ *     those that only the bodies use: they set the sizes of tiles by the number of registers;
+ *   - PRODUCT_TILES, a list of TILES(parts, rows): the tiles of float products (linear/panels.inc),
+ *     the rows of a tile by the number of registers for its columns;
+ *   - UNROLL_INT8, UNROLL or nothing: whether INT8_ROWS sums fit into registers;
  *   - files, where bodies differ by more than numbers:
- *       PACKED_TILES_FILE     linear/tiles_body.inc, or wide_body.inc where registers hold sixteen
- *                             rows
- *       UNPACKED_PRODUCTS_FILE  linear/unpacked.inc, or not_unpacked.inc
- *       QUANTIZED_TILES_FILE      conv/quantized_tiles.inc, or quantized_wide.inc where numbers of sixteen bits
- *                             are multiplied
- *       DEPTHWISE_QUANTIZED_FILE  conv/depthwise_pairs.inc, for the same, or depthwise_no_pairs.inc
+ *       PACKED_TILES_FILE         linear/tiles_body.inc, or wide_body.inc if a register holds
+ *                                 sixteen rows
+ *       UNPACKED_PRODUCTS_FILE    linear/unpacked.inc, or not_unpacked.inc
+ *       QUANTIZED_TILES_FILE      conv/quantized_tiles.inc, or quantized_wide.inc if 16-bit
+ *                                 integers are multiplied
+ *       DEPTHWISE_QUANTIZED_FILE  conv/depthwise_pairs.inc for the same case, or
+ *                                 depthwise_no_pairs.inc
  *
- * No body asks for an instruction set in any other way. This file is included with CAPABILITY
- * and TILING defined. */
+ * Bodies depend on the instruction set in no other way. This file is included with CAPABILITY and
+ * TILING defined. */
 
-/* ---- what Python knows ---- */
+/* ---- read by Python ---- */
 
-CAPABILITY(REGISTER_LANES)    /* floats in a register */
-CAPABILITY(BYTE_PRODUCTS)     /* whether an instruction multiplies bytes and sums up four products */
-CAPABILITY(UNPACKED_FASTER)     /* whether products of codes that were opened are faster than those of
-                                 bytes, and so ops.matmul_widened than ops.matmul_rotated */
+CAPABILITY(REGISTER_LANES)   /* floats in a register */
+CAPABILITY(BYTE_PRODUCTS)    /* whether one instruction multiplies bytes and adds four products */
+CAPABILITY(UNPACKED_FASTER)  /* whether unpacked integers are multiplied faster than bytes, and
+                                therefore ops.matmul_widened is faster than ops.matmul_rotated */
 
 /* ---- integer products on packed rows: linear/packed.inc ---- */
 
-TILING(PARTS)                 /* that sixteen rows fall into: each fills a register */
-TILING(TILE_PARTS)            /* of a tile, side by side, with */
-TILING(COLUMNS)               /* so many rows of activations, of which */
-TILING(TOGETHER)              /* so many take one step */
-TILING(ROW_PARTS)             /* parts that take one step where there is one row of activations */
-TILING(Q8_0_OFFSET)           /* what Q8_0's codes are too high by when they are multiplied: some
-                                 instructions take them without a sign */
-TILING(UNPACKED_SPAN)           /* columns that are opened at a time */
-TILING(UNPACKED_ONLY)          /* whether tiles of codes that are not opened are never better */
-TILING(FETCH_STREAMS)         /* whether what comes next is worth a prefetch */
-TILING(PEAK)                  /* sums side by side in the benchmark's products (linear/peak.inc) */
+TILING(PARTS)                /* into which sixteen rows are divided; each fills a register */
+TILING(TILE_PARTS)           /* parts in a tile, with */
+TILING(COLUMNS)              /* so many rows of activations, of which */
+TILING(TOGETHER)             /* so many are multiplied in one step */
+TILING(ROW_PARTS)            /* parts in one step if there is a single row of activations */
+TILING(Q8_0_OFFSET)          /* offset that is added to Q8_0's values before they are multiplied:
+                                some instructions take unsigned bytes */
+TILING(UNPACKED_SPAN)        /* columns that are unpacked at a time */
+TILING(UNPACKED_ONLY)        /* whether unpacked tiles are always the better ones */
+TILING(FETCH_STREAMS)        /* whether prefetching the next data is worth it */
+TILING(PEAK)                 /* independent sums in the benchmark's products (linear/peak.inc) */
 
 /* ---- float products: linear/panels.inc, linear/float.inc ---- */
 
-TILING(PRODUCT_PARTS)         /* registers of columns of the widest tile */
-TILING(ROW_PRODUCT)           /* the same where there is a single row */
-TILING(PRODUCT_ENDS)          /* whether rows that are left go by eights, fours and twos */
-TILING(TILE_ROWS)             /* rows of weights of a tile, with */
-TILING(TILE_COLUMNS)          /* so many of activations */
-TILING(OTHER_TILES)           /* whether single tokens have tiles too, and formats rarer than F16 */
+TILING(PRODUCT_PARTS)        /* registers for columns in the widest tile */
+TILING(ROW_PRODUCT)          /* the same for a single row */
+TILING(PRODUCT_ENDS)         /* whether remaining rows are done in eights, fours and twos */
+TILING(TILE_ROWS)            /* rows of weights in a tile, with */
+TILING(TILE_COLUMNS)         /* so many rows of activations */
+TILING(OTHER_TILES)          /* whether single tokens have tiles too, and formats less common than
+                                F16 */
 
 /* ---- attention ---- */
 
-TILING(SIDE_BY_SIDE)          /* sums of sixteen lanes that go on side by side for each query */
-TILING(EXPONENTIALS)          /* vectors of exponentials side by side */
-TILING(INT8_ROWS)            /* rows of a tile of attention's codes */
+TILING(SIDE_BY_SIDE)         /* independent sums of sixteen lanes for each query */
+TILING(EXPONENTIALS)         /* vectors of exponentials that are computed together */
+TILING(INT8_ROWS)            /* rows in a tile of int8 attention */
 
 /* ---- images: conv/ ---- */
 
-TILING(CONV_PIXELS)           /* pixels of a tile, with */
-TILING(CONV_BLOCKS)           /* so many sixteens of channels; */
-TILING(CONV_DEPTH)            /* numbers of a window that are multiplied before the next ones */
-TILING(DEPTHWISE_PIXELS)      /* neighbours whose sums are made together */
-TILING(MANY_TILES)            /* whether there are tiles for rarer windows, and smaller ones */
-TILING(QUANTIZED_PIXELS)          /* the first three for codes of eight bits, */
+TILING(CONV_PIXELS)          /* pixels in a tile, with */
+TILING(CONV_BLOCKS)          /* so many blocks of sixteen channels; */
+TILING(CONV_DEPTH)           /* numbers of a window that are multiplied before the next ones */
+TILING(DEPTHWISE_PIXELS)     /* neighbouring pixels that are computed together */
+TILING(MANY_TILES)           /* whether there are tiles for less common windows, and smaller ones */
+TILING(QUANTIZED_PIXELS)     /* the first three for 8-bit quantized images, */
 TILING(QUANTIZED_BLOCKS)
-TILING(QUANTIZED_DEPTH)           /* in bytes */
-TILING(QUAD)                  /* bytes that four codes of a pixel take in a strip: 4, or 8 as numbers
-                                 of sixteen bits, the first and the third before the others */
-TILING(QUAD_FLIP)             /* what is turned over in them: 128 where bytes have a sign */
+TILING(QUANTIZED_DEPTH)      /* in bytes */
+TILING(QUAD)                 /* bytes that four values of a pixel take in a strip: 4, or 8 as 16-bit
+                                integers, the first and the third before the others */
+TILING(QUAD_FLIP)            /* bits that are inverted in them: 128 if bytes are signed */
 
 // clang-format on

@@ -1,4 +1,4 @@
-/* The primitives of isa/scalar/packed.h, eight rows in a register; described there. */
+/* The primitives of isa/scalar/packed.h, eight rows in a register; described there */
 #ifndef HALFBYTE_ISA_AVX2_PACKED_H
 #define HALFBYTE_ISA_AVX2_PACKED_H
 
@@ -29,13 +29,13 @@ static inline pw pw_load_q8_0(const uint8_t* quantized, int part) {
   UNROLL for (int i = 0; i < 8; i++) {
     w.q[i] = load_32(quantized + 64 * i + 32 * part);
 #ifdef HB_DPBUSD
-    w.q[i] = _mm256_xor_si256(w.q[i], _mm256_set1_epi8(-128)); /* by Q8_0_OFFSET */
+    w.q[i] = _mm256_xor_si256(w.q[i], _mm256_set1_epi8(-128)); /* plus Q8_0_OFFSET */
 #endif
   }
   return w;
 }
-/* Bits from 4 on of codes of five and six bits: those of columns 4 i to 4 i + 3, of the bytes that
- * hold them moved to where they belong */
+/* The bits of columns 4 i to 4 i + 3 from the fourth on, for five and six bits, shifted into place
+ */
 static inline __m256i moved(__m256i bits, int left) {
   return left < 0 ? _mm256_srli_epi16(bits, -left) : _mm256_slli_epi16(bits, left);
 }
@@ -109,16 +109,15 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
   return sum;
 }
 
-/* Several rows of activations (linear/unpacked.inc). Codes of eight bits become numbers of sixteen,
- * even and odd columns apart; of four bits, bytes, whose products fit 16 bits up to the end of a
- * block. */
+/* For several rows of activations (linear/unpacked.inc). Eight bits are unpacked to 16, even and
+ * odd columns separately; four bits to bytes, whose products fit into 16 bits for a whole block. */
 #define UNPACKED_BYTES(q4) ((q4) ? 1 : 2)
 static inline __m256i even_of(__m256i quantized) {
   return _mm256_srai_epi16(_mm256_slli_epi16(quantized, 8), 8);
 }
 static inline __m256i odd_of(__m256i quantized) { return _mm256_srai_epi16(quantized, 8); }
 static inline void store_32(void* p, __m256i v) { _mm256_storeu_si256((__m256i*)p, v); }
-/* Codes of a block of sixteen rows, four columns after four */
+/* Unpacks a block of sixteen rows, four columns after four. */
 static inline void unpack_block(uint8_t* to, const uint8_t* quantized, int q4) {
   __m256i mask = _mm256_set1_epi8(15);
   for (int i = 0; i < 8; i++, quantized += 32) {
@@ -134,12 +133,12 @@ static inline void unpack_block(uint8_t* to, const uint8_t* quantized, int q4) {
     store_32(to + 64 * i + 32, odd_of(both));
   }
 }
-/* Each row's share of the scale `top`, in 1 / 16384 and twice */
+/* Each row's share of the scale `top`, in 1 / 16384, in both halves */
 static inline pi pi_shares(pf d, pf top) {
   __m256i share = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_div_ps(d, top), _mm256_set1_ps(16384)));
   return _mm256_blend_epi16(share, _mm256_slli_epi32(share, 16), 0xaa);
 }
-/* Codes of eight bits times 128 and their rows' shares */
+/* Eight-bit values times 128 and their rows' shares */
 static inline void widen_block(uint8_t* to, const uint8_t* quantized, const pi* shares) {
   for (int i = 0; i < 16; i++) {
     __m256i both = load_32(quantized + 32 * i), share = shares[i % 2];
@@ -160,8 +159,8 @@ static inline void unpack_activations(i16* to, const i8* x, int columns, int q4)
     }
   }
 }
-/* dots[4 p + c] += products of part p with row c. Written out, compilers make all products before
- * the first sum; of two and two the processor makes more than of one and one. */
+/* dots[4 p + c] += products of part p with row c. Written out, because compilers otherwise make all
+ * products before the first sum; two at a time are faster than one. */
 #define ADD_PRODUCTS(c, multiply, add)                                 \
   {                                                                    \
     __m256i one = multiply(first, row), other = multiply(second, row); \

@@ -1,5 +1,4 @@
-/* Four codes of eight bits times those of sixteen channels, on 256 bits; a part of isa/avx2/simd.h.
- */
+/* Four 8-bit numbers times those of sixteen channels, on 256 bits; part of isa/avx2/simd.h */
 #ifndef HALFBYTE_ISA_AVX2_QUADS_H
 #define HALFBYTE_ISA_AVX2_QUADS_H
 
@@ -17,7 +16,7 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
 #include "isa/shared/quads_store.h"
 #include "isa/shared/quantized_range.h"
 #else
-/* As 16-bit numbers: products of bytes without a sign overflow them. */
+/* As 16-bit integers: pairs of unsigned byte products would overflow them. */
 typedef struct {
   vi even, odd;
 } vq;
@@ -30,7 +29,7 @@ static inline __m256i odd_bytes(const i8* p) {
 static inline vq vq_load(const i8* p) {
   return (vq){{even_bytes(p), even_bytes(p + 32)}, {odd_bytes(p), odd_bytes(p + 32)}};
 }
-/* As quads_store; returned is the sum of even times odd ones. */
+/* As quads_store; returns the sum of even times odd numbers */
 static inline __m128i products_of(uint8_t* to, __m128i quantized, int64_t count) {
   __m128i even = _mm_and_si128(quantized, _mm_set1_epi16(255)), odd = _mm_srli_epi16(quantized, 8);
   __m128i low = _mm_unpacklo_epi32(even, odd);
@@ -61,7 +60,7 @@ static inline void quads_store(uint8_t* to, const uint8_t* from, int64_t count, 
     products_of(to, _mm_xor_si128(_mm_cvtsi32_si128(four), flips), 4);
   }
 }
-/* As a float's: of a wider load GCC takes the parts out of general registers. */
+/* Loaded as a float: of a wider load GCC extracts the parts through general registers. */
 static inline __m256i two_numbers(const uint8_t* x) {
   return _mm256_castps_si256(_mm256_broadcast_ss((const float*)x));
 }
@@ -74,7 +73,7 @@ static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
   return sum;
 }
 
-/* What conv/quantized_wide.inc is made of: numbers of sixteen bits */
+/* Primitives of conv/quantized_wide.inc: 16-bit integers */
 #define HALVES(f, x, y) ((vi){f((x).a, (y).a), f((x).b, (y).b)})
 static inline vi even_by_odd(vq w) { return HALVES(_mm256_madd_epi16, w.even, w.odd); }
 static inline vq vq_add(vq x, vq y) {
@@ -120,8 +119,8 @@ static inline i32 quads_products(uint8_t* to, const uint8_t* from, int64_t count
   }
   return vi_hsum((vi){sum, _mm256_zextsi128_si256(rest)});
 }
-/* Of four neighbours d, `count` apart, whose numbers are 32 or a multiple: d0 - d2, d1 + d2,
- * d2 - d1, d1 - d3, to `next` apart. Adds to products. */
+/* For four neighbours d, `count` bytes apart, a multiple of 32: d0 - d2, d1 + d2, d2 - d1, d1 - d3
+ * are stored `next` apart. Adds to `products`. */
 static inline void quads_neighbours(uint8_t* to, int64_t next, i32* products, const uint8_t* from,
                                     int64_t count, uint8_t flip) {
   __m256i mask = _mm256_set1_epi16(255), flips = _mm256_set1_epi8((char)flip), sums[4];
@@ -155,15 +154,15 @@ static inline vq vq_load_wide(const i8* p) {
   return (vq){{_mm256_loadu_si256(w), _mm256_loadu_si256(w + 1)},
               {_mm256_loadu_si256(w + 2), _mm256_loadu_si256(w + 3)}};
 }
-/* (x0 + w1) (x1 + w0) = x0 w0 + x1 w1 + x0 x1 + w0 w1: a product for two, and additions, of which
- * twice as many go side by side. */
+/* (x0 + w1) (x1 + w0) = x0 w0 + x1 w1 + x0 x1 + w0 w1: one product instead of two, and additions,
+ * which have twice the throughput */
 static inline vi vi_dot_mixed(vi sum, vq w, const uint8_t* x) {
   __m256i even = two_numbers(x), odd = two_numbers(x + 4);
   __m256i a = _mm256_madd_epi16(_mm256_add_epi16(even, w.odd.a), _mm256_add_epi16(odd, w.even.a));
   __m256i b = _mm256_madd_epi16(_mm256_add_epi16(even, w.odd.b), _mm256_add_epi16(odd, w.even.b));
   return (vi){_mm256_add_epi32(sum.a, a), _mm256_add_epi32(sum.b, b)};
 }
-/* Two products of sixteen channels: w has those of a row of `even` or of `odd`. */
+/* Two products for sixteen channels; w is a row of `even` or of `odd`. */
 static inline vi vi_load_wide(const i8* p) {
   const __m256i* w = (const __m256i*)p;
   return (vi){_mm256_loadu_si256(w), _mm256_loadu_si256(w + 1)};
@@ -179,8 +178,8 @@ static inline vh vh_half(const vi* v, int half) { return half ? v->b : v->a; }
 static inline vh vh_dot(vh sum, vh w, vh x) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(w, x));
 }
-/* Sixteen codes of each of `count` pixels of two rows, beside each other as 16-bit numbers;
- * returned is what comes behind them. */
+/* Interleaves sixteen bytes of each of `count` pixels of two rows, as 16-bit integers; returns the
+ * end */
 static inline uint8_t* rows_beside(uint8_t* to, const uint8_t* a, int64_t a_step, const uint8_t* b,
                                    int64_t b_step, int64_t count, uint8_t flip) {
   __m128i flips = _mm_set1_epi8((char)flip);
@@ -193,10 +192,10 @@ static inline uint8_t* rows_beside(uint8_t* to, const uint8_t* a, int64_t a_step
   return to;
 }
 
-/* What makes codes of numbers, thirty-two together: those less than their type's least one,
- * `below`, go from 0 to 255. */
+/* The range and zero point of quantized results, thirty-two at a time. If the type's minimum is
+ * negative, it is added (`below`) after values were limited to 0...255. */
 typedef struct {
-  vf lo, hi; /* less `zero` */
+  vf lo, hi; /* minus `zero` */
   vi zero;
   __m256 highest;
   __m256i zeros, least, below;
@@ -212,14 +211,14 @@ static inline quantized_range quantized_range_of(vf lo, vf hi, vi zero) {
   return (quantized_range){
       lo, hi, zero, hi.a, _mm256_packs_epi32(zeros, zeros), all_bytes(least), all_bytes(below)};
 }
-/* What is not a number becomes the least code, as all that is too small for an integer. */
+/* NaN becomes the minimum, like everything too small for an integer. */
 static inline __m256i nearest_quantized(vi total, vf scale, const quantized_range* s) {
   vf real = vf_mul(vf_convert(total), scale);
   __m256i a = _mm256_cvtps_epi32(_mm256_min_ps(s->highest, real.a));
   __m256i b = _mm256_cvtps_epi32(_mm256_min_ps(s->highest, real.b));
   return _mm256_adds_epi16(_mm256_packs_epi32(a, b), s->zeros);
 }
-/* Sixteen codes of each of two sums; y comes last, since z may be y. */
+/* Stores sixteen results of each of two sums; y is stored last, because z may be y. */
 static inline void store_two_quantized(uint8_t* y, uint8_t* z, vi first, vi second, vf scale,
                                        const quantized_range* s) {
   __m256i quantized =

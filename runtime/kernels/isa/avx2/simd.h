@@ -1,4 +1,4 @@
-/* The primitives of isa/scalar/simd.h on AVX2 with FMA and F16C; described there. */
+/* The primitives of isa/scalar/simd.h on AVX2 with FMA and F16C; described there */
 #ifndef HALFBYTE_ISA_AVX2_SIMD_H
 #define HALFBYTE_ISA_AVX2_SIMD_H
 
@@ -44,7 +44,7 @@ static inline void vf_store_f16(f16* p, vf v) {
   _mm_storeu_si128((__m128i*)(p + 8), _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* Lanes below `count` all ones: 16 - count zeros follow them. */
+/* All ones in the lanes below `count`: 16 - count zeros follow them */
 static inline vi mask_of(int64_t count) {
   static const i32 ones[32] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
   const __m256i* p = (const __m256i*)(ones + 16 - count);
@@ -102,7 +102,7 @@ static inline vf vf_cmp_ge(vf x, vf y) {
               _mm256_and_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ), one)};
 }
 
-/* The other lane of each pair, plus this one or, where `minus` is set, less it */
+/* The other lane of each pair, plus this one, or minus it where `minus` is set */
 static inline __m256 paired(__m256 v, __m256 other, __m256i minus) {
   return _mm256_add_ps(other, _mm256_xor_ps(v, _mm256_castsi256_ps(_mm256_slli_epi32(minus, 31))));
 }
@@ -156,7 +156,7 @@ static inline i32 vi_hsum(vi v) {
   __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
 }
-/* The lanes' least bytes: four and four in each half, then all in order */
+/* The low bytes of the lanes: fours in each half, then all in order */
 static inline void vi_store_8(void* p, vi v) {
   __m128i fours = _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
   __m256i low = _mm256_broadcastsi128_si256(fours);
@@ -165,7 +165,7 @@ static inline void vi_store_8(void* p, vi v) {
   bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 0, 4, 1, 5));
   _mm_storeu_si128((__m128i*)p, _mm256_castsi256_si128(bytes));
 }
-/* as 16 unsigned 16-bit numbers */
+/* as 16 unsigned 16-bit integers */
 static inline __m256i pack_16(vi v) {
   vi low = vi_and(v, vi_set(0xFFFF));
   return _mm256_permute4x64_epi64(_mm256_packus_epi32(low.a, low.b), 0xD8);

@@ -1,4 +1,5 @@
-/* AVX-512 with VNNI: thirty-two registers of 512 bits; described in isa/caps.h. */
+/* AVX-512 with VNNI: thirty-two registers of 512 bits. The constants are described in isa/caps.h.
+ */
 #ifndef HALFBYTE_ISA_AVX512VNNI_CAPS_H
 #define HALFBYTE_ISA_AVX512VNNI_CAPS_H
 

@@ -1,4 +1,4 @@
-/* The primitives of isa/scalar/packed.h, all sixteen rows in a register; described there. */
+/* The primitives of isa/scalar/packed.h, all sixteen rows in a register; described there */
 #ifndef HALFBYTE_ISA_AVX512VNNI_PACKED_H
 #define HALFBYTE_ISA_AVX512VNNI_PACKED_H
 
@@ -60,8 +60,8 @@ static inline pi dot_four(pi sum, __m512i quantized, const i8* x) {
 }
 #define QUANTIZED_OF(w, i) w.q[i]
 
-/* Wide tiles: codes of two panels, four columns at a time, each with as many activations as there
- * are registers for their sums. A number that is loaded is then multiplied twice. */
+/* Wide tiles: values of two panels, four columns at a time, each with as many rows of activations
+ * as there are registers for their sums. An activation that is loaded is multiplied twice. */
 enum { WIDE_PANELS = 2, WIDE_COLUMNS = 6 };
 static inline __m512i wide_q4_0(const uint8_t* quantized, int i) {
   __m512i both = _mm512_loadu_si512(quantized + 64 * (i / 2)), mask = _mm512_set1_epi8(15);
@@ -73,8 +73,8 @@ static inline __m512i wide_q8_0(const uint8_t* quantized, int i) {
 /* where their activations are */
 static inline int place_q4_0(int i) { return i % 2 * 16 + i / 2 * 4; }
 static inline int place_q8_0(int i) { return 4 * i; }
-/* What the sums of up to STARTS blocks begin with, for some rows of activations with `stride`
- * blocks each: made once for all weights, they are broadcast by a load. */
+/* The initial sums of up to STARTS blocks, for some rows of activations with `stride` blocks each:
+ * computed once for all weights, then broadcast by a load */
 enum { STARTS = 256 };
 static inline void wide_fill(i32* starts, const i16* xs, int64_t stride, int64_t blocks,
                              int columns, int offset) {

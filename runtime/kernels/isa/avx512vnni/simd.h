@@ -1,9 +1,9 @@
-/* The primitives of isa/scalar/simd.h on AVX-512 with VNNI (from Cascade Lake and Zen 4 on), a
- * register for sixteen lanes; described there. */
+/* The primitives of isa/scalar/simd.h on AVX-512 with VNNI (since Cascade Lake and Zen 4), sixteen
+ * lanes in a register; described there */
 #ifndef HALFBYTE_ISA_AVX512VNNI_SIMD_H
 #define HALFBYTE_ISA_AVX512VNNI_SIMD_H
 
-/* Four products of 255 * 127 fit in 32 bits: it is exact. */
+/* It is exact: four products of 255 * 127 fit into 32 bits. */
 #define HB_DPBUSD _mm256_dpbusd_epi32
 #include "isa/shared/rows_x86.h"
 
@@ -54,7 +54,7 @@ static inline vf vf_min(vf x, vf y) { return _mm512_min_ps(x, y); }
 static inline vf vf_sqrt(vf x) { return _mm512_sqrt_ps(x); }
 static inline vf vf_abs(vf x) { return _mm512_abs_ps(x); }
 static inline vf vf_copysign(vf x, vf sign) {
-  /* a bit of the first where the mask has one, else of the second */
+  /* bits of the second operand where the mask is set, else of the third */
   return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(
       _mm512_set1_epi32(0x7FFFFFFF), _mm512_castps_si512(x), _mm512_castps_si512(sign), 0xCA));
 }
@@ -62,7 +62,7 @@ static inline vf vf_cmp_ge(vf x, vf y) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, y, _CMP_GE_OQ), _mm512_set1_ps(1.0f));
 }
 
-/* The other lane of each pair, plus this one or, where `minus` has a bit, less it */
+/* The other lane of each pair, plus this one, or minus it where `minus` has a bit */
 #define PAIRED(v, other, minus) \
   _mm512_add_ps(                \
       other,                    \

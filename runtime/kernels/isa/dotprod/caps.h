@@ -1,4 +1,5 @@
-/* NEON with the dot product of signed bytes, optional since ARMv8.2; described in isa/caps.h. */
+/* NEON with the dot product of signed bytes, optional since ARMv8.2. The constants are described in
+ * isa/caps.h. */
 #ifndef HALFBYTE_ISA_DOTPROD_CAPS_H
 #define HALFBYTE_ISA_DOTPROD_CAPS_H
 

@@ -1,4 +1,4 @@
-/* NEON with the products of bytes that ARMv8.6 adds; described in isa/caps.h. */
+/* NEON with the byte products that ARMv8.6 adds. The constants are described in isa/caps.h. */
 #ifndef HALFBYTE_ISA_I8MM_CAPS_H
 #define HALFBYTE_ISA_I8MM_CAPS_H
 

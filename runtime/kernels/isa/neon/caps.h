@@ -1,4 +1,4 @@
-/* NEON, as every AArch64 machine has it; described in isa/caps.h. */
+/* NEON, as on every AArch64 machine. The constants are described in isa/caps.h. */
 #ifndef HALFBYTE_ISA_NEON_CAPS_H
 #define HALFBYTE_ISA_NEON_CAPS_H
 

@@ -1,4 +1,4 @@
-/* The primitives of isa/scalar/packed.h, four rows in a register; described there. */
+/* The primitives of isa/scalar/packed.h, four rows in a register; described there */
 #ifndef HALFBYTE_ISA_NEON_PACKED_H
 #define HALFBYTE_ISA_NEON_PACKED_H
 
@@ -28,7 +28,7 @@ static inline pw pw_load_q8_0(const uint8_t* quantized, int part) {
   }
   return w;
 }
-/* Bits from 4 on of codes of five and six bits: those of columns 4 i to 4 i + 3 */
+/* The bits of columns 4 i to 4 i + 3 from the fourth on, for five and six bits */
 static inline uint8x16_t moved(uint8x16_t bits, int left) {
   return vshlq_u8(bits, vdupq_n_s8((i8)left));
 }
@@ -83,7 +83,7 @@ static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
   return vdotq_laneq_s32(sum, w->q[4 * half + 3], numbers, 3);
 }
 #else
-/* Sums of a row's two pairs of products in either half become one sum a row. */
+/* Adds up a row's two pairs of products in either half */
 static inline pi fold_pairs(int16x8_t low, int16x8_t high) {
   return vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
 }
@@ -92,7 +92,7 @@ static inline pi dot_four(pi sum, int8x16_t quantized, const i8* x) {
   int16x8_t low = vmull_s8(vget_low_s8(quantized), vget_low_s8(four));
   return vaddq_s32(sum, fold_pairs(low, vmull_high_s8(quantized, four)));
 }
-/* Columns from 4 first to 4 last - 1; a number of 16 bits holds 8 * 31 * 127, and 4 * 63 * 127 */
+/* Columns 4 first to 4 last - 1; 16 bits hold 8 * 31 * 127, and 4 * 63 * 127 */
 INLINE pi dot_small(const pw* w, int first, int last, const i8* x, pi start) {
   int16x8_t low = vdupq_n_s16(0), high = vdupq_n_s16(0);
   UNROLL for (int i = first; i < last; i++) {
@@ -113,7 +113,7 @@ static inline pi pi_dot_half(const pw* w, int half, const i8* x, pi start) {
 }
 static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
   pi low = vdupq_n_s32(0), high = vdupq_n_s32(0);
-  UNROLL for (int i = 0; i < 8; i += 2) { /* 2 * 128 * 127 fits in 16 bits */
+  UNROLL for (int i = 0; i < 8; i += 2) { /* 2 * 128 * 127 fits into 16 bits */
     int8x16_t a = four_of(x + 4 * i), b = four_of(x + 4 * i + 4);
     int16x8_t first = vmull_s8(vget_low_s8(w->q[i]), vget_low_s8(a));
     low = vpadalq_s16(low, vmlal_s8(first, vget_low_s8(w->q[i + 1]), vget_low_s8(b)));
@@ -123,8 +123,8 @@ static inline pi pi_dot_q8_0(const pw* w, const i8* x, pi start) {
 }
 #endif
 #ifdef HB_MATRIX
-/* Two rows of eight codes times two rows of eight activations: four sums an instruction; columns
- * from 8 first to 8 last - 1. */
+/* Two rows of eight weights times two rows of eight activations, four sums per instruction; columns
+ * 8 first to 8 last - 1 */
 INLINE void matrix_dots(pi* dots, const pw* w, int first, int last, const i8* x, int64_t stride,
                         const pi* starts) {
   pi upper = vdupq_n_s32(0), lower = vdupq_n_s32(0); /* both columns of rows 0 and 1; of 2 and 3 */

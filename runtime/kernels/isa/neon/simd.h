@@ -1,6 +1,5 @@
-/* The primitives of isa/scalar/simd.h on AArch64's NEON, as every such machine has it; described
- * there. isa/dotprod/packed.h and isa/i8mm/packed.h take other instructions for the sums of
- * products of bytes. */
+/* The primitives of isa/scalar/simd.h on AArch64's NEON, as on every such machine; described there.
+ * isa/dotprod/packed.h and isa/i8mm/packed.h choose other instructions for byte products. */
 #ifndef HALFBYTE_ISA_NEON_SIMD_H
 #define HALFBYTE_ISA_NEON_SIMD_H
 
@@ -108,7 +107,7 @@ static inline vf vf_sub(vf a, vf b) { QUADS(vf, vsubq_f32(a.q[i], b.q[i])); }
 static inline vf vf_mul(vf a, vf b) { QUADS(vf, vmulq_f32(a.q[i], b.q[i])); }
 static inline vf vf_div(vf a, vf b) { QUADS(vf, vdivq_f32(a.q[i], b.q[i])); }
 static inline vf vf_fma(vf a, vf b, vf c) { QUADS(vf, vfmaq_f32(c.q[i], a.q[i], b.q[i])); }
-/* Not vmaxq_f32, whose result is not a number where either is not. */
+/* Not vmaxq_f32, which returns NaN if either operand is NaN. */
 static inline float32x4_t higher(float32x4_t a, float32x4_t b) {
   return vbslq_f32(vcgtq_f32(a, b), a, b);
 }
@@ -126,14 +125,14 @@ static inline vf vf_cmp_ge(vf a, vf b) {
   QUADS(vf, vbslq_f32(vcgeq_f32(a.q[i], b.q[i]), vdupq_n_f32(1), vdupq_n_f32(0)));
 }
 
-/* Registers of four lanes */
+/* Sums and differences of whole registers */
 static inline vf hadamard_registers(vf v) {
   vf w = {{vaddq_f32(v.q[0], v.q[2]), vaddq_f32(v.q[1], v.q[3]), vsubq_f32(v.q[0], v.q[2]),
            vsubq_f32(v.q[1], v.q[3])}};
   return (vf){{vaddq_f32(w.q[0], w.q[1]), vsubq_f32(w.q[0], w.q[1]), vaddq_f32(w.q[2], w.q[3]),
                vsubq_f32(w.q[2], w.q[3])}};
 }
-/* Pairs of lanes: first sums, then differences, each in both */
+/* Sums in the first half of the lanes, differences in the second */
 static inline float32x4_t hadamard_4(float32x4_t v) {
   float32x4_t swapped = vextq_f32(v, v, 2); /* lanes two apart */
   v = vcombine_f32(vget_low_f32(vaddq_f32(v, swapped)), vget_high_f32(vsubq_f32(swapped, v)));
@@ -186,11 +185,11 @@ static inline void vi_store_16(uint16_t* p, vi v) {
   vst1q_u16(p + 8, vreinterpretq_u16_s16(narrow(v.q[2], v.q[3])));
 }
 
-/* Not the builtin: GCC takes a loop that only fetches for one without effect, and drops it. */
+/* Not the builtin: GCC removes a loop that only prefetches, as one without effect. */
 static inline void prefetch(const void* p) { __asm__ volatile("prfm pldl1keep, [%0]" : : "r"(p)); }
 
 static inline vx vx_load(const i8* p) { return (vx){{vld1q_s8(p), vld1q_s8(p + 16)}}; }
-/* Four partial sums of a block's codes times x */
+/* Four partial sums of a block times x */
 #ifdef HB_DOT
 static inline int32x4_t dot_q4_0(const uint8_t* w, vx x) {
   return HB_DOT_UNSIGNED(HB_DOT_UNSIGNED(vdupq_n_s32(0), low_4(w + 2), x.q[0]), high_4(w + 2),

@@ -1,4 +1,4 @@
-/* One number at a time; described in isa/caps.h. */
+/* One number at a time. The constants are described in isa/caps.h. */
 #ifndef HALFBYTE_ISA_SCALAR_CAPS_H
 #define HALFBYTE_ISA_SCALAR_CAPS_H
 

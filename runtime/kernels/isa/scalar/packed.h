@@ -1,22 +1,22 @@
 /* The primitives of products with packed rows (machine.h's *_r16), on one number at a time; the
- * other isa/<name>/packed.h have the same names with the same results. */
+ * packed.h of other instruction sets have the same names with the same results. */
 #ifndef HALFBYTE_ISA_SCALAR_PACKED_H
 #define HALFBYTE_ISA_SCALAR_PACKED_H
 
 #include "isa/scalar/simd.h"
 
-/* Sixteen rows fall into PARTS that fill a register of the instruction set.
+/* Sixteen rows are divided into PARTS that fill a register.
  *
- *   pf, pi  a float, an int32 of each row of a part
- *   pw      a block of 32 codes of each row of a part: q[i] are those of columns 4 i to 4 i + 3
- */
+ *   pf, pi  a float, an int32 for each row of a part
+ *   pw      a block of 32 values for each row of a part: q[i] are columns 4 i to 4 i + 3 */
 typedef vf pf;
 typedef vi pi;
 typedef struct {
   i8 q[8][16][4];
 } pw;
 
-/* What codes of either half of a block are too high by, taken out; xs are the sums of x's halves */
+/* The initial sum: minus the offsets of the values in either half of a block; xs are the sums of
+ * x's halves */
 static inline pi pi_start(const i16* xs, int first, int second) {
   return vi_set(-first * xs[0] - second * xs[1]);
 }
@@ -35,7 +35,7 @@ static inline pw pw_load_q8_0(const uint8_t* quantized, int part) {
   __builtin_memcpy(&w, quantized, sizeof(w));
   return w;
 }
-/* Codes of five and of six bits (machine.h's quantized_5, quantized_6), unsigned */
+/* Unsigned values of five and six bits (machine.h's quantized_5, quantized_6) */
 static inline pw pw_load_5(const uint8_t* quantized, int part) {
   pw w = pw_load_q4_0(quantized, part);
   for (int i = 0; i < 8 * 16 * 4; i++) {
@@ -60,15 +60,15 @@ static inline pi dot_four(pi sum, const i8 quantized[16][4], const i8* x) {
   }
   return sum;
 }
-/* Codes of Q4_0 that `dot_four` takes */
+/* The values of Q4_0 that `dot_four` takes */
 #define QUANTIZED_OF(w, i) w.q[i]
 
-/* pi_dot_<codes>(w, x, start): start + the products' sums; pi_dot_half: those of the first or the
- * second 16 columns. */
+/* pi_dot_<format>(w, x, start): start + the sums of products; pi_dot_half: for the first or the
+ * second 16 columns */
 #include "isa/shared/fours.h"
-/* pf_scales(d, part): a part's scales; pf_load(p), pf_zero(): a part's floats, zeros;
+/* pf_scales(d, part): the scales of a part; pf_load(p), pf_zero(): floats of a part, zeros;
  * pf_add_scaled(sum, v, by): sum + v * by; pf_add_product(sum, scale, by, dots): sum + (scale * by)
- * * dots; pf_store_sum(p, r, v): r + v, or v where r is NULL. */
+ * * dots; pf_store_sum(p, r, v): stores r + v, or v if r is NULL */
 #include "isa/shared/whole.h"
 
 #include "isa/shared/dots.h"

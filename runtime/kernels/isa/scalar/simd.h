@@ -1,16 +1,16 @@
-/* The primitives on one number at a time: the table that every machine has. `isa/avx2/simd.h` has
- * the same names with the same results, to the bit.
+/* The primitives on one number at a time: the table that every machine has. The simd.h of other
+ * instruction sets have the same names with the same results, to the bit.
  *
  *   vf, vi  sixteen lanes of float, of int32
  *   vx      one block of 32 int8 activations
- */
+ *   vq      four int8 weights of each of sixteen channels */
 #ifndef HALFBYTE_ISA_SCALAR_SIMD_H
 #define HALFBYTE_ISA_SCALAR_SIMD_H
 
 #include "isa/shared/f16.h"
 
-/* Sixteen lanes are loops here, and few of them are in registers at once: to unroll more would only
- * take time to compile. */
+/* Vectors are loops here, and few of them fit into registers: unrolling more would only take time
+ * to compile. */
 #undef UNROLL
 #define UNROLL
 
@@ -50,7 +50,7 @@ static inline void vf_store_f16(f16* p, vf v) {
   }
 }
 
-/* The first `count` < 16 elements of memory; zeros in the other lanes. */
+/* The first `count` < 16 elements in memory; the other lanes are zeros. */
 static inline vf vf_load_part(const float* p, int64_t count) { EACH(vf, i < count ? p[i] : 0); }
 static inline vf vf_load_part_f16(const f16* p, int64_t count) {
   EACH(vf, i < count ? f16_to_f32(p[i]) : 0);
@@ -70,9 +70,9 @@ static inline vf vf_add(vf a, vf b) { EACH(vf, a.l[i] + b.l[i]); }
 static inline vf vf_sub(vf a, vf b) { EACH(vf, a.l[i] - b.l[i]); }
 static inline vf vf_mul(vf a, vf b) { EACH(vf, a.l[i] * b.l[i]); }
 static inline vf vf_div(vf a, vf b) { EACH(vf, a.l[i] / b.l[i]); }
-/* a * b + c, perhaps rounded once: only where results may differ between tables */
+/* a * b + c, possibly rounded once: only where results may differ between tables */
 static inline vf vf_fma(vf a, vf b, vf c) { EACH(vf, a.l[i] * b.l[i] + c.l[i]); }
-/* the second where either is not a number */
+/* the second operand if either is NaN */
 static inline vf vf_max(vf a, vf b) { EACH(vf, a.l[i] > b.l[i] ? a.l[i] : b.l[i]); }
 static inline vf vf_min(vf a, vf b) { EACH(vf, a.l[i] < b.l[i] ? a.l[i] : b.l[i]); }
 static inline vf vf_sqrt(vf a) { EACH(vf, __builtin_sqrtf(a.l[i])); }
@@ -83,8 +83,8 @@ static inline vf vf_copysign(vf a, vf sign) {
 /* 1 where a >= b, else 0 */
 static inline vf vf_cmp_ge(vf a, vf b) { EACH(vf, a.l[i] >= b.l[i] ? 1.0f : 0.0f); }
 
-/* Sums and differences of lanes 8 apart, of these 4 apart, and so on: the sixteen lanes times the
- * Hadamard matrix of sixteen rows */
+/* The sixteen lanes times the Hadamard matrix of order 16: sums and differences of lanes 8 apart,
+ * then 4, 2 and 1 */
 static inline vf vf_hadamard(vf v) {
   for (int apart = 8; apart; apart /= 2) {
     for (int i = 0; i < 16; i++) {
@@ -98,7 +98,7 @@ static inline vf vf_hadamard(vf v) {
   return v;
 }
 
-/* in the fixed order of all tables: 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half */
+/* in the same order on all tables: 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half */
 static inline float vf_hsum(vf v) {
   for (int half = 8; half; half /= 2) {
     for (int i = 0; i < half; i++) {
@@ -135,7 +135,7 @@ static inline vi vi_shr(vi a, int by) { EACH(vi, (i32)((uint32_t)a.l[i] >> by));
 static inline vi vi_cast(vf a) { EACH(vi, bits_of(a.l[i])); }
 static inline vf vf_cast(vi a) { EACH(vf, of_bits(a.l[i])); }
 static inline vf vf_convert(vi a) { EACH(vf, (float)a.l[i]); }
-/* towards zero; of numbers within int32 */
+/* towards zero; the numbers fit into int32 */
 static inline vi vi_truncate(vf a) { EACH(vi, (i32)a.l[i]); }
 static inline i32 vi_hsum(vi v) {
   uint32_t sum = 0;
@@ -156,11 +156,11 @@ static inline void vi_store_16(uint16_t* p, vi v) {
   }
 }
 
-/* Begin to load a cache line that is needed soon; any address will do. */
+/* Starts to load a cache line that is needed soon; any address is allowed. */
 static inline void prefetch(const void* p) { (void)p; }
 
 static inline vx vx_load(const i8* p) { return (vx){p}; }
-/* Lane r: sum over 32 of code * x in the Q4_0 block r * stride bytes behind `w`; codes 0 ... 15. */
+/* Lane r: sum over 32 of value * x in the Q4_0 block at w + r * stride bytes; values are 0...15. */
 static inline vi vi_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) {
   vi sums = {{0}};
   for (int row = 0; row < 16; row++) {
@@ -171,7 +171,7 @@ static inline vi vi_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) {
   }
   return sums;
 }
-/* The same for Q8_0 blocks, whose codes may be -128; x is never -128. */
+/* The same for Q8_0 blocks, whose values may be -128; x is never -128. */
 static inline vi vi_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
   vi sums = {{0}};
   for (int row = 0; row < 16; row++) {
@@ -187,14 +187,12 @@ static inline vf vf_gather_f16(const uint8_t* p, ptrdiff_t stride) {
   EACH(vf, f16_to_f32(*(const f16*)(p + i * stride)));
 }
 
-/* Four int8 weights of each of sixteen channels */
 typedef struct {
   const i8* w;
 } vq;
 static inline vq vq_load(const i8* p) { return (vq){p}; }
-/* Four numbers of one pixel in a strip take QUAD bytes. They are bytes without a sign, or, where
- * QUAD_FLIP is 128, with one and less by that. `quads_store` makes them of bytes, some bits of each
- * turned over. */
+/* Four numbers of a pixel take QUAD bytes in a strip. They are unsigned bytes, or signed ones, 128
+ * less, if QUAD_FLIP is 128. `quads_store` makes them from bytes, some bits of each inverted. */
 /* sum + the products of four numbers with each channel's weights */
 static inline vi vi_dot_quads(vi sum, vq w, const uint8_t* x) {
   for (int i = 0; i < 64; i++) {
@@ -206,7 +204,7 @@ static inline vf vf_load_u8(const uint8_t* p) { EACH(vf, (float)p[i]); }
 
 #undef EACH
 
-/* sums of sixteen codes and of the sixteen behind them */
+/* sums of the first and of the second sixteen values */
 static inline void sum_quantized(const i8* q, i16* sums) {
   for (int half = 0; half < 2; half++) {
     int sum = 0;

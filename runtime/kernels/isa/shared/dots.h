@@ -1,5 +1,4 @@
-/* Products of a block with several rows of activations, one row of them by one
- * (isa/scalar/packed.h). */
+/* Products of a block with several rows of activations, one row at a time (isa/scalar/packed.h) */
 #ifndef HALFBYTE_ISA_SHARED_DOTS_H
 #define HALFBYTE_ISA_SHARED_DOTS_H
 

@@ -1,9 +1,9 @@
-/* Products of attention's codes, over those of quads. */
+/* The products of int8 attention, by those of quads */
 #ifndef HALFBYTE_ISA_SHARED_DOTS_OF_FOURS_H
 #define HALFBYTE_ISA_SHARED_DOTS_OF_FOURS_H
 
-/* Adds products of `blocks` of sixteen rows of codes, `apart` in memory, with those of x, whose
- * rows and fours are `row` and `step` bytes apart. */
+/* Adds products of `blocks` blocks of sixteen rows, `apart` bytes apart, with rows of x. Rows and
+ * fours of x are `row` and `step` bytes apart. */
 INLINE void dots_of_fours(vi (*dots)[QUANTIZED_BLOCKS], const i8* quantized, int blocks,
                           int64_t apart, const uint8_t* x, int64_t row, int64_t step,
                           int64_t fours) {

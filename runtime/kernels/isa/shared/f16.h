@@ -1,4 +1,4 @@
-/* IEEE binary16 in integer arithmetic, for machines without instructions for it. */
+/* IEEE binary16 in integer arithmetic, for instruction sets without conversions */
 #ifndef HALFBYTE_ISA_SHARED_F16_H
 #define HALFBYTE_ISA_SHARED_F16_H
 

@@ -1,8 +1,9 @@
-/* Products of a block of packed rows, where `dot_four` takes codes of every format alike. */
+/* Products of a block of packed rows, for instruction sets whose `dot_four` takes the values of all
+ * formats */
 #ifndef HALFBYTE_ISA_SHARED_FOURS_H
 #define HALFBYTE_ISA_SHARED_FOURS_H
 
-/* start + the products of codes 4 * begin to 4 * end - 1 */
+/* start + the products of columns 4 * begin to 4 * end - 1 */
 INLINE pi dot_fours(const pw* w, int begin, int end, const i8* x, pi start) {
   pi sum = start;
   UNROLL for (int i = begin; i < end; i++) { sum = dot_four(sum, w->q[i], x + 4 * i); }

@@ -1,4 +1,4 @@
-/* vf_hsum_four, one after the other. */
+/* vf_hsum_four, one sum at a time */
 #ifndef HALFBYTE_ISA_SHARED_HSUM_FOUR_H
 #define HALFBYTE_ISA_SHARED_HSUM_FOUR_H
 

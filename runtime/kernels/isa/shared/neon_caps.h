@@ -1,4 +1,5 @@
-/* What the tables on NEON have in common; described in isa/caps.h. */
+/* What the instruction sets based on NEON have in common. The constants are described in
+ * isa/caps.h. */
 #ifndef HALFBYTE_ISA_SHARED_NEON_CAPS_H
 #define HALFBYTE_ISA_SHARED_NEON_CAPS_H
 

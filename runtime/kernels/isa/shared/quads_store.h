@@ -1,4 +1,4 @@
-/* quads_store, where a strip has an image's bytes as they are. */
+/* quads_store for instruction sets whose strips hold an image's bytes unchanged */
 #ifndef HALFBYTE_ISA_SHARED_QUADS_STORE_H
 #define HALFBYTE_ISA_SHARED_QUADS_STORE_H
 

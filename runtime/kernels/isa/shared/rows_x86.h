@@ -1,6 +1,6 @@
-/* Products with rows in the file's own order, on 256 bits: what the tables for x86 share.
+/* Products with rows in the file's order, on 256 bits: shared by the instruction sets of x86.
  *
- * HB_DPBUSD is a dot product of unsigned and signed bytes, where there is one. */
+ * HB_DPBUSD is a dot product of unsigned and signed bytes, if there is one. */
 #ifndef HALFBYTE_ISA_SHARED_ROWS_X86_H
 #define HALFBYTE_ISA_SHARED_ROWS_X86_H
 
@@ -14,7 +14,7 @@ typedef struct {
 
 static inline __m128i load_16(const void* p) { return _mm_loadu_si128((const __m128i*)p); }
 
-/* Not the intrinsic: GCC takes a loop that only fetches for one without effect, and drops it. */
+/* Not the intrinsic: GCC removes a loop that only prefetches, as one without effect. */
 static inline void prefetch(const void* p) {
   __asm__ volatile("prefetcht0 %0" : : "m"(*(const char*)p));
 }
@@ -22,7 +22,7 @@ static inline void prefetch(const void* p) {
 static inline float f16_to_f32(f16 h) { return _cvtsh_ss(h); }
 static inline f16 f32_to_f16(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 
-/* [sum of a, of b, of c, of d], each folded as vf_hsum does it */
+/* [sum of a, b, c, d], each folded in the order of vf_hsum */
 static inline __m128 fold_four(__m256 a, __m256 b, __m256 c, __m256 d) {
   __m256 ab = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
   __m256 cd = _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
@@ -35,7 +35,7 @@ static inline __m128 fold_four(__m256 a, __m256 b, __m256 c, __m256 d) {
 }
 static inline void sum_quantized(const i8* q, i16* sums) {
   __m256i quantized = _mm256_loadu_si256((const __m256i*)q);
-  __m256i raised = _mm256_xor_si256(quantized, _mm256_set1_epi8(-128)); /* by 128 each */
+  __m256i raised = _mm256_xor_si256(quantized, _mm256_set1_epi8(-128)); /* each plus 128 */
   __m256i eights = _mm256_sad_epu8(raised, _mm256_setzero_si256());
   __m256i all = _mm256_add_epi32(eights, _mm256_shuffle_epi32(eights, 0x4E));
   sums[0] = (i16)(_mm256_cvtsi256_si32(all) - 16 * 128);
@@ -43,7 +43,7 @@ static inline void sum_quantized(const i8* q, i16* sums) {
 }
 
 static inline vx vx_load(const i8* p) { return (vx){_mm256_loadu_si256((const __m256i*)p)}; }
-/* Four partial sums each of the blocks at `w` (low half) and four rows on (high half). */
+/* Four partial sums each of the blocks at `w` (low half) and four rows further on (high half) */
 static inline __m256i two_rows_q4_0(const uint8_t* w, ptrdiff_t stride, __m256i low_x,
                                     __m256i high_x) {
   __m256i mask = _mm256_set1_epi8(15);
@@ -73,7 +73,7 @@ static inline __m256i eight_rows_q4_0(const uint8_t* w, ptrdiff_t stride, vx x) 
 static inline __m256i one_row_q8_0(const uint8_t* w, vx x) {
   __m256i quantized = _mm256_loadu_si256((const __m256i*)(w + 2));
 #ifdef HB_DPBUSD
-  __m256i shifted = _mm256_xor_si256(quantized, _mm256_set1_epi8(-128)); /* by Q8_0_OFFSET */
+  __m256i shifted = _mm256_xor_si256(quantized, _mm256_set1_epi8(-128)); /* plus 128 */
   return HB_DPBUSD(_mm256_setzero_si256(), shifted, x.q);
 #else
   /* |w| is unsigned, so that -128 is right; 2 * 128 * 127 fits in 16 bits */
@@ -81,7 +81,7 @@ static inline __m256i one_row_q8_0(const uint8_t* w, vx x) {
   return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
 #endif
 }
-/* Half a sum of each of four rows in either half */
+/* Half of the sum of each of four rows in either half of the result */
 static inline __m256i four_rows_q8_0(const uint8_t* w, ptrdiff_t stride, vx x) {
   return _mm256_hadd_epi32(
       _mm256_hadd_epi32(one_row_q8_0(w, x), one_row_q8_0(w + stride, x)),

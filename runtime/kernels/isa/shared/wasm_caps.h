@@ -1,5 +1,5 @@
-/* What WebAssembly's tables have in common: engines have fifteen registers of 128 bits; described
- * in isa/caps.h. */
+/* What the instruction sets of WebAssembly have in common: engines use fifteen registers of 128
+ * bits. The constants are described in isa/caps.h. */
 #ifndef HALFBYTE_ISA_SHARED_WASM_CAPS_H
 #define HALFBYTE_ISA_SHARED_WASM_CAPS_H
 

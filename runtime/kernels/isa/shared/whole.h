@@ -1,4 +1,4 @@
-/* Floats of packed rows, where a part is all sixteen rows; described in isa/scalar/packed.h. */
+/* Floats of packed rows, for a part of all sixteen rows; described in isa/scalar/packed.h */
 #ifndef HALFBYTE_ISA_SHARED_WHOLE_H
 #define HALFBYTE_ISA_SHARED_WHOLE_H
 

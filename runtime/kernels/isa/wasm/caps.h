@@ -1,4 +1,4 @@
-/* WebAssembly's SIMD128; described in isa/caps.h. */
+/* WebAssembly's SIMD128. The constants are described in isa/caps.h. */
 #ifndef HALFBYTE_ISA_WASM_CAPS_H
 #define HALFBYTE_ISA_WASM_CAPS_H
 

@@ -1,12 +1,12 @@
-/* The primitives of isa/scalar/packed.h, four rows in a register; described there. */
+/* The primitives of isa/scalar/packed.h, four rows in a register; described there */
 #ifndef HALFBYTE_ISA_WASM_PACKED_H
 #define HALFBYTE_ISA_WASM_PACKED_H
 
 #include "isa/wasm/simd.h"
 
-/* Engines have fifteen registers and keep to the order of the file; LLVM's own order has all loads
- * of an expression before its products and sums up every offset. Products and what they load are
- * therefore written as they shall be, and codes are unpacked where they are used. */
+/* Engines have fifteen registers and keep the order of the file; LLVM puts all loads of an
+ * expression before its products, and computes every address. Products and their loads are
+ * therefore written in assembler, in order, and values are unpacked where they are used. */
 typedef v128_t pf;
 typedef v128_t pi;
 typedef struct {
@@ -22,9 +22,9 @@ typedef struct {
                      : "r"(p));                                                    \
     loaded;                                                                        \
   })
-/* Four bytes, four times */
+/* Four bytes, repeated four times */
 #define SPLAT(p, offset) LOADED("v128.load32_splat", p, offset)
-/* A constant in a register: engines make it anew wherever it is written. */
+/* Keeps a constant in a register: engines build it again wherever it is written. */
 static inline v128_t kept(v128_t constant) {
   __asm__("" : "+r"(constant));
   return constant;
@@ -42,7 +42,7 @@ static inline pw pw_load_q4_0(const uint8_t* quantized, int part) {
 #define pw_load_6 pw_load_q4_0
 
 typedef struct {
-  v128_t even, odd; /* 16-bit numbers */
+  v128_t even, odd; /* 16-bit integers */
 } pairs;
 /* sum += products of w and x */
 #define DOT(name, multiply, add)                                                            \
@@ -57,15 +57,15 @@ static inline pairs pairs_of(v128_t four) {
   return (pairs){wasm_i16x8_shr(wasm_i16x8_shl(four, 8), 8), wasm_i16x8_shr(four, 8)};
 }
 
-/* Products of codes that are opened beforehand (linear/unpacked.inc), so that a tile has loads,
- * products and sums alone, in fifteen registers: as 16-bit numbers, pairs of two columns, or, where
- * products of bytes are fast, codes of four bits as bytes. */
+/* Products of unpacked values (linear/unpacked.inc), so that a tile consists only of loads,
+ * products and sums in fifteen registers: as 16-bit integers, pairs of two columns, or, if byte
+ * products are fast, four-bit values as bytes. */
 #ifdef HB_WASM_RELAXED
 #define UNPACKED_BYTES(q4) ((q4) ? 1 : 2)
 #else
 #define UNPACKED_BYTES(q4) ((void)(q4), 2)
 #endif
-/* Sixteen codes of four rows */
+/* Sixteen values of four rows */
 static inline void unpack_sixteen(uint8_t* to, v128_t quantized, int bytes) {
   if (bytes == 1) {
     wasm_v128_store(to, quantized);
@@ -75,7 +75,7 @@ static inline void unpack_sixteen(uint8_t* to, v128_t quantized, int bytes) {
   wasm_v128_store(to, wide.even);
   wasm_v128_store(to + 16, wide.odd);
 }
-/* Codes of a block of 32 columns of sixteen rows; numbers are less 8 in Q4_0. */
+/* Unpacks a block of 32 columns of sixteen rows; 8 is subtracted for Q4_0 in 16 bits. */
 static inline void unpack_block(uint8_t* to, const uint8_t* quantized, int q4) {
   int bytes = UNPACKED_BYTES(q4);
   v128_t less = wasm_i8x16_splat(bytes == 1 ? 0 : 8), mask = wasm_i8x16_splat(15);
@@ -88,13 +88,13 @@ static inline void unpack_block(uint8_t* to, const uint8_t* quantized, int q4) {
     unpack_sixteen(to, low, bytes);
   }
 }
-/* Each row's share of the scale `top`, in 1 / 16384 and twice */
+/* Each row's share of the scale `top`, in 1 / 16384, in both halves */
 static inline pi pi_shares(pf d, pf top) {
   v128_t share = wasm_f32x4_mul(wasm_f32x4_div(d, top), wasm_f32x4_splat(16384));
   share = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(share));
   return wasm_v128_or(wasm_i32x4_shl(share, 16), wasm_v128_and(share, wasm_i32x4_splat(0xffff)));
 }
-/* Codes of eight bits times 128 and their rows' shares */
+/* Eight-bit values times 128 and their rows' shares */
 static inline void widen_block(uint8_t* to, const uint8_t* quantized, const pi* shares) {
 #ifdef HB_WASM_RELAXED
 #define MULTIPLY_HIGH wasm_i16x8_relaxed_q15mulr
@@ -109,7 +109,7 @@ static inline void widen_block(uint8_t* to, const uint8_t* quantized, const pi* 
   }
 }
 #undef MULTIPLY_HIGH
-/* A row of activations; columns are a multiple of 32. */
+/* Unpacks a row of activations; columns are a multiple of 32. */
 static inline void unpack_activations(i16* to, const i8* x, int columns, int q4) {
   for (int i = 0; i < columns; i += 16) {
     v128_t quantized = wasm_v128_load(x + i);
@@ -122,7 +122,7 @@ static inline void unpack_activations(i16* to, const i8* x, int columns, int q4)
     }
   }
 }
-/* dots[4 p + c] = products of some columns of part p with row c. Offsets are bytes: rows of
+/* dots[4 p + c] = products of some columns of part p with row c. Offsets are in bytes; rows of
  * activations are 1,024 apart. */
 _Static_assert(2 * UNPACKED_SPAN == 1024, "offsets below");
 #define UNPACKED_COLUMN(multiply, c, place) \
@@ -168,7 +168,7 @@ INLINE void dot_unpacked_4(pi* dots, const uint8_t* w, const i8* x, const i32* s
   UNROLL for (int i = 0; i < 8; i++) { dots[i] = wasm_i32x4_extadd_pairwise_i16x8(dots[i]); }
 }
 #else
-#define dot_unpacked_4(dots, w, x, starts) /* nothing is so opened */
+#define dot_unpacked_4(dots, w, x, starts) /* never used: everything is 16 bits */
 #endif
 #undef UNPACKED_STEP
 #undef UNPACKED_COLUMN
@@ -206,7 +206,7 @@ SHARED void dots_of_fours(vi (*dots)[1], const i8* quantized, int blocks, int64_
   }
 }
 
-/* Codes of four columns of four rows, and four activations, four times */
+/* Values of four columns of four rows; and four activations, repeated four times */
 #ifdef HB_WASM_RELAXED
 typedef v128_t four_quantized;
 typedef v128_t four_numbers;
@@ -223,7 +223,7 @@ static inline four_quantized low_quantized(v128_t both) {
 static inline four_quantized high_quantized(v128_t both) {
   return wasm_v128_and(wasm_u16x8_shr(both, 4), kept(wasm_i8x16_splat(15)));
 }
-/* Bits from 4 on, which lie `left` further down */
+/* The bits from the fourth on, to be shifted by `left` */
 static inline four_quantized with_high(four_quantized low, v128_t bits, int left, int mask) {
   bits = left < 0 ? wasm_u16x8_shr(bits, (uint32_t)-left) : wasm_i16x8_shl(bits, (uint32_t)left);
   return wasm_v128_or(low, wasm_v128_and(bits, kept(wasm_i8x16_splat((int8_t)mask))));
@@ -255,7 +255,7 @@ static inline four_quantized with_high(four_quantized low, v128_t bits, int left
 static inline four_numbers numbers_of(v128_t four) { return pairs_of(four); }
 #endif
 
-/* Codes of four columns of a part, of Q4_0 also of the same 16 columns on */
+/* Values of four columns of a part; for Q4_0 also of the columns 16 further on */
 #define QUANTIZED_AT(w, offset) LOADED("v128.load", (w).quantized, offset)
 
 /* Products of parts and columns with the activations at `offset` */
@@ -299,7 +299,7 @@ INLINE void pi_dots_q4_0(pi* dots, const pw* w, int parts, const i8* x, int64_t 
 #define ALL_QUANTIZED(make, place) \
   four_quantized quantized[PARTS]; \
   UNROLL for (int p = 0; p < parts; p++) { quantized[p] = make(QUANTIZED_AT(w[p], place)); }
-/* Codes of five and six bits: low or high fours at `place`, bits above them at `bits` */
+/* Five and six bits: low or high four bits at `place`, the bits above them at `bits` */
 #define STEP(place, fours, bits, left, mask, offset)                       \
   {                                                                        \
     four_quantized quantized[PARTS];                                       \
@@ -337,7 +337,7 @@ INLINE void pi_dots_half(pi* dots, const pw* w, int parts, int half, const i8* x
   }
 }
 #undef STEP
-/* Q8_0 by products of 16-bit numbers */
+/* Q8_0 by products of 16-bit integers */
 INLINE void pair_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride,
                            int columns, const pi* starts) {
   UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
@@ -357,8 +357,9 @@ INLINE void pair_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_
 #undef STEP
 }
 #ifdef HB_WASM_RELAXED
-/* Whether the processor lacks the product, and the engine makes it of PMADDUBSW, whose sums of two
- * products are cut off at 16 bits: what needs two of them is then slower than 16-bit numbers. */
+/* Whether the processor lacks the instruction and the engine emulates it with PMADDUBSW, which
+ * saturates the sum of two products at 16 bits: then 16-bit integers are faster than two byte
+ * products. */
 static inline int is_composed(void) {
   v128_t ones = kept(wasm_i8x16_splat(-1)), most = kept(wasm_i8x16_splat(127)), sum;
   __asm__(
@@ -368,14 +369,15 @@ static inline int is_composed(void) {
       : "r"(most), "r"(ones));
   return wasm_i32x4_extract_lane(sum, 0) == 2 * 32767;
 }
-/* A code is its low seven bits less 128 where it is negative: two products of seven bits. */
+/* A value is its low seven bits, minus 128 if it is negative: two products of seven bits */
 static inline four_quantized signs(v128_t quantized) {
   return wasm_v128_and(wasm_u16x8_shr(quantized, 7), kept(wasm_i8x16_splat(1)));
 }
 static inline four_quantized less_signs(v128_t quantized) {
   return wasm_v128_and(quantized, kept(wasm_i8x16_splat(127)));
 }
-/* One column: its magnitudes, split by sign, serve all parts as seven bits; codes stay signed. */
+/* One column: its magnitudes, split by sign, are the seven-bit operands for all parts; weights stay
+ * signed. */
 INLINE void row_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x) {
   i8 magnitudes[64];
   pi negative[PARTS];
@@ -427,7 +429,7 @@ INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t 
 #undef STEPS
 #undef PRODUCTS
 
-/* For the benchmark */
+/* For the benchmark (linear/peak.inc) */
 static inline pi dot_four(pi sum, four_quantized quantized, const i8* x) {
   dot(&sum, quantized, numbers_of(wasm_v128_load32_splat(x)));
   return sum;

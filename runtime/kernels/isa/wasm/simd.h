@@ -1,6 +1,6 @@
 /* The primitives of isa/scalar/simd.h on WebAssembly's 128-bit SIMD; described there. With
- * HB_WASM_RELAXED two of them take instructions of relaxed SIMD, whose results are defined for what
- * they are given: see isa/wasm_relaxed/packed.h. */
+ * HB_WASM_RELAXED some of them use instructions of relaxed SIMD, whose results are defined for the
+ * operands that they get: see isa/wasm_relaxed/packed.h. */
 #ifndef HALFBYTE_ISA_WASM_SIMD_H
 #define HALFBYTE_ISA_WASM_SIMD_H
 
@@ -24,8 +24,8 @@ static inline vf vf_set(float x) { QUADS(vf, wasm_f32x4_splat(x)); }
 static inline vf vf_load(const float* p) { QUADS(vf, wasm_v128_load(p + 4 * i)); }
 
 /* Four F16 numbers, sign-extended to 32 bits and shifted left by 13. With exponent and fraction in
- * a float's place they are 2^112 times too small, subnormals too; infinities come out as 65536 and
- * more, which no number does. */
+ * the place of a float's they are 2^112 times too small, also if subnormal; infinity and NaN become
+ * 65536 and more, which no F16 number is. */
 static inline v128_t scale_f16(v128_t shifted) {
   v128_t small = wasm_v128_and(shifted, wasm_i32x4_splat((i32)0x8FFFE000));
   return wasm_f32x4_mul(small, wasm_f32x4_splat(0x1p112f));
@@ -216,12 +216,12 @@ static inline void sum_quantized(const i8* q, i16* sums) {
   sums[1] = (i16)wasm_i32x4_extract_lane(two, 2);
 }
 
-/* There is no instruction for it, but a load that nobody waits for does the same. */
+/* There is no such instruction, but a load whose result nobody needs does the same. */
 static inline void prefetch(const void* p) { (void)*(const volatile uint8_t*)p; }
 
-/* Thirty-two codes of activations, -127 ... 127, as the products take them. */
+/* Thirty-two activations, -127...127, in the forms that the products take */
 typedef struct {
-  v128_t wide[4]; /* 16-bit numbers, eight each */
+  v128_t wide[4]; /* 16-bit integers, eight each */
   v128_t q[2];
   v128_t positive[2], negative[2]; /* magnitudes: q = positive - negative */
 } vx;
@@ -234,7 +234,7 @@ static inline vx vx_load(const i8* p) {
       {wasm_i8x16_max(low, zero), wasm_i8x16_max(high, zero)},
       {wasm_i8x16_max(wasm_i8x16_neg(low), zero), wasm_i8x16_max(wasm_i8x16_neg(high), zero)}};
 }
-/* Four partial sums of codes times x, which take 16 bits each */
+/* Four partial sums of 16-bit products with x */
 static inline v128_t dot_wide(v128_t low, v128_t high, const vx* x) {
   v128_t a = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_low_i8x16(low), x->wide[0]);
   v128_t b = wasm_i32x4_dot_i16x8(wasm_i16x8_extend_high_i8x16(low), x->wide[1]);
@@ -243,8 +243,8 @@ static inline v128_t dot_wide(v128_t low, v128_t high, const vx* x) {
   return wasm_i32x4_add(wasm_i32x4_add(a, b), wasm_i32x4_add(c, d));
 }
 #ifdef HB_WASM_RELAXED
-/* The second operand has seven bits and no sign: Q4_0's codes have four; of Q8_0 the activations'
- * magnitudes take that place, split by sign once for all rows. */
+/* The second operand is unsigned with seven bits: Q4_0's values have four; for Q8_0 it is the
+ * activations' magnitudes, split by sign once for all rows. */
 static inline v128_t dot_q4_0(const uint8_t* w, const vx* x) {
   v128_t quantized = wasm_v128_load(w + 2);
   v128_t low = wasm_v128_and(quantized, wasm_i8x16_splat(15)), high = wasm_u8x16_shr(quantized, 4);
@@ -268,7 +268,7 @@ static inline v128_t dot_q8_0(const uint8_t* w, const vx* x) {
   return dot_wide(wasm_v128_load(w + 2), wasm_v128_load(w + 18), x);
 }
 #endif
-/* The sums of four times four partial ones */
+/* The sums of four vectors of four */
 static inline v128_t fold_four(v128_t a, v128_t b, v128_t c, v128_t d) {
   v128_t ab =
       wasm_i32x4_add(wasm_i32x4_shuffle(a, b, 0, 4, 1, 5), wasm_i32x4_shuffle(a, b, 2, 6, 3, 7));
@@ -309,7 +309,7 @@ static inline vf vf_load_u8(const uint8_t* p) {
                wasm_f32x4_convert_i32x4(wasm_u32x4_extend_high_u16x8(high))}};
 }
 
-/* As 16-bit numbers: the relaxed product of bytes takes seven bits of one of its operands. */
+/* As 16-bit integers: one operand of the relaxed byte product has only seven bits. */
 typedef struct {
   vi even, odd;
 } vq;

@@ -1,10 +1,11 @@
-/* WebAssembly's SIMD128 with two relaxed instructions; described in isa/caps.h. */
+/* WebAssembly's SIMD128 with relaxed SIMD instructions. The constants are described in isa/caps.h.
+ */
 #ifndef HALFBYTE_ISA_WASM_RELAXED_CAPS_H
 #define HALFBYTE_ISA_WASM_RELAXED_CAPS_H
 
 #include "isa/shared/wasm_caps.h"
 
 enum { BYTE_PRODUCTS = 1, UNPACKED_ONLY = 0 };
-#define UNPACKED_FASTER is_composed() /* the engine knows: packed.h */
+#define UNPACKED_FASTER is_composed() /* only the engine knows: packed.h */
 
 #endif
