@@ -1,7 +1,7 @@
-"""Backends run programs: `open_program` picks one by name.
+"""Backends run programs: `open_program` selects one by name.
 
-``numpy`` is the definition. ``native`` is the compiled kernels with the best instruction set this
-CPU has; ``native-avx2``, ``native-scalar`` and so on name one.
+``numpy`` is the definition. ``native`` is the compiled kernels with the best instruction set that
+this CPU supports; ``native-avx2``, ``native-scalar`` and so on select one by name.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class Executable(Protocol):
         """Run, and return the seconds spent in each instruction."""
 
     def step(self, number: int, registers: dict[str, int]) -> None:
-        """Execute one instruction alone, on what memory holds now."""
+        """Execute a single instruction on the present contents of memory."""
 
     def close(self) -> None:
-        """Stop threads; the executable must not run afterwards."""
+        """Stop the threads; the executable must not run afterwards."""
 
 
 def available() -> list[str]:
-    """Names of the backends that work here, fastest first."""
+    """Names of the backends that work on this machine, fastest first."""
     return [*(f"native-{isa}" for isa in instruction_sets()), "numpy"]
 
 
 def prefers_widened(backend: str = "native") -> bool:
-    """Whether :func:`halfbyte.core.ops.matmul_widened` is faster there than products of bytes."""
+    """Whether :func:`halfbyte.core.ops.matmul_widened` is faster than products of bytes there."""
     if backend == "numpy" or (backend != "native" and backend not in available()):
         return False
     return native.prefers_widened(backend.removeprefix("native").removeprefix("-") or None)
@@ -59,12 +59,12 @@ _FAMILIES: dict[str, Opener] = {}
 
 
 def register_family(family: str, opener: Opener) -> None:
-    """Add backends named ``family-table``, which `opener` opens: tables that are not this CPU's.
+    """Add backends named ``family-table``, opened by `opener`: tables for other processors.
 
     Raises
     ------
     ValueError
-        The family has an opener already.
+        The family is registered already.
     """
     if family in _FAMILIES:
         raise ValueError(f"backends '{family}-...': are registered already")
@@ -72,7 +72,7 @@ def register_family(family: str, opener: Opener) -> None:
 
 
 def open_program(program: Program, backend: str = "native", threads: int = 1) -> Executable:
-    """Allocate a program's memory and bind it to a backend; see the module's text for names."""
+    """Allocate the memory of a program and bind it to a backend, named as described above."""
     if backend == "numpy":
         return NumpyExecutable(program)
     if backend == "native":

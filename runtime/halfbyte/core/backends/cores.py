@@ -1,6 +1,6 @@
-"""How many fast cores there are: one thread on each is as fast as this machine gets.
+"""The number of fast cores: with one thread on each this machine is fastest.
 
-Small cores and second threads of a core share what is scarce: memory, arithmetic, heat.
+Small cores and second threads of a core share memory, arithmetic units and heat with the others.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _SYSTEM = Path("/sys/devices")
-_FAST = 0.5  # of the fastest core's capacity, as Linux rates them
+_FAST = 0.5  # of the capacity of the fastest core, as rated by Linux
 
 
 def fast_cores(processors: Iterable[int], system: Path = _SYSTEM) -> int:
-    """Fast cores among these logical processors, at least 1; from Linux's /sys/devices.
+    """Number of fast cores among these logical processors, at least 1, from Linux's /sys/devices.
 
-    Where it names performance cores (x86) or rates capacities (ARM), slow ones do not count;
-    logical processors of one core count once.
+    If it lists performance cores (x86) or rates capacities (ARM), slow cores do not count. Logical
+    processors of the same core count once.
     """
     usable = set(processors)
     fast = usable & _performance(system) or _capable(usable, system) or usable
@@ -27,7 +27,7 @@ def fast_cores(processors: Iterable[int], system: Path = _SYSTEM) -> int:
 
 
 def default_threads() -> int:
-    """One thread per fast core that this process may use; one in a browser, which lends none."""
+    """One thread per fast core that this process may use; one in a browser."""
     if sys.platform == "emscripten":
         return 1
     if sys.platform == "darwin":
@@ -45,12 +45,12 @@ def _text(path: Path) -> str:
 
 
 def _numbers(text: str) -> set[int]:
-    """Linux's lists, such as "0-3,8"."""
-    found: set[int] = set()
+    """Parse one of Linux's lists, such as "0-3,8"."""
+    numbers: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def _performance(system: Path) -> set[int]:
@@ -66,7 +66,7 @@ def _capable(processors: set[int], system: Path) -> set[int]:
 
 
 def _core(cpu: int, system: Path) -> str:
-    """What logical processors of one core have in common."""
+    """A text that is the same for all logical processors of a core."""
     siblings = _text(system / f"system/cpu/cpu{cpu}/topology/thread_siblings_list")
     return siblings or str(cpu)
 

@@ -1,8 +1,7 @@
-"""The kernels inside Pyodide: which of the two WebAssembly files this engine runs rightly.
+"""The kernels in Pyodide: selects the WebAssembly file that this engine runs correctly.
 
-A module with relaxed SIMD is invalid as a whole where the engine lacks it, and some engines get
-its dot product wrong; so a file is validated first, then has to answer a question whose answer is
-known.
+A module with relaxed SIMD is invalid as a whole if the engine lacks it, and some engines compute
+its dot product incorrectly. So a file is validated, then tested with known products.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ FILES = ("kernels-relaxed.wasm", "kernels.wasm")  # the faster first
 
 
 def open_library() -> Library:
-    """The best kernels for this engine; raises `UnsupportedError` where there are none."""
+    """The best kernels for this engine; raises `UnsupportedError` if there are none."""
     reasons = []
     for name in FILES:
         path = packaged(name)
@@ -42,13 +41,13 @@ def open_library() -> Library:
 
 
 def _valid(path: Path) -> bool:
-    js: Any = import_module("js")  # Pyodide's own modules, there without being installed
+    js: Any = import_module("js")  # modules that Pyodide provides
     to_js: Any = import_module("pyodide.ffi").to_js
     return bool(js.WebAssembly.validate(to_js(path.read_bytes())))
 
 
 def answers_rightly(library: Library) -> bool:
-    """Integer products of every pair of signs and of the largest codes, against NumPy's."""
+    """Compare integer products, with all pairs of signs and the extreme values, with NumPy's."""
     kernels = SingleKernels(library)
     reach = library.memory.reach
     random = np.random.default_rng(0)
@@ -58,11 +57,11 @@ def answers_rightly(library: Library) -> bool:
     ones = np.ones((1, 2), np.float32)
     for format_ in (Q4_0, Q8_0):
         weights = random.integers(-8, 8, (16, 64)).astype(np.float32)
-        weights[:, [0, 32]] = -8  # the largest: the scale is 1, or exact in any case
+        weights[:, [0, 32]] = -8  # the largest: the scale is 1, or in any case exact
         rows = format_.encode(weights)
-        codes, scales, _ = format_.quantized(rows)
-        products = codes.astype(np.int32) * xq.reshape(2, 32)
-        want = (products.sum(axis=2) * scales).sum(axis=1, dtype=np.float32)
+        quantized, scales, _ = format_.quantized(rows)
+        products = quantized.astype(np.int32) * xq.reshape(2, 32)
+        expected = (products.sum(axis=2) * scales).sum(axis=1, dtype=np.float32)
         layout = packed_rows(format_)
         for dtype, w in ((format_.dtype, rows), (layout.dtype, layout.pack(rows))):
             y = reach(np.zeros((1, 16), np.float32))
@@ -70,6 +69,6 @@ def answers_rightly(library: Library) -> bool:
                 f"matmul_int8_{dtype}",
                 y=y, w=reach(w), xd=reach(ones), xq=reach(xq), xs=reach(xs), n=1, k=64, m=16,
             )  # fmt: skip
-            if not np.array_equal(y[0], want):
+            if not np.array_equal(y[0], expected):
                 return False
     return True

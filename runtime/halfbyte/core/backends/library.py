@@ -1,4 +1,4 @@
-"""The compiled kernels: their C interface and the list of kernels that a library has."""
+"""The compiled kernels: their C interface, and what a library contains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATCH = np.dtype([("instruction", "<i4"), ("slot", "<i4"), ("register", "<i4")])
 
 
 class Field(NamedTuple):
-    """One argument of a kernel: out, in, int or float; the dtype of pointers as in kernels.h."""
+    """An argument of a kernel: out, in, int or float; the dtype of arrays as in kernels.h."""
 
     kind: str
     dtype: str
@@ -31,7 +31,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A line of kernels.h."""
+    """An entry of kernels.h."""
 
     index: int
     name: str
@@ -39,7 +39,7 @@ class Kernel:
 
 
 def packaged(name: str) -> Path | None:
-    """A file of the package; an editable install has two folders, the sources and the build."""
+    """Path of a file in the package; an editable install has two folders, sources and build."""
     folders = sys.modules["halfbyte"].__path__
     return next((path for f in folders if (path := Path(f) / name).exists()), None)
 
@@ -64,14 +64,14 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 class Library:
-    """The kernels, opened: functions of run.h and what they tell.
+    """An open library of kernels: the functions of run.h, and the lists that they return.
 
     Parameters
     ----------
     functions : object
-        Has the functions of run.h as attributes: a `ctypes.CDLL`, or what stands for one.
+        Has the functions of run.h as attributes: a `ctypes.CDLL`, or a substitute.
     memory : Memory
-        Where these functions find arrays.
+        The memory that these functions access.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Library:
         return int(table)
 
     def capabilities(self, isa: str) -> dict[str, int]:
-        """What an instruction set says of itself: the numbers of isa/caps.h by name."""
+        """Capabilities of an instruction set: those of isa/caps.h that Python reads, by name."""
         values = self.memory.reach(np.zeros(len(self._capabilities), np.int32))
         self._describe(self.table(isa), self.memory.address(values))
         return dict(zip(self._capabilities, values.tolist(), strict=True))
@@ -121,7 +121,7 @@ def _parse(text: str) -> Iterator[tuple[str, Kernel]]:
 
 
 def declare(functions: ctypes.CDLL) -> ctypes.CDLL:
-    """The same library, its functions' types set."""
+    """Set the types of the library's functions, and return it."""
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(functions, name)
         function.restype, function.argtypes = result, arguments

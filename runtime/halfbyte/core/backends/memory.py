@@ -1,4 +1,4 @@
-"""Memory for a program's buffers, as its plan says."""
+"""Memory for the buffers of a program, according to its plan."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from halfbyte.weights import BY_DTYPE, Tensor
 
 U8 = npt.NDArray[np.uint8]
 
-_OWN_PAGES, _HUGE = 1 << 18, 4 << 20  # bytes from which on pages are its own, and huge
-# Where there are such flags and more than one heap: not on Windows, whose heap gives back itself
+_OWN_PAGES, _HUGE = (
+    1 << 18,
+    4 << 20,
+)  # bytes from which on pages are its own, and huge
+# Not on Windows, which has no such flags, and whose heap returns memory to the system
 _PRIVATE = (
     0
     if sys.platform == "emscripten"
@@ -31,10 +34,10 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
 def aligned(nbytes: int) -> U8:
-    """Zeroed bytes whose address is a multiple of ALIGNMENT; pages come when first touched.
+    """Zeroed bytes whose address is a multiple of ALIGNMENT; pages are allocated on first use.
 
-    Many bytes have pages of their own. The heap would keep what lies below something small that
-    lives longer, and give less and less back as models come and go.
+    Large arrays have pages of their own. The heap would keep memory below any small object that
+    lives longer, and return less and less of it as models are loaded and closed.
     """
     if nbytes >= _OWN_PAGES and _PRIVATE:
         return _own_pages(nbytes)
@@ -49,36 +52,36 @@ def _own_pages(nbytes: int) -> U8:
     except (OSError, OverflowError) as error:
         raise MemoryError(f"{nbytes} bytes: {error}") from None
     if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel without them
+        with suppress(OSError):  # the system's kernel lacks them
             pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, np.uint8)
 
 
 class Memory:
-    """Memory that kernels reach: this process's own."""
+    """The memory that kernels access: that of this process."""
 
     def aligned(self, nbytes: int) -> U8:
         """Zeroed bytes, aligned to a cache line."""
         return aligned(nbytes)
 
     def reach(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The array where kernels reach it: itself, or a copy; C-contiguous and aligned."""
+        """The array, or a copy, in memory that kernels access; C-contiguous and aligned."""
         return np.require(array, requirements=["C", "A"])
 
     def address(self, array: npt.NDArray[Any]) -> int:
-        """What a kernel takes for a pointer to the array."""
+        """The array's address, as kernels take it."""
         return int(array.ctypes.data)
 
 
 def allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]:
-    """An array for every buffer, at the maxima of its sizes; weights are views of their file.
+    """An array for every buffer, with maximal sizes; weights are views of their file.
 
-    A weight in a block format is its bytes, one-dimensional uint8.
+    A weight in a block format is a one-dimensional array of its bytes.
 
     Raises
     ------
     MemoryBudgetError
-        The plan exceeds this machine's memory, or what this process may have of it.
+        The plan exceeds the memory of this machine, or the part that this process may use.
     """
     planned = {kind: n for kind, n in program.bytes_by_kind().items() if kind is not Kind.WEIGHT}
     taken = [b for b in program.buffers if b.source is None and not isinstance(b.value, _THERE)]
@@ -96,11 +99,11 @@ def allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]
     )
 
 
-_THERE = (Tensor, np.ndarray)  # values that have their memory already
+_THERE = (Tensor, np.ndarray)  # values that have memory already
 
 
 def _advice(program: Program, taken: list[Buffer]) -> str:
-    """What would need less, or what needs most."""
+    """What would need less memory, or which part needs most."""
     if program.sizes or not taken:
         return "a smaller context needs less"
     largest = max(taken, key=lambda buffer: buffer.nbytes)
@@ -120,9 +123,9 @@ def at_sizes(
 def operand(
     arrays: Mapping[Buffer, npt.NDArray[Any]], buffer: Buffer, registers: Mapping[str, int]
 ) -> Any:
-    """A buffer as a meaning in NumPy takes it: an array, or a matrix of weights in its format."""
+    """A buffer as the NumPy definition takes it: an array, or a matrix of weights in its format."""
     if isinstance(buffer.value, Tensor):
-        # Vectors are operands like any other; only matrices are weights in a format.
+        # Only matrices are weights in a format; vectors are ordinary operands.
         return buffer.value if len(buffer.shape) > 1 else buffer.value.decode()
     if buffer.kind is Kind.WINDOW:
         data = arrays[buffer].reshape(-1).view(np.uint8)
@@ -135,7 +138,7 @@ def _allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]
     arena = memory.aligned(program.arena_bytes)
     arrays: dict[Buffer, npt.NDArray[Any]] = {}
     for buffer in program.buffers:
-        step()  # some are packed now
+        step()  # a chance to interrupt: some are packed now
         if buffer.source is not None:
             dtype, shape = buffer.held_as({})
             whole = arrays[buffer.root].reshape(-1).view(np.uint8)

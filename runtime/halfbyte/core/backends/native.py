@@ -1,7 +1,7 @@
 """The native backend: a program becomes an array of instructions that C runs in one call.
 
-The binding is derived: a kernel's fields are the operator's operands, dimensions and attributes by
-name, so nothing here knows any single operator.
+Calls are bound by name: a kernel's fields are the operands, dimensions and attributes of its
+operator, so this module knows no individual operator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Kernels", "NativeExecutable", "instruction_sets"]
 
 
 class Kernels(SingleKernels):
-    """Single kernels of the package's own library, or of another one; see :class:`SingleKernels`.
+    """Single kernels of the package's library, or of another; see :class:`SingleKernels`.
 
     Parameters
     ----------
@@ -47,28 +47,28 @@ class Kernels(SingleKernels):
 
 @cache
 def prefers_widened(isa: str | None) -> bool:
-    """What an instruction set says of it; the best one where none is named."""
+    """Whether an instruction set prefers it; the best one if none is named."""
     library = package_library()
     return bool(library.capabilities(isa or library.instruction_sets[0])["UNPACKED_FASTER"])
 
 
 def _segments(program: Program) -> list[tuple[int, int]]:
-    """Instructions [first, last) of one call of C; one that NumPy runs is [number, number)."""
-    found: list[tuple[int, int]] = []
+    """Instructions [first, last) per call of C; an instruction that NumPy runs is [n, n)."""
+    segments: list[tuple[int, int]] = []
     first = 0
     for number, instruction in enumerate(program.instructions):
         if instruction.operator.host:
-            found += [(first, number)] if first < number else []
-            found.append((number, number))
+            segments += [(first, number)] if first < number else []
+            segments.append((number, number))
             first = number + 1
     count = len(program.instructions)
-    return found + ([(first, count)] if first < count else [])
+    return segments + ([(first, count)] if first < count else [])
 
 
 class NativeExecutable:
     """A program lowered to instructions for one instruction set.
 
-    `library` is the package's own unless another is given; its backends are named `family`-isa.
+    `library` is the package's by default; `family` is the first part of the backend's name.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class NativeExecutable:
         self._segments = _segments(program)
         self._fixed: dict[int, tuple[list[Any], list[npt.NDArray[Any]]]] = {}
         self._run = self._library.run
-        self._lock = threading.RLock()  # memory and pool are for one run at a time
+        self._lock = threading.RLock()  # one run at a time uses memory and pool
         self._closed = False
 
     def array(self, buffer: Buffer) -> npt.NDArray[Any]:
@@ -125,7 +125,7 @@ class NativeExecutable:
                     self._run(*self._program, first, last, *self._arguments, profile)
 
     def _run_host(self, number: int, registers: Mapping[str, int], profile: bool) -> None:
-        """An instruction without a kernel, in NumPy."""
+        """Run an instruction without a kernel, in NumPy."""
         instruction, start = self.program.instructions[number], self._library.ticks()
         inputs, outputs = self._host_arrays(number, registers)
         with np.errstate(all="ignore"):
@@ -141,7 +141,7 @@ class NativeExecutable:
     def _host_arrays(
         self, number: int, registers: Mapping[str, int]
     ) -> tuple[list[Any], list[npt.NDArray[Any]]]:
-        """Arguments and outputs of an instruction; where no sizes are named, made once."""
+        """Arguments and outputs of an instruction; computed once if no sizes are named."""
         if (known := self._fixed.get(number)) is not None:
             return known
         instruction = self.program.instructions[number]
@@ -164,8 +164,8 @@ class NativeExecutable:
     def profile(self, registers: Mapping[str, int]) -> npt.NDArray[np.float64]:
         """Run once; seconds spent in each instruction.
 
-        Measured inside the C run, or, where C has no clock (WebAssembly), around calls of single
-        instructions, which adds some microseconds to each.
+        Measured in C or, if it has no clock (WebAssembly), around calls of single instructions,
+        which adds some microseconds to each.
         """
         ticks = self._library.ticks
         if not self.has_clock:
@@ -181,11 +181,11 @@ class NativeExecutable:
 
     @property
     def has_clock(self) -> bool:
-        """Whether C has one."""
+        """Whether C has a clock."""
         return bool(self._library.ticks())
 
     def profile_calls(self, registers: Mapping[str, int]) -> npt.NDArray[np.float64]:
-        """What `profile` adds to each instruction's seconds where C has no clock."""
+        """The seconds that `profile` adds to each instruction if C has no clock."""
         return self._profile_singly(registers, 0)
 
     def _profile_singly(
@@ -200,13 +200,13 @@ class NativeExecutable:
         return np.diff(times)
 
     def step(self, number: int, registers: Mapping[str, int]) -> None:
-        """Execute one instruction alone, on what memory holds now."""
+        """Execute a single instruction on the present contents of memory."""
         with self._lock:
             self._set(registers)
             self._step(number, registers)
 
     def _step(self, number: int, registers: Mapping[str, int], count: int = 1) -> None:
-        """Execute one instruction alone, or, with a count of 0, none in the same way."""
+        """Execute a single instruction or, with a count of 0, only the call for it."""
         if not self.program.instructions[number].operator.host:
             self._pool.wake()
             self._run(*self._program, number, number + count, *self._arguments, 0)
@@ -214,7 +214,7 @@ class NativeExecutable:
             self._run_host(number, registers, profile=False)
 
     def close(self) -> None:
-        """Stop threads and give memory back, when a run under way is over; none may follow."""
+        """Stop threads and release memory after the run in progress; none may follow."""
         with self._lock:
             self._closed = True
             self._pool.close()
@@ -228,8 +228,8 @@ class NativeExecutable:
         registers: Mapping[str, int],
         patches: list[tuple[int, int, int]],
     ) -> None:
-        """Fill in one instruction's slots; named sizes become patches."""
-        instruction.operator.check(instruction)  # passes gave it other buffers
+        """Fill in the slots of an instruction; named sizes become patches."""
+        instruction.operator.check(instruction)  # passes may have changed its buffers
         name = instruction.operator.kernel(instruction)
         kernel = self._library.kernels.get(name)
         if kernel is None or len(kernel.fields) > SLOTS:
@@ -240,7 +240,7 @@ class NativeExecutable:
         values = {**instruction.attributes, **instruction.dims}
         for slot, field in enumerate(kernel.fields):
             if field.kind in ("in", "out"):
-                buffer = operands.get(field.name)  # an optional operand may be missing
+                buffer = operands.get(field.name)  # optional operands may be missing
                 address = 0 if buffer is None else self._memory.address(self._arrays[buffer])
                 code["slot"][slot] = address
             elif field.kind == "float":

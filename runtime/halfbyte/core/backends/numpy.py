@@ -1,4 +1,4 @@
-"""The NumPy backend: every operator by its meaning. Slow, complete, the definition."""
+"""The NumPy backend: runs the definition of every operator. Slow, complete, the reference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from halfbyte.core.program import Buffer, Instruction, Program
 
 
 class NumpyExecutable:
-    """A program run operator by operator in NumPy, in the memory that its plan gives it."""
+    """A program that is run operator by operator in NumPy, in its planned memory."""
 
     backend = "numpy"
     threads = 1
@@ -29,7 +29,7 @@ class NumpyExecutable:
 
     def run(self, registers: dict[str, int]) -> None:
         """Execute all instructions with these values of the program's named sizes."""
-        with np.errstate(all="ignore"):  # as in C, infinities travel on to the result
+        with np.errstate(all="ignore"):  # as in C, infinities propagate to the result
             for instruction in self.program.instructions:
                 self._execute(instruction, registers)
 
@@ -43,7 +43,7 @@ class NumpyExecutable:
         return np.array(seconds)
 
     def step(self, number: int, registers: Mapping[str, int]) -> None:
-        """Execute one instruction alone, on what memory holds now."""
+        """Execute a single instruction on the present contents of memory."""
         with np.errstate(all="ignore"):
             self._execute(self.program.instructions[number], registers)
 
@@ -56,7 +56,7 @@ class NumpyExecutable:
             return
         results = instruction.results(arguments, registers)
         for buffer, result in zip(instruction.outputs, results, strict=True):
-            if result is not operands.get(buffer):  # otherwise it was written in place
+            if result is not operands.get(buffer):  # else it was written in place
                 self._view(buffer, registers)[...] = result
 
     def close(self) -> None:

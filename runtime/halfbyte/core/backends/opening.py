@@ -1,4 +1,4 @@
-"""The package's own kernels: where they are, and opening them once."""
+"""The package's own kernels: finds their library and opens it once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from halfbyte.errors import UnsupportedError
 
 
 def kernels_path() -> Path:
-    """The library of an installation for this machine, or what HALFBYTE_KERNELS names."""
+    """Path of the library installed for this machine, or the value of HALFBYTE_KERNELS."""
     chosen = os.environ.get("HALFBYTE_KERNELS")
     if chosen:
         return Path(chosen)
@@ -29,7 +29,7 @@ def kernels_path() -> Path:
 
 @cache
 def library() -> Library:
-    """The package's own library; raises `UnsupportedError` where there is none."""
+    """The package's own library; raises `UnsupportedError` if there is none."""
     if sys.platform == "emscripten" and "HALFBYTE_KERNELS" not in os.environ:
         from halfbyte.core.backends import emscripten
 
@@ -44,7 +44,7 @@ def library() -> Library:
 
 @cache
 def instruction_sets() -> list[str]:
-    """Names of the compiled tables that this machine can run, best first; empty without them."""
+    """Names of the compiled tables that this machine can run, best first."""
     try:
         return library().instruction_sets
     except UnsupportedError:

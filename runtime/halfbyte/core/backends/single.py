@@ -16,12 +16,12 @@ WORD = (1 << 64) - 1  # negative integers are stored in two's complement
 
 
 def float_slot(value: float) -> int:
-    """The bits of a float as an instruction carries them."""
+    """The bits of a float, as stored in the slot of an instruction."""
     return int(np.float32(value).view(np.uint32))
 
 
 class SingleKernels:
-    """A library's kernels one by one, called with arrays.
+    """The kernels of a library as functions that are called with arrays.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ class SingleKernels:
         self._lock = threading.Lock()  # one call at a time
 
     def call(self, name: str, **arguments: Any) -> None:
-        """Run one kernel; keywords are its fields: C-contiguous arrays, ints, floats.
+        """Run a kernel; keywords are its fields: C-contiguous arrays, ints, floats.
 
-        What it reads may lie at any address, as tensors in files do; then it reads a copy.
+        Inputs at unaligned addresses, as tensors in files may be, are copied.
         """
         kernel = self._library.kernels[name]
         fields = {f.name for f in kernel.fields}

@@ -1,8 +1,9 @@
-"""Helper threads for the kernels: made here, asleep here, working inside C.
+"""Helper threads for the kernels: Python threads that sleep here and work in C (run.c).
 
-A thread enters ``hb_help`` with the pool, claims chunks of work there without the interpreter's
-lock, and returns when it found nothing for a while; then it sleeps on an event. A run never waits
-for a thread that has claimed nothing, so a thread that wakes late costs speed, not correctness.
+A thread enters ``hb_help``, claims chunks of work there without the interpreter's lock, returns if
+there were none for a while, and sleeps on an event. A run never waits for a thread that has claimed
+nothing, so one that wakes late only costs time. A run is announced before it begins, and a helper
+that leaves checks once more, so no wake is lost.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ import numpy.typing as npt
 from halfbyte.core.backends.library import Library
 from halfbyte.errors import HalfbyteError
 
-MAX_THREADS = 4096  # more than processors have; each takes memory before it runs
-SPINS = 20_000  # idle turns before a helper sleeps: a fraction of a millisecond
+MAX_THREADS = 4096  # more than any processor has; each takes memory before it runs
+SPINS = 20_000  # idle rounds before a helper sleeps: a fraction of a millisecond
 
 
 class Pool:
-    """`threads` - 1 helpers beside the calling thread; with one thread there is no pool in C.
+    """`threads` - 1 helpers of the calling thread; with one thread there is no pool in C.
 
     Attributes
     ----------
     address : int
-        Of the pool in C, or 0: what `hb_run` takes.
+        Address of the pool in C, as `hb_run` takes it; 0 if there is none.
     """
 
     def __init__(self, library: Library, threads: int, spins: int = SPINS) -> None:
@@ -64,13 +65,13 @@ class Pool:
             started.append(helper)
 
     def wake(self) -> None:
-        """Announce a run, which must follow, and wake the helpers that sleep."""
+        """Announce a run, which must follow, and wake the sleeping helpers."""
         if self._events and self._announce(self.address) < len(self._events):
             for event in self._events:
                 event.set()
 
     def close(self) -> None:
-        """Stop the helpers and wait for them; happens by itself when the pool is dropped."""
+        """Stop the helpers and wait for them; also done when the pool is garbage-collected."""
         if self._finalizer is not None:
             self._finalizer()
 
@@ -80,9 +81,9 @@ def _help(
     address: int,
     spins: int,
     event: threading.Event,
-    memory: npt.NDArray[np.uint8],  # kept until here
+    memory: npt.NDArray[np.uint8],  # kept alive until here
 ) -> None:
-    """A helper's life. The event is cleared before the work, so that no wake is lost."""
+    """The body of a helper. The event is cleared before the work, so that no wake is lost."""
     while True:
         event.wait()
         event.clear()
@@ -93,7 +94,7 @@ def _help(
 def _stop(
     library: Library,
     address: int,
-    memory: npt.NDArray[np.uint8],  # kept until here
+    memory: npt.NDArray[np.uint8],  # kept alive until here
     events: list[threading.Event],
     helpers: list[threading.Thread],
 ) -> None:
@@ -101,5 +102,5 @@ def _stop(
     for event in events:
         event.set()
     for helper in helpers:
-        if helper is not threading.current_thread():  # which may collect the garbage
+        if helper is not threading.current_thread():  # a helper itself may collect the pool
             helper.join()
