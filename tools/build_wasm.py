@@ -3,8 +3,9 @@
     python tools/build_wasm.py [-o FOLDER]        by default into the package, runtime/halfbyte
 
 PyPI's ziglang compiles and links; nothing else is needed. The files are side modules: they import
-memory, table and their places in both from whoever loads them (ctypes in Pyodide, a page's worker,
-wasmtime in the tests), and nothing of Emscripten's, so they fit every version of Pyodide.
+memory, table and their base addresses in both from the program that loads them (ctypes in Pyodide,
+a page's worker, wasmtime in the tests), and nothing from Emscripten, so they work in every version
+of Pyodide.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ PACKAGE = ROOT / "runtime/halfbyte"
 ALLOWED_IMPORTS = frozenset(
     ("memory", "__indirect_function_table", "__memory_base", "__table_base", "__stack_pointer")
 )
-MAX_BYTES = 242_000  # a third of it on the way, compressed
+MAX_BYTES = 242_000  # compressed for download, a third of it
 
-# No libc: what would be a call of memcpy becomes an instruction. Unwind tables and names stay out.
+# No libc: calls of memcpy become an instruction. Unwind tables and names are left out.
 FLAGS = (
     *("-target", "wasm32-freestanding", "-std=c11", "-Os", "-fPIC", "-fvisibility=hidden", "-g0"),
     *("-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Werror", f"-I{KERNELS}"),
 )
 FEATURES = "generic+simd128+bulk_memory+nontrapping_fptoint+sign_ext+mutable_globals"
 
-# file, table's source, its symbol, its name, further features
+# file, source of the table, its symbol, its name, additional CPU features
 VARIANTS = (
     ("kernels.wasm", "isa/wasm/table.c", "hb_table_wasm", "simd128", ""),
     (
@@ -45,7 +46,7 @@ VARIANTS = (
 
 
 def zig(*arguments: str | Path) -> None:
-    """Run zig; what it says on failure ends this program."""
+    """Run zig; if it fails, exit with its message."""
     command = [sys.executable, "-m", "ziglang", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -53,7 +54,7 @@ def zig(*arguments: str | Path) -> None:
 
 
 def build(folder: Path, name: str, source: str, table: str, isa: str, features: str) -> Path:
-    """Compile and link one file; it is renamed into place when it is complete and in order."""
+    """Compile, link and check one file; it is renamed into place when it is complete."""
     with tempfile.TemporaryDirectory() as work:
         objects = []
         for file in ("run.c", "isa.c", source):
@@ -65,8 +66,8 @@ def build(folder: Path, name: str, source: str, table: str, isa: str, features: 
         options = ("-shared", "--experimental-pic", "--no-entry", "--import-memory", "--strip-all")
         zig("wasm-ld", *options, *objects, "-o", linked)
         data = linked.read_bytes()
-    if wrong := imports(data) - ALLOWED_IMPORTS:
-        raise SystemExit(f"build_wasm: {name} imports {sorted(wrong)}")
+    if others := imports(data) - ALLOWED_IMPORTS:
+        raise SystemExit(f"build_wasm: {name} imports {sorted(others)}")
     if len(data) > MAX_BYTES:
         raise SystemExit(f"build_wasm: {name} has {len(data)} bytes, expected at most {MAX_BYTES}")
     partial, target = folder / f"{name}.partial", folder / name
@@ -75,7 +76,7 @@ def build(folder: Path, name: str, source: str, table: str, isa: str, features: 
 
 
 def imports(data: bytes) -> set[str]:
-    """Names that a module imports, from its import section (number 2)."""
+    """Names that a module imports, read from its import section (number 2)."""
     for number, start, end in sections(data):
         if number == 2:
             return set(_import_names(data, start, end))
@@ -86,17 +87,17 @@ def sections(data: bytes) -> list[tuple[int, int, int]]:
     """Number, start and end of each section of a module."""
     if data[:8] != b"\0asm\1\0\0\0":
         raise ValueError("not a WebAssembly module of version 1")
-    found, at = [], 8
+    result, at = [], 8
     while at < len(data):
         number = data[at]
         size, start = _leb(data, at + 1)
-        found.append((number, start, start + size))
+        result.append((number, start, start + size))
         at = start + size
-    return found
+    return result
 
 
 def _leb(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned LEB128 number and the place behind it."""
+    """An unsigned LEB128 number and the offset after it."""
     value = shift = 0
     while True:
         byte = data[at]

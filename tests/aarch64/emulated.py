@@ -1,7 +1,7 @@
-"""AArch64's tables on another machine: a runner under QEMU, one process a table, and its bindings.
+"""AArch64's tables on another machine: a runner under QEMU, a process per table, and its bindings.
 
-Bindings and executables are the package's own. A program's memory is an arena of this process; a
-run sends what is in use of it to the runner, and takes it back.
+Bindings and executables are those of the package. The memory of a program is an arena in this
+process; a run sends the used part of it to the runner, and receives it back.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 KERNELS = REPOSITORY / "runtime/kernels"
 
-# Each table on a processor that has no instruction beyond it.
+# Each table with a processor that supports no instruction beyond it
 PROCESSORS = {"neon": "cortex-a57", "dotprod": "cortex-a76", "i8mm": "max"}
 TABLES = () if platform.machine() in ("aarch64", "arm64") else tuple(PROCESSORS)
 
-# Those of CMakeLists.txt, as zig takes them.
+# The options of CMakeLists.txt and sources.txt, in zig's spelling
 FLAGS = (
     *("-target", "aarch64-linux-musl", "-std=c11", "-O2", "-ffp-contract=off", "-fno-math-errno"),
     *("-Wall", "-Wextra", "-Werror", f"-I{KERNELS}", "-ffreestanding"),
@@ -54,7 +54,7 @@ SOURCES = {
     HERE / "start.c": "generic",
 }
 
-# As runner.c has them.
+# As in runner.c
 KERNEL_LIST, CAPABILITY_LIST, ISA_NAME, OPEN, DESCRIBE, TICKS, RUN = range(7)
 REQUEST, REPLY = struct.Struct("<11Q"), struct.Struct("<2Q")
 ARENA = 1 << 28
@@ -64,7 +64,7 @@ Bytes = bytes | bytearray | memoryview
 
 
 def zig(*arguments: str | Path) -> None:
-    """Run zig; what it says on failure becomes an error."""
+    """Run zig; fail with its message if it fails."""
     command = [sys.executable, "-m", "ziglang", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -72,7 +72,7 @@ def zig(*arguments: str | Path) -> None:
 
 @cache
 def executable() -> Path:
-    """The runner, built once per test run: zig keeps what it compiled."""
+    """The runner, built once per test run; zig caches what it compiled."""
     folder = Path(tempfile.mkdtemp(prefix="halfbyte-aarch64-"))
 
     def compile_(source: Path) -> Path:
@@ -88,13 +88,13 @@ def executable() -> Path:
 
 @cache
 def emulator() -> str:
-    """Path of QEMU; raises `UnsupportedError` where there is none."""
+    """Path of QEMU; raises `UnsupportedError` if there is none."""
     try:
         with one_at_a_time():
-            found: str = load_tool(REPOSITORY, "get_qemu").get_qemu()
+            path: str = load_tool(REPOSITORY, "get_qemu").get_qemu()
     except SystemExit as error:
         raise UnsupportedError(str(error)) from None
-    return found
+    return path
 
 
 def missing() -> str | None:
@@ -107,7 +107,7 @@ def missing() -> str | None:
 
 
 class Runner:
-    """A runner's process and the requests it takes, which are one at a time."""
+    """The process of a runner; it takes one request at a time."""
 
     def __init__(self, processor: str) -> None:
         self._process = subprocess.Popen(
@@ -121,7 +121,7 @@ class Runner:
     def request(
         self, function: int, *arguments: int, data: Bytes = b"", into: Bytes | None = None
     ) -> tuple[int, Bytes]:
-        """Value and bytes of the reply, which replace those of `into` where it is given."""
+        """Value and bytes of the reply; the bytes are written to `into` if it is given."""
         assert self._process.stdin
         numbers = [argument % 2**64 for argument in arguments] + [0] * (9 - len(arguments))
         with self._lock:
@@ -156,12 +156,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @cache
 def runner(processor: str) -> Runner:
-    """The one process of a test run on this processor."""
+    """The process of this test run for this processor."""
     return Runner(processor)
 
 
 class RemoteMemory(Memory):
-    """An arena whose bytes are the runner's in a run; arrays are given out from the bottom."""
+    """An arena that the runner copies for each run; arrays are allocated from the bottom."""
 
     def __init__(self, base: int) -> None:
         self._base = base
@@ -183,7 +183,7 @@ class RemoteMemory(Memory):
         return int(array.ctypes.data) - int(self._arena.ctypes.data) + self._base
 
     def used(self) -> memoryview:
-        """All that was given out."""
+        """The part that is allocated."""
         return self._arena[: self._used].data
 
 
@@ -222,13 +222,13 @@ class Functions:
 
 
 def library(isa: str) -> Library:
-    """The kernels on a table's processor, with a memory of their own."""
+    """The kernels on the processor of a table, with memory of their own."""
     functions = Functions(PROCESSORS[isa])
     return Library(functions, functions.memory)
 
 
 def open_program(program: Program, isa: str, threads: int) -> NativeExecutable:
-    """A program on one of the tables; one thread, whatever."""
+    """A program on one of the tables, always with one thread."""
     del threads
     if isa not in TABLES:
         raise UnsupportedError(f"instruction set '{isa}': expected one of {TABLES}")

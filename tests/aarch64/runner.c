@@ -1,13 +1,13 @@
-/* Runs programs for the tests of another machine: the kernels' functions, called through pipes.
+/* Runs programs for tests on another machine: the functions of the kernels, called through pipes.
  *
- * The arena holds all memory of a program. A request brings as much of it as is in use, a reply to
- * a run takes it back; pointers in it are those of the arena's address, which is told first. All
- * numbers are 64-bit and little-endian.
+ * The arena holds all memory of a program. A request brings the used part of it, and the reply to a
+ * run returns it; pointers are addresses in the arena, whose own address is sent first. All numbers
+ * are 64-bit and little-endian.
  *
- *   request  function, its nine arguments, bytes; then these bytes, which go into the arena
- *   reply    value, bytes; then these bytes
+ *   request  function, its nine arguments, number of bytes; then these bytes, for the arena
+ *   reply    value, number of bytes; then these bytes
  *
- * It ends with its input, and with a message and exit code 1 on input that is not a request. */
+ * It ends at the end of its input, or with a message and exit code 1 if input is not a request. */
 #include "run.h"
 #include "start.h"
 
@@ -18,7 +18,7 @@ typedef struct {
   uint64_t function, arguments[ARGUMENTS], bytes;
 } request;
 
-static _Alignas(64) uint8_t arena[1 << 28]; /* as emulated.py has it */
+static _Alignas(64) uint8_t arena[1 << 28]; /* as in emulated.py */
 
 static size_t length(const char* text) {
   size_t n = 0;

@@ -1,5 +1,5 @@
-/* What a program needs of a C library to start, read, write and end: linking a whole one would take
- * most of the tests' time. */
+/* The parts of a C library that a program needs to start, read, write and end: linking a whole one
+ * would take most of the tests' time. */
 #include "start.h"
 
 #include <sys/auxv.h>
@@ -59,7 +59,7 @@ unsigned long getauxval(unsigned long type) {
   return 0;
 }
 
-/* The compiler's own, for copies of structs and zeros. */
+/* Called by the compiler, to copy and zero structs */
 void* memcpy(void* restrict to, const void* restrict from, size_t bytes) {
   for (size_t i = 0; i < bytes; i++) {
     ((char*)to)[i] = ((const char*)from)[i];

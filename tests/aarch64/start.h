@@ -1,15 +1,15 @@
-/* The system as the runner needs it, without a C library: see start.c. */
+/* The system calls of the runner, without a C library: see start.c */
 #ifndef HALFBYTE_TESTS_START_H
 #define HALFBYTE_TESTS_START_H
 
 #include <stddef.h>
 
-/* The program: called once, and it ends with it. */
+/* The program: called once; the process ends when it returns. */
 void serve(void);
 
-/* How many bytes of input came before its end. */
+/* Returns how many bytes of input were read before its end. */
 size_t read_all(void* data, size_t bytes);
-/* How many bytes were taken by file 1, the output, or 2, for messages. */
+/* Returns how many bytes were written to file 1, the output, or 2, for messages. */
 size_t write_all(int file, const void* data, size_t bytes);
 _Noreturn void leave(int code);
 

@@ -1,4 +1,4 @@
-"""The emulated library itself; its kernels are tested as backends native-*."""
+"""The emulated library itself; its kernels are tested as the backends native-*."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_both_libraries_have_the_same_kernels(isa: str) -> None:
 
 
 def test_processors_tell_what_they_have(isa: str) -> None:
-    """The best table first, and none beyond the processor."""
+    """The best table first, and none that the processor lacks."""
     best_first = ["i8mm", "dotprod", "neon", "scalar"]
     assert emulated.library(isa).instruction_sets == best_first[best_first.index(isa) :]
 
@@ -67,7 +67,7 @@ def test_a_runner_that_ends_says_why(isa: str, request_: tuple[int, ...], messag
 
 
 def test_what_is_missing_is_said(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that is no emulator is passed over."""
+    """A program that is not an emulator is ignored."""
     for name in ("on_path", "from_debian", "from_cache"):
         monkeypatch.setattr(tool, name, lambda: None)
     monkeypatch.setenv("HALFBYTE_QEMU", "/bin/true")

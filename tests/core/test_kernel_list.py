@@ -1,4 +1,4 @@
-"""The list of kernels, kernels.h, says where each body stands."""
+"""The list of kernels, kernels.h, names the file of each body; instruction sets."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ def preprocessed(folder: Path, file: str, *options: str) -> str:
 
 
 def headings(folder: Path) -> dict[str, str]:
-    """The heading of every entry; macros of the list itself are expanded, KERNEL is none."""
-    found: dict[str, str] = {}
+    """The heading above every entry; the list's own macros are expanded, KERNEL is not."""
+    result: dict[str, str] = {}
     heading = ""
     for line in preprocessed(folder, "kernels.h", "-xc", "-P", "-C").splitlines():
         if match := HEADING.match(line):
             heading = match[1]
         for name in ENTRY.findall(line) if heading else ():
-            assert name not in found
-            found[name] = heading
-    return found
+            assert name not in result
+            result[name] = heading
+    return result
 
 
 def bodies(folder: Path) -> dict[str, str]:
-    """The file in which the compiler sees the body of every kernel."""
-    found: dict[str, str] = {}
+    """The file in which the compiler finds the body of every kernel."""
+    result: dict[str, str] = {}
     file = ""
     for line in preprocessed(folder, "isa/scalar/table.c").splitlines():
         if match := MARKER.match(line):
             file = match[1]
         for name in BODY.findall(line):
-            found[name] = Path(file).resolve().relative_to(folder.resolve()).as_posix()
-    return found
+            result[name] = Path(file).resolve().relative_to(folder.resolve()).as_posix()
+    return result
 
 
 def test_headings_are_the_files_of_bodies(folder: Path) -> None:
@@ -61,16 +61,16 @@ def test_headings_are_the_files_of_bodies(folder: Path) -> None:
 
 
 def test_bodies_ask_for_no_instruction_set(folder: Path) -> None:
-    """Conditions stand in isa/: a body would be two that are never compiled together."""
+    """Conditions belong in isa/: a body with one is two that are never compiled together."""
     files = list(folder.rglob("*.inc"))
     assert len(files) > 30
     for path in files:
-        found = re.findall(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*", path.read_text(), re.MULTILINE)
-        assert not found, path
+        conditions = re.findall(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*", path.read_text(), re.M)
+        assert not conditions, path
 
 
-# floats in a register, products of bytes, whether opened codes are faster
-SAID = {
+# REGISTER_LANES, BYTE_PRODUCTS, UNPACKED_FASTER
+EXPECTED = {
     "avx512vnni": (16, 1, 0),
     "avxvnni": (8, 1, 0),
     "avx2": (8, 0, 1),
@@ -83,7 +83,7 @@ SAID = {
 
 @pytest.mark.parametrize("isa", instruction_sets())
 def test_instruction_sets_describe_themselves(folder: Path, isa: str) -> None:
-    says = library().capabilities(isa)
-    assert list(says) == CAPABILITY.findall((folder / "isa/caps.h").read_text())
+    capabilities = library().capabilities(isa)
+    assert list(capabilities) == CAPABILITY.findall((folder / "isa/caps.h").read_text())
     names = "REGISTER_LANES", "BYTE_PRODUCTS", "UNPACKED_FASTER"
-    assert tuple(says[name] for name in names) == SAID[isa]
+    assert tuple(capabilities[name] for name in names) == EXPECTED[isa]

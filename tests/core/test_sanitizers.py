@@ -1,4 +1,4 @@
-"""The kernel tests once more, over kernels built with AddressSanitizer and UBSan."""
+"""The kernel tests again, with kernels built with AddressSanitizer and UBSan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-
 
 
 def run(*command: str | Path, **environment: str) -> str:
-    """Run a command, tools of this Python's environment first; return what it printed."""
+    """Run a command, with this environment's tools first in the path; return its output."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     done = subprocess.run(
         command,
@@ -31,7 +31,7 @@ def run(*command: str | Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def address_sanitizer() -> str:
-    """Path of gcc's run-time library, which must be loaded before Python's own memory."""
+    """Path of gcc's run-time library, which must be loaded before Python allocates memory."""
     if sys.platform != "linux" or not shutil.which("gcc"):
         pytest.skip("needs Linux and gcc: the library is preloaded")
     path = run("gcc", "-print-file-name=libasan.so").strip()
@@ -44,7 +44,7 @@ def address_sanitizer() -> str:
 def kernels(
     address_sanitizer: str, repository: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """The kernels' library, built with both sanitizers."""
+    """The library of kernels, built with both sanitizers."""
     build = tmp_path_factory.mktemp("sanitized")
     source = repository / "runtime/kernels"
     options = ("-DCMAKE_BUILD_TYPE=Debug", f"-DCMAKE_C_FLAGS_DEBUG={FLAGS}")
@@ -57,7 +57,7 @@ def kernels(
 
 
 def passed(kernels: Path, address_sanitizer: str, *arguments: str | Path) -> int:
-    """How many tests pass over these kernels; all of them do."""
+    """The number of tests that pass with these kernels; none may fail."""
     out = run(
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments),
         HALFBYTE_KERNELS=str(kernels),
@@ -66,9 +66,9 @@ def passed(kernels: Path, address_sanitizer: str, *arguments: str | Path) -> int
         ASAN_OPTIONS="detect_leaks=0",  # the interpreter's own
         UBSAN_OPTIONS="print_stacktrace=1",
     )
-    found = re.search(r"(\d+) passed", out)
-    assert found, out
-    return int(found[1])
+    match = re.search(r"(\d+) passed", out)
+    assert match, out
+    return int(match[1])
 
 
 def test_kernels_are_clean(kernels: Path, address_sanitizer: str, repository: Path) -> None:
@@ -78,7 +78,7 @@ def test_kernels_are_clean(kernels: Path, address_sanitizer: str, repository: Pa
 
 
 def test_graphs_are_clean(kernels: Path, address_sanitizer: str, repository: Path) -> None:
-    """Operands and attributes of every operator with a lowering, changed one by one."""
+    """Change operands and attributes of every operator with a lowering, one at a time."""
     tests = repository / "tests/onnx/test_differential.py"
     chosen = "test_sizes_and_attributes and native"
     assert passed(kernels, address_sanitizer, tests, "-k", chosen) == 1

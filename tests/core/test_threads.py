@@ -1,4 +1,4 @@
-"""Threads: same results whatever their number, no wake lost, nobody waited for in vain."""
+"""Threads: results do not depend on their number, no wake is lost, nobody waits in vain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from halfbyte.core.backends.opening import library
 from halfbyte.core.backends.threads import Pool
 from halfbyte.errors import HalfbyteError
 
-ROWS, COLUMNS = 1000, 512  # 2 MB of weights: many chunks, and an odd end
+ROWS, COLUMNS = 1000, 512  # 2 MB of weights: many chunks, the last incomplete
 
 
 @pytest.fixture(autouse=True)
@@ -51,15 +51,15 @@ def helpers() -> list[threading.Thread]:
 def test_results_do_not_depend_on_the_number(
     matrix: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]], threads: int
 ) -> None:
-    alone, shared = Kernels(), Kernels(threads=threads)
-    want = product(alone, *matrix)
+    single, shared = Kernels(), Kernels(threads=threads)
+    expected = product(single, *matrix)
     for _ in range(200):
-        assert product(shared, *matrix) == want
+        assert product(shared, *matrix) == expected
     shared.close()
 
 
 def empty_run(pool: Pool) -> None:
-    """A run of no instructions: what ends an announcement."""
+    """A run of no instructions, which ends an announcement."""
     library().run(0, 0, 0, 0, 0, 0, 0, pool.address, 0)
 
 
@@ -72,10 +72,10 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 @pytest.mark.parametrize("spins", range(0, 400, 10))
 def test_no_wake_is_lost(spins: int) -> None:
-    """Helpers are in for every run that is announced, whenever they were about to leave.
+    """Helpers take part in every announced run, even if they were about to leave.
 
-    The run lasts until they are: a helper that counted as inside, but left, would never come. With
-    so many different spins, some leave just as the next run is announced.
+    The run lasts until they do: a helper that counts as inside, but left, would never come. With so
+    many different spins, some leave just as the next run is announced.
     """
     pool = Pool(library(), 3, spins=spins)
     for _ in range(200):
@@ -105,13 +105,13 @@ def test_an_absent_helper_blocks_nobody(
 ) -> None:
     """A pool whose helpers never come: the calling thread does all the work."""
     kernels = Kernels(threads=2)
-    want = product(Kernels(), *matrix)
+    expected = product(Kernels(), *matrix)
     library().pool_stop(kernels._pool.address)
     for thread in helpers():
         for event in kernels._pool._events:
             event.set()
         thread.join(20)
-    assert product(kernels, *matrix) == want
+    assert product(kernels, *matrix) == expected
 
 
 def test_threads_end_with_their_pool() -> None:
@@ -125,7 +125,7 @@ def test_threads_end_with_their_pool() -> None:
 
 
 def test_a_helper_may_collect_its_own_pool() -> None:
-    """Garbage is collected by whichever thread comes by; one that would join itself never ends."""
+    """Any thread may collect the garbage; one that joined itself would never end."""
 
     class Collecting:
         def __getattr__(self, name: str) -> Any:
@@ -140,7 +140,7 @@ def test_a_helper_may_collect_its_own_pool() -> None:
     gc.disable()
     try:
         pool = Pool(Collecting(), 3)  # type: ignore[arg-type]
-        pool.circle = pool  # type: ignore[attr-defined] # so that only the collector finds it
+        pool.circle = pool  # type: ignore[attr-defined] # so that only the garbage collector frees it
         pool.wake()
         del pool
         until(lambda: len(helpers()) == before)
@@ -168,34 +168,34 @@ def test_more_threads_than_the_system_gives(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_slow_core_does_not_hold_the_others_back() -> None:
-    """A helper four times slower than the calling thread does a fifth of the work, no more."""
-    made = library()
-    kernel, units = made.kernels["memory_read"], 100
+    """A helper four times slower than the calling thread does at most a fifth of the work."""
+    kernels = library()
+    kernel, units = kernels.kernels["memory_read"], 100
     here, done = threading.get_ident(), []
 
     def chunk(arguments: int, begin: int, end: int) -> None:
-        alone = threading.get_ident() == here
-        time.sleep((end - begin) * (0.001 if alone else 0.004))
-        done.append((alone, begin, end))
+        main = threading.get_ident() == here
+        time.sleep((end - begin) * (0.001 if main else 0.004))
+        done.append((main, begin, end))
 
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(chunk)
-    table = (ctypes.c_void_p * len(made.kernels))()
+    table = (ctypes.c_void_p * len(kernels.kernels))()
     table[kernel.index] = ctypes.cast(run, ctypes.c_void_p).value
     instruction = np.zeros(1, INSTRUCTION)
     instruction["kernel"] = kernel.index
     names = [field.name for field in kernel.fields]
     instruction["slot"][0, names.index("n")] = units
-    pool = Pool(made, 2)
+    pool = Pool(kernels, 2)
     pool.wake()
-    until(lambda: made.pool_announce(pool.address) == 1)
-    made.run(
+    until(lambda: kernels.pool_announce(pool.address) == 1)
+    kernels.run(
         ctypes.addressof(table), instruction.ctypes.data, 0, 1, 0, 0, 0, pool.address, 0
     )  # fmt: skip
     pool.close()
     covered = sorted((begin, end) for _, begin, end in done)
     assert [begin for begin, _ in covered] == [0, *(end for _, end in covered[:-1])]
     assert covered[-1][1] == units
-    helped = sum(end - begin for alone, begin, end in done if not alone)
+    helped = sum(end - begin for main, begin, end in done if not main)
     assert 0.1 * units <= helped <= 0.3 * units
 
 
@@ -217,7 +217,7 @@ def test_threads_are_as_many_as_fast_cores(tmp_path: Path) -> None:
     assert fast_cores([0, 2], twins) == 1
     hybrid = sysfs(tmp_path / "hybrid", {"cpu_core/cpus": "0-1,4", "cpu_atom/cpus": "2-3"})
     assert fast_cores(range(5), hybrid) == 3
-    assert fast_cores([2, 3], hybrid) == 2  # nothing faster is allowed here
+    assert fast_cores([2, 3], hybrid) == 2  # the process may use no faster one
     capacity = "system/cpu/cpu{}/cpu_capacity"
     phone = {capacity.format(i): str(c) for i, c in enumerate([250, 250, 250, 250, 760, 760, 1024])}
     assert fast_cores(range(7), sysfs(tmp_path / "phone", phone)) == 3

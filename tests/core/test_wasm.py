@@ -1,4 +1,4 @@
-"""The WebAssembly files themselves; their kernels are tested as backends wasm-*."""
+"""The WebAssembly files themselves; their kernels are tested as the backends wasm-*."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_files_import_five_names_at_most(tool: ModuleType, isa: str) -> None:
     assert "memory" in tool.imports(data)
     assert len(data) <= tool.MAX_BYTES
     assert len(zlib.compress(data, 9)) <= 79_000
-    assert data[8] == 0  # a custom section comes first:
-    assert data[10:19] == b"\x08dylink.0"[:9]  # the one that makes it a side module
+    assert data[8] == 0  # the first section is custom:
+    assert data[10:19] == b"\x08dylink.0"[:9]  # it makes the file a side module
 
 
 def test_import_reader_sees_functions(tool: ModuleType) -> None:
-    """A module made by hand that imports a function, a table, a memory and a global."""
+    """A module written by hand that imports a function, a table, a memory and a global."""
     names = [b"f", b"t", b"m", b"g"]
     kinds = [b"\x00\x00", b"\x01\x70\x01\x01\x02", b"\x02\x00\x01", b"\x03\x7f\x00"]
     entries = b"".join(
@@ -48,19 +48,19 @@ def test_import_reader_sees_functions(tool: ModuleType) -> None:
 
 @pytest.mark.parametrize("isa", wasm.FILES)
 def test_both_libraries_have_the_same_kernels(isa: str) -> None:
-    made = wasm.library(isa, 1 << 20)
-    assert made.kernels == library().kernels
-    assert made.instruction_sets == [isa]
+    kernels = wasm.library(isa, 1 << 20)
+    assert kernels.kernels == library().kernels
+    assert kernels.instruction_sets == [isa]
 
 
 @pytest.mark.parametrize("isa", wasm.FILES)
 def test_the_engine_decides_about_products(isa: str) -> None:
-    """SIMD128 has no product of bytes; of the relaxed one, engines know whether it is composed."""
-    says = wasm.library(isa, 1 << 20).capabilities(isa)
-    assert says.keys() == library().capabilities(library().instruction_sets[0]).keys()
-    assert says["REGISTER_LANES"] == 4
-    assert says["BYTE_PRODUCTS"] == (isa != "simd128")
-    assert says["UNPACKED_FASTER"] in ((1,) if isa == "simd128" else (0, 1))
+    """SIMD128 has no byte product; only an engine knows whether it emulates the relaxed one."""
+    capabilities = wasm.library(isa, 1 << 20).capabilities(isa)
+    assert capabilities.keys() == library().capabilities(library().instruction_sets[0]).keys()
+    assert capabilities["REGISTER_LANES"] == 4
+    assert capabilities["BYTE_PRODUCTS"] == (isa != "simd128")
+    assert capabilities["UNPACKED_FASTER"] in ((1,) if isa == "simd128" else (0, 1))
 
 
 @pytest.mark.parametrize("isa", wasm.FILES)
