@@ -104,10 +104,10 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def native_backends() -> list[str]:
     """Every native backend that runs here, the best first."""
-    found = [name for name in available() if name != "numpy"]
-    if not found:
+    names = [name for name in available() if name != "numpy"]
+    if not names:
         lacking("native-scalar", "no kernels")
-    return found
+    return names
 
 
 @pytest.fixture(scope="session")

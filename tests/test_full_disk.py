@@ -205,11 +205,11 @@ def test_the_trace_of_a_session(tmp_path: Path) -> None:
     options.enable_profiling = True
     options.profile_file_prefix = str(tmp_path / "trace")
     for place in (0, 1, 300, 9000):
-        made = session(HALFBYTE, added(), options)
+        profiled = session(HALFBYTE, added(), options)
         for _ in range(99):
-            made.run(None, {"x": np.ones((1, 2), np.float32)})
+            profiled.run(None, {"x": np.ones((1, 2), np.float32)})
         with largest(place), pytest.raises(OutputError, match=r"trace_.*: File too large"):
-            made.end_profiling()
+            profiled.end_profiling()
         assert contents(tmp_path) == {}
 
 

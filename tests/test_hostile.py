@@ -222,13 +222,13 @@ def test_metadata_that_contradicts(key: str, tmp_path: Path) -> None:
 
 def test_models_with_a_part_missing(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
-    made = [tensor(n, v) for n, v in weights().items()]
-    write_gguf(path, model_metadata(), [t for t in made if t.name != "blk.1.ffn_up.weight"])
+    tensors = [tensor(n, v) for n, v in weights().items()]
+    write_gguf(path, model_metadata(), [t for t in tensors if t.name != "blk.1.ffn_up.weight"])
     assert "tensor 'blk.1.ffn_up.weight': expected [64, 32], found nothing" in refused(path)
-    write_gguf(path, model_metadata(), [t for t in made if t.name != "token_embd.weight"])
+    write_gguf(path, model_metadata(), [t for t in tensors if t.name != "token_embd.weight"])
     assert "token_embd.weight" in refused(path)
     metadata: dict[str, MetadataValue] = dict(tokenizer_metadata())
-    write_gguf(path, metadata, made)
+    write_gguf(path, metadata, tensors)
     assert "'general.architecture': expected a string, found nothing" in refused(path)
 
 
@@ -248,9 +248,9 @@ def test_weights_that_are_not_finite(
     value: str, backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They are met when they are used, and named then: a mapped file is not read before."""
-    path, made = tmp_path / "model.gguf", weights()
-    made["blk.1.ffn_up.weight"][3, 5] = float(value)
-    write_gguf(path, model_metadata(), [tensor(n, v) for n, v in made.items()])
+    path, tensors = tmp_path / "model.gguf", weights()
+    tensors["blk.1.ffn_up.weight"][3, 5] = float(value)
+    write_gguf(path, model_metadata(), [tensor(n, v) for n, v in tensors.items()])
     assert main(["run", str(path), "abc", "--backend", backend]) == 2
     out, err = capsys.readouterr()
     assert out == "abc\n"  # the prompt

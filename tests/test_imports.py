@@ -19,9 +19,9 @@ def values(repository: Path, *arguments: str) -> dict[str, str]:
     command = [sys.executable, "-m", "tests.support.imports", *arguments]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout)
-    assert found.keys() >= MEASURED
-    return {name: digest for name, digest in found.items() if name not in MEASURED}
+    digests: dict[str, str] = json.loads(done.stdout)
+    assert digests.keys() >= MEASURED
+    return {name: digest for name, digest in digests.items() if name not in MEASURED}
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +35,17 @@ def test_orders_of_imports_change_nothing(
     repository: Path, together: dict[str, str], seed: str
 ) -> None:
     """Registries and constants of all modules: FORMATS, OPERATORS, rules, definitions, ..."""
-    found = values(repository, "shuffled", seed)
-    assert "halfbyte.core.ops.operator.OPERATORS" in found
-    assert {n for n in together.keys() | found.keys() if together.get(n) != found.get(n)} == set()
+    other = values(repository, "shuffled", seed)
+    assert "halfbyte.core.ops.operator.OPERATORS" in other
+    assert {n for n in together.keys() | other.keys() if together.get(n) != other.get(n)} == set()
 
 
 def test_each_module_can_come_first_and_is_left_as_it_was(
     repository: Path, together: dict[str, str]
 ) -> None:
     """None adds to what is another's."""
-    found = values(repository, "first")
-    assert {n for n in together.keys() | found.keys() if together.get(n) != found.get(n)} == set()
+    first = values(repository, "first")
+    assert {n for n in together.keys() | first.keys() if together.get(n) != first.get(n)} == set()
 
 
 def test_no_module_imports_what_imports_it() -> None:

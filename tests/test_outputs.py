@@ -124,8 +124,8 @@ def test_archives_go_to_devices_and_pipes(tmp_path: Path) -> None:
     reader.start()
     write_file(path, lambda file: np.savez(file, x=array))
     reader.join(30)
-    with np.load(io.BytesIO(read[0])) as found:
-        np.testing.assert_array_equal(found["x"], array)
+    with np.load(io.BytesIO(read[0])) as arrays:
+        np.testing.assert_array_equal(arrays["x"], array)
 
 
 @pytest.mark.parametrize("mode", ["w", "a"])

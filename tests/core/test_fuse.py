@@ -1,4 +1,4 @@
-"""Fused instructions: made where they may be, and equal to their parts to the bit."""
+"""Fused instructions: inserted where allowed, and equal to their parts to the bit."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from halfbyte.core.program import Buffer, Kind, Program, capture
 
 
 def results(program: Program, backend: str) -> list[bytes]:
-    """What a run writes: outputs and caches."""
+    """The memory that a run writes: outputs and caches."""
     executable = open_program(plan_memory(program), backend)
     for buffer in program.inputs.values():
         executable.array(buffer)[...] = activations(*executable.array(buffer).shape)
     executable.run({"n": 5, "position": 3})
     kinds = Kind.STATE, Kind.OUTPUT
-    found = [executable.array(b).tobytes() for b in program.buffers if b.kind in kinds]
+    written = [executable.array(b).tobytes() for b in program.buffers if b.kind in kinds]
     executable.close()
-    return found
+    return written
 
 
 @pytest.mark.parametrize("name", FUSIONS)
 def test_fused_and_unfused_agree_to_the_bit(name: str, compiled_backends: list[str]) -> None:
     program = quantize_activations(FUSIONS[name].build(batch=8))
     fused = fuse(program)
-    made = {i.operator.name for i in fused.instructions}
-    assert FUSIONS[name].makes in made
+    names = {i.operator.name for i in fused.instructions}
+    assert FUSIONS[name].makes in names
     assert len(fused.instructions) < len(program.instructions)
     for backend in compiled_backends:
         want, got = results(program, backend), results(fused, backend)
@@ -69,8 +69,8 @@ def test_an_output_stays() -> None:
     assert [i.operator.name for i in fuse(program).instructions] == ["silu", "mul"]
 
 
-def test_rows_that_are_repeated_are_no_residual() -> None:
-    """One row added to all, a bias, is not what the product's kernel adds."""
+def test_repeated_rows_are_not_a_residual() -> None:
+    """The product's kernel cannot add one row to all, as for a bias."""
     w, bias = weight("F32", 64, 64), np.ones((1, 64), np.float32)
 
     def biased(program: Program, x: Buffer) -> Buffer:

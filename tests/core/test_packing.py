@@ -48,24 +48,25 @@ def path(
 
 
 def some_rows(layout: type[Packed], m: int, k: int) -> npt.NDArray[np.uint8]:
-    """Bytes of which no two are equal by position: any bytes are blocks."""
+    """Random bytes, all of which are valid blocks."""
     random = np.random.default_rng(m)
     return random.integers(0, 256, (m, layout.row_bytes(k)), np.uint8)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layout_is_the_one_described(name: str) -> None:
-    """Bit for bit, from the paragraph: scales of sixteen rows, then codes of four columns each."""
+    """Bit for bit, as in the docstring: scales of sixteen rows, then four columns at a time."""
     layout = LAYOUTS[name]
     rows = some_rows(layout, 35, 512)
     packed, blocks = layout.pack(rows), rows.view(layout.layout)
-    codes, size, count = layout.get_quantized(blocks), 16 * layout.block_bytes, 512 // layout.block
+    quantized = layout.get_quantized(blocks)
+    size, count = 16 * layout.block_bytes, 512 // layout.block
     for row, block in ((0, 0), (5, 1), (15, 1), (16, 0), (31, 1)):
         place, r = (row // 16 * count + block) * size, row % 16
         for field in ("d", "m", "dmin"):
             if field in blocks.dtype.names:
-                found = packed[place + 2 * r : place + 2 * r + 2]
-                assert found.tobytes() == blocks[field][row, block].tobytes()
+                scale_bytes = packed[place + 2 * r : place + 2 * r + 2]
+                assert scale_bytes.tobytes() == blocks[field][row, block].tobytes()
                 place += 32
         if "scales" in blocks.dtype.names:
             for scale in blocks["scales"][row, block].view(np.uint8):
@@ -73,16 +74,14 @@ def test_layout_is_the_one_described(name: str) -> None:
                 place += 16
         for column in range(layout.block):
             b, c = divmod(column, 32)
-            codes_of_four = packed[place + 64 * layout.bits * b + 4 * r + c % 4 :: 64]
-            if layout.bits == 8:
-                code = codes_of_four[c // 4]
-            else:
-                code = codes_of_four[c % 16 // 4] >> (c // 16 * 4) & 15
+            fours = packed[place + 64 * layout.bits * b + 4 * r + c % 4 :: 64]
+            low = fours[c % 16 // 4] >> (c // 16 * 4) & 15
+            q = fours[c // 4] if layout.bits == 8 else low
             if layout.bits == 5:
-                code |= (codes_of_four[4] >> (c // 4) & 1) << 4
+                q |= (fours[4] >> (c // 4) & 1) << 4
             if layout.bits == 6:
-                code |= (codes_of_four[4 + c // 16] >> (2 * (c % 16 // 4)) & 3) << 4
-            assert code == codes[row, block, column], (row, block, column)
+                q |= (fours[4 + c // 16] >> (2 * (c % 16 // 4)) & 3) << 4
+            assert q == quantized[row, block, column], (row, block, column)
     np.testing.assert_array_equal(packed[2 * count * size :], rows[32:].reshape(-1))
     np.testing.assert_array_equal(layout.rows(packed, 512), rows)
 
@@ -98,31 +97,31 @@ def test_kernel_packs_as_defined(name: str, m: int, native_backends: list[str]) 
     assert native_backends
     layout = LAYOUTS[name]
     rows = some_rows(layout, m, 512)
-    want = layout.pack(rows)
-    for made, isa in tables():
-        reach, kernels = made.memory.reach, Kernels(isa, library=made)
-        source, target = reach(rows.copy()), reach(np.zeros_like(want))
+    expected = layout.pack(rows)
+    for table, isa in tables():
+        reach, kernels = table.memory.reach, Kernels(isa, library=table)
+        source, target = reach(rows.copy()), reach(np.zeros_like(expected))
         scratch = reach(np.zeros(16 * rows.shape[1], np.uint8))
         pack = f"pack_{name.lower().removesuffix('_r16')}"
         kernels.call(pack, y=target, scratch=scratch, w=source, k=512, m=m)
-        np.testing.assert_array_equal(target, want, err_msg=isa)
+        np.testing.assert_array_equal(target, expected, err_msg=isa)
         np.testing.assert_array_equal(source, rows)
         kernels.call(pack, y=source, scratch=scratch, w=source, k=512, m=m)
-        np.testing.assert_array_equal(source.reshape(-1), want, err_msg=isa)
+        np.testing.assert_array_equal(source.reshape(-1), expected, err_msg=isa)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_threads_pack_as_one_does(name: str, native_backends: list[str]) -> None:
-    """Each a part of the rows, into memory of their own."""
+    """Each thread packs a part of the rows into separate memory."""
     layout = LAYOUTS[name]
     rows = some_rows(layout, 16 * 64 + 5, 256)
-    want = layout.pack(rows)
+    expected = layout.pack(rows)
     kernels = Kernels(native_backends[0].removeprefix("native-"), threads=3)
     for _ in range(20):
-        found, scratch = np.zeros_like(want), np.zeros(16 * rows.shape[1], np.uint8)
+        packed, scratch = np.zeros_like(expected), np.zeros(16 * rows.shape[1], np.uint8)
         pack = f"pack_{name.lower().removesuffix('_r16')}"
-        kernels.call(pack, y=found, scratch=scratch, w=rows, k=256, m=len(rows))
-        np.testing.assert_array_equal(found, want)
+        kernels.call(pack, y=packed, scratch=scratch, w=rows, k=256, m=len(rows))
+        np.testing.assert_array_equal(packed, expected)
     kernels.close()
 
 
@@ -138,7 +137,7 @@ def test_results_are_the_same_to_the_bit(path: Path) -> None:
         assert not any(issubclass(t.format, Packed) for t in mapped.weights.values())
 
 
-def test_bytes_are_packed_in_place_where_they_are_ours(path: Path) -> None:
+def test_own_bytes_are_packed_in_place(path: Path) -> None:
     content = path.read_bytes()
     data = np.frombuffer(content, np.uint8).copy()
     with load_bytes(data) as model:
@@ -152,7 +151,7 @@ def test_bytes_are_packed_in_place_where_they_are_ours(path: Path) -> None:
 
 
 def test_packing_changes_neither_program_nor_file(path: Path) -> None:
-    """Mapped weights are copied: the plan still runs, and gives the same."""
+    """Mapped weights are copied: the plan still runs, with the same results."""
     file = open_model(path)
     planned = plan(file, Settings(weights="packed"))
     before = {name: tensor.data.tobytes() for name, tensor in file.tensors.items()}
@@ -165,15 +164,15 @@ def test_packing_changes_neither_program_nor_file(path: Path) -> None:
         planned.program.places, planned.program.arena_bytes
     )  # fmt: skip
     tokenizer = from_metadata(file)
-    found = [
+    logits = [
         LanguageModel(file, tokenizer, program, "native", 1).logits(IDS)
         for program in (planned.program, packed)
     ]
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(*logits)
 
 
 def test_weights_packed_in_place_are_given_away(path: Path) -> None:
-    """Whoever held them is told, and gets no permuted bytes."""
+    """Tensors that held them raise an error instead of returning permuted bytes."""
     file = open_bytes(np.frombuffer(path.read_bytes(), np.uint8).copy(), "m.gguf", own=True)
     planned = plan(file, Settings(weights="packed"))
     packed = packing.pack(planned.program, planned.to_pack, file, 1)
@@ -229,24 +228,24 @@ def test_bytes_of_a_file_are_not_given_away(path: Path) -> None:
     assert len(tensor.data) == tensor.nbytes
 
 
-def test_tensors_that_are_made_can_be_made_again() -> None:
+def test_derived_tensors_can_be_computed_again() -> None:
     rows = np.arange(4 * 32, dtype=np.float32).reshape(4, 32)
-    made = DerivedTensor(
+    whole = DerivedTensor(
         "w",
         FORMATS["F32"],
         (4, 32),
         lambda first, n: FORMATS["F32"].encode(rows[first : first + n]),
     )
-    part = made.part(1, 3)
+    part = whole.part(1, 3)
     np.testing.assert_array_equal(part.decode(), rows[1:3])
-    for tensor, expected in ((part, rows[1:3]), (made, rows)):
+    for tensor, expected in ((part, rows[1:3]), (whole, rows)):
         data = tensor.release()
         data[:] = 0
         np.testing.assert_array_equal(tensor.decode(), expected)
 
 
 def test_float_products_keep_the_file_s_order(path: Path) -> None:
-    """Only integer products know packed rows."""
+    """Only integer products take packed rows."""
     with halfbyte.load(path, activations="float") as model:
         assert not any(issubclass(t.format, Packed) for t in model.weights.values())
 

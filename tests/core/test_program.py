@@ -48,7 +48,7 @@ def test_capture_records_shapes_and_sizes() -> None:
         ((4, 64, 1), "f32", "matmul: operand 'x' .*expected 2 dimensions"),
     ],
 )
-def test_operators_refuse_what_does_not_fit(
+def test_operators_refuse_operands_that_do_not_fit(
     shape: tuple[int, ...], dtype: str, message: str
 ) -> None:
     with capture("bad") as program, pytest.raises(ProgramError, match=message):
@@ -128,7 +128,7 @@ def test_a_strided_copy_reads_each_number_once_or_repeats_them() -> None:
 
 
 def test_very_many_buffers_share_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is placed in the order of lives does not overlap, and takes little more."""
+    """Buffers placed in the order of lifetimes do not overlap, and take little more memory."""
     program = plan_memory(quantize_activations(chain(20)))
     module = importlib.import_module("halfbyte.core.passes.plan_memory")
     monkeypatch.setattr(module, "MAX_BY_SIZE", 1)

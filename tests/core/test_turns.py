@@ -1,4 +1,4 @@
-"""Many threads and tasks on one model or session: the results of one after the other."""
+"""Many threads and tasks on one model or session get the results of sequential calls."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.text.chat import Chat
 
 PROMPTS = ("Once", "One day", "Tom", "The fox went home.")
-THREADS, CALLS = 8, 2000  # of all together
+THREADS, CALLS = 8, 2000  # calls of all threads together
 
 
 def together(work: Callable[[int], None], threads: int = THREADS) -> None:
-    """Run `work` in several threads at once; errors are raised here, and nobody hangs."""
+    """Run `work` in several threads at once; raises their errors, and fails if one hangs."""
     errors: list[BaseException] = []
 
     def run(number: int) -> None:
@@ -140,14 +140,14 @@ def test_threads_share_a_chat(tmp_path: Path) -> None:
             for step in range(12):
                 case = (number + step) % len(conversations)
                 messages = conversations[case]
-                found = answer(messages), chat.encode(messages), chat.render(messages)
-                assert found == expected[case]
+                results = answer(messages), chat.encode(messages), chat.render(messages)
+                assert results == expected[case]
 
         together(work)
 
 
-def test_a_text_in_the_midst_of_another(storyteller: Path) -> None:
-    """On one thread: neither waits for the other, and both are right."""
+def test_a_text_in_the_middle_of_another(storyteller: Path) -> None:
+    """On one thread neither waits for the other, and both are right."""
     with halfbyte.load(storyteller) as model:
         outer, inner = (model.generate(p, max_tokens=6, seed=1) for p in ("Once", "Tom"))
         start, pieces = time.monotonic(), []
@@ -166,7 +166,7 @@ def test_a_text_in_the_midst_of_another(storyteller: Path) -> None:
 
 
 def test_tasks_of_one_loop_take_turns(storyteller: Path) -> None:
-    """The second text waits for the first, and the loop runs meanwhile."""
+    """The second text waits for the first, while the loop runs."""
     options = {"max_tokens": 8, "seed": 1}
     finished: list[str] = []
 
@@ -185,8 +185,8 @@ def test_tasks_of_one_loop_take_turns(storyteller: Path) -> None:
 
     with halfbyte.load(storyteller) as model:
         expected = [model.generate(prompt, **options) for prompt in PROMPTS]
-        found, ticks = aio.run(main(model))
-    assert found == expected
+        texts, ticks = aio.run(main(model))
+    assert texts == expected
     assert finished == list(PROMPTS)
     assert ticks >= 8 * len(PROMPTS)
 
@@ -210,14 +210,14 @@ def test_a_task_that_is_cancelled_gives_its_place_up(storyteller: Path) -> None:
 def test_nobody_waits_for_a_text_that_was_left(
     storyteller: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where its reader comes back, it goes on as if nothing had happened."""
+    """If its reader comes back, the text continues as if nothing had happened."""
     monkeypatch.setattr(turns, "PATIENCE", 0.05)
     with halfbyte.load(storyteller) as model:
         expected = [model.generate(p, max_tokens=5, seed=1) for p in ("Once", "Tom")]
         left = model.stream("Once", max_tokens=5, seed=1)
-        pieces, found = [next(left)], []
-        together(lambda _: found.append(model.generate("Tom", max_tokens=5, seed=1)), 2)
-        assert found == [expected[1]] * 2
+        pieces, others = [next(left)], []
+        together(lambda _: others.append(model.generate("Tom", max_tokens=5, seed=1)), 2)
+        assert others == [expected[1]] * 2
         assert "".join([*pieces, *left]) == expected[0]
         dropped = model.stream("Once")
         next(dropped)
@@ -235,7 +235,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_first_come_first_served() -> None:
-    """Also those that come again at once: they stand behind the ones that wait."""
+    """Even a thread that returns at once queues after those that wait."""
     queue = Turns(lambda: HalfbyteError("closed"))
     order: list[int] = []
 
@@ -257,7 +257,7 @@ def test_first_come_first_served() -> None:
 
 
 def test_what_is_closed_says_so(storyteller: Path) -> None:
-    """A text of another thread ends with an error, as does one that waits; nothing dies."""
+    """A text of another thread ends with an error, as does one that waits; nothing crashes."""
     model, problems = halfbyte.load(storyteller, threads=2), []
     begun = threading.Semaphore(0)
 
@@ -312,7 +312,7 @@ def test_sessions_are_closed_between_runs() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_executable_runs_one_at_a_time(storyteller: Path, threads: int) -> None:
-    """Whoever comes past the model's queue waits too."""
+    """Calls that bypass the model's queue wait too."""
     with halfbyte.load(storyteller, threads=threads) as model:
         expected = model.logits([1, 300, 301])[-1].copy()
         registers = {"n": 3, "position": 0, "rows": 1}

@@ -33,17 +33,17 @@ from halfbyte.quantize import quantize_file
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(transfer, "PAUSE", 0.001)
-    with answering() as made:
-        made.body = np.random.default_rng(0).bytes(3500)
-        yield made
+    with answering() as raw:
+        raw.body = np.random.default_rng(0).bytes(3500)
+        yield raw
 
 
 def get(server: Server, sha256: str | None = None) -> tuple[bytes, list[tuple[int, int | None]]]:
     seen: list[tuple[int, int | None]] = []
-    found = aio.run(
+    download = aio.run(
         fetch(server.url, sha256=sha256, progress=lambda done, total: seen.append((done, total)))
     )
-    return found.data.tobytes(), seen
+    return download.data.tobytes(), seen
 
 
 @pytest.mark.parametrize("answer", [whole, in_pieces, without_length])
@@ -111,8 +111,8 @@ def test_a_file_that_changes_all_the_time(server: Server) -> None:
 
 
 def test_another_hash(server: Server) -> None:
-    found = hashlib.sha256(server.body).hexdigest()
-    with pytest.raises(DownloadError, match=f"expected sha256 {'0' * 64}, found {found}"):
+    actual = hashlib.sha256(server.body).hexdigest()
+    with pytest.raises(DownloadError, match=f"expected sha256 {'0' * 64}, found {actual}"):
         get(server, "0" * 64)
 
 

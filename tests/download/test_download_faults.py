@@ -28,9 +28,9 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with answering() as made:
-        made.body = BODY * 40
-        yield made
+    with answering() as raw:
+        raw.body = BODY * 40
+        yield raw
 
 
 def get(url: str, sha256: str | None = None) -> bytes:

@@ -71,15 +71,15 @@ def weights(tied: bool = True) -> dict[str, F32Array]:
         "attn_output": (DIM, DIM), "ffn_norm": (DIM,), "ffn_gate": (HIDDEN, DIM),
         "ffn_down": (DIM, HIDDEN), "ffn_up": (HIDDEN, DIM),
     }  # fmt: skip
-    made = {"token_embd.weight": random.standard_normal((VOCABULARY, DIM), np.float32)}
+    tensors = {"token_embd.weight": random.standard_normal((VOCABULARY, DIM), np.float32)}
     for name, shape in layer.items():
         for index in range(LAYERS):
             value = random.standard_normal(shape, np.float32) * np.float32(DIM**-0.5)
-            made[f"blk.{index}.{name}.weight"] = value + (1 if len(shape) == 1 else 0)
-    made["output_norm.weight"] = np.ones(DIM, np.float32)
+            tensors[f"blk.{index}.{name}.weight"] = value + (1 if len(shape) == 1 else 0)
+    tensors["output_norm.weight"] = np.ones(DIM, np.float32)
     if not tied:
-        made["output.weight"] = random.standard_normal((VOCABULARY, DIM), np.float32)
-    return made
+        tensors["output.weight"] = random.standard_normal((VOCABULARY, DIM), np.float32)
+    return tensors
 
 
 def tensor(name: str, value: F32Array, format_: type[WeightFormat] = F32) -> Tensor:
@@ -100,11 +100,11 @@ def header(vocabulary: int = VOCABULARY) -> bytes:
 
 def write_v0(path: Path, *, tied: bool = True) -> Path:
     """llama2.c's version 0, and its tokenizer beside it."""
-    made = weights(tied)
-    head = made.pop("output.weight", None)
+    tensors = weights(tied)
+    head = tensors.pop("output.weight", None)
     angles = np.zeros((2, CONTEXT, DIM // HEADS // 2), np.float32)
     parts = [header(VOCABULARY if tied else -VOCABULARY)]
-    parts += [value.tobytes() for value in (*made.values(), angles)]
+    parts += [value.tobytes() for value in (*tensors.values(), angles)]
     if head is not None:
         parts.append(head.tobytes())
     path.write_bytes(b"".join(parts))
@@ -131,8 +131,8 @@ def ordered_v1() -> list[str]:
 def write_v1(path: Path) -> Path:
     """llama2.c's version 1, head shared."""
     start = b"24ka" + struct.pack("<i", 1) + header() + b"\x01"
-    made = weights()
-    body = b"".join(made[name].tobytes() for name in ordered_v1())
+    tensors = weights()
+    body = b"".join(tensors[name].tobytes() for name in ordered_v1())
     path.write_bytes(start.ljust(256, b"\0") + body)
     return path
 
@@ -140,9 +140,9 @@ def write_v1(path: Path) -> Path:
 def write_v2(path: Path, group: int) -> Path:
     """llama2.c's version 2: int8 groups."""
     start = b"24ka" + struct.pack("<i", 2) + header() + b"\x01" + struct.pack("<i", group)
-    made, parts = weights(), []
+    tensors, parts = weights(), []
     for name in ordered_v1():
-        value = made[name]
+        value = tensors[name]
         if value.ndim == 1:
             parts.append(value.tobytes())
             continue

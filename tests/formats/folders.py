@@ -55,18 +55,18 @@ def trained_weights(tied: bool = True) -> dict[str, F32Array]:
         "output_norm.weight": "model.norm.weight",
         "output.weight": "lm_head.weight",
     }
-    made = {}
+    tensors = {}
     for name, values in weights(tied).items():
         if name in outer:
-            made[outer[name]] = values
+            tensors[outer[name]] = values
             continue
         _, layer, part, _ = name.split(".")
         if part in ("attn_q", "attn_k"):
             heads = HEADS if part == "attn_q" else KV_HEADS
             pairs = values.reshape(heads, -1, 2, DIM)  # neighbours -> halves
             values = np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(values.shape)
-        made[f"model.layers.{layer}.{_PARTS[part]}.weight"] = values
-    return made
+        tensors[f"model.layers.{layer}.{_PARTS[part]}.weight"] = values
+    return tensors
 
 
 def write_safetensors(
@@ -96,12 +96,12 @@ def write_header(path: Path, header: object, body: bytes = b"") -> Path:
 
 def tokenizer_json() -> dict[str, Any]:
     """A SentencePiece BPE with byte fallback, as Llama 2's."""
-    made = pieces()
+    vocabulary = pieces()
     return {
         "version": "1.0",
         "added_tokens": [
             {
-                "id": index, "content": made[index], "special": True, "single_word": False,
+                "id": index, "content": vocabulary[index], "special": True, "single_word": False,
                 "lstrip": False, "rstrip": False, "normalized": False,
             }
             for index in range(3)
@@ -136,7 +136,7 @@ def tokenizer_json() -> dict[str, Any]:
             "type": "BPE", "dropout": None, "unk_token": "<unk>",
             "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": True,
             "byte_fallback": True, "ignore_merges": False,
-            "vocab": {piece: index for index, piece in enumerate(made)},
+            "vocab": {piece: index for index, piece in enumerate(vocabulary)},
             "merges": ["a b", "▁ a"],
         },
     }  # fmt: skip

@@ -32,17 +32,17 @@ METADATA: dict[str, MetadataValue] = {
 def test_every_type_of_metadata_returns(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     write_gguf(path, METADATA, [])
-    found = open_model(path).metadata
-    assert list(found) == list(METADATA)
+    metadata = open_model(path).metadata
+    assert list(metadata) == list(METADATA)
     for key, want in METADATA.items():
-        got = found[key]
+        value = metadata[key]
         if isinstance(want, np.ndarray | np.generic):
-            assert got.dtype == want.dtype  # type: ignore[union-attr]
-            np.testing.assert_array_equal(got, want)  # type: ignore[arg-type]
+            assert value.dtype == want.dtype  # type: ignore[union-attr]
+            np.testing.assert_array_equal(value, want)  # type: ignore[arg-type]
         elif key != "t.nested":
-            assert got == want
-            assert type(got) is type(want)
-    nested = found["t.nested"]
+            assert value == want
+            assert type(value) is type(want)
+    nested = metadata["t.nested"]
     assert isinstance(nested, list)
     np.testing.assert_array_equal(nested[0], [1, 2])  # type: ignore[arg-type]
     assert nested[1:] == [["x"], [["y"], ["z"]]]
@@ -61,11 +61,12 @@ def test_gguf_reads_what_we_write(tmp_path: Path) -> None:
         if isinstance(want, np.ndarray):
             want = want.tolist()
         assert got == want, key
-    found = {t.name: t for t in reader.tensors}
+    read = {t.name: t for t in reader.tensors}
     for written in tensors:
-        assert found[written.name].tensor_type.name == written.format.name
-        assert found[written.name].shape.tolist() == list(written.shape[::-1])
-        np.testing.assert_array_equal(found[written.name].data.view(np.uint8).ravel(), written.data)
+        tensor_read = read[written.name]
+        assert tensor_read.tensor_type.name == written.format.name
+        assert tensor_read.shape.tolist() == list(written.shape[::-1])
+        np.testing.assert_array_equal(tensor_read.data.view(np.uint8).ravel(), written.data)
 
 
 def test_we_read_what_gguf_writes(tmp_path: Path) -> None:
@@ -91,9 +92,9 @@ def test_we_read_what_gguf_writes(tmp_path: Path) -> None:
     assert file.metadata["tokenizer.ggml.tokens"] == ["a", "b"]
     assert file.metadata["tokenizer.ggml.add_bos_token"] is False
     for name, format_ in FORMATS.items():
-        found = file.tensors[name]
-        assert (found.format, found.shape) == (format_, (5, 256))
-        np.testing.assert_array_equal(found.data, format_.encode(x).reshape(-1))
+        read = file.tensors[name]
+        assert (read.format, read.shape) == (format_, (5, 256))
+        np.testing.assert_array_equal(read.data, format_.encode(x).reshape(-1))
 
 
 @pytest.mark.parametrize("alignment", [8, 32, 64, 4096])
@@ -155,15 +156,15 @@ def test_every_type_that_gguf_writes(tmp_path: Path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    found = open_model(path).metadata
+    metadata = open_model(path).metadata
     for name, number in numbers.items():
-        assert found[name] == number
-        assert type(found[name]) is type(number)
-    assert found["bool"] is True
-    assert found["string"] == "▁é🙂"
-    assert found["flags"].tolist() == [True, False, True]  # type: ignore[union-attr]
-    assert found["strings"] == ["", "▁", "a" * 1000]
-    assert [part.tolist() for part in found["nested"]] == [[1, 2], [3]]  # type: ignore[union-attr]
+        assert metadata[name] == number
+        assert type(metadata[name]) is type(number)
+    assert metadata["bool"] is True
+    assert metadata["string"] == "▁é🙂"
+    assert metadata["flags"].tolist() == [True, False, True]  # type: ignore[union-attr]
+    assert metadata["strings"] == ["", "▁", "a" * 1000]
+    assert [part.tolist() for part in metadata["nested"]] == [[1, 2], [3]]  # type: ignore[union-attr]
 
 
 def test_copying_a_file_changes_no_byte(tmp_path: Path) -> None:
@@ -249,11 +250,11 @@ def test_an_opened_file_is_read_only_until_it_is_closed(tmp_path: Path) -> None:
         with pytest.raises(AttributeError):
             change()
     given = {"w": other}
-    made = replace(file, tensors=given)
+    copy = replace(file, tensors=given)
     given.clear()
-    assert list(made.tensors) == ["w"]
-    named = replace(made, notes=["note"])
-    made.close()  # what was made of it goes with it
+    assert list(copy.tensors) == ["w"]
+    named = replace(copy, notes=["note"])
+    copy.close()  # what was made of it goes with it
     assert not named.tensors
     assert not named.parts
     assert dict(named.metadata) == metadata

@@ -53,16 +53,16 @@ def test_any_part_opens_the_whole(shards: list[Path], tmp_path: Path) -> None:
         assert file.kind == "GGUF v3 in 4 files"
         assert file.size == sum(p.stat().st_size for p in shards)
         assert file.tensors.keys() == whole.tensors.keys()
-        for name, found in file.tensors.items():
-            np.testing.assert_array_equal(found.data, whole.tensors[name].data)
+        for name, read in file.tensors.items():
+            np.testing.assert_array_equal(read.data, whole.tensors[name].data)
         assert not [key for key in file.metadata if key.startswith("split.")]
 
 
 def test_it_runs_and_becomes_one_file(shards: list[Path], tmp_path: Path) -> None:
     whole = write_small(tmp_path / "whole.gguf")
     with halfbyte.load(shards[2], backend="numpy") as split, halfbyte.load(whole) as one:
-        found, wanted = split.logits([1, 5, 9]), one.logits([1, 5, 9])
-        np.testing.assert_allclose(found, wanted, atol=1e-4)
+        logits, expected = split.logits([1, 5, 9]), one.logits([1, 5, 9])
+        np.testing.assert_allclose(logits, expected, atol=1e-4)
     quantize_file(shards[1], "fp16", tmp_path / "out.gguf")
     again = open_model(tmp_path / "out.gguf")
     assert again.kind == "GGUF v3"
@@ -110,8 +110,8 @@ def test_parts_that_contradict_each_other(
         metadata = {"split.no": np.uint16(index - 1), "split.count": np.uint16(2)}
         if index == part:
             metadata |= changes  # type: ignore[arg-type]
-        made = [tensor(f"t{index}", np.ones(4, np.float32))]
-        write_gguf(tmp_path / f"m-{index:05}-of-00002.gguf", metadata, made)
+        tensors = [tensor(f"t{index}", np.ones(4, np.float32))]
+        write_gguf(tmp_path / f"m-{index:05}-of-00002.gguf", metadata, tensors)
     assert expected in refused(tmp_path / "m-00001-of-00002.gguf")
 
 

@@ -51,19 +51,19 @@ def folder(tmp_path: Path, repository: Path) -> Path:
 
 
 def test_a_folder(folder: Path) -> None:
-    found = tokenizer_metadata(folder)
+    metadata = tokenizer_metadata(folder)
     judge = Tokenizer.from_file(str(folder / "tokenizer.json"))
     size = judge.get_vocab_size()
-    tokens = found.pop("tokenizer.ggml.tokens")
+    tokens = metadata.pop("tokenizer.ggml.tokens")
     assert tokens == [
         *(judge.id_to_token(index) for index in range(size)),
         *(f"[PAD{index}]" for index in range(size, 640)),
     ]
-    types = np.asarray(found.pop("tokenizer.ggml.token_type"))
+    types = np.asarray(metadata.pop("tokenizer.ggml.token_type"))
     assert types.tolist() == [3] * 4 + [1] * (size - 4) + [5] * (640 - size)
     merges = json.loads((folder / "tokenizer.json").read_text())["model"]["merges"]
-    assert found.pop("tokenizer.ggml.merges") == [" ".join(pair) for pair in merges]
-    assert found == {
+    assert metadata.pop("tokenizer.ggml.merges") == [" ".join(pair) for pair in merges]
+    assert metadata == {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "llama-bpe",
         "tokenizer.ggml.add_bos_token": True,
@@ -85,16 +85,16 @@ def test_templates_with_names(folder: Path) -> None:
     templates = [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]
     config = json.loads((folder / "tokenizer_config.json").read_text())
     write(folder, "tokenizer_config.json", config | {"chat_template": templates})
-    found = tokenizer_metadata(folder)
-    assert found["tokenizer.chat_template"] == "a"
-    assert found["tokenizer.chat_template.tool_use"] == "b"
-    assert found["tokenizer.chat_templates"] == ["tool_use"]
+    metadata = tokenizer_metadata(folder)
+    assert metadata["tokenizer.chat_template"] == "a"
+    assert metadata["tokenizer.chat_template.tool_use"] == "b"
+    assert metadata["tokenizer.chat_templates"] == ["tool_use"]
 
 
 def test_a_file_alone(folder: Path) -> None:
-    found = tokenizer_metadata(folder / "tokenizer.json")
-    assert found["tokenizer.ggml.bos_token_id"] == 0
-    assert "tokenizer.ggml.eos_token_id" not in found
+    metadata = tokenizer_metadata(folder / "tokenizer.json")
+    assert metadata["tokenizer.ggml.bos_token_id"] == 0
+    assert "tokenizer.ggml.eos_token_id" not in metadata
 
 
 def added(folder: Path, content: str, index: int, special: bool) -> None:

@@ -288,9 +288,9 @@ def test_metadata_of_wrong_kinds(
 )
 def test_rotary_factors_that_do_not_fit(values: np.ndarray, expected: str, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
-    made = [tensor(n, v) for n, v in weights().items()]
-    made.append(tensor("rope_freqs.weight", values.astype(np.float32)))
-    write_gguf(path, model_metadata(), made)
+    tensors = [tensor(n, v) for n, v in weights().items()]
+    tensors.append(tensor("rope_freqs.weight", values.astype(np.float32)))
+    write_gguf(path, model_metadata(), tensors)
     with pytest.raises(HalfbyteError) as caught:
         halfbyte.load(path, backend="numpy")
     assert str(caught.value) == f"{path}: tensor 'rope_freqs.weight': {expected}"

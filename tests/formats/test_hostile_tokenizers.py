@@ -27,8 +27,8 @@ Json = dict[str, Any]
 def sound(repository: Path) -> Json:
     """A byte-level tokenizer.json that is as it should be."""
     split = SPLITS["gpt-2"]
-    made: Json = json.loads(hugging_face.byte_level(split, hugging_face.lines(repository)).to_str())
-    return made
+    data: Json = json.loads(hugging_face.byte_level(split, hugging_face.lines(repository)).to_str())
+    return data
 
 
 def refused(path: Path) -> str:
@@ -46,21 +46,21 @@ def refused(path: Path) -> str:
 
 
 def set_model(name: str, value: object) -> Callable[[Json], None]:
-    return lambda made: made["model"].update({name: value})
+    return lambda data: data["model"].update({name: value})
 
 
 def add_merge(value: object) -> Callable[[Json], None]:
-    return lambda made: made["model"]["merges"].append(value)
+    return lambda data: data["model"]["merges"].append(value)
 
 
 def add_token(**changes: object) -> Callable[[Json], None]:
     token = {"id": 2000, "content": "<new>", "special": False} | changes
-    return lambda made: made["added_tokens"].append(token)
+    return lambda data: data["added_tokens"].append(token)
 
 
-def deep(made: Json) -> None:
+def deep(data: Json) -> None:
     nested: Json = {"type": "Sequence", "processors": []}
-    made["post_processor"] = nested
+    data["post_processor"] = nested
     for _ in range(200):
         nested["processors"].append({"type": "Sequence", "processors": []})
         nested = nested["processors"][0]
@@ -159,10 +159,10 @@ CHANGES: dict[str, tuple[Callable[[Json], object], str]] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_tokenizer_json_that_contradicts(name: str, sound: Json, tmp_path: Path) -> None:
     change, expected = CHANGES[name]
-    made = copy.deepcopy(sound)
-    change(made)
+    data = copy.deepcopy(sound)
+    change(data)
     path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps(made), encoding="utf-8")
+    path.write_text(json.dumps(data), encoding="utf-8")
     assert expected in refused(path)
 
 
@@ -226,11 +226,11 @@ def test_a_tokenizer_model_cut_anywhere(repository: Path, tmp_path: Path) -> Non
         try:
             halfbyte.load_tokenizer(path)
         except (FormatError, UnsupportedError) as error:
-            found = str(error)
+            message = str(error)
         else:
-            found = str(path)
-        assert found.startswith(str(path))
-        assert "\n" not in found
+            message = str(path)
+        assert message.startswith(str(path))
+        assert "\n" not in message
 
 
 def test_a_folder_with_more_tokens_than_the_model(sound: Json, tmp_path: Path) -> None:

@@ -49,20 +49,20 @@ def test_folders_are_the_model_of_the_gguf_file(kind: str, format_: type, tmp_pa
     assert file.tensors.keys() == wanted.keys()
     assert next(iter(file.tensors)) == "token_embd.weight"
     for name, values in wanted.items():
-        found = file.tensors[name]
-        assert found.format is (format_ if values.ndim > 1 else F32)
+        read = file.tensors[name]
+        assert read.format is (format_ if values.ndim > 1 else F32)
         rounded = format_.decode(format_.encode(values.reshape(1, -1))).reshape(values.shape)
-        np.testing.assert_array_equal(found.decode(), rounded)
-        assert not found.data.ctypes.data % found.format.block_bytes
+        np.testing.assert_array_equal(read.decode(), rounded)
+        assert not read.data.ctypes.data % read.format.block_bytes
 
 
 def test_only_what_moves_is_copied(tmp_path: Path) -> None:
     file = open_model(write_folder(tmp_path / "m"))
-    made = {n for n, t in file.tensors.items() if isinstance(t, DerivedTensor)}
-    assert {n for n in made if ".attn_q." in n or ".attn_k." in n} == {
+    derived = {n for n, t in file.tensors.items() if isinstance(t, DerivedTensor)}
+    assert {n for n in derived if ".attn_q." in n or ".attn_k." in n} == {
         f"blk.{layer}.attn_{part}.weight" for layer in (0, 1) for part in "qk"
     }
-    assert all("norm" in n or "attn_q" in n or "attn_k" in n for n in made)
+    assert all("norm" in n or "attn_q" in n or "attn_k" in n for n in derived)
     tensor = file.tensors["blk.0.attn_q.weight"]
     rows = [tensor.take(first, 5) for first in range(0, 32, 5)]
     np.testing.assert_array_equal(np.concatenate(rows), tensor.rows)
@@ -85,14 +85,14 @@ def test_it_runs(format_: type, tmp_path: Path, capfd: pytest.CaptureFixture[str
 
 def test_metadata(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "SmolLM-1.7B", head_dim=16)
-    found = open_model(folder).metadata
-    assert found["general.architecture"] == "llama"
-    assert found["general.name"] == "SmolLM-1.7B"
-    assert found["llama.context_length"] == 16
-    assert found["tokenizer.chat_template"] == "{{ messages[0]['content'] }}"
-    assert found["tokenizer.ggml.eos_token_id"] == 2
-    assert found["tokenizer.ggml.eot_token_id"] == 1
-    assert found["general.sampling.temp"] == np.float32(0.6)
+    metadata = open_model(folder).metadata
+    assert metadata["general.architecture"] == "llama"
+    assert metadata["general.name"] == "SmolLM-1.7B"
+    assert metadata["llama.context_length"] == 16
+    assert metadata["tokenizer.chat_template"] == "{{ messages[0]['content'] }}"
+    assert metadata["tokenizer.ggml.eos_token_id"] == 2
+    assert metadata["tokenizer.ggml.eot_token_id"] == 1
+    assert metadata["general.sampling.temp"] == np.float32(0.6)
     write_json(folder / "generation_config.json", {"do_sample": False, "temperature": 0.6})
     assert "general.sampling.temp" not in open_model(folder).metadata
     cached = tmp_path / "models--org--Some-Model/snapshots/0123abcd"

@@ -33,25 +33,25 @@ LLAMA3 = {
 
 
 def test_metadata_of_a_llama() -> None:
-    found = naming(LLAMA)
-    assert found.metadata["general.architecture"] == "llama"
-    assert found.metadata["llama.attention.head_count_kv"] == 2
-    assert found.metadata["llama.attention.key_length"] == 8
-    assert found.metadata["llama.rope.freq_base"] == np.float32(5e5)
-    assert not found.tied
-    assert not found.tensors
+    names = naming(LLAMA)
+    assert names.metadata["general.architecture"] == "llama"
+    assert names.metadata["llama.attention.head_count_kv"] == 2
+    assert names.metadata["llama.attention.key_length"] == 8
+    assert names.metadata["llama.rope.freq_base"] == np.float32(5e5)
+    assert not names.tied
+    assert not names.tensors
 
 
 def test_names() -> None:
-    found = naming(LLAMA)
+    names = naming(LLAMA)
     name = "model.layers.11.self_attn.v_proj.weight"
-    assert found.rename(name) == ("blk.11.attn_v.weight", SAME)
-    assert found.rename("model.norm.weight") == ("output_norm.weight", SAME)
-    assert found.rename("model.layers.0.self_attn.rotary_emb.inv_freq") is None
-    assert found.rename("lm_head.weight") == ("output.weight", SAME)
+    assert names.rename(name) == ("blk.11.attn_v.weight", SAME)
+    assert names.rename("model.norm.weight") == ("output_norm.weight", SAME)
+    assert names.rename("model.layers.0.self_attn.rotary_emb.inv_freq") is None
+    assert names.rename("lm_head.weight") == ("output.weight", SAME)
     assert naming({**LLAMA, "tie_word_embeddings": True}).rename("lm_head.weight") is None
     with pytest.raises(UnsupportedError, match=r"tensor 'model\.layers\.0\.experts\.weight'"):
-        found.rename("model.layers.0.experts.weight")
+        names.rename("model.layers.0.experts.weight")
 
 
 def test_rows_of_llama_are_interleaved() -> None:
@@ -100,18 +100,18 @@ def test_gemma3(nested: bool) -> None:
     prefix = "model."
     if nested:
         config, prefix = {"model_type": "gemma3", "text_config": config}, "language_model.model."
-    found = naming(config)
-    assert found.metadata["gemma3.rope.freq_base"] == np.float32(1e6)
-    assert found.metadata["gemma3.rope.freq_base_swa"] == np.float32(2e4)
-    assert found.metadata["gemma3.rope.scaling.factor"] == 8
-    assert found.metadata["gemma3.attention.key_length"] == 256
-    assert found.metadata["gemma3.attention.scale"] == np.float32(1 / 8)
-    assert "gemma3.attention.sliding_window_pattern" not in found.metadata
+    names = naming(config)
+    assert names.metadata["gemma3.rope.freq_base"] == np.float32(1e6)
+    assert names.metadata["gemma3.rope.freq_base_swa"] == np.float32(2e4)
+    assert names.metadata["gemma3.rope.scaling.factor"] == 8
+    assert names.metadata["gemma3.attention.key_length"] == 256
+    assert names.metadata["gemma3.attention.scale"] == np.float32(1 / 8)
+    assert "gemma3.attention.sliding_window_pattern" not in names.metadata
     name = f"{prefix}layers.3.post_feedforward_layernorm.weight"
-    assert found.rename(name) == ("blk.3.post_ffw_norm.weight", PLUS_ONE)
+    assert names.rename(name) == ("blk.3.post_ffw_norm.weight", PLUS_ONE)
     assert PLUS_ONE.apply(np.zeros(2, np.float32)).tolist() == [1, 1]
-    assert found.rename("vision_tower.anything.weight") is None
-    assert found.tied
+    assert names.rename("vision_tower.anything.weight") is None
+    assert names.tied
 
 
 def test_phi3() -> None:
@@ -120,22 +120,22 @@ def test_phi3() -> None:
         "original_max_position_embeddings": 64, "partial_rotary_factor": 0.5,
         "rope_scaling": {"type": "longrope", "long_factor": [2.0, 3.0], "short_factor": [1, 1]},
     }  # fmt: skip
-    found = naming(config)
-    assert found.metadata["phi3.rope.dimension_count"] == 4
-    assert found.tensors["rope_factors_long.weight"].tolist() == [2, 3]
-    assert found.metadata["phi3.rope.scaling.attn_factor"] == np.float32(2**0.5)  # 64^2 = 4096
+    names = naming(config)
+    assert names.metadata["phi3.rope.dimension_count"] == 4
+    assert names.tensors["rope_factors_long.weight"].tolist() == [2, 3]
+    assert names.metadata["phi3.rope.scaling.attn_factor"] == np.float32(2**0.5)  # 64^2 = 4096
     name = "model.layers.0.mlp.gate_up_proj.weight"
-    assert found.rename(name) == ("blk.0.ffn_up.weight", SAME)
+    assert names.rename(name) == ("blk.0.ffn_up.weight", SAME)
 
 
 def test_gpt2() -> None:
     config = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 9}
-    found = naming({**config, "n_positions": 4})
-    assert found.metadata["gpt2.feed_forward_length"] == 32
+    names = naming({**config, "n_positions": 4})
+    assert names.metadata["gpt2.feed_forward_length"] == 32
     for prefix in ("", "transformer."):
-        assert found.rename(prefix + "h.0.mlp.c_fc.weight") == ("blk.0.ffn_up.weight", TRANSPOSED)
-        assert found.rename(prefix + "h.0.mlp.c_fc.bias") == ("blk.0.ffn_up.bias", SAME)
-        assert found.rename(prefix + "h.0.attn.bias") is None
+        assert names.rename(prefix + "h.0.mlp.c_fc.weight") == ("blk.0.ffn_up.weight", TRANSPOSED)
+        assert names.rename(prefix + "h.0.mlp.c_fc.bias") == ("blk.0.ffn_up.bias", SAME)
+        assert names.rename(prefix + "h.0.attn.bias") is None
     assert TRANSPOSED.apply(np.array([[1, 2], [3, 4]])).tolist() == [[1, 3], [2, 4]]
 
 

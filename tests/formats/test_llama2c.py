@@ -68,15 +68,15 @@ def test_version_2(tmp_path: Path, group: int, format_: type) -> None:
     file = open_model(write_v2(tmp_path / "m.bin", group))
     assert file.kind == "llama2.c v2"
     for name, value in weights().items():
-        found = file.tensors[name]
+        read = file.tensors[name]
         if value.ndim == 1:
-            np.testing.assert_array_equal(found.decode(), value)
+            np.testing.assert_array_equal(read.decode(), value)
             continue
-        assert found.format is format_
+        assert read.format is format_
         groups = value.reshape(-1, group)
         scale = np.abs(groups).max(axis=1, keepdims=True) / np.float32(127)
         want = (np.rint(groups / scale) * scale).reshape(value.shape)
-        np.testing.assert_allclose(found.decode(), want, rtol=2**-11 if format_ is Q8_0 else 0)
+        np.testing.assert_allclose(read.decode(), want, rtol=2**-11 if format_ is Q8_0 else 0)
     assert "int8 tensors as" in file.notes[0]
 
 
@@ -102,9 +102,9 @@ def test_tokenizer_is_found_or_given(tmp_path: Path) -> None:
         halfbyte.load(path)
     assert open_model(path, elsewhere).metadata["tokenizer.ggml.tokens"] == pieces()
     for name in ("tokenizer.bin", f"tok{VOCABULARY}.bin"):
-        found = elsewhere.rename(tmp_path / name)
+        tokenizer = elsewhere.rename(tmp_path / name)
         assert "tokenizer.ggml.tokens" in open_model(path).metadata
-        elsewhere = found.rename(tmp_path / "other.bin")
+        elsewhere = tokenizer.rename(tmp_path / "other.bin")
 
 
 def test_weights_lie_in_the_published_order(tmp_path: Path) -> None:
@@ -133,9 +133,9 @@ def test_weights_lie_in_the_published_order(tmp_path: Path) -> None:
         assert list(file.tensors) == [f"{name}.weight" for name in order if name]
         for index, name in enumerate(order):
             if name:
-                found = file.tensors[f"{name}.weight"]
-                assert found.shape == order_0[name]
-                assert np.all(found.decode() == index)
+                read = file.tensors[f"{name}.weight"]
+                assert read.shape == order_0[name]
+                assert np.all(read.decode() == index)
         assert file.metadata["llama.rope.dimension_count"] == 2
         assert file.metadata["llama.context_length"] == length
 
@@ -166,9 +166,9 @@ def test_a_group_may_span_rows_and_have_any_size(tmp_path: Path) -> None:
     path.write_bytes(start.ljust(256, b"\0") + b"".join(parts))
     file = open_model(path)
     for name, value in want.items():
-        found = file.tensors[f"{name}.weight"]
-        assert found.format is F32
-        np.testing.assert_array_equal(found.decode(), value)
+        read = file.tensors[f"{name}.weight"]
+        assert read.format is F32
+        np.testing.assert_array_equal(read.decode(), value)
 
 
 @pytest.mark.parametrize("scale", [-1.0, 65520.0, float("inf"), float("nan")])

@@ -36,12 +36,12 @@ try:
         options = halfbyte.SessionOptions()
         if how == "numpy":
             options.backend = "numpy"
-        made = halfbyte.InferenceSession(path, options)
-        run = lambda n: made.run(None, {"x": np.full(n, 1999)})
+        session = halfbyte.InferenceSession(path, options)
+        run = lambda n: session.run(None, {"x": np.full(n, 1999)})
         run(1)
     else:
-        made = halfbyte.load(path, context=64, **eval(kind))
-        run = lambda n: made.generate("Once", max_tokens=n, seed=1)
+        model = halfbyte.load(path, context=64, **eval(kind))
+        run = lambda n: model.generate("Once", max_tokens=n, seed=1)
         run(2)
 except halfbyte.HalfbyteError as error:
     sys.exit(str(error))
@@ -86,11 +86,11 @@ def language_model(storyteller: Path, tmp_path: Path) -> Path:
 def graph(tmp_path: Path) -> Path:
     """Rows of a table, which nothing packs."""
     path = tmp_path / "m.onnx"
-    made = proto(
+    model = proto(
         [node("Gather", "w x")], [tensor("x", INT64, ["n"])], [tensor("y", FLOAT, ["n", 64])],
         [weight("w", np.ones((2000, 64)))],
     )  # fmt: skip
-    onnx.save(made, path)
+    onnx.save(model, path)
     return path
 
 
@@ -247,8 +247,8 @@ def test_a_file_that_is_changed_while_it_is_quantized(
         return
     assert done.returncode == 2, (done.returncode, done.stderr[-500:])
     said = done.stderr.splitlines()[-1]
-    found = {"truncated": "4096", "rewritten": "as many, which were written since"}[how]
-    assert re.fullmatch(rf"error: .*{changed.name}: was changed while .* found {found}; .*", said)
+    actual = {"truncated": "4096", "rewritten": "as many, which were written since"}[how]
+    assert re.fullmatch(rf"error: .*{changed.name}: was changed while .* found {actual}; .*", said)
     assert list(target.parent.iterdir()) == []
 
 

@@ -39,11 +39,11 @@ def header(text: str) -> bytes:
 
 
 def test_arrays_are_read(tmp_path: Path) -> None:
-    found = read_npz(saved(tmp_path / "a.npz"))
-    assert list(found) == list(ARRAYS)
+    arrays = read_npz(saved(tmp_path / "a.npz"))
+    assert list(arrays) == list(ARRAYS)
     for name, array in ARRAYS.items():
-        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
-        np.testing.assert_array_equal(found[name], array)
+        assert (arrays[name].dtype, arrays[name].shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(arrays[name], array)
     np.save(tmp_path / "b.npy", ARRAYS["turned"])
     np.testing.assert_array_equal(read_npy(tmp_path / "b.npy"), ARRAYS["turned"])
 

@@ -63,8 +63,8 @@ def test_portable_maps(tmp_path: Path) -> None:
     grey = np.ascontiguousarray(PIXELS[:, :, :1])
     np.testing.assert_array_equal(read(tmp_path, b"P5 7 5 255 " + grey.tobytes()), grey)
     few = np.array([[[0], [1], [3]]], np.uint8)
-    found = read(tmp_path, b"P5 3 1 3\n" + few.tobytes())
-    assert found.reshape(-1).tolist() == [0, 85, 255]
+    pixels = read(tmp_path, b"P5 3 1 3\n" + few.tobytes())
+    assert pixels.reshape(-1).tolist() == [0, 85, 255]
 
 
 BROKEN: dict[str, tuple[bytes, str]] = {

@@ -54,17 +54,17 @@ def read(path: Path) -> dict[str, Array]:
 @pytest.mark.parametrize("format_", [F32, F16, BF16])
 def test_tensors(write: Callable[..., Path], format_: type, tmp_path: Path) -> None:
     path = write(tmp_path / "m.bin", TENSORS, format_)
-    found = read_weights(path, map_file(path))
-    assert found.kind == "PyTorch"
-    assert list(found.tensors) == list(TENSORS)
+    checkpoint = read_weights(path, map_file(path))
+    assert checkpoint.kind == "PyTorch"
+    assert list(checkpoint.tensors) == list(TENSORS)
     for name, values in TENSORS.items():
-        tensor = found.tensors[name]
+        tensor = checkpoint.tensors[name]
         assert (tensor.format, tensor.shape) == (format_, values.shape)
         flat = np.ascontiguousarray(values).reshape(1, -1)
         rounded = format_.decode(format_.encode(flat)).reshape(values.shape)
         np.testing.assert_array_equal(tensor.decode(), rounded)
         np.testing.assert_array_equal(tensor.take(1, 2), tensor.rows[1:3])
-    assert not found.tensors["matrix"].data.flags.owndata
+    assert not checkpoint.tensors["matrix"].data.flags.owndata
 
 
 def test_a_file_is_not_run(write: Callable[..., Path], tmp_path: Path) -> None:
@@ -99,11 +99,11 @@ def test_a_file_is_not_run(write: Callable[..., Path], tmp_path: Path) -> None:
 @pytest.mark.parametrize("by_stack", [False, True])
 def test_names_are_refused_by_name(name: str, by_stack: bool, tmp_path: Path) -> None:
     module, _, inner = name.partition(" ")
-    found = f"c{module}\n{inner}\n".encode()
+    content = f"c{module}\n{inner}\n".encode()
     if by_stack:
         parts = (b"\x8c" + bytes([len(t)]) + t.encode() for t in (module, inner))
-        found = b"".join(parts) + b"\x93"
-    path = write_zip(tmp_path / "m.bin", {}, **{"data.pkl": b"\x80\x04" + found + b"."})
+        content = b"".join(parts) + b"\x93"
+    path = write_zip(tmp_path / "m.bin", {}, **{"data.pkl": b"\x80\x04" + content + b"."})
     assert f"pickle asks for '{module}.{inner}', which tensors do not need" in refused(path)
 
 
@@ -189,9 +189,9 @@ def test_wrapped_tensors_and_what_is_beside(tmp_path: Path) -> None:
     content = np.arange(6, dtype=np.float32).tobytes()
     entries = {"data.pkl": pickled(value), "data/0": content, "data/1": bytes(16)}
     path = write_zip(tmp_path / "m.pt", {}, **entries)
-    found = read_weights(path, map_file(path))
-    assert found.tensors["a"].decode().tolist() == [[2, 3], [4, 5]]
-    assert found.unusable == {"mask": "dtype 'I64', expected one of F32, F16, BF16"}
+    checkpoint = read_weights(path, map_file(path))
+    assert checkpoint.tensors["a"].decode().tolist() == [[2, 3], [4, 5]]
+    assert checkpoint.unusable == {"mask": "dtype 'I64', expected one of F32, F16, BF16"}
 
 
 def test_compressed_archives_are_refused(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_large_archives(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     # Python leaves the directory as it was: write its zip64 form by hand.
     start, end = content.index(b"PK\x01\x02"), content.index(b"PK\x05\x06")
-    entries, made = bytes(content[start:end]), b""
+    entries, directory = bytes(content[start:end]), b""
     while entries:
         names, extra, comment = struct.unpack_from("<3H", entries, 28)
         sizes, at = struct.unpack_from("<I", entries, 24)[0], struct.unpack_from("<I", entries, 42)
@@ -251,13 +251,14 @@ def test_large_archives(tmp_path: Path) -> None:
         head[20:28] = b"\xff" * 8
         head[30:32] = struct.pack("<H", len(field))
         head[42:46] = b"\xff" * 4
-        made += bytes(head) + field
+        directory += bytes(head) + field
         entries = entries[46 + names + extra + comment :]
     count = struct.unpack_from("<H", content, end + 10)[0]
-    record = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, len(made), start)
-    place = struct.pack("<4sLQL", b"PK\6\7", 0, start + len(made), 1)
+    size = len(directory)
+    record = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, start)
+    place = struct.pack("<4sLQL", b"PK\6\7", 0, start + size, 1)
     last = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, *[0xFFFFFFFF] * 2, 0)
-    path.write_bytes(bytes(content[:start]) + made + record + place + last)
+    path.write_bytes(bytes(content[:start]) + directory + record + place + last)
     with zipfile.ZipFile(io.BytesIO(path.read_bytes())) as judge:
         assert judge.testzip() is None
     for name, values in read(path).items():
@@ -317,8 +318,8 @@ def test_state_dicts_are_as_pytorch_writes_them() -> None:
             return identity[0]
 
     call = rebuilt(FLOATS, 0, (2, 3), (3, 1))
-    found = pickled({"a": call, "b": [1, None, True, (2.0 > 1, "x")]})
-    assert Reader(io.BytesIO(found)).load() == {
+    content = pickled({"a": call, "b": [1, None, True, (2.0 > 1, "x")]})
+    assert Reader(io.BytesIO(content)).load() == {
         "a": ("storage", 0, (2, 3), (3, 1), False, {}), "b": [1, None, True, (True, "x")],
     }  # fmt: skip
     assert b"_metadata" in state_dict({"a": call})

@@ -22,17 +22,17 @@ Header = dict[str, Any]
 
 @pytest.mark.parametrize("format_", [F32, F16, BF16])
 def test_tensors_are_views_of_the_file(format_: type, tmp_path: Path) -> None:
-    made = {
+    tensors = {
         "matrix": np.random.default_rng(0).standard_normal((3, 5), np.float32),
         "vector": np.arange(7, dtype=np.float32),
         "cube": np.ones((2, 3, 4), np.float32),
     }
-    path = write_safetensors(tmp_path / "m.safetensors", made, format_)
-    found = read_weights(path, map_file(path))
-    assert found.kind == "safetensors"
-    assert not found.unusable
-    for name, values in made.items():
-        tensor = found.tensors[name]
+    path = write_safetensors(tmp_path / "m.safetensors", tensors, format_)
+    checkpoint = read_weights(path, map_file(path))
+    assert checkpoint.kind == "safetensors"
+    assert not checkpoint.unusable
+    for name, values in tensors.items():
+        tensor = checkpoint.tensors[name]
         assert (tensor.format, tensor.shape) == (format_, values.shape)
         assert not tensor.data.flags.owndata
         assert not tensor.data.flags.writeable
@@ -49,12 +49,12 @@ def test_other_types_are_noted_not_read(tmp_path: Path) -> None:
         "e": {"dtype": "F16", "shape": [1, 1, 1, 1, 1], "data_offsets": [23, 25]},
     }
     path = write_header(tmp_path / "m", header, bytes(19) + struct.pack("<f", 2.5) + bytes(2))
-    found = read_weights(path, map_file(path))
-    assert found.unusable["a"] == "dtype 'I64', expected one of F32, F16, BF16"
-    assert found.unusable["b"] == "dtype 'F8_E4M3', expected one of F32, F16, BF16"
-    assert found.unusable["d"].startswith("shape [0, 4], expected")
-    assert found.unusable["e"].startswith("shape [1, 1, 1, 1, 1], expected")
-    assert found.tensors["c"].decode().tolist() == [2.5]  # at an odd address
+    checkpoint = read_weights(path, map_file(path))
+    assert checkpoint.unusable["a"] == "dtype 'I64', expected one of F32, F16, BF16"
+    assert checkpoint.unusable["b"] == "dtype 'F8_E4M3', expected one of F32, F16, BF16"
+    assert checkpoint.unusable["d"].startswith("shape [0, 4], expected")
+    assert checkpoint.unusable["e"].startswith("shape [1, 1, 1, 1, 1], expected")
+    assert checkpoint.tensors["c"].decode().tolist() == [2.5]  # at an odd address
 
 
 GOOD: Header = {
@@ -144,8 +144,8 @@ def test_a_header_beyond_measure(tmp_path: Path) -> None:
 
 
 def test_every_prefix_is_refused(tmp_path: Path) -> None:
-    made = {"a": np.ones((3, 5), np.float32), "b": np.ones(4, np.float32)}
-    whole = write_safetensors(tmp_path / "whole", made).read_bytes()
+    tensors = {"a": np.ones((3, 5), np.float32), "b": np.ones(4, np.float32)}
+    whole = write_safetensors(tmp_path / "whole", tensors).read_bytes()
     path = tmp_path / "part"
     for length in range(1, len(whole)):
         path.write_bytes(whole[:length])

@@ -53,12 +53,12 @@ def test_int8_becomes_q8_0(folder: Path, tmp_path: Path) -> None:
     file = open_model(path)
     assert file.notes[0].startswith("14 int8 tensors as Q8_0: weights as in the file, scales")
     for name, values in weights().items():
-        found = file.tensors[name]
+        read = file.tensors[name]
         small = values.ndim == 1 or name == "token_embd.weight"
-        assert found.format is (F32 if small else Q8_0)
+        assert read.format is (F32 if small else Q8_0)
         step = np.abs(values).max() / 127
         bound = step * (0.5 + 127 * 2**-11)  # of the codes, of the scale in F16
-        np.testing.assert_allclose(found.decode(), values, atol=0 if small else bound)
+        np.testing.assert_allclose(read.decode(), values, atol=0 if small else bound)
     with halfbyte.load(path) as model:
         assert np.isfinite(model.logits([1, 5, 9])).all()
 
@@ -72,9 +72,9 @@ def test_a_group_of_zeros(folder: Path, tmp_path: Path) -> None:
     body[entry["offset"] : entry["offset"] + 64] = bytes(64)
     body[entry["scale_offset"] : entry["scale_offset"] + 4] = struct.pack("<f", np.inf)
     write(path, header, body)
-    found = open_model(path).tensors["blk.0.ffn_up.weight"].decode()
-    assert not found[:2].any()
-    assert found[2:].all(axis=1).any()
+    values = open_model(path).tensors["blk.0.ffn_up.weight"].decode()
+    assert not values[:2].any()
+    assert values[2:].all(axis=1).any()
 
 
 def test_sliding_window(tmp_path: Path) -> None:

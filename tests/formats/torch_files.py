@@ -102,9 +102,9 @@ def encoded(values: np.ndarray[Any, Any], format_: type[WeightFormat]) -> np.nda
     """Numbers of the format's own size, in the order of `values`."""
     flat = np.ascontiguousarray(values, np.float32).reshape(-1)
     raw = format_.encode(flat[None]).reshape(-1).view(f"<u{format_.block_bytes}")
-    made = np.empty_like(values, raw.dtype)
-    made[...] = raw.reshape(values.shape)
-    return made
+    stored = np.empty_like(values, raw.dtype)
+    stored[...] = raw.reshape(values.shape)
+    return stored
 
 
 def write_zip(

@@ -1,4 +1,4 @@
-"""What a case of an operator is, and the numbers that cases are made of."""
+"""Cases of operators, and the numbers in them."""
 
 from __future__ import annotations
 

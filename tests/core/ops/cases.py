@@ -1,4 +1,4 @@
-"""Cases of every operator, as data: operands, attributes and how far a backend may be off.
+"""Cases of every operator, as data: operands, attributes, and bounds for a backend's errors.
 
 `bound` is computed from the case in float64: None means that results are equal to the bit.
 Tests and benches share these.
@@ -24,7 +24,7 @@ PACKED = tuple(f.name for f in BY_DTYPE.values() if issubclass(f, Packed))
 
 
 def weight(name: str, m: int, k: int) -> Tensor:
-    """A random matrix in a format, with a row of zeros and extreme codes and scales."""
+    """A random matrix in a format, with a row of zeros and extreme integers and scales."""
     x = activations(m, k, spread=k**-0.5)
     kind = BY_DTYPE[name.lower()]
     rows = kind.encode(x)
@@ -35,11 +35,11 @@ def weight(name: str, m: int, k: int) -> Tensor:
 
 
 def spoil(kind: type[BlockFormat], block: npt.NDArray[np.void]) -> None:
-    """Give a block [1] the largest and smallest codes and integer scales, in turn."""
-    codes = np.tile([0x80, 0x7F], kind.block // 2) if kind.bits == 8 else np.zeros(kind.block)
+    """Give a block [1] the largest and smallest integers and integer scales, alternating."""
+    q = np.tile([0x80, 0x7F], kind.block // 2) if kind.bits == 8 else np.zeros(kind.block)
     if kind.bits < 8:
-        codes[::3], codes[1::3] = 2**kind.bits - 1, 2 ** (kind.bits - 1)
-    kind.store_quantized(block, codes.astype(np.uint8)[None])
+        q[::3], q[1::3] = 2**kind.bits - 1, 2 ** (kind.bits - 1)
+    kind.store_quantized(block, q.astype(np.uint8)[None])
     if "scales" in (kind.layout.names or ()):
         scales = block["scales"].view(np.uint8)
         scales[...] = np.resize(np.array([0xFF, 0x80, 0, 0x7F, 0xC1], np.uint8), scales.shape)
@@ -94,7 +94,7 @@ def _matmul_int8() -> Iterator[Case]:
 
 
 def _extremes() -> Iterator[Case]:
-    """Codes of 15 whose products with two columns of four have one sign, the others another."""
+    """Integers of 15 whose products have one sign in two columns of four, another in the rest."""
     kind = packed_rows(Q4_0)
     x = np.full((16, 128), 7, np.float32)
     x[:, ::32] = -8
@@ -123,7 +123,7 @@ def _quantize() -> Iterator[Case]:
     for n, k in ((1, 32), (3, 64), (2, 576)):
         yield Case(f"{n}x{k}", ops.dynamic_quantize, {"x": activations(n, k)})
     edges = np.zeros((4, 64), np.float32)
-    edges[0, :32] = np.arange(-16, 16) / 2  # ties: max 8, so x * 127 / 8 hits no half, see row 1
+    edges[0, :32] = np.arange(-16, 16) / 2  # max 8: no x * 127 / 8 is a tie; row 1 has ties
     edges[1, :4] = [127, 0.5, 1.5, 2.5]  # exact halves go to the even neighbour
     edges[1, 32:36] = [-127, -0.5, -1.5, -2.5]
     edges[2, 0], edges[2, 33] = 1e-38, 3e-37  # 127 / max overflows, and just does not
@@ -134,15 +134,15 @@ def _quantize() -> Iterator[Case]:
 def quantized_bound(
     y: npt.NDArray[np.float64], off: npt.NDArray[np.float64], size: int = 32
 ) -> tuple[npt.NDArray[np.float64], ...]:
-    """For int8 in blocks of a result that is off by `off`: codes differ near halves alone."""
+    """Bounds for int8 blocks of a result with error `off`: integers differ only near ties."""
     blocks, off = (v.reshape(len(y), -1, size) for v in (y, off))
     top = np.abs(blocks).max(2, keepdims=True)
     scale = np.divide(127, top, out=np.zeros_like(top), where=top > 0)
     reach = (off + np.abs(blocks) * (off / np.maximum(top, TINY)).max(2, keepdims=True)) * scale
-    codes = np.abs(blocks * scale - np.floor(blocks * scale) - 0.5) <= reach + 1e-4
+    tied = np.abs(blocks * scale - np.floor(blocks * scale) - 0.5) <= reach + 1e-4
     d = (off.max(2) + 4 * EPS * top[..., 0]) / 127
-    sums = codes.reshape(len(y), -1, 16).sum(2)
-    return codes.reshape(y.shape).astype(float), d, sums.astype(float)
+    sums = tied.reshape(len(y), -1, 16).sum(2)
+    return tied.reshape(y.shape).astype(float), d, sums.astype(float)
 
 
 def _fused() -> Iterator[Case]:
@@ -285,13 +285,13 @@ def _attention_q8_0() -> Iterator[Case]:
 
 
 def unseen_rows(t: int, n: int, position: int, window: int) -> list[int]:
-    """Places of a cache of t that none of n rows at a position sees."""
+    """Positions of a cache of t that are in the window of none of n rows."""
     first = max(position + 1 - window, 0) if window else 0
     return [*range(first), *range(position + n, t)]
 
 
 def key_blocks_q8_0(keys: npt.NDArray[np.uint8], heads: int) -> npt.NDArray[np.uint8]:
-    """Encoded keys [t, row] as the cache holds them, the rest not a number."""
+    """Encoded keys [t, row] in the cache's layout, padded with NaN."""
     padded = np.full((-len(keys) % ops.KEY_BLOCK + len(keys), keys.shape[1]), 0xFF, np.uint8)
     padded[: len(keys)] = keys
     rows = by_head(padded, heads)
@@ -303,12 +303,12 @@ def key_blocks_q8_0(keys: npt.NDArray[np.uint8], heads: int) -> npt.NDArray[np.u
 
 
 def by_head(x: npt.NDArray[Any], heads: int) -> npt.NDArray[Any]:
-    """Rows [t, e] as the cache holds them: [heads, t, e / heads]."""
+    """Rows [t, e] in the cache's layout: [heads, t, e / heads]."""
     return np.ascontiguousarray(x.reshape(len(x), heads, -1).swapaxes(0, 1))
 
 
 def key_blocks(k: npt.NDArray[Any], heads: int) -> npt.NDArray[Any]:
-    """The same for keys: [heads, ceil(t / 16), e / heads, 16], the rest not a number."""
+    """Keys in the cache's layout: [heads, ceil(t / 16), e / heads, 16], padded with NaN."""
     padded = np.full((-len(k) % ops.KEY_BLOCK + len(k), k.shape[1]), np.nan, k.dtype)
     padded[: len(k)] = k
     blocks = padded.reshape(-1, ops.KEY_BLOCK, heads, k.shape[1] // heads)
@@ -318,7 +318,7 @@ def key_blocks(k: npt.NDArray[Any], heads: int) -> npt.NDArray[Any]:
 def _attention_bound(
     case: Case, k: npt.NDArray[Any], v: npt.NDArray[Any], head_dim: int
 ) -> npt.NDArray[np.float64]:
-    """A score is off by head_dim eps sum|q k|; that is the relative error of its weight."""
+    """A score's error is head_dim eps sum|q k|, which is the relative error of its weight."""
     scale, q = case.attributes["scale"], case.operands["q"]
     n, group = len(q), q.shape[1] // k.shape[1]
     total = case.attributes["position"] + n

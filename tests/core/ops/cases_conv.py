@@ -45,11 +45,11 @@ def window(shape: Shape) -> dict[str, int]:
     """The attributes of a window, with the size of the result."""
     (_, h, v), _, kernel, strides, dilations, (top, left, bottom, right) = shape
     names = ("kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w")
-    found = dict(zip(names, (*kernel, *strides, *dilations), strict=True))
+    sizes = dict(zip(names, (*kernel, *strides, *dilations), strict=True))
     reach = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
-    found["p"] = (h + top + bottom - reach[0] - 1) // strides[0] + 1
-    found["q"] = (v + left + right - reach[1] - 1) // strides[1] + 1
-    return {**found, "top": top, "left": left}
+    sizes["p"] = (h + top + bottom - reach[0] - 1) // strides[0] + 1
+    sizes["q"] = (v + left + right - reach[1] - 1) // strides[1] + 1
+    return {**sizes, "top": top, "left": left}
 
 
 def label(shape: Shape) -> str:
@@ -118,10 +118,10 @@ def depthwise() -> Iterator[Case]:
 def codes(*shape: int, key: Any = 0) -> npt.NDArray[np.uint8]:
     """All codes alike often, with runs of the largest and the least."""
     random = np.random.default_rng([*shape, key])
-    found = random.integers(0, 256, shape, np.uint8)
-    found.reshape(-1)[: found.size // 3] = 255
-    found.reshape(-1)[-(found.size // 5) :] = 0
-    return found
+    values = random.integers(0, 256, shape, np.uint8)
+    values.reshape(-1)[: values.size // 3] = 255
+    values.reshape(-1)[-(values.size // 5) :] = 0
+    return values
 
 
 def _quantized(shape: Shape, dtype: type[np.generic], depthwise: bool) -> Case:
@@ -169,16 +169,16 @@ def code_arithmetic() -> Iterator[Case]:
             edges = {"x": ties / np.float32(4)}
             yield Case(f"edges-{low}-{n}", ops.quantize_linear, edges, attributes)
             dtype = np.int8 if low else np.uint8
-            found = codes(n, key=2).view(dtype)
+            x_quantized = codes(n, key=2).view(dtype)
             attributes = {"scale": 0.37, "zero": zero}
             name = f"{np.dtype(dtype)}-{n}"
-            yield Case(name, ops.dequantize_linear, {"x": found}, attributes)
+            yield Case(name, ops.dequantize_linear, {"x": x_quantized}, attributes)
             attributes = {
                 "x_scale": 0.7, "x_zero": zero, "z_scale": 0.4, "z_zero": 3, "y_zero": zero + 9,
                 "lo": low + 10, "hi": low + 240,
             }  # fmt: skip
             other = codes(n, key=3).view(dtype)
-            yield Case(name, ops.add_quantized, {"x": found, "z": other}, attributes)
+            yield Case(name, ops.add_quantized, {"x": x_quantized, "z": other}, attributes)
 
 
 def code_products() -> Iterator[Case]:
@@ -228,9 +228,9 @@ def tensors() -> Iterator[Case]:
         for label, numbers in special.items():
             flat = {"x": numbers.reshape(-1)}
             spans = {"spans": -(-n * k // ops.RANGE)}
-            found = Case(f"{label}-{n}-{k}", ops.tensor_range, flat, spans)
-            yield found
-            operands = {"x": numbers, "range": found.expected()[0]}
+            case = Case(f"{label}-{n}-{k}", ops.tensor_range, flat, spans)
+            yield case
+            operands = {"x": numbers, "range": case.expected()[0]}
             yield Case(f"{label}-{n}-{k}", ops.quantize_tensor, operands)
 
 

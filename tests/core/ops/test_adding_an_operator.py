@@ -1,4 +1,4 @@
-"""How an operator is added: three declarations, and everything else follows from them.
+"""How to add an operator: by three declarations, from which everything else follows.
 
 Snake, y = x + sin(a x)^2 / a with a factor for each column (Ziyin, Hartwig and Ueda 2020, Neural
 Networks Fail to Learn Periodic Functions), is in no file of the package. The fixture declares it as
@@ -45,7 +45,7 @@ SLICES = importlib.import_module("halfbyte.onnx.passes.slice_rows")
 
 
 def declared() -> Operator:
-    """What the package's own files would say."""
+    """The declarations, as the package's own files would have them."""
 
     def snake_of(x: Array, a: Array) -> Array:
         """The formula, once, in x's type."""
@@ -118,7 +118,7 @@ def wanted(x: Array) -> Array:
 
 
 def test_it_computes_and_is_recorded(snake: Operator, backend: str) -> None:
-    """Where it has no kernel every backend runs its meaning, for as many rows as a run has."""
+    """Without a kernel every backend runs its meaning, for the number of rows of a run."""
     x, a = numbers(5, 8), numbers(8)
     np.testing.assert_allclose(snake(x, a), expected(x, a), rtol=1e-6)
     with capture("snakes") as program:
@@ -137,8 +137,8 @@ def test_it_computes_and_is_recorded(snake: Operator, backend: str) -> None:
 def test_a_session_runs_it(snake: Operator) -> None:
     session = halfbyte.InferenceSession(model_of().SerializeToString())
     x = numbers(7, WIDTH)
-    (found,) = session.run(None, {"x": x})
-    np.testing.assert_allclose(found, wanted(x), rtol=1e-4)
+    (y,) = session.run(None, {"x": x})
+    np.testing.assert_allclose(y, wanted(x), rtol=1e-4)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "native"])
@@ -157,14 +157,14 @@ def test_batches_go_through_it_in_slices(
 
 
 def programs(*runners: Runner) -> list[Program]:
-    found = [program for runner in runners for program in runner.programs()]
+    every = [program for runner in runners for program in runner.programs()]
     for runner in runners:
         runner.close()
-    return found
+    return every
 
 
 def test_its_time_is_estimated(snake: Operator) -> None:
-    """As NumPy's; with a kernel, as that of the operator that it is said to be like."""
+    """As NumPy's time; with a kernel, as the time of the operator that it names as `like`."""
     runner = runner_of("numpy")
     (program,) = runner.plan({"x": numbers(16, WIDTH)})
     work = work_of(program, {})[HOST]
@@ -178,7 +178,7 @@ def test_its_time_is_estimated(snake: Operator) -> None:
 
 
 def test_shapes_follow_without_running_it(snake: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a type that its rule does not take the definition runs, once a run."""
+    """For a type that its rule does not support, the definition runs once per run."""
     model = prepare(model_from(model_of(TensorProto.DOUBLE), "snakes.onnx"))
     calls, call = list[str](), evaluate.Call.__call__
 
@@ -192,17 +192,17 @@ def test_shapes_follow_without_running_it(snake: Operator, monkeypatch: pytest.M
     (program,) = runner.plan({"x": x})
     assert [i.operator.name for i in program.instructions] == ["MatMul", "Snake", "MatMul"]
     assert calls == []
-    found = runner.run({"x": x}, ["y"])["y"]
+    y = runner.run({"x": x}, ["y"])["y"]
     assert calls == ["MatMul", "Snake", "MatMul"]
-    np.testing.assert_allclose(found, wanted(x), rtol=1e-10)
+    np.testing.assert_allclose(y, wanted(x), rtol=1e-10)
     runner.close()
 
 
 def test_its_rank_and_its_types_are_known(snake: Operator) -> None:
-    found = registry.lookup(DOMAIN, "Snake", 1, "here")
+    definition = registry.lookup(DOMAIN, "Snake", 1, "here")
     node = Node("Snake", ("p", "a"), ("q",), {}, DOMAIN)
-    assert found.infer.rank is not None
-    assert found.infer.rank([4, 1], node, lambda place: None) == 4
+    assert definition.infer.rank is not None
+    assert definition.infer.rank([4, 1], node, lambda place: None) == 4
     model = model_of()
     model.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.ones(WIDTH, np.float16), "a"))
     with pytest.raises(ProgramError, match=r"coiled.*input 1 is float16, expected float32"):

@@ -1,8 +1,8 @@
-"""Operands that do not fit each other are refused, or give what the meaning gives: never more.
+"""Operands that do not fit each other are refused, or the result is that of the meaning.
 
-Each dimension of each operand of every operator, and each of its whole numbers, is one less, one
-more, none and a thousand times as much. Around what kernels read there is NaN; `test_sanitizers`
-runs this under AddressSanitizer too.
+Each dimension of each operand of every operator, and each of its integers, is changed to one less,
+one more, zero and a thousand times as much. NaN surrounds the memory that kernels read;
+`test_sanitizers` runs this under AddressSanitizer too.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from halfbyte.core.program import Program, capture
 from halfbyte.errors import HalfbyteError, ProgramError
 from halfbyte.weights import Tensor
 
-EACH = 4  # cases of an operator: of them all, those that differ most
+EACH = 4  # cases of an operator, chosen to differ
 MAX_ELEMENTS = 1 << 16  # elements of a changed operand
 WORK = 1e7  # arithmetic operations of a changed instruction
 SPOILT = 0xFF  # bytes around operands: NaN, or -1
-# Memory alone is looked at: what fills up weights to fours is no longer zero where there are fewer
-# columns, and limits are those of another type of codes.
+# Only memory is checked: with fewer columns the padding of weights to fours is no longer zero, and
+# limits are those of another integer type.
 FILLED = {"matmul_quantized": ("x[1] = ",), "conv2d_quantized": ("x[3] = ", "lo = ", "hi = ")}
 
 
 @cache
 def chosen() -> dict[str, list[Case]]:
     """Small cases of each operator: with few operands and with all, of several types."""
-    found: dict[str, dict[Any, list[Case]]] = defaultdict(lambda: defaultdict(list))
+    by_kind: dict[str, dict[Any, list[Case]]] = defaultdict(lambda: defaultdict(list))
     for case in CASES:
         given = {n: v for n, v in case.operands.items() if v is not None}
         kinds = tuple(
             (n, v.format.name if isinstance(v, Tensor) else v.dtype.str) for n, v in given.items()
         )
-        found[case.operator.name][kinds].append(case)
+        by_kind[case.operator.name][kinds].append(case)
     return {
         name: [min(cases, key=_closeness) for cases in kinds.values()][:: -(-len(kinds) // EACH)]
-        for name, kinds in found.items()
+        for name, kinds in by_kind.items()
     }
 
 
 def _closeness(case: Case) -> int:
-    """To a size at which there is more than one of everything, and little to compute."""
+    """Distance to a size with more than one of everything, and little to compute."""
     return abs(sum(_size(v) for v in case.operands.values() if v is not None) - 150)
 
 
@@ -59,7 +59,7 @@ def _size(value: Any) -> int:
 
 
 def _resized(value: Any, shape: tuple[int, ...]) -> Any:
-    """The operand in another shape; what it had is repeated. None where its format has none."""
+    """The operand with another shape, its values repeated; None if the format does not have it."""
     if not isinstance(value, Tensor):
         return np.resize(value, shape).astype(value.dtype) if value.size else None
     if shape[-1] % value.format.block or not all(shape):
@@ -83,18 +83,18 @@ def mutants(case: Case) -> Iterator[tuple[str, Case]]:
             for size in _changed(n):
                 shape = (*value.shape[:axis], size, *value.shape[axis + 1 :])
                 if size >= 0 and np.prod(shape) <= MAX_ELEMENTS:
-                    made = _resized(value, shape)
-                    if made is not None:
-                        operands = {**case.operands, name: made}
+                    changed = _resized(value, shape)
+                    if changed is not None:
+                        operands = {**case.operands, name: changed}
                         yield f"{name}[{axis}] = {size}", replace(case, operands=operands)
     plan = case.operands.get("plan")
     for place in range(0 if plan is None else plan.size):
         for number in (*_changed(int(plan[place])), -1):
-            made = plan.copy()
-            made[place] = number
+            changed = plan.copy()
+            changed[place] = number
             yield (
                 f"plan[{place}] = {number}",
-                replace(case, operands={**case.operands, "plan": made}),
+                replace(case, operands={**case.operands, "plan": changed}),
             )
     for name, value in case.attributes.items():
         if isinstance(value, int) and not isinstance(value, bool):
@@ -104,21 +104,21 @@ def mutants(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def _together(case: Case) -> Iterator[tuple[str, Case]]:
-    """A dimension changed in all operands that have it."""
+    """Cases with a dimension changed in all operands that have it."""
     given = {o.name: o for o in case.operator.inputs if case.operands.get(o.name) is not None}
     for dim in dict.fromkeys(dim for o in given.values() for dim in o.dims if dim.isidentifier()):
         old = next(
             case.operands[n].shape[o.dims.index(dim)] for n, o in given.items() if dim in o.dims
         )
         for size in _changed(old):
-            made = dict(case.operands)
+            operands = dict(case.operands)
             for name, operand in given.items():
                 shape = zip(operand.dims, case.operands[name].shape, strict=True)
                 resized = tuple(size if d == dim else n for d, n in shape)
                 if dim in operand.dims and size >= 0 and np.prod(resized) <= MAX_ELEMENTS:
-                    made[name] = _resized(case.operands[name], resized)
-            if all(made[name] is not None for name in given):
-                yield f"{dim} = {size}", replace(case, operands=made)
+                    operands[name] = _resized(case.operands[name], resized)
+            if all(operands[name] is not None for name in given):
+                yield f"{dim} = {size}", replace(case, operands=operands)
 
 
 def _recorded(case: Case) -> Program | None:
@@ -129,16 +129,17 @@ def _recorded(case: Case) -> Program | None:
     return program
 
 
-def _near(case: Case, found: Any, want: Any) -> bool:
-    """Within what rounding and ties make of it."""
-    if want.dtype.kind in "iu":
-        return bool(np.abs(found.astype(np.int64) - want.astype(np.int64)).max(initial=0) <= 16)
+def _near(case: Case, result: Any, expected: Any) -> bool:
+    """Whether results differ by no more than rounding and ties can cause."""
+    if expected.dtype.kind in "iu":
+        off = result.astype(np.int64) - expected.astype(np.int64)
+        return bool(np.abs(off).max(initial=0) <= 16)
     first = case.bound[0] if isinstance(case.bound, tuple) else case.bound
-    largest = np.abs(want[np.isfinite(want)]).max(initial=1)
+    largest = np.abs(expected[np.isfinite(expected)]).max(initial=1)
     bound = 1e-4 * largest + 8 * (0 if first is None else float(np.max(first, initial=0)))
-    same = np.isfinite(want) & np.isfinite(found)
-    off = np.abs(np.where(same, found, 0).astype(np.float64) - np.where(same, want, 0))
-    return bool((off <= bound).all() and (same == np.isfinite(want)).all())
+    same = np.isfinite(expected) & np.isfinite(result)
+    off = np.abs(np.where(same, result, 0).astype(np.float64) - np.where(same, expected, 0))
+    return bool((off <= bound).all() and (same == np.isfinite(expected)).all())
 
 
 @pytest.mark.parametrize("name", sorted(OPERATORS))
@@ -161,21 +162,21 @@ def test_operands_fit_or_are_refused(
                 continue
             try:
                 wanted = mutant.expected()
-            except OverflowError:  # a zero point that is no code of this type
+            except OverflowError:  # a zero point out of the type's range
                 continue
             guarded = Guarded(monkeypatch, SPOILT)
-            found = run(mutant, backend)
+            results = run(mutant, backend)
             guarded.check()
             ends["ran"] += 1
-            for mine, want in zip(found, wanted, strict=True):
-                assert mine.shape == want.shape, f"{case.label}: {label}"
+            for result, expected in zip(results, wanted, strict=True):
+                assert result.shape == expected.shape, f"{case.label}: {label}"
                 filled = label.startswith(FILLED.get(name, ("-",)))
-                assert filled or _near(case, mine, want), f"{case.label}: {label}"
+                assert filled or _near(case, result, expected), f"{case.label}: {label}"
     assert backend == "numpy" or ends["refused"] > 0, ends
 
 
 def test_every_demand_refuses_something() -> None:
-    """None is passed over because it reads a name that there is not."""
+    """None is skipped because it reads a name that does not exist."""
     for name, operator in OPERATORS.items():
         unmet = set(operator.demands) - {"a constant plan"}
         for case in (c for c in CASES if c.operator is operator and unmet):
@@ -190,7 +191,7 @@ def test_every_demand_refuses_something() -> None:
 
 
 def test_plans_are_constants() -> None:
-    """One that is computed could lead anywhere."""
+    """A computed plan could point anywhere."""
     with capture("plan") as program:
         x, plan = program.input("x", "i32", (4,)), program.input("plan", "i32", (8,))
         with pytest.raises(ProgramError, match="move: expected a constant plan"):

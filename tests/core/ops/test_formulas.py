@@ -1,7 +1,7 @@
-"""A formula stands once, in `ops/` or in ONNX's definitions, which call each other's.
+"""Each formula is written once, in `ops/` or in ONNX's definitions, which call each other.
 
-Expressions are the same formula where they differ in the names of variables alone. Small ones, of
-fewer than four operations, are no formulas.
+Expressions that differ only in the names of variables are the same formula. Expressions with fewer
+than four operations do not count.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ FUNCTIONS = {
     "abs", "clip", "cos", "erf", "exp", "expm1", "log", "log1p", "maximum", "minimum", "rint",
     "sin", "sqrt", "square", "tanh", "where",
 }  # fmt: skip
-MIN_OPERATIONS = 4  # operations, a function among them
+MIN_OPERATIONS = 4  # including at least one function
 
 
 class _Renamed(ast.NodeTransformer):
-    """Variables by the order in which they appear."""
+    """Renames variables by the order in which they appear."""
 
     def __init__(self) -> None:
         self._names = {name: name for name in ("np", "math", *FUNCTIONS)}
@@ -31,7 +31,7 @@ class _Renamed(ast.NodeTransformer):
 
 
 def formulas(source: str) -> Iterator[tuple[str, int]]:
-    """Every formula, whatever its variables are called, and its line."""
+    """Every formula, with renamed variables, and its line."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.BinOp | ast.Call):
             inner = list(ast.walk(node))
@@ -43,7 +43,7 @@ def formulas(source: str) -> Iterator[tuple[str, int]]:
                 yield ast.unparse(_Renamed().visit(whole)), node.lineno
 
 
-def test_no_formula_stands_twice() -> None:
+def test_no_formula_is_written_twice() -> None:
     folder = next(p for p in map(Path, halfbyte.__path__) if (p / "core/ops").is_dir())
     places: defaultdict[str, list[str]] = defaultdict(list)
     for path in (*folder.glob("core/ops/*.py"), *folder.glob("onnx/reference/**/*.py")):

@@ -50,11 +50,11 @@ class Guarded:
         assert self.blocks
         for raw in self.blocks:
             assert (raw[:GUARD] == self.sentinel).all(), "written before an array"
-            assert (raw[-GUARD:] == self.sentinel).all(), "written behind an array"
+            assert (raw[-GUARD:] == self.sentinel).all(), "written after an array"
 
 
 def captured(case: Case) -> tuple[Program, dict[str, Buffer], list[Buffer]]:
-    """A program of the case alone; its operands' and results' buffers."""
+    """A program with only this case, and the buffers of its operands and results."""
     in_place = {o.name for o in case.operator.outputs}
     with capture(case.label) as program:
         buffers: dict[str, Any] = {}
@@ -73,7 +73,7 @@ def captured(case: Case) -> tuple[Program, dict[str, Buffer], list[Buffer]]:
 
 
 def kind(case: Case, name: str, value: npt.NDArray[Any]) -> tuple[str, tuple[int, ...]]:
-    """Type and shape of an operand's buffer; bytes of any type are a cache in Q8_0, but images."""
+    """Type and shape of an operand's buffer; bytes for ``*`` are a cache in Q8_0, except images."""
     operand = next(o for o in case.operator.inputs if o.name == name)
     if value.dtype != np.uint8 or operand.dtype != "*" or name in ("x", "z"):
         return next(k for k, d in DTYPES.items() if d == value.dtype), value.shape
@@ -90,24 +90,24 @@ def run(case: Case, backend: str, threads: int = 1) -> list[npt.NDArray[Any]]:
         if isinstance(value, np.ndarray) and buffers[name].value is None:
             executable.array(buffers[name])[...] = value
     executable.run({})
-    found = [executable.array(buffer).copy() for buffer in results]
+    values = [executable.array(buffer).copy() for buffer in results]
     executable.close()  # which gives memory back
-    return found
+    return values
 
 
-def assert_close(case: Case, found: list[npt.NDArray[Any]]) -> None:
-    wanted = case.expected()
-    bounds = case.bound if isinstance(case.bound, tuple) else [case.bound] * len(wanted)
-    for want, got, bound in zip(wanted, found, bounds, strict=True):
-        assert got.dtype == want.dtype
-        assert got.shape == want.shape
+def assert_close(case: Case, results: list[npt.NDArray[Any]]) -> None:
+    expected = case.expected()
+    bounds = case.bound if isinstance(case.bound, tuple) else [case.bound] * len(expected)
+    for reference, result, bound in zip(expected, results, bounds, strict=True):
+        assert result.dtype == reference.dtype
+        assert result.shape == reference.shape
         if bound is None:
-            np.testing.assert_array_equal(got, want)
+            np.testing.assert_array_equal(result, reference)
         else:
-            off = np.abs(got.astype(np.float64) - want)
-            assert np.isfinite(got).all()
+            off = np.abs(result.astype(np.float64) - reference)
+            assert np.isfinite(result).all()
             worst = np.unravel_index((off - bound).argmax(), off.shape)
-            assert (off <= bound).all(), f"{worst}: {got[worst]} for {want[worst]}"
+            assert (off <= bound).all(), f"{worst}: {result[worst]} for {reference[worst]}"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.operator.name}-{c.label}")
@@ -120,7 +120,7 @@ def test_operator(case: Case, backend: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.operator.name}-{c.label}")
 def test_tables_agree_to_the_bit(case: Case, compiled_backends: list[str]) -> None:
-    """The quantized path is one function on every instruction set and thread count."""
+    """Instruction sets give the same bits, except for products that may use FMA."""
     results = [run(case, name) for name in compiled_backends]
     if not case.fused:
         for other in results[1:]:
@@ -129,7 +129,7 @@ def test_tables_agree_to_the_bit(case: Case, compiled_backends: list[str]) -> No
 
 
 def test_tables_agree_on_what_is_not_finite(compiled_backends: list[str]) -> None:
-    """Wherever in a block it stands; NumPy gives no meaning to its code."""
+    """At any position in a block; NumPy does not define its quantized value."""
     x = np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32)
     x[np.arange(64), np.arange(64) % 32] = np.repeat(np.array([np.nan, np.inf], np.float32), 32)
     case = Case("not finite", ops.dynamic_quantize, {"x": x})
@@ -140,7 +140,7 @@ def test_tables_agree_on_what_is_not_finite(compiled_backends: list[str]) -> Non
 
 
 def spoilt(*shape: int) -> npt.NDArray[np.float32]:
-    """Numbers, infinities among them, and in each row of the first dimension one that is none."""
+    """Numbers with infinities, and one NaN in each row of the first dimension."""
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     x[::2, 1::5], x[1::2, 1::5] = np.inf, -np.inf
     rows = x.reshape(len(x), shape[1], -1)
@@ -150,20 +150,20 @@ def spoilt(*shape: int) -> npt.NDArray[np.float32]:
 
 @pytest.mark.parametrize("function", REDUCTIONS)
 def test_reductions_keep_what_is_no_number(function: str, compiled_backends: list[str]) -> None:
-    """Wherever it stands, and no other result: along rows, at their ends, and across them."""
+    """A NaN at any position, and in no other result: along rows, at their ends, and across them."""
     for shape in ((37, 37, 1), (3, 16, 1), (1, 1, 1), (5, 5, 37), (2, 3, 4)):
         case = Case("spoilt", ops.reduce, {"x": spoilt(*shape)}, {"function": function})
-        (want,) = case.expected()
-        assert np.isnan(want[:, 0]).all()
+        (expected,) = case.expected()
+        assert np.isnan(expected[:, 0]).all()
         for backend in compiled_backends:
-            (found,) = run(case, backend)
-            same = np.isfinite(want)
-            np.testing.assert_array_equal(found[~same], want[~same], f"{backend} {shape}")
-            np.testing.assert_allclose(found[same], want[same], rtol=1e-5, atol=1e-5)
+            (result,) = run(case, backend)
+            same = np.isfinite(expected)
+            np.testing.assert_array_equal(result[~same], expected[~same], f"{backend} {shape}")
+            np.testing.assert_allclose(result[same], expected[same], rtol=1e-5, atol=1e-5)
 
 
 def test_pools_keep_what_is_no_number(compiled_backends: list[str]) -> None:
-    """In each window that it lies in."""
+    """A NaN is in the result of each window that contains it."""
     x = np.random.default_rng(1).standard_normal((1, 5, 6, 21)).astype(np.float32)
     x[0, 2, 3, ::3] = np.nan
     x[0, 0, 0, 0] = np.inf
@@ -188,9 +188,9 @@ def test_a_value_spoils_no_earlier_row(compiled_backends: list[str]) -> None:
         row[...] = codes if v.dtype == np.uint8 else np.inf
         spoilt = Case(case.label, case.operator, {**case.operands, "v": v}, case.attributes)
         for backend in compiled_backends:
-            (want,), (found,) = run(case, backend), run(spoilt, backend)
-            np.testing.assert_array_equal(found[0], want[0])
-            assert not np.isfinite(found[1:]).any()
+            (expected,), (result,) = run(case, backend), run(spoilt, backend)
+            np.testing.assert_array_equal(result[0], expected[0])
+            assert not np.isfinite(result[1:]).any()
         seen.add(v.dtype)
     assert len(seen) == 3
 
@@ -208,8 +208,8 @@ def test_results_do_not_depend_on_threads(name: str, native_backends: list[str])
             np.testing.assert_array_equal(shared[0], alone[0])
 
 
-def test_bounds_notice_one_wrong_code(native_backends: list[str]) -> None:
-    """A single flipped code of a weight is beyond the bound of its case."""
+def test_bounds_notice_one_wrong_integer(native_backends: list[str]) -> None:
+    """One flipped bit of one quantized weight exceeds the bound of its case."""
     noticed = 0
     for case in CASES:
         w = case.operands.get("w")
@@ -232,7 +232,7 @@ def test_every_operator_has_cases() -> None:
 
 
 def test_lists_agree(native_backends: list[str]) -> None:
-    """A kernel's fields are operands, dimensions and attributes of its operator, all of them."""
+    """A kernel's fields are exactly the operands, dimensions and attributes of its operator."""
     assert native_backends
     reached = set()
     for case in CASES:

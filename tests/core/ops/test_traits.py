@@ -1,4 +1,4 @@
-"""What operators declare beside their meaning holds for it."""
+"""The traits that operators declare beside their meaning are true."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.core.ops.cases import Case, all_cases
 from halfbyte.core.backends.native import Kernels
 from halfbyte.core.ops import FUSED, OPERATORS, Operator
 from halfbyte.core.ops.operator import operator_of
-from halfbyte.device.kernels import usual_kernels
+from halfbyte.device.kernels import kernel_of, usual_kernels
 from halfbyte.errors import ProgramError
 
 CASES = all_cases()
@@ -20,7 +20,7 @@ ROWS = {name: o for name, o in OPERATORS.items() if o.rows and not o.steps}
 
 
 def parted(case: Case, arrays: dict[str, Any], rows: slice) -> list[npt.NDArray[Any]]:
-    """The meaning of these rows of a case, and of all that is not in rows."""
+    """The meaning of these rows of a case, with all operands that have no such rows."""
     operator = case.operator
     cut = {o.name for o in operator.inputs if o.dims[0] == operator.rows}
     given = [a[rows] if name in cut and a is not None else a for name, a in arrays.items()]
@@ -30,7 +30,7 @@ def parted(case: Case, arrays: dict[str, Any], rows: slice) -> list[npt.NDArray[
 
 @pytest.mark.parametrize("operator", ROWS.values(), ids=ROWS)
 def test_rows_are_treated_apart(operator: Operator) -> None:
-    """Some rows alone are to the bit what they are among others; BLAS's sums come near it."""
+    """Rows by themselves give the same bits as among others; with BLAS nearly the same."""
     cut = next(o.name for o in operator.inputs if o.dims[0] == operator.rows)
     cases = [c for c in CASES if c.operator is operator and len(c.operands[cut]) > 1]
     assert cases
@@ -38,9 +38,9 @@ def test_rows_are_treated_apart(operator: Operator) -> None:
         with np.errstate(all="ignore"):
             whole = parted(case, case.operands, slice(None))
             first, last = (parted(case, case.operands, rows) for rows in (slice(1), slice(1, None)))
-        for want, *found in zip(whole, first, last, strict=True):
-            near = 1e-5 * np.abs(want).max() if operator.product else 0
-            np.testing.assert_allclose(np.concatenate(found), want, rtol=0, atol=near)
+        for expected, *parts in zip(whole, first, last, strict=True):
+            near = 1e-5 * np.abs(expected).max() if operator.product else 0
+            np.testing.assert_allclose(np.concatenate(parts), expected, rtol=0, atol=near)
 
 
 def test_speed_is_that_of_an_operator_that_was_measured() -> None:
@@ -52,6 +52,18 @@ def test_speed_is_that_of_an_operator_that_was_measured() -> None:
         assert any(operator_of(kind) is OPERATORS[like] for kind in kinds), name
 
 
+def test_a_product_costs_what_a_product_costs() -> None:
+    """Rates of other kinds are for bytes: an operation of a product has no such rate."""
+    plain = [name for name, o in OPERATORS.items() if o.product and o.kind is None]
+    attention = OPERATORS["group_query_attention"]
+    assert attention.kind is not None
+    cached = [attention.kind({"k": dtype}) for dtype in ("f32", "f16", "q8_0")]
+    others = [kernel_of(name, {}) for name, o in OPERATORS.items() if not o.product]
+    assert {"attention", "attention_int8", "conv2d"} < set(plain)
+    for kind in (*plain, *cached):
+        assert kernel_of(kind, {}) not in others, kind
+
+
 def test_steps_and_parts_are_of_operators() -> None:
     for operator in OPERATORS.values():
         assert set(operator.steps) <= {o.name for o in operator.inputs}
@@ -60,7 +72,7 @@ def test_steps_and_parts_are_of_operators() -> None:
 
 
 def test_kernels_may_leave_out_what_their_operator_may(native_backends: list[str]) -> None:
-    """NULL is for optional operands alone; `bias` is one of other operators."""
+    """NULL is only for optional operands; `bias` is an optional operand of other operators."""
     assert native_backends
     kernels, x, y = Kernels(), np.ones((1, 32), np.float32), np.zeros((1, 16), np.float32)
     kernels.call("matmul_f32", y=y, w=np.ones((16, 32), np.float32), x=x, n=1, k=32, m=16)

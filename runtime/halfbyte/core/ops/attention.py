@@ -157,7 +157,7 @@ def _attention_operations(d: Mapping[str, int]) -> int:
         ),
     },
     product=True,
-    kind=lambda d: "attention_" + d["k"],
+    kind=lambda d: "attention_f32" if d["k"] == "f32" else "attention_f16",
 )
 def group_query_attention(
     q: F32, k: Cache, v: Cache, *, position: int, scale: float, window: int = 0

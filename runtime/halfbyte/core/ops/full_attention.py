@@ -136,6 +136,7 @@ def capped(scores: F32, softcap: float) -> F32:
     product=True,
     rows="batch",
     steps=_STEPS,
+    like="attention",
 )
 def attention_int8(
     q: F32, k: F32, v: F32, bias: F32 | None = None,
