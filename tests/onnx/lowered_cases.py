@@ -276,10 +276,10 @@ def products() -> Iterator[Case]:
     yield case("Gemm", N.f(3, 4), N.f(4, 5), N.f(3, 5), known=[1], label="residual")
     yield case("Linear", x, N.f(4, 5), N.f(5), known=[1, 2], domain=OWN, activation="Relu")
     blocks = {"K": 64, "N": 5, "block_size": 32}
-    codes, scales = N.u8(5, 2, 16), N.scales(5, 2)
-    yield microsoft("MatMulNBits", N.f(3, 64), codes, scales, known=[1, 2], bits=4, **blocks)
+    integers, scales = N.u8(5, 2, 16), N.scales(5, 2)
+    yield microsoft("MatMulNBits", N.f(3, 64), integers, scales, known=[1, 2], bits=4, **blocks)
     yield microsoft(
-        "MatMulNBits", N.f(3, 64), codes, scales, N.u8(5, 1), None, N.f(5), known=[1, 2, 3, 5],
+        "MatMulNBits", N.f(3, 64), integers, scales, N.u8(5, 1), None, N.f(5), known=[1, 2, 3, 5],
         bits=4, **blocks, label="zeros", rounding=1 / 2048,
     )  # fmt: skip
     yield microsoft(
