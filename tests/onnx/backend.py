@@ -1,10 +1,10 @@
-"""ONNX's own interface for what runs models, `onnx.backend.base`, over `InferenceSession`.
+"""ONNX's interface for backends, `onnx.backend.base`, over `InferenceSession`.
 
     from tests.onnx.backend import prepare
     outputs = prepare(onnx.load("model.onnx")).run([x])
 
-Needs the package onnx, which nothing else of the runtime imports; and ml_dtypes for element types
-that NumPy lacks, whose arrays go in and come out as that package's.
+It needs the package onnx, and ml_dtypes for element types that NumPy lacks, whose inputs and
+outputs are arrays of that package.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class HalfbyteRep(BackendRep):
         self.session = session
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Outputs for inputs: a mapping by name, or values in the order of the graph's inputs."""
+        """The outputs for inputs, which are a mapping by name or values in the graph's order."""
         if not isinstance(inputs, Mapping):
             values = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
             names = [value.name for value in self.session.get_inputs()]
@@ -55,7 +55,7 @@ class HalfbyteBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = DEVICE, **kwargs: Any) -> bool:
-        """Whether a model can be opened."""
+        """Whether a model can be loaded."""
         try:
             cls.prepare(model, device, **kwargs)
         except HalfbyteError:
@@ -76,9 +76,9 @@ class HalfbyteBackend(Backend):
         Raises
         ------
         ValueError
-            Another device is asked for than the processor.
+            The device is not the processor.
         HalfbyteError
-            As `InferenceSession` raises it.
+            As raised by `InferenceSession`.
         """
         if not cls.supports_device(device):
             raise ValueError(f"device {device!r}: expected {DEVICE!r}")
@@ -93,7 +93,7 @@ class HalfbyteBackend(Backend):
         outputs_info: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Outputs of one node; `opset_version` is the newest that the package onnx knows."""
+        """The outputs of one node; `opset_version` is the newest of the package onnx by default."""
         opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         names = [name for name in node.input if name]
         values = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
@@ -110,7 +110,7 @@ class HalfbyteBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """The processor alone."""
+        """Whether a device is the processor."""
         return device.partition(":")[0] == DEVICE
 
 
@@ -127,16 +127,16 @@ def _number(value: Any) -> int:
 
 
 def _converted(value: Any, convert: Any) -> Any:
-    """Every array of a value converted: of a list, those in it."""
+    """A value with all its arrays converted, also in lists."""
     if isinstance(value, list):
         return [_converted(item, convert) for item in value]
-    if isinstance(value, np.generic):  # ONNX's cases have numbers for tensors without dimensions
+    if isinstance(value, np.generic):  # ONNX's cases use numbers for tensors without dimensions
         value = np.asarray(value)
     return convert(value) if isinstance(value, np.ndarray) else value
 
 
 def _ours(array: Any) -> Any:
-    """An array of ml_dtypes' types in halfbyte's."""
+    """An array of ml_dtypes in halfbyte's types."""
     for dtype in SPECIAL.values():
         if array.dtype.name == _ml_name(dtype):
             field = next(iter((dtype.fields or {}).values()))[0]
@@ -147,7 +147,7 @@ def _ours(array: Any) -> Any:
 
 
 def _theirs(array: Any) -> Any:
-    """The same back."""
+    """An array of halfbyte's types in those of ml_dtypes."""
     if array.dtype.names is None:
         return array
     import ml_dtypes

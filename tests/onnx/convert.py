@@ -1,6 +1,6 @@
-"""onnx's messages and arrays as ours, and back: `onnx.ModelProto` -> `formats.onnx.model.Model`.
+"""Conversion of messages and arrays of the onnx package into halfbyte's dataclasses, and back.
 
-The tests' own way into our dataclasses, over the onnx package; the file reader is compared with it.
+The tests build models this way without the file reader, which is compared with it.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def array_from(value: Any) -> Array:
 
 def strings(values: Iterable[str], like: Array) -> Array:
     """A tensor of strings in another array's shape."""
-    made = np.empty(like.size, object)
-    made[:] = list(values)
-    return made.reshape(like.shape)
+    array = np.empty(like.size, object)
+    array[:] = list(values)
+    return array.reshape(like.shape)
 
 
 def array_to(array: Array) -> Array:

@@ -1,10 +1,10 @@
-"""Graphs with one thing changed, by NumPy definitions, native programs and ONNX Runtime.
+"""Graphs with one change each, run by NumPy definitions, by native programs and by ONNX Runtime.
 
     python -m tests.onnx.differential --minutes 30 --seed 7
 
-All three refuse a graph, or all give the same shapes, types and values. `sweep` changes every size,
-rank, type, value and attribute of the graphs of `lowered_cases` in turn; `random_cases` several at
-once. Where ONNX Runtime itself differs from ONNX, `EXCLUSIONS` says so.
+All of them refuse a graph, or all have the same shapes, types and values. `sweep` changes every
+size, rank, type, value and attribute of the graphs of `lowered_cases` in turn; `random_cases`
+changes several at once. `EXCLUSIONS` lists where ONNX Runtime itself differs from ONNX.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from halfbyte.onnx.prepare import prepare
 from halfbyte.onnx.runner import Runner
 
 Array = npt.NDArray[Any]
-Mutant = tuple[str, Case]  # what was changed, and what came of it
+Mutant = tuple[str, Case]  # a change, and the changed case
 EPS = float(np.finfo(np.float32).eps)
 MAX_ELEMENTS = 1 << 18  # elements of an operand
-FEW = 12  # an operand of integers with no more is changed value by value: axes, shapes, places
+FEW = 12  # integers in an operand that is changed value by value: axes, shapes, indices
 JUDGE_BYTES = 3 << 30
 _INTEGERS = (-1, 0, 1, 2, 7, 100, (1 << 31) - 1, 1 << 31, (1 << 63) - 1, -(1 << 63))
 _FLOATS = (0.0, -1.0, float("nan"), float("inf"), 1e30, 1e-30)
@@ -51,7 +51,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
 
 
 def resized(array: Array, axis: int, size: int) -> Array:
-    """The array with an axis of another size; what it had is repeated."""
+    """The array with an axis of another size; its elements are repeated."""
     old = array.shape[axis]
     if not old:
         shape = (*array.shape[:axis], size, *array.shape[axis + 1 :])
@@ -60,7 +60,7 @@ def resized(array: Array, axis: int, size: int) -> Array:
 
 
 def _sizes(array: Array) -> Iterator[tuple[str, Array]]:
-    """Each dimension, one less, one more, none, and a thousand times as large."""
+    """Each size less 1, plus 1, 0, and times a thousand."""
     for axis, n in enumerate(array.shape):
         for size in dict.fromkeys((n - 1, n + 1, 0, n * 1000)):
             if 0 <= size != n and array.size // max(n, 1) * size <= MAX_ELEMENTS:
@@ -69,7 +69,7 @@ def _sizes(array: Array) -> Iterator[tuple[str, Array]]:
 
 def _ranks(array: Array) -> Iterator[tuple[str, Array]]:
     yield "rank +1 before", array[None]
-    yield "rank +1 behind", array[..., None]
+    yield "rank +1 after", array[..., None]
     if array.ndim:
         yield "rank -1", np.array(array[0]) if len(array) else np.ones(array.shape[1:], array.dtype)
     if array.ndim > 1:
@@ -92,32 +92,32 @@ def _values(array: Array) -> Iterator[tuple[str, Array]]:
     for place in range(array.size):
         old = array.reshape(-1)[place].item()
         for value in _integers(old) if kind in "iu" else _FLOATS if kind == "f" else (not old,):
-            made = array.copy()
+            changed = array.copy()
             try:
                 with np.errstate(all="ignore"):
-                    made.reshape(-1)[place] = value
+                    changed.reshape(-1)[place] = value
             except OverflowError:
                 continue
-            yield f"value {place} = {value}", made
+            yield f"value {place} = {value}", changed
 
 
 def _integers(old: int) -> list[int]:
-    found = dict.fromkeys((old - 1, old + 1, -old, *_INTEGERS))
-    return [v for v in found if v != old and -(1 << 63) <= v < 1 << 63]
+    values = dict.fromkeys((old - 1, old + 1, -old, *_INTEGERS))
+    return [v for v in values if v != old and -(1 << 63) <= v < 1 << 63]
 
 
 def operand_mutants(
     case: Case, names: Sequence[str] | None = None, sizes_only: bool = False
 ) -> Iterator[Mutant]:
-    """One operand changed, of these or of all."""
+    """One change of one operand, of these or of all."""
     for name in case.arrays if names is None else names:
         array = case.arrays[name]
         makers = [_sizes(array)]
         if not sizes_only:
             makers += [_ranks(array), _values(array), _types(array)]
         for maker in makers:
-            for label, made in maker:
-                yield f"{name} {label}", replace(case, arrays={**case.arrays, name: made})
+            for label, changed in maker:
+                yield f"{name} {label}", replace(case, arrays={**case.arrays, name: changed})
         if not sizes_only:
             others = case.constants ^ {name}
             yield f"{name} known or not", replace(case, constants=others)
@@ -143,20 +143,20 @@ def _attribute(value: Any) -> Iterator[Any]:
 
 
 def attribute_mutants(case: Case) -> Iterator[Mutant]:
-    """One attribute changed, or left out; one output more."""
+    """One attribute changed or omitted, or one more output."""
     for at, step in enumerate(case.steps):
 
-        def made(changed: Any, at: int = at) -> Case:
+        def with_step(changed: Any, at: int = at) -> Case:
             return replace(case, steps=(*case.steps[:at], changed, *case.steps[at + 1 :]))
 
         for name, value in step.attributes.items():
             rest = {n: v for n, v in step.attributes.items() if n != name}
-            yield f"{step.operator} without {name}", made(replace(step, attributes=rest))
+            yield f"{step.operator} without {name}", with_step(replace(step, attributes=rest))
             for other in _attribute(value):
                 changed = replace(step, attributes={**rest, name: other})
-                yield f"{step.operator} {name} = {other}", made(changed)
+                yield f"{step.operator} {name} = {other}", with_step(changed)
         more = replace(step, outputs=(*step.outputs, f"more{at}"))
-        yield f"{step.operator} one output more", made(more)
+        yield f"{step.operator} one output more", with_step(more)
 
 
 def mutants(case: Case) -> Iterator[Mutant]:
@@ -168,44 +168,46 @@ def mutants(case: Case) -> Iterator[Mutant]:
 
 
 def sweep(part: int = 0, parts: int = 1) -> Iterator[Mutant]:
-    """Every single change of every case, or every so many of them."""
-    for number, (label, made) in enumerate(
-        (f"{case.label}: {label}", made) for case in all_cases() for label, made in mutants(case)
+    """Every single change of every case, or one part of them."""
+    for number, (label, mutant) in enumerate(
+        (f"{case.label}: {label}", mutant)
+        for case in all_cases()
+        for label, mutant in mutants(case)
     ):
-        if number % parts == part and made.feeds:
-            yield label, made
+        if number % parts == part and mutant.feeds:
+            yield label, mutant
 
 
 def random_cases(seed: int, most: int = 4) -> Iterator[Mutant]:
-    """Several changes at once, without end."""
+    """Several changes at once; endless."""
     random = np.random.default_rng(seed)
     cases = all_cases()
     while True:
-        made = cases[random.integers(len(cases))]
-        label = made.label
+        mutant = cases[random.integers(len(cases))]
+        label = mutant.label
         for _ in range(random.integers(1, most + 1)):
-            names = [*made.arrays, ""]  # as often as any operand: an attribute
+            names = [*mutant.arrays, ""]  # an attribute, as often as each operand
             name = names[random.integers(len(names))]
-            found = list(operand_mutants(made, [name]) if name else attribute_mutants(made))
-            change, made = found[random.integers(len(found))]
+            changes = list(operand_mutants(mutant, [name]) if name else attribute_mutants(mutant))
+            change, mutant = changes[random.integers(len(changes))]
             label += f"; {change}"
-        if made.feeds and all(v.size <= MAX_ELEMENTS for v in made.arrays.values()):
-            yield label, made
+        if mutant.feeds and all(v.size <= MAX_ELEMENTS for v in mutant.arrays.values()):
+            yield label, mutant
 
 
-# ---- what becomes of them ------------------------------------------------------------------------
+# ---- outcomes ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Arrays, or the reason why there are none."""
+    """Arrays, or the reason of a refusal."""
 
     arrays: list[Array] | None
     reason: str = ""
 
 
 def by_definition(data: bytes, feeds: Mapping[str, Array], prepared: bool = False) -> Outcome:
-    """Node by node; of what fusion made of the graph, if asked for."""
+    """The outcome of the definitions, of the graph or of the `prepared` graph."""
     try:
         model = open_onnx(data)
         model = prepare(model) if prepared else model
@@ -215,7 +217,7 @@ def by_definition(data: bytes, feeds: Mapping[str, Array], prepared: bool = Fals
 
 
 def by_programs(data: bytes, feeds: Mapping[str, Array], backend: str = "native") -> Outcome:
-    """By kernels."""
+    """The outcome of programs."""
     try:
         model = prepare(open_onnx(data))
         run = Runner(model, lambda program: open_program(program, backend, 1))
@@ -228,7 +230,7 @@ def by_programs(data: bytes, feeds: Mapping[str, Array], backend: str = "native"
 
 
 def _judge(pipe: Connection) -> None:
-    """A process that runs what it is sent by ONNX Runtime, which some graphs kill."""
+    """Run the graphs of a pipe in ONNX Runtime; some graphs kill the process."""
     import onnx
     from tests.onnx.graphs import Net, by_onnxruntime  # noqa: F401
 
@@ -242,7 +244,7 @@ def _judge(pipe: Connection) -> None:
 
 
 class Judge:
-    """ONNX Runtime in a process of its own, which is begun again where it died or hangs."""
+    """ONNX Runtime in a process of its own, which is restarted if it dies or hangs."""
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")
@@ -255,7 +257,7 @@ class Judge:
         theirs.close()
 
     def run(self, data: bytes, feeds: Mapping[str, Array]) -> Outcome | None:
-        """None where it has no answer."""
+        """The outcome; None if there is no answer."""
         try:
             self._pipe.send((data, dict(feeds)))
             if self._pipe.poll(30):
@@ -277,10 +279,10 @@ class Judge:
 
 
 def bounds(case: Case, wanted: Array) -> float:
-    """How far floats may lie apart: rounding of each term of a sum that all operands are in.
+    """How far floats may differ: by the rounding of each term of a sum over all operands.
 
-    Each product or sum is off by EPS of what it is made of, which is no larger than the largest
-    numbers of all operands multiplied; quotients by small numbers show in the result.
+    Each product or sum has an error of EPS times its terms, which are at most the product of the
+    largest numbers of all operands; quotients by small numbers show in the result.
     """
     terms = max((v.size for v in case.arrays.values()), default=1)
     finite = [np.abs(v[np.isfinite(v)]).max(initial=0) for v in _floats(case)]
@@ -294,17 +296,19 @@ def _floats(case: Case) -> list[Array]:
     return [v for v in case.arrays.values() if v.dtype.kind == "f"]
 
 
-def difference(case: Case, found: Outcome, wanted: Outcome) -> str:
-    """What differs, in a word and numbers; '' where nothing does."""
-    if found.arrays is None or wanted.arrays is None:
-        if (found.arrays is None) == (wanted.arrays is None):
+def difference(case: Case, actual: Outcome, expected: Outcome) -> str:
+    """The difference in a word and numbers; '' if there is none."""
+    if actual.arrays is None or expected.arrays is None:
+        if (actual.arrays is None) == (expected.arrays is None):
             return ""
-        return f"refuses: {found.reason}" if found.arrays is None else f"accepts: {wanted.reason}"
-    if len(found.arrays) != len(wanted.arrays):
-        return f"outputs: {len(found.arrays)}, expected {len(wanted.arrays)}"
-    for ours, theirs in zip(found.arrays, wanted.arrays, strict=True):
+        return (
+            f"refuses: {actual.reason}" if actual.arrays is None else f"accepts: {expected.reason}"
+        )
+    if len(actual.arrays) != len(expected.arrays):
+        return f"outputs: {len(actual.arrays)}, expected {len(expected.arrays)}"
+    for ours, theirs in zip(actual.arrays, expected.arrays, strict=True):
         if (ours is None) != (theirs is None):
-            return "outputs: one is there for one alone"
+            return "outputs: only one of two exists"
         if ours is None:
             continue
         if ours.shape != theirs.shape:
@@ -317,9 +321,9 @@ def difference(case: Case, found: Outcome, wanted: Outcome) -> str:
 
 
 def _apart(case: Case, ours: Array, theirs: Array) -> str:
-    if ours.dtype.kind in "iu" and ours.dtype.itemsize == 1:  # codes, of which a tie may be another
+    if ours.dtype.kind in "iu" and ours.dtype.itemsize == 1:  # quantized; ties may differ
         off = np.abs(ours.astype(np.int64) - theirs).max(initial=0)
-        return f"{off} codes" if off > 1 else ""
+        return f"{off} steps" if off > 1 else ""
     if ours.dtype.kind != "f":
         return "" if np.array_equal(ours, theirs) else "not equal"
     same = np.isfinite(theirs)
@@ -334,7 +338,7 @@ def _apart(case: Case, ours: Array, theirs: Array) -> str:
 
 
 def excluded(label: str, problem: str, known: Sequence[Exclusion]) -> str:
-    """The reason why this may differ; '' where it may not."""
+    """The reason why this may differ; '' if it may not."""
     for where, what, reason in known:
         if re.search(where, label) and re.search(what, problem):
             return reason
@@ -344,41 +348,41 @@ def excluded(label: str, problem: str, known: Sequence[Exclusion]) -> str:
 def problems(
     label: str, case: Case, judge: Judge | None, backends: Sequence[str] = ("native",)
 ) -> Iterator[tuple[str, str]]:
-    """Who differs, and in what."""
+    """Each engine that differs, and the difference."""
     data, feeds = case.proto().SerializeToString(), case.feeds
-    wanted = by_definition(data, feeds)
+    expected = by_definition(data, feeds)
     ways = {"prepared": by_definition(data, feeds, prepared=True)}
     ways |= {backend: by_programs(data, feeds, backend) for backend in backends}
-    for who, found in ways.items():
-        problem = difference(case, found, wanted)
+    for who, actual in ways.items():
+        problem = difference(case, actual, expected)
         if problem and not excluded(label, problem, OWN_EXCLUSIONS):
             yield who, problem
     if judge is None or any(step.domain == OWN for step in case.steps):
         return
     theirs = judge.run(data, feeds)
-    problem = "" if theirs is None else difference(case, wanted, theirs)
+    problem = "" if theirs is None else difference(case, expected, theirs)
     if problem and not excluded(label, problem, EXCLUSIONS):
         yield "onnxruntime", problem
 
 
 def main() -> None:
-    """Random graphs for so many minutes; a line for each that differs."""
+    """Run random graphs for some minutes; print a line for each that differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sweep", action="store_true", help="every single change instead")
     parser.add_argument("--only", default="", help="cases whose label has this pattern")
-    given = parser.parse_args()
-    end, counts = time.monotonic() + 60 * given.minutes, Counter[str]()
+    options = parser.parse_args()
+    end, counts = time.monotonic() + 60 * options.minutes, Counter[str]()
     judge = Judge()
-    for label, made in sweep() if given.sweep else random_cases(given.seed):
+    for label, mutant in sweep() if options.sweep else random_cases(options.seed):
         if time.monotonic() > end:
             break
-        if not re.search(given.only, label):
+        if not re.search(options.only, label):
             continue
         counts["graphs"] += 1
         try:
-            for who, problem in problems(label, made, judge):
+            for who, problem in problems(label, mutant, judge):
                 counts[who] += 1
                 print(f"{who}\t{label}\t{problem}"[:400], flush=True)
         except Exception as error:

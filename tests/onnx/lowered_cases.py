@@ -1,6 +1,6 @@
-"""A graph that runs for every operator with a lowering rule, and for every fused pattern.
+"""A valid graph for every operator with a lowering rule, and for every fused pattern.
 
-They are what `differential` changes one thing of: sizes, ranks, types, attributes, values.
+`differential` changes their sizes, ranks, types, attributes and values, one at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MICROSOFT, OWN = "com.microsoft", "ai.halfbyte"
 
 @dataclass(frozen=True)
 class Step:
-    """One node; inputs that are left out are ""."""
+    """One node; missing inputs are ""."""
 
     operator: str
     inputs: tuple[str, ...]
@@ -30,15 +30,15 @@ class Step:
     domain: str = ""
 
     def node(self) -> onnx.NodeProto:
-        """As ONNX has it."""
-        made = helper.make_node(self.operator, self.inputs, self.outputs, domain=self.domain)
+        """The node as a message of ONNX."""
+        node = helper.make_node(self.operator, self.inputs, self.outputs, domain=self.domain)
         for name, value in self.attributes.items():
             kind = None
             if value == []:
                 floats = name == "activation_params"
                 kind = onnx.AttributeProto.FLOATS if floats else onnx.AttributeProto.INTS
-            made.attribute.append(helper.make_attribute(name, value, attr_type=kind))
-        return made
+            node.attribute.append(helper.make_attribute(name, value, attr_type=kind))
+        return node
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Case:
     Attributes
     ----------
     arrays : mapping
-        Of what no step makes; `constants` are initializers, the others inputs.
+        The operands that no step computes; `constants` are initializers, the others are inputs.
     rounding : float
-        Of what is rounded inside, over the largest operand: activations to 8 bits, minima to F16.
+        The error of rounding, relative to the largest operand: of 8-bit activations, F16 minima.
     """
 
     label: str
@@ -62,18 +62,18 @@ class Case:
 
     @property
     def feeds(self) -> dict[str, Array]:
-        """What the graph is run with."""
+        """The inputs of the graph."""
         used = {name for step in self.steps for name in step.inputs}
         return {n: v for n, v in self.arrays.items() if n not in self.constants and n in used}
 
     @property
     def outputs(self) -> list[str]:
-        """All that no step reads."""
+        """All results that no step reads."""
         read = {name for step in self.steps for name in step.inputs}
         return [n for step in self.steps for n in step.outputs if n and n not in read]
 
     def proto(self) -> onnx.ModelProto:
-        """The model; inputs have ranks, outputs have no type."""
+        """The model; inputs are declared with ranks, outputs without a type."""
         nodes = [step.node() for step in self.steps]
         inputs = [
             helper.make_tensor_value_info(
@@ -107,14 +107,14 @@ class _Numbers:
         return self.rng.uniform(0.5, 2, shape).astype(np.float32)
 
     def scales(self, *shape: int) -> Array:
-        """Numbers that F16 has: scales of blocks are rounded to it."""
+        """Numbers that are exact in F16, to which scales of blocks are rounded."""
         return (self.positive(*shape) / 8).astype(np.float16).astype(np.float32)
 
     def u8(self, *shape: int) -> Array:
         return self.rng.integers(0, 256, shape).astype(np.uint8)
 
     def i8(self, *shape: int) -> Array:
-        """Seven bits: without a dot product of bytes ONNX Runtime cuts off sums of larger ones."""
+        """Seven bits: on some processors, ONNX Runtime truncates sums of larger ones."""
         return self.rng.integers(-64, 64, shape).astype(np.int8)
 
     def below(self, most: int, *shape: int, dtype: Any = np.int64) -> Array:
@@ -141,14 +141,14 @@ def case(
     """A single node; inputs whose numbers are `known` are initializers."""
     names = tuple("" if v is None else f"x{i}" for i, v in enumerate(inputs))
     arrays = {n: v for n, v in zip(names, inputs, strict=True) if v is not None}
-    made = Step(operator, names, tuple(f"y{i}" for i in range(outputs)), attributes, domain)
+    step = Step(operator, names, tuple(f"y{i}" for i in range(outputs)), attributes, domain)
     title = f"{domain}.{operator}".lstrip(".") + f"-{opset}" + (f"-{label}" if label else "")
-    return Case(title, (made,), arrays, frozenset(names[i] for i in known), opset, rounding)
+    return Case(title, (step,), arrays, frozenset(names[i] for i in known), opset, rounding)
 
 
-def microsoft(operator: str, *inputs: Array | None, **given: Any) -> Case:
-    """One of ONNX Runtime's own."""
-    return case(operator, *inputs, domain=MICROSOFT, **given)
+def microsoft(operator: str, *inputs: Array | None, **options: Any) -> Case:
+    """A node of ONNX Runtime's own operators."""
+    return case(operator, *inputs, domain=MICROSOFT, **options)
 
 
 def elementwise() -> Iterator[Case]:
@@ -276,10 +276,10 @@ def products() -> Iterator[Case]:
     yield case("Gemm", N.f(3, 4), N.f(4, 5), N.f(3, 5), known=[1], label="residual")
     yield case("Linear", x, N.f(4, 5), N.f(5), known=[1, 2], domain=OWN, activation="Relu")
     blocks = {"K": 64, "N": 5, "block_size": 32}
-    codes, scales = N.u8(5, 2, 16), N.scales(5, 2)
-    yield microsoft("MatMulNBits", N.f(3, 64), codes, scales, known=[1, 2], bits=4, **blocks)
+    integers, scales = N.u8(5, 2, 16), N.scales(5, 2)
+    yield microsoft("MatMulNBits", N.f(3, 64), integers, scales, known=[1, 2], bits=4, **blocks)
     yield microsoft(
-        "MatMulNBits", N.f(3, 64), codes, scales, N.u8(5, 1), None, N.f(5), known=[1, 2, 3, 5],
+        "MatMulNBits", N.f(3, 64), integers, scales, N.u8(5, 1), None, N.f(5), known=[1, 2, 3, 5],
         bits=4, **blocks, label="zeros", rounding=1 / 2048,
     )  # fmt: skip
     yield microsoft(
@@ -312,24 +312,26 @@ def attention() -> Iterator[Case]:
     )  # fmt: skip
 
 
-def codes() -> Iterator[Case]:
+def quantized() -> Iterator[Case]:
     scale, zero = one(0.05), one(120, np.uint8)
     vector, zeros = N.positive(3) / 8, N.u8(3)
     x, image = N.f(2, 3, 4), N.u8(1, 3, 5, 4)
-    for made, opset in ((case, 13), (case, 21), (microsoft, 17)):
-        yield made("QuantizeLinear", x, scale, zero, known=[1, 2], opset=opset)
-        yield made("QuantizeLinear", x, vector, zeros, known=[1, 2], opset=opset, axis=1, label="c")
-        yield made("DequantizeLinear", image, scale, zero, known=[1, 2], opset=opset)
+    for build, opset in ((case, 13), (case, 21), (microsoft, 17)):
+        yield build("QuantizeLinear", x, scale, zero, known=[1, 2], opset=opset)
+        yield build(
+            "QuantizeLinear", x, vector, zeros, known=[1, 2], opset=opset, axis=1, label="c"
+        )
+        yield build("DequantizeLinear", image, scale, zero, known=[1, 2], opset=opset)
     yield case("DynamicQuantizeLinear", x, outputs=3)
     all_known = [1, 2, 3, 4, 5, 6, 7, 8]
     scales, signed = N.positive(4) / 100, one(0, np.int8)
     bias = N.below(200, 4, dtype=np.int32)
-    for made in (case, microsoft):
-        yield made(
+    for build in (case, microsoft):
+        yield build(
             "QLinearConv", image, scale, zero, N.i8(4, 3, 3, 2), scales, signed, one(0.3), zero,
             bias, known=all_known, pads=[1, 0, 1, 0], strides=[1, 2],
         )  # fmt: skip
-        yield made(
+        yield build(
             "QLinearConv", image, scale, zero, N.i8(3, 1, 3, 2), scales[:1], signed, one(0.3), zero,
             bias[:3], known=all_known, group=3, label="depthwise",
         )  # fmt: skip
@@ -367,33 +369,33 @@ def codes() -> Iterator[Case]:
 
 
 class _Chain:
-    """Steps one behind the other: a pattern that is fused."""
+    """A chain of steps: a pattern that is fused."""
 
     def __init__(self, label: str, opset: int = 17) -> None:
-        self._made = Case(label, (), {}, frozenset(), opset)
+        self._case = Case(label, (), {}, frozenset(), opset)
 
     def x(self, values: Array, *, known: bool = False) -> str:
-        name = f"x{len(self._made.arrays)}"
-        arrays = {**self._made.arrays, name: values}
-        constants = self._made.constants | ({name} if known else set())
-        self._made = replace(self._made, arrays=arrays, constants=constants)
+        name = f"x{len(self._case.arrays)}"
+        arrays = {**self._case.arrays, name: values}
+        constants = self._case.constants | ({name} if known else set())
+        self._case = replace(self._case, arrays=arrays, constants=constants)
         return name
 
     def w(self, values: Array) -> str:
         return self.x(values, known=True)
 
     def do(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        name = f"{operator}{len(self._made.steps)}"
-        made = Step(operator, inputs, (name,), attributes, domain)
-        self._made = replace(self._made, steps=(*self._made.steps, made))
+        name = f"{operator}{len(self._case.steps)}"
+        step = Step(operator, inputs, (name,), attributes, domain)
+        self._case = replace(self._case, steps=(*self._case.steps, step))
         return name
 
     def case(self) -> Case:
-        return self._made
+        return self._case
 
 
 def patterns() -> Iterator[Case]:
-    """Several nodes that become one."""
+    """Several nodes that are fused into one."""
     g = _Chain("fused-linear")
     y = g.do("Add", g.do("MatMul", g.x(N.f(2, 3, 4)), g.w(N.f(4, 5))), g.w(N.f(5)))
     g.do("Relu", y)
@@ -443,8 +445,8 @@ def patterns() -> Iterator[Case]:
     yield g.case()
     g = _Chain("fused-dynamic")
     x = g.x(N.f(3, 8))
-    g._made = replace(
-        g._made,
+    g._case = replace(
+        g._case,
         steps=(Step("DynamicQuantizeLinear", (x,), ("q", "scale", "zero")),),
     )
     y = g.do("MatMulInteger", "q", g.w(N.i8(8, 4)), "zero", g.w(one(0, np.int8)))
@@ -493,8 +495,9 @@ def fused_norms() -> Iterator[Case]:
 
 
 def all_cases() -> list[Case]:
-    """Every one."""
+    """The cases of all families."""
     families = (
-        elementwise, views, parts, reductions, norms, windows, products, attention, codes, patterns,
+        elementwise, views, parts, reductions, norms, windows, products, attention, quantized,
+        patterns,
     )  # fmt: skip
-    return [made for family in families for made in family()]
+    return [one_case for family in families for one_case in family()]

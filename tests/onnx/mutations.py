@@ -1,4 +1,4 @@
-"""Models with one thing wrong, made from models that run: what hostile or broken files look like.
+"""Models with one thing wrong, made from models that run: like hostile or broken files.
 
     for mutant in mutations([model_bytes, ...], 1000):
         ...mutant.kind, mutant.seed, mutant.data
@@ -24,7 +24,7 @@ _ODD = (0, 1, 2, 3, -1, -2, 7, 64, 1 << 20, *_HUGE, -(1 << 63))
 
 @dataclass(frozen=True)
 class Mutant:
-    """One broken model: what was done, to which of the seeds, and the file's bytes."""
+    """One broken model: the kind of change, the index of its seed, and its bytes."""
 
     kind: str
     seed: int
@@ -32,42 +32,42 @@ class Mutant:
 
 
 def mutations(seeds: Sequence[bytes], count: int, random_seed: int = 0) -> Iterator[Mutant]:
-    """So many mutants, of all kinds in turn; one whose change finds nothing to change is skipped.
+    """Mutants of all kinds in turn; a change that does not apply to its seed is skipped.
 
     Parameters
     ----------
     seeds
-        Files of models.
+        Models as bytes.
     count
-        How many mutants.
+        The number of mutants.
     random_seed
-        Of the choices; another one makes others.
+        The seed of all random choices.
     """
     random = np.random.default_rng(random_seed)
     kinds = [*BYTES, *MODELS]
-    index = made = 0
-    while made < count:
+    index = yielded = 0
+    while yielded < count:
         kind = kinds[index % len(kinds)]
         seed = int(random.integers(len(seeds)))
         index += 1
         data = _mutant(seeds[seed], kind, random)
         if data is not None:
-            made += 1
+            yielded += 1
             yield Mutant(kind, seed, data)
 
 
 def mutated(data: bytes, random: Random) -> bytes:
-    """One change of any kind; of bytes where they are no model, or have nothing else to change."""
+    """One change of any kind; one of bytes if they are not a model, or nothing else applies."""
     kind = str(random.choice([*BYTES, *MODELS]))
     try:
-        made = _mutant(data, kind, random)
+        mutant = _mutant(data, kind, random)
     except (DecodeError, ValueError, TypeError, EncodeError):  # not a model any more
-        made = None
-    return made or _mutant(data, str(random.choice([*BYTES])), random) or data
+        mutant = None
+    return mutant or _mutant(data, str(random.choice([*BYTES])), random) or data
 
 
 def _mutant(seed: bytes, kind: str, random: Random) -> bytes | None:
-    """The changed file; None where there is nothing of this kind to change."""
+    """The changed model; None if this change does not apply."""
     if kind in BYTES:
         data = bytearray(seed)
         BYTES[kind](data, random)
@@ -82,7 +82,7 @@ def _mutant(seed: bytes, kind: str, random: Random) -> bytes | None:
 
 
 def _place(data: bytearray, random: Random) -> int:
-    """Half of the time near the beginning or the end, where names and nodes are."""
+    """A position, half of the time near the beginning or the end, where names and nodes are."""
     near = min(len(data), 400)
     which = random.integers(4)
     if which == 0:
@@ -103,7 +103,7 @@ def _set_bytes(data: bytearray, random: Random) -> None:
 
 
 def _change_length(data: bytearray, random: Random) -> None:
-    """A varint of two bytes, as lengths are, or one without end."""
+    """Write a varint of two bytes, as lengths have, or an endless one."""
     at = _place(data, random)
     change = [b"\xff\x7f", b"\xff\xff\xff\xff\x07", b"\xff" * 10, b"\x80\x80\x00"]
     data[at : at + 2] = change[random.integers(len(change))]
@@ -143,18 +143,18 @@ def _node(model: onnx.ModelProto, random: Random) -> onnx.NodeProto | None:
 
 
 def _initializer(model: onnx.ModelProto, random: Random) -> TensorProto | None:
-    found = [*model.graph.initializer]
-    found += [a.t for node in model.graph.node for a in node.attribute if a.HasField("t")]
-    return found[int(random.integers(len(found)))] if found else None
+    tensors = [*model.graph.initializer]
+    tensors += [a.t for node in model.graph.node for a in node.attribute if a.HasField("t")]
+    return tensors[int(random.integers(len(tensors)))] if tensors else None
 
 
 def _attribute(model: onnx.ModelProto, random: Random) -> AttributeProto | None:
-    found = [a for node in model.graph.node for a in node.attribute]
-    return found[int(random.integers(len(found)))] if found else None
+    attributes = [a for node in model.graph.node for a in node.attribute]
+    return attributes[int(random.integers(len(attributes)))] if attributes else None
 
 
 def _cycle(model: onnx.ModelProto, random: Random) -> bool:
-    """A node reads what is made of its own output, or that output itself."""
+    """A node reads its own output, or a value that depends on it."""
     node = _node(model, random)
     if node is None or not node.input or not node.output:
         return False
@@ -191,7 +191,7 @@ def _more_inputs(model: onnx.ModelProto, random: Random) -> bool:
 
 
 def _other_inputs(model: onnx.ModelProto, random: Random) -> bool:
-    """A value of another shape or type: any that the model has."""
+    """A node reads any other value of the model."""
     node = _node(model, random)
     names = [v.name for v in model.graph.input] + [t.name for t in model.graph.initializer]
     names += [name for other in model.graph.node for name in other.output if name]
@@ -202,7 +202,7 @@ def _other_inputs(model: onnx.ModelProto, random: Random) -> bool:
 
 
 def _outputs(model: onnx.ModelProto, random: Random) -> bool:
-    """An output more, one less, or one that another node has."""
+    """One more output, one less, or the output of another node."""
     node = _node(model, random)
     other = _node(model, random)
     if node is None or other is None or not node.output or not other.output:
@@ -251,7 +251,7 @@ def _odd_dims(model: onnx.ModelProto, random: Random) -> bool:
 
 
 def _wrong_rank(model: onnx.ModelProto, random: Random) -> bool:
-    """As many elements, in another shape."""
+    """The same number of elements in another shape."""
     tensor = _initializer(model, random)
     if tensor is None:
         return False
@@ -291,7 +291,7 @@ def _wrong_size(model: onnx.ModelProto, random: Random) -> bool:
 
 
 def _odd_values(model: onnx.ModelProto, random: Random) -> bool:
-    """Elements that are indices or sizes become odd ones."""
+    """An index or size becomes an unusual one."""
     tensors = [t for t in model.graph.initializer if t.data_type == TensorProto.INT64]
     tensors += [
         a.t
@@ -311,7 +311,7 @@ def _odd_values(model: onnx.ModelProto, random: Random) -> bool:
 
 
 def _wrong_attribute(model: onnx.ModelProto, random: Random) -> bool:
-    """A value of another type, under a type that fits it or not."""
+    """A value or a type becomes another one."""
     attribute = _attribute(model, random)
     if attribute is None:
         return False
@@ -326,7 +326,7 @@ def _wrong_attribute(model: onnx.ModelProto, random: Random) -> bool:
 
 
 def _odd_attribute(model: onnx.ModelProto, random: Random) -> bool:
-    """A number out of range, a list too long or too short, another name."""
+    """A number out of range, a list that is too long or too short, or another name."""
     attribute = _attribute(model, random)
     if attribute is None:
         return False
@@ -359,7 +359,7 @@ def _lose_attribute(model: onnx.ModelProto, random: Random) -> bool:
 
 
 def _wrong_input_type(model: onnx.ModelProto, random: Random) -> bool:
-    """A declared input of another element type or shape than the nodes take."""
+    """A declared input gets another element type or shape."""
     inputs = [v for v in model.graph.input if v.type.HasField("tensor_type")]
     if not inputs:
         return False
@@ -384,7 +384,7 @@ def _version(model: onnx.ModelProto, random: Random) -> bool:
 
 
 def _twice(model: onnx.ModelProto, random: Random) -> bool:
-    """A node, an initializer or an input is there twice."""
+    """A node, an initializer, an input or an output is duplicated."""
     graph = model.graph
     lists = [part for part in (graph.node, graph.initializer, graph.input, graph.output) if part]
     if not lists:
@@ -395,7 +395,7 @@ def _twice(model: onnx.ModelProto, random: Random) -> bool:
 
 
 def _shuffle(model: onnx.ModelProto, random: Random) -> bool:
-    """Nodes in any order: the same model, for who sorts them."""
+    """Nodes in random order, which readers that sort them accept."""
     nodes = list(model.graph.node)
     order = random.permutation(len(nodes))
     del model.graph.node[:]

@@ -1,4 +1,4 @@
-"""ONNX's own tests as data, and a report of how many a backend passes.
+"""ONNX's own tests as data, and a report of the cases that a backend passes.
 
 python -m tests.onnx.node_cases [-k PART] [--kind KIND] [--backend NAME] [-v]
 """
@@ -36,7 +36,7 @@ DataSet = tuple[list[Any], list[Any]]  # values of inputs, values of outputs
 
 @dataclass(frozen=True)
 class NodeCase:
-    """One of ONNX's tests. `name` is onnx's, without "test_"; files are read when asked for."""
+    """One of ONNX's tests. `name` is onnx's, without "test_"; files are read on demand."""
 
     name: str
     kind: str
@@ -50,9 +50,9 @@ class NodeCase:
 
     @functools.cached_property
     def operator(self) -> str:
-        """The operator that it is a test of, with its domain unless that is ONNX's.
+        """The tested operator, with its domain unless that is ONNX's.
 
-        Cases whose node has been replaced by its function are the operator's that they end in.
+        A case whose node is expanded to its function belongs to the operator of the original case.
         """
         if self.name.endswith("_expanded"):
             whole = _by_name().get(self.name.removesuffix("_expanded"))
@@ -98,17 +98,17 @@ class NodeCase:
 @functools.cache
 def node_cases() -> list[NodeCase]:
     """All cases of the installed onnx package."""
-    state = np.random.get_state()  # noqa: NPY002 (onnx's cases draw from it as they are made)
+    state = np.random.get_state()  # noqa: NPY002 (onnx's cases draw from it when they are loaded)
     np.random.seed(0)  # noqa: NPY002
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = [
+        cases = [
             NodeCase(case.name.removeprefix("test_"), kind, case.rtol, case.atol, case)
             for kind in KINDS
             for case in loader.load_model_tests(kind=kind)
         ]
     np.random.set_state(state)  # noqa: NPY002
-    return found
+    return cases
 
 
 @functools.cache
@@ -135,7 +135,7 @@ def _opener(backend: str) -> Callable[[Program], Executable]:
     return lambda program: open_program(program, backend, 1)
 
 
-# A backend takes a model and gives a function: values of the inputs -> those of the outputs.
+# A backend: a model -> a function from the values of inputs to those of outputs.
 BACKENDS: dict[str, Callable[[Model], Callable[[dict[str, Any]], list[Any]]]] = {
     "definition": by_definition,
     **{
@@ -146,26 +146,26 @@ BACKENDS: dict[str, Callable[[Model], Callable[[dict[str, Any]], list[Any]]]] = 
 
 
 def check(case: NodeCase, backend: str = "definition", values: bool = True) -> None:
-    """Run a case. Raises `AssertionError` where outputs differ, and whatever running it raises.
+    """Run a case; raises `AssertionError` if outputs differ.
 
-    Without `values` types and shapes alone are compared.
+    Without `values`, only types and shapes are compared.
     """
     model = case.model()
     run = BACKENDS[backend](model)
     for inputs, expected in case.data_sets():
         names = [v.name for v in model.graph.inputs]
-        found = run(dict(zip(names, inputs, strict=False)))
-        assert len(found) == len(expected), f"{len(found)} outputs, expected {len(expected)}"
-        for index, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        actual = run(dict(zip(names, inputs, strict=False)))
+        assert len(actual) == len(expected), f"{len(actual)} outputs, expected {len(expected)}"
+        for index, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
             compare(ours, theirs, case.rtol, case.atol, f"output {index}", values)
 
 
 def compare(
     ours: Any, theirs: Any, rtol: float, atol: float, where: str, values: bool = True
 ) -> None:
-    """ONNX's rule: same kind, type and shape; floats near each other, all else equal.
+    """ONNX's rule: same kind, type and shape, floats within a tolerance, other values equal.
 
-    bfloat16 has two units of its last place, as onnx's own runner gives it.
+    The tolerance of bfloat16 is two units in the last place, as in onnx's own runner.
     """
     if isinstance(theirs, list):
         assert isinstance(ours, list), f"{where}: a {type(ours).__name__}, expected a sequence"
@@ -192,7 +192,7 @@ def compare(
 
 @functools.cache
 def outcome(name: str, backend: str = "definition") -> str | None:
-    """None where the case of this name passes, else one line that says why not."""
+    """None if the case of this name passes, else the reason in one line."""
     try:
         check(_by_name()[name], backend)
     except Exception as error:
@@ -203,7 +203,7 @@ def outcome(name: str, backend: str = "definition") -> str | None:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Why a case does not pass; a `random` one is run all the same, for types and shapes."""
+    """Why a case does not pass; types and shapes of a `random` one are still compared."""
 
     reason: str
     random: bool
@@ -240,21 +240,22 @@ def main() -> None:
     parser.add_argument("--kind", choices=KINDS)
     parser.add_argument("--backend", choices=[*BACKENDS, "all"], default="definition")
     parser.add_argument("-v", "--verbose", action="store_true", help="the error of every case")
-    given = parser.parse_args()
-    wanted = [
+    options = parser.parse_args()
+    selected = [
         case
         for case in node_cases()
-        if given.kind in (None, case.kind) and (given.k in case.name or given.k in case.operator)
+        if options.kind in (None, case.kind)
+        and (options.k in case.name or options.k in case.operator)
     ]
-    if given.backend != "all":
-        report(wanted, given.backend, given.verbose)
+    if options.backend != "all":
+        report(selected, options.backend, options.verbose)
         return
     for backend in BACKENDS:
-        passed = sum(outcome(case.name, backend) is None for case in wanted)
-        counted = [case for case in wanted if case.kind == "node" and not case.domain]
+        passed = sum(outcome(case.name, backend) is None for case in selected)
+        counted = [case for case in selected if case.kind == "node" and not case.domain]
         share = sum(outcome(case.name, backend) is None for case in counted)
         print(
-            f"{backend:<14} {passed} of {len(wanted)} cases; "
+            f"{backend:<14} {passed} of {len(selected)} cases; "
             f"{share} of {len(counted)} nodes of the default domain"
         )
 

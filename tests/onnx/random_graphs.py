@@ -1,5 +1,7 @@
-"""Random graphs of all kinds of operators: what a node makes of random values is known at once, so
-that nodes fit what is there; those that their definition refuses are left out.
+"""Random graphs of operators of all kinds.
+
+Each node is computed when it is added, so that the next ones can fit its results; a node that its
+definition refuses is not added.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class RandomGraph:
         self._finish(graph)
 
     def _finish(self, graph: Graph) -> None:
-        """Inputs, constants and outputs: what nobody reads, and a few others."""
+        """Set inputs, constants and outputs, which are all unused values and a few others."""
         graph.initializers.update(self._constants)
         used = {name for node in self._nodes for name in node.inputs}
         outputs = [n for n in self._values if n not in used or self.below(6) == 0]
@@ -75,13 +77,13 @@ class RandomGraph:
         return [self.one(1, 2, 3, 4, 5, 17) for _ in range(self.one(0, 1, 2, 2, 3, 3, 4, 4, 5))]
 
     def value(self, ranks: Sequence[int] = range(9)) -> str:
-        """A value of floats; '' where there is none of these ranks."""
+        """A random float value with one of these ranks; '' if there is none."""
         fit = [n for n, v in self._values.items() if v.dtype == np.float32 and v.ndim in ranks]
         return str(self.one(*fit[-4:], *fit)) if fit else ""
 
     def of(self, name: str) -> Array:
-        found: Array = self._values[name]
-        return found
+        array: Array = self._values[name]
+        return array
 
     def constant(self, values: Any, dtype: Any = np.int64) -> str:
         name = f"c{len(self._constants)}"
@@ -92,22 +94,24 @@ class RandomGraph:
         rank = self.of(name).ndim
         return self.below(2 * rank) - rank if rank else 0
 
-    def add(self, kind: str, *inputs: str, outputs: int = 1, domain: str = "", **given: Any) -> str:
-        """The first output of a new node; '' where the node is refused."""
+    def add(
+        self, kind: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any
+    ) -> str:
+        """The first output of a new node; '' if the node is refused."""
         names = tuple(f"{kind}{len(self._nodes)}.{i}" for i in range(outputs))
-        node = Node(kind, inputs, names, given, domain, f"{kind}{len(self._nodes)}")
+        node = Node(kind, inputs, names, attributes, domain, f"{kind}{len(self._nodes)}")
         scope = ChainMap(dict(self._values), self._constants, {"": None})
         try:
             self._evaluator.node(node, scope)
         except HalfbyteError:
             return ""
-        made = {name: scope[name] for name in names}
-        if any(v.size > MAX_ELEMENTS or not np.isfinite(v).all() for v in made.values()):
+        results = {name: scope[name] for name in names}
+        if any(v.size > MAX_ELEMENTS or not np.isfinite(v).all() for v in results.values()):
             return ""
-        if any(v.dtype == np.float32 and np.abs(v).max(initial=0) > 1e3 for v in made.values()):
+        if any(v.dtype == np.float32 and np.abs(v).max(initial=0) > 1e3 for v in results.values()):
             return ""
         self._nodes.append(node)
-        self._values.update(made)
+        self._values.update(results)
         return names[0]
 
 
@@ -116,13 +120,13 @@ Step = Callable[[RandomGraph], Any]
 
 def function(g: RandomGraph) -> None:
     kind = g.one(*FUNCTIONS)
-    given = {"alpha": 0.3} if kind in ("LeakyRelu", "HardSigmoid") else {}
+    attributes = {"alpha": 0.3} if kind in ("LeakyRelu", "HardSigmoid") else {}
     limits = [g.constant(-0.5, np.float32), g.constant(0.7, np.float32)] if kind == "Clip" else []
-    g.add(kind, g.value(), *limits, **given)
+    g.add(kind, g.value(), *limits, **attributes)
 
 
 def risky(g: RandomGraph) -> None:
-    """Functions that want positive numbers, or small ones."""
+    """Functions of positive or small numbers."""
     x = g.add("Abs", g.value())
     kind = g.one("Sqrt", "Exp", "Log", "Reciprocal")
     g.add(kind, g.add("Tanh" if kind == "Exp" else "Add", x, *(
@@ -239,14 +243,14 @@ def pad(g: RandomGraph) -> None:
 
 def reduce(g: RandomGraph) -> None:
     x, kind = g.value(), g.one(*REDUCTIONS)
-    given: dict[str, Any] = {"keepdims": g.below(2)}
+    attributes: dict[str, Any] = {"keepdims": g.below(2)}
     axes = g._random.permutation(g.of(x).ndim)[: g.below(g.of(x).ndim + 1)].tolist()
     names = []
     if axes and (g._opset >= 18 or kind == "ReduceSum"):
         names = [g.constant(axes)]
     elif axes:
-        given["axes"] = axes
-    g.add(kind, x, *names, **given)
+        attributes["axes"] = axes
+    g.add(kind, x, *names, **attributes)
 
 
 def softmax(g: RandomGraph) -> None:
@@ -256,7 +260,7 @@ def softmax(g: RandomGraph) -> None:
 
 
 def product(g: RandomGraph) -> None:
-    """With a constant matrix, with a stack of them, or of two values."""
+    """Products with a constant matrix, with a stack of matrices, or of two values."""
     x = g.value(range(1, 5))
     if not x:
         return
@@ -275,12 +279,12 @@ def gemm(g: RandomGraph) -> None:
     x = g.value((2,))
     if not x:
         return
-    turned, other = g.below(2), g.below(2)
-    k, m = g.of(x).shape[0 if turned else 1], g.one(1, 5, 16)
+    transposed, other = g.below(2), g.below(2)
+    k, m = g.of(x).shape[0 if transposed else 1], g.one(1, 5, 16)
     w = g.constant(g.numbers(*((m, k) if other else (k, m))) * 0.3, np.float32)
     bias = g.one([], [g.constant(g.numbers(m), np.float32)], [g.constant(g.numbers(1, 1), "f4")])
     scale = g.one(1.0, 0.5)
-    g.add("Gemm", x, w, *bias, transA=turned, transB=other, alpha=scale, beta=g.one(1.0, 0.25))
+    g.add("Gemm", x, w, *bias, transA=transposed, transB=other, alpha=scale, beta=g.one(1.0, 0.25))
 
 
 def convolution(g: RandomGraph) -> None:
@@ -293,11 +297,11 @@ def convolution(g: RandomGraph) -> None:
     kernel = [g.one(1, 2, 3) for _ in range(rank)]
     w = g.constant(g.numbers(m, channels // max(group, 1), *kernel) * 0.3, np.float32)
     bias = g.one([], [g.constant(g.numbers(m), np.float32)])
-    given: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "pads": [g.one(0, 1, 2) for _ in range(2 * rank)], "group": group,
         "strides": [g.one(1, 1, 2)] * rank, "dilations": [g.one(1, 1, 2)] * rank,
     }  # fmt: skip
-    y = g.add("Conv", x, w, *bias, **given)
+    y = g.add("Conv", x, w, *bias, **attributes)
     if not y or g.below(2):
         return
     if g.below(2):
@@ -316,13 +320,13 @@ def pool(g: RandomGraph) -> None:
         return
     rank = g.of(x).ndim - 2
     kind = g.one("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
-    given: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     if not kind.startswith("Global"):
-        given = {
+        attributes = {
             "kernel_shape": [g.one(1, 2, 3)] * rank, "strides": [g.one(1, 2)] * rank,
             "pads": [g.one(0, 1)] * (2 * rank), "ceil_mode": g.below(2),
         }  # fmt: skip
-    g.add(kind, x, **given)
+    g.add(kind, x, **attributes)
 
 
 def norm(g: RandomGraph) -> None:
@@ -344,7 +348,7 @@ def choose(g: RandomGraph) -> None:
 
 
 def integers(g: RandomGraph) -> None:
-    """There and back through another type."""
+    """A cast to another type and back."""
     x = g.add("Cast", g.value(), to=g.one(6, 7, 3, 11))
     if not x:
         return
@@ -363,7 +367,7 @@ def by_shape(g: RandomGraph) -> None:
 
 
 def dynamic(g: RandomGraph) -> None:
-    """Nodes whose results' shapes depend on values: they end a program."""
+    """Nodes whose results' shapes depend on values, which end a program."""
     x = g.value(range(1, 4))
     if not x:
         return
@@ -374,9 +378,9 @@ def dynamic(g: RandomGraph) -> None:
         if flags:
             g.add("Compress", x, flags)
     elif kind == "NonZero":
-        found = g.add("NonZero", x)
-        if found:
-            g.add("Cast", found, to=1)
+        places = g.add("NonZero", x)
+        if places:
+            g.add("Cast", places, to=1)
     elif kind == "Unique":
         g.add("Unique", x)
     else:

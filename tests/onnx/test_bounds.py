@@ -1,4 +1,4 @@
-"""Small graphs that ask for much: what is computed at opening is bounded, and a run says no."""
+"""Small graphs that need much: the work at loading is bounded, and a run refuses by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from halfbyte.onnx.prepare import CONSTANT_BYTES, prepare
 from halfbyte.onnx.reference import arrays
 from halfbyte.onnx.session.errors import RuntimeException
 
-LITTLE = 100e6  # bytes that are said to be left
+LITTLE = 100e6  # bytes that are reported as available
 
 
 def serialized(
@@ -40,8 +40,8 @@ def serialized(
     return bytes(helper.make_model(graph, opset_imports=[opset]).SerializeToString())
 
 
-def lying_sparse() -> bytes:
-    """One number in 11 GB of zeros."""
+def huge_sparse() -> bytes:
+    """A sparse initializer of one number in a dense shape of 8.6 GB."""
     sparse = helper.make_sparse_tensor(
         numpy_helper.from_array(np.float32([1]), "s"),
         numpy_helper.from_array(np.int64([7]), "at"),
@@ -64,8 +64,8 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("little")
-def test_a_sparse_initializer_takes_no_memory_on_its_word() -> None:
-    data = lying_sparse()
+def test_a_large_sparse_initializer_takes_no_memory_at_loading() -> None:
+    data = huge_sparse()
     tracemalloc.start()
     with halfbyte.InferenceSession(data) as session:
         assert tracemalloc.get_traced_memory()[1] < 2e6
@@ -86,7 +86,7 @@ def test_small_sparse_initializers_are_constants() -> None:
     assert [n.op_type for n in prepared.graph.nodes] == ["Add"]
 
 
-def test_folded_constants_are_bounded_in_all() -> None:
+def test_the_total_of_folded_constants_is_bounded() -> None:
     count = 200
     nodes = [node("ConstantOfShape", "size", f"c{i}") for i in range(count)]
     nodes += [node("Add", f"c{i} one", f"d{i}") for i in range(count)]
@@ -99,8 +99,8 @@ def test_folded_constants_are_bounded_in_all() -> None:
     np.testing.assert_array_equal(run(data), [count + 1, count + 2])
 
 
-def test_work_without_end_is_not_done_at_opening() -> None:
-    """10^13 products of four vectors."""
+def test_too_much_work_is_not_done_at_loading() -> None:
+    """An Einsum of four vectors with 10^13 products."""
     data = serialized(
         [node("Einsum", "c c c c", "e", equation="a,b,c,d->"), node("Add", "x e", "y")],
         {"c": np.ones(1800, np.float32)},
@@ -118,8 +118,8 @@ def planner(data: bytes) -> GraphPlanner:
     return GraphPlanner(open_onnx(data))
 
 
-def test_work_without_end_is_not_done_for_a_plan() -> None:
-    """Neither on constants nor on zeros in place of values that are not known."""
+def test_too_much_work_is_not_done_for_a_plan() -> None:
+    """Neither with constants nor with zeros in place of unknown values."""
     equation = ",".join(f"{letter}x" for letter in "abcd") + "->abcd"
     nodes = [
         node("MatMul", "column row", "c"),
@@ -137,7 +137,7 @@ def test_work_without_end_is_not_done_for_a_plan() -> None:
 
 
 def test_an_einsum_of_many_terms_is_refused() -> None:
-    """An order for them is looked for in time with the fourth power of their number."""
+    """The search for an order takes time with the fourth power of their number."""
     count = 300
     equation = ",".join("a" * count) + "->a"
     data = serialized([node("Einsum", " ".join("x" * count), "y", equation=equation)], {})
@@ -156,17 +156,15 @@ def test_a_plan_does_not_depend_on_this_machine(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize(("levels", "length", "inputs"), [(14, 900, 1), (14, 9, 400)])
-def test_functions_that_make_much_of_little_are_refused(
-    levels: int, length: int, inputs: int
-) -> None:
-    """Thousands of nodes whose names grow from call to call, or that read very much."""
+def test_functions_that_grow_too_large_are_refused(levels: int, length: int, inputs: int) -> None:
+    """Thousands of nodes whose names grow from call to call, or with very many inputs."""
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
     name, functions = "n" * length, []
     for level in range(levels):
         kind, domain = (f"{level - 1}{name}", "own") if level else ("Sum", "")
-        given = inputs if level == 0 else 1
+        count = inputs if level == 0 else 1
         twice = [
-            helper.make_node(kind, [a] * given, [b], domain=domain)
+            helper.make_node(kind, [a] * count, [b], domain=domain)
             for a, b in (("x", name), (name, "y"))
         ]
         functions.append(helper.make_function("own", f"{level}{name}", ["x"], ["y"], twice, opsets))
@@ -175,13 +173,13 @@ def test_functions_that_make_much_of_little_are_refused(
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
     )  # fmt: skip
-    made = helper.make_model(graph, functions=functions, opset_imports=opsets)
+    proto = helper.make_model(graph, functions=functions, opset_imports=opsets)
     with pytest.raises(HalfbyteError, match=r"functions' nodes|more than 262144 nodes"):
-        prepare(open_onnx(made.SerializeToString()))
+        prepare(open_onnx(proto.SerializeToString()))
 
 
 @pytest.mark.usefixtures("little")
-def test_what_a_loop_scans_is_bounded() -> None:
+def test_the_scan_outputs_of_a_loop_are_bounded() -> None:
     body = helper.make_graph(
         [node("Identity", "go", "go2"), node("Identity", "big", "each")],
         "body",
@@ -207,7 +205,7 @@ def test_what_a_loop_scans_is_bounded() -> None:
 
 
 def products() -> bytes:
-    """A value that grows eightfold nine times."""
+    """A value that becomes eight times as large nine times."""
     nodes = [node("Reshape", "x column", "m0")]
     for i in range(9):
         nodes += [
@@ -230,7 +228,7 @@ def test_a_plan_that_does_not_fit_names_its_largest_part(monkeypatch: pytest.Mon
         run(products())
 
 
-# ---- what is left ------------------------------------------------------------------------------
+# ---- available memory --------------------------------------------------------------------------
 
 
 def test_the_limit_of_addresses_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +248,7 @@ def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:
     assert room._group_bytes(str(tmp_path)) == 400
 
 
-def test_pythons_own_error_becomes_ours() -> None:
+def test_memory_errors_of_python_become_ours() -> None:
     with (
         pytest.raises(OutOfMemoryError, match="model: no memory: nothing is left"),
         room.memory_for("model"),
@@ -260,7 +258,7 @@ def test_pythons_own_error_becomes_ours() -> None:
 
 @pytest.mark.parametrize("operator", ["Expand", "Reshape"])
 @pytest.mark.parametrize("rank", [33, 64, 300])
-def test_more_dimensions_than_arrays_have_are_refused(operator: str, rank: int) -> None:
+def test_too_many_dimensions_are_refused(operator: str, rank: int) -> None:
     data = serialized([node(operator, "x s", "y")], {"s": np.int64([*[1] * (rank - 1), 2])})
     with pytest.raises(HalfbyteError, match=f"node of {operator}: .*{rank}"):
         run(data)

@@ -1,4 +1,4 @@
-"""Definitions, native programs and ONNX Runtime refuse the same graphs, and else agree."""
+"""Definitions, native programs and ONNX Runtime refuse the same graphs, and otherwise agree."""
 
 from __future__ import annotations
 
@@ -25,25 +25,27 @@ from tests.onnx.lowered_cases import OWN, Case, all_cases
 
 from halfbyte.onnx.lowering import lowered
 
-PARTS = 5  # of the sweep, one of which is run; `differential --sweep` runs all
+PARTS = 5  # of the sweep; one of them runs here, and all with `differential --sweep`
 RANDOM = 1200
-SIZES = 5  # of changed sizes and attributes, every so many is run on slow kernels
+SIZES = 5  # one of so many changes runs on slow kernels
 
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[Judge]:
-    made = Judge()
-    yield made
-    made.close()
+    process = Judge()
+    yield process
+    process.close()
 
 
 def assert_agree(mutants: Iterator[Mutant], judge: Judge | None, *backends: str) -> int:
-    """How many there were."""
-    count, found = 0, []
+    """Assert that there are no differences; returns the number of mutants."""
+    count, differences = 0, []
     for label, case in mutants:
         count += 1
-        found += [f"{who}: {label}: {what}" for who, what in problems(label, case, judge, backends)]
-    assert not found, f"{len(found)} of {count}:\n" + "\n".join(found[:20])
+        differences += [
+            f"{who}: {label}: {problem}" for who, problem in problems(label, case, judge, backends)
+        ]
+    assert not differences, f"{len(differences)} of {count}:\n" + "\n".join(differences[:20])
     return count
 
 
@@ -55,7 +57,7 @@ def test_every_rule_has_a_case() -> None:
 
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.label)
 def test_cases_run(case: Case, judge: Judge) -> None:
-    """As they are, they are refused by nobody, so that what is changed is what is wrong."""
+    """Without a change, no engine refuses them."""
     data = case.proto().SerializeToString()
     assert by_definition(data, case.feeds).arrays is not None
     assert by_programs(data, case.feeds).arrays is not None
@@ -73,28 +75,33 @@ def test_random_changes(judge: Judge) -> None:
 
 @pytest.mark.parametrize("backend", ["native", "wasm-simd128"])
 def test_sizes_and_attributes(backend: str) -> None:
-    """Also where `test_sanitizers` runs it, with kernels that see what they should not read."""
+    """`test_sanitizers` runs it too, with kernels that detect wrong reads."""
     every = (
-        (f"{case.label}: {label}", made)
+        (f"{case.label}: {label}", mutant)
         for case in all_cases()
-        for label, made in (*operand_mutants(case, sizes_only=True), *attribute_mutants(case))
-        if made.feeds
+        for label, mutant in (*operand_mutants(case, sizes_only=True), *attribute_mutants(case))
+        if mutant.feeds
     )
     slow = backend != "native" or os.environ.get("HALFBYTE_KERNELS")
     step = SIZES if slow else 1
     assert assert_agree(itertools.islice(every, 0, None, step), None, backend) > 3000 // step
 
 
-def test_differences_are_seen() -> None:
+def test_differences_are_detected() -> None:
     case = all_cases()[0]
     data = case.proto().SerializeToString()
-    found = by_programs(data, case.feeds)
-    assert found.arrays is not None
-    (wanted,) = found.arrays
-    for other in (wanted[:1], wanted.astype(np.float64), wanted * np.float32(1.001), -wanted):
-        assert difference(case, type(found)([other]), found)
-    assert difference(case, type(found)(None, "refused"), found).startswith("refuses")
-    assert not difference(case, found, found)
+    outcome = by_programs(data, case.feeds)
+    assert outcome.arrays is not None
+    (expected,) = outcome.arrays
+    for other in (
+        expected[:1],
+        expected.astype(np.float64),
+        expected * np.float32(1.001),
+        -expected,
+    ):
+        assert difference(case, type(outcome)([other]), outcome)
+    assert difference(case, type(outcome)(None, "refused"), outcome).startswith("refuses")
+    assert not difference(case, outcome, outcome)
 
 
 def test_exclusions_have_reasons() -> None:

@@ -1,4 +1,4 @@
-"""Types that NumPy lacks: every code and many numbers, compared with ml_dtypes and onnx."""
+"""Types that NumPy lacks: every bit pattern and many numbers, compared with ml_dtypes and onnx."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def named(dtype: np.dtype[Any]) -> str:
     return str(dtypes.special_name(dtype))
 
 
-def codes(array: Array) -> Array:
+def patterns(array: Array) -> Array:
     return array.view("u2" if array.dtype.itemsize == 2 else "u1")
 
 
-def every_code(dtype: np.dtype[Any]) -> Array:
-    """Every code of a type, in ml_dtypes's."""
+def every_pattern(dtype: np.dtype[Any]) -> Array:
+    """Every bit pattern of a type, as an array of ml_dtypes."""
     theirs = FLOATS[dtype]
     count = 1 << ml_dtypes.finfo(theirs).bits
     return np.arange(count).astype("u2" if theirs.itemsize == 2 else "u1").view(theirs)
@@ -55,8 +55,8 @@ def every_code(dtype: np.dtype[Any]) -> Array:
 
 @functools.cache
 def hard_numbers(dtype: np.dtype[Any]) -> Array:
-    """Every number of a type, the ties between them, what is next to a tie, and random bits."""
-    exact = every_code(dtype).astype(np.float64)
+    """Every number of a type, the ties between them, their neighbors, and random bits."""
+    exact = every_pattern(dtype).astype(np.float64)
     exact = np.unique(exact[np.isfinite(exact)])
     step = exact[-1] - exact[-2]
     ties = (np.append(exact, exact[-1] + step)[1:] + exact) / 2
@@ -71,9 +71,9 @@ def hard_numbers(dtype: np.dtype[Any]) -> Array:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=named)
-def test_every_code_is_the_number_it_should_be(dtype: np.dtype[Any]) -> None:
-    theirs = every_code(dtype)
-    ours = dtypes.widen(codes(theirs).view(dtype))
+def test_every_pattern_is_the_right_number(dtype: np.dtype[Any]) -> None:
+    theirs = every_pattern(dtype)
+    ours = dtypes.widen(patterns(theirs).view(dtype))
     assert ours.dtype == np.float32
     expected = theirs.astype(np.float32)
     np.testing.assert_array_equal(ours, expected)
@@ -83,7 +83,7 @@ def test_every_code_is_the_number_it_should_be(dtype: np.dtype[Any]) -> None:
 
 @pytest.mark.parametrize("source", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("dtype", SIGNED, ids=named)
-def test_numbers_are_rounded_to_the_nearest_code(dtype: np.dtype[Any], source: Any) -> None:
+def test_numbers_are_rounded_to_the_nearest(dtype: np.dtype[Any], source: Any) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         numbers = hard_numbers(dtype).astype(source)
         theirs = numbers.astype(FLOATS[dtype])
@@ -94,39 +94,39 @@ def test_numbers_are_rounded_to_the_nearest_code(dtype: np.dtype[Any], source: A
     else:
         assert np.isnan(dtypes.widen(ours)[nan]).all()
     assert nan.any()
-    np.testing.assert_array_equal(codes(ours)[~nan], codes(theirs)[~nan])
+    np.testing.assert_array_equal(patterns(ours)[~nan], patterns(theirs)[~nan])
 
 
 @pytest.mark.parametrize("dtype", EIGHT, ids=named)
-def test_what_is_out_of_range_is_the_largest_number(dtype: np.dtype[Any]) -> None:
+def test_numbers_out_of_range_become_the_largest_number(dtype: np.dtype[Any]) -> None:
     numbers = hard_numbers(dtype)
     ours = dtypes.narrow(numbers, dtype)
     with np.errstate(invalid="ignore"):
         theirs = numpy_helper.saturate_cast(numbers, FLOATS[dtype])
     nan = np.isnan(numbers)
-    np.testing.assert_array_equal(codes(ours)[~nan], codes(theirs)[~nan])
+    np.testing.assert_array_equal(patterns(ours)[~nan], patterns(theirs)[~nan])
     assert np.isnan(dtypes.widen(ours)[nan]).all()
     assert np.isinf(dtypes.widen(ours)).sum() == 0
 
 
 @pytest.mark.parametrize("round_mode", ["up", "down", "nearest"])
 @pytest.mark.parametrize("saturate", [True, False])
-def test_powers_of_two_are_rounded_as_asked(round_mode: str, saturate: bool) -> None:
+def test_powers_of_two_are_rounded_by_mode(round_mode: str, saturate: bool) -> None:
     numbers = np.abs(hard_numbers(dtypes.FLOAT8E8M0))
-    # onnx's helper reads the exponents of float32's bits: without numbers that have none there
+    # onnx's helper reads the exponents of float32's bits: only normal numbers
     numbers = numbers[(numbers >= 2.0**-126) & (numbers < 2.0**127)]
     ours = dtypes.narrow(numbers, dtypes.FLOAT8E8M0, saturate=saturate, round_mode=round_mode)
     theirs = numpy_helper.to_float8e8m0(numbers, saturate, round_mode)
-    np.testing.assert_array_equal(codes(ours), codes(theirs))
+    np.testing.assert_array_equal(patterns(ours), patterns(theirs))
 
 
-def test_powers_of_two_out_of_range_are_what_cast_says() -> None:
+def test_powers_of_two_out_of_range() -> None:
     """The table of ONNX's Cast-24: 0, NaN, infinity, beyond either end."""
     numbers = np.array([0, np.nan, np.inf, 2.0**128, 2.0**-130])
     up = dtypes.narrow(numbers, dtypes.FLOAT8E8M0)
-    assert codes(up).tolist() == [0, 255, 254, 254, 0]
+    assert patterns(up).tolist() == [0, 255, 254, 254, 0]
     nearest = dtypes.narrow(numbers, dtypes.FLOAT8E8M0, saturate=False, round_mode="nearest")
-    assert codes(nearest).tolist() == [255] * 5
+    assert patterns(nearest).tolist() == [255] * 5
     with pytest.raises(UnsupportedError, match="round_mode 'sideways'"):
         dtypes.narrow(numbers, dtypes.FLOAT8E8M0, round_mode="sideways")
 
@@ -147,15 +147,15 @@ def test_integers_keep_their_low_bits(dtype: np.dtype[Any]) -> None:
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=named)
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
 def test_shapes_are_kept(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    made = dtypes.narrow(np.ones(shape), dtype)
-    assert made.shape == shape
-    assert made.dtype == dtype
-    wide = dtypes.widen(made)
+    narrow = dtypes.narrow(np.ones(shape), dtype)
+    assert narrow.shape == shape
+    assert narrow.dtype == dtype
+    wide = dtypes.widen(narrow)
     assert isinstance(wide, np.ndarray)
     assert wide.shape == shape
     assert (wide == 1).all()
-    turned = dtypes.narrow(np.ones((3, 2)).T, dtype)  # not contiguous
-    assert turned.shape == (2, 3)
+    transposed = dtypes.narrow(np.ones((3, 2)).T, dtype)  # not contiguous
+    assert transposed.shape == (2, 3)
 
 
 def test_types_of_numpy_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""Products of what is quantized as it comes run in kernels, and give what their nodes mean."""
+"""Products of dynamically quantized activations run in kernels, with the results of their nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SPECIAL = {"zeros": 0.0, "constant": -0.3, "nan": np.nan, "infinite": np.inf, "t
 
 
 def unfused(proto: Any, feeds: dict[str, Array], host: bool = False) -> None:
-    """Programs give what the definition gives without fusion, in kernels unless `host`."""
+    """Programs have the results of the unfused definitions, in kernels unless `host`."""
     with np.errstate(all="ignore"):
         wanted = by_definition(proto, feeds)
     run = runner(proto)
@@ -51,7 +51,7 @@ def unfused(proto: Any, feeds: dict[str, Array], host: bool = False) -> None:
 
 @pytest.mark.parametrize("shape", [(1, 6), (5, 6), (2, 3, 6), (1, 1, 1, 6)])
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-@pytest.mark.parametrize("zero", ["", "centre", "one", "columns"])
+@pytest.mark.parametrize("zero", ["", "center", "one", "columns"])
 @pytest.mark.parametrize("special", ["", *SPECIAL])
 def test_dynamic_product_in_kernels(
     shape: tuple[int, ...], dtype: Any, zero: str, special: str
@@ -64,8 +64,8 @@ def test_dynamic_product_in_kernels(
         x = x * np.float32(0)
         x.reshape(-1)[-2] = SPECIAL[special]
     w = g.array(np.round(g.numbers(6, 7) * 40 + (100 if dtype == np.uint8 else 0)).astype(dtype))
-    centre = 128 if dtype == np.uint8 else 0
-    zeros = {"centre": np.full(7, centre), "one": 3, "columns": np.arange(7) * 17}
+    center = 128 if dtype == np.uint8 else 0
+    zeros = {"center": np.full(7, center), "one": 3, "columns": np.arange(7) * 17}
     offset = g.array(zeros[zero], dtype) if zero else ""
     y = dynamic(g, g.feed(x), w, g.array(np.arange(7) * 0.01 + 0.01, np.float32), offset)
     unfused(g.proto(g.node("Add", g.w(7), y)), g.feeds)
@@ -74,7 +74,7 @@ def test_dynamic_product_in_kernels(
 @pytest.mark.parametrize("activation", ["", "Gelu", "tanh", "Relu"])
 @pytest.mark.parametrize("residual", [False, True])
 def test_dynamic_product_with_what_follows(activation: str, residual: bool) -> None:
-    """Two that share their codes, a bias, a sum or an activation: an instruction each."""
+    """Two products of the same activations, with bias, sum or activation, are two instructions."""
     g = Net(20)
     x = g.x(5, 6)
     results = []
@@ -92,12 +92,12 @@ def test_dynamic_product_with_what_follows(activation: str, residual: bool) -> N
     names = Counter(i.operator.name for p in run.programs() for i in p.instructions)
     assert names.pop("tensor_range") == names.pop("quantize_tensor") == 1
     assert names.pop("matmul_quantized") == 2
-    alone = activation == "Relu" or (activation and residual)
-    assert (not names) or alone, names
+    unfused_part = activation == "Relu" or (activation and residual)
+    assert (not names) or unfused_part, names
 
 
 def test_rank_of_a_dynamic_product() -> None:
-    """Fusions of what follows may ask for it."""
+    """Fusions of later nodes may need it."""
     g = Net(17)
     w = g.array(np.round(g.numbers(6, 7) * 40).astype(np.int8))
     proto = g.proto(dynamic(g, g.x(2, 5, 6), w, g.array(0.01, np.float32), ""))
@@ -110,14 +110,14 @@ def test_rank_of_a_dynamic_product() -> None:
 @pytest.mark.parametrize("zero", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 def test_product_of_integers_to_floats(scale_computed: bool, zero: bool, bias: bool) -> None:
-    """Zero points of weights need the rows' sums, which are known beside their own zero point."""
+    """Zero points of weights need the sums of rows, which the quantization of the rows computes."""
     g = Net(17)
-    codes, unit, offset = g.nodes("DynamicQuantizeLinear", [g.x(3, 5, 6)], 3)
+    integers, unit, offset = g.nodes("DynamicQuantizeLinear", [g.x(3, 5, 6)], 3)
     w = g.array(np.round(g.numbers(6, 7) * 40).astype(np.int8))
     scales = g.array(np.arange(7) * 0.01 + 0.01, np.float32)
     if not scale_computed:
         unit, offset = g.array(0.02, np.float32), g.array(7, np.uint8)
-    inputs = [codes, w, unit, scales, offset, g.array(np.arange(7), np.int8) if zero else ""]
+    inputs = [integers, w, unit, scales, offset, g.array(np.arange(7), np.int8) if zero else ""]
     inputs += [g.w(7)] if bias else []
     y = g.node("MatMulIntegerToFloat", *inputs, domain="com.microsoft")
     g.output(y, TensorProto.FLOAT, ["a", "b", 7])
@@ -140,7 +140,7 @@ def by_theirs(kind: QuantType) -> Any:
 
 
 def rewrite(source: Path, target: Path) -> None:
-    """The graph that ONNX Runtime runs, in operators of its own."""
+    """Write the graph that ONNX Runtime runs, with its own operators."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(target)
@@ -155,8 +155,11 @@ def rewrite(source: Path, target: Path) -> None:
     ids=["halfbyte", "onnxruntime int8", "onnxruntime uint8"],
 )  # fmt: skip
 def test_dynamic_files(tmp_path: Path, quantize: Any, per_channel: bool) -> None:
-    """A whole encoder, also as ONNX Runtime rewrites it. A number near the middle of two codes may
-    go to either, and moves all that follows by a little; mostly none does."""
+    """A whole encoder, also as ONNX Runtime rewrites it.
+
+    A number halfway between two integers may be rounded to either, which changes all later values a
+    little; in most runs there is none.
+    """
     source, path, rewritten = (tmp_path / name for name in ("m.onnx", "q.onnx", "r.onnx"))
     save(make("bert-small"), source)
     quantize(source, path, per_channel)
@@ -166,12 +169,12 @@ def test_dynamic_files(tmp_path: Path, quantize: Any, per_channel: bool) -> None
         run, names = runner(proto), {v.name for v in proto.graph.input}
         for batch, length in ((1, 1), (1, 9), (3, 70)):
             feeds = {name: x for name, x in text(batch, length).items() if name in names}
-            (found,) = outputs_of(run, feeds)
+            (output,) = outputs_of(run, feeds)
             wanted = [
                 by_definition(proto, feeds)[0],
                 by_onnxruntime(proto, feeds, "ENABLE_EXTENDED")[0],
             ]
-            off.append(max(float(np.abs(found - y).max() / np.abs(y).max()) for y in wanted))
+            off.append(max(float(np.abs(output - y).max() / np.abs(y).max()) for y in wanted))
         kernels = Counter(i.operator.kernel(i) for p in run.programs() for i in p.instructions)
         run.close()
         products = {"matmul_quantized": 12 * 3, "quantize_tensor": 8 * 3, "tensor_range": 8 * 3}

@@ -1,4 +1,4 @@
-"""Long graphs: time and memory grow with their length, whatever they are made of."""
+"""Long graphs: time and memory grow in proportion to their length, for all kinds of nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 import halfbyte
 
 FEWER, MORE = 2000, 8000
-MAX_RATIO = 5.6  # times as long for four times as many nodes; the square of them takes 16
+MAX_RATIO = 5.6  # of the times, for four times as many nodes; quadratic time has 16
 
 
 def serialized(
@@ -35,7 +35,7 @@ def serialized(
 
 
 def chain(count: int, *operators: str, domain: str = "") -> list[NodeProto]:
-    """Nodes that each read what the one before made; the last value is y."""
+    """Nodes that each read the result of the one before; the last value is y."""
     names = ["x", *(f"v{i}" for i in range(count - 1)), "y"]
     return [
         helper.make_node(
@@ -53,7 +53,7 @@ def mixed(count: int) -> bytes:
 
 
 def gelus(count: int) -> bytes:
-    """A pattern that is fused, many times."""
+    """Many copies of a pattern that is fused."""
     return serialized(chain(count, "Sigmoid", "Mul", "Add", "Relu"), ["y"])
 
 
@@ -78,7 +78,7 @@ def functions(count: int) -> bytes:
 
 
 def programs(count: int) -> bytes:
-    """Each condition ends a program: what its branches give is known at the run."""
+    """Each condition ends a program, because the run decides between its branches."""
     nodes = [
         helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
         helper.make_node("Greater", ["sum", "zero"], ["positive"]),
@@ -106,7 +106,7 @@ KINDS: dict[str, Callable[[int], bytes]] = {
 
 
 def seconds(data: bytes) -> float:
-    """Of the processor, from opening to the second run's end."""
+    """Processor time from loading to the end of the second run."""
     start = time.process_time()
     with halfbyte.InferenceSession(data) as session:
         for _ in range(2):
@@ -117,7 +117,7 @@ def seconds(data: bytes) -> float:
 @pytest.mark.parametrize("kind", KINDS)
 def test_time_grows_with_the_length(kind: str) -> None:
     few, many = KINDS[kind](FEWER), KINDS[kind](MORE)
-    seconds(KINDS[kind](10))  # what is imported once
+    seconds(KINDS[kind](10))  # first imports
     fewer = min(seconds(few) for _ in range(3))
     assert any(seconds(many) < MAX_RATIO * fewer for _ in range(3))
 
@@ -126,8 +126,8 @@ def test_memory_grows_with_the_length() -> None:
     def peak(count: int) -> int:
         tracemalloc.start()
         seconds(outputs(count))
-        most = tracemalloc.get_traced_memory()[1]
+        largest = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return most
+        return largest
 
     assert peak(2000) < 6 * peak(500)

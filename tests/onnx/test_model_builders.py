@@ -1,4 +1,4 @@
-"""The models of tools/onnx_models: valid files that ONNX Runtime runs as their papers say."""
+"""The models of tools/onnx_models: valid files that compute the networks of their papers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIMILARITIES = {(0, 1): 0.6660, (0, 2): 0.1046, (1, 2): 0.1411}
 
 
 def run(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Array]:
-    """All outputs, by ONNX Runtime on one thread; inputs that are not given are left out."""
+    """All outputs of ONNX Runtime on one thread, from the feeds that the model has inputs for."""
     onnx.checker.check_model(model, full_check=True)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -53,7 +53,7 @@ def image(batch: int = 1) -> dict[str, Array]:
 
 @cache
 def plain(name: str) -> tuple[Array, ...]:
-    """Outputs of the model as it is."""
+    """The outputs of a model without options."""
     return tuple(
         run(make(name), image() if name.endswith(("v2-small", "net-small")) else text(2, 7))
     )
@@ -61,7 +61,7 @@ def plain(name: str) -> tuple[Array, ...]:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_activations_keep_their_size(name: str) -> None:
-    """Through all layers, so that reduced precision is tried on numbers as a trained model has."""
+    """Activations of all layers are like a trained model's, for tests of reduced precision."""
     for output in plain(name):
         assert np.isfinite(output).all()
         assert 0.2 < output.std() < 5
@@ -84,12 +84,12 @@ def test_spellings_agree(name: str, options: dict[str, Any]) -> None:
     feeds = image() if name.endswith(("v2-small", "net-small")) else text(2, 7)
     model = make(name, **options)
     assert [i.version for i in model.opset_import] == [options.get("opset", 17)]
-    for found, wanted in zip(run(model, feeds), plain(name), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=2e-5 * np.abs(wanted).max())
+    for actual, expected in zip(run(model, feeds), plain(name), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=2e-5 * np.abs(expected).max())
 
 
 def test_spellings_differ() -> None:
-    """The options do what they say: operators come and go."""
+    """Each option changes the operators as documented."""
 
     def operators(name: str, **options: Any) -> set[str]:
         return {node.op_type for node in make(name, **options).graph.node}
@@ -102,18 +102,18 @@ def test_spellings_differ() -> None:
 
 
 @pytest.mark.parametrize(("pooled", "output"), [(False, 0), (True, 0), (False, 1), (True, 1)])
-def test_bert_leaves_out_padding(pooled: bool, output: int) -> None:
-    """A sentence's outputs are the same beside a longer one; a token in the mask changes them."""
+def test_bert_ignores_padding(pooled: bool, output: int) -> None:
+    """A sentence has the same outputs in a batch with a longer one, unless the mask changes."""
     model = make("bert-small", pooled=pooled, pooler=True)
-    alone = text(1, 5)
-    padded = {n: np.pad(v, ((0, 1), (0, 4))) for n, v in alone.items() if v.ndim == 2}
+    single = text(1, 5)
+    padded = {n: np.pad(v, ((0, 1), (0, 4))) for n, v in single.items() if v.ndim == 2}
     padded["attention_mask"][1] = 1
-    wanted, found = run(model, alone)[output], run(model, padded)[output]
-    found = found[:1, :5] if found.ndim == 3 else found[:1]
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    expected, actual = run(model, single)[output], run(model, padded)[output]
+    actual = actual[:1, :5] if actual.ndim == 3 else actual[:1]
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
     padded["attention_mask"][0, 5] = 1
     assert (
-        np.abs(run(model, padded)[output][0].reshape(-1)[:64] - wanted.reshape(-1)[:64]).max()
+        np.abs(run(model, padded)[output][0].reshape(-1)[:64] - expected.reshape(-1)[:64]).max()
         > 0.01
     )
 
@@ -122,47 +122,46 @@ def test_pooled_is_the_mean_of_the_hidden_states() -> None:
     feeds = text(2, 6)
     feeds["attention_mask"][1, 4:] = 0
     (hidden,) = run(make("bert-small"), feeds)
-    (found,) = run(make("bert-small", pooled=True), feeds)
-    wanted = np.stack([hidden[0].mean(0), hidden[1, :4].mean(0)])
-    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    (actual,) = run(make("bert-small", pooled=True), feeds)
+    expected = np.stack([hidden[0].mean(0), hidden[1, :4].mean(0)])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("past", [1, 4])
 def test_gpt2_goes_on_from_its_past(past: int) -> None:
-    """Two runs, the second on the first one's keys and values, give what one run gives: positions,
-    past and causality are right."""
+    """Two runs, the second with the first one's keys and values, equal a single run."""
     model, whole = make("gpt2-small"), text(2, 7)
-    wanted = run(model, whole)
+    expected = run(model, whole)
     first = {n: v[:, :past] if v.ndim == 2 else v for n, v in whole.items()}
     start = run(model, first)
     rest = {n: v[:, past:] for n, v in whole.items() if v.ndim == 2}
     rest["attention_mask"] = whole["attention_mask"]
     names = [f"past_key_values.{i}.{kind}" for i in (0, 1) for kind in ("key", "value")]
-    found = run(model, rest | dict(zip(names, start[1:], strict=True)))
-    np.testing.assert_allclose(found[0], wanted[0][:, past:], atol=1e-4)
-    for now, then in zip(found[1:], wanted[1:], strict=True):
+    actual = run(model, rest | dict(zip(names, start[1:], strict=True)))
+    np.testing.assert_allclose(actual[0], expected[0][:, past:], atol=1e-4)
+    for now, then in zip(actual[1:], expected[1:], strict=True):
         np.testing.assert_allclose(now, then, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["mobilenet-v2-small", "resnet-small"])
 def test_images_do_not_mix(name: str) -> None:
-    both, (alone,) = run(make(name), image(2))[0], run(make(name), image())
-    np.testing.assert_allclose(both[:1], alone, atol=1e-4)
+    both, (single,) = run(make(name), image(2))[0], run(make(name), image())
+    np.testing.assert_allclose(both[:1], single, atol=1e-4)
     assert np.abs(both[1] - both[0]).max() > 0.01
 
 
 def test_statistics_of_a_rectified_map() -> None:
-    """What normalizations are given is what normal numbers have behind a ReLU."""
+    """They are the mean and variance of normally distributed numbers after a ReLU."""
     net = convolution.Network("x", 8, 17, 0, folded=False)
     mean, variance = np.array([0.0, 0.7, -2.0]), np.array([1.0, 4.0, 9.0])
-    found = net.relu(convolution.Map("input", mean, variance))
+    rectified = net.relu(convolution.Map("input", mean, variance))
     numbers = np.random.default_rng(0).standard_normal((200_000, 3)) * variance**0.5 + mean
-    np.testing.assert_allclose(found.mean, np.maximum(numbers, 0).mean(0), rtol=0.02)
-    np.testing.assert_allclose(found.variance, np.maximum(numbers, 0).var(0), rtol=0.03)
+    np.testing.assert_allclose(rectified.mean, np.maximum(numbers, 0).mean(0), rtol=0.02)
+    np.testing.assert_allclose(rectified.variance, np.maximum(numbers, 0).var(0), rtol=0.03)
 
 
-def test_full_sizes_have_their_papers_parameters() -> None:
+def test_full_sizes_have_as_many_parameters_as_published() -> None:
     """Counted without the running statistics and the unused table of position numbers."""
 
     def count(name: str) -> int:
@@ -177,7 +176,7 @@ def test_full_sizes_have_their_papers_parameters() -> None:
 
 
 def test_weights_beside_the_file(tmp_path: Path) -> None:
-    """Written twice, the second does not grow."""
+    """A file that is written again does not grow."""
     path, model = tmp_path / "small.onnx", make("bert-small")
     for _ in range(2):
         save(make("bert-small"), path, external=True)
@@ -198,7 +197,7 @@ def test_command_writes(tmp_path: Path, repository: Path) -> None:
 
 
 def test_command_compares(repository: Path) -> None:
-    """A row for each set of sizes, of the output that is furthest off; both engines agree."""
+    """There is a row for each set of sizes, with the output that differs most."""
     command = [sys.executable, "-m", "tools.onnx_models.validate"]
     done = subprocess.run(
         [*command, "bert-small", "gpt2-small"], capture_output=True, text=True, cwd=repository,
@@ -241,15 +240,15 @@ def folder() -> Path:
 
 
 def test_minilm_embeds_as_documented(folder: Path) -> None:
-    (found,) = run(minilm.build(folder=folder), minilm.tokens(SENTENCES, folder))
-    assert found.shape == (3, 384)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
-    for (a, b), wanted in SIMILARITIES.items():
-        assert found[a] @ found[b] == pytest.approx(wanted, abs=6e-5)
+    (embeddings,) = run(minilm.build(folder=folder), minilm.tokens(SENTENCES, folder))
+    assert embeddings.shape == (3, 384)
+    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-6)
+    for (a, b), similarity in SIMILARITIES.items():
+        assert embeddings[a] @ embeddings[b] == pytest.approx(similarity, abs=6e-5)
 
 
 def test_minilm_folder_is_checked(folder: Path, tmp_path: Path) -> None:
-    """A changed file is fetched anew."""
+    """A changed file is fetched again."""
     for name in FILES:
         (tmp_path / name).symlink_to(folder / name)
     assert get_minilm(tmp_path) == tmp_path

@@ -1,8 +1,8 @@
-"""Whole models, as exporters and quantizers write them, on every backend beside ONNX Runtime.
+"""Whole models of exporters and quantizers, on every backend, compared with ONNX Runtime.
 
 Differences are relative to an output's largest number. Float32 models compute the same sums in
-another order: a few units of 2^-24 for each layer. In integers an activation on the edge between
-two codes may become either, and what follows differs by a code or so of 127.
+another order: a few units of 2^-24 for each layer. In integers, an activation halfway between two
+integers may be rounded to either, and later values differ by about one of 127.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def runner(path: Path, backend: str, *, int8_attention: bool = False) -> Runner:
 
 
 def operators(run: Runner) -> list[Operator]:
-    """Of all instructions so far."""
+    """The operators of all instructions so far."""
     return [i.operator for program in run.programs() for i in program.instructions]
 
 
-def cosines(found: Array, wanted: Array) -> Array:
-    """Of each row with the other's."""
-    lengths = np.linalg.norm(found, axis=-1) * np.linalg.norm(wanted, axis=-1)
-    return np.asarray((found * wanted).sum(-1) / lengths)
+def cosines(actual: Array, expected: Array) -> Array:
+    """The cosine of each pair of rows."""
+    lengths = np.linalg.norm(actual, axis=-1) * np.linalg.norm(expected, axis=-1)
+    return np.asarray((actual * expected).sum(-1) / lengths)
 
 
 def outputs_of(run: Runner, feeds: Feeds) -> list[Array]:
@@ -80,11 +80,11 @@ def by_onnxruntime(path: Path, feeds: Feeds) -> list[Array]:
     return list(session.run(None, feeds))
 
 
-def apart(found: list[Array], wanted: list[Array]) -> float:
+def apart(actual: list[Array], expected: list[Array]) -> float:
     """The largest difference of any output, relative to its largest number."""
-    assert len(found) == len(wanted)
+    assert len(actual) == len(expected)
     worst = 0.0
-    for ours, theirs in zip(found, wanted, strict=True):
+    for ours, theirs in zip(actual, expected, strict=True):
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
         assert np.isfinite(theirs).all()
         if theirs.size:
@@ -93,11 +93,11 @@ def apart(found: list[Array], wanted: list[Array]) -> float:
     return worst
 
 
-# ---- models and what they are given --------------------------------------------------------------
+# ---- models and their inputs ---------------------------------------------------------------------
 
 
 def text(name: str = "bert-small", past: int = 0) -> Feeds:
-    """Two sentences, the second one shorter; what GPT-2 has read before is random."""
+    """Two sentences, the second one shorter; GPT-2's past keys and values are random."""
     random = np.random.default_rng(past)
     ids = random.integers(0, 1000, (2, 7))
     mask = np.ones((2, past + 7), np.int64)
@@ -124,7 +124,7 @@ def images(count: int = 2, seed: int = 0) -> Feeds:
 
 
 def feeds_of(name: str) -> list[Feeds]:
-    """Inputs of other shapes for one model after the other."""
+    """Inputs of several shapes for a model."""
     if name.startswith("gpt2"):
         return [text(name), text(name, past=5)]
     if name.startswith("bert"):
@@ -165,14 +165,14 @@ def test_in_floats(spelling: str, tmp_path: Path) -> None:
 
 
 def ours(kind: str) -> Callable[[str, Path, Path], None]:
-    """What `quantize` writes."""
+    """halfbyte's quantizer."""
     return lambda name, source, target: quantize_onnx(
         source, target, Options(type=kind, compare=False)
     )
 
 
 def dynamic(name: str, source: Path, target: Path) -> None:
-    """ONNX Runtime's integer products with activations rounded as they come."""
+    """ONNX Runtime's integer products with dynamically quantized activations."""
     quantization.quantize_dynamic(source, target, per_channel=True)
 
 
@@ -187,7 +187,7 @@ class Calibration(quantization.CalibrationDataReader):
 
 
 def static(format_: str) -> Callable[[str, Path, Path], None]:
-    """ONNX Runtime's integers with scales for activations too."""
+    """ONNX Runtime's quantization with calibrated scales for activations."""
 
     def quantizer(name: str, source: Path, target: Path) -> None:
         prepared = target.with_name("prepared.onnx")
@@ -206,11 +206,11 @@ def nbits(level: int, symmetric: bool) -> Callable[[str, Path, Path], None]:
     """ONNX Runtime's blocks of four bits."""
 
     def quantizer(name: str, source: Path, target: Path) -> None:
-        made = MatMulNBitsQuantizer(
+        quantizer_ = MatMulNBitsQuantizer(
             onnx.load(source), bits=4, block_size=32, is_symmetric=symmetric, accuracy_level=level
         )
-        made.process()
-        onnx.save(made.model.model, target)
+        quantizer_.process()
+        onnx.save(quantizer_.model.model, target)
 
     return quantizer
 
@@ -218,17 +218,17 @@ def nbits(level: int, symmetric: bool) -> Callable[[str, Path, Path], None]:
 Quantizer = Callable[[str, Path, Path], object]
 TRANSFORMERS, CONVOLUTIONAL = ("bert-small", "gpt2-small"), ("mobilenet-v2-small", "resnet-small")
 EVERY = (*TRANSFORMERS, *CONVOLUTIONAL)
-# Where both engines round at the same places, most inputs are within SAME. A code of an activation
-# that lies on the edge makes 2.5e-3 to 9.7e-3 of it (6 of 48 random inputs of gpt2-small).
-# Where activations were turned, a scale serves 128 of them here and 32 there: all codes are others.
-SAME, EDGE, TURNED = 1e-5, 1.2e-2, 2.5e-2
+# If both engines round at the same places, most inputs are within SAME. An activation halfway
+# between two integers makes it 2.5e-3 to 9.7e-3 (6 of 48 random inputs of gpt2-small). If
+# activations were rotated, a scale is for 128 of them here and for 32 there: all integers differ.
+SAME, EDGE, ROTATED = 1e-5, 1.2e-2, 2.5e-2
 
-# Models, and how far apart: where both engines round at the same places, EDGE. In float16 they do
-# not, and differ by as much as each differs from float32. Scales of ONNX Runtime's blocks are
-# rounded to float16, 2^-11 of each weight, which moves a twelfth of all activations to other codes.
+# Models and bounds: EDGE if both engines round at the same places. In float16 they do not, and
+# differ by as much as each differs from float32. Scales of ONNX Runtime's blocks are rounded to
+# float16, 2^-11 of each weight, which changes the integers of a twelfth of all activations.
 WAYS: dict[str, tuple[Quantizer, dict[str, float]]] = {
-    "int8": (ours("int8"), dict.fromkeys(EVERY, EDGE) | dict.fromkeys(TRANSFORMERS, TURNED)),
-    "int4": (ours("int4"), dict.fromkeys(EVERY, EDGE) | dict.fromkeys(TRANSFORMERS, TURNED)),
+    "int8": (ours("int8"), dict.fromkeys(EVERY, EDGE) | dict.fromkeys(TRANSFORMERS, ROTATED)),
+    "int4": (ours("int4"), dict.fromkeys(EVERY, EDGE) | dict.fromkeys(TRANSFORMERS, ROTATED)),
     "fp16": (ours("fp16"), dict.fromkeys(EVERY, 3e-3) | {"mobilenet-v2-small": 2.5e-2}),
     "dynamic": (dynamic, dict.fromkeys(TRANSFORMERS, EDGE)),
     "QDQ": (static("QDQ"), dict.fromkeys(CONVOLUTIONAL, EDGE)),
@@ -244,10 +244,10 @@ CASES = [(way, name) for way, (_, bounds) in WAYS.items() for name in bounds]
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The models in float32."""
     folder = tmp_path_factory.mktemp("models")
-    found = {name: folder / f"{name}.onnx" for name in EVERY}
-    for name, path in found.items():
+    paths = {name: folder / f"{name}.onnx" for name in EVERY}
+    for name, path in paths.items():
         save(make(name), path)
-    return found
+    return paths
 
 
 @pytest.fixture
@@ -261,7 +261,7 @@ def quiet() -> Iterator[None]:
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(("way", "name"), CASES)
 def test_quantized(way: str, name: str, sources: dict[str, Path], tmp_path: Path) -> None:
-    """All backends run the file as ONNX Runtime does, which is not the float32 model."""
+    """All backends have the results of ONNX Runtime, which differ from the float32 model's."""
     quantizer, bounds = WAYS[way]
     path = tmp_path / "model.onnx"
     quantizer(name, sources[name], path)
@@ -282,8 +282,8 @@ def test_quantized(way: str, name: str, sources: dict[str, Path], tmp_path: Path
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("name", TRANSFORMERS)
 @pytest.mark.parametrize("kind", ["int8", "int4"])
-def test_turned_weights(kind: str, name: str, sources: dict[str, Path], tmp_path: Path) -> None:
-    """With float activations both engines have the same result, with integers a little else."""
+def test_rotated_weights(kind: str, name: str, sources: dict[str, Path], tmp_path: Path) -> None:
+    """With float activations both engines have the same results; with integers they differ."""
     path = tmp_path / "model.onnx"
     ours(kind)(name, sources[name], path)
     integers = outputs_of(runner(path, "native"), feeds_of(name)[0])
@@ -298,7 +298,7 @@ def test_turned_weights(kind: str, name: str, sources: dict[str, Path], tmp_path
         wanted = by_onnxruntime(path, feeds)
         for backend in BACKENDS:
             assert apart(outputs_of(runner(path, backend), feeds), wanted) < SAME, backend
-    assert SAME < apart(integers, by_onnxruntime(path, feeds_of(name)[0])) < TURNED
+    assert SAME < apart(integers, by_onnxruntime(path, feeds_of(name)[0])) < ROTATED
 
 
 # ---- trained models ------------------------------------------------------------------------------
@@ -322,8 +322,8 @@ def tokens() -> Feeds:
     return minilm.tokens(SENTENCES)
 
 
-# In six layers of trained weights codes on the edge set off others: ONNX Runtime with and without
-# its optimizations differs by 1.2e-2 from itself.
+# In six layers of trained weights, rounding differences cause others: ONNX Runtime with and without
+# its optimizations differs by 1.2e-2.
 EMBEDDERS: dict[str, tuple[Quantizer | None, float]] = {
     "fp32": (None, FLOATS),
     "int8": (ours("int8"), 2.5e-2),
@@ -347,27 +347,27 @@ def test_sentence_embeddings(way: str, embedder: Path, tokens: Feeds, tmp_path: 
 
 @pytest.mark.usefixtures("quiet")
 def test_int8_attention(embedder: Path, tokens: Feeds, tmp_path: Path) -> None:
-    """It is as close to float32 as the file without it, and the same on every machine."""
+    """It is as close to float32 as without it, and equal on every machine."""
     path = tmp_path / "model.onnx"
     ours("int8")("minilm", embedder, path)
     (wanted,) = by_onnxruntime(embedder, tokens)
-    found = {}
+    outputs = {}
     for backend in BACKENDS:
         run = runner(path, backend, int8_attention=True)
-        (found[backend],) = outputs_of(run, tokens)
+        (outputs[backend],) = outputs_of(run, tokens)
         assert operators(run).count(ops.attention_int8) == 6
         assert ops.attention not in operators(run)
-        assert cosines(found[backend], wanted).min() > 0.999, backend
-    np.testing.assert_array_equal(found["native"], found["wasm-simd128"])
+        assert cosines(outputs[backend], wanted).min() > 0.999, backend
+    np.testing.assert_array_equal(outputs["native"], outputs["wasm-simd128"])
     (plain,) = outputs_of(runner(path, "native"), tokens)
-    assert cosines(found["native"], wanted).min() > cosines(plain, wanted).min() - 1e-4
+    assert cosines(outputs["native"], wanted).min() > cosines(plain, wanted).min() - 1e-4
 
 
 @pytest.mark.parametrize(("name", "quantized"), [("bert-small", False), ("gpt2-small", True)])
 def test_attention_stays_in_floats(
     name: str, quantized: bool, sources: dict[str, Path], tmp_path: Path
 ) -> None:
-    """Where its operands are floats' products, and where queries do not see all keys."""
+    """If its operands come from float products, or if queries do not see all keys."""
     path = sources[name]
     if quantized:
         path = tmp_path / "model.onnx"

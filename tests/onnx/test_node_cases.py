@@ -1,6 +1,6 @@
-"""ONNX's own tests on the definitions and on every backend, and on ONNX's own runner of them.
+"""ONNX's own tests on the definitions, on every backend, and in ONNX's own runner.
 
-Every case that is not listed in `node_exclusions.toml` passes, and none that is. One case alone:
+All cases pass except those in `node_exclusions.toml`, which must fail. A single case:
 `python -m tests.onnx.node_cases -k NAME --backend BACKEND`.
 """
 
@@ -25,7 +25,7 @@ UNCOMPARED = {"loop16_seq_none"}  # onnx's runner asks for the length of a seque
 
 
 def problem(case: NodeCase, backend: str) -> str | None:
-    """What is wrong with a case's result, or with its entry in the list."""
+    """The problem of a case's result, or of its entry in the list."""
     excluded = EXCLUDED.get(case.name)
     if excluded is None:
         return outcome(case.name, backend)
@@ -42,7 +42,7 @@ def problem(case: NodeCase, backend: str) -> str | None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_backend(backend: str) -> None:
     problems = [
-        f"{case.name}: {found}" for case in CASES if (found := problem(case, backend)) is not None
+        f"{case.name}: {error}" for case in CASES if (error := problem(case, backend)) is not None
     ]
     assert not problems, f"{len(problems)} of {len(CASES)} cases\n" + "\n".join(problems[:20])
     counted = [case for case in CASES if case.kind == "node" and not case.domain]
@@ -52,7 +52,7 @@ def test_backend(backend: str) -> None:
 
 
 def is_older(case: NodeCase) -> bool:
-    """Whether a case is of an opset that files are refused for."""
+    """Whether a case has an opset that is too old for files."""
     return any(o.version < OPSETS[0] for o in case.proto.opset_import if not o.domain)
 
 
@@ -63,7 +63,7 @@ def test_excluded_cases_exist() -> None:
 
 
 class OneThread(HalfbyteBackend):
-    """Thousands of models, each of which would start threads."""
+    """Sessions with one thread: thousands of models would start as many threads."""
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> HalfbyteRep:
@@ -75,7 +75,7 @@ def test_onnx_runs_its_tests_on_our_backend(monkeypatch: pytest.MonkeyPatch) -> 
     """onnx.backend.test, as every implementation of its interface runs it."""
 
     def loaded(kind: str) -> list[Any]:
-        return [case.source for case in CASES if case.kind == kind]  # making them takes seconds
+        return [case.source for case in CASES if case.kind == kind]  # loading them takes seconds
 
     monkeypatch.setattr("onnx.backend.test.runner.load_model_tests", loaded)
     runner = BackendTest(OneThread, __name__)
@@ -100,11 +100,11 @@ def test_onnx_runs_its_tests_on_our_backend(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_backend_interface() -> None:
     case = next(case for case in CASES if case.name == "add")
-    ((x, y), (wanted,)) = case.data_sets()[0]
-    (found,) = HalfbyteBackend.run_model(case.proto, [x, y])
-    assert (found == wanted).all()
-    (found,) = HalfbyteBackend.run_node(case.proto.graph.node[0], {"x": x, "y": y})
-    assert (found == wanted).all()
+    ((x, y), (expected,)) = case.data_sets()[0]
+    (result,) = HalfbyteBackend.run_model(case.proto, [x, y])
+    assert (result == expected).all()
+    (result,) = HalfbyteBackend.run_node(case.proto.graph.node[0], {"x": x, "y": y})
+    assert (result == expected).all()
     assert HalfbyteBackend.is_compatible(case.proto)
     assert HalfbyteBackend.supports_device("CPU")
     assert not HalfbyteBackend.supports_device("CUDA:0")

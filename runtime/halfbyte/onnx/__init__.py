@@ -14,7 +14,8 @@
 What is computed before a run is bounded: `prepare` limits the bytes and operations of folded
 constants and leaves the rest to the run. A run compares sizes with the memory that is left
 (`halfbyte.room`) before it allocates arrays, programs or the results of loops, and the error names
-the node. A plan (`Runner.plan`) compares nothing with this machine's memory.
+the node. A plan (`Runner.plan`) compares nothing with this machine's memory, and computes no Einsum
+of more than 2^33 operations (`work`).
 
 Every node is a step that the caller can end (`halfbyte.core.interrupt`), from inlining to the
 planning of memory: `RunOptions.terminate` and the cancellation of loading reach all of them.

@@ -1,4 +1,4 @@
-"""ONNX models for tests of the reader, and a comparison of what it reads with PyPI's `onnx`."""
+"""ONNX models for tests of the reader, and a comparison of its results with PyPI's `onnx`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from halfbyte.onnx.files.model import (
     ValueInfo,
 )
 
-TENSOR_TYPES = sorted(n for n in dtypes.DTYPES if n < 27)  # those of six bits are not read
-ELEMENTS = 13  # odd, so that bytes of several elements are not full
+TENSOR_TYPES = sorted(n for n in dtypes.DTYPES if n < 27)  # types of six bits are not read
+ELEMENTS = 13  # odd, so that the last byte of packed elements is not full
 
 
 def values(number: int, count: int = ELEMENTS) -> np.ndarray[Any, Any]:
-    """Numbers that each element type holds, negative ones and odd ones where it can."""
+    """Numbers that an element type can hold, with negative and odd ones if possible."""
     if number == TensorProto.STRING:
         return np.array([f"Wörter {i}" for i in range(count)], object)
     name = helper.tensor_dtype_to_np_dtype(number)
@@ -47,30 +47,30 @@ def values(number: int, count: int = ELEMENTS) -> np.ndarray[Any, Any]:
 
 
 def tensor(number: int, *, raw: bool, name: str = "t", count: int = ELEMENTS) -> TensorProto:
-    """A tensor of any type, raw or in the field of its type, as the standard has it."""
+    """A tensor of any type, raw or in the field that the standard has for the type."""
     array = values(number, count)
     if raw:
         return numpy_helper.from_array(array, name)
     if number == TensorProto.STRING:
         return helper.make_tensor(name, number, [count], list(array))
-    made = numpy_helper.from_array(array, name)
-    data = made.raw_data
-    made.ClearField("raw_data")
+    proto = numpy_helper.from_array(array, name)
+    data = proto.raw_data
+    proto.ClearField("raw_data")
     if number in (1, 14):
-        made.float_data.extend(np.frombuffer(data, np.float32).tolist())
+        proto.float_data.extend(np.frombuffer(data, np.float32).tolist())
     elif number in (11, 15):
-        made.double_data.extend(np.frombuffer(data, np.float64).tolist())
+        proto.double_data.extend(np.frombuffer(data, np.float64).tolist())
     elif number == 7:
-        made.int64_data.extend(np.frombuffer(data, np.int64).tolist())
+        proto.int64_data.extend(np.frombuffer(data, np.int64).tolist())
     elif number in (12, 13):
-        made.uint64_data.extend(np.frombuffer(data, array.dtype).tolist())
+        proto.uint64_data.extend(np.frombuffer(data, array.dtype).tolist())
     elif number in (3, 5, 6):
-        made.int32_data.extend(np.frombuffer(data, array.dtype).tolist())
+        proto.int32_data.extend(np.frombuffer(data, array.dtype).tolist())
     elif number in (4, 10, 16):
-        made.int32_data.extend(np.frombuffer(data, np.uint16).tolist())
+        proto.int32_data.extend(np.frombuffer(data, np.uint16).tolist())
     else:
-        made.int32_data.extend(data)
-    return made
+        proto.int32_data.extend(data)
+    return proto
 
 
 def model_of(
@@ -92,7 +92,7 @@ def model_of(
 
 
 def rich_model() -> onnx.ModelProto:
-    """Every message and every kind of attribute, type and tensor in one small model."""
+    """A small model with every message and every kind of attribute, type and tensor."""
     branch = helper.make_graph(
         [helper.make_node("Add", ["x", "one"], ["z"], "inner")], "then", [],
         [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
@@ -158,7 +158,7 @@ def rich_model() -> onnx.ModelProto:
 
 
 def known_opset(model: onnx.ModelProto) -> bytes:
-    """A model's bytes, at the first version of the default domain that is read, if it is older."""
+    """A model as bytes, with an old version of the default domain raised to the first supported."""
     for opset in model.opset_import:
         if opset.domain == "":
             opset.version = max(opset.version, 7)
@@ -166,7 +166,7 @@ def known_opset(model: onnx.ModelProto) -> bytes:
 
 
 def assert_same(model: Model, proto: onnx.ModelProto) -> None:
-    """Every field that a model has is what the other reader says."""
+    """Every field of a model equals that of the other reader."""
     for name in ("ir_version", "producer_name", "producer_version", "domain", "model_version"):
         assert getattr(model, name) == getattr(proto, name), name
     assert model.doc_string == proto.doc_string
@@ -196,7 +196,7 @@ def assert_same_tensor(array: Any, proto: TensorProto) -> None:
         return
     other = numpy_helper.to_array(proto)
     if proto.data_type in (TensorProto.INT4, TensorProto.INT2):
-        other = other.astype(np.int8)  # whose high bits the other reader leaves open
+        other = other.astype(np.int8)  # the other reader leaves the high bits undefined
     elif proto.data_type in (TensorProto.UINT4, TensorProto.UINT2):
         other = other.astype(np.uint8)
     assert array.tobytes() == other.tobytes()

@@ -1,4 +1,4 @@
-"""ONNX files cut, changed and made to deceive: our own errors, soon, and no memory for lies."""
+"""Truncated, changed and deceiving ONNX files: errors of our own, soon, and in little memory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.onnx.mutations import BYTES, MODELS, mutations
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
 from halfbyte.onnx.files import open_onnx, reader
 
-SECONDS = 5  # for any file here, on a busy machine; they are read in milliseconds
+SECONDS = 5  # for any file on a busy machine; usually they take milliseconds
 SHIPPED = Path(onnx.__file__).parent / "backend/test/data"
 Change = Callable[[onnx.ModelProto], Any]
 
 
 def small_model() -> onnx.ModelProto:
-    """A node, an initializer, an attribute."""
+    """A model with two nodes, an initializer and an attribute."""
     nodes = [
         helper.make_node("Add", ["x", "w"], ["h"], "first"),
         helper.make_node("LeakyRelu", ["h"], ["y"], "second", alpha=0.5),
@@ -36,7 +36,7 @@ def small_model() -> onnx.ModelProto:
 
 
 def refused(data: bytes) -> str:
-    """The error of a file, which takes neither time nor memory."""
+    """The error of a file, which must come soon and in little memory."""
     start = time.monotonic()
     with little_memory(), pytest.raises(HalfbyteError) as caught:
         open_onnx(data, name="bad.onnx")
@@ -66,14 +66,14 @@ def field(number: int, value: bytes | int) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*encoded, value])
 
 
-# ---- files that are damaged --------------------------------------------------------------------
+# ---- damaged files -----------------------------------------------------------------------------
 
 
 def test_every_prefix_is_refused() -> None:
@@ -124,22 +124,22 @@ def test_mutants_are_the_same_each_time() -> None:
     assert one != list(mutations(seeds, 100, random_seed=1))
 
 
-# ---- files that lie ----------------------------------------------------------------------------
+# ---- deceiving files ---------------------------------------------------------------------------
 
 LIES: dict[str, tuple[Change, str]] = {
     "a negative size": (
         lambda m: m.graph.initializer[0].dims.append(-1),
         r"tensor 'w': shape \[2, -1\] has a negative size",
     ),
-    "a size that no memory has": (
+    "a size larger than any memory": (
         lambda m: m.graph.initializer[0].dims.append(1 << 62),
         r"tensor 'w': shape \[2, 4611686018427387904\] is larger than any memory",
     ),
-    "nothing, of a size that no memory has": (
+    "an empty tensor with a size larger than any memory": (
         lambda m: m.graph.initializer[0].dims.extend([0, 1 << 62]),
         "larger than any memory",
     ),
-    "a size that the file has not": (
+    "a size larger than the file": (
         lambda m: m.graph.initializer[0].dims.append(1 << 40),
         "tensor 'w': expected 8796093022208 bytes for 2199023255552 elements, found 8",
     ),
@@ -261,7 +261,7 @@ LIES: dict[str, tuple[Change, str]] = {
         lambda m: m.graph.input.add(),
         "a value's name of 0 characters",
     ),
-    "a name that is long": (
+    "a long name": (
         lambda m: m.graph.node[0].input.append("n" * 2000),
         "a name of 2000 characters, expected at most 1024",
     ),
@@ -273,7 +273,7 @@ LIES: dict[str, tuple[Change, str]] = {
         lambda m: setattr(m.graph.node[0], "domain", "a\nb"),
         r"domain 'a\\nb', expected a name",
     ),
-    "a node of no operator": (
+    "a node without an operator": (
         lambda m: m.graph.node.add(name="second"),
         "graph: node 2: op_type '', expected a name",
     ),
@@ -281,7 +281,7 @@ LIES: dict[str, tuple[Change, str]] = {
         lambda m: m.graph.node[1].attribute.append(m.graph.node[1].attribute[0]),
         r"node 'second' \(LeakyRelu\): attribute 'alpha': appears twice",
     ),
-    "an attribute of no type": (
+    "an attribute without a type": (
         lambda m: m.graph.node[1].attribute[0].ClearField("type"),
         r"node 'second' \(LeakyRelu\): attribute 'alpha': type 0, expected one of 1 to 14",
     ),
@@ -334,7 +334,7 @@ LIES: dict[str, tuple[Change, str]] = {
         lambda m: _external(m, location="w.bin"),
         "its data is in the file 'w.bin', but the model is in memory",
     ),
-    "external data that is nowhere": (
+    "external data without a location": (
         lambda m: _external(m, offset="0"),
         "tensor 'w': external data without a location",
     ),
@@ -357,7 +357,7 @@ LIES: dict[str, tuple[Change, str]] = {
         ),
         "strings in external data",
     ),
-    "a tensor's name that is long": (
+    "a long name of a tensor": (
         lambda m: setattr(m.graph.initializer[0], "name", "n" * 2000),
         "initializer 0: a name of 2000 characters",
     ),
@@ -387,17 +387,17 @@ LIES: dict[str, tuple[Change, str]] = {
 
 
 def _branch(name: str) -> onnx.NodeProto:
-    """An If whose branches read a value, and which makes `p`."""
+    """An If with the output `p`, whose branches read a value."""
     output = [helper.make_tensor_value_info("b", TensorProto.FLOAT, None)]
     inner = helper.make_graph([helper.make_node("Neg", [name], ["b"], "inner")], "b", [], output)
     return helper.make_node("If", ["x"], ["p"], "if", then_branch=inner, else_branch=inner)
 
 
-def _external(model: onnx.ModelProto, **said: str) -> None:
+def _external(model: onnx.ModelProto, **entries: str) -> None:
     weights = model.graph.initializer[0]
     weights.ClearField("raw_data")
     weights.data_location = TensorProto.EXTERNAL
-    for key, value in said.items():
+    for key, value in entries.items():
         weights.external_data.add(key=key, value=value)
 
 
@@ -410,11 +410,11 @@ def test_lies(name: str) -> None:
 FIELDS = {
     "a kind that does not exist": (b"\x0b", "field 1 at offset 2 is of unknown kind 3"),
     "field 0": (b"\x00\x00", "field 0 at offset 2: numbers begin with 1"),
-    "a length behind the end": (b"\x12\x05ab", "field 2 at offset 2: 5 bytes expected, 2 found"),
+    "a length beyond the end": (b"\x12\x05ab", "field 2 at offset 2: 5 bytes expected, 2 found"),
     "a length without an end": (b"\x12" + b"\xff" * 20, "truncated or endless integer at offset 3"),
-    "a key that is cut": (b"\x80", "truncated or endless integer at offset 2"),
-    "a number that is cut": (b"\x08", "truncated or endless integer at offset 3"),
-    "a float that is cut": (b"\x0d\0\0", "field 1 at offset 2: 4 bytes expected, 2 found"),
+    "a truncated key": (b"\x80", "truncated or endless integer at offset 2"),
+    "a truncated number": (b"\x08", "truncated or endless integer at offset 3"),
+    "a truncated float": (b"\x0d\0\0", "field 1 at offset 2: 4 bytes expected, 2 found"),
     "bytes for an integer": (field(1, b"abc"), "expected an integer, found 3 bytes"),
     "a float for an integer": (b"\x0d\0\0\0\0", "expected an integer, found 4 bytes"),
     "an integer for a text": (field(2, 1), "expected bytes, found an integer"),
@@ -436,15 +436,15 @@ FIELDS = {
         field(7, field(5, field(8, b"w") + field(2, 1) + field(14, 2))),
         "data_location 2, expected 0 or 1",
     ),
-    "packed integers that are long": (
+    "packed integers that are too long": (
         field(7, field(5, field(2, 7) + field(7, b"\x80" * 11 + b"\1"))),
         "an integer of 12 bytes, expected at most 10",
     ),
-    "packed integers that are cut": (
+    "truncated packed integers": (
         field(7, field(5, field(2, 7) + field(7, b"\1\x80"))),
         "truncated or endless integer in packed ones",
     ),
-    "packed floats that are cut": (
+    "truncated packed floats": (
         field(7, field(5, field(2, 1) + field(4, b"12345"))),
         "expected numbers of 4 bytes, found 5 bytes",
     ),
@@ -487,7 +487,7 @@ def test_sparse_lies(name: str) -> None:
 
 @pytest.mark.parametrize("levels", [33, 2000])
 def test_graphs_nested_deeply(levels: int) -> None:
-    """32 levels are read; Python's stack never decides."""
+    """32 levels are read, whatever the limit of Python's stack is."""
     assert "graphs nested more than 32 deep" in refused(nested(levels))
     graph, depth = open_onnx(nested(32)).graph, 0
     while graph.nodes:
@@ -512,7 +512,7 @@ def test_types_nested_deeply() -> None:
 
 
 def functions(bodies: dict[str, list[str]]) -> bytes:
-    """A model that calls `f0`, and functions that call others."""
+    """A model that calls `f0`, with functions that call others."""
     model = model_of([helper.make_node("f0", ["x"], ["y"], domain="own")])
     model.opset_import.append(helper.make_opsetid("own", 1))
     imports = [helper.make_opsetid("own", 1), helper.make_opsetid("", 21)]
@@ -529,7 +529,7 @@ def functions(bodies: dict[str, list[str]]) -> bytes:
 
 
 def test_functions_that_grow_without_bound() -> None:
-    """Two hundred nodes that are 10^20 in place of their calls, and functions without an end."""
+    """Two hundred nodes that become 10^20 when inlined, and recursive functions."""
     bodies = {f"f{i}": [f"f{i + 1}"] * 10 for i in range(20)} | {"f20": ["Neg"]}
     assert "more than 262144 nodes" in refused(functions(bodies))
     assert "function 'f0' calls itself" in refused(functions({"f0": ["f1"], "f1": ["f0"]}))
@@ -566,12 +566,12 @@ def test_lies_in_functions() -> None:
     ],
 )  # fmt: skip
 def test_many_empty_messages(unit: bytes) -> None:
-    """Two bytes each."""
+    """Each takes two bytes of a file."""
     refused(field(1, 8) + unit * 20_000)
 
 
-def test_many_values_take_memory_of_their_number() -> None:
-    """Integers of one byte become eight: no more for long."""
+def test_many_values_take_memory_in_proportion() -> None:
+    """Integers of one byte become eight bytes, and not much more for any time."""
     count = 4 << 20
     packed = field(1, count) + field(2, 7) + field(8, b"w") + field(7, b"\x05" * (count - 1))
     tracemalloc.start()
@@ -581,7 +581,7 @@ def test_many_values_take_memory_of_their_number() -> None:
     tracemalloc.stop()
 
 
-# ---- files beside ------------------------------------------------------------------------------
+# ---- external data -----------------------------------------------------------------------------
 
 WEIGHTS = np.arange(40, dtype=np.float32)
 
@@ -589,9 +589,9 @@ WEIGHTS = np.arange(40, dtype=np.float32)
 def write_external(path: Path, *places: dict[str, str]) -> Path:
     """A model with a tensor of eight floats for each place."""
     model = model_of([], ["x"], ["x"])
-    for index, said in enumerate(places):
+    for index, entries in enumerate(places):
         proto = TensorProto(name=f"w{index}", data_type=1, dims=[8], data_location=1)
-        for key, value in said.items():
+        for key, value in entries.items():
             proto.external_data.add(key=key, value=value)
         model.graph.initializer.append(proto)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -600,7 +600,7 @@ def write_external(path: Path, *places: dict[str, str]) -> Path:
 
 
 def test_external_data(tmp_path: Path) -> None:
-    """Anywhere in the folder; bytes may be shared as a whole; a checksum is not compared."""
+    """It may be anywhere in the folder, and tensors may share all bytes; checksums are ignored."""
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep/w.bin").write_bytes(b"abc" + WEIGHTS.tobytes())
     (tmp_path / "w.bin").write_bytes(WEIGHTS[:8].tobytes())
@@ -613,8 +613,8 @@ def test_external_data(tmp_path: Path) -> None:
     path = write_external(tmp_path / "m.onnx", *places)
     files = {"deep/w.bin": (tmp_path / "deep/w.bin").read_bytes(), "./w.bin": WEIGHTS[:8].tobytes()}
     for model in (open_onnx(path), open_onnx(path.read_bytes(), external=files)):
-        found = list(model.graph.initializers.values())
-        for array, start in zip(found, (0, 8, 0, 0), strict=True):
+        arrays = list(model.graph.initializers.values())
+        for array, start in zip(arrays, (0, 8, 0, 0), strict=True):
             assert isinstance(array, np.ndarray)
             np.testing.assert_array_equal(array, WEIGHTS[start : start + 8])
             assert not array.flags.owndata
@@ -640,17 +640,17 @@ BAD_PLACES = {
     "through a link": ({"location": "folder/w.bin"}, "is a link to .*, outside"),
     "a link to itself": ({"location": "loop.bin"}, "external data: "),
     "a pipe": ({"location": "pipe"}, "is not a regular file"),
-    "behind the end": ({"location": "w.bin", "offset": "160"}, "32 bytes at offset 160 of 'w.bin'"),
+    "beyond the end": ({"location": "w.bin", "offset": "160"}, "32 bytes at offset 160 of 'w.bin'"),
     "across the end": ({"location": "w.bin", "offset": "132"}, "the file has 160"),
-    "far behind the end": ({"location": "w.bin", "offset": "9" * 19}, "the file has 160"),
+    "far beyond the end": ({"location": "w.bin", "offset": "9" * 19}, "the file has 160"),
 }
 
 
 @pytest.mark.parametrize("name", BAD_PLACES)
 def test_places_that_are_refused(name: str, tmp_path: Path) -> None:
-    said, expected = BAD_PLACES[name]
+    entries, expected = BAD_PLACES[name]
     folder = tmp_path / "model"
-    path = write_external(folder / "m.onnx", said)
+    path = write_external(folder / "m.onnx", entries)
     for where in (tmp_path, folder):
         (where / "w.bin").write_bytes(WEIGHTS.tobytes())
     (folder / "link.bin").symlink_to(tmp_path / "w.bin")
@@ -666,7 +666,7 @@ def test_places_that_are_refused(name: str, tmp_path: Path) -> None:
 
 
 def test_links_of_the_hub(tmp_path: Path) -> None:
-    """The hub's cache has links to files in one other folder: the model's own, and its data's."""
+    """The hub's cache has links to files in another folder, for a model and for its data."""
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots/main/onnx"
     snapshot.mkdir(parents=True)
     write_external(blobs / "1234", {"location": "m.onnx_data"})
@@ -679,7 +679,7 @@ def test_links_of_the_hub(tmp_path: Path) -> None:
 
 
 def test_a_link_to_a_model_that_has_its_data_beside_it(tmp_path: Path) -> None:
-    """But not elsewhere; a file beside the link comes first."""
+    """The data may be beside the model or beside the link, which comes first, not elsewhere."""
     write_external(tmp_path / "there/m.onnx", {"location": "w.bin"})
     link, data = tmp_path / "link.onnx", tmp_path / "there/w.bin"
     link.symlink_to("there/m.onnx")
@@ -699,7 +699,7 @@ def test_a_link_to_a_model_that_has_its_data_beside_it(tmp_path: Path) -> None:
 def test_a_system_that_cannot_follow_a_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Windows refuses some names, and other systems those that their encoding lacks."""
+    """Windows refuses some names, and other systems names that their encoding lacks."""
 
     def refuse(path: Path) -> str:
         raise OSError("no such name")
@@ -720,8 +720,8 @@ def test_external_data_that_overlaps(tmp_path: Path) -> None:
         open_onnx(path)
 
 
-def test_names_that_are_no_text() -> None:
-    """What is not text is escaped in messages, and messages stay short."""
+def test_names_that_cannot_be_printed() -> None:
+    """They are escaped in messages, and messages stay short."""
     proto = tensor(1, raw=True, name="n\u2028" * 300)
     proto.dims[0] = 99
     message = refused(model_of([], ["x"], ["x"], [proto]).SerializeToString())
@@ -729,7 +729,7 @@ def test_names_that_are_no_text() -> None:
 
 
 def test_bounds_of_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of nodes in all graphs, of training infos, of the pieces that packed elements come in."""
+    """Of nodes in all graphs, of training_info, and of fields with packed elements."""
     pieces = field(8, b"w") + field(1, 2) + field(2, 7) + field(7, b"\1")
     whole = field(1, 8) + field(7, field(5, pieces + field(7, b"\1")))
     assert open_onnx(whole).graph.initializers["w"].shape == (2,)

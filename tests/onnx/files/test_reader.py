@@ -1,4 +1,4 @@
-"""ONNX files as halfbyte reads them, compared field by field with PyPI's `onnx`."""
+"""The reader of ONNX files, compared field by field with PyPI's `onnx`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_field_of_a_model_with_everything() -> None:
     assert_same(open_onnx(model.SerializeToString()), model)
 
 
-def test_the_models_that_the_judge_ships() -> None:
+def test_the_models_of_the_onnx_package() -> None:
     paths = sorted(SHIPPED.rglob("*.onnx"))
     assert len(paths) > 100
     for path in paths:
@@ -79,7 +79,7 @@ def test_every_element_type(number: int, count: int, raw: bool) -> None:
     assert not array.flags.writeable
 
 
-def test_packed_elements_are_kept_as_they_lie() -> None:
+def test_packed_elements_are_kept_as_stored() -> None:
     protos = [tensor(n, raw=True, name=f"t{n}") for n in (21, 22, 23, 25, 26, 2)]
     graph = open_onnx(model_of([], ["x"], ["x"], protos).SerializeToString()).graph
     assert set(graph.packed) == {"t21", "t22", "t23", "t25", "t26"}
@@ -87,17 +87,17 @@ def test_packed_elements_are_kept_as_they_lie() -> None:
         assert graph.packed[proto.name].tobytes() == proto.raw_data
 
 
-def test_raw_data_is_mapped_wherever_it_lies(tmp_path: Path) -> None:
-    """No bytes are copied, at odd addresses neither."""
+def test_raw_data_is_mapped_at_any_address(tmp_path: Path) -> None:
+    """No bytes are copied, not even at odd addresses."""
     path = tmp_path / "model.onnx"
     arrays = [np.arange(100 + i, dtype=np.float32) for i in range(8)]
     protos = [numpy_helper.from_array(a, "w" * (i + 1)) for i, a in enumerate(arrays)]
     path.write_bytes(model_of([], ["x"], ["x"], protos).SerializeToString())
     whole = np.frombuffer(data := path.read_bytes(), np.uint8)
     for source in (path, data):
-        found = list(open_onnx(source).graph.initializers.values())
-        assert not all(array.flags.aligned for array in found)  # type: ignore[union-attr]
-        for array, expected in zip(found, arrays, strict=True):
+        mapped = list(open_onnx(source).graph.initializers.values())
+        assert not all(array.flags.aligned for array in mapped)  # type: ignore[union-attr]
+        for array, expected in zip(mapped, arrays, strict=True):
             assert isinstance(array, np.ndarray)
             assert not array.flags.owndata
             if source is data:
@@ -136,7 +136,7 @@ def test_is_onnx() -> None:
 
 
 def test_nodes_are_sorted_and_keep_their_order_otherwise() -> None:
-    """b and d need a's; e is in the way of nothing. The subgraph of `if` reads c from outside."""
+    """b needs a, and c needs b; e is independent. The subgraph of `if` reads c from outside."""
     branch = helper.make_graph(
         [helper.make_node("Neg", ["w"], ["v"], "outer"), helper.make_node("Abs", ["c"], ["w"])],
         "branch", [], [helper.make_tensor_value_info("v", TensorProto.FLOAT, None)],
@@ -158,7 +158,7 @@ def test_nodes_are_sorted_and_keep_their_order_otherwise() -> None:
 
 
 def test_domains_and_versions() -> None:
-    """The default domain has two names; all others any version."""
+    """The default domain has two names; other domains may have any version."""
     node = helper.make_node("Neg", ["x"], ["y"], domain="ai.onnx")
     for version in (7, 28):
         imports = [helper.make_opsetid("ai.onnx", version), helper.make_opsetid("com.other", 99)]
@@ -171,8 +171,8 @@ def test_domains_and_versions() -> None:
             open_onnx(proto.SerializeToString())
 
 
-def test_what_training_leaves_behind() -> None:
-    """How training goes on is nothing to inference; what it begins with may be."""
+def test_training_information() -> None:
+    """Training steps do not matter to inference, but initial values of training may."""
     model = model_of([helper.make_node("Add", ["x", "w"], ["y"])])
     model.graph.initializer.append(numpy_helper.from_array(np.float32([1]), "w"))
     info = model.training_info.add()
@@ -185,17 +185,17 @@ def test_what_training_leaves_behind() -> None:
 
 
 def test_attributes_that_writers_leave_out() -> None:
-    """proto3 writes no zeros and no empty lists."""
+    """proto3 omits zeros and empty lists."""
     node = helper.make_node("Odd", ["x"], ["y"])
     for name, kind in {"f": 1, "i": 2, "s": 3, "fs": 6, "is": 7, "ss": 8}.items():
         node.attribute.add(name=name, type=kind)  # type: ignore[arg-type]
-    found = open_onnx(model_of([node]).SerializeToString()).graph.nodes[0].attributes
-    assert found == {"f": 0.0, "i": 0, "s": "", "fs": [], "is": [], "ss": []}
-    assert isinstance(found["f"], float)
+    attributes = open_onnx(model_of([node]).SerializeToString()).graph.nodes[0].attributes
+    assert attributes == {"f": 0.0, "i": 0, "s": "", "fs": [], "is": [], "ss": []}
+    assert isinstance(attributes["f"], float)
 
 
 def test_numbers_of_repeated_fields_in_any_form() -> None:
-    """Fields of their own, packed ones, and both; across the borders of what is decoded at once."""
+    """Single fields, packed ones, and both, across the borders of the chunks of decoding."""
     from halfbyte.formats.protobuf import Message
 
     random = np.random.default_rng(0)
@@ -221,11 +221,11 @@ def test_numbers_of_repeated_fields_in_any_form() -> None:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*encoded, number])
 
 
 def test_links_between_sparse_and_dense() -> None:

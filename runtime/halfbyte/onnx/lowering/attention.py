@@ -153,11 +153,14 @@ def attention(
 
 
 @lower("Attention", domain=OWN)
-def spelled_attention(
+def fused_attention(
     c: Capture, q: Operand, k: Operand, v: Operand, mask: Operand = None, *, scale: float,
     axis: int = -1, to_end: int = 0,
 ) -> Value | None:  # fmt: skip
-    """Of one batch and as many heads, or one of keys and values; a mask has at most four axes."""
+    """Fused attention with as many heads of keys and values as of queries, or with one.
+
+    A mask has at most four axes.
+    """
     if q is None or k is None or v is None or {len(shape_of(x)) for x in (q, k, v)} != {4}:
         return None
     if shape_of(k)[1] not in (1, shape_of(q)[1]):

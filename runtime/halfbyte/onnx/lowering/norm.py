@@ -76,10 +76,10 @@ def skip_layer_normalization(
 
 
 @lower("SkipLayerNormalization", domain=OWN)
-def spelled_skip(
+def fused_skip_layer_normalization(
     c: Capture, x: Operand, skip: Operand, scale: Operand, bias: Operand = None, *, epsilon: float
 ) -> tuple[Value, Value] | None:
-    """The same, of which the sum is the second output."""
+    """LayerNormalization of x + skip, fused; the sum is the second output."""
     total = summed(c, x, skip, None, scale, bias)
     y = None if total is None else normalized(c, total, scale, bias, epsilon)
     return None if y is None or total is None else (y, total)
