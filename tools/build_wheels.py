@@ -1,10 +1,10 @@
-"""Build every wheel of a release on one machine: a platform's kernels are compiled by PyPI's zig.
+"""Build all wheels of a release on one machine, with PyPI's zig as the cross compiler.
 
     python tools/build_wheels.py [-o FOLDER] [--platform NAME ...]     by default all, into dist/
 
-The pure wheel, with the kernels as WebAssembly, is built once: it is Pyodide's. Each platform's is
-a copy with the kernels as one shared library too. A wheel depends on the sources and on zig's
-version alone: built again, it is the same bytes.
+The pure wheel, with the kernels as WebAssembly, is built once: it is Pyodide's. A platform's wheel
+is a copy that contains the kernels as a shared library as well. A wheel depends only on the sources
+and on zig's version: built again, it has the same bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SOURCES = KERNELS / "sources.txt"
 
 
 class Platform(NamedTuple):
-    """What a wheel is for: its tag, zig's name of the target and what the library is called."""
+    """A wheel's tag, zig's name of the target, and the name of the library."""
 
     tag: str
     target: str
@@ -41,7 +41,7 @@ class Platform(NamedTuple):
 
     @property
     def processor(self) -> str:
-        """As sources.txt calls it."""
+        """The name of the processor in sources.txt."""
         return self.target.partition("-")[0]
 
 
@@ -51,13 +51,13 @@ def linux(tag: str, target: str) -> Platform:
 
 
 def macos(tag: str, target: str) -> Platform:
-    """Mach-O; without a name of its own it would tell the folder where it was built."""
+    """Mach-O; without an install name it would contain the folder of the build."""
     link = ("-Wl,-install_name,@rpath/_kernels.dylib",)
     return Platform(tag, target, "_kernels.dylib", ("-fPIC",), link)
 
 
 def windows(tag: str, target: str) -> Platform:
-    """PE without a C library: memcpy and memset are all that it would be for."""
+    """PE without a C library, of which only memcpy and memset would be needed."""
     link = ("-nostdlib", "-rtlib=compiler-rt", "-Wl,--no-entry")
     return Platform(tag, target, "_kernels.dll", (), link)
 
@@ -76,12 +76,12 @@ FLAGS = (
     *("-std=c11", "-fvisibility=hidden", "-g0", "-DNDEBUG"),
     *("-Wall", "-Wextra", "-Werror", f"-I{KERNELS}"),
 )
-# What any processor of the kind has: zig's own choice for macOS is more.
+# The least processor of each family; zig's default for macOS is a newer one.
 BASELINE = {"x86_64": "-mcpu=x86_64", "aarch64": "-mcpu=generic"}
 
 
 class Source(NamedTuple):
-    """A file to compile, with all of its options; `define` is how isa.c hears of it."""
+    """A file to compile, with its options; `define` is the macro that enables it in isa.c."""
 
     name: str
     options: tuple[str, ...]
@@ -90,7 +90,7 @@ class Source(NamedTuple):
 
 def sources(processor: str) -> list[Source]:
     """The lines of sources.txt for a processor."""
-    found, common = [], []
+    selected, common = [], []
     for number, line in enumerate(SOURCES.read_text(encoding="utf-8").splitlines(), 1):
         for_, name, *options = line.split() if line and line[0] != "#" else ("", "")
         if for_ not in ("", "any", *BASELINE):
@@ -102,12 +102,12 @@ def sources(processor: str) -> list[Source]:
             common += options
         else:
             define = None if for_ == "any" else f"HB_{Path(name).parent.name.upper()}"
-            found.append(Source(name, tuple(options), define))
-    return [source._replace(options=(*common, *source.options)) for source in found]
+            selected.append(Source(name, tuple(options), define))
+    return [source._replace(options=(*common, *source.options)) for source in selected]
 
 
 def zig(*arguments: str | Path) -> None:
-    """Run zig; what it says on failure ends this program."""
+    """Run zig; on failure, exit with its output."""
     command = [sys.executable, "-m", "ziglang", "cc", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -115,12 +115,12 @@ def zig(*arguments: str | Path) -> None:
 
 
 def as_zig_takes_it(option: str) -> str:
-    """The option in zig's words, which has its own names for ARM's architectures."""
+    """The option in zig's spelling, which has its own names for ARM's architectures."""
     return option.replace("-march=armv8.2-a", "-mcpu=generic+v8_2a")
 
 
 def build_library(platform: Platform, folder: Path, more: Sequence[str] = ()) -> Path:
-    """Compile and link a platform's library into `folder`; `more` are further options."""
+    """Compile and link a platform's library into `folder`; `more` are additional options."""
     listed = sources(platform.processor)
     defines = [f"-D{source.define}" for source in listed if source.define]
     common = ("-target", platform.target, *platform.compile, *FLAGS, *defines)
@@ -141,7 +141,7 @@ def build_library(platform: Platform, folder: Path, more: Sequence[str] = ()) ->
 
 
 def forget_time(library: Path) -> None:
-    """Take the time out of a PE header; zig passes on no option for it."""
+    """Clear the time in a PE header; zig has no option for it."""
     data = bytearray(library.read_bytes())
     [header] = struct.unpack_from("<I", data, 0x3C)
     struct.pack_into("<I", data, header + 8, 0)
@@ -149,7 +149,7 @@ def forget_time(library: Path) -> None:
 
 
 def build_pure(folder: Path) -> dict[str, bytes]:
-    """The files of the wheel without any kernels, but what `pack` adds."""
+    """The files of the wheel without kernels and without the files that `pack` adds."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
     options = ["--no-deps", "--no-build-isolation", "--config-settings", "wheel.cmake=false"]
     command += [*options, "--wheel-dir", str(folder), str(ROOT)]
@@ -168,15 +168,15 @@ def build_pure(folder: Path) -> dict[str, bytes]:
 def build_wheels(
     names: Iterable[str], output: Path, more: Mapping[str, Sequence[str]] | None = None
 ) -> list[Path]:
-    """Build the wheels of these platforms into the folder `output`, which is made if need be.
+    """Build the wheels of these platforms into the folder `output`, which is created if missing.
 
-    `more` are further options of the compiler by platform.
+    `more` are additional options of the compiler by platform.
     """
     output.mkdir(parents=True, exist_ok=True)
     built = []
     with tempfile.TemporaryDirectory() as work:
         pure = build_pure(Path(work))
-        for variant in build_wasm.VARIANTS:  # in all of them: `halfbyte web` serves these
+        for variant in build_wasm.VARIANTS:  # in every wheel: `halfbyte web` serves them
             file = build_wasm.build(Path(work), *variant)
             pure[f"halfbyte/{file.name}"] = file.read_bytes()
         [info] = {name.partition("/")[0] for name in pure if name.endswith(".dist-info/METADATA")}
@@ -200,7 +200,7 @@ def main() -> None:
     names = (*PLATFORMS, ANY)
     parser.add_argument(
         "--platform", nargs="+", choices=names, default=names, metavar="NAME",
-        help=f"of {', '.join(names)}; all unless given",
+        help=f"of {', '.join(names)}; default: all",
     )  # fmt: skip
     options = parser.parse_args()
     for path in build_wheels(options.platform, options.output):

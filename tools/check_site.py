@@ -1,4 +1,4 @@
-"""Check the links of a built site: every page, file and anchor that a page names is there.
+"""Check that all links of a built site lead to an existing page, file and anchor.
 
 python tools/check_site.py build/site
 """
@@ -22,7 +22,7 @@ class Page(HTMLParser):
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take note of what the tag is called and where it leads."""
+        """Collect anchors and links from a tag."""
         for name, value in attrs:
             if name == "id" and value:
                 self.anchors.add(value)
@@ -31,7 +31,7 @@ class Page(HTMLParser):
 
 
 def broken(site: Path) -> list[str]:
-    """What leads nowhere, a line each; links to other hosts are not followed."""
+    """A line for each broken link; links to other hosts are not checked."""
     pages = {path: Page(path) for path in sorted(site.rglob("*.html")) if path.name != "404.html"}
     lines = []
     for page in pages.values():

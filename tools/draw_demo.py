@@ -1,4 +1,4 @@
-"""Draw the README's picture: what `halfbyte demo` prints, as an SVG of a terminal.
+"""Draw the output of `halfbyte demo` as an SVG of a terminal, for the README.
 
 python tools/draw_demo.py      writes docs/demo.svg
 """
@@ -17,7 +17,7 @@ BACKGROUND, TEXT, DIM, PROMPT = "#16181d", "#e6e6e6", "#8b93a1", "#7fd1b9"
 
 
 def lines() -> list[tuple[str, str]]:
-    """What the demo prints, wrapped, each line with its colour."""
+    """The wrapped lines that the demo prints, each with its color."""
     command = [sys.executable, "-m", "halfbyte", "demo"]
     done = subprocess.run(
         command, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -30,7 +30,7 @@ def lines() -> list[tuple[str, str]]:
 
 
 def svg(drawn: list[tuple[str, str]]) -> str:
-    """A terminal window with these lines."""
+    """A picture of a terminal with these lines."""
     width = round(COLUMNS * CHARACTER + 2 * MARGIN)
     height = LINE * len(drawn) + 2 * MARGIN
     texts = "\n".join(

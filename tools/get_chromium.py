@@ -18,7 +18,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "half
 
 
 def run(*command: str | Path) -> str:
-    """Output of a command; "" where it fails or is not there."""
+    """Output of a command; "" where it fails or is missing."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     except (OSError, subprocess.TimeoutExpired):
@@ -32,12 +32,12 @@ def starts(path: str | None) -> bool:
 
 
 def chosen() -> str | None:
-    """The one that the environment names."""
+    """The path in the environment."""
     return os.environ.get("HALFBYTE_CHROMIUM")
 
 
 def on_path() -> str | None:
-    """One that is installed."""
+    """The first one on the PATH."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
@@ -77,7 +77,7 @@ def from_debian() -> str | None:
 
 
 def get_chromium() -> str:
-    """Path of a browser that starts; raises SystemExit with what was tried."""
+    """Path of a browser that starts; raises SystemExit with a list of attempts."""
     tried = []
     for source in (chosen, on_path, from_playwright, from_npm, from_debian):
         path = source()

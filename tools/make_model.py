@@ -3,11 +3,11 @@
     python tools/make_model.py --shape smollm2-135m --type F16 -o smollm2-135m-f16.gguf
 
 Weights are normal with standard deviation 1 / sqrt(columns), so that activations keep their size
-from layer to layer; norms are ones. The tokenizer is a made-up SentencePiece vocabulary of the
-shape's size. Types are those that `quantize` gives: a Q4_0 file keeps its embeddings in Q8_0, a
-Q4_K_M file is a mixture, and all files keep norms in F32. Biases are zeros. Heads are the
-embeddings, even where the original has one of its own; Llama 3.2's scaling of RoPE frequencies is
-left out. Memory stays small: rows are made, encoded and written in slices.
+from layer to layer; norms are ones and biases zeros. The tokenizer is an artificial SentencePiece
+vocabulary of the shape's size. Types are the presets of `quantize`: a Q4_0 file has its embeddings
+in Q8_0, a Q4_K_M file is a mixture, and norms are always F32. The head is the embedding, even where
+the original has a head of its own; Llama 3.2's scaling of RoPE frequencies is left out. Memory
+stays small: rows are generated, encoded and written in slices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo
 from halfbyte.quantize.presets import ResolvedPreset, fitting, presets
 from halfbyte.weights import F32
 
-_SLICE = 1 << 18  # weights made at once: they fit the cache
+_SLICE = 1 << 18  # weights generated at once: they fit into the cache
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Shape:
     context: int
     rope_base: float
     architecture: str = "llama"
-    width: int = 0  # of a head, where it is not dim / heads
-    window: int = 0  # of those layers that have one
+    width: int = 0  # of a head, unless it is dim / heads
+    window: int = 0  # of the layers that have a window
 
     @property
     def head_dim(self) -> int:
@@ -69,14 +69,14 @@ SHAPES = {
 }
 
 
-def make_model(path: Path, name: str, kind: str, seed: int = 0) -> None:
-    """Write the model in one of `kinds.types`; progress goes to stderr. Raises `OutputError`."""
+def make_model(path: Path, name: str, type: str, seed: int = 0) -> None:
+    """Write the model in one of the presets; progress goes to stderr. Raises `OutputError`."""
     shape = SHAPES[name]
-    wanted = presets()[kind]
-    infos = list(_tensors(shape, wanted))
+    preset = presets()[type]
+    infos = list(_tensors(shape, preset))
     total = sum(info.size for info in infos)
     rng = np.random.Generator(np.random.SFC64(seed))
-    metadata = _metadata(name, shape, wanted)
+    metadata = _metadata(name, shape, preset)
     with GGUFWriter(path, metadata, infos) as writer:
         progress = _Progress(path.name, total)
         for info in infos:
@@ -85,7 +85,7 @@ def make_model(path: Path, name: str, kind: str, seed: int = 0) -> None:
 
 
 class _Progress:
-    """A line on stderr: on a terminal while it changes, elsewhere once, at the end."""
+    """A line on stderr: updated on a terminal, otherwise printed once at the end."""
 
     def __init__(self, name: str, total: int) -> None:
         self._name, self._total, self._done = name, total, 0
@@ -107,11 +107,11 @@ class _Progress:
         )
 
 
-def _tensors(shape: Shape, kind: ResolvedPreset) -> Iterator[TensorInfo]:
+def _tensors(shape: Shape, preset: ResolvedPreset) -> Iterator[TensorInfo]:
     for name, size in _names(shape):
         weight_format = F32
         if len(size) == 2:
-            weight_format = fitting(kind.format_of(name, shape.layers, tied=True), size[1])
+            weight_format = fitting(preset.format_of(name, shape.layers, tied=True), size[1])
         yield TensorInfo(name, weight_format, size)
 
 
@@ -127,7 +127,7 @@ def _names(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _layer(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Names and sizes of a layer's tensors, as the architecture has them."""
+    """Names and sizes of a layer's tensors in the architecture."""
     dim, ffn, of = shape.dim, shape.ffn, shape.architecture
     width, kv = shape.head_dim * shape.heads, shape.head_dim * shape.kv_heads
     norms = {"attn_norm": dim, "ffn_norm": dim}
@@ -162,12 +162,12 @@ def _write_tensor(writer: GGUFWriter, info: TensorInfo, rng: np.random.Generator
         writer.write(info.format.encode(values))
 
 
-def _metadata(name: str, shape: Shape, kind: ResolvedPreset) -> dict[str, MetadataValue]:
+def _metadata(name: str, shape: Shape, preset: ResolvedPreset) -> dict[str, MetadataValue]:
     tokens, types = _vocabulary(shape.vocabulary)
     return {
         "general.architecture": shape.architecture,
         "general.name": f"random weights, shape {name}",
-        "general.file_type": np.uint32(kind.file_type),
+        "general.file_type": np.uint32(preset.file_type),
         **{f"{shape.architecture}.{key}": value for key, value in _sizes(shape).items()},
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.pre": "default",
@@ -184,7 +184,7 @@ def _metadata(name: str, shape: Shape, kind: ResolvedPreset) -> dict[str, Metada
 
 
 def _sizes(shape: Shape) -> dict[str, MetadataValue]:
-    """Metadata of the architecture, keys without its name."""
+    """Metadata of the architecture; its name is left out of the keys."""
     sizes: dict[str, MetadataValue] = {
         "vocab_size": np.uint32(shape.vocabulary),
         "context_length": np.uint32(shape.context),
@@ -201,7 +201,7 @@ def _sizes(shape: Shape) -> dict[str, MetadataValue]:
         sizes |= dict.fromkeys(lengths, np.uint32(shape.width))
     if shape.window:
         sizes["attention.sliding_window"] = np.uint32(shape.window)
-    if shape.architecture == "phi3":  # llama.cpp wants it
+    if shape.architecture == "phi3":  # llama.cpp requires it
         sizes["rope.scaling.original_context_length"] = np.uint32(shape.context)
     return sizes | {
         "attention.layer_norm_rms_epsilon": np.float32(1e-5),

@@ -1,10 +1,10 @@
-"""Write torchless' ``.bin`` from a Hugging Face folder, as torchless' own exporter lays it out.
+"""Write a torchless ``.bin`` from a Hugging Face folder, in the layout of torchless' exporter.
 
     python tools/make_torchless.py Mistral-7B-v0.1 -o mistral.bin --int8
 
-For tests of the reader, whose layout is described in ``halfbyte.formats.torchless``. Tensors
-become float32; with ``--int8`` the projections become int8 with a float32 for each 64 weights,
-127 over the largest of them.
+It serves tests of the reader; ``halfbyte.formats.torchless`` describes the layout. Tensors become
+float32; with ``--int8`` projections become int8, with a float32 factor for each 64 weights, which
+is 127 / the largest of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _METADATA = {
 
 
 def make_torchless(folder: Path, output: Path, *, int8: bool = False) -> None:
-    """Write the file; the model should be Mistral's, its tokenizer a tokenizer.json."""
+    """Write the file; the model should be a Mistral, with a tokenizer.json."""
     config, model = read_json(folder / "config.json"), read_json(folder / "tokenizer.json")["model"]
     entries: dict[str, Any] = {}
     parts: list[bytes] = []
@@ -65,7 +65,7 @@ def make_torchless(folder: Path, output: Path, *, int8: bool = False) -> None:
 
 
 def _groups(tensor: Tensor) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """int8 and what they were multiplied with, one for each group; groups of zeros have inf."""
+    """int8 values, and the factor of each group; it is inf for groups of zeros."""
     values = tensor.decode().reshape(-1, GROUP)
     with np.errstate(divide="ignore", invalid="ignore"):
         scales = np.float32(127) / np.abs(values).max(axis=1, keepdims=True)

@@ -1,9 +1,9 @@
-"""Write the table of the element types that ONNX's operators take.
+"""Write the table of element types that ONNX's operators accept.
 
     python tools/make_type_table.py
 
-What a version of an operator takes is all that any version does: newer ones only add types. Which
-inputs have one type is each version's own.
+Every version of an operator is listed with the types of all versions, since newer ones only add
+types. Which inputs share a type differs between versions.
 """
 
 from __future__ import annotations
@@ -37,56 +37,56 @@ Variadic = defs.OpSchema.FormalParameterOption.Variadic
 
 
 def numbers(parameter: defs.OpSchema.FormalParameter) -> frozenset[int]:
-    """Element types of a tensor; none of what may be something else."""
+    """Element types of a tensor; empty for parameters that may be something else."""
     if not all(name.startswith("tensor(") for name in parameter.types):
         return frozenset()
     return frozenset(TensorProto.DataType.Value(name[7:-1].upper()) for name in parameter.types)
 
 
-def words(
+def entry(
     schema: defs.OpSchema, taken: list[frozenset[int]], sets: dict[frozenset[int], int]
 ) -> str:
-    """A version's inputs."""
+    """The entry of a version: its inputs and outputs."""
     letters: dict[str, str] = {}
-    made = []
+    entries = []
     for parameter, types in zip(schema.inputs, taken, strict=False):
         if not types:
-            made.append("-" + "*" * (parameter.option == Variadic))
+            entries.append("-" + "*" * (parameter.option == Variadic))
             continue
-        # of several inputs that need not be alike, each has a type of its own
+        # each of several inputs that may differ has its own type
         key = parameter.type_str if parameter.is_homogeneous else parameter.name + "*"
         letter = letters.setdefault(key, string.ascii_letters[len(letters)])
         many = "*" if parameter.option == Variadic and parameter.is_homogeneous else ""
-        made.append(f"{letter}{sets.setdefault(types, len(sets))}{many}")
-    made.append(">")
+        entries.append(f"{letter}{sets.setdefault(types, len(sets))}{many}")
+    entries.append(">")
     for parameter in schema.outputs:
         types = numbers(parameter)
         known = str(*types) if len(types) == 1 else "-"
         many = "*" if parameter.option == Variadic else ""
-        made.append((letters.get(parameter.type_str, known) if types else "-") + many)
-    return " ".join(made)
+        entries.append((letters.get(parameter.type_str, known) if types else "-") + many)
+    return " ".join(entries)
 
 
 def main() -> None:
     """Write the table."""
-    found: dict[str, list[defs.OpSchema]] = {}
+    operators: dict[str, list[defs.OpSchema]] = {}
     for schema in defs.get_all_schemas_with_history():
         if not schema.domain and not schema.deprecated:
-            found.setdefault(schema.name, []).append(schema)
+            operators.setdefault(schema.name, []).append(schema)
     sets: dict[frozenset[int], int] = {}
     lines = []
-    for name, schemas in sorted(found.items()):
+    for name, schemas in sorted(operators.items()):
         schemas.sort(key=lambda schema: schema.since_version)
-        most = max(len(schema.inputs) for schema in schemas)
-        every = [[numbers(s.inputs[i]) for s in schemas if i < len(s.inputs)] for i in range(most)]
+        count = max(len(schema.inputs) for schema in schemas)
+        every = [[numbers(s.inputs[i]) for s in schemas if i < len(s.inputs)] for i in range(count)]
         taken = [frozenset().union(*types) if all(types) else frozenset() for types in every]
         versions: list[tuple[int, str]] = []
         for schema in schemas:
-            spelled = words(schema, taken, sets)
+            spelled = entry(schema, taken, sets)
             if not versions or versions[-1][1] != spelled:
                 versions.append((schema.since_version, spelled))
-        entries = [f'({since}, "{spelled}")' for since, spelled in versions[::-1]]
-        lines += [f'    "{name}": (', *(f"        {entry}," for entry in entries), "    ),"]
+        rows = [f'({since}, "{spelled}")' for since, spelled in versions[::-1]]
+        lines += [f'    "{name}": (', *(f"        {row}," for row in rows), "    ),"]
     rows = [f'    "{" ".join(map(str, sorted(types)))}",' for types in sets]
     text = HEAD.format(version=onnx.__version__, sets="\n".join(rows), lines="\n".join(lines))
     TARGET.write_text(text, encoding="utf-8")

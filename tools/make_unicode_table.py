@@ -1,11 +1,11 @@
-"""Write the table of Unicode's general categories that tokenizers' patterns are made from.
+"""Write the table of Unicode's general categories for the patterns of tokenizers.
 
     pip install unicodedata2==16.0.0
     apt-get install unicode-data
     python tools/make_unicode_table.py
 
-The version is that of the regular expressions in PyPI's `tokenizers`, not of the Python that runs:
-a model must split a text as in its training, whatever Python it meets.
+The version is that of the regular expressions in PyPI's `tokenizers`, not that of Python: a model
+must split a text as in its training, in any Python.
 """
 
 from __future__ import annotations

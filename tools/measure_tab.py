@@ -1,10 +1,10 @@
-"""Measure how near each kind of kernel comes to this machine's limits in a tab of a browser.
+"""Measure how close each kind of kernel comes to this machine's limits in a browser tab.
 
     python -m tools.measure_tab [PASSES]
 
-writes runtime/halfbyte/device/tab.toml, medians of some passes of three minutes: what `halfbyte fit
---tab` counts on. Kernels run in Chromium, on one thread; limits are those of the machine outside of
-it, measured in between. Other processors and engines get a range. Let nothing else run meanwhile.
+writes runtime/halfbyte/device/tab.toml: medians of several passes of three minutes, which `halfbyte
+fit --tab` uses. Kernels run in Chromium on one thread; the limits are measured natively in between.
+Ranges cover other processors and engines. The machine should be idle otherwise.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from halfbyte.device import timing
 [asdict(timed) for timed in timing.{call}]
 """
 
-Pass = tuple[Measured, float, float]  # launch and call in those of a native program
+Pass = tuple[Measured, float, float]  # and overheads of launch and call relative to native ones
 
 
 def main() -> None:
-    """Measure some times, and write the file of medians."""
+    """Measure several times, and write the medians."""
     passes = int(sys.argv[1]) if len(sys.argv) > 1 else PASSES
     with python_tabs({}) as open_tab:
-        found = [one_pass(open_tab()) for _ in range(passes)]
-    TARGET.write_text(to_toml(tab_of(found)), encoding="utf-8")
+        measured = [one_pass(open_tab()) for _ in range(passes)]
+    TARGET.write_text(to_toml(tab_of(measured)), encoding="utf-8")
 
 
 def one_pass(tab: Python) -> Pass:
-    """All kinds in a tab that lives on, so that its memory is given back at the end."""
+    """Measure all kinds in one tab, which is closed at the end so that its memory is freed."""
 
     def timed(call: str) -> list[Timed]:
         return [_timed(**one) for one in tab.run(RUN.format(call=call))]
@@ -71,7 +71,7 @@ def one_pass(tab: Python) -> Pass:
     measured = measure(1, lambda what: print(what, file=sys.stderr), place)
     there, here = (
         overheads(place.decoders("Q4_0", "packed")[2]) for place in (place, HERE)
-    )  # once the engine has compiled all
+    )  # after the engine has compiled everything
     return measured, there[0] / here[0], there[1] / here[1]
 
 
@@ -79,21 +79,21 @@ def _timed(work: dict[str, Any], seconds: dict[str, float], whole: float) -> Tim
     return Timed({kind: Work(**one) for kind, one in work.items()}, seconds, whole)
 
 
-def tab_of(found: Sequence[Pass]) -> Tab:
+def tab_of(passes: Sequence[Pass]) -> Tab:
     """Medians of passes, with ranges."""
-    middle = medians([measured for measured, _, _ in found])
+    middle = medians([measured for measured, _, _ in passes])
     today = datetime.datetime.now(tz=datetime.UTC).date()
     why = (
-        f"measured in Chromium on {platform.machine()}, {today}, median of {len(found)} passes; "
+        f"measured in Chromium on {platform.machine()}, {today}, median of {len(passes)} passes; "
         "others reach 40 to 120 % of it"
     )
 
     def times(values: Sequence[float]) -> Quantity:
-        value, (least, most) = statistics.median(values), OVERHEAD_SPREAD
-        low, value, high = (float(f"{value * f:.3g}") for f in (least, 1.0, most))
+        value, (lower, upper) = statistics.median(values), OVERHEAD_SPREAD
+        low, value, high = (float(f"{value * f:.3g}") for f in (lower, 1.0, upper))
         return Quantity(value, low, high, why.replace("40 to 120", "50 to 200"))
 
-    launches, calls = zip(*((launch, call) for _, launch, call in found), strict=True)
+    launches, calls = zip(*((launch, call) for _, launch, call in passes), strict=True)
     return Tab(times(launches), times(calls), kernels_of(middle, why, SPREAD))
 
 

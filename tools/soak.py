@@ -1,12 +1,12 @@
-"""Load, run and close models for an hour: whether memory stays flat. Linux.
+"""Load, run and close models for an hour, and check that memory stays flat (on Linux).
 
     make soak MINUTES=60          or          python tools/soak.py --minutes 60
 
-Three things go on in turns, in one process: a language model (the shape of SmolLM 135M, Q4_0) is
-loaded, generates, searches and is closed; so is a session of an ONNX model with a transformer's
-products; and a session that stays open is given new shapes of inputs, 2,000 of them over and over.
-Prints memory over time. The exit code is 1 where the last quarter's median exceeds that of the
-quarter after the warm-up by more than it may, or threads or open files grow.
+Three tasks alternate in one process: a language model (the shape of SmolLM 135M, Q4_0) is loaded,
+generates, searches and is closed; so is a session of an ONNX model with a transformer's products;
+and a session that stays open gets inputs of 2,000 shapes, over and over. Memory is printed over
+time. The exit code is 1 if the median of the last quarter exceeds that of the quarter after the
+warm-up by more than the limit, or if threads or open files grow.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 SHAPES = 2000  # of inputs of one session
-LENGTHS = 125  # of sentences; the others are sizes of batches
-STEP = 1237  # without a factor in common with SHAPES: large and small ones mixed
-AT_ONCE = 25  # shapes in one round
-GROWTH_MB, GROWTH = 4.0, 0.02  # what may be added in the time, and the same as a share
-ROWS, MIN_SAMPLES = 20, 8  # of the table; samples
+LENGTHS = 125  # sentence lengths; SHAPES / LENGTHS are batch sizes
+STEP = 1237  # coprime to SHAPES, so that large and small shapes are mixed
+AT_ONCE = 25  # shapes per round
+GROWTH_MB, GROWTH = 4.0, 0.02  # allowed growth, absolute and relative
+ROWS, MIN_SAMPLES = 20, 8  # rows of the table; least number of samples
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What was counted at a time."""
+    """Counts at one point in time."""
 
     minutes: float
     models: int
@@ -59,7 +59,7 @@ HEADER = " minutes   models  sessions   shapes       MB  threads  files"
 
 
 class Soak:
-    """The work of a round, and what it left behind."""
+    """The work of a round, and counts of it."""
 
     def __init__(self, model: Path, graph: Path) -> None:
         self._model, self._graph = model, graph
@@ -67,7 +67,7 @@ class Soak:
         self.models = self.sessions = self.shapes = 0
 
     def round(self) -> None:
-        """A model, a session, some shapes."""
+        """Run a model, a session and some shapes."""
         with halfbyte.load(self._model, threads=2, context=256) as model:
             model.generate("Once upon a time", max_tokens=4, seed=self.models)
             if self.models % 8 == 0:
@@ -86,7 +86,7 @@ class Soak:
         session.run(None, {argument.name: ids for argument in session.get_inputs()})
 
     def sample(self, minutes: float) -> Sample:
-        """What is held now."""
+        """Count memory, threads and files now."""
         status = Path("/proc/self/status").read_text(encoding="ascii")
         megabytes = int(status.split("VmRSS:")[1].split()[0]) / 1e3
         files = sum(1 for _ in Path("/proc/self/fd").iterdir())
@@ -97,23 +97,23 @@ class Soak:
 
 
 def problems(samples: list[Sample]) -> list[str]:
-    """What grew, between the quarter after the warm-up and the last one."""
+    """A line for each figure that grew from the quarter after the warm-up to the last one."""
     quarter = max(len(samples) // 4, 1)
     early, late = samples[quarter : 2 * quarter] or samples, samples[-quarter:]
-    found = []
+    lines = []
     values: dict[str, Callable[[Sample], float]] = {
         "MB": lambda s: s.megabytes, "threads": lambda s: s.threads, "files": lambda s: s.files,
     }  # fmt: skip
     for name, value in values.items():
         before, after = (statistics.median(map(value, part)) for part in (early, late))
-        most = before + max(GROWTH_MB, GROWTH * before) if name == "MB" else before
-        if after > most:
-            found.append(f"{name}: {before:.1f} after the warm-up, {after:.1f} at the end")
-    return found
+        limit = before + max(GROWTH_MB, GROWTH * before) if name == "MB" else before
+        if after > limit:
+            lines.append(f"{name}: {before:.1f} after the warm-up, {after:.1f} at the end")
+    return lines
 
 
 def soak(minutes: float, model: Path, graph: Path) -> list[Sample]:
-    """Work for so long; prints a sample now and then."""
+    """Work for this time; prints some of the samples."""
     work, samples, start = Soak(model, graph), list[Sample](), time.monotonic()
     printed = passed = 0.0
     print(HEADER)
@@ -140,9 +140,9 @@ def main() -> int:
         model, graph = Path(folder) / "model.gguf", Path(folder) / "model.onnx"
         make_model.make_model(model, "smollm2-135m", "Q4_0")
         save(make("bert-small"), graph)
-        found = problems(soak(minutes, model, graph))
-    print("\n".join(found) or "memory is flat")
-    return bool(found)
+        lines = problems(soak(minutes, model, graph))
+    print("\n".join(lines) or "memory is flat")
+    return bool(lines)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Short stories from a grammar: a hero, a wish, an obstacle, a helper, an ending.
 
-A plot is a set of sentences with slots. Slots of one plot agree with each other (who can fly brings
-down what hangs high), so that every story has a thread; openings, feelings, dialogue and closings
-are shared by all plots.
+A plot is a set of sentences with slots. The slots of a plot agree with each other (a helper that
+can fly fetches things that hang high), so that every story is coherent; openings, feelings,
+dialogue and closings are shared by all plots.
 """
 
 from __future__ import annotations
@@ -112,14 +112,14 @@ def story(rng: random.Random) -> str:
 
 
 def _fill(text: str, slots: dict[str, str]) -> str:
-    """Replace slots, and slots in what they stand for; a capital asks for one."""
+    """Replace slots, also within their values; a capital letter capitalizes the value."""
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if name in slots:
             return slots[name]
-        found = slots[name[0].lower() + name[1:]]
-        return found[0].upper() + found[1:]
+        text = slots[name[0].lower() + name[1:]]
+        return text[0].upper() + text[1:]
 
     while _SLOT.search(text):
         text = _SLOT.sub(value, text)
@@ -127,7 +127,7 @@ def _fill(text: str, slots: dict[str, str]) -> str:
 
 
 def stories(seed: int) -> Iterator[str]:
-    """Stories without end."""
+    """An endless sequence of stories."""
     rng = random.Random(seed)
     while True:
         yield story(rng)
@@ -135,7 +135,7 @@ def stories(seed: int) -> Iterator[str]:
 
 @functools.cache
 def heldout_stories(count: int) -> tuple[str, ...]:
-    """Stories for tests: from another seed, none among the first 200,000 of the training's."""
+    """Stories for tests, from another seed; none is among the first 200,000 of the training."""
     seen = set(itertools.islice(stories(TRAINING_SEED), 200_000))
     fresh = (text for text in stories(HELDOUT_SEED) if text not in seen)
     return tuple(itertools.islice(fresh, count))

@@ -47,7 +47,7 @@ def _linear(rows: int, columns: int, scale: float = 1.0) -> nn.Linear:
     return layer
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """RoPE on interleaved pairs of x [..., length, head_dim]."""
     a, b = x[..., 0::2], x[..., 1::2]
     return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
@@ -59,7 +59,7 @@ class Block(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         dim, kv = config.dim, config.kv_heads * config.head_dim
-        depth = (2 * config.layers) ** -0.5  # what is added to the stream starts small
+        depth = (2 * config.layers) ** -0.5  # so that additions to the stream start small
         self.head_dim = config.head_dim
         self.attention_norm = nn.RMSNorm(dim, eps=config.epsilon)
         self.q, self.k, self.v = _linear(dim, dim), _linear(kv, dim), _linear(kv, dim)
@@ -77,7 +77,7 @@ class Block(nn.Module):
             for layer in (self.q, self.k, self.v)
         )
         y = functional.scaled_dot_product_attention(
-            _turn(q, cos, sin), _turn(k, cos, sin), v, is_causal=True, enable_gqa=True
+            _rotated(q, cos, sin), _rotated(k, cos, sin), v, is_causal=True, enable_gqa=True
         )
         x = x + self.o(y.transpose(1, 2).reshape(rows, length, dim))
         h = self.ffn_norm(x)
@@ -85,7 +85,7 @@ class Block(nn.Module):
 
 
 class Llama(nn.Module):
-    """Embedding, blocks, norm, and the embedding once more as the head."""
+    """Embedding, blocks, norm, and the embedding again as the head."""
 
     def __init__(self, config: Config = CONFIG) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
-"""What happens in the storyteller's stories: plots with slots for things, helpers and words."""
+"""The plots of the storyteller's stories, with slots for things, helpers and words."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# Each plot: slots are lists (or lists of tuples, whose parts are slot_0, slot_1); parts are told in
-# order, one sentence form of each. {n} is the hero, {he} {him} {his} fit, {h} is the helper.
+# The slots of a plot are lists (or lists of tuples, whose parts are slot_0, slot_1); a story takes
+# one sentence of each part, in order. {n} is the hero with {he} {him} {his}, {h} is the helper.
 PLOTS: list[dict[str, Any]] = [
     {
         "thing": [("kite", "roof"), ("balloon", "tree"), ("apple", "tree"), ("ball", "roof"),

@@ -1,4 +1,4 @@
-"""Training the storyteller, measuring it and letting it tell; needs PyTorch."""
+"""Training the storyteller, measuring its loss, and generating stories; needs PyTorch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOS, EOS = 1, 2
 _WARM_UP = 100  # steps
 
 
-def batches(words: Any, size: int, seed: int) -> Iterator[Tensor]:
+def batches(tokenizer: Any, size: int, seed: int) -> Iterator[Tensor]:
     """Token ids [size, context + 1]: stories end to end, each row beginning with a story."""
     source = stories(seed)
     length = CONFIG.context + 1
@@ -26,13 +26,13 @@ def batches(words: Any, size: int, seed: int) -> Iterator[Tensor]:
         for _ in range(size):
             row: list[int] = []
             while len(row) < length:
-                row += [BOS, *words.encode(next(source)), EOS]
+                row += [BOS, *tokenizer.encode(next(source)), EOS]
             rows.append(row[:length])
         yield torch.tensor(rows)
 
 
 def make_optimizer(model: Llama) -> torch.optim.Optimizer:
-    """AdamW that draws matrices, not norms, towards zero."""
+    """AdamW with weight decay for matrices, but not for norms."""
     matrices = [p for p in model.parameters() if p.ndim == 2]
     vectors = [p for p in model.parameters() if p.ndim != 2]
     groups = [
@@ -57,20 +57,20 @@ def descend(model: Llama, optimizer: torch.optim.Optimizer, rows: Tensor, rate: 
 
 def train(
     model: Llama,
-    words: Any,
+    tokenizer: Any,
     minutes: float,
     batch: int,
     rate: float,
     report: Callable[[str, bool], None],
 ) -> None:
-    """Train for so many minutes; the learning rate falls with the clock, as half a cosine.
+    """Train for a time; the learning rate falls with the clock, as half a cosine.
 
-    `report` gets a line of the log each minute, and whether it is the last.
+    `report` is called each minute with a line of the log, and whether it is the last.
     """
     optimizer = make_optimizer(model)
     start = shown = time.monotonic()
     tokens, losses = 0, []
-    for step, rows in enumerate(batches(words, batch, TRAINING_SEED), 1):
+    for step, rows in enumerate(batches(tokenizer, batch, TRAINING_SEED), 1):
         share = min((time.monotonic() - start) / (60 * minutes), 1)
         height = min(step / _WARM_UP, 0.5 * (1 + math.cos(math.pi * share)))
         losses.append(descend(model, optimizer, rows, rate * height))
@@ -88,19 +88,19 @@ def train(
             return
 
 
-def heldout_loss(model: Llama, words: Any, texts: Sequence[str]) -> tuple[float, int]:
+def heldout_loss(model: Llama, tokenizer: Any, texts: Sequence[str]) -> tuple[float, int]:
     """Mean -log p (nats) per token of each story after BOS, EOS included; and how many tokens."""
     total, count = 0.0, 0
     with torch.no_grad():
         for text in texts:
-            ids = torch.tensor([[BOS, *words.encode(text), EOS]])[:, : CONFIG.context + 1]
+            ids = torch.tensor([[BOS, *tokenizer.encode(text), EOS]])[:, : CONFIG.context + 1]
             logits = model(ids[:, :-1])[0]
             total += float(functional.cross_entropy(logits, ids[0, 1:], reduction="sum"))
             count += ids.shape[1] - 1
     return total / count, count
 
 
-def tell(model: Llama, words: Any, seed: int, temperature: float = 0.8) -> str:
+def tell(model: Llama, tokenizer: Any, seed: int, temperature: float = 0.8) -> str:
     """A story sampled from the model."""
     generator = torch.Generator().manual_seed(seed)
     ids = [BOS]
@@ -110,4 +110,4 @@ def tell(model: Llama, words: Any, seed: int, temperature: float = 0.8) -> str:
             ids.append(int(torch.multinomial(logits.softmax(0), 1, generator=generator)))
             if ids[-1] in (BOS, EOS):
                 break
-    return str(words.decode(ids))
+    return str(tokenizer.decode(ids))

@@ -3,11 +3,11 @@
     python -m venv /tmp/train && /tmp/train/bin/pip install torch==2.13.0 numpy sentencepiece
     /tmp/train/bin/python tools/train_storyteller.py --minutes 40
 
-PyTorch and sentencepiece are needed here alone. Written are, in runtime/halfbyte/data/, the model
-(llama2.c's .bin, version 0), its tokenizer and a text with the log's summary, and for the tests
-tests/data/storyteller-heldout.txt: a first time after ten minutes, then at the end. A checkpoint
-lies in --work; --export writes the files from it without training. --stories N prints N stories of
-the grammar (this needs Python alone).
+Only this tool needs PyTorch and sentencepiece. After ten minutes and at the end, it writes the
+model (llama2.c's .bin, version 0), its tokenizer and a summary of the log to
+runtime/halfbyte/data/, and tests/data/storyteller-heldout.txt for the tests. A checkpoint is kept
+in --work; --export writes the files from it without training. --stories N prints N stories of the
+grammar, with Python only.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def train_tokenizer(work: Path) -> Any:
     return sentencepiece.SentencePieceProcessor(model_file=str(model))
 
 
-def tokenizer_bytes(words: Any) -> bytes:
+def tokenizer_bytes(tokenizer: Any) -> bytes:
     """llama2.c's tokenizer file: longest piece, then score, length and bytes of each."""
     pieces = []
-    for index in range(words.get_piece_size()):
-        piece = words.id_to_piece(index)
+    for index in range(tokenizer.get_piece_size()):
+        piece = tokenizer.id_to_piece(index)
         piece = {BOS: "\n<s>\n", EOS: "\n</s>\n"}.get(index, piece).replace("\u2581", " ")
-        pieces.append((words.get_score(index), piece.encode()))
+        pieces.append((tokenizer.get_score(index), piece.encode()))
     longest = max(len(text) for _, text in pieces)
     parts = [struct.pack("<fi", score, len(text)) + text for score, text in pieces]
     return struct.pack("<i", longest) + b"".join(parts)
@@ -77,21 +77,21 @@ def write(path: Path, data: bytes) -> None:
     print(f"wrote {path} ({len(data):,} bytes)", flush=True)
 
 
-def summary(model: Llama, words: Any, made: dict[str, Any]) -> str:
-    """What lies beside the model: how it was made, and how good it is."""
+def summary(model: Llama, tokenizer: Any, record: dict[str, Any]) -> str:
+    """The text beside the model: how it was trained, and how good it is."""
     from storyteller_training import heldout_loss, tell
 
-    loss, count = heldout_loss(model, words, heldout_stories(HELDOUT_STORIES))
+    loss, count = heldout_loss(model, tokenizer, heldout_stories(HELDOUT_STORIES))
     parameters = sum(p.numel() for p in model.parameters())
-    log: list[str] = made["log"]
+    log: list[str] = record["log"]
     every = max(1, len(log) // 12)
     return "\n".join([
         "storyteller: a Llama-type model that tells short stories, trained from scratch",
         "",
         f"parameters   {parameters:,} ({model.config})",
         "training     stories of tools/storyteller_grammar.py, PyTorch on two CPU threads",
-        f"command      {made['command']}",
-        f"finished     {made['date']}",
+        f"command      {record['command']}",
+        f"finished     {record['date']}",
         f"held out     perplexity {math.exp(loss):.4f} per token: {loss:.5f} nats over "
         f"{count} tokens",
         f"             of the {HELDOUT_STORIES} stories in storyteller-heldout.txt, each after BOS "
@@ -106,20 +106,20 @@ def summary(model: Llama, words: Any, made: dict[str, Any]) -> str:
         "",
         "Told at temperature 0.8 (PyTorch):",
         "",
-        *(f"seed {seed}: {tell(model, words, seed)}" for seed in (1, 2, 3)),
+        *(f"seed {seed}: {tell(model, tokenizer, seed)}" for seed in (1, 2, 3)),
         "",
     ])  # fmt: skip
 
 
-def export(model: Llama, words: Any, made: dict[str, Any], out: Path | None) -> None:
-    """Write model, tokenizer, summary and held-out stories where they belong, or all to `out`."""
+def export(model: Llama, tokenizer: Any, record: dict[str, Any], out: Path | None) -> None:
+    """Write model, tokenizer, summary and held-out stories into the repository, or to `out`."""
     from storyteller_model import model_bytes
 
     data = out or ROOT / "runtime/halfbyte/data"
     heldout = "\n\n".join(heldout_stories(HELDOUT_STORIES)) + "\n"
     write(data / "storyteller.bin", model_bytes(model))
-    write(data / "storyteller-tokenizer.bin", tokenizer_bytes(words))
-    write(data / "storyteller.txt", summary(model, words, made).encode())
+    write(data / "storyteller-tokenizer.bin", tokenizer_bytes(tokenizer))
+    write(data / "storyteller.txt", summary(model, tokenizer, record).encode())
     write((out or ROOT / "tests/data") / "storyteller-heldout.txt", heldout.encode())
 
 
@@ -127,9 +127,9 @@ def export(model: Llama, words: Any, made: dict[str, Any], out: Path | None) -> 
 
 
 def reporter(
-    model: Llama, words: Any, made: dict[str, Any], options: argparse.Namespace
+    model: Llama, tokenizer: Any, record: dict[str, Any], options: argparse.Namespace
 ) -> Callable[[str, bool], None]:
-    """What follows each line of the log: progress, now and then a checkpoint, once an export."""
+    """The function for lines of the log: it prints, saves checkpoints, and exports once."""
     import torch
 
     start = saved = time.monotonic()
@@ -138,18 +138,18 @@ def reporter(
     def report(line: str, last: bool) -> None:
         nonlocal saved, exported
         now = time.monotonic()
-        made["log"].append(line)
-        made["date"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        record["log"].append(line)
+        record["date"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         left = max(0.0, options.minutes - (now - start) / 60)
         print(f"{line}  {left:.0f} min left", flush=True)
         if last or now - saved > 60 * CHECKPOINT:
             saved = now
             partial = options.work / "checkpoint.pt.partial"
-            torch.save({"model": model.state_dict(), **made}, partial)
+            torch.save({"model": model.state_dict(), **record}, partial)
             partial.replace(options.work / "checkpoint.pt")
         if not (last or exported) and now - start > 60 * FIRST_EXPORT:
             exported = True
-            export(model, words, made, options.out)
+            export(model, tokenizer, record, options.out)
 
     return report
 
@@ -162,7 +162,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=40, help="time to train (default 40)")
     parser.add_argument("--batch", type=int, default=24, help="rows of 256 tokens (default 24)")
     parser.add_argument("--rate", type=float, default=4e-3, help="highest learning rate (4e-3)")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights at the start")
+    parser.add_argument("--seed", type=int, default=0, help="of the initial weights")
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch (default 2)")
     parser.add_argument("--work", type=Path, default=ROOT / "build/storyteller", help="checkpoint")
     parser.add_argument("--out", type=Path, help="write all files here, not into the repository")
@@ -184,18 +184,18 @@ def main() -> int:
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     options.work.mkdir(parents=True, exist_ok=True)
-    words = train_tokenizer(options.work)
+    tokenizer = train_tokenizer(options.work)
     model = Llama()
     if options.export:
-        made = torch.load(options.work / "checkpoint.pt", weights_only=True)
-        model.load_state_dict(made.pop("model"))
+        record = torch.load(options.work / "checkpoint.pt", weights_only=True)
+        model.load_state_dict(record.pop("model"))
     else:
         numbers = f"--minutes {options.minutes:g} --batch {options.batch} --rate {options.rate:g}"
         command = f"python tools/train_storyteller.py {numbers} --seed {options.seed}"
-        made = {"command": command, "log": []}
-        report = reporter(model, words, made, options)
-        train(model, words, options.minutes, options.batch, options.rate, report)
-    export(model, words, made, options.out)
+        record = {"command": command, "log": []}
+        report = reporter(model, tokenizer, record, options)
+        train(model, tokenizer, options.minutes, options.batch, options.rate, report)
+    export(model, tokenizer, record, options.out)
     return 0
 
 

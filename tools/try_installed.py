@@ -1,8 +1,8 @@
-"""Try the halfbyte that is installed: every table of kernels against NumPy, on the shipped model.
+"""Check an installed halfbyte: all native backends against NumPy, on the shipped model.
 
     python tools/try_installed.py [--native]        --native: fail where there are no kernels
 
-It prints a line a model and backend with its text's tokens and its logits' digest.
+It prints a line per model and backend, with the number of tokens and a digest of the logits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOKENS = 48
 
 
 def models(folder: Path) -> Iterator[Path]:
-    """The shipped model and what quantize makes of it."""
+    """The shipped model, as it is and quantized."""
     with as_file(files("halfbyte") / "data") as data:
         yield data / "storyteller.bin"
         for scheme in ("int8", "int4"):
@@ -43,21 +43,21 @@ def run(path: Path, backend: str) -> tuple[list[int], str]:
 
 
 def main() -> None:
-    """Compare; what differs ends this program."""
+    """Compare all backends; exit at the first difference."""
     backends = available()
     print(f"halfbyte {halfbyte.__version__}: {', '.join(backends)}")
     if "--native" in sys.argv and len(backends) < 2:
-        raise SystemExit("try_installed: expected native backends, found numpy alone")
+        raise SystemExit("try_installed: expected native backends, found only numpy")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for path in models(Path(folder)):
             expected, _ = run(path, "numpy")
             for backend in backends:
-                found, digest = run(path, backend)
-                print(f"{path.stem} {backend} {len(found)} tokens {digest}")
-                if found != expected:
+                actual, digest = run(path, backend)
+                print(f"{path.stem} {backend} {len(actual)} tokens {digest}")
+                if actual != expected:
                     raise SystemExit(
                         f"try_installed: {path.name}, {backend}: expected {expected}, as of "
-                        f"numpy, found {found}"
+                        f"numpy, found {actual}"
                     )
 
 

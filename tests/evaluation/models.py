@@ -37,7 +37,7 @@ def write_chain(path: Path) -> Path:
 
 
 def write_dynamic(path: Path) -> Path:
-    """Sizes that depend on values, a sequence, a branch, scalars: work between programs."""
+    """Sizes that depend on values, a sequence, a branch, scalars: nodes between programs."""
     branches = {
         f"{kind}_branch": helper.make_graph(
             [helper.make_node(operator, ["item"], [kind])], kind, [],
@@ -47,9 +47,9 @@ def write_dynamic(path: Path) -> Path:
     }  # fmt: skip
     nodes = [
         helper.make_node("NonZero", ["x"], ["places"]),
-        helper.make_node("Transpose", ["places"], ["turned"]),
-        helper.make_node("GatherND", ["x", "turned"], ["found"]),
-        helper.make_node("Relu", ["found"], ["cut"]),
+        helper.make_node("Transpose", ["places"], ["transposed"]),
+        helper.make_node("GatherND", ["x", "transposed"], ["taken"]),
+        helper.make_node("Relu", ["taken"], ["cut"]),
         helper.make_node("SplitToSequence", ["cut"], ["list"], axis=0),
         helper.make_node("SequenceAt", ["list", "which"], ["item"]),
         helper.make_node("If", ["flag"], ["chosen"], **branches),
@@ -72,7 +72,7 @@ def write_dynamic(path: Path) -> Path:
 def plant(
     monkeypatch: pytest.MonkeyPatch, operator: Operator, wrong: Callable[[Any, Any], Any]
 ) -> None:
-    """Make an operator's meaning another: `wrong` takes its result and its first operand."""
+    """Change an operator's meaning: `wrong` gets its result and its first operand."""
     right = operator.meaning
 
     def meaning(*operands: Any, **attributes: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`halfbyte eval` on graphs and on the shipped model; what it finds where something is wrong."""
+"""`halfbyte eval` on graphs and on the shipped model, and its results if something is wrong."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Graphs: bert-small.onnx, resnet-small.onnx, chain.onnx."""
-    made = tmp_path_factory.mktemp("eval")
+    target = tmp_path_factory.mktemp("eval")
     for name in ("bert-small", "resnet-small"):
-        save(make(name), made / f"{name}.onnx")
-    write_chain(made / "chain.onnx")
-    return made
+        save(make(name), target / f"{name}.onnx")
+    write_chain(target / "chain.onnx")
+    return target
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,9 @@ def small(storyteller: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def _eval(report: Path, *words: Any) -> tuple[int, dict[str, Any]]:
+def _eval(report: Path, *arguments: Any) -> tuple[int, dict[str, Any]]:
     """The exit code and the JSON of a command."""
-    code = main(["eval", *map(str, words), "-t", "1", "--json", str(report)])
+    code = main(["eval", *map(str, arguments), "-t", "1", "--json", str(report)])
     return code, json.loads(report.read_text())
 
 
@@ -59,11 +59,11 @@ def _eval(report: Path, *words: Any) -> tuple[int, dict[str, Any]]:
 @pytest.mark.parametrize("reference", ["numpy", "onnxruntime"])
 @pytest.mark.parametrize("name", ["bert-small", "resnet-small"])
 def test_graphs_agree(folder: Path, tmp_path: Path, name: str, reference: str) -> None:
-    words = [folder / f"{name}.onnx", "--reference", reference]
-    code, found = _eval(tmp_path / "r.json", *words)
+    arguments = [folder / f"{name}.onnx", "--reference", reference]
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 0
-    assert found["passed"] is True
-    (output,) = found["outputs"]
+    assert report["passed"] is True
+    (output,) = report["outputs"]
     assert output["size"] > 0
     assert output["cosine"] > 0.999999
     assert output["max_rel_error"] < 1e-4
@@ -73,10 +73,10 @@ def test_a_flipped_weight_is_seen(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     plant(monkeypatch, ops.unary, lambda y, x: np.where(y > 0.5, -y, y))
-    words = [folder / "chain.onnx", "--backend", "numpy", "--size", "n=3"]
-    code, found = _eval(tmp_path / "r.json", *words)
-    assert (code, found["passed"]) == (1, False)
-    assert found["outputs"][0]["differing"] > 0
+    arguments = [folder / "chain.onnx", "--backend", "numpy", "--size", "n=3"]
+    code, report = _eval(tmp_path / "r.json", *arguments)
+    assert (code, report["passed"]) == (1, False)
+    assert report["outputs"][0]["differing"] > 0
     out = capsys.readouterr().out
     assert "FAIL" in out
     assert "\033" not in out  # no colours in a pipe
@@ -93,19 +93,25 @@ def test_every_number_of_threads_is_compared(folder: Path, tmp_path: Path) -> No
 def test_inputs_come_from_a_file(folder: Path, tmp_path: Path) -> None:
     fed = {"x": np.full((2, 4), 0.25, np.float32)}
     np.savez(tmp_path / "feeds.npz", **fed)
-    words = [folder / "chain.onnx", "--input", tmp_path / "feeds.npz", "--dump-dir", tmp_path / "d"]
-    assert _eval(tmp_path / "r.json", *words)[0] == 0
-    wanted = InferenceSession(folder / "chain.onnx").run(None, fed)[0]
-    np.testing.assert_allclose(np.load(tmp_path / "d/values/y.npy"), wanted, rtol=1e-6)
+    arguments = [
+        folder / "chain.onnx",
+        "--input",
+        tmp_path / "feeds.npz",
+        "--dump-dir",
+        tmp_path / "d",
+    ]
+    assert _eval(tmp_path / "r.json", *arguments)[0] == 0
+    expected = InferenceSession(folder / "chain.onnx").run(None, fed)[0]
+    np.testing.assert_allclose(np.load(tmp_path / "d/values/y.npy"), expected, rtol=1e-6)
     assert np.array_equal(np.load(tmp_path / "d/inputs/x.npy"), fed["x"])
 
 
 def test_language_models_agree(storyteller: Path, small: Path, tmp_path: Path) -> None:
     for model in (storyteller, small):
-        code, found = _eval(tmp_path / "r.json", model, "--prompt", "One day a fox")
+        code, report = _eval(tmp_path / "r.json", model, "--prompt", "One day a fox")
         assert code == 0
-        assert found["same_token"] == 1
-        assert found["outputs"][0]["size"] == found["tokens"] * 1024
+        assert report["same_token"] == 1
+        assert report["outputs"][0]["size"] == report["tokens"] * 1024
 
 
 def test_torch_is_asked_for_logits(
@@ -141,14 +147,14 @@ def test_torch_is_asked_for_logits(
     monkeypatch.setattr(transformers, "AutoModelForCausalLM", auto, raising=False)
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "transformers", transformers)
-    words = [small, "--prompt", "One", "--reference", "torch"]
-    assert _eval(tmp_path / "r.json", *words)[0] == 0
+    arguments = [small, "--prompt", "One", "--reference", "torch"]
+    assert _eval(tmp_path / "r.json", *arguments)[0] == 0
     assert asked["gguf_file"] == "small.gguf"
     assert asked["dtype"] == "float32"
     logits = logits[:, ::-1]
-    assert _eval(tmp_path / "r.json", *words)[0] == 1
+    assert _eval(tmp_path / "r.json", *arguments)[0] == 1
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert main(["eval", *map(str, words)]) == 2
+    assert main(["eval", *map(str, arguments)]) == 2
     assert "expected the packages torch and transformers" in capsys.readouterr().err
 
 
@@ -158,26 +164,26 @@ def test_torch_is_asked_for_logits(
 @pytest.mark.parametrize("reference", ["numpy", "onnxruntime"])
 @pytest.mark.parametrize("name", ["bert-small", "resnet-small"])
 def test_all_values_agree(folder: Path, tmp_path: Path, name: str, reference: str) -> None:
-    words = [folder / f"{name}.onnx", "-w", "trace", "--reference", reference]
-    code, found = _eval(tmp_path / "r.json", *words)
+    arguments = [folder / f"{name}.onnx", "-w", "trace", "--reference", reference]
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 0
-    assert found["first_difference"] is None
-    assert len(found["values"]) > 10
-    assert len(found["removed"]) > 10
-    last = found["values"][-1]
+    assert report["first_difference"] is None
+    assert len(report["values"]) > 10
+    assert len(report["removed"]) > 10
+    last = report["values"][-1]
     assert last["value"] == make(name).graph.output[0].name
 
 
 def test_unfused_every_value_is_compared(folder: Path, tmp_path: Path) -> None:
-    words = [folder / "resnet-small.onnx", "-w", "trace", "--passes", "off"]
-    code, found = _eval(tmp_path / "r.json", *words)
+    arguments = [folder / "resnet-small.onnx", "-w", "trace", "--passes", "off"]
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 0
-    assert found["removed"] == []
-    assert len(found["values"]) == len(make("resnet-small").graph.node)
+    assert report["removed"] == []
+    assert len(report["values"]) == len(make("resnet-small").graph.node)
 
 
 def test_a_trace_grows_with_the_graph(tmp_path: Path) -> None:
-    """In calls of functions, which are the same every time."""
+    """Measured in function calls, which are the same every time."""
     calls = []
     for count in (30, 150, 600):  # the first one imports
         names = ["x", *(f"v{i}" for i in range(count - 1)), "y"]
@@ -200,12 +206,12 @@ def test_a_trace_grows_with_the_graph(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reference", ["numpy", "onnxruntime"])
 def test_values_between_programs(tmp_path: Path, reference: str) -> None:
     path, dump = write_dynamic(tmp_path / "dynamic.onnx"), tmp_path / "d"
-    words = [path, "-w", "trace", "--reference", reference, "--size", "a=3", "--size", "b=4"]
-    code, found = _eval(tmp_path / "r.json", *words, "--dump-dir", dump)
+    arguments = [path, "-w", "trace", "--reference", reference, "--size", "a=3", "--size", "b=4"]
+    code, report = _eval(tmp_path / "r.json", *arguments, "--dump-dir", dump)
     assert code == 0
-    names = [v["value"] for v in found["values"]]
-    assert names == ["places", "turned", "found", "cut", "list", "item", "chosen", "y"]
-    assert {v["size"] for v in found["values"]} >= {12, 1}
+    names = [v["value"] for v in report["values"]]
+    assert names == ["places", "transposed", "taken", "cut", "list", "item", "chosen", "y"]
+    assert {v["size"] for v in report["values"]} >= {12, 1}
     assert np.load(dump / "inputs/flag.npy").shape == ()
     assert np.load(dump / "values/list.11.npy").shape == (1,)
 
@@ -213,20 +219,20 @@ def test_values_between_programs(tmp_path: Path, reference: str) -> None:
 def test_a_wrong_kernel_is_found(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """Relu is wrong, Tanh of the same kernel is not: the node is named; what follows differs."""
+    """Relu is wrong, Tanh of the same kernel is not: the node is named, and later values differ."""
     plant(monkeypatch, ops.unary, lambda y, x: y if y.min() < 0 else y * 1.5)
-    words = [folder / "chain.onnx", "-w", "trace", "--backend", "numpy", "--size", "n=3"]
-    code, found = _eval(tmp_path / "r.json", *words)
+    arguments = [folder / "chain.onnx", "-w", "trace", "--backend", "numpy", "--size", "n=3"]
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 1
-    first = found["first_difference"]
+    first = report["first_difference"]
     assert (first["value"], first["node"], first["operator"]) == ("c", "cut", "Relu")
     assert 0 < first["max_abs_error"] <= 0.5
-    passed = {v["value"]: v["passed"] for v in found["values"]}
+    passed = {v["value"]: v["passed"] for v in report["values"]}
     assert passed == {"a": True, "b": True, "c": False, "y": False}
     assert "first difference: value 'c', node 'cut' (Relu)" in capsys.readouterr().out
-    code, found = _eval(tmp_path / "r.json", *words, "--stop-on-first-mismatch")
+    code, report = _eval(tmp_path / "r.json", *arguments, "--stop-on-first-mismatch")
     assert code == 1
-    assert [v["value"] for v in found["values"]] == ["a", "b", "c"]
+    assert [v["value"] for v in report["values"]] == ["a", "b", "c"]
 
 
 def test_a_wrong_weight_is_found(
@@ -245,28 +251,28 @@ def test_a_wrong_weight_is_found(
         spoiled.append(node.outputs[0])
 
     monkeypatch.setattr(prepare, "fuse", fuse)
-    words = [folder / "resnet-small.onnx", "-w", "trace", "--stop-on-first-mismatch"]
-    code, found = _eval(tmp_path / "r.json", *words)
+    arguments = [folder / "resnet-small.onnx", "-w", "trace", "--stop-on-first-mismatch"]
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 1
-    first = found["first_difference"]
+    first = report["first_difference"]
     assert first["value"] == spoiled[0]
     assert first["made_by"] == "com.microsoft.FusedConv, fused"
     assert first["worst"][1] == 3
-    assert [v["value"] for v in found["values"] if not v["passed"]] == spoiled
+    assert [v["value"] for v in report["values"] if not v["passed"]] == spoiled
 
 
 def test_instructions_of_a_graph(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With NumPy's inputs only the wrong instruction differs, not what follows it."""
-    words = [folder / "chain.onnx", "-w", "trace", "--forced", "--size", "n=3"]
-    code, found = _eval(tmp_path / "r.json", *words)
+    """With NumPy's inputs only the wrong instruction differs, not those after it."""
+    arguments = [folder / "chain.onnx", "-w", "trace", "--forced", "--size", "n=3"]
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 0
-    assert [v["operator"] for v in found["values"]].count("Unary") == 2
+    assert [v["operator"] for v in report["values"]].count("Unary") == 2
     plant(monkeypatch, ops.unary, lambda y, x: y if y.min() < 0 else y + 0.125)
-    code, found = _eval(tmp_path / "r.json", *words)
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 1
-    wrong = [v for v in found["values"] if not v["passed"]]
+    wrong = [v for v in report["values"] if not v["passed"]]
     assert [v["made_by"] for v in wrong] == ["unary_relu"]
 
 
@@ -274,42 +280,42 @@ def test_instructions_of_a_graph(
 def test_instructions_of_a_language_model(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forced: str
 ) -> None:
-    words = [small, "-w", "trace", forced]
-    code, found = _eval(tmp_path / "r.json", *words)
+    arguments = [small, "-w", "trace", forced]
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 0
-    assert len(found["values"]) > 50
+    assert len(report["values"]) > 50
     plant(monkeypatch, ops.group_query_attention, lambda y, x: y * 1.5)
-    code, found = _eval(tmp_path / "r.json", *words)
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 1
-    assert found["first_difference"]["operator"] == "GroupQueryAttention"
-    wrong = {v["operator"] for v in found["values"] if not v["passed"]}
+    assert report["first_difference"]["operator"] == "GroupQueryAttention"
+    wrong = {v["operator"] for v in report["values"] if not v["passed"]}
     assert (wrong == {"GroupQueryAttention"}) is (forced == "--forced")
 
 
 def test_long_prompts_run_in_parts(storyteller: Path, tmp_path: Path) -> None:
-    """What both sides run is what the model runs: 128 tokens, then 8, the last one's logits."""
+    """Both sides run what the model runs: 128 tokens, then 8 with the last one's logits."""
     ids, dump = np.arange(3, 139), tmp_path / "d"
     np.savez(tmp_path / "ids.npz", ids=ids)
-    words = [storyteller, "-w", "trace", "--input", tmp_path / "ids.npz", "--context", 256]
-    words += ["--dump-dir", dump]
-    code, found = _eval(tmp_path / "r.json", *words)
+    arguments = [storyteller, "-w", "trace", "--input", tmp_path / "ids.npz", "--context", 256]
+    arguments += ["--dump-dir", dump]
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 0
-    gathers = [v for v in found["values"] if v["operator"] == "Gather"]
+    gathers = [v for v in report["values"] if v["operator"] == "Gather"]
     assert [v["size"] // gathers[1]["size"] * 8 for v in gathers] == [128, 8]
     with halfbyte.load(storyteller, threads=1) as model:
-        wanted = model.feed(ids)
+        expected = model.feed(ids)
         (file,) = (dump / "values").glob("1.*.logits.npy")
-        np.testing.assert_allclose(np.load(file), wanted, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(np.load(file), expected, rtol=1e-4, atol=1e-4)
 
 
 # ---- bench, run, dump ----------------------------------------------------------------------------
 
 
 def test_bench_of_a_graph(folder: Path, tmp_path: Path, capsys: Capture) -> None:
-    words = [folder / "bert-small.onnx", "-w", "bench", "-r", "2", "--size", "batch=2"]
-    code, found = _eval(tmp_path / "r.json", *words)
+    arguments = [folder / "bert-small.onnx", "-w", "bench", "-r", "2", "--size", "batch=2"]
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 0
-    (test,) = found["tests"]
+    (test,) = report["tests"]
     assert test["reference"]["engine"] == "onnxruntime"
     assert len(test["speeds"]) == len(test["reference"]["speeds"]) == 2
     ratios = np.array(test["speeds"]) / test["reference"]["speeds"]
@@ -318,9 +324,9 @@ def test_bench_of_a_graph(folder: Path, tmp_path: Path, capsys: Capture) -> None
 
 
 def test_bench_of_a_language_model(small: Path, tmp_path: Path) -> None:
-    words = ["eval", small, "-w", "bench", "-r", "2", "-p", "8", "-n", "4", "-t", "1,2"]
+    arguments = ["eval", small, "-w", "bench", "-r", "2", "-p", "8", "-n", "4", "-t", "1,2"]
     report = tmp_path / "r.json"
-    assert main([*map(str, words), "--json", str(report)]) == 0
+    assert main([*map(str, arguments), "--json", str(report)]) == 0
     tests = json.loads(report.read_text())["tests"]
     assert [(t["test"], t["threads"]) for t in tests] == [
         ("pp8", 1), ("tg4", 1), ("pp8", 2), ("tg4", 2)
@@ -330,22 +336,22 @@ def test_bench_of_a_language_model(small: Path, tmp_path: Path) -> None:
 
 def test_run_shows_values_and_kernels(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     trace = tmp_path / "trace.json"
-    words = [folder / "chain.onnx", "-w", "run", "-r", "3", "--trace", trace, "--size", "n=3"]
-    code, found = _eval(tmp_path / "r.json", *words)
+    arguments = [folder / "chain.onnx", "-w", "run", "-r", "3", "--trace", trace, "--size", "n=3"]
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 0
-    assert found["outputs"]["y"]["shape"] == [3, 4]
-    assert found["outputs"]["y"]["mean"] == pytest.approx(0.25)  # of shares of four
-    assert found["kernels"]["unary_relu"]["calls"] == 3
+    assert report["outputs"]["y"]["shape"] == [3, 4]
+    assert report["outputs"]["y"]["mean"] == pytest.approx(0.25)  # of shares of four
+    assert report["kernels"]["unary_relu"]["calls"] == 3
     nodes = [e for e in json.loads(trace.read_text()) if e.get("cat") == "Node"]
     assert sum(e["args"]["kernel"] == "unary_relu" for e in nodes) == 3
     assert "unary_relu" in capsys.readouterr().out
 
 
 def test_run_of_a_language_model(small: Path, tmp_path: Path) -> None:
-    words = [small, "-w", "run", "-r", "2", "--dump-dir", tmp_path / "d"]
-    code, found = _eval(tmp_path / "r.json", *words)
+    arguments = [small, "-w", "run", "-r", "2", "--dump-dir", tmp_path / "d"]
+    code, report = _eval(tmp_path / "r.json", *arguments)
     assert code == 0
-    assert found["kernels"]["matmul_int8_q4_0_r16"]["calls"] > 0
+    assert report["kernels"]["matmul_int8_q4_0_r16"]["calls"] > 0
     text = (tmp_path / "d/program-after.txt").read_text()
     assert "MatMulNBits" in text
     assert "MatMulNBits" not in (tmp_path / "d/program-before.txt").read_text()
@@ -353,8 +359,8 @@ def test_run_of_a_language_model(small: Path, tmp_path: Path) -> None:
 
 def test_dump(folder: Path, tmp_path: Path) -> None:
     dump = tmp_path / "d"
-    words = [folder / "resnet-small.onnx", "-w", "trace", "--dump-dir", dump]
-    _, found = _eval(tmp_path / "r.json", *words)
+    arguments = [folder / "resnet-small.onnx", "-w", "trace", "--dump-dir", dump]
+    _, report = _eval(tmp_path / "r.json", *arguments)
     graph = make("resnet-small").graph
     before, after = ((dump / f"graph-{when}.txt").read_text() for when in ("before", "after"))
     assert all(node.output[0] in before for node in graph.node)
@@ -363,8 +369,8 @@ def test_dump(folder: Path, tmp_path: Path) -> None:
     assert "@" in (dump / "program-after.txt").read_text()  # places in memory
     assert "@" not in (dump / "program-before.txt").read_text()
     assert len(list((dump / "reference").glob("*.npy"))) == len(graph.node)
-    assert len(list((dump / "values").glob("*.npy"))) == len(found["values"])
-    name = found["values"][0]["value"].replace("/", "%2F")
+    assert len(list((dump / "values").glob("*.npy"))) == len(report["values"])
+    name = report["values"][0]["value"].replace("/", "%2F")
     ours, theirs = (np.load(dump / side / f"{name}.npy") for side in ("values", "reference"))
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
 
@@ -373,7 +379,7 @@ def test_dump(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "said"),
     [
         ([], "expected a model or --suite FILE, one of the two"),
         (["chain.onnx", "--suite", "x.toml"], "one of the two"),
@@ -398,14 +404,14 @@ def test_dump(folder: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, words: list[str], said: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, arguments: list[str], said: str
 ) -> None:
     monkeypatch.chdir(folder)
     np.savez("other.npz", z=np.zeros(1))
     np.savez("double.npz", x=np.zeros((2, 4)))
     np.savez("shape.npz", x=np.zeros((2, 5), np.float32))
     np.savez("object.npz", x=np.array([None]))
-    assert main(["eval", *words]) == 2
+    assert main(["eval", *arguments]) == 2
     err = capsys.readouterr().err
     assert err.startswith("error: ")
     assert said in err
@@ -413,13 +419,13 @@ def test_what_is_refused(
 
 
 @pytest.mark.parametrize(
-    "words", [["--size", "n"], ["--threads", "0"], ["--workload", "guess"], ["-r", "0"]]
+    "arguments", [["--size", "n"], ["--threads", "0"], ["--workload", "guess"], ["-r", "0"]]
 )
-def test_options_that_cannot_be(words: list[str], capsys: Capture) -> None:
+def test_options_that_cannot_be(arguments: list[str], capsys: Capture) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["eval", "chain.onnx", *words])
+        main(["eval", "chain.onnx", *arguments])
     assert caught.value.code == 2
-    assert "expected" in capsys.readouterr().err or words == ["--workload", "guess"]
+    assert "expected" in capsys.readouterr().err or arguments == ["--workload", "guess"]
 
 
 def test_tokens_of_a_file_are_checked(storyteller: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -429,6 +435,6 @@ def test_tokens_of_a_file_are_checked(storyteller: Path, tmp_path: Path, capsys:
 
 
 def test_the_command_knows_all_workloads() -> None:
-    """It has the words itself: a parser shall not wait for what evaluations import."""
+    """It has its own lists, so that its parser need not import evaluations."""
     assert command.WORKLOADS == evaluation.WORKLOADS
     assert command.REFERENCES == evaluation.REFERENCES

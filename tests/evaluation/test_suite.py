@@ -16,7 +16,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a graph, in which suites lie."""
+    """A folder with a graph, for suites."""
     write_chain(tmp_path / "chain.onnx")
     return tmp_path
 
@@ -65,7 +65,7 @@ LAYERS = {
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_the_nearer_tolerance_decides(folder: Path, layer: str) -> None:
-    """Nothing at all is allowed by the strongest layer, so that any rounding fails."""
+    """The strongest layer allows no error, so that any rounding fails."""
     (folder / "tight.toml").write_text("[[rule]]\nrtol = 0\natol = 0\n")
     (folder / "loose.toml").write_text('[[rule]]\nmodel = "chain.onnx"\nrtol = 1\natol = 1\n')
     top, entry = LAYERS[layer]

@@ -7,16 +7,23 @@ from pathlib import Path
 import pytest
 
 from halfbyte.errors import FormatError
-from halfbyte.evaluation.tolerances import BUILT_IN, Rule, Tolerances, built_in, read_rules
+from halfbyte.evaluation.tolerances import (
+    BUILT_IN,
+    Rule,
+    Tolerance,
+    Tolerances,
+    built_in,
+    read_rules,
+)
 
 BASE = Rule(numbers={"rtol": 1.0, "atol": 1.0, "min_cosine": 0.0, "steps": 0})
 
 
 def _rtol(*rules: Rule, layers: tuple[tuple[Rule, ...], ...] = ()) -> float:
-    found = Tolerances((BASE, *rules), *layers).find(
+    tolerance = Tolerances((BASE, *rules), *layers).find(
         "bert.onnx", "MatMul", "native-avx2", "float32"
     )
-    return found.rtol
+    return tolerance.rtol
 
 
 def _rule(value: float, **patterns: str) -> Rule:
@@ -68,8 +75,8 @@ def test_layers_come_before_precision() -> None:
 
 def test_each_number_is_decided_by_itself() -> None:
     rules = Tolerances((BASE, Rule(operator="MatMul", numbers={"atol": 0.5})), (_rule(3.0),))
-    found = rules.find("m", "MatMul", "numpy", "float32")
-    assert (found.rtol, found.atol, found.min_cosine, found.steps) == (3.0, 0.5, 0.0, 0)
+    tolerance = rules.find("m", "MatMul", "numpy", "float32")
+    assert tolerance == Tolerance(rtol=3.0, atol=0.5, min_cosine=0.0, steps=0)
 
 
 def test_the_built_in_rules_speak_of_everything() -> None:

@@ -1,4 +1,4 @@
-"""Runs `quantize` again and again and kills it: ``python -m tests.quantize.kills KIND FOLDER N``.
+"""Runs `quantize` repeatedly and kills it: ``python -m tests.quantize.kills KIND FOLDER N``.
 
 One process imports everything and forks a child for each run, so that a run takes milliseconds. The
 output changes from one model's to another's and back; after each kill it must be one of the two,
@@ -46,15 +46,15 @@ def graph(path: Path, seed: int) -> Path:
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 256])
         for name in (names[0], names[-1])
     ]
-    made = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    main = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
     opset = [onnx.helper.make_opsetid("", 21)]
     path = path.with_suffix(".onnx")
-    onnx.save(onnx.helper.make_model(made, opset_imports=opset, ir_version=10), path)
+    onnx.save(onnx.helper.make_model(main, opset_imports=opset, ir_version=10), path)
     return path
 
 
 def content(path: Path) -> list[bytes]:
-    """All that a model says: its file, and the file of numbers that it names."""
+    """The bytes of a model: of its file, and of the second file that it names."""
     parts = [path.read_bytes()]
     if path.suffix == ".onnx":
         tensors = onnx.load(path, load_external_data=False).graph.initializer
@@ -64,7 +64,7 @@ def content(path: Path) -> list[bytes]:
 
 
 def counted(change: Callable[..., Any], left: list[int]) -> Callable[..., Any]:
-    """A function of the system that kills the process when no more calls are left."""
+    """A system function that kills the process after a number of calls."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         if left[0] == 0:
@@ -76,7 +76,7 @@ def counted(change: Callable[..., Any], left: list[int]) -> Callable[..., Any]:
 
 
 def run(command: list[str], seconds: float | None = None, changes: int = -1) -> int:
-    """Run it in a child, killed after a time or before a change of a name; its status."""
+    """Run it in a child that is killed after a time or before a rename; returns its status."""
     child = os.fork()
     if child == 0:
         left = [changes]
@@ -91,7 +91,7 @@ def run(command: list[str], seconds: float | None = None, changes: int = -1) -> 
 
 
 def kill(kind: str, folder: Path, kills: int) -> None:
-    """Everything for one kind of output."""
+    """Run all kills for one kind of output."""
     make = gguf if kind == "gguf" else graph
     sources = [make(folder / f"source-{seed}", seed) for seed in (0, 1)]
     target = folder / "out" / f"out{sources[0].suffix}"

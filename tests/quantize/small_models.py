@@ -36,7 +36,7 @@ def write(
     functions: Sequence[onnx.FunctionProto] = (),
     domains: Iterable[str] = (),
 ) -> Path:
-    """A checked model file; initializers in `overridable` are inputs too."""
+    """A checked model file; initializers in `overridable` are inputs as well."""
     values = [helper.make_tensor_value_info(n, *kind) for n, kind in inputs.items()]
     for name in overridable:
         tensor = numpy_helper.from_array(tensors[name])
@@ -64,18 +64,18 @@ def products(path: Path, *, dtype: type = np.float32, opset: int = 17) -> Path:
         node("Relu", ["wide"], ["active"]),
         node("Reshape", ["active", "flat"], ["active2"]),
         node("Gemm", ["active2", "down", "bias"], ["narrow"], name="down_product", transB=1),
-        node("Transpose", ["table"], ["turned"], perm=[1, 0]),
-        node("MatMul", ["narrow", "turned"], ["logits"], name="head"),
+        node("Transpose", ["table"], ["transposed"], perm=[1, 0]),
+        node("MatMul", ["narrow", "transposed"], ["logits"], name="head"),
     ]
     tensors = {
         "table": normal(100, 64, seed=1), "up": normal(64, 80, seed=2) / 8,
         "down": normal(64, 80, seed=3) / 9, "bias": normal(64, seed=4),
     }  # fmt: skip
-    made: dict[str, Array] = {name: x.astype(dtype) for name, x in tensors.items()}
-    made["flat"] = np.array([-1, 80])
+    constants: dict[str, Array] = {name: x.astype(dtype) for name, x in tensors.items()}
+    constants["flat"] = np.array([-1, 80])
     return write(
         path, nodes, {"ids": (TensorProto.INT64, ["n", "t"])}, {"logits": (kind, ["m", 100])},
-        made, opset=opset,
+        constants, opset=opset,
     )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def convolutions(path: Path, *, opset: int = 17) -> Path:
 def session(
     path: Path | str, *, level: str = "ALL", optimized: Path | None = None
 ) -> onnxruntime.InferenceSession:
-    """ONNX Runtime's, on one thread; `optimized` is where it writes the graph that it runs."""
+    """A session of ONNX Runtime on one thread; the optimized graph is written to `optimized`."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
@@ -127,8 +127,8 @@ def session(
 def run(path: Path | str, feeds: Mapping[str, Array], **options: Any) -> list[Array]:
     """All outputs; the file is checked first."""
     onnx.checker.check_model(str(path), full_check=True)
-    found: list[Array] = session(path, **options).run(None, dict(feeds))
-    return found
+    actual: list[Array] = session(path, **options).run(None, dict(feeds))
+    return actual
 
 
 def cosine(a: Array, b: Array) -> float:
@@ -146,7 +146,7 @@ def tensors_of(path: Path | str) -> dict[str, Array]:
 
 
 def operators(path: Path | str) -> list[str]:
-    """Of the main graph, sorted."""
+    """Operators of the main graph, sorted."""
     return sorted(n.op_type for n in load(path).graph.node)
 
 
@@ -155,11 +155,11 @@ def attributes(model_node: NodeProto) -> dict[str, Any]:
 
 
 def find(path: Path | str, *, op: str = "", name: str = "") -> NodeProto:
-    """The one node of an operator, or of a name."""
-    (found,) = (
+    """The only node of an operator, or of a name."""
+    (result,) = (
         n for n in load(path).graph.node if (not op or n.op_type == op) and name in ("", n.name)
     )
-    return found
+    return result
 
 
 IDS = {"ids": np.random.default_rng(5).integers(0, 100, (3, 7))}

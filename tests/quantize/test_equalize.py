@@ -1,4 +1,4 @@
-"""Channels are scaled only where that leaves the model the same function."""
+"""Channels are scaled only where the model stays the same function."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ NORM, UP, DOWN = "blk.0.attn_norm.weight", "blk.0.ffn_up.weight", "blk.0.ffn_dow
 
 
 def rough(path: Path, change: Callable[[Weights], object], architecture: MetadataValue) -> Path:
-    """A model with a channel behind a norm and a row of `up` that are 64 times the others."""
-    made = weights()
+    """A model with a channel after a norm, and a row of `up`, 64 times as large as the others."""
+    tensors = weights()
     for reader in ("attn_q", "attn_k", "attn_v"):
-        made[f"blk.0.{reader}.weight"][:, CHANNEL] *= 64
-    made[UP][ROW] *= 64
-    change(made)
+        tensors[f"blk.0.{reader}.weight"][:, CHANNEL] *= 64
+    tensors[UP][ROW] *= 64
+    change(tensors)
     metadata = model_metadata() | {"general.architecture": architecture}
-    write_gguf(path, metadata, [tensor(n, v) for n, v in made.items()])
+    write_gguf(path, metadata, [tensor(n, v) for n, v in tensors.items()])
     return path
 
 
 def scaled(path: Path) -> tuple[bool, bool, Report]:
-    """Whether quantization moved the norm's channel, and the row of `up`."""
+    """Whether quantization scaled the norm's channel, and the row of `up`."""
     keep = [(name, "F32") for name in (UP, DOWN)]
     report = quantize_file(path, "int8", keep=keep)
     before, after = open_model(path).tensors, open_model(report.output).tensors
@@ -41,17 +41,17 @@ def scaled(path: Path) -> tuple[bool, bool, Report]:
 
 
 def drop(name: str) -> Callable[[Weights], object]:
-    return lambda made: [made.pop(n) for n in list(made) if name in n]
+    return lambda tensors: [tensors.pop(n) for n in list(tensors) if name in n]
 
 
 def add(name: str, length: int) -> Callable[[Weights], object]:
-    return lambda made: made.update({name: np.ones(length, np.float32)})
+    return lambda tensors: tensors.update({name: np.ones(length, np.float32)})
 
 
 @pytest.mark.parametrize(
     ("change", "norm", "row"),
     [
-        (lambda made: None, True, True),
+        (lambda tensors: None, True, True),
         (add("blk.0.attn_q.bias", DIM), True, True),  # after the product: scales nothing
         (add("blk.0.attn_norm.bias", DIM), False, True),
         (add("blk.0.ffn_up.bias", HIDDEN), True, False),
@@ -71,7 +71,7 @@ def test_only_what_cancels_is_scaled(
     ids=["known", "empty", "list", "int"],
 )
 def test_other_graphs_are_left_alone(tmp_path: Path, architecture: MetadataValue) -> None:
-    """Elsewhere a norm may feed more than its name says, such as both halves of a layer."""
+    """In other architectures a norm may have more readers, such as both halves of a layer."""
     path = rough(tmp_path / "m.gguf", drop("ffn_norm"), architecture)
     norm, row, report = scaled(path)
     assert (norm, row) == (False, False)
@@ -79,8 +79,10 @@ def test_other_graphs_are_left_alone(tmp_path: Path, architecture: MetadataValue
 
 
 def test_shapes_that_do_not_meet(tmp_path: Path) -> None:
-    def fold(made: Weights) -> None:
+    def fold(tensors: Weights) -> None:
         for name in ("ffn_gate", "ffn_up"):
-            made[f"blk.0.{name}.weight"] = made[f"blk.0.{name}.weight"].reshape(HIDDEN, 1, DIM)
+            tensors[f"blk.0.{name}.weight"] = tensors[f"blk.0.{name}.weight"].reshape(
+                HIDDEN, 1, DIM
+            )
 
     assert scaled(rough(tmp_path / "m.gguf", fold, "llama"))[:2] == (True, False)

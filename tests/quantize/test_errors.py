@@ -1,4 +1,4 @@
-"""What bad input gets: one line, exit code 2, no half file, the input untouched."""
+"""Bad input leads to one line, exit code 2, no partial file, and leaves the input untouched."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def names(folder: Path) -> list[str]:
-    """Everything in a folder, hidden files too."""
+    """Everything in a folder, including hidden files."""
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -75,21 +75,21 @@ def test_weights_that_are_not_finite(
 def test_weights_that_are_not_finite_where_channels_are_equalized(
     tmp_path: Path, name: str, value: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = weights()
-    made[f"blk.1.{name}.weight"].reshape(-1)[7] = value
+    tensors = weights()
+    tensors[f"blk.1.{name}.weight"].reshape(-1)[7] = value
     path = tmp_path / "bad.gguf"
-    write_gguf(path, model_metadata(), [tensor(n, v) for n, v in made.items()])
+    write_gguf(path, model_metadata(), [tensor(n, v) for n, v in tensors.items()])
     assert run(path, "--int8") == 2
     assert f"tensor 'blk.1.{name}.weight': expected finite weights, found {value}" in line(capsys)
     assert names(tmp_path) == ["bad.gguf"]
 
 
 def test_squares_beyond_float32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = weights()
-    made["blk.0.attn_q.weight"][2, 2] = 3e38
-    made["blk.1.ffn_up.weight"][:] = 1e30
+    tensors = weights()
+    tensors["blk.0.attn_q.weight"][2, 2] = 3e38
+    tensors["blk.1.ffn_up.weight"][:] = 1e30
     path = tmp_path / "huge.gguf"
-    write_gguf(path, model_metadata(), [tensor(n, v) for n, v in made.items()])
+    write_gguf(path, model_metadata(), [tensor(n, v) for n, v in tensors.items()])
     assert run(path, "--int4") == 0
     out, err = capsys.readouterr()
     assert "blk.0.attn_q.weight: F32: values up to 3e+38 do not fit Q4_0" in out
@@ -225,7 +225,7 @@ def test_full_disk(model: Path) -> None:
 
 
 def is_writing(process: int, folder: Path) -> bool:
-    """Whether a process has a file of this folder open that has no name yet."""
+    """Whether a process has an unnamed file in this folder open."""
     links = Path(f"/proc/{process}/fd").iterdir()
     with suppress(FileNotFoundError):  # one that is closed meanwhile
         return any(str(link.readlink()).startswith(f"{folder}/#") for link in links)
@@ -233,7 +233,7 @@ def is_writing(process: int, folder: Path) -> bool:
 
 
 def test_interrupt(tmp_path: Path) -> None:
-    """Ctrl-C half way: code 130, one line, no file."""
+    """Ctrl-C in the middle: exit code 130, one line, no file."""
     block = np.random.default_rng(0).standard_normal((4000, 4000), np.float32)
     path = write_model(tmp_path / "big.gguf", {f"t{i}": block for i in range(4)})
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Encoders of every table against their definitions, byte for byte."""
+"""Encoders of all instruction sets against their definitions, byte for byte."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ F32Array = npt.NDArray[np.float32]
 
 
 def rows() -> F32Array:
-    """Normal rows, then ties, zeros, tiny and huge numbers, outliers, both signs of the largest."""
+    """Normal rows, ties, zeros, tiny and huge numbers, outliers, the largest with both signs."""
     x = np.random.default_rng(0).standard_normal((40, K), np.float32)
     x[0] = 0
     x[1, :32], x[1, 40] = -0.0, -0.0
@@ -50,10 +50,10 @@ def test_plain_rounding(native_backends: list[str], format_: type[WeightFormat])
         want = format_.encode(x)
     for backend in native_backends:
         kernels = Kernels(backend.removeprefix("native-"))
-        found = np.full_like(want, 0xA5)
+        actual = np.full_like(want, 0xA5)
         name = f"encode_{format_.name.lower()}"
-        kernels.call(name, w=found, x=x, n=len(x), k=K)
-        np.testing.assert_array_equal(found, want)
+        kernels.call(name, w=actual, x=x, n=len(x), k=K)
+        np.testing.assert_array_equal(actual, want)
 
 
 def test_odd_lengths_of_rows(native_backends: list[str]) -> None:
@@ -61,12 +61,12 @@ def test_odd_lengths_of_rows(native_backends: list[str]) -> None:
         x = rows()[:3, :k].copy()
         for format_ in (F16, BF16):
             for backend in native_backends:
-                found = np.full((3, 2 * k + 8), 0xA5, np.uint8)
-                flat = found.reshape(-1)[: 6 * k]
+                actual = np.full((3, 2 * k + 8), 0xA5, np.uint8)
+                flat = actual.reshape(-1)[: 6 * k]
                 kernels = Kernels(backend.removeprefix("native-"))
                 kernels.call(f"encode_{format_.name.lower()}", w=flat, x=x, n=3, k=k)
                 np.testing.assert_array_equal(flat, format_.encode(x).reshape(-1))
-                assert (found.reshape(-1)[6 * k :] == 0xA5).all()
+                assert (actual.reshape(-1)[6 * k :] == 0xA5).all()
 
 
 @pytest.mark.parametrize("format_", [Q8_0, Q4_0])
@@ -82,12 +82,12 @@ def test_search(native_backends: list[str], format_: type[WeightFormat], weights
     want, want_error = search(x, importance, format_)
     for backend in native_backends:
         kernels = Kernels(backend.removeprefix("native-"), threads=2)
-        found, error = np.full_like(want, 0xA5), np.full_like(want_error, np.nan)
+        actual, error = np.full_like(want, 0xA5), np.full_like(want_error, np.nan)
         kernels.call(
             f"encode_search_{format_.name.lower()}",
-            w=found, error=error, x=x, importance=importance, n=len(x), k=K,
+            w=actual, error=error, x=x, importance=importance, n=len(x), k=K,
         )  # fmt: skip
-        np.testing.assert_array_equal(found, want)
+        np.testing.assert_array_equal(actual, want)
         np.testing.assert_array_equal(error, want_error)
         kernels.close()
 

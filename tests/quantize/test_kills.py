@@ -1,4 +1,4 @@
-"""Runs of `quantize` that are killed leave what was there, or what they write, whole."""
+"""Killed runs of `quantize` leave either the old or the new file, complete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KILLS = os.environ.get("HALFBYTE_KILLS", "20")  # at random moments
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_runs(kind: str, tmp_path: Path, repository: Path) -> None:
-    """In a process of its own, which has no threads and can be forked."""
+    """In a separate process, which has no threads and can be forked."""
     command = [sys.executable, "-m", "tests.quantize.kills", kind, tmp_path, KILLS]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

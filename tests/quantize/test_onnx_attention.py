@@ -1,4 +1,4 @@
-"""Whether attention is in int8: chosen when a model is quantized, followed when it runs."""
+"""Attention in int8: chosen when a model is quantized, obeyed when it runs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def coded(path: Path, wanted: bool | None = None) -> bool:
+def is_int8(path: Path, expected: bool | None = None) -> bool:
     """Whether attention is in int8 when the file runs."""
-    options = SessionOptions(int8_attention=wanted)
+    options = SessionOptions(int8_attention=expected)
     session = InferenceSession(str(path), options)
     session.run(None, feeds_of(2, 16))
-    made = {i.operator for program in session.programs() for i in program.instructions}
-    assert len(made & {ops.attention, ops.attention_int8}) == 1
-    return ops.attention_int8 in made
+    operators = {i.operator for program in session.programs() for i in program.instructions}
+    assert len(operators & {ops.attention, ops.attention_int8}) == 1
+    return ops.attention_int8 in operators
 
 
 def says(path: Path) -> list[str]:
@@ -46,7 +46,7 @@ def test_attention_that_leaves_outputs_is_in_int8(source: Path, tmp_path: Path) 
     assert note.startswith("attention in int8")
     assert float(note.split(" at ")[1].split()[0]) > output_quality.ATTENTION_DB
     assert says(target) == ["1"]
-    assert (coded(target), coded(target, True), coded(target, False)) == (True, True, False)
+    assert (is_int8(target), is_int8(target, True), is_int8(target, False)) == (True, True, False)
 
 
 def test_attention_that_spoils_outputs_is_in_floats(
@@ -57,11 +57,11 @@ def test_attention_that_spoils_outputs_is_in_floats(
     report = quantize_onnx(source, target, Options(type="int4"))
     assert any(note.startswith("attention in floats") for note in report.notes)
     assert says(target) == []
-    assert (coded(target), coded(target, True), coded(target, False)) == (False, True, False)
+    assert (is_int8(target), is_int8(target, True), is_int8(target, False)) == (False, True, False)
 
 
 def test_attention_as_it_is_asked_for(source: Path, tmp_path: Path) -> None:
-    """Without a run too; models that are quantized again keep no old answer."""
+    """Also without a run; models that are quantized again do not keep the old choice."""
     first, second = tmp_path / "first.onnx", tmp_path / "second.onnx"
     quantize_onnx(source, first, Options(type="int8", attention="int8", compare=False))
     assert says(first) == ["1"]
@@ -77,8 +77,8 @@ def test_attention_is_refused_where_nothing_heeds_it(
     source: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "q.onnx"
-    found = quantize_main([str(source), *words, "--attention", "int8", "-o", str(target)])
-    assert found == 2
+    code = quantize_main([str(source), *words, "--attention", "int8", "-o", str(target)])
+    assert code == 2
     assert "attention 'int8': expected type 'int8' or 'int4'" in capsys.readouterr().err
     assert not target.exists()
 
@@ -98,7 +98,7 @@ def test_attention_is_of_graphs(
 def test_quantized_files_pass_their_evaluation(
     source: Path, tmp_path: Path, attention: str, workload: str
 ) -> None:
-    """Although the graph has activations in floats."""
+    """Even though the graph has activations in floats."""
     target = tmp_path / "q.onnx"
     quantize_onnx(source, target, Options(type="int8", attention=attention, compare=False))
     assert main(["eval", str(target), "--workload", workload]) == 0

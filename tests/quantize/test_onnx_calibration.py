@@ -1,4 +1,4 @@
-"""Samples of inputs, and the ranges that are made of what models compute on them."""
+"""Samples of inputs, and the ranges derived from a model's values on them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def inputs(path: Path) -> Inputs:
 
 def test_a_histogram_does_not_depend_on_the_order() -> None:
     parts = [normal(500, seed=i) * 10.0 ** (i - 3) for i in range(6)]
-    made = []
+    histograms = []
     for order in (parts, parts[::-1]):
         histogram = Histogram()
         for part in order:
             histogram.add(part)
-        made.append(histogram)
-    first, second = made
+        histograms.append(histogram)
+    first, second = histograms
     np.testing.assert_array_equal(first.counts, second.counts)
     assert first.top == second.top
     assert first.counts.sum() == 3000
@@ -91,11 +91,11 @@ def test_ranges_are_those_of_the_values(tmp_path: Path) -> None:
     path = convolutions(tmp_path / "m.onnx")
     editor = Editor(read_source(path))
     samples = [{"x": normal(1, 3, 12, 12, seed=i)} for i in range(3)]
-    found = Calibration(samples).ranges(editor, ["x", "c"])
+    limits = Calibration(samples).ranges(editor, ["x", "c"])
     every = np.stack([s["x"] for s in samples])
-    assert found["x"] == (every.min(), every.max())
-    assert found["c"][0] == 0
-    assert found["c"][1] <= 6
+    assert limits["x"] == (every.min(), every.max())
+    assert limits["c"][0] == 0
+    assert limits["c"][1] <= 6
 
 
 # ---- samples -------------------------------------------------------------------------------------
@@ -121,9 +121,9 @@ def test_samples_of_one_file(tmp_path: Path) -> None:
         {**{f"x.{n}": x[n] for n in range(5)}, **{f"i.{n}": i[n : n + 1] for n in range(5)}},
     ):
         np.savez(file, **arrays)  # type: ignore[arg-type]
-        found = model.read(file, Normalization())
-        assert len(found) == 5
-        for n, feeds in enumerate(found):
+        samples = model.read(file, Normalization())
+        assert len(samples) == 5
+        for n, feeds in enumerate(samples):
             np.testing.assert_array_equal(feeds["x"], x[n : n + 1])
             np.testing.assert_array_equal(feeds["i"], i[n : n + 1])
             assert feeds["i"].dtype == np.int64
@@ -143,8 +143,8 @@ def test_samples_of_a_folder(tmp_path: Path) -> None:
     np.save(folder / "c.npy", np.arange(6).reshape(2, 3))
     for name in ("a.npz", "b.npz"):
         (folder / name).unlink()
-    (found,) = single.read(folder, Normalization())
-    np.testing.assert_array_equal(found["ids"], [[0, 1, 2], [3, 4, 5]])
+    (samples,) = single.read(folder, Normalization())
+    np.testing.assert_array_equal(samples["ids"], [[0, 1, 2], [3, 4, 5]])
 
 
 def test_samples_that_do_not_fit(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_samples_that_do_not_fit(tmp_path: Path) -> None:
         model.read(folder, Normalization())
 
 
-def test_inputs_are_made_up_within_tables(tmp_path: Path) -> None:
+def test_random_inputs_are_within_tables(tmp_path: Path) -> None:
     model = inputs(both(tmp_path / "m.onnx"))
     feeds, again, other = model.random(), model.random(), model.random(1)
     assert feeds["x"].shape == (2, 4, 32)
@@ -188,8 +188,8 @@ def test_inputs_are_made_up_within_tables(tmp_path: Path) -> None:
         assert (value != other[name]).any()
 
 
-def test_made_up_sizes_agree(tmp_path: Path) -> None:
-    """The same name is the same size, and a sum of names their sum."""
+def test_sizes_of_random_inputs_agree(tmp_path: Path) -> None:
+    """The same name means the same size, and a sum of names the sum of sizes."""
     nodes = [node("Concat", ["a", "b"], ["c"], axis=1), node("MatMul", ["c", "w"], ["d"]),
              node("Mul", ["d", "m"], ["y"])]  # fmt: skip
     model = inputs(write(
@@ -205,7 +205,7 @@ def test_made_up_sizes_agree(tmp_path: Path) -> None:
 
 
 def bmp(pixels: npt.NDArray[np.uint8], bits: int = 24, *, upwards: bool = True) -> bytes:
-    """A BMP of BGR rows, each filled up to four bytes."""
+    """A BMP of BGR rows, each padded to four bytes."""
     height, width, _ = pixels.shape
     rows = pixels[::-1] if upwards else pixels
     palette = b""
@@ -228,7 +228,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
 
 
 def test_formats_of_pictures(tmp_path: Path) -> None:
-    """The same pixels whichever way they are stored."""
+    """The same pixels in all ways of storing them."""
     grey = PIXELS[..., :1]
     files = {
         "a.bmp": bmp(PIXELS), "b.bmp": bmp(PIXELS, 32), "c.bmp": bmp(PIXELS, upwards=False),
@@ -236,24 +236,24 @@ def test_formats_of_pictures(tmp_path: Path) -> None:
     }  # fmt: skip
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-        found = read_picture(tmp_path / name, [1, 3, 0, 0], np.dtype(np.uint8), Normalization())
-        np.testing.assert_array_equal(found[0].transpose(1, 2, 0), PIXELS, err_msg=name)
+        picture = read_picture(tmp_path / name, [1, 3, 0, 0], np.dtype(np.uint8), Normalization())
+        np.testing.assert_array_equal(picture[0].transpose(1, 2, 0), PIXELS, err_msg=name)
     (tmp_path / "e.pgm").write_bytes(b"P5 7 5 255 " + grey.tobytes())
-    found = read_picture(tmp_path / "e.pgm", [1, 5, 7, 3], np.dtype(np.uint8), Normalization())
-    np.testing.assert_array_equal(found[0], np.repeat(grey, 3, axis=2))
+    picture = read_picture(tmp_path / "e.pgm", [1, 5, 7, 3], np.dtype(np.uint8), Normalization())
+    np.testing.assert_array_equal(picture[0], np.repeat(grey, 3, axis=2))
     (tmp_path / "f.bmp").write_bytes(bmp(PIXELS, 8))
-    found = read_picture(tmp_path / "f.bmp", [1, 3, 0, 0], np.dtype(np.uint8), Normalization())
-    np.testing.assert_array_equal(found[0, 2], PIXELS[..., 0])
-    np.testing.assert_array_equal(found[0, 1], 255 - PIXELS[..., 0])
-    assert (found[0, 0] == 7).all()
+    picture = read_picture(tmp_path / "f.bmp", [1, 3, 0, 0], np.dtype(np.uint8), Normalization())
+    np.testing.assert_array_equal(picture[0, 2], PIXELS[..., 0])
+    np.testing.assert_array_equal(picture[0, 1], 255 - PIXELS[..., 0])
+    assert (picture[0, 0] == 7).all()
 
 
 def test_pictures_are_scaled_and_normalized(tmp_path: Path) -> None:
     (tmp_path / "a.bmp").write_bytes(bmp(PIXELS))
-    made = Normalization((0.5, 0.25, 0.0), (0.5, 1.0, 2.0))
-    found = read_picture(tmp_path / "a.bmp", [1, 3, 5, 7], FLOAT32, made)
-    want = (PIXELS / 255 - np.array(made.mean)) / np.array(made.std)
-    np.testing.assert_allclose(found[0].transpose(1, 2, 0), want, atol=1e-6)
+    normalization = Normalization((0.5, 0.25, 0.0), (0.5, 1.0, 2.0))
+    picture = read_picture(tmp_path / "a.bmp", [1, 3, 5, 7], FLOAT32, normalization)
+    want = (PIXELS / 255 - np.array(normalization.mean)) / np.array(normalization.std)
+    np.testing.assert_allclose(picture[0].transpose(1, 2, 0), want, atol=1e-6)
     flat = np.full((40, 60, 3), 9.0, np.float32)
     for size in ((10, 15), (80, 13), (1, 1)):
         np.testing.assert_allclose(resized(flat, *size), 9, rtol=1e-6)
@@ -269,11 +269,11 @@ def test_a_folder_of_pictures(tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     for index in range(3):
         (tmp_path / "p" / f"{index}.bmp").write_bytes(bmp(PIXELS))
-    found = model.read(tmp_path / "p", Normalization())
-    assert [f["x"].shape for f in found] == [(1, 3, 12, 12)] * 3
+    samples = model.read(tmp_path / "p", Normalization())
+    assert [f["x"].shape for f in samples] == [(1, 3, 12, 12)] * 3
     mean = PIXELS.mean(axis=(0, 1)) / 255
     want = (mean - Normalization().mean) / np.array(Normalization().std)
-    np.testing.assert_allclose(found[0]["x"].mean(axis=(0, 2, 3)), want, atol=0.35)
+    np.testing.assert_allclose(samples[0]["x"].mean(axis=(0, 2, 3)), want, atol=0.35)
 
 
 @pytest.mark.parametrize(

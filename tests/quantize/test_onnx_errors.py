@@ -1,4 +1,4 @@
-"""What bad ONNX input gets: one line, exit code 2, no half file, the input untouched."""
+"""Bad ONNX input leads to one line, exit code 2, no partial file, and untouched input."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def test_the_command(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "logits: cosine 0.9999" in out
     assert "  table" in out
     assert names(model.parent) == ["model-int8.onnx", "model.onnx", "report.json"]
-    found = json.loads(report.read_text())
-    assert {row["name"]: row["type"] for row in found["rows"]}["up"] == "Q8_0"
-    assert found["outputs"][0]["cosine"] > 0.9999
+    result = json.loads(report.read_text())
+    assert {row["name"]: row["type"] for row in result["rows"]}["up"] == "Q8_0"
+    assert result["outputs"][0]["cosine"] > 0.9999
     assert cosine(run(model, IDS)[0], run(model.parent / "model-int8.onnx", IDS)[0]) > 0.9999
 
 
@@ -166,7 +166,7 @@ def test_outputs_that_cannot_be_written(model: Path, capsys: pytest.CaptureFixtu
 def test_a_failure_while_writing_leaves_what_was_there(
     model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The data takes its name first; where the model cannot, its data is as it was too."""
+    """The data is renamed first; where the model cannot be, the old data stays as it was."""
     before = ["out.onnx", "out.onnx.0123456789ab.data"]
     for name in before:
         (model.parent / name).write_text("old")
@@ -255,7 +255,7 @@ def test_a_model_that_cannot_be_run_here_is_quantized(
 def test_old_opsets_that_cannot_be_raised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """ONNX's converter takes no Scan with lengths; weights that need no other opset are fine."""
+    """ONNX's converter refuses Scan with lengths; weights that need no other opset are fine."""
     values = [helper.make_tensor_value_info(name, F, [4, 64]) for name in "io"]
     body = helper.make_graph([node("Identity", ["i"], ["o"])], "body", values[:1], values[1:])
     for op, shape, tensors in (

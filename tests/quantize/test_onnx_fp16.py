@@ -38,7 +38,7 @@ def quantized(path: Path, **options: Any) -> Report:
 
 
 def element_types(path: str) -> dict[str, int]:
-    """Of all values, inferred from the file."""
+    """Types of all values, inferred from the file."""
     model = onnx.shape_inference.infer_shapes(load(path), check_type=True, strict_mode=True)
     values = (*model.graph.input, *model.graph.output, *model.graph.value_info)
     return {value.name: value.type.tensor_type.elem_type for value in values}
@@ -46,14 +46,14 @@ def element_types(path: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("make", [products, convolutions])
 def test_fp16(tmp_path: Path, make: Any) -> None:
-    """All in half precision, inputs and outputs in float32."""
+    """Everything in float16, except inputs and outputs."""
     path, feeds = make(tmp_path / "m.onnx"), IDS if make is products else PICTURES
     report = quantized(path, type="fp16")
     assert {row.type for row in report.rows} <= {"F16", "F32"}
     assert all(row.type == "F16" for row in report.rows if np.prod(row.shape) > 1)
-    wanted, found = run(path, feeds)[0], run(report.output, feeds)[0]
-    assert found.dtype == np.float32
-    assert cosine(wanted, found) > 0.99999
+    expected, actual = run(path, feeds)[0], run(report.output, feeds)[0]
+    assert actual.dtype == np.float32
+    assert cosine(expected, actual) > 0.99999
     kinds = element_types(report.output)
     outer = {v.name for g in [load(report.output).graph] for v in (*g.input, *g.output)}
     assert {kind for name, kind in kinds.items() if name not in outer} <= {H, TensorProto.INT64}
@@ -74,7 +74,7 @@ def test_fp16_io(tmp_path: Path) -> None:
 
 
 def masked(path: Path) -> Path:
-    """A masked softmax, of which fp16 holds neither the mask nor 1e-12 nor large squares."""
+    """A masked softmax, whose mask, 1e-12 and large squares float16 cannot represent."""
     nodes = [
         node("Sub", ["one", "mask"], ["off"]),
         node("Mul", ["off", "lowest"], ["bias"], name="scaled_mask"),
@@ -106,9 +106,9 @@ def test_islands_where_half_precision_does_not_suffice(tmp_path: Path) -> None:
     np.savez(tmp_path / "samples.npz", x=normal(5, 32, seed=1), mask=mask)
     report = quantize_onnx(path, options=Options(type="fp16"), samples=tmp_path / "samples.npz")
     feeds = {"x": normal(5, 32, seed=1), "mask": mask}
-    for wanted, found in zip(run(path, feeds), run(report.output, feeds), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=2e-2, rtol=2e-2)
-        assert cosine(wanted, found) > 0.9999
+    for expected, actual in zip(run(path, feeds), run(report.output, feeds), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=2e-2, rtol=2e-2)
+        assert cosine(expected, actual) > 0.9999
     kinds = element_types(report.output)
     assert all(kinds[name] == F for name in ("bias", "sums", "squares", "mean"))
     assert all(kinds[name] == H for name in ("scores", "large", "off"))
@@ -149,7 +149,7 @@ def test_fp16_inputs_that_are_of_float32_by_definition(tmp_path: Path) -> None:
 
 
 def test_fp16_beside_bodies_and_own_operators(tmp_path: Path) -> None:
-    """Bodies stay in float32, and read what they read before; so do unknown operators."""
+    """Bodies stay in float32, and read float32 as before; so do unknown operators."""
     branches = [
         helper.make_graph(
             [node(op, ["a", "w"], [f"{op}_y"])], op, [],
@@ -179,7 +179,7 @@ def test_fp16_beside_bodies_and_own_operators(tmp_path: Path) -> None:
 
 
 def test_bf16_is_stored_and_cast(tmp_path: Path) -> None:
-    """Matrices are the nearest bfloat16; rows of tables are cast after they were taken."""
+    """Matrices are the nearest bfloat16; rows of tables are cast after gathering."""
     path = products(tmp_path / "m.onnx")
     report = quantized(path, type="bf16")
     assert {row.name: row.type for row in report.rows} == {

@@ -1,4 +1,4 @@
-"""Models that were changed at random: they are quantized, or refused with one line."""
+"""Randomly changed models are quantized, or refused with one line."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_changed_models(
     make: Callable[[Path], Path],
     change: Callable[[onnx.ModelProto, random.Random], None],
 ) -> None:
-    """Nothing but `HalfbyteError` is raised, in one line, and no file is left behind."""
+    """Only `HalfbyteError` is raised, with one line, and no file is left."""
     chance = random.Random(f"{make.__name__} {change.__name__}")
     original = load(make(tmp_path / "m.onnx"))
     samples = tmp_path / "samples.npz"

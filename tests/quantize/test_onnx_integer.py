@@ -1,4 +1,4 @@
-"""Integer products in ONNX models: scales of activations found as they come, or fixed."""
+"""Integer products in ONNX models, with dynamic or fixed scales of activations."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def quantized(path: Path, samples: Path | None = None, **options: Any) -> Report
 
 
 def samples_of(folder: Path, feeds: dict[str, Array]) -> Path:
-    """Many samples that look like some feeds."""
+    """Many samples similar to some feeds."""
     rng = np.random.default_rng(3)
-    made = {
+    tensors = {
         name: rng.standard_normal((16, *x.shape[1:]), np.float32)
         if x.dtype == np.float32
         else rng.integers(0, x.max() + 1, (16, *x.shape[1:]))
         for name, x in feeds.items()
     }
-    np.savez(folder / "samples.npz", **made)
+    np.savez(folder / "samples.npz", **tensors)
     return folder / "samples.npz"
 
 
-# ---- scales that are found as they come ----------------------------------------------------------
+# ---- dynamic scales ------------------------------------------------------------------------------
 
 
 def rounded(x: Array) -> tuple[Array, np.float32, int]:
-    """DynamicQuantizeLinear's codes, scale and zero point."""
+    """DynamicQuantizeLinear's quantized value, scale and zero point."""
     low, high = min(x.min(), 0), max(x.max(), 0)
     scale = np.float32((np.float32(high) - np.float32(low)) / np.float32(255))
     zero = int(np.clip(np.rint(-low / scale), 0, 255))
@@ -62,7 +62,7 @@ def rounded(x: Array) -> tuple[Array, np.float32, int]:
 
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_dynamic_products(tmp_path: Path, per_channel: bool) -> None:
-    """What the integers give, in ONNX Runtime and here, up to float32's rounding."""
+    """The result of the integers, in ONNX Runtime and here, up to rounding in float32."""
     w, v, bias = normal(48, 40), normal(40, 48, seed=1), normal(40, seed=2)
     w *= np.exp(normal(1, 40, seed=4))
     nodes = [
@@ -75,13 +75,13 @@ def test_dynamic_products(tmp_path: Path, per_channel: bool) -> None:
         {"w": w, "v": v, "b": bias},
     )  # fmt: skip
     report = quantized(path, method="dynamic", per_channel=per_channel)
-    found = tensors_of(report.output)
-    assert found["w.q8_scale"].shape == ((40,) if per_channel else ())
-    assert found["v.q8_scale"].shape == ((40,) if per_channel else ())
+    tensors = tensors_of(report.output)
+    assert tensors["w.q8_scale"].shape == ((40,) if per_channel else ())
+    assert tensors["v.q8_scale"].shape == ((40,) if per_channel else ())
     x = normal(9, 48, seed=3)
-    codes, scale, zero = rounded(x)
-    p = (codes - zero) @ found["w.q8"].astype(np.float64) * scale * found["w.q8_scale"]
-    y = (codes - zero) @ found["v.q8"].T.astype(np.float64) * scale * found["v.q8_scale"]
+    q, scale, zero = rounded(x)
+    p = (q - zero) @ tensors["w.q8"].astype(np.float64) * scale * tensors["w.q8_scale"]
+    y = (q - zero) @ tensors["v.q8"].T.astype(np.float64) * scale * tensors["v.q8_scale"]
     assert operators(report.output).count("DynamicQuantizeLinear") == 1
     for outputs in (
         run(report.output, {"x": x}),
@@ -89,13 +89,13 @@ def test_dynamic_products(tmp_path: Path, per_channel: bool) -> None:
     ):
         np.testing.assert_allclose(outputs[0], p, rtol=1e-5, atol=1e-4)
         np.testing.assert_allclose(outputs[1], y + 2 * bias, rtol=1e-5, atol=1e-4)
-    off = np.abs(found["w.q8"] * found["w.q8_scale"] - w)
-    assert (off <= 0.5001 * found["w.q8_scale"]).all()
+    off = np.abs(tensors["w.q8"] * tensors["w.q8_scale"] - w)
+    assert (off <= 0.5001 * tensors["w.q8_scale"]).all()
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_dynamic_models(tmp_path: Path, per_channel: bool) -> None:
-    """Standard operators alone, fused by ONNX Runtime; channels are nearer than whole tensors."""
+    """Only standard operators, fused by ONNX Runtime; channels are closer than whole tensors."""
     for make, feeds in ((products, IDS), (convolutions, PICTURES)):
         path = make(tmp_path / f"{make.__name__}.onnx")
         report = quantized(path, method="dynamic", per_channel=per_channel)
@@ -138,16 +138,16 @@ def test_static_convolution(tmp_path: Path, activations: str) -> None:
     optimized = tmp_path / "optimized.onnx"
     (y,) = run(report.output, {"x": x}, optimized=optimized)
     assert "QLinearConv" in operators(optimized)
-    found = tensors_of(report.output)
-    assert found["x_zero"].dtype == found["y_zero"].dtype == np.dtype(activations)
-    assert found["w_bias_quantized"].dtype == np.int32
-    sx, sw, sy = found["x_scale"], found["w.q8_scale"][:, None, None], found["y_scale"]
+    tensors = tensors_of(report.output)
+    assert tensors["x_zero"].dtype == tensors["y_zero"].dtype == np.dtype(activations)
+    assert tensors["w_bias_quantized"].dtype == np.int32
+    sx, sw, sy = tensors["x_scale"], tensors["w.q8_scale"][:, None, None], tensors["y_scale"]
     np.testing.assert_allclose(sx, (x.max() - x.min()) / 255, rtol=1e-6)
-    np.testing.assert_array_equal(found["w_bias_scale"], sx * found["w.q8_scale"])
-    off = found["w_bias_quantized"] * found["w_bias_scale"].astype(np.float64) - bias
-    assert (np.abs(off) <= 0.5001 * found["w_bias_scale"]).all()
+    np.testing.assert_array_equal(tensors["w_bias_scale"], sx * tensors["w.q8_scale"])
+    off = tensors["w_bias_quantized"] * tensors["w_bias_scale"].astype(np.float64) - bias
+    assert (np.abs(off) <= 0.5001 * tensors["w_bias_scale"]).all()
     lowest = 0 if activations == "uint8" else -128
-    assert found["x_zero"] == lowest + round(-float(x.min()) / float(sx))
+    assert tensors["x_zero"] == lowest + round(-float(x.min()) / float(sx))
     ones = (np.abs(x), np.ones_like(w)), (np.ones_like(x), np.abs(w)), (np.ones_like(x), w * 0 + 1)
     sums = [conv(*pair) for pair in ones]
     bound = sums[1] * sx / 2 + sums[0] * sw / 2 + sums[2] * sx * sw / 4 + sx * sw / 2 + sy / 2
@@ -161,8 +161,8 @@ def conv(x: Array, w: Array) -> Array:
     """3 x 3, padded by 1."""
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
-    made: Array = np.einsum("nchwij,ocij->nohw", windows, w, optimize=True)
-    return made
+    y: Array = np.einsum("nchwij,ocij->nohw", windows, w, optimize=True)
+    return y
 
 
 @pytest.mark.parametrize("method", ["minmax", "percentile", "entropy"])
@@ -176,8 +176,8 @@ def test_static_model(tmp_path: Path, method: str) -> None:
     assert counts["QLinearConv"] == 2
     assert counts["QLinearAdd"] == counts["QLinearGlobalAveragePool"] == counts["QGemm"] == 1
     assert not counts["Clip"] + counts["Relu"] + counts["BatchNormalization"]
-    wanted = run(path, PICTURES)[0]
-    assert cosine(wanted, y) > (0.999 if method == "minmax" else 0.99)
+    expected = run(path, PICTURES)[0]
+    assert cosine(expected, y) > (0.999 if method == "minmax" else 0.99)
     (plain,) = session(report.output, level="DISABLE_ALL").run(None, PICTURES)
     assert cosine(plain, y) > 0.9999
     assert cosine(InferenceSession(report.output).run(None, PICTURES)[0], y) > 0.9999
@@ -198,9 +198,9 @@ def test_static_keeps_what_it_is_told_to(tmp_path: Path) -> None:
     path = convolutions(tmp_path / "m.onnx")
     samples = samples_of(tmp_path, PICTURES)
     report = quantized(path, samples, keep=[("second_conv", "fp32"), ("residual", "fp32")])
-    found = tensors_of(report.output)
-    assert "second" in found
-    assert "first.q8" in found
+    tensors = tensors_of(report.output)
+    assert "second" in tensors
+    assert "first.q8" in tensors
     assert cosine(run(path, PICTURES)[0], run(report.output, PICTURES)[0]) > 0.999
 
 
@@ -234,11 +234,11 @@ def test_static_values_that_others_read(tmp_path: Path) -> None:
          "w": normal(8, 3, 3, 3) / 3, "v": normal(4, 8, 1, 1, seed=1)},
     )  # fmt: skip
     report = quantized(path, samples_of(tmp_path, PICTURES))
-    wanted, found = run(path, PICTURES), run(report.output, PICTURES)
-    for x, y in zip(wanted, found, strict=True):
+    expected, actual = run(path, PICTURES), run(report.output, PICTURES)
+    for x, y in zip(expected, actual, strict=True):
         if x.dtype == np.float32:
             assert cosine(x, y) > 0.999
-    assert (wanted[3] == found[3]).mean() > 0.95, "places of maxima, but for ties after rounding"
+    assert (expected[3] == actual[3]).mean() > 0.95, "places of maxima, but for ties after rounding"
 
 
 def test_options_that_do_not_go_together(tmp_path: Path) -> None:

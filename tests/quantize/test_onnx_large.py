@@ -1,4 +1,4 @@
-"""Models larger than memory, or than one file: tensors go through one at a time."""
+"""Models larger than memory or than one file: tensors are processed one at a time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COUNT = 24
 
 
 def chain(path: Path, *, external: bool) -> Path:
-    """A file of 192 MiB: its numbers are a hole that is read as zeros, but for a few."""
+    """A file of 192 MiB: except for a few, its numbers are a hole that reads as zeros."""
     weights = [f"w{i}" for i in range(COUNT)]
     nodes, size = [], 4 * MATRIX[0] * MATRIX[1]
     for i, name in enumerate(weights):
@@ -103,7 +103,7 @@ print(json.dumps([memory("VmHWM") - before, report.bytes_after]))
 def test_memory_is_that_of_one_tensor(
     tmp_path: Path, kind: str, method: str, external: bool
 ) -> None:
-    """A model of 192 MiB needs no more than 5 of its tensors, beside what a small one does.
+    """A model of 192 MiB needs at most the memory of a small one and 5 tensors.
 
     Counted are the file's pages too: a tensor's, and what of it is there as float32, transposed,
     encoded and decoded.
@@ -134,7 +134,7 @@ def test_the_large_file_is_right(tmp_path: Path) -> None:
 def test_external_data_in_and_out(tmp_path: Path, external: bool) -> None:
     """Read from a file beside the model; written to one, at multiples of 4096 where it is large."""
     path = products(tmp_path / "m.onnx")
-    (wanted,) = run(path, IDS)
+    (expected,) = run(path, IDS)
     onnx.save(
         load(path), tmp_path / "e.onnx", save_as_external_data=True, location="e.bin",
         size_threshold=0,
@@ -153,7 +153,7 @@ def test_external_data_in_and_out(tmp_path: Path, external: bool) -> None:
             (tmp_path / name).stat().st_size for name in ("e.onnx", "e.bin")
         )
         (y,) = run(report.output, IDS)
-        assert cosine(wanted, y) > 0.9999
+        assert cosine(expected, y) > 0.9999
         ours, theirs = tensors_of(report.output), tensors_of(plain.output)
         assert ours.keys() == theirs.keys()
         for name, value in ours.items():
@@ -185,10 +185,10 @@ def test_what_exceeds_a_message_becomes_external(
 
 
 def test_numbers_in_fields_of_their_type(tmp_path: Path) -> None:
-    """float_data is little-endian float32 too, and stays where it lies if it is large."""
+    """float_data is little-endian float32 as well, and stays in the file if it is large."""
     w = normal(96, 64)
-    made = helper.make_tensor("w", F, w.shape, w.reshape(-1))
-    assert len(made.float_data) == w.size
+    weight = helper.make_tensor("w", F, w.shape, w.reshape(-1))
+    assert len(weight.float_data) == w.size
     half = helper.make_tensor("v", TensorProto.FLOAT16, w.T.shape, w.T.reshape(-1).astype("f2"))
     assert len(half.int32_data) == w.size
     nodes = [
@@ -198,7 +198,7 @@ def test_numbers_in_fields_of_their_type(tmp_path: Path) -> None:
     ]
     graph = helper.make_graph(
         nodes, "g", [helper.make_tensor_value_info("x", F, ["n", 96])],
-        [helper.make_tensor_value_info("y", F, ["n", 96])], [made, half],
+        [helper.make_tensor_value_info("y", F, ["n", 96])], [weight, half],
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, tmp_path / "m.onnx")
@@ -243,18 +243,18 @@ def test_what_a_file_says_of_itself_stays(tmp_path: Path) -> None:
     model.metadata_props.add(key="author", value="me")
     model.graph.doc_string = "a graph"
     onnx.save(model, path)
-    made = load(quantize_onnx(path).output)
+    result = load(quantize_onnx(path).output)
     for name in ("producer_name", "doc_string", "model_version", "metadata_props"):
-        assert getattr(made, name) == getattr(model, name)
-    assert made.graph.doc_string == "a graph"
-    assert made.graph.name == "graph"
+        assert getattr(result, name) == getattr(model, name)
+    assert result.graph.doc_string == "a graph"
+    assert result.graph.name == "graph"
 
 
 @pytest.mark.parametrize("kind", ["int8", "fp16"])
 def test_large_models_are_not_run_unless_asked_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """What runs has to be in memory."""
+    """A model that runs has to be in memory."""
     path = products(tmp_path / "m.onnx")
     monkeypatch.setattr("halfbyte.quantize.onnx.output_quality.MAX_RUN", 1000)
     report = quantize_onnx(path, options=Options(type=kind))

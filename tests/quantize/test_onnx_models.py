@@ -1,4 +1,4 @@
-"""Whole models as exporters write them, small by every way, judged by ONNX Runtime."""
+"""Whole models as exporters write them, quantized by all methods, judged by ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from halfbyte.quantize.onnx.editor import Editor
 from halfbyte.quantize.onnx.samples import Inputs
 from halfbyte.quantize.onnx.source import read_source
 
-# How near the first output has to be; the models' weights are random, and convolutions deep.
+# Minimum cosine of the first output; weights are random, and convolutions deep.
 WAYS: dict[str, tuple[dict[str, Any], float, float]] = {
     "int8": ({}, 0.9995, 0.99),
     "int4": ({"type": "int4"}, 0.985, 0.98),
@@ -37,15 +37,15 @@ def test_small_models(tmp_path: Path, name: str) -> None:
     feeds = dict(inputs.random(7))
     samples = [inputs.random(seed) for seed in range(4)]
     np.savez(tmp_path / "s.npz", **{n: np.concatenate([s[n] for s in samples]) for n in feeds})  # type: ignore[arg-type]
-    wanted = run(path, feeds)[0]
+    expected = run(path, feeds)[0]
     for way, (options, *bounds) in WAYS.items():
         given = tmp_path / "s.npz" if way == "static" else None
         chosen = Options(**options, compare=False)
         report = quantize_onnx(path, tmp_path / "o.onnx", chosen, samples=given)
-        found = run(report.output, feeds)[0]
-        assert cosine(wanted, found) > bounds[name in CONVOLUTIONAL], way
+        outputs = run(report.output, feeds)[0]
+        assert cosine(expected, outputs) > bounds[name in CONVOLUTIONAL], way
         (ours, *_) = InferenceSession(report.output).run(None, feeds)
-        assert cosine(ours, found) > bounds[name in CONVOLUTIONAL], way
+        assert cosine(ours, outputs) > bounds[name in CONVOLUTIONAL], way
         assert report.bytes_after < 0.65 * report.bytes_before, way
 
 
@@ -91,6 +91,6 @@ def test_sentence_embeddings(
     report: Report = quantize_onnx(
         embedder, embedder.parent / "o.onnx", Options(**options, compare=False)
     )
-    (wanted,), (found,) = run(embedder, tokens), run(report.output, tokens)
-    assert np.mean([cosine(x, y) for x, y in zip(wanted, found, strict=True)]) >= mean
+    (expected,), (outputs,) = run(embedder, tokens), run(report.output, tokens)
+    assert np.mean([cosine(x, y) for x, y in zip(expected, outputs, strict=True)]) >= mean
     assert report.bytes_after == pytest.approx(size * 1e6, rel=0.01)

@@ -1,4 +1,4 @@
-"""Hadamard matrices between activations and weights: where they come, and what they bring."""
+"""Hadamard matrices between activations and weights: where they are used, and their effect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
 
 
 def products(path: Path, k: int = 128, n: int = 32, dtype: type = np.float32) -> Path:
-    """Three products of one value, one of them a Gemm of a matrix that lies transposed."""
+    """Three products of one value, one of them a Gemm of a transposed matrix."""
     kind = FLOAT if dtype is np.float32 else HALF
     nodes = [
         node("MatMul", ["x", "a"], ["first"], name="first"),
@@ -34,11 +34,11 @@ def products(path: Path, k: int = 128, n: int = 32, dtype: type = np.float32) ->
         "a": normal(k, n, seed=1), "b": normal(k, n, seed=2), "c": normal(n, k, seed=3),
         "bias": normal(n, seed=4),
     }  # fmt: skip
-    made = {name: value.astype(dtype) for name, value in tensors.items()}
-    made["rows"] = np.array([-1, k])
+    constants = {name: value.astype(dtype) for name, value in tensors.items()}
+    constants["rows"] = np.array([-1, k])
     outputs = {name: (kind, [*rows, n]) for name, rows in
                (("first", ("b", "t")), ("second", ("b", "t")), ("third", ("m",)))}  # fmt: skip
-    return write(path, nodes, {"x": (kind, ["b", "t", k])}, outputs, made)
+    return write(path, nodes, {"x": (kind, ["b", "t", k])}, outputs, constants)
 
 
 def quantized(path: Path, **options: Any) -> Path:
@@ -55,25 +55,25 @@ def spiky(*shape: int) -> Array:
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4"])
-def test_products_share_what_was_turned(kind: str, tmp_path: Path) -> None:
+def test_products_share_a_rotated_input(kind: str, tmp_path: Path) -> None:
     output = quantized(products(tmp_path / "m.onnx"), type=kind)
-    turned = [one for one in load(output).graph.node if "hadamard" in one.input]
-    assert [one.op_type for one in turned] == ["MatMul", "MatMul"]  # of x, and of it as rows
+    rotations = [one for one in load(output).graph.node if "hadamard" in one.input]
+    assert [one.op_type for one in rotations] == ["MatMul", "MatMul"]  # of x, and of it as rows
     np.testing.assert_array_equal(tensors_of(output)["hadamard"], matrix())
     nodes = {one.name: one for one in load(output).graph.node}
     assert nodes["first"].input[0] == nodes["second"].input[0] != nodes["third"].input[0]
 
 
 def test_weights_come_back(tmp_path: Path) -> None:
-    """What is stored, times the matrix, is the original, as near as its codes allow."""
+    """Stored weights, times the matrix, are the original up to quantization."""
     path = products(tmp_path / "m.onnx")
     tensors = tensors_of(quantized(path))
     unit = np.eye(128, dtype=np.float32)
-    codes, scales = tensors["a.q8"], tensors["a.q8_scale"]
-    turned = hadamard.meaning(unit)
-    found = matmul_nbits(turned, codes, scales, K=128, N=32, block_size=32, bits=8)
-    wanted = tensors_of(path)["a"]
-    assert 1e-4 < np.abs(found - wanted).max() < np.abs(wanted).max() / 100
+    q, scales = tensors["a.q8"], tensors["a.q8_scale"]
+    rotated = hadamard.meaning(unit)
+    actual = matmul_nbits(rotated, q, scales, K=128, N=32, block_size=32, bits=8)
+    expected = tensors_of(path)["a"]
+    assert 1e-4 < np.abs(actual - expected).max() < np.abs(expected).max() / 100
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_weights_come_back(tmp_path: Path) -> None:
     [({"k": 96}, {}), ({"n": 24}, {}), ({}, {"rtn": True}), ({"dtype": np.float16}, {})],
 )
 def test_what_stays(sizes: dict[str, Any], options: dict[str, Any], tmp_path: Path) -> None:
-    """Sizes that kernels do not take, plain rounding, float16."""
+    """Sizes without kernels, plain rounding, float16."""
     path = products(tmp_path / "m.onnx", **sizes)
     assert "hadamard" not in tensors_of(quantized(path, **options))
 
@@ -94,46 +94,47 @@ def test_floats_read_what_they_did(tmp_path: Path) -> None:
 
 
 def test_it_pays(tmp_path: Path) -> None:
-    """Large channels no longer take the precision of their neighbours, in both engines."""
+    """Large channels no longer cost their neighbours precision, in both engines."""
     path, feeds = products(tmp_path / "m.onnx"), {"x": spiky(2, 5, 128)}
-    wanted = run(path, feeds)[0]
+    expected = run(path, feeds)[0]
     errors = {}
     for rtn in (True, False):
         output = quantized(path, rtn=rtn)
         for engine in (run, lambda file, feeds: InferenceSession(file).run(None, feeds)):
-            errors[rtn, engine is run] = float(np.square(engine(output, feeds)[0] - wanted).mean())
+            noise = engine(output, feeds)[0] - expected
+            errors[rtn, engine is run] = float(np.square(noise).mean())
     assert errors[False, True] < 0.5 * errors[True, True]
     assert errors[False, False] < 0.5 * errors[True, False]
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 128), (2, 0, 128), (1, 1, 128)])
 def test_few_rows(shape: tuple[int, int, int], tmp_path: Path) -> None:
-    """Nothing comes of no rows, in the shapes that the original has."""
+    """No rows give empty outputs, in the shapes of the original."""
     path = products(tmp_path / "m.onnx")
     feeds = {"x": normal(*shape, seed=6)}
     output = quantized(path)
     assert operators(output).count("Shape") == 2
-    for wanted, found in zip(run(path, feeds), run(output, feeds), strict=True):
-        assert found.shape == wanted.shape
+    for expected, actual in zip(run(path, feeds), run(output, feeds), strict=True):
+        assert actual.shape == expected.shape
     mine = InferenceSession(output).run(None, feeds)
     assert [y.shape for y in mine] == [y.shape for y in run(path, feeds)]
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 1), (1, 3), (0, 3)])
-def test_a_part_of_what_was_turned(first: int, last: int, tmp_path: Path) -> None:
-    """A product may read some of the rows: of all of them others do."""
+def test_a_part_of_a_rotated_input(first: int, last: int, tmp_path: Path) -> None:
+    """A product may read a part of the rows while others read all."""
     model = load(quantized(products(tmp_path / "m.onnx")))
     for name, value in (("begin", [first]), ("end", [last]), ("axes", [1])):
         model.graph.initializer.append(numpy_helper.from_array(np.array(value), name))
     at = next(i for i, one in enumerate(model.graph.node) if one.name == "first")
-    turned = model.graph.node[at].input[0]
+    rotated = model.graph.node[at].input[0]
     model.graph.node[at].input[0] = "part"
-    model.graph.node.insert(at, node("Slice", [turned, "begin", "end", "axes"], ["part"]))
+    model.graph.node.insert(at, node("Slice", [rotated, "begin", "end", "axes"], ["part"]))
     onnx.save(model, tmp_path / "sliced.onnx")
     feeds = {"x": normal(1, 3, 128, seed=6)}
-    wanted = run(tmp_path / "sliced.onnx", feeds)
-    found = InferenceSession(tmp_path / "sliced.onnx").run(None, feeds)
-    for mine, theirs in zip(found, wanted, strict=True):
+    expected = run(tmp_path / "sliced.onnx", feeds)
+    outputs = InferenceSession(tmp_path / "sliced.onnx").run(None, feeds)
+    for mine, theirs in zip(outputs, expected, strict=True):
         assert mine.shape == theirs.shape
         assert np.abs(mine - theirs).max() < 0.02 * np.abs(theirs).max()
 

@@ -42,18 +42,18 @@ def norms(path: Path, *, dtype: type = np.float32, overridable: tuple[str, ...] 
     ]
     tensors = {"gain": gain, "shift": normal(64, seed=2), "w": normal(64, 64, seed=3) / 8,
                "v": normal(48, 64, seed=4) / 8, "bias": normal(48, seed=5)}  # fmt: skip
-    made: dict[str, Array] = {name: value.astype(dtype) for name, value in tensors.items()}
-    made["shape"] = np.array([-1, 64])
+    constants: dict[str, Array] = {name: value.astype(dtype) for name, value in tensors.items()}
+    constants["shape"] = np.array([-1, 64])
     outputs = {"y": (kind, ["m", 48]), "first": (kind, ["n", 64])}
-    return write(path, nodes, {"x": (kind, ["n", 64])}, outputs, made, overridable=overridable)
+    return write(path, nodes, {"x": (kind, ["n", 64])}, outputs, constants, overridable=overridable)
 
 
 def smoothed(path: Path, output: Path) -> list[Array]:
-    """Write the model with smoothed norms and float weights; the factors that its products took."""
+    """Write the model with smoothed norms and float weights; returns the products' factors."""
     editor, source = Editor(read_source(path)), load(path)
     inputs, main = Inputs(editor), editor.main
-    found = (find_product(editor, main, one) for one in editor.model.graph.node)
-    products = [product for product in found if product is not None]
+    candidates = (find_product(editor, main, one) for one in editor.model.graph.node)
+    products = [product for product in candidates if product is not None]
     squares = Calibration([inputs.random(seed) for seed in range(3)]).squares(editor)
     factors = smooth(editor, find_groups(editor, products), squares)
     weights = {t.name: numpy_helper.to_array(t) for t in source.graph.initializer}
@@ -70,7 +70,7 @@ def smoothed(path: Path, output: Path) -> list[Array]:
 
 
 def difference(path: Path, other: Path, feeds: dict[str, Array]) -> float:
-    """The largest one of all outputs, over the size of each."""
+    """The largest error of all outputs, relative to their size."""
     pairs = zip(run(path, feeds), run(other, feeds), strict=True)
     return max(float(np.abs(x - y).max() / np.abs(x).max()) for x, y in pairs)
 
@@ -89,7 +89,7 @@ def test_before_rounding_nothing_changes(tmp_path: Path) -> None:
 def test_whole_models_do_not_change(
     tmp_path: Path, name: str, products: int, residuals: int
 ) -> None:
-    """Norms after a residual and before it, in one node and spelled out."""
+    """Norms after a residual and before it, as one node and decomposed."""
     config = bert.BertConfig(2, 64, 4, 128, vocabulary=1000, positions=128,
                              decomposed=name == "decomposed", pooled=True)  # fmt: skip
     path = tmp_path / "m.onnx"
@@ -106,7 +106,7 @@ def quantized(path: Path, **options: Any) -> Report:
 
 
 def test_shared_gains_and_names(tmp_path: Path) -> None:
-    """Each norm has a gain of its own, divided once; what is read elsewhere keeps its name."""
+    """Each norm has a gain of its own, divided once; a value with other readers keeps its name."""
     path = norms(tmp_path / "m.onnx")
     report = quantized(path, type="int8")
     nodes = {one.output[0]: one for one in load(report.output).graph.node}
@@ -123,19 +123,19 @@ def test_shared_gains_and_names(tmp_path: Path) -> None:
     (flat,) = (one for one in nodes.values() if one.op_type == "Reshape")
     assert nodes[flat.input[0]].op_type == "LayerNormalization"
     assert nodes[flat.input[0]].input[1] not in ("gain", norm.input[1])
-    wanted, found = run(path, X), run(report.output, X)
-    assert np.allclose(wanted[1], found[1], rtol=1e-5, atol=1e-5)
+    expected, actual = run(path, X), run(report.output, X)
+    assert np.allclose(expected[1], actual[1], rtol=1e-5, atol=1e-5)
 
 
 def test_it_pays(tmp_path: Path) -> None:
     path = norms(tmp_path / "m.onnx")
-    wanted = run(path, X)[0]
+    expected = run(path, X)[0]
     errors = {}
     for rtn in (True, False):
         output = quantized(path, type="int8", rtn=rtn).output
         assert ("gain.smooth" in tensors_of(output)) != rtn
         for engine in (run, lambda file, feeds: InferenceSession(file).run(None, feeds)):
-            errors[rtn, engine is run] = float(np.abs(engine(output, X)[0] - wanted).mean())
+            errors[rtn, engine is run] = float(np.abs(engine(output, X)[0] - expected).mean())
     assert errors[False, True] < 0.7 * errors[True, True]
     assert errors[False, False] < 0.7 * errors[True, False]
 
@@ -175,11 +175,11 @@ def test_every_sentence(tmp_path: Path) -> None:
     """all-MiniLM-L6-v2 in int8: the cosine of each of the benchmark's sentences."""
     path, feeds = tmp_path / "m.onnx", sentences()
     save(minilm.build(), path)
-    wanted = run(path, feeds)[0]
+    expected = run(path, feeds)[0]
     bounds = {"int8": (0.999, 0.9998), "int4": (0.9, 0.979)}
     for type_, (least, mean) in bounds.items():
         report = quantized(path, type=type_, compare=False)
-        found = np.asarray(InferenceSession(report.output).run(None, feeds)[0])
-        cosines = (found * wanted).sum(1) / np.linalg.norm(found, axis=1)
+        outputs = np.asarray(InferenceSession(report.output).run(None, feeds)[0])
+        cosines = (outputs * expected).sum(1) / np.linalg.norm(outputs, axis=1)
         assert cosines.min() >= least, type_
         assert cosines.mean() >= mean, type_

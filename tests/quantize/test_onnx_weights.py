@@ -46,9 +46,9 @@ def types(report: Report) -> dict[str, str]:
 
 
 def codes_of(path: str, name: str) -> tuple[Array, Array]:
-    """Codes -8 ... 7 or -128 ... 127 [n, blocks, 32] and scales of a tensor of MatMulNBits."""
-    found = tensors_of(path)
-    u, scales = found[name], found[f"{name}_scale"]
+    """Quantized values [n, blocks, 32], signed, and scales of a tensor of MatMulNBits."""
+    tensors = tensors_of(path)
+    u, scales = tensors[name], tensors[f"{name}_scale"]
     bits = 4 if u.shape[-1] == 16 else 8
     if bits == 4:
         u = np.stack([u & 15, u >> 4], axis=-1)
@@ -58,14 +58,14 @@ def codes_of(path: str, name: str) -> tuple[Array, Array]:
 def values_of(path: str, name: str) -> Array:
     """The same as numbers [n, columns of whole blocks]."""
     q, scales = codes_of(path, name)
-    made: Array = (q * scales[..., None]).reshape(len(q), -1)
-    return made
+    y: Array = (q * scales[..., None]).reshape(len(q), -1)
+    return y
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("rtn", [False, True])
 def test_blocks_are_those_of_gguf(tmp_path: Path, kind: str, rtn: bool) -> None:
-    """Codes and scales, bit for bit: so a runtime can make GGUF's blocks of them."""
+    """Quantized values and scales, bit for bit, so that a runtime can restore GGUF's blocks."""
     bits, format_ = FORMATS[kind]
     x = normal(48, 96) * np.exp(normal(48, 1, seed=1))
     x[0], x[1, :32] = 0, -0.0
@@ -89,7 +89,7 @@ def test_blocks_are_those_of_gguf(tmp_path: Path, kind: str, rtn: bool) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("k", [32, 80, 96])
 def test_products_are_those_of_the_blocks(tmp_path: Path, kind: str, k: int) -> None:
-    """ONNX Runtime's result is that of the decoded weights, but for its rounding of activations.
+    """ONNX Runtime's result is that of the decoded weights, except for its rounding of activations.
 
     It rounds each block of 32 activations to steps of their largest over 127, so a sum is off by at
     most half a step times the sum of its weights' magnitudes, for each block.
@@ -109,8 +109,8 @@ def test_products_are_those_of_the_blocks(tmp_path: Path, kind: str, k: int) -> 
     report = quantized(path, kind, pure=True)
     x = normal(9, k, seed=3)
     p, y, z = run(report.output, {"x": x})
-    found = tensors_of(report.output)
-    assert found[f"w.q{bits}"].shape == (40, -(-k // 32), 4 * bits)
+    tensors = tensors_of(report.output)
+    assert tensors[f"w.q{bits}"].shape == (40, -(-k // 32), 4 * bits)
     decoded = values_of(report.output, f"w.q{bits}")
     assert (decoded[:, k:] == 0).all()
     wide = np.zeros((9, decoded.shape[1]), np.float32)
@@ -153,8 +153,8 @@ def test_recipe(tmp_path: Path) -> None:
 
 def test_tied_table_is_stored_once(tmp_path: Path) -> None:
     report = quantized(products(tmp_path / "m.onnx"))
-    codes = [name for name in tensors_of(report.output) if name.startswith("table")]
-    assert sorted(codes) == ["table.q8", "table.q8.shape", "table.q8_scale"]
+    names = [name for name in tensors_of(report.output) if name.startswith("table")]
+    assert sorted(names) == ["table.q8", "table.q8.shape", "table.q8_scale"]
 
 
 def test_keep(tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def test_keep(tmp_path: Path) -> None:
     before = run(path, IDS)[0]
     keep = [("*", "fp32"), ("up", "int4"), ("down_*", "bf16"), ("embedding", "fp16")]
     report = quantized(path, "int8", keep=keep)
-    found = types(report)
-    assert found["up"] == "Q4_0"
-    assert found["down"] == "BF16"
+    formats = types(report)
+    assert formats["up"] == "Q4_0"
+    assert formats["down"] == "BF16"
     assert {row.type for row in report.rows if row.name == "table"} == {"F16", "F32"}
     assert cosine(before, run(report.output, IDS)[0]) > 0.995
 
@@ -211,11 +211,11 @@ def test_recurrent_weights_take_channels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_half_precision_models(tmp_path: Path, kind: str) -> None:
-    """Scales have the type of what they multiply, and are the same F16 numbers."""
+    """Scales have the type of the activations, and are the same F16 numbers."""
     path = products(tmp_path / "m.onnx", dtype=np.float16)
     report = quantized(path, kind)
-    found = tensors_of(report.output)
-    assert {v.dtype for n, v in found.items() if n.endswith("_scale")} == {np.dtype(np.float16)}
+    tensors = tensors_of(report.output)
+    assert {v.dtype for n, v in tensors.items() if n.endswith("_scale")} == {np.dtype(np.float16)}
     assert cosine(run(path, IDS)[0], run(report.output, IDS)[0]) > 0.997
 
 
@@ -225,9 +225,9 @@ def test_constants_by_nodes_and_casts(tmp_path: Path) -> None:
     nodes = [
         node("Constant", [], ["half"], value=constant),
         node("Cast", ["half"], ["w"], to=TensorProto.FLOAT),
-        node("Transpose", ["w"], ["turned"]),
+        node("Transpose", ["w"], ["transposed"]),
         node("MatMul", ["x", "w"], ["a"]),
-        node("MatMul", ["a", "turned"], ["y"]),
+        node("MatMul", ["a", "transposed"], ["y"]),
     ]
     path = write(
         tmp_path / "m.onnx", nodes, {"x": (TensorProto.FLOAT, ["n", 64])},
@@ -328,14 +328,14 @@ def test_what_stays_is_told(tmp_path: Path) -> None:
     assert set(types(report).values()) == {"Q8_0", "F32", "F64"}
     feeds = {"x": normal(3, 64, seed=1), "t": normal(3, 4), "d": tensors["double"][:3],
              "ids": np.array([1, 9, 0])}  # fmt: skip
-    for wanted, found in zip(run(path, feeds), run(report.output, feeds), strict=True):
-        assert cosine(wanted, found) > 0.9999
+    for expected, actual in zip(run(path, feeds), run(report.output, feeds), strict=True):
+        assert cosine(expected, actual) > 0.9999
 
 
 @pytest.mark.parametrize("columns", [64, 80])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_tables(tmp_path: Path, kind: str, columns: int) -> None:
-    """Rows are what the blocks say, to the last bit, counted from the end too."""
+    """Rows equal those of the blocks, bit for bit, also when counted from the end."""
     path = write(
         tmp_path / "m.onnx", [node("Gather", ["w", "ids"], ["y"])],
         {"ids": (TensorProto.INT64, ["n", "t"])}, {"y": (TensorProto.FLOAT, ["n", "t", columns])},
@@ -345,8 +345,8 @@ def test_tables(tmp_path: Path, kind: str, columns: int) -> None:
     ids = np.array([[0, 49, 7], [-1, -50, 3]])
     (y,) = run(report.output, {"ids": ids})
     bits, _ = FORMATS[kind]
-    found = tensors_of(report.output)
-    u, scales = found[f"w.q{bits}"], found[f"w.q{bits}_scale"]
+    tensors = tensors_of(report.output)
+    u, scales = tensors[f"w.q{bits}"], tensors[f"w.q{bits}_scale"]
     if bits == 4:
         u = np.stack([u & 15, u >> 4], axis=-1).reshape(50, columns)
     factors = np.repeat(scales, 32, axis=1)[:, :columns]
@@ -356,7 +356,7 @@ def test_tables(tmp_path: Path, kind: str, columns: int) -> None:
 
 
 def test_samples_weigh_the_columns(tmp_path: Path) -> None:
-    """Where one column is large in all samples, its weights are what the search minds."""
+    """Where one column is large in all samples, the search favors its weights."""
     w = normal(64, 64)
     path = write(
         tmp_path / "m.onnx", [node("MatMul", ["x", "w"], ["y"])],
@@ -407,15 +407,15 @@ def test_outputs_are_compared(tmp_path: Path) -> None:
 
 def test_attributes_say_how(tmp_path: Path) -> None:
     report = quantized(products(tmp_path / "m.onnx"))
-    found = attributes(find(report.output, name="up_product"))
-    assert found == {"K": 64, "N": 80, "bits": 8, "block_size": 32, "accuracy_level": 4}
+    options = attributes(find(report.output, name="up_product"))
+    assert options == {"K": 64, "N": 80, "bits": 8, "block_size": 32, "accuracy_level": 4}
 
 
 @pytest.mark.parametrize("kind", ["int8", "fp16"])
 def test_nodes_in_any_order(tmp_path: Path, kind: str) -> None:
     """ONNX Runtime sorts nodes; what we write is sorted."""
     path = products(tmp_path / "m.onnx")
-    (wanted,) = run(path, IDS)
+    (expected,) = run(path, IDS)
     model = load(path)
     nodes = list(model.graph.node)
     shuffled = onnx.ModelProto()
@@ -423,11 +423,11 @@ def test_nodes_in_any_order(tmp_path: Path, kind: str) -> None:
     del shuffled.graph.node[:]
     shuffled.graph.node.extend(nodes[::-1])
     path.write_bytes(shuffled.SerializeToString())
-    assert cosine(wanted, run(quantized(path, kind).output, IDS)[0]) > 0.9999
+    assert cosine(expected, run(quantized(path, kind).output, IDS)[0]) > 0.9999
 
 
 def test_numbers_at_odd_addresses(tmp_path: Path) -> None:
-    """Protobuf aligns nothing."""
+    """Protobuf does not align tensors."""
     results = []
     for pad in range(5):
         path = products(tmp_path / f"m{pad}.onnx")
@@ -435,6 +435,6 @@ def test_numbers_at_odd_addresses(tmp_path: Path) -> None:
         model.producer_name = "x" * (pad + 1)
         onnx.save(model, path)
         for kind in ("int8", "bf16"):
-            found = tensors_of(quantized(path, kind, compare=False).output)
-            results.append({name: value.tobytes() for name, value in found.items()})
-    assert all(found == results[i % 2] for i, found in enumerate(results))
+            tensors = tensors_of(quantized(path, kind, compare=False).output)
+            results.append({name: value.tobytes() for name, value in tensors.items()})
+    assert all(tensors == results[i % 2] for i, tensors in enumerate(results))

@@ -1,4 +1,4 @@
-"""Types of files and their mixtures, and the encoders of formats with minima or nested scales."""
+"""Presets and their mixtures, and the encoders of formats with minima or nested scales."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEARCHED = [f for f in FORMATS.values() if issubclass(f, ScaledFormat) and not f
 
 @pytest.fixture(scope="module")
 def source(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("kinds") / "model.gguf"
+    path = tmp_path_factory.mktemp("presets") / "model.gguf"
     load_tool(repository, "make_model").make_model(path, "tiny-256", "F32")
     return path
 
@@ -35,20 +35,23 @@ def types_of(path: Path) -> dict[str, str]:
 
 
 def test_layers_that_take_more() -> None:
-    """As llama.cpp's files of 16 (Llama 3.2 1B) and 32 layers have it."""
+    """As in llama.cpp's files of 16 (Llama 3.2 1B) and 32 layers."""
     assert [i for i in range(16) if takes_more(i, 16)] == [0, 1, 4, 7, 10, 13, 14, 15]
-    found = [i for i in range(32) if takes_more(i, 32)]
-    assert found == [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]
+    layers = [i for i in range(32) if takes_more(i, 32)]
+    assert layers == [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]
 
 
 def test_mixture_gives_more_to_some(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(source), "--type", "Q4_K_M"]) == 0
     target = source.with_name("model-Q4_K_M.gguf")
-    found = types_of(target)
+    formats = types_of(target)
     more = {f"blk.{i}.{part}.weight" for i in (0, 3, 6, 7) for part in ("attn_v", "ffn_down")}
-    assert {name for name, kind in found.items() if kind == "Q6_K"} == {"token_embd.weight", *more}
-    assert found["blk.1.ffn_down.weight"] == found["blk.0.attn_q.weight"] == "Q4_K"
-    assert found["blk.0.attn_norm.weight"] == "F32"
+    assert {name for name, t in formats.items() if t == "Q6_K"} == {
+        "token_embd.weight",
+        *more,
+    }
+    assert formats["blk.1.ffn_down.weight"] == formats["blk.0.attn_q.weight"] == "Q4_K"
+    assert formats["blk.0.attn_norm.weight"] == "F32"
     assert gguf.GGUFReader(target).fields["general.file_type"].contents() == 15
     out = capsys.readouterr().out
     assert "Q4_K" in out
@@ -118,7 +121,7 @@ def test_search_is_never_worse(format_: type[ScaledFormat]) -> None:
 
 @pytest.mark.parametrize("format_", SEARCHED)
 def test_importance_decides(format_: type[ScaledFormat]) -> None:
-    """Columns that count more come out closer."""
+    """Columns with larger weights are closer."""
     x = weights()[11:]
     importance = np.ones(512, np.float32)
     importance[::4] = 100

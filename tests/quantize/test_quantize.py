@@ -1,4 +1,4 @@
-"""Whole files: types, bytes, reports, and a model that stays the same function."""
+"""Whole files: types, bytes, reports, and that a model stays the same function."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ GGUF_TYPES = {
 
 
 def write_model(path: Path, tensors: dict[str, npt.NDArray[np.float32]]) -> Path:
-    """A GGUF file of float32 tensors; not one that runs."""
-    made = [Tensor(n, F32, v.shape, v.reshape(-1).view(np.uint8)) for n, v in tensors.items()]
-    write_gguf(path, {"general.architecture": "llama"}, made)
+    """A GGUF file of float32 tensors that cannot run."""
+    stored = [Tensor(n, F32, v.shape, v.reshape(-1).view(np.uint8)) for n, v in tensors.items()]
+    write_gguf(path, {"general.architecture": "llama"}, stored)
     return path
 
 
@@ -65,11 +65,11 @@ def test_plain_rounding_is_that_of_gguf(edges: Path, kind: str, name: str) -> No
     assert report.output == str(target)
     x = open_model(edges).tensors["a.weight"].decode()
     reader = gguf.GGUFReader(target)
-    found = {t.name: t for t in reader.tensors}
-    assert found["a.weight"].tensor_type == GGUF_TYPES[name]
+    stored = {t.name: t for t in reader.tensors}
+    assert stored["a.weight"].tensor_type == GGUF_TYPES[name]
     want = gguf.quants.quantize(x, GGUF_TYPES[name])
-    np.testing.assert_array_equal(found["a.weight"].data.view(np.uint8), want.view(np.uint8))
-    assert found["a.bias"].tensor_type == gguf.GGMLQuantizationType.F32
+    np.testing.assert_array_equal(stored["a.weight"].data.view(np.uint8), want.view(np.uint8))
+    assert stored["a.bias"].tensor_type == gguf.GGMLQuantizationType.F32
 
 
 def test_reported_noise_is_that_of_the_file(edges: Path) -> None:
@@ -94,18 +94,20 @@ def types(path: Path | str) -> dict[str, str]:
 def test_recipe(storyteller: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.gguf"
     quantize_file(storyteller, "int4", target)
-    found = types(target)
-    assert {name for name, t in found.items() if t == "Q8_0"} == {"token_embd.weight"}
-    assert {name for name, t in found.items() if t == "F32"} == {n for n in found if "norm" in n}
-    assert {t for name, t in found.items() if "ffn_up" in name or "attn_q." in name} == {"Q4_0"}
+    formats = types(target)
+    assert {name for name, t in formats.items() if t == "Q8_0"} == {"token_embd.weight"}
+    assert {name for name, t in formats.items() if t == "F32"} == {
+        n for n in formats if "norm" in n
+    }
+    assert {t for name, t in formats.items() if "ffn_up" in name or "attn_q." in name} == {"Q4_0"}
     quantize_file(storyteller, "int4", target, pure=True)
     assert "Q8_0" not in types(target).values()
     keep = [("blk.*.ffn_down.weight", "int8"), ("blk.1.*", "F16"), ("blk.1.attn_norm.*", "F32")]
     quantize_file(storyteller, "int4", target, keep=keep)
-    found = types(target)
-    assert found["blk.0.ffn_down.weight"] == "Q8_0"
-    assert found["blk.1.ffn_down.weight"] == "F16"
-    assert found["blk.1.attn_norm.weight"] == "F32"
+    formats = types(target)
+    assert formats["blk.0.ffn_down.weight"] == "Q8_0"
+    assert formats["blk.1.ffn_down.weight"] == "F16"
+    assert formats["blk.1.attn_norm.weight"] == "F32"
     metadata = open_model(target).metadata
     assert metadata["general.file_type"] == 2
     assert metadata["general.quantization_version"] == 2
@@ -127,12 +129,12 @@ def test_wider_types_where_one_does_not_fit(tmp_path: Path) -> None:
     assert "huge: F32: values up to 1e+38" in report.table()
     assert {p.name for p in tmp_path.iterdir()} == {"m.gguf", "m-int4.gguf"}
     assert types(quantize_file(path, "bf16").output)["huge"] == "BF16"
-    found = open_model(report.output).tensors["large"].decode()
-    assert np.isfinite(found).all()
+    decoded = open_model(report.output).tensors["large"].decode()
+    assert np.isfinite(decoded).all()
 
 
 def test_progress(storyteller: Path, tmp_path: Path) -> None:
-    """Never backwards, complete at the end and not before; also where a value sends it back."""
+    """It never goes back and completes only at the end, also if a value needs a second pass."""
     x = np.ones((300, 64), np.float32)
     x[299, 1] = 1e6
     large = write_model(tmp_path / "large.gguf", {"fine": x / 1e6, "large": x})
@@ -166,8 +168,8 @@ def test_equalization_changes_no_logit(storyteller: Path, tmp_path: Path) -> Non
     tensors["blk.1.ffn_up.weight"][3] *= 64
     tensors["blk.1.ffn_down.weight"][:, 3] /= 64
     paths = [tmp_path / "rough.gguf", tmp_path / "even.gguf"]
-    made = {n: Tensor(n, F32, v.shape, v.reshape(-1).view(np.uint8)) for n, v in tensors.items()}
-    write_gguf(paths[0], file.metadata, made.values())
+    stored = {n: Tensor(n, F32, v.shape, v.reshape(-1).view(np.uint8)) for n, v in tensors.items()}
+    write_gguf(paths[0], file.metadata, stored.values())
     rough = open_model(paths[0])
     scales = find_scales(rough, norm_groups(rough), Codec())
     assert (scales.columns["blk.0.attn_norm.weight"][channels] == 1 / 64).all()
@@ -195,7 +197,7 @@ def test_report(storyteller: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     command = [str(storyteller), "--int4", "-o", str(target), "--json", str(where), "--verbose"]
     assert main(command) == 0
     out, err = capsys.readouterr()
-    assert err == ""  # no bar where stderr is no terminal
+    assert err == ""  # no bar unless stderr is a terminal
     report = json.loads(where.read_text())
     assert report["bytes_after"] == target.stat().st_size
     assert report["bytes_before"] == storyteller.stat().st_size
@@ -241,23 +243,23 @@ def test_grouped_tensors_are_made_a_slice_at_a_time(
     file = open_model(write_v2(tmp_path / "m.bin", group))
     whole = {name: t.decode() for name, t in file.tensors.items()}
     monkeypatch.setattr(encode, "SLICE", 200)
-    made: list[int] = []
+    results: list[int] = []
     make = Groups.__call__
 
     def watched(groups: Groups, first: int, count: int) -> np.ndarray:
-        made.append(count * groups.columns)
+        results.append(count * groups.columns)
         return make(groups, first, count)
 
     monkeypatch.setattr(Groups, "__call__", watched)
     for name, tensor in file.tensors.items():
         parts = list(encode.slices(file, tensor, Codec()))
-        found = np.concatenate([part.values for part in parts]).reshape(tensor.shape)
-        np.testing.assert_array_equal(found, whole[name])
+        actual = np.concatenate([part.values for part in parts]).reshape(tensor.shape)
+        np.testing.assert_array_equal(actual, whole[name])
         assert len(parts) > 1 or whole[name].ndim == 1
-    assert 0 < max(made) <= 200
-    made.clear()
+    assert 0 < max(results) <= 200
+    results.clear()
     quantize_file(file.path, "int4", tmp_path / "out.gguf")
-    assert 0 < max(made) <= 200
+    assert 0 < max(results) <= 200
 
 
 @pytest.mark.parametrize("kind", ["int4", "int8", "fp16", "bf16"])
@@ -278,28 +280,28 @@ def test_definitions_write_the_same_file(
 
 
 def test_errors_weigh_as_the_norm_before_them(tmp_path: Path) -> None:
-    """Squared gains where a norm feeds a matrix, whatever feeds the others counts alike."""
-    made = weights(tied=False)
+    """Squared gains where a matrix reads a norm, otherwise equal weights."""
+    values = weights(tied=False)
     random = np.random.default_rng(1)
-    norms = [name for name in made if "_norm" in name]
+    norms = [name for name in values if "_norm" in name]
     for norm in norms:
-        made[norm] = np.exp(random.standard_normal(DIM, np.float32))
+        values[norm] = np.exp(random.standard_normal(DIM, np.float32))
     path = tmp_path / "m.gguf"
-    write_gguf(path, model_metadata(), [made_tensor(n, v) for n, v in made.items()])
-    found = open_model(quantize_file(path, "int8").output).tensors
+    write_gguf(path, model_metadata(), [made_tensor(n, v) for n, v in values.items()])
+    quantized = open_model(quantize_file(path, "int8").output).tensors
     feeds = {"attn_q": "attn_norm", "attn_k": "attn_norm", "attn_v": "attn_norm",
              "ffn_gate": "ffn_norm", "ffn_up": "ffn_norm"}  # fmt: skip
     weighted = 0
-    for name, x in made.items():
+    for name, x in values.items():
         if x.ndim == 1:
             continue
         *prefix, part, _ = name.split(".")
         norm = "output_norm" if name == "output.weight" else feeds.get(part)
-        gain = made[".".join([*prefix, norm, "weight"])] if norm else np.ones(x.shape[1])
+        gain = values[".".join([*prefix, norm, "weight"])] if norm else np.ones(x.shape[1])
         squares = gain.astype(np.float64) ** 2
         importance = (squares / squares.mean()).astype(np.float32)
         want = search(x, importance, Q8_0)[0]
-        np.testing.assert_array_equal(found[name].rows, want, err_msg=name)
+        np.testing.assert_array_equal(quantized[name].rows, want, err_msg=name)
         alike = search(x, np.ones(x.shape[1], np.float32), Q8_0)[0]
         weighted += not np.array_equal(want, alike)
     assert weighted == 2 * len(feeds) + 1

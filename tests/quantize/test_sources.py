@@ -1,4 +1,4 @@
-"""What `quantize` takes: folders, files in parts, and files that are quantized already."""
+"""Inputs of `quantize`: folders, files in parts, and files that are quantized already."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_folders_give_the_bytes_of_the_gguf_file(
     folder = write_folder(tmp_path / "m", **options)
     report = quantize_file(folder, kind, tmp_path / "out.gguf")
     quantize_file(write_small(tmp_path / "whole.gguf"), kind, tmp_path / "wanted.gguf")
-    found, wanted = open_model(tmp_path / "out.gguf"), open_model(tmp_path / "wanted.gguf")
-    assert found.tensors.keys() == wanted.tensors.keys()
-    for name, one in wanted.tensors.items():
-        np.testing.assert_array_equal(found.tensors[name].data, one.data)
+    result, expected = open_model(tmp_path / "out.gguf"), open_model(tmp_path / "wanted.gguf")
+    assert result.tensors.keys() == expected.tensors.keys()
+    for name, one in expected.tensors.items():
+        np.testing.assert_array_equal(result.tensors[name].data, one.data)
     assert report.bytes_before > sum(v.nbytes for v in weights().values())
     with halfbyte.load(tmp_path / "out.gguf") as model, halfbyte.load(folder) as source:
         assert model.tokenizer.encode("ab a") == source.tokenizer.encode("ab a")
@@ -68,11 +68,11 @@ def test_inputs_are_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def write_types(path: Path, *formats: type) -> Path:
     """A model that runs, its matrices in these formats in turn."""
-    made = [
+    tensors = [
         tensor(name, value, formats[index % len(formats)] if value.ndim > 1 else F32)
         for index, (name, value) in enumerate(weights().items())
     ]
-    write_gguf(path, model_metadata(), made)
+    write_gguf(path, model_metadata(), tensors)
     return path
 
 
@@ -97,15 +97,15 @@ def test_coarse_types_only_if_asked(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([str(path), "--int8", "-o", str(out), "--requantize"]) == 0
     assert "not equalized, since tensors are quantized already" in capsys.readouterr().out
     source = open_model(path)
-    for name, found in open_model(out).tensors.items():
-        assert found.format is (F32 if len(found.shape) == 1 else Q8_0)
+    for name, written in open_model(out).tensors.items():
+        assert written.format is (F32 if len(written.shape) == 1 else Q8_0)
         given = source.tensors[name].decode()
         bound = np.abs(given).max() / 127 if given.ndim > 1 else 0
-        np.testing.assert_allclose(found.decode(), given, atol=bound)
+        np.testing.assert_allclose(written.decode(), given, atol=bound)
 
 
 def test_what_has_its_type_is_copied(tmp_path: Path) -> None:
-    """Rounding Q4_0 anew would lose: its blocks stay as they are."""
+    """Rounding Q4_0 again would lose precision: its blocks are copied."""
     first, path, again = (tmp_path / f"{n}.gguf" for n in ("first", "m", "again"))
     write_small(first)
     quantize_file(first, "int4", path, pure=True)
@@ -114,9 +114,9 @@ def test_what_has_its_type_is_copied(tmp_path: Path) -> None:
 
 
 def large(format_: type, top: float) -> dict[str, np.ndarray]:
-    made = {"a": np.ones((2, 64), np.float32), "b": np.ones((2, 64), np.float32)}
-    made["b"][1, 5] = top
-    return made
+    tensors = {"a": np.ones((2, 64), np.float32), "b": np.ones((2, 64), np.float32)}
+    tensors["b"][1, 5] = top
+    return tensors
 
 
 @pytest.mark.parametrize(
@@ -126,15 +126,15 @@ def large(format_: type, top: float) -> dict[str, np.ndarray]:
 def test_values_beyond_f16(
     source: type, top: float, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """BF16 falls back to itself, which is as small and loses nothing."""
-    made = [tensor(name, value, source) for name, value in large(source, top).items()]
-    write_gguf(tmp_path / "m.gguf", {}, made)
+    """BF16 falls back to itself, which is as small and lossless."""
+    stored = [tensor(name, value, source) for name, value in large(source, top).items()]
+    write_gguf(tmp_path / "m.gguf", {}, stored)
     assert main([str(tmp_path / "m.gguf"), "--fp16", "-o", str(tmp_path / "out.gguf")]) == 0
-    found = open_model(tmp_path / "out.gguf").tensors
-    assert found["a"].format is F16
-    assert found["b"].format.name == expected
-    np.testing.assert_array_equal(found["b"].decode(), made[1].decode())
-    why = f"  b: {expected}: values up to {made[1].decode().max():.3g} do not fit F16"
+    written = open_model(tmp_path / "out.gguf").tensors
+    assert written["a"].format is F16
+    assert written["b"].format.name == expected
+    np.testing.assert_array_equal(written["b"].decode(), stored[1].decode())
+    why = f"  b: {expected}: values up to {stored[1].decode().max():.3g} do not fit F16"
     assert (why in capsys.readouterr().out) == (expected != "F16")
 
 
@@ -147,14 +147,14 @@ def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     write_json(folder / "config.json", CONFIG | changes | sizes)
     square = np.full((dim, dim), 0.5, np.float32)
     layer = "model.layers.0."
-    made = {f"{layer}self_attn.{part}_proj.weight": square for part in "qkv"}
-    made |= {f"{layer}self_attn.o_proj.weight": square}
-    made |= {f"{layer}mlp.{p}_proj.weight": square[:64] for p in ("gate", "up")}
-    made |= {f"{layer}mlp.down_proj.weight": np.ascontiguousarray(square[:, :64])}
+    tensors = {f"{layer}self_attn.{part}_proj.weight": square for part in "qkv"}
+    tensors |= {f"{layer}self_attn.o_proj.weight": square}
+    tensors |= {f"{layer}mlp.{p}_proj.weight": square[:64] for p in ("gate", "up")}
+    tensors |= {f"{layer}mlp.down_proj.weight": np.ascontiguousarray(square[:, :64])}
     names = [f"{layer}input_layernorm", f"{layer}post_attention_layernorm", "model.norm"]
-    made |= {f"{name}.weight": square[0] for name in names}
-    made["model.embed_tokens.weight"] = square[:264]
-    write_safetensors(folder / "model.safetensors", made, BF16)
+    tensors |= {f"{name}.weight": square[0] for name in names}
+    tensors["model.embed_tokens.weight"] = square[:264]
+    write_safetensors(folder / "model.safetensors", tensors, BF16)
     script = (
         "import sys; from halfbyte.quantize import quantize_file\n"
         "from halfbyte.text import footprint\n"

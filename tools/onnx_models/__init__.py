@@ -1,7 +1,7 @@
-"""Writers of well-known models in ONNX, as exporters write them, for tests and benchmarks.
+"""Well-known models in ONNX, as exporters write them, for tests and benchmarks.
 
-`make(name)` gives a model; ``python -m tools.onnx_models NAME -o FILE`` writes one; ``python -m
-tools.onnx_models.validate`` runs those of full size beside ONNX Runtime. MiniLM has its trained
+`make(name)` returns a model; ``python -m tools.onnx_models NAME -o FILE`` writes one; ``python -m
+tools.onnx_models.validate`` compares those of full size with ONNX Runtime. MiniLM has its trained
 weights, all others seeded random ones.
 """
 
@@ -33,7 +33,7 @@ def make(name: str, **options: Any) -> onnx.ModelProto:
     Raises
     ------
     ValueError
-        No model has this name, or its configuration no such field.
+        There is no model of this name, or its configuration has no such field.
     """
     for configs, build in _FAMILIES:
         if name in configs:

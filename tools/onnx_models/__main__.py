@@ -3,7 +3,7 @@
     python -m tools.onnx_models NAME -o FILE [-s FIELD=VALUE ...]
 
 Fields are those of the model's configuration: opset=13, folded=true, pooled=false, gelu=op ...
-Weights of more than 2 GB lie beside the file, in FILE.data.
+Weights of more than 2 GB are stored beside the file, in FILE.data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tools.onnx_models import CONFIGS, make, save
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """ "opset=13" as a name and a value; what is no number or truth value is text."""
+    """ "opset=13" as a name and a value: a number, a truth value, or else text."""
     name, sign, value = text.partition("=")
     if not sign:
         raise argparse.ArgumentTypeError(f"expected FIELD=VALUE, found {text!r}")

@@ -16,7 +16,7 @@ from tools.onnx_models.weights import F32Array, Random, Weights
 
 @dataclass(frozen=True)
 class BertConfig:
-    """Sizes, and how the graph spells what has several spellings.
+    """Sizes, and the forms in which the graph is written.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ SIZES = {
 
 
 class _Encoder:
-    """One graph and what its layers share."""
+    """One graph, and values that its layers share."""
 
     def __init__(self, config: BertConfig, weights: Weights, name: str) -> None:
         self.config, self._weights = config, weights
@@ -99,7 +99,7 @@ class _Encoder:
         return self.graph.weight(name, self._weights.take(name, (rows, self.config.width)))
 
     def attention(self, x: str, mask: str, name: str) -> str:
-        """softmax(Q Kᵀ / sqrt(d) + mask) V, heads merged again, before the projection."""
+        """softmax(Q Kᵀ / sqrt(d) + mask) V, with heads merged, before the projection."""
         g, c = self.graph, self.config
         q, k, v = (
             self.linear(x, f"{name}.{part}", c.width, c.width) for part in ("query", "key", "value")
@@ -123,7 +123,7 @@ class _Encoder:
             return self.norm(g.node("Add", y, x), f"{name}.output.LayerNorm", output)
 
     def pool(self, x: str, mask: str) -> None:
-        """Mean over the tokens that the mask lets through, divided by its length."""
+        """Mean over unmasked tokens, divided by its length."""
         g = self.graph
         with g.scope("pooling"):
             wide = g.node("Expand", g.unsqueeze(mask, -1), g.node("Shape", x))

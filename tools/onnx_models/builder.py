@@ -1,7 +1,7 @@
 """A graph under construction: nodes, initializers, inputs and outputs, in one opset.
 
 Operators whose parameters moved from attributes to inputs in later opsets are written as the opset
-wants them.
+requires.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
-EXTERNAL_FROM = 2_000_000_000  # bytes; a protobuf message ends at 2 GiB
+EXTERNAL_FROM = 2_000_000_000  # bytes; a protobuf message is limited to 2 GiB
 # the IR version of the release that brought an opset, so that old readers take the file
 _IR = {11: 6, 12: 7, 13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10}
 
@@ -24,7 +24,7 @@ Shape = Sequence[int | str]
 
 
 class GraphBuilder:
-    """Nodes in the order of their making; every method returns names of tensors."""
+    """Collects nodes in order; methods return names of tensors."""
 
     def __init__(self, name: str, opset: int = 17) -> None:
         if opset not in _IR:
@@ -38,7 +38,7 @@ class GraphBuilder:
         self._counts: dict[str, int] = {}
 
     def scope(self, name: str) -> _Scope:
-        """Names of nodes made in ``with graph.scope(name):`` begin with it."""
+        """A context in which names of nodes begin with this name."""
         return _Scope(self._scope, name)
 
     def node(self, op_type: str, *inputs: str, output: str = "", **attributes: Any) -> str:
@@ -48,7 +48,7 @@ class GraphBuilder:
     def nodes(
         self, op_type: str, inputs: Sequence[str], outputs: int | list[str], **attributes: Any
     ) -> list[str]:
-        """Append a node; `outputs` are names or how many."""
+        """Append a node; `outputs` are names, or their number."""
         path = "/".join(["", *self._scope, op_type])
         count = self._counts.get(path, 0)
         self._counts[path] = count + 1
@@ -59,7 +59,7 @@ class GraphBuilder:
         return outputs
 
     def weight(self, name: str, values: npt.NDArray[Any]) -> str:
-        """An initializer; one name is stored once."""
+        """An initializer; the first of a name is stored."""
         if name not in self._initializers:
             tensor = numpy_helper.from_array(np.ascontiguousarray(values), name)
             self._initializers[name] = tensor
@@ -80,7 +80,7 @@ class GraphBuilder:
         return name
 
     def output(self, name: str, dtype: int, shape: Shape) -> None:
-        """Declare an output, which a node must make."""
+        """Declare an output, which a node must compute."""
         self._outputs.append(helper.make_tensor_value_info(name, dtype, shape))
 
     def unsqueeze(self, x: str, *axes: int) -> str:
@@ -159,5 +159,5 @@ def save(model: onnx.ModelProto, path: Path, external: bool | None = None) -> No
         onnx.save(model, path)
         return
     data = path.with_name(f"{path.name}.data")
-    data.unlink(missing_ok=True)  # it would be appended to
+    data.unlink(missing_ok=True)  # onnx would append to it
     onnx.save(model, path, save_as_external_data=True, location=data.name)

@@ -1,4 +1,4 @@
-"""What convolutional networks share: a convolution with its batch normalization.
+"""The part shared by convolutional networks: a convolution with its batch normalization.
 
 Weights are random; the statistics of a normalization are those that its input would have if the
 elements of the convolution's input were independent, so that activations keep their size through
@@ -22,7 +22,7 @@ _ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 @dataclass(frozen=True)
 class Map:
-    """A feature map [batch, channels, height, width]: its tensor, and what its values are like."""
+    """A feature map [batch, channels, height, width]: its tensor, and statistics of its values."""
 
     name: str
     mean: F32Array  # [channels]
@@ -30,7 +30,7 @@ class Map:
 
     @property
     def channels(self) -> int:
-        """How many."""
+        """The number of channels."""
         return len(self.mean)
 
 
@@ -83,12 +83,12 @@ class Network:
         return _rectified(x, g.node("Clip", x.name, g.constant(0.0), g.constant(6.0)))
 
     def add(self, x: Map, y: Map) -> Map:
-        """Elementwise."""
+        """The elementwise sum."""
         name = self.graph.node("Add", x.name, y.name)
         return Map(name, x.mean + y.mean, x.variance + y.variance)
 
     def head(self, x: Map, classes: int) -> onnx.ModelProto:
-        """GlobalAveragePool, Flatten and Gemm, which give the output; the whole model."""
+        """GlobalAveragePool, Flatten and Gemm for the output; returns the whole model."""
         g = self.graph
         y = g.node("Flatten", g.node("GlobalAveragePool", x.name), axis=1)
         weight = self._weights.take("classifier.weight", (classes, x.channels), x.channels**-0.5)

@@ -38,7 +38,7 @@ SIZES = {
 
 
 class _Decoder:
-    """One graph and what its layers share."""
+    """One graph, and values that its layers share."""
 
     def __init__(self, config: Gpt2Config, weights: Weights) -> None:
         self.config, self._weights = config, weights
@@ -67,7 +67,7 @@ class _Decoder:
         return layer_norm(self.graph, x, name, gain, bias, c.epsilon, decomposed=c.decomposed)
 
     def attention(self, x: str, mask: str, index: int) -> str:
-        """Causal attention over the past and the new tokens; makes the presents."""
+        """Causal attention over the past and the new tokens; adds the present outputs."""
         g, c, name = self.graph, self.config, f"h.{index}.attn"
         qkv = g.split(self.conv1d(x, f"{name}.c_attn", c.width, 3 * c.width), [c.width] * 3, 2)
         size = c.width // c.heads
@@ -87,7 +87,7 @@ class _Decoder:
 
     @property
     def _residual(self) -> float:
-        """Sums of all layers stay as large as one."""
+        """Factor that keeps the sum of all layers as large as one layer."""
         return float((2 * self.config.layers) ** -0.5)
 
     def causal(self, scores: str, q: str, k: str) -> str:
@@ -102,7 +102,7 @@ class _Decoder:
         return g.node("Where", square, scores, g.constant(LOWEST))
 
     def layer(self, x: str, mask: str, index: int) -> str:
-        """Norm, attention, added; norm, feed-forward network, added."""
+        """Norm and attention, added; norm and feed-forward network, added."""
         g, c, name = self.graph, self.config, f"h.{index}"
         with g.scope(name):
             x = g.node("Add", self.attention(self.norm(x, f"{name}.ln_1"), mask, index), x)
@@ -125,7 +125,7 @@ class _Decoder:
         return self._weights.take(f"{name}.weight", (rows, self.config.width))
 
     def head(self, x: str) -> None:
-        """Logits: the product with the embeddings of all words."""
+        """Logits: the product with the embeddings of all tokens."""
         g, c = self.graph, self.config
         if c.tied:
             matrix = g.node("Transpose", "wte.weight", perm=[1, 0])

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 (sentence-transformers) with its trained weights, out of `tools/get_minilm.py`.
+"""all-MiniLM-L6-v2 (sentence-transformers) with its trained weights, from `tools/get_minilm.py`.
 
 An encoder of 6 layers, width 384; a sentence's embedding is the mean of its tokens' last hidden
 states, scaled to unit length.
@@ -27,8 +27,8 @@ CONFIG = bert.BertConfig(6, 384, 12, 1536, pooled=True)
 
 def tensors(path: Path) -> Mapping[str, F32Array]:
     """The checkpoint's tensors by name, mapped from the file."""
-    found = read_weights(path, map_file(path)).tensors
-    return {n: t.format.decode(t.data).reshape(t.shape) for n, t in found.items()}
+    tensors = read_weights(path, map_file(path)).tensors
+    return {n: t.format.decode(t.data).reshape(t.shape) for n, t in tensors.items()}
 
 
 def build(config: bert.BertConfig = CONFIG, folder: Path | None = None) -> onnx.ModelProto:
@@ -47,6 +47,6 @@ def tokens(texts: Sequence[str], folder: Path | None = None) -> dict[str, npt.ND
     path = (folder or get_minilm()) / "tokenizer.json"
     tokenizer = tokenizers.Tokenizer.from_file(str(path))
     tokenizer.enable_padding()
-    found = tokenizer.encode_batch(list(texts))
+    encoded = tokenizer.encode_batch(list(texts))
     parts = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-    return {n: np.array([getattr(e, part) for e in found], np.int64) for n, part in parts.items()}
+    return {n: np.array([getattr(e, part) for e in encoded], np.int64) for n, part in parts.items()}

@@ -18,7 +18,7 @@ _STAGES = (
 class MobileNetConfig:
     """Sizes; `folded` puts the batch normalizations into the convolutions."""
 
-    width: float = 1.0  # of every layer, times
+    width: float = 1.0  # factor of every layer's channels
     size: int = 224  # of the image
     classes: int = 1000
     opset: int = 17
@@ -33,13 +33,13 @@ SIZES = {
 
 
 def _rounded(channels: float) -> int:
-    """To a multiple of 8, at least 8, and never more than 10 % down."""
-    found = max(8, int(channels + 4) // 8 * 8)
-    return found if found >= 0.9 * channels else found + 8
+    """Rounded to a multiple of 8, to at least 8 and by at most 10 % down."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded if rounded >= 0.9 * channels else rounded + 8
 
 
 def _block(net: Network, x: Map, name: str, outputs: int, stride: int, expansion: int) -> Map:
-    """Inverted residual: widen, filter by channel, narrow; added to the input where alike."""
+    """Inverted residual: expand, depthwise convolution, project; added to inputs of its shape."""
     wide, y = x.channels * expansion, x
     with net.graph.scope(name):
         if expansion != 1:

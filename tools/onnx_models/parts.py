@@ -1,4 +1,4 @@
-"""Pieces that several transformers have, in the spellings of exporters."""
+"""Parts of transformers, in the forms that exporters write."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def gelu(g: GraphBuilder, x: str, spelling: str) -> str:
 
 
 def masked(g: GraphBuilder, mask: str) -> str:
-    """(1 - mask) times the lowest float32: what is added to scores of tokens left out."""
+    """(1 - mask) times the lowest float32, to be added to the scores of masked tokens."""
     inverse = g.node("Sub", g.constant(1.0), g.node("Cast", mask, to=FLOAT))
     return g.node("Mul", inverse, g.constant(LOWEST))
 

@@ -28,7 +28,7 @@ SIZES = {
 
 
 def _block(net: Network, x: Map, name: str, outputs: int, stride: int) -> Map:
-    """relu(conv(relu(conv(x))) + x), x projected where its shape is another."""
+    """relu(conv(relu(conv(x))) + x), with x projected where shapes differ."""
     with net.graph.scope(name):
         y = net.relu(net.conv_norm(x, f"{name}.conv1", outputs, 3, stride))
         y = net.conv_norm(y, f"{name}.conv2", outputs, 3)

@@ -1,10 +1,10 @@
-"""Run models of full size in halfbyte and in ONNX Runtime, and print how far apart they are.
+"""Run models of full size in halfbyte and ONNX Runtime, and print their differences.
 
     python -m tools.onnx_models.validate [NAME ...] [--backend BACKEND]
 
-A model at a time, written into a temporary folder. GPT-2 reads a prompt, then a token behind a past
-of random keys and values. Of several outputs the one furthest off, against its largest number, has
-the row.
+Each model is written into a temporary folder. GPT-2 reads a prompt, and then a token after a past
+of random keys and values. A row shows the output with the largest error relative to its largest
+number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the builders take their weights from: a checkpoint, or seeded random numbers."""
+"""Sources of weights for the builders: a checkpoint, or seeded random numbers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ F32Array = npt.NDArray[np.float32]
 
 
 class Weights(Protocol):
-    """Anything that has a model's parameters."""
+    """A source of a model's parameters."""
 
     def take(
         self, name: str, shape: tuple[int, ...], deviation: float = 0.1, mean: float = 0.0
     ) -> F32Array:
-        """The parameter of that name; the last two are for those who make numbers up."""
+        """The parameter of that name; random sources use deviation and mean."""
 
 
 class Stored:
@@ -33,16 +33,16 @@ class Stored:
         """Raises `ValueError` where it is missing or has another shape."""
         if name not in self._tensors:
             raise ValueError(f"tensor {name!r}: missing from the checkpoint")
-        found = self._tensors[name]
-        if found.shape != shape:
-            raise ValueError(f"tensor {name!r}: expected shape {shape}, found {found.shape}")
-        return np.ascontiguousarray(found, np.float32)
+        tensor = self._tensors[name]
+        if tensor.shape != shape:
+            raise ValueError(f"tensor {name!r}: expected shape {shape}, found {tensor.shape}")
+        return np.ascontiguousarray(tensor, np.float32)
 
 
 class Random:
-    """Normal numbers that depend on the seed and the parameters' own names alone.
+    """Normal numbers that depend only on the seed and the parameters' names.
 
-    Vectors deviate too, so that a swapped or forgotten one shows in the outputs.
+    Vectors are random as well, so that a swapped or missing one changes the outputs.
     """
 
     def __init__(self, seed: int = 0) -> None:

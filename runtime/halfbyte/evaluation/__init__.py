@@ -5,7 +5,7 @@ graphs, `language_subject` for language models. `workloads` has `validate` and `
 `trace`, `throughput` has `bench`.
 
 `comparison` measures how far two values are apart, and `tolerances` says how far they may be.
-`evaluation` declares what an evaluation is asked and what it returns; `suite` reads lists of them.
+`evaluation` has the description of an evaluation and its result; `suite` reads lists of them.
 """
 
 from __future__ import annotations

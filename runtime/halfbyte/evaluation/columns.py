@@ -1,4 +1,4 @@
-"""Tables for people who read them in a terminal."""
+"""Tables of text columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Columns: the first `left` ones are words, to the left; the others to the right."""
+    """The lines of a table; the first `left` columns are left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     return [
         "  ".join(

@@ -1,4 +1,4 @@
-"""Two values beside each other: how far apart, and whether that is within a tolerance."""
+"""Comparing two values: how far apart they are, and whether that is within a tolerance."""
 
 from __future__ import annotations
 
@@ -19,34 +19,33 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was found between a value x and its reference w.
+    """The comparison of a value x with its reference w.
 
     Attributes
     ----------
     passed : bool
     tolerance : Tolerance
-        What was allowed.
+        The limits.
     type : str
-        Of the elements.
+        Type of the elements.
     size : int
-        Elements of w.
+        Number of elements of w.
     differing : int
-        Elements beyond the tolerance.
+        Number of elements beyond the tolerance.
     max_abs : float
-        Largest |x - w|; infinite where one of them is not a finite number and the other is not
-        the same.
+        Largest |x - w|; infinite where one of them is not finite and the other differs.
     max_rel : float
         Largest |x - w| / max(|w|, rms(w)).
     largest : float
-        Largest |w| that is finite, which `max_abs` is to be seen beside.
+        Largest finite |w|, to compare `max_abs` with.
     cosine : float
-        Between all of x and all of w; 1 where both are zero.
+        Cosine between all of x and all of w; 1 where both are zero.
     snr_db : float
-        10 log10 of the energy of w over that of x - w; infinite where they are the same.
+        10 log10 of the ratio of the energies of w and of x - w; infinite where they are equal.
     note : str
-        Why they cannot be compared at all, such as other shapes.
+        Why they cannot be compared, such as different shapes.
     worst : tuple of int
-        Where the error is furthest beyond the tolerance, or nearest to it.
+        The index where the error exceeds the tolerance most, or comes closest to it.
     """
 
     passed: bool
@@ -63,7 +62,7 @@ class Comparison:
     largest: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data; infinities and NaN, which JSON lacks, are text."""
+        """JSON data; infinities and NaN are text."""
         t = self.tolerance
         numbers = {
             "max_abs_error": self.max_abs, "max_rel_error": self.max_rel, "cosine": self.cosine,
@@ -80,30 +79,30 @@ class Comparison:
 
 
 def json_number(value: float) -> float | str:
-    """The number, or its name where JSON has none for it."""
+    """The number, or its name where JSON cannot express it."""
     return value if math.isfinite(value) else str(value)
 
 
-def compare(found: Any, wanted: Any, tolerance: Tolerance) -> Comparison:
-    """Compare values as graphs have them: arrays, lists of values, None."""
-    if isinstance(wanted, list) or isinstance(found, list):
-        return _compare_lists(found, wanted, tolerance)
-    if not (isinstance(found, np.ndarray) and isinstance(wanted, np.ndarray)):
-        same = type(found) is type(wanted) and _same_objects(found, wanted)
-        note = "" if same else f"expected {_kind(wanted)}, found {_kind(found)}"
-        return Comparison(same, tolerance, type_name(wanted), 1, int(not same), note=note)
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
-        note = f"expected {_kind(wanted)}, found {_kind(found)}"
-        kind, size = type_name(wanted), wanted.size
+def compare(actual: Any, expected: Any, tolerance: Tolerance) -> Comparison:
+    """Compare values of graphs: arrays, lists of values, None."""
+    if isinstance(expected, list) or isinstance(actual, list):
+        return _compare_lists(actual, expected, tolerance)
+    if not (isinstance(actual, np.ndarray) and isinstance(expected, np.ndarray)):
+        same = type(actual) is type(expected) and _same_objects(actual, expected)
+        note = "" if same else f"expected {_kind(expected)}, found {_kind(actual)}"
+        return Comparison(same, tolerance, type_name(expected), 1, int(not same), note=note)
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        note = f"expected {_kind(expected)}, found {_kind(actual)}"
+        kind, size = type_name(expected), expected.size
         return Comparison(False, tolerance, kind, size, size, note=note)
-    kind = type_name(wanted)
-    if wanted.dtype.names:
-        found, wanted = dtypes.widen(found), dtypes.widen(wanted)
-    if wanted.dtype.kind in "OSU":
-        return _compare_texts(found, wanted, tolerance)
-    if not wanted.size:
+    kind = type_name(expected)
+    if expected.dtype.names:
+        actual, expected = dtypes.widen(actual), dtypes.widen(expected)
+    if expected.dtype.kind in "OSU":
+        return _compare_texts(actual, expected, tolerance)
+    if not expected.size:
         return Comparison(True, tolerance, kind)
-    return _compare_numbers(found, wanted, tolerance, kind)
+    return _compare_numbers(actual, expected, tolerance, kind)
 
 
 def _kind(value: Any) -> str:
@@ -111,51 +110,53 @@ def _kind(value: Any) -> str:
     return "nothing" if value is None else f"{type_name(value)}{shape}"
 
 
-def _same_objects(found: Any, wanted: Any) -> bool:
-    if isinstance(wanted, SparseTensor):
+def _same_objects(actual: Any, expected: Any) -> bool:
+    if isinstance(expected, SparseTensor):
         return all(
-            np.array_equal(getattr(found, part), getattr(wanted, part))
+            np.array_equal(getattr(actual, part), getattr(expected, part))
             for part in ("values", "indices", "shape")
         )
-    return bool(found == wanted)
+    return bool(actual == expected)
 
 
-def _compare_lists(found: Any, wanted: Any, tolerance: Tolerance) -> Comparison:
-    """The item that is furthest off speaks for the list."""
-    if not (isinstance(found, list) and isinstance(wanted, list)) or len(found) != len(wanted):
-        sizes = [len(v) if isinstance(v, list) else _kind(v) for v in (wanted, found)]
+def _compare_lists(actual: Any, expected: Any, tolerance: Tolerance) -> Comparison:
+    """Compare items; the result is that of the item with the largest error."""
+    if not (isinstance(actual, list) and isinstance(expected, list)) or len(actual) != len(
+        expected
+    ):
+        sizes = [len(v) if isinstance(v, list) else _kind(v) for v in (expected, actual)]
         note = f"expected a list of {sizes[0]}, found {sizes[1]}"
         return Comparison(False, tolerance, "list", 1, 1, note=note)
-    items = [compare(x, w, tolerance) for x, w in zip(found, wanted, strict=True)]
+    items = [compare(x, w, tolerance) for x, w in zip(actual, expected, strict=True)]
     return min(
         items, key=lambda c: (c.passed, -c.max_abs), default=Comparison(True, tolerance, "list")
     )
 
 
-def _compare_texts(found: Array, wanted: Array, tolerance: Tolerance) -> Comparison:
-    wrong = np.atleast_1d(found != wanted)
+def _compare_texts(actual: Array, expected: Array, tolerance: Tolerance) -> Comparison:
+    wrong = np.atleast_1d(actual != expected)
     count = int(wrong.sum())
     worst = tuple(int(i) for i in np.argwhere(wrong)[0]) if count else ()
-    return Comparison(not count, tolerance, "text", wanted.size, count, worst=worst)
+    return Comparison(not count, tolerance, "text", expected.size, count, worst=worst)
 
 
-def _compare_numbers(found: Array, wanted: Array, tolerance: Tolerance, kind: str) -> Comparison:
-    errors, beyond = _errors(found, wanted, tolerance)
-    wide_type = np.complex128 if wanted.dtype.kind == "c" else np.float64
-    with np.errstate(all="ignore"):  # a signalling NaN warns as it is cast
-        x, w = found.astype(wide_type), wanted.astype(wide_type)
+def _compare_numbers(actual: Array, expected: Array, tolerance: Tolerance, kind: str) -> Comparison:
+    errors, beyond = _errors(actual, expected, tolerance)
+    wide_type = np.complex128 if expected.dtype.kind == "c" else np.float64
+    with np.errstate(all="ignore"):  # casting a signalling NaN warns
+        x, w = actual.astype(wide_type), expected.astype(wide_type)
         finite = np.isfinite(x) & np.isfinite(w)
         x, w = np.where(finite, x, 0), np.where(finite, w, 0)
         relative = np.where(errors > 0, errors / np.maximum(np.abs(w), _rms(w)), 0.0)
-        cosine, wide = _cosine(x, w), _rms(w) > tolerance.atol  # else noise has any angle
+        cosine, wide = _cosine(x, w), _rms(w) > tolerance.atol  # otherwise the angle is noise
         noise = _energy(x - w) if np.isfinite(errors).all() else math.inf
         snr = _decibels(_energy(w), noise)
-    turned = wanted.dtype.kind in "fc" and wide and cosine < tolerance.min_cosine
+    misaligned = expected.dtype.kind in "fc" and wide and cosine < tolerance.min_cosine
     differing = int(np.count_nonzero(beyond > 0))
     return Comparison(
-        not differing and not turned, tolerance, kind, wanted.size, differing,
+        not differing and not misaligned, tolerance, kind, expected.size, differing,
         float(errors.max()), float(relative.max()), cosine, snr,
-        worst=tuple(int(i) for i in np.unravel_index(int(beyond.argmax()), wanted.shape)),
+        worst=tuple(int(i) for i in np.unravel_index(int(beyond.argmax()), expected.shape)),
         largest=float(np.abs(w).max()),
     )  # fmt: skip
 
@@ -166,23 +167,23 @@ def _decibels(energy: float, noise: float) -> float:
     return 10 * math.log10(energy / noise) if energy / noise > 0 else -math.inf
 
 
-def _errors(found: Array, wanted: Array, tolerance: Tolerance) -> tuple[Array, Array]:
-    """|x - w|, and by how much each is more than it may be."""
-    if wanted.dtype.kind == "b":
-        errors = (found != wanted).astype(np.float64)
+def _errors(actual: Array, expected: Array, tolerance: Tolerance) -> tuple[Array, Array]:
+    """|x - w|, and by how much each exceeds the tolerance."""
+    if expected.dtype.kind == "b":
+        errors = (actual != expected).astype(np.float64)
         return errors, errors
-    if wanted.dtype.kind in "iu":
-        larger, smaller = np.maximum(found, wanted), np.minimum(found, wanted)
-        unsigned = np.dtype(f"u{wanted.dtype.itemsize}")
+    if expected.dtype.kind in "iu":
+        larger, smaller = np.maximum(actual, expected), np.minimum(actual, expected)
+        unsigned = np.dtype(f"u{expected.dtype.itemsize}")
         gaps = larger.astype(unsigned) - smaller.astype(unsigned)  # modulo 2^bits: exact
         errors = gaps.astype(np.float64)
         return errors, errors - tolerance.steps
     with np.errstate(all="ignore"):
-        wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
-        errors = np.abs(found.astype(wide) - wanted.astype(wide))
-        same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+        wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+        errors = np.abs(actual.astype(wide) - expected.astype(wide))
+        same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
         errors = np.where(same, 0.0, np.where(np.isnan(errors), np.inf, errors))
-        sizes = np.abs(wanted.astype(wide))
+        sizes = np.abs(expected.astype(wide))
         finite = np.isfinite(sizes)
         sizes = np.where(finite, sizes, 0.0)
         limits = tolerance.atol + tolerance.rtol * np.maximum(sizes, _rms(sizes))
@@ -195,7 +196,7 @@ def _rms(values: Array) -> float:
 
 
 def _energy(values: Array) -> float:
-    """The sum of squares; not BLAS's, whose threads wait for each other on a busy machine."""
+    """The sum of squares, without BLAS, whose threads wait for each other on a busy machine."""
     return float((values.real**2 + values.imag**2).sum()) if values.size else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Programs as text and tensors as .npy in a folder."""
+"""Writing programs as text and tensors as .npy files into a folder."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from halfbyte.onnx.files.dtypes import DTYPES
 from halfbyte.onnx.files.model import Graph, Node, SparseTensor, ValueInfo
 from halfbyte.outputs import reporting, write_file, write_text
 
-MAX_NAME = 180  # bytes of a file's name; file systems take 255
+MAX_NAME = 180  # bytes of a file name; file systems allow 255
 MAX_SHOWN = 8  # elements of an attribute
 
 
 class Dump:
-    """A folder that is written to, made when something is first put there.
+    """A folder to write to, created with the first file.
 
     Parameters
     ----------
     folder : Path or None
-        None takes everything and writes nothing.
+        With None, nothing is written.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -41,22 +41,22 @@ class Dump:
             write_text(self._folder / f"{name}.txt", text)
 
     def graphs(self, before: Graph, after: Graph) -> None:
-        """Write a graph as it is in the file, and as it is run."""
+        """Write a graph as stored and as it runs."""
         if self:
             self.text("graph-before", graph_text(before))
             self.text("graph-after", graph_text(after))
 
     def programs(self, programs: Sequence[Program]) -> None:
-        """Write programs as captured, and with their memory planned."""
+        """Write programs as captured, and after their memory was planned."""
         if self:
             captured = [p.rewritten(p.instructions).dump() for p in programs]
             self.text("program-before", "\n\n".join(captured))
             self.text("program-after", "\n\n".join(p.dump() for p in programs))
 
     def value(self, folder: str, name: str, value: Any) -> None:
-        """Write FOLDER/NAME.npy; an item of a list is NAME.0.npy, and so on.
+        """Write FOLDER/NAME.npy; items of a list are NAME.0.npy, and so on.
 
-        Text and values that are no tensors are left out: .npy has them as pickles alone.
+        Text and other objects are left out: .npy can store them only as pickles.
         """
         if self._folder is None:
             return
@@ -70,7 +70,7 @@ class Dump:
             write_file(path, lambda file: np.save(file, value, allow_pickle=False))
 
     def values(self, folder: str, values: Mapping[str, Any]) -> None:
-        """Write several."""
+        """Write several values."""
         for name, value in values.items():
             self.value(folder, name, value)
 
@@ -81,20 +81,18 @@ def _make(folder: Path) -> None:
 
 
 def file_name(name: str) -> str:
-    """A value's name as a file's: what file systems do not take is %xx; a long one is cut, with a
-    hash in place of the rest.
-    """
-    made = quote(name, safe="")
-    if made.startswith("."):
-        made = "%2E" + made[1:]
-    if len(made) > MAX_NAME:
+    """A file name for a value: characters are escaped as %xx, and a long name is cut and hashed."""
+    quoted = quote(name, safe="")
+    if quoted.startswith("."):
+        quoted = "%2E" + quoted[1:]
+    if len(quoted) > MAX_NAME:
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-        made = f"{made[:MAX_NAME]}-{digest}"
-    return made
+        quoted = f"{quoted[:MAX_NAME]}-{digest}"
+    return quoted
 
 
 def graph_text(graph: Graph, indent: str = "") -> str:
-    """A graph for people: inputs, initializers, nodes with the graphs in them, outputs."""
+    """A graph as text: inputs, initializers, nodes with their bodies, outputs."""
     lines = [f"{indent}graph {graph.name}: {len(graph.nodes)} nodes"]
     lines += [f"{indent}input   {_info(v)}" for v in graph.inputs]
     lines += [f"{indent}const   {n} {_kind(v)}" for n, v in graph.initializers.items()]
@@ -106,11 +104,11 @@ def graph_text(graph: Graph, indent: str = "") -> str:
 
 def _node_lines(node: Node, number: int, indent: str) -> Iterator[str]:
     plain = {k: v for k, v in node.attributes.items() if not isinstance(v, Graph)}
-    words = "".join(f", {key}={_shown(value)}" for key, value in plain.items())
+    attributes = "".join(f", {key}={_shown(value)}" for key, value in plain.items())
     kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     outputs, inputs = (", ".join(n or "-" for n in names) for names in (node.outputs, node.inputs))
     named = f"  # {node.name}" if node.name else ""
-    yield f"{indent}{number:6d}  {outputs} = {kind}({inputs}{words}){named}"
+    yield f"{indent}{number:6d}  {outputs} = {kind}({inputs}{attributes}){named}"
     for key, value in node.attributes.items():
         if isinstance(value, Graph):
             yield f"{indent}          {key}:"

@@ -1,4 +1,4 @@
-"""What is asked of an evaluation, and what it finds."""
+"""The description of an evaluation, and its result."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Progress = Callable[[str], None]
 
 
 def type_name(value: Any) -> str:
-    """The type of an array's elements, as NumPy or ONNX calls it; else that of the object."""
+    """The type of an array's elements by NumPy's or ONNX's name; otherwise the object's type."""
     if not isinstance(value, np.ndarray):
         return type(value).__name__
     return value.dtype.names[0] if value.dtype.names else str(value.dtype)
 
 
 def _silent(text: str) -> None:
-    """Progress that nobody looks at."""
+    """Progress that is not shown."""
 
 
 @dataclass(frozen=True)
@@ -37,44 +37,44 @@ class Evaluation:
     Attributes
     ----------
     model : Path
-        An ONNX file, or what `halfbyte.load` takes.
+        An ONNX file, or a model that `halfbyte.load` accepts.
     workload : {"validate", "trace", "bench", "run"}
     reference : {"numpy", "onnxruntime", "torch", "none"} or None
-        None is each workload's own; "none" is for `bench` and `run` alone.
+        None is the default of the workload; "none" is for `bench` and `run` only.
     backend : str
         See `halfbyte.core.backends`.
     threads : tuple of int
-        Empty for one per fast core; several for `validate` and `bench`.
+        Numbers of threads; empty for one per fast core. `validate` and `bench` take several.
     passes : bool
-        False runs graphs unfused, and language models as captured.
+        False runs graphs without fusion, and language models as captured.
     input : Path or None
-        An .npz: a graph's inputs by name, or `ids` of tokens.
+        An .npz file: a graph's inputs by name, or token `ids`.
     sizes : mapping of str to int
-        A graph's open dimensions.
+        Sizes of a graph's open dimensions.
     seed : int
-        Of random inputs.
+        Seed of random inputs.
     prompt : str
-        What a language model reads.
+        Text that a language model reads.
     tokenizer, context, cache
-        As for `halfbyte.load`.
+        See `halfbyte.load`.
     prompts, decodes : tuple of int
-        A language model's benchmarks: lengths of prompts, tokens to generate.
+        For `bench` of a language model: lengths of prompts, numbers of tokens to generate.
     repetitions : int
-        Of `bench` and `run`.
+        Number of repetitions in `bench` and `run`.
     forced : bool or None
-        In `trace`, compare instruction by instruction with NumPy, each on NumPy's inputs. None is
-        True for language models; graphs are compared value by value with their reference.
+        In `trace`, compare each instruction with NumPy on NumPy's inputs. None is True for language
+        models; graphs are compared with their reference, value by value.
     stop : bool
         In `trace`, stop at the first value that differs.
     dump : Path or None
-        A folder for programs and tensors.
+        A folder to write programs and tensors to.
     trace : Path or None
-        A file for the Chrome trace of `run`.
+        A file to write the Chrome trace of `run` to.
     tolerances : Tolerances
     overrides : tuple of tuples of Rule
-        Layers before all of these.
+        Layers that precede all of these.
     progress : callable
-        Told what is done next.
+        Called with a description of the next step.
     """
 
     model: Path
@@ -102,7 +102,7 @@ class Evaluation:
     progress: Progress = _silent
 
     def tolerance(self, operator: str, backend: str, value: Any) -> Tolerance:
-        """What holds for a value that this operator makes."""
+        """The tolerance of a value that this operator computes."""
         tolerances = self.tolerances
         for rules in self.overrides:
             tolerances = tolerances.with_layer(rules)
@@ -110,7 +110,7 @@ class Evaluation:
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
-        """At least one number of threads."""
+        """Numbers of threads, at least one."""
         return self.threads or (default_threads(),)
 
     @property
@@ -123,12 +123,12 @@ class Evaluation:
         return self.thread_counts[0]
 
     def reference_of(self, *choices: str) -> str:
-        """The reference, out of those that work here; the first one where none is asked for.
+        """The reference, which must be one of the choices; by default the first.
 
         Raises
         ------
         HalfbyteError
-            It is none of them.
+            It is not one of them.
         """
         if self.reference is None:
             return choices[0]
@@ -142,7 +142,7 @@ class Evaluation:
 
 @dataclass
 class Result:
-    """What an evaluation found.
+    """The result of an evaluation.
 
     Attributes
     ----------
@@ -150,11 +150,11 @@ class Result:
     passed : bool or None
         None where nothing was compared.
     summary : str
-        In a few words.
+        A short summary.
     lines : list of str
-        All of it, for people.
+        The whole result as text.
     data : dict
-        All of it, as JSON takes it.
+        The whole result as JSON data.
     """
 
     evaluation: Evaluation

@@ -91,13 +91,13 @@ class GraphSubject(Subject):
     ) -> Iterator[Runner]:
         """The graph's runner, which keeps the values `keep` beside the outputs."""
 
-        def opened(program: Program) -> Executable:
+        def default_opener(program: Program) -> Executable:
             executable = open_program(program, self.evaluation.backend, threads)
             self.backend = executable.backend
             return executable
 
         runner = Runner(
-            self.prepared, opener or opened,
+            self.prepared, opener or default_opener,
             int8_attention=attention_products(self.model), cores=threads, keep=keep,
             wide_products=prefers_widened(self.evaluation.backend),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a graph is fed: arrays of a file, or seeded random ones that its operators can take."""
+"""Inputs of a graph: arrays of a file, or seeded random ones that suit its operators."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from halfbyte.room import available_bytes
 
 Array = npt.NDArray[Any]
 
-# Sizes of dimensions that a model leaves open, by a part of their name; else the last.
+# Sizes of open dimensions by a part of their name; the last one matches any name.
 _SIZES = (
     ("past", 0), ("batch", 1), ("height", 224), ("width", 224), ("seq", 16), ("len", 16),
     ("token", 16), ("time", 16), ("", 1),
 )  # fmt: skip
-_PART = 1 << 18  # numbers that are drawn at once, in a wider type than the input's
+_PART = 1 << 18  # numbers drawn at once, in a wider type than the input's
 _THROUGH = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
 
 
 def graph_feeds(
     model: Model, path: Path | None, sizes: Mapping[str, int], seed: int
 ) -> dict[str, Array]:
-    """Arrays for all inputs of a graph: from a file where there is one, the others random.
+    """Arrays for all inputs of a graph: from a file if it has them, the others random.
 
     Parameters
     ----------
     model : Model
     path : Path or None
-        An .npz whose names are the inputs'.
+        An .npz file with the names of inputs.
     sizes : mapping of str to int
-        Of open dimensions: by their symbolic name, or as "input.axis" where they have none.
+        Sizes of open dimensions by their symbolic name, or "input.axis" where they have none.
     seed : int
         The same seed gives the same arrays.
 
     Raises
     ------
     HalfbyteError
-        A name is not the model's, an array has another type or shape, or an input is none that
-        can be made at random.
+        The model has no such name, an array has another type or shape, or an input cannot be
+        random.
     """
     given = read_npz(path) if path is not None else {}
     return completed(model, given, sizes, seed, str(path))
@@ -55,7 +55,7 @@ def graph_feeds(
 def completed(
     model: Model, given: Mapping[str, Array], sizes: Mapping[str, int], seed: int, source: str
 ) -> dict[str, Any]:
-    """The same with arrays that are there already, read from a `source` that errors name."""
+    """The same with given arrays; errors name their `source`."""
     inputs = _inputs(model)
     for name in given:
         if name not in inputs:
@@ -76,12 +76,12 @@ def completed(
 
 
 def open_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that made-up inputs have where the model leaves them open, by name.
+    """The sizes of open dimensions in random inputs, by name.
 
     Raises
     ------
     HalfbyteError
-        One of `sizes` is none of the model's, or negative.
+        A name is not one of the model's, or a size is negative.
     """
     inputs = _inputs(model)
     _check_sizes(model, inputs, sizes)
@@ -93,12 +93,12 @@ def open_sizes(model: Model, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _inputs(model: Model) -> dict[str, ValueInfo]:
-    """What a caller has to feed."""
+    """The inputs without a default."""
     return {v.name: v for v in model.graph.inputs if v.name not in model.graph.initializers}
 
 
 def _open_dimensions(info: ValueInfo) -> list[tuple[int, str]]:
-    """The axes that an input leaves open, and what they are called."""
+    """The open axes of an input, and their names."""
     shape = info.type.shape if info.type is not None else None
     return [
         (axis, dim or f"{info.name}.{axis}")
@@ -124,11 +124,11 @@ def _type(
     kind = info.type
     dtype = dtypes.DTYPES.get(kind.dtype) if kind is not None else None
     if kind is None or kind.kind != "tensor" or kind.shape is None or dtype is None:
-        found = "nothing said" if kind is None else f"{kind.kind} {kind.dtype} {kind.shape}"
-        raise HalfbyteError(f"{where}: expected a tensor of known type and rank, found {found}")
-    opened = {axis: _size(name, axis, sizes) for axis, name in _open_dimensions(info)}
+        actual = "nothing said" if kind is None else f"{kind.kind} {kind.dtype} {kind.shape}"
+        raise HalfbyteError(f"{where}: expected a tensor of known type and rank, found {actual}")
+    chosen = {axis: _size(name, axis, sizes) for axis, name in _open_dimensions(info)}
     shape = tuple(
-        dim if isinstance(dim, int) else opened[axis] for axis, dim in enumerate(kind.shape)
+        dim if isinstance(dim, int) else chosen[axis] for axis, dim in enumerate(kind.shape)
     )
     nbytes, left = math.prod(shape) * dtype.itemsize, available_bytes()
     if nbytes > left:
@@ -144,7 +144,7 @@ def _size(name: str, axis: int, sizes: Mapping[str, int]) -> int:
         return sizes[name]
     if name.rpartition(".")[2] == str(axis):  # without a name
         return 1 if axis == 0 else 16
-    if "+" in name:  # as exporters write the sum of two others
+    if "+" in name:  # exporters write sums of other sizes so
         return sum(_size(part.strip(), axis, sizes) for part in name.split("+"))
     if name.isdigit():
         return int(name)
@@ -167,8 +167,8 @@ def _checked(array: Array, info: ValueInfo, dtype: np.dtype[Any], where: str) ->
 
 
 def _limit(graph: Graph, name: str) -> int | None:
-    """The smallest table that an input is an index into; None where it is none."""
-    names, found = {name}, []
+    """Rows of the smallest table that an input indexes; None where it indexes none."""
+    names, rows = {name}, []
     for node in graph.nodes:
         inputs = node.inputs
         if node.op_type in _THROUGH and inputs and inputs[0] in names:
@@ -176,15 +176,15 @@ def _limit(graph: Graph, name: str) -> int | None:
         elif node.op_type == "Gather" and len(inputs) == 2 and inputs[1] in names:
             table = graph.initializers.get(inputs[0])
             if table is not None and table.shape:
-                found.append(table.shape[node.attributes.get("axis", 0)])
+                rows.append(table.shape[node.attributes.get("axis", 0)])
         elif node.op_type == "EmbedLayerNormalization":
             pairs = {inputs[0]: inputs[2], inputs[1]: inputs[4]}
-            found += [
+            rows += [
                 graph.initializers[table].shape[0]
                 for ids, table in pairs.items()
                 if ids in names and table in graph.initializers
             ]
-    return min(found, default=None)
+    return min(rows, default=None)
 
 
 def _random(
@@ -194,7 +194,7 @@ def _random(
     limit: int | None,
     name: str,
 ) -> Any:
-    """Normal numbers; indices into a table; ones for masks; for other integers 0 and 1."""
+    """Normal numbers; indices into a table; ones for masks; 0 and 1 for other integers."""
     if dtype == dtypes.STRING:
         return np.full(shape, "text", object)
     if dtype.kind == "b":
@@ -214,8 +214,8 @@ def _random(
 def _drawn(
     draw: Callable[[int], Array], shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
-    made = np.empty(math.prod(shape), dtype)
-    for start in range(0, made.size, _PART):
-        part = made[start : start + _PART]
+    values = np.empty(math.prod(shape), dtype)
+    for start in range(0, values.size, _PART):
+        part = values[start : start + _PART]
         part[...] = draw(part.size)
-    return made.reshape(shape)
+    return values.reshape(shape)

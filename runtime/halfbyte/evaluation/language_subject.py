@@ -149,7 +149,7 @@ class LanguageSubject(Subject):
 
     @contextmanager
     def _loaded(self, threads: int) -> Iterator[LanguageModel]:
-        """The model on the backend; it says what the tokens and the program are."""
+        """The model on the backend; sets the tokens and the program."""
         with self._load(self.evaluation.backend, threads) as model:
             self.ids, self.program = self._read_ids(model), model.program
             self.backend = model.executable.backend

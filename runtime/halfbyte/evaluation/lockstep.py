@@ -1,4 +1,4 @@
-"""A program on two backends at once, instruction by instruction, each result seen in both."""
+"""A program on two backends at once, instruction by instruction, to compare each result."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ Visit = Callable[[int, Instruction, Buffer, Array, Array], None]
 
 
 class Lockstep:
-    """An executable of one backend, with NumPy's beside it.
+    """An executable of one backend, together with NumPy's.
+
+    Both use the same memory plan, so NumPy's inputs can be copied over.
 
     Parameters
     ----------
     program : Program
     backend : str
-        What is looked at.
+        The backend to check.
     threads : int
-        Its threads.
+        Threads of the backend.
     visit : callable
         Called after each instruction, for each buffer that it writes, with the instruction's
-        number, itself, the buffer, and views of what the backend and what NumPy made of it.
+        number, the instruction, the buffer, and views of the backend's and of NumPy's result.
     forced : bool
-        Every instruction of the backend gets NumPy's inputs, so that errors do not add up; else
-        each goes its own way, and only floats are shown: codes of two quantizations with scales of
-        their own have nothing in common.
+        Whether each instruction of the backend gets NumPy's inputs, so that errors do not add up.
+        Otherwise both run freely, and only floats are compared: quantized values with different
+        scales cannot be.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Lockstep:
         self._visit, self._forced = visit, forced
 
     def array(self, buffer: Buffer) -> Array:
-        """The backend's memory of an input, output or state buffer."""
+        """The backend's memory of an input, output or state."""
         return self._tested.array(buffer)
 
     def run(self, registers: dict[str, int]) -> None:
@@ -72,17 +74,17 @@ class Lockstep:
         target.array(buffer)[...] = source.array(buffer)
 
     def _view(self, executable: Executable, buffer: Buffer, registers: Mapping[str, int]) -> Array:
-        """What a buffer holds at given sizes."""
+        """The values of a buffer at given sizes."""
         _, shape = buffer.held_as(registers)
         view: Array = executable.array(buffer)[tuple(slice(size) for size in shape)]
         return view
 
     def step(self, number: int, registers: dict[str, int]) -> None:
-        """One instruction of the backend alone."""
+        """Run one instruction on the backend only."""
         self._tested.step(number, registers)
 
     def profile(self, registers: dict[str, int]) -> npt.NDArray[np.float64]:
-        """Run, and return the seconds that the backend spends in each instruction."""
+        """Run, and return the backend's seconds in each instruction."""
         return self._tested.profile(registers)
 
     def close(self) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 from halfbyte.errors import HalfbyteError, UnsupportedError
 
-MAX_MODEL = 1 << 31  # bytes that protobuf writes; a model with more cannot be given outputs
+MAX_MODEL = 1 << 31  # bytes of a protobuf message; larger models cannot be given outputs
 PROVIDER = "CPUExecutionProvider"
 
 
 def installed() -> bool:
-    """Whether the package is there."""
+    """Whether the package is installed."""
     return find_spec("onnxruntime") is not None
 
 
@@ -37,14 +37,14 @@ class Session:
     path : Path
     threads : int
     optimize : bool
-        False runs the graph node by node as it is written.
+        False runs the graph node by node, as stored.
     names : sequence of str
-        Further values of the main graph to be outputs; needs the package onnx.
+        More values of the main graph to return; needs the package onnx.
 
     Raises
     ------
     HalfbyteError
-        A package is missing, or ONNX Runtime does not take the model or the feeds.
+        A package is missing, or ONNX Runtime refuses the model or the feeds.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Session:
         source = _with_outputs(path, names) if names else str(path)
         try:
             self._session = ort.InferenceSession(source, options, providers=[PROVIDER])
-        except Exception as error:  # its classes have no base of their own
-            raise self._said(error) from None
+        except Exception as error:  # its classes have no common base
+            raise self._reported(error) from None
 
-    def _said(self, error: Exception) -> HalfbyteError:
+    def _reported(self, error: Exception) -> HalfbyteError:
         return HalfbyteError(f"{self._path}: onnxruntime: {' '.join(str(error).split())[:500]}")
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,11 +72,11 @@ class Session:
         try:
             return dict(zip(names, self._session.run(names, dict(feeds)), strict=True))
         except Exception as error:
-            raise self._said(error) from None
+            raise self._reported(error) from None
 
 
 def _with_outputs(path: Path, names: Sequence[str]) -> bytes:
-    """The model's bytes with more outputs; ONNX Runtime finds their types itself."""
+    """The model's bytes with more outputs; ONNX Runtime infers their types."""
     onnx = _module("onnx", "intermediate values of onnxruntime")
     model = onnx.load(str(path))
     known = {output.name for output in model.graph.output}
@@ -86,5 +86,5 @@ def _with_outputs(path: Path, names: Sequence[str]) -> bytes:
             f"{path}: intermediate values of onnxruntime: expected a model of less than "
             f"{MAX_MODEL:,} bytes, found {model.ByteSize():,}"
         )
-    made: bytes = model.SerializeToString()
-    return made
+    serialized: bytes = model.SerializeToString()
+    return serialized

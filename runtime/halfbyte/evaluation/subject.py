@@ -48,7 +48,7 @@ class Subject(ABC):
     evaluation : Evaluation
     dump : Dump
     backend : str
-        The backend; its full name once a program was opened.
+        The backend; its full name once a program runs on it.
     unit : str
         Unit of the speeds that `pairs` measures.
     """

@@ -1,7 +1,7 @@
 """Lists of evaluations in a TOML file, run one after the other.
 
     tolerances = "tolerances.toml"     # rules for all of them
-    [defaults]                         # of every entry; any of its keys but model
+    [defaults]                         # of every entry; any of its keys except model
     backend = "native"
 
     [[model]]
@@ -9,11 +9,11 @@
     workloads = ["validate", "trace"]
     reference = "numpy"
     sizes = { batch = 2, sequence = 16 }
-    rtol = 1e-3                        # for this entry alone
+    rtol = 1e-3                        # for this entry only
 
 Keys of an entry: model, workloads, reference, backend, threads, passes, input, sizes, seed, prompt,
 tokenizer, context, cache, prompts, decodes, repetitions, forced, stop, tolerances, rtol, atol,
-min_cosine, steps. An entry's tolerances come before the file's, its numbers before both.
+min_cosine, steps. An entry's tolerances precede the file's, and its numbers precede both.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _COUNTS = ("threads", "prompts", "decodes")
 
 @dataclass
 class Entry:
-    """One evaluation of a suite, and what came of it: a result, or why there is none."""
+    """One evaluation of a suite with its result, or the error instead."""
 
     evaluation: Evaluation
     result: Result | None = None
@@ -63,12 +63,12 @@ class Entry:
 
 
 def read_suite(path: Path, base: Evaluation) -> list[Entry]:
-    """The evaluations of a suite, with `base` for what it does not say.
+    """The evaluations of a suite; `base` provides the settings that it leaves out.
 
     Raises
     ------
     FormatError
-        With the file, the key, what was expected and what was found.
+        The file is not a suite; the message names the key.
     """
     section = read_toml(path)
     common = section.take("tolerances", str)
@@ -112,24 +112,24 @@ def _entries(part: Section, base: Evaluation, folder: Path) -> list[Entry]:
             raise part.error(f"workloads[{number}]", f"one of {', '.join(WORKLOADS)}", workload)
     numbers = take_numbers(part)
     part.finish()
-    made = replace(base, **{key: value for key, value in changes.items() if value is not None})
+    entry = replace(base, **{key: value for key, value in changes.items() if value is not None})
     if tolerances is not None:
-        made = _with_file(made, folder / tolerances)
+        entry = _with_file(entry, folder / tolerances)
     if numbers:
-        made = replace(made, tolerances=made.tolerances.with_layer([Rule(numbers=numbers)]))
-    return [Entry(replace(made, workload=workload)) for workload in workloads]
+        entry = replace(entry, tolerances=entry.tolerances.with_layer([Rule(numbers=numbers)]))
+    return [Entry(replace(entry, workload=workload)) for workload in workloads]
 
 
 def _with_folders(entries: list[Entry]) -> list[Entry]:
-    """Where values are dumped, each into a folder of its own."""
-    made = []
+    """The entries, each with a folder of its own for dumped values."""
+    changed = []
     for number, entry in enumerate(entries):
         e = entry.evaluation
         if e.dump is not None:
             folder = e.dump / f"{number:02d}-{file_name(e.model.name)}-{e.workload}"
             entry = Entry(replace(e, dump=folder))
-        made.append(entry)
-    return made
+        changed.append(entry)
+    return changed
 
 
 def _counts(part: Section, key: str) -> tuple[int, ...] | None:
@@ -149,18 +149,18 @@ def _sizes(part: Section) -> dict[str, int] | None:
 
 
 def run_suite(entries: list[Entry], done: Callable[[Entry], None]) -> int:
-    """Run all of them; one that cannot be run does not keep others from it.
+    """Run all entries, including those after one that cannot be run.
 
     Parameters
     ----------
     entries : list of Entry
     done : callable
-        Told of each as soon as it has its result or its error.
+        Called with each entry once it has its result or error.
 
     Returns
     -------
     int
-        Exit code: 2 where one could not be run, else 1 where one failed, else 0.
+        Exit code: 2 if one could not be run, else 1 if one failed, else 0.
     """
     for entry in entries:
         try:

@@ -3,21 +3,21 @@
 A rule is a table [[rule]] of a TOML file:
 
     [[rule]]
-    model = "bert-*"           # a file's name; left out, it is "*": any
-    operator = "Softmax"       # ONNX's name; "output" is what a model gives as a whole: see OUTPUT
+    model = "bert-*"           # a file's name; by default "*", any
+    operator = "Softmax"       # ONNX's name; "output" stands for a model's outputs: see OUTPUT
     backend = "native*"
-    type = "float*"            # of the elements, as NumPy or ONNX calls it
+    type = "float*"            # of the elements, by NumPy's or ONNX's name
     rtol = 1e-4                # any of rtol, atol, min_cosine, steps
 
-Names are matched as by a shell (`fnmatch`), and case matters. Each of the four numbers is decided
-by itself:
+Names are matched as in a shell (`fnmatch`), and case matters. Each of the four numbers is decided
+separately:
 
-1. Layers: what the command line says is before a suite's entry, that before the user's file, and
-   that before the rules that come with halfbyte (`tolerances.toml`).
-2. In a layer the more precise rule wins. Precision is compared by model first, then operator, then
-   backend, then type; a whole name is more precise than a pattern, and of patterns the one with
-   more letters.
-3. Of rules that are equally precise the later one wins.
+1. Layers: the command line precedes a suite's entry, which precedes the user's file, which precedes
+   the built-in rules (`tolerances.toml`).
+2. Within a layer, the more precise rule wins. Precision is compared by model, then operator, then
+   backend, then type. A name without wildcards is more precise than a pattern, and a pattern with
+   more letters than one with fewer.
+3. Of equally precise rules, the later one wins.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from halfbyte.errors import FormatError
 from halfbyte.evaluation.toml_file import Section, read_toml
 
 BUILT_IN = Path(__file__).with_name("tolerances.toml")
-# What stands for the operator where a model's outputs are compared, to which its errors add up: of
-# any model, of one whose KV cache is float16, of one that rounds activations to integers.
+# The "operators" of a model's outputs, in which errors add up: of any model, of one with a float16
+# KV cache, of one that quantizes activations.
 OUTPUT, OUTPUT_F16, OUTPUT_INT8 = "output", "output-f16", "output-int8"
-INNER_INT8 = "inner-int8"  # a value between products that round what they take
+INNER_INT8 = "inner-int8"  # the "operator" of values between products that quantize activations
 
 _KEYS = ("model", "operator", "backend", "type")
 _WILD = frozenset("*?[")
@@ -44,12 +44,12 @@ _WILD = frozenset("*?[")
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What is allowed between a value x and its reference w.
+    """The allowed difference between a value x and its reference w.
 
-    Floats: every |x - w| <= atol + rtol max(|w|, rms(w)), where rms is the root of the mean square
-    of the whole tensor (rounding errors of a sum do not shrink with what is left of it), and the
-    cosine between x and w is at least `min_cosine`. Integers may differ by `steps`. All others,
-    and infinities and NaN, must be the same.
+    Floats: every |x - w| <= atol + rtol max(|w|, rms(w)), where rms is the root mean square of the
+    whole tensor (rounding errors do not shrink where a sum cancels out), and the cosine between x
+    and w is at least `min_cosine`. Integers may differ by `steps`. Other types, infinities and NaN
+    must be equal.
     """
 
     rtol: float
@@ -58,7 +58,7 @@ class Tolerance:
     steps: int
 
     def text(self, kind: str) -> str:
-        """What of it matters for values of a type."""
+        """The limits that matter for a type, as text."""
         if kind.startswith(("float", "complex", "bfloat")):
             return f"rtol {self.rtol:.0e} atol {self.atol:.0e} cosine {self.min_cosine:g}"
         return f"{self.steps} steps" if self.steps and "int" in kind else "the same"
@@ -66,7 +66,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Rule:
-    """Numbers for whatever matches all patterns."""
+    """Limits for values that match all patterns."""
 
     model: str = "*"
     operator: str = "*"
@@ -76,16 +76,16 @@ class Rule:
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """By model, operator, backend and type."""
+        """The patterns of model, operator, backend and type."""
         return self.model, self.operator, self.backend, self.type
 
     def matches(self, *names: str) -> bool:
-        """Whether it says something of these, in the order of `patterns`."""
+        """Whether these names match, in the order of `patterns`."""
         return all(map(fnmatchcase, names, self.patterns))
 
     @property
     def precision(self) -> tuple[tuple[bool, int], ...]:
-        """By which rules are ordered; see the module's text."""
+        """The sort key of rules; see the module's docstring."""
         return tuple(map(_precision, self.patterns))
 
 
@@ -101,7 +101,7 @@ class Tolerances:
         self._layers = layers
 
     def find(self, model: str, operator: str, backend: str, kind: str) -> Tolerance:
-        """What holds for a model's file name, an operator, a backend and a type."""
+        """The tolerance for a model's file name, an operator, a backend and a type."""
         numbers: dict[str, float] = {}
         for layer in self._layers:
             fitting = [rule for rule in layer if rule.matches(model, operator, backend, kind)]
@@ -112,13 +112,13 @@ class Tolerances:
         )
 
     def with_layer(self, rules: Sequence[Rule]) -> Tolerances:
-        """These, and rules before which all of them give way."""
+        """A copy with a stronger layer of rules."""
         return Tolerances(*self._layers, tuple(rules))
 
 
 @cache
 def built_in() -> Tolerances:
-    """The rules that come with halfbyte; the first one says all four numbers of everything."""
+    """The built-in rules, the first of which sets all four numbers for everything."""
     return Tolerances(tuple(read_rules(BUILT_IN)))
 
 
@@ -128,7 +128,7 @@ def read_rules(path: Path) -> list[Rule]:
     Raises
     ------
     FormatError
-        With the file, the key, what was expected and what was found.
+        The file is not one of rules; the message names the key.
     """
     section = read_toml(path)
     rules = [_rule(part) for part in section.sections("rule")]
@@ -148,7 +148,7 @@ def _rule(section: Section) -> Rule:
 
 
 def take_numbers(section: Section) -> dict[str, float]:
-    """rtol, atol, min_cosine and steps, as far as a table has them."""
+    """Those of rtol, atol, min_cosine and steps that a table has."""
     taken = {
         key: section.take(key, kind)
         for key, kind in (("rtol", float), ("atol", float), ("min_cosine", float), ("steps", int))
@@ -162,12 +162,12 @@ def take_numbers(section: Section) -> dict[str, float]:
 
 
 def fits(key: str, value: float) -> bool:
-    """Whether a number can be what it is meant for."""
+    """Whether a number is in the range of its key."""
     if key == "min_cosine":
         return -1 <= value <= 1
     return value >= 0 and (key != "steps" or not math.isinf(value))
 
 
 def expectation(key: str) -> str:
-    """What a number should have been."""
+    """The range of a key, as text."""
     return "-1 to 1" if key == "min_cosine" else "0 or more"

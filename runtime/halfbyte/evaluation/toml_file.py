@@ -1,4 +1,4 @@
-"""TOML files whose every key is known and of its type."""
+"""Reading TOML files whose keys and their types are all known."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from halfbyte.errors import FormatError
 
-MAX_BYTES = 1 << 24  # of a file that people write
+MAX_BYTES = 1 << 24  # of a handwritten file
 
-_WORDS = {
+_TYPE_NAMES = {
     bool: "true or false",
     str: "text",
     int: "a whole number",
@@ -21,12 +21,12 @@ _WORDS = {
 
 
 def read_toml(path: Path) -> Section:
-    """A file's top level.
+    """The top level of a file.
 
     Raises
     ------
     FormatError
-        It is no TOML, or too long.
+        It is not TOML, or too long.
     OSError
         It cannot be read.
     """
@@ -41,7 +41,7 @@ def read_toml(path: Path) -> Section:
 
 
 class Section:
-    """One table of a file; keys are taken one by one, and `finish` refuses those that are left."""
+    """A table of a file; keys are taken one by one, and `finish` refuses those that remain."""
 
     def __init__(self, path: Path, where: str, values: dict[str, Any]) -> None:
         self.path, self._where = path, where
@@ -49,7 +49,7 @@ class Section:
         self._known: list[str] = []
 
     def error(self, key: str, expected: str, found: object) -> FormatError:
-        """What is said of a value that cannot be used."""
+        """The error of a value that cannot be used."""
         return FormatError(
             f"{self.path}: key '{self._name(key)}': expected {expected}, found {found!r}"
         )
@@ -58,26 +58,26 @@ class Section:
         return f"{self._where}.{key}" if self._where else key
 
     def take(self, key: str, kind: type, default: Any = None) -> Any:
-        """A key's value of a type, or the default where there is none; whole numbers are floats."""
+        """The value of a key, of this type, or the default; whole numbers count as floats."""
         self._known.append(key)
         if key not in self._left:
             return default
         value = self._left.pop(key)
         fits = isinstance(value, (int, float) if kind is float else kind)
         if not fits or (isinstance(value, bool) and kind is not bool):
-            raise self.error(key, _WORDS[kind], value)
+            raise self.error(key, _TYPE_NAMES[kind], value)
         return float(value) if kind is float else value
 
     def items(self, key: str, kind: type) -> list[Any]:
-        """A list whose items are all of a type."""
+        """A list whose items all have this type."""
         values = self.take(key, list, [])
         for number, value in enumerate(values):
             if not isinstance(value, kind) or isinstance(value, bool):
-                raise self.error(f"{key}[{number}]", _WORDS[kind], value)
+                raise self.error(f"{key}[{number}]", _TYPE_NAMES[kind], value)
         return list(values)
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
-        """One of some words; None where there is none."""
+        """One of the choices; None where the key is missing."""
         value: str | None = self.take(key, str)
         if value is not None and value not in choices:
             raise self.error(key, f"one of {', '.join(choices)}", value)
@@ -91,7 +91,7 @@ class Section:
         ]
 
     def finish(self) -> None:
-        """Refuse keys that nobody asked for."""
+        """Refuse keys that were not taken."""
         if self._left:
             key, value = next(iter(self._left.items()))
             raise self.error(key, f"one of the keys {', '.join(self._known)}", value)

@@ -29,23 +29,23 @@ from halfbyte.onnx.files.model import Node
 
 
 class FirstDifferenceError(Exception):
-    """Enough was seen."""
+    """A trace stops at the first difference."""
 
 
 @dataclass
 class Difference:
-    """One value that was compared.
+    """A value that was compared.
 
     Attributes
     ----------
     value : str
         Its name.
     operator, node : str
-        What makes it: ONNX's name of the operator, and the node's own name or the instruction's
+        ONNX's name of the operator that computes it, and the node's name or the instruction's
         number.
     comparison : Comparison
     made_by : str
-        What makes it here: the fused node's operator, or the kernel.
+        What computes it here: the fused node's operator, or the kernel.
     """
 
     value: str
@@ -64,7 +64,7 @@ class Difference:
 
 @dataclass
 class Trace:
-    """What was compared so far, in order."""
+    """The values compared so far, in order."""
 
     evaluation: Evaluation
     seen: list[Difference] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Trace:
     removed_before: list[str] = field(default_factory=list)  # the first difference
 
     def add(self, difference: Difference) -> None:
-        """Add a value; raises FirstDifferenceError where it is the last one wanted."""
+        """Add a value; raises FirstDifferenceError where the trace is to stop."""
         if not difference.comparison.passed and not self.differing:
             self.removed_before = self.removed[self._removed_at :]
         self._removed_at = len(self.removed)
@@ -80,15 +80,15 @@ class Trace:
         if not difference.comparison.passed and self.evaluation.stop:
             raise FirstDifferenceError
 
-    _removed_at = 0  # how many were removed before the last value that was seen
+    _removed_at = 0  # number of removed values before the last one seen
 
     @property
     def differing(self) -> list[Difference]:
-        """Those beyond their tolerance."""
+        """The values beyond their tolerance."""
         return [d for d in self.seen if not d.comparison.passed]
 
     def result(self, head: str, data: Mapping[str, Any]) -> Result:
-        """What `trace` says."""
+        """The result of `trace`."""
         differing = self.differing
         lines = [head, *self._first(), *_listed(differing), self._counts()]
         first = differing[0] if differing else None
@@ -96,11 +96,11 @@ class Trace:
             f"{len(self.seen)} values agree" if first is None
             else f"first difference: {first.value} ({first.operator})"
         )  # fmt: skip
-        made = {
+        report = {
             **data, "values": [d.as_json() for d in self.seen], "removed": self.removed,
             "first_difference": first.as_json() if first is not None else None,
         }  # fmt: skip
-        return Result(self.evaluation, first is None, summary, lines, made)
+        return Result(self.evaluation, first is None, summary, lines, report)
 
     def _first(self) -> list[str]:
         if not self.differing:
@@ -226,7 +226,7 @@ def _trace_instructions(subject: Subject) -> Result:
     forced = e.forced is not False
     trace = InstructionTrace(subject)
 
-    def opened(program: Program) -> Executable:
+    def opener(program: Program) -> Executable:
         lockstep = Lockstep(program, e.backend, e.one_thread_count, trace.visit, forced=forced)
         trace.backend = lockstep.backend
         trace.rule = "" if forced else subject.output_kind  # errors add up
@@ -234,7 +234,7 @@ def _trace_instructions(subject: Subject) -> Result:
 
     e.progress(f"running {e.backend} and numpy")
     with contextlib.suppress(FirstDifferenceError):
-        subject.step_through(opened)
+        subject.step_through(opener)
     how = "with numpy's inputs" if forced else "running freely"
     head = f"{e.model.name}: instructions of {trace.backend} beside numpy, {how}; {subject.inputs}"
     return trace.result(head, {"reference": "numpy", "backend": trace.backend, "forced": forced})

@@ -1,4 +1,4 @@
-"""Hugging Face's transformers as a reference of language models, where it is installed."""
+"""Hugging Face's transformers as a reference for language models, where it is installed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from halfbyte.errors import HalfbyteError
 
 
 def logits(path: Path, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-    """Logits float32 [tokens, vocabulary] in float32, of a Hugging Face folder or a GGUF file.
+    """Logits float32 [tokens, vocabulary] of a Hugging Face folder or a GGUF file, in float32.
 
     Raises
     ------
     HalfbyteError
-        A package is missing, the model is of another format, or transformers does not take it.
+        A package is missing, the model has another format, or transformers refuses it.
     """
     packages: list[Any] = []
     for name in ("torch", "transformers"):
@@ -41,8 +41,8 @@ def logits(path: Path, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
             **source, local_files_only=True, dtype=torch.float32
         ).eval()
         with torch.no_grad():
-            found = model(torch.tensor([ids.tolist()])).logits[0]
-    except Exception as error:  # whatever a model's own code raises
+            result = model(torch.tensor([ids.tolist()])).logits[0]
+    except Exception as error:  # a model's own code may raise anything
         text = " ".join(str(error).split())[:500]
         raise HalfbyteError(f"{path}: transformers: {text}") from None
-    return np.asarray(found, np.float32)
+    return np.asarray(result, np.float32)

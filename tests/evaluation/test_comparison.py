@@ -1,4 +1,4 @@
-"""When two values agree, and what is said of their difference."""
+"""When two values agree, and the figures of their difference."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def test_signalling_nans_are_compared_without_a_warning() -> None:
 
 
 def test_figures() -> None:
-    wanted = np.array([3, 4, 0, 0], F32)
-    found = np.array([3, 4, 0, 0.5], F32)
-    c = compare(found, wanted, T)
+    expected = np.array([3, 4, 0, 0], F32)
+    result = np.array([3, 4, 0, 0.5], F32)
+    c = compare(result, expected, T)
     rms = math.sqrt(25 / 4)
     assert not c.passed
     assert (c.differing, c.worst, c.max_abs, c.largest) == (1, (3,), 0.5, 4)
@@ -38,29 +38,29 @@ def test_figures() -> None:
     ("error", "passed"), [(0.9e-3 * 2.5, True), (1.1e-3 * 2.5, False)], ids=["within", "beyond"]
 )
 def test_what_cancels_is_measured_by_the_whole(error: float, passed: bool) -> None:
-    wanted = np.array([3.0, 4, 0, 0])  # root of the mean square: 2.5
-    assert compare(wanted + np.array([0, 0, 0, error]), wanted, T).passed is passed
+    expected = np.array([3.0, 4, 0, 0])  # root of the mean square: 2.5
+    assert compare(expected + np.array([0, 0, 0, error]), expected, T).passed is passed
 
 
 @pytest.mark.parametrize(("steps", "passed"), [(1, True), (2, False)])
 def test_integers_may_differ_by_steps(steps: int, passed: bool) -> None:
-    wanted = np.array([0, 255, 7], np.uint8)
-    found = np.array([steps, 255 - steps, 7], np.uint8)
-    c = compare(found, wanted, T)
+    expected = np.array([0, 255, 7], np.uint8)
+    result = np.array([steps, 255 - steps, 7], np.uint8)
+    c = compare(result, expected, T)
     assert c.passed is passed
     assert c.max_abs == steps
 
 
 def test_large_integers_are_exact() -> None:
-    wanted = np.array([2**63 - 1, -(2**63)], np.int64)
-    assert compare(wanted.copy(), wanted, T).passed
-    c = compare(wanted[::-1].copy(), wanted, T)
+    expected = np.array([2**63 - 1, -(2**63)], np.int64)
+    assert compare(expected.copy(), expected, T).passed
+    c = compare(expected[::-1].copy(), expected, T)
     assert c.max_abs == float(2**64 - 1)
-    assert not compare(wanted - np.array([2, -2]), wanted, T).passed
+    assert not compare(expected - np.array([2, -2]), expected, T).passed
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "passed"),
+    ("actual", "expected", "passed"),
     [
         ([1, math.nan, math.inf], [1, math.nan, math.inf], True),
         ([1, 2, math.inf], [1, math.nan, math.inf], False),
@@ -69,8 +69,8 @@ def test_large_integers_are_exact() -> None:
         ([1, 2, 3.0], [1, 2, math.inf], False),
     ],
 )
-def test_what_is_no_number(found: list[float], wanted: list[float], passed: bool) -> None:
-    c = compare(np.array(found, F32), np.array(wanted, F32), T)
+def test_what_is_no_number(actual: list[float], expected: list[float], passed: bool) -> None:
+    c = compare(np.array(actual, F32), np.array(expected, F32), T)
     assert c.passed is passed
     if not passed:
         assert c.max_abs == math.inf
@@ -79,21 +79,21 @@ def test_what_is_no_number(found: list[float], wanted: list[float], passed: bool
 
 def test_cosine_can_decide_alone() -> None:
     wide = Tolerance(math.inf, math.inf, 0.9, 0)
-    wanted = np.array([1.0, 0.0])
-    assert compare(np.array([1.0, 1.0]), wanted, Tolerance(math.inf, 0.0, 0.7, 0)).passed
-    assert not compare(np.array([1.0, 1.0]), wanted, Tolerance(math.inf, 0.0, 0.9, 0)).passed
-    assert compare(np.array([1.0, 1.0]), wanted, wide).passed  # all of it may be noise
+    expected = np.array([1.0, 0.0])
+    assert compare(np.array([1.0, 1.0]), expected, Tolerance(math.inf, 0.0, 0.7, 0)).passed
+    assert not compare(np.array([1.0, 1.0]), expected, Tolerance(math.inf, 0.0, 0.9, 0)).passed
+    assert compare(np.array([1.0, 1.0]), expected, wide).passed  # all of it may be noise
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_numbers_whose_squares_are_none(scale: float) -> None:
-    wanted = np.array([1.0, 2.0]) * scale
-    assert compare(wanted.copy(), wanted, T).passed
-    json.dumps(compare(wanted * 2, wanted, T).as_json(), allow_nan=False)
+    expected = np.array([1.0, 2.0]) * scale
+    assert compare(expected.copy(), expected, T).passed
+    json.dumps(compare(expected * 2, expected, T).as_json(), allow_nan=False)
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "passed"),
+    ("actual", "expected", "passed"),
     [
         (np.zeros((2, 3), F32), np.zeros((3, 2), F32), False),
         (np.zeros(2, F32), np.zeros(2, np.float64), False),
@@ -111,7 +111,7 @@ def test_numbers_whose_squares_are_none(scale: float) -> None:
         (np.ones(2, np.complex64), np.array([1, 1j], np.complex64), False),
     ],
 )
-def test_kinds_of_values(found: Any, wanted: Any, passed: bool) -> None:
-    c = compare(found, wanted, T)
+def test_kinds_of_values(actual: Any, expected: Any, passed: bool) -> None:
+    c = compare(actual, expected, T)
     assert c.passed is passed
     json.dumps(c.as_json(), allow_nan=False)
