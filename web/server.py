@@ -1,8 +1,8 @@
 """Serves a site on 127.0.0.1, with the headers that make a page cross-origin isolated.
 
-Only requests for one of the server's own names are answered, and none that another site's page
-makes: a name that a stranger's DNS points here would otherwise make the model readable to them.
-A client has a few seconds for the head of a request, and a bounded number of them is served.
+Only requests for one of the server's own names are answered, and none from another site's page:
+otherwise a foreign name whose DNS entry points here would let its page read the model. A client has
+a few seconds for the head of a request, and the number of connections is bounded.
 """
 
 from __future__ import annotations
@@ -46,24 +46,30 @@ LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 HEAD_SECONDS = 10.0  # for the first line and the headers of a request, once it has begun
 IDLE_SECONDS = 30.0  # between two requests of a connection
-SEND_SECONDS = 60.0  # for each part of an answer
+SEND_SECONDS = 60.0  # for each part of a response
 HEAD_BYTES = 1 << 14
 CONNECTIONS = 64  # at once; a browser opens six
 PART_BYTES = 1 << 18
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves one site; `port` 0 takes a free one. Raises `OutputError` for one that is taken.
+    """Serves one site.
 
     Parameters
     ----------
     site : Site
     port : int
+        0 takes any free port.
     isolated : bool
         Send the headers of cross-origin isolation.
     names : collection of str
-        Names besides 127.0.0.1 and localhost that requests may be for, with or without a port:
-        those of a tunnel or a proxy.
+        Host names besides 127.0.0.1 and localhost, with or without a port, that requests may be
+        for, such as those of a tunnel or a proxy.
+
+    Raises
+    ------
+    OutputError
+        The port is in use.
     """
 
     daemon_threads = True
@@ -87,43 +93,43 @@ class Server(http.server.ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """What a browser opens."""
+        """The address to open in a browser."""
         return f"http://127.0.0.1:{self.server_address[1]}/"
 
     def answers_for(self, host: str) -> bool:
         """Whether a request with this Host is for this server."""
-        found = re.fullmatch(r"([\w.-]+|\[[\da-f:.]+\])(?::(\d{1,5}))?", host.lower(), re.ASCII)
-        if not found:
+        match = re.fullmatch(r"([\w.-]+|\[[\da-f:.]+\])(?::(\d{1,5}))?", host.lower(), re.ASCII)
+        if not match:
             return False
-        name, port = found[1], int(found[2] or 80)
+        name, port = match[1], int(match[2] or 80)
         return not self._names.isdisjoint({name, host.lower()}) or (
             name in LOCAL and port == self.server_address[1]
         )
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread; one too many is closed."""
+        """Serve a connection in a thread; a connection beyond the limit is closed."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
-        except RuntimeError:  # the system gives no more threads
+        except RuntimeError:  # the system cannot start more threads
             self._free.release()
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """What a connection's thread does."""
+        """Serve a connection, in its thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Nothing: a tab that was closed in the middle of a file is no error."""
+        """Ignore: it is not an error if a tab is closed in the middle of a file."""
 
 
 class _Head(io.RawIOBase):
-    """What a client sends, up to a time and a number of bytes for each request's head."""
+    """A client's data, with limits of time and bytes for the head of each request."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -137,7 +143,7 @@ class _Head(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what there is; raises `TimeoutError`, also for a head that is too long."""
+        """Read available data; raises `TimeoutError`, also for a head that is too long."""
         seconds = self._end - time.monotonic() if self._end else IDLE_SECONDS
         if seconds <= 0 or not self._left:
             raise TimeoutError
@@ -150,7 +156,7 @@ class _Head(io.RawIOBase):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers GET and HEAD for the site's files alone; ranges, and 304 for what has not changed."""
+    """Answers GET and HEAD for the site's files only, with ranges, and 304 for unchanged files."""
 
     server: Server
     protocol_version = "HTTP/1.1"
@@ -159,34 +165,34 @@ class Handler(http.server.BaseHTTPRequestHandler):
     error_content_type = "text/plain; charset=utf-8"
 
     def setup(self) -> None:
-        """Bound the reading of heads."""
+        """Read heads with limits."""
         super().setup()
         self._head_reader = _Head(self.connection)
         self.rfile = io.BufferedReader(self._head_reader, 1 << 10)
 
     def handle_one_request(self) -> None:
-        """One request, with a time and a size of its own."""
+        """Handle one request, with new limits for its head."""
         self._head_reader.begin()
         super().handle_one_request()
 
     def do_HEAD(self) -> None:
-        """Headers alone."""
+        """Send only the headers."""
         self._serve(body=False)
 
     def do_GET(self) -> None:
-        """The file."""
+        """Send the file."""
         self._serve(body=True)
 
     def _serve(self, *, body: bool) -> None:
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # a body is not read, nor taken for a request
+            self.close_connection = True  # the body is not read, nor parsed as the next request
         if refusal := self._refusal():
             self.send_error(*refusal)
         else:
             self._answer(body=body)
 
     def _refusal(self) -> tuple[HTTPStatus, str, str] | None:
-        """Why a request is not answered: whom it is for, and who makes it."""
+        """Why a request is refused: its host, or the page that it comes from; None if it is not."""
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or not self.path.startswith("/"):
             explain = "Expected one Host and a path."
@@ -199,8 +205,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return HTTPStatus.MISDIRECTED_REQUEST, "Misdirected request", explain
         site = self.headers.get("Sec-Fetch-Site", "none")
         origin = self.headers.get("Origin")
-        opened = self.headers.get("Sec-Fetch-Dest") == "document"  # a link to the page, followed
-        if (site not in ("same-origin", "none") and not opened) or (
+        is_link = self.headers.get("Sec-Fetch-Dest") == "document"  # someone followed a link here
+        if (site not in ("same-origin", "none") and not is_link) or (
             origin is not None and urlsplit(origin).netloc.lower() != hosts[0].lower()
         ):
             return HTTPStatus.FORBIDDEN, "Forbidden", "Another site's page asks for this."
@@ -230,13 +236,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._send(content, start, end)
 
     def _range(self, size: int) -> tuple[int, int]:
-        """First byte and the one after the last; all of them where one range is not asked for."""
-        found = re.fullmatch(
+        """The first byte and the one after the last; all bytes unless one range is requested."""
+        match = re.fullmatch(
             r"bytes=(\d{1,18})-(\d{0,18})", self.headers.get("Range", ""), re.ASCII
         )
-        if not found:
+        if not match:
             return 0, size
-        first, last = int(found[1]), int(found[2] or size)
+        first, last = int(match[1]), int(match[2] or size)
         return first, max(min(last + 1, size), first)
 
     def _head(
@@ -254,7 +260,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(length))
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("ETag", tag)
-        self.send_header("Cache-Control", "no-cache")  # keep, but ask whether it has changed
+        self.send_header("Cache-Control", "no-cache")  # keep, but revalidate
         for header, value in {**self.server.headers, **(more or {})}.items():
             self.send_header(header, value)
         self.end_headers()
@@ -264,14 +270,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with file:
             file.seek(start)
             if _copy(file, self.wfile, end - start):
-                self.close_connection = True  # the file has become shorter than its head says
+                self.close_connection = True  # the file has become shorter than Content-Length
 
     def log_message(self, *arguments: object) -> None:
-        """Nothing: requests are no news."""
+        """Do not log requests."""
 
 
 def _copy(source: BinaryIO, target: io.BufferedIOBase, size: int) -> int:
-    """Copy bytes in parts; how many were not there."""
+    """Copy bytes in parts; returns the number of bytes that were missing."""
     while size > 0 and (part := source.read(min(size, PART_BYTES))):
         target.write(part)
         size -= len(part)
@@ -279,7 +285,7 @@ def _copy(source: BinaryIO, target: io.BufferedIOBase, size: int) -> int:
 
 
 def _tag(content: Path | bytes) -> str:
-    """Changes when the file does."""
+    """An ETag, which changes when the file does."""
     if isinstance(content, bytes):
         return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     status = content.stat()
@@ -287,7 +293,7 @@ def _tag(content: Path | bytes) -> str:
 
 
 def serve(site: Site, port: int, names: Collection[str] = ()) -> None:
-    """Serve until Ctrl-C; the address goes to stdout."""
+    """Serve until Ctrl-C; prints the address."""
     with Server(site, port, names=names) as server:
         print(f"halfbyte: {server.address}  (Ctrl-C stops)", flush=True)
         server.serve_forever()

@@ -23,16 +23,14 @@ from halfbyte.web.wheel import file_name, make_wheel, repack
 PAGE = Path(__file__).parent / "page"
 STORYTELLER = "storyteller-int4.gguf"
 ENCODER = ("all-MiniLM-L6-v2-int8.onnx", "tokenizer.json")
-TEXT_PART = (
-    "halfbyte-text"  # in Pyodide's lock file: halfbyte but for ONNX, with which a page starts
-)
+TEXT_PART = "halfbyte-text"  # in Pyodide's lock file: the part of halfbyte with which a page starts
 
 
 @dataclass(frozen=True)
 class Site:
-    """Relative paths, and the files or the bytes behind them.
+    """The files of the page: relative paths, with their files or bytes.
 
-    `policy` is the Content-Security-Policy that a server sends with each of them; "" for none.
+    `policy` is the Content-Security-Policy that a server sends with each file; "" for none.
     """
 
     files: dict[str, Path | bytes]
@@ -45,12 +43,15 @@ class Site:
         return sum(c.stat().st_size if isinstance(c, Path) else len(c) for c in contents)
 
     def export(self, folder: Path) -> None:
-        """Write all as static files; raises `OutputError`.
+        """Write all files to a new or empty folder, which appears once it is complete.
 
-        The folder must be new or empty. It is there when all of it is.
+        Raises
+        ------
+        OutputError
+            The folder has content, or cannot be written.
         """
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise OutputError(f"{folder}: is there already; expected a new or an empty folder")
+            raise OutputError(f"{folder}: exists already; expected a new or an empty folder")
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             work = Path(tempfile.mkdtemp(prefix=".halfbyte-", dir=folder.parent))
@@ -73,12 +74,12 @@ class Site:
 
 
 def make_site(model: Path | None = None) -> Site:
-    """The page with a model of its own: the storyteller in int4 unless another is given.
+    """The page with a model, by default the storyteller in int4.
 
     Raises
     ------
     HalfbyteError
-        The model cannot be read, Pyodide cannot be fetched, the kernels were not built.
+        The model cannot be read, Pyodide cannot be downloaded, or the kernels were not built.
     """
     files: dict[str, Path | bytes] = {}
     for path in sorted(PAGE.iterdir()):
@@ -102,14 +103,17 @@ def make_site(model: Path | None = None) -> Site:
 
 
 def _policy() -> str:
-    """The page's own, and what only a header can say: a worker has the policy of its response."""
+    """The policy of the page, for headers: workers take theirs from the response's header.
+
+    `frame-ancestors` works only in a header.
+    """
     html = (PAGE / "index.html").read_text()
     [policy] = re.findall(r'"Content-Security-Policy" content="([^"]+)"', html)
     return f"{policy}; frame-ancestors 'none'"
 
 
 def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:
-    """A lock file that knows the wheels; it, Pyodide's core, NumPy and the wheels."""
+    """A lock file that lists the wheels; and all files: it, Pyodide's core, NumPy, the wheels."""
     folder = pyodide.get_pyodide()
     wheel, text_wheel = make_wheel(), make_wheel(graphs=False)
     lock = json.loads((folder / pyodide.LOCK).read_bytes())
@@ -135,26 +139,26 @@ def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:
 
 
 def _template_wheels() -> dict[str, tuple[dict[str, object], bytes]]:
-    """Lock entries and wheels of what chat templates need, from this machine's installation.
+    """Lock entries and wheels of the packages for chat templates, from this installation.
 
-    They are pure Python as they are used here, so that they fit every Pyodide. Empty where Jinja is
-    not installed: the page then continues texts, and says that it holds no conversations.
+    Only their Python files are used, so that they fit every Pyodide. Empty if Jinja is not
+    installed: the page then continues texts, and says that it cannot chat.
     """
     depends = {"jinja2": ["markupsafe"], "markupsafe": []}
-    found = {}
+    wheels = {}
     try:
         for name in depends:
             wheel, release = repack(name), version(name)
             file = f"{name}-{release}-py3-none-any.whl"
             entry = lock_entry(wheel, name, release, file, depends[name])
-            found[name] = entry, wheel
+            wheels[name] = entry, wheel
     except PackageNotFoundError:
         return {}
-    return found
+    return wheels
 
 
 def encoder_folder() -> Path:
-    """Where a sentence encoder for the search may lie: $HALFBYTE_MINILM, or the user's cache.
+    """The folder of a sentence encoder for the search: $HALFBYTE_MINILM, or the user's cache.
 
     `tools/make_encoder.py` puts one there; see `ENCODER`.
     """
@@ -165,11 +169,11 @@ def encoder_folder() -> Path:
 
 
 def _encoder_files() -> dict[str, Path | bytes]:
-    """The encoder and its tokenizer; empty where there are none: the page says how to get them."""
-    found = [encoder_folder() / name for name in ENCODER]
-    if not all(path.is_file() for path in found):
+    """The encoder and its tokenizer; empty without them: the page says how to get them."""
+    paths = [encoder_folder() / name for name in ENCODER]
+    if not all(path.is_file() for path in paths):
         return {}
-    return {f"models/{path.name}": path for path in found}
+    return {f"models/{path.name}": path for path in paths}
 
 
 def lock_entry(
@@ -179,7 +183,7 @@ def lock_entry(
     file: str | None = None,
     depends: Sequence[str] = ("numpy",),
 ) -> dict[str, object]:
-    """What Pyodide's lock file says of a wheel, so that `loadPackage(name)` finds it."""
+    """The entry of a wheel in Pyodide's lock file, with which `loadPackage(name)` finds it."""
     return {
         "name": name,
         "version": release,
@@ -194,7 +198,7 @@ def lock_entry(
 
 
 def _model(path: Path | None) -> tuple[str, Path | bytes]:
-    """Name and content of the site's model; what is no single GGUF file becomes one."""
+    """Name and content of the site's model; other models than one GGUF file are converted."""
     if path is not None:
         file = open_model(path)
         if file.kind.startswith("GGUF") and len(file.parts) == 1:
@@ -209,8 +213,8 @@ def _model(path: Path | None) -> tuple[str, Path | bytes]:
     return _quantized(storyteller, "int4", STORYTELLER)
 
 
-def _quantized(path: Path, kind: str, name: str) -> tuple[str, bytes]:
+def _quantized(path: Path, preset: str, name: str) -> tuple[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / name
-        quantize_file(path, kind, target)
+        quantize_file(path, preset, target)
         return name, target.read_bytes()

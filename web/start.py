@@ -1,4 +1,4 @@
-"""What Python's first start in a tab leaves for the next: names of modules and their bytecode."""
+"""Data that the first start in a tab keeps for the next: names of modules and their bytecode."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import halfbyte
 
-# In a .pyc: magic number, flags, then 8 bytes that tell whether it fits the source. These flags
-# say that nobody needs to look: the archive is kept under a hash of all packages.
+# A .pyc begins with a magic number, flags, and 8 bytes that identify the source. These flags say
+# that the source is not checked: the archive is kept under a hash of all packages.
 _UNCHECKED = b"\x01\0\0\0" + bytes(8)
 
 
 def standard_modules() -> list[str]:
-    """Modules of the standard library that are imported now."""
+    """The modules of the standard library that have been imported."""
     names = sys.stdlib_module_names
     return sorted(
         name
@@ -28,7 +28,7 @@ def standard_modules() -> list[str]:
 def bytecode(but: Collection[str] = ()) -> bytes:
     """A zip archive of the compiled modules of all packages, to be unpacked over them.
 
-    Modules with names in `but` are left out: those that another archive has.
+    Modules with names in `but`, which another archive has, are left out.
     """
     site = Path(halfbyte.__path__[0]).parent
     target = io.BytesIO()

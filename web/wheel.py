@@ -1,7 +1,7 @@
-"""The wheel for Pyodide, made from the installed package: pure Python and the WebAssembly kernels.
+"""Packs the wheel for Pyodide from the installed package: Python and the WebAssembly kernels.
 
-It holds what runs in a browser: no native library, and no weights, which a page fetches by
-themselves. Language models need a part of it alone, with which a page starts sooner.
+It contains no native library and no weights, which a page downloads separately. Language models
+need only a part of it, with which a page starts sooner.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from halfbyte.errors import UnsupportedError
 
 KERNELS = ("kernels.wasm", "kernels-relaxed.wasm")
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
-BEYOND_TEXT = (  # graphs, commands, what serves the page, files other than GGUF, templates
+BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, templates
     *("cli/", "device/", "evaluation/", "onnx/", "quantize/"),
     *("formats/checkpoints/", "formats/huggingface/", "formats/llama2c", "formats/torchless.py"),
     *("formats/grouped.py", "formats/npz.py", "formats/pictures.py", "formats/protobuf.py"),
@@ -29,8 +29,8 @@ BEYOND_TEXT = (  # graphs, commands, what serves the page, files other than GGUF
     *("core/chrome_trace.py", "outputs.py", "__main__.py"),
     *("web/graphs/", "web/pyodide.py", "web/server.py", "web/site.py", "web/wheel.py"),
 )
-_DATE = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made
-_MODE = 0o100644  # a file that all may read
+_DATE = (1980, 1, 1, 0, 0, 0)  # constant, so that the same files give the same bytes
+_MODE = 0o100644  # readable by all
 
 
 def file_name() -> str:
@@ -39,7 +39,7 @@ def file_name() -> str:
 
 
 def make_wheel(*, graphs: bool = True) -> bytes:
-    """The wheel, or without `graphs` what running language models in a page needs of it.
+    """The wheel; without `graphs` only the part that language models in a page need.
 
     Raises
     ------
@@ -61,17 +61,17 @@ def make_wheel(*, graphs: bool = True) -> bytes:
 
 
 def repack(name: str) -> bytes:
-    """A wheel of the Python files of an installed package, and of its licence and metadata.
+    """A wheel of the Python files, the licence and the metadata of an installed package.
 
     Raises
     ------
     PackageNotFoundError
-        It is not installed.
+        The package is not installed.
     """
-    found = distribution(name)
-    info = f"{found.metadata['Name'].lower()}-{found.version}.dist-info"
+    package = distribution(name)
+    info = f"{package.metadata['Name'].lower()}-{package.version}.dist-info"
     files: dict[str, bytes] = {}
-    for path in found.files or ():
+    for path in package.files or ():
         folder, _, rest = path.as_posix().partition("/")
         place = Path(str(path.locate()))
         if path.suffix == ".py" and not folder.endswith(".dist-info"):
@@ -82,9 +82,9 @@ def repack(name: str) -> bytes:
 
 
 def pack(files: dict[str, bytes], tag: str) -> bytes:
-    """A wheel of these files, METADATA among them, and of WHEEL and RECORD.
+    """A wheel of these files, which include METADATA, with WHEEL and RECORD added.
 
-    The same files make the same bytes.
+    The same files give the same bytes.
     """
     [info] = {name.partition("/")[0] for name in files if name.endswith(".dist-info/METADATA")}
     purelib = str(tag.endswith("-any")).lower()
@@ -102,7 +102,7 @@ def pack(files: dict[str, bytes], tag: str) -> bytes:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """Names in the wheel and where they lie; an editable install has a folder a package."""
+    """Names in the wheel and their paths; an editable install has a folder for each package."""
     for package in PACKAGES:
         prefix = package.replace(".", "/")
         folder = Path(str(importlib.import_module(package).__file__)).parent
@@ -112,7 +112,7 @@ def _files() -> Iterator[tuple[str, Path]]:
 
 
 def _metadata() -> str:
-    """What pip and importlib ask of it; the README behind that is for people."""
+    """The metadata that pip and importlib read, without the README after it."""
     try:
         text = distribution("halfbyte").read_text("METADATA")
     except PackageNotFoundError:

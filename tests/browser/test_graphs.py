@@ -117,10 +117,10 @@ def test_hostile_files(visitor: Visitor, files: Path) -> None:
     ):
         visitor.page.evaluate(DROP, ["bad.onnx", list(content), ""])
         expect(visitor.page.locator("#onnx-problem")).to_contain_text("bad.onnx", timeout=READY)
-        assert "Unexpectedly" not in visitor.problem("onnx")
+        assert "Unexpected error" not in visitor.problem("onnx")
         expect(visitor.page.locator("#onnx-wait")).to_be_hidden()
     visitor.page.evaluate(DROP, ["bad.png", [1, 2, 3], "image/png"])
-    assert visitor.problem("onnx") == "bad.png: not a picture that this browser reads"
+    assert visitor.problem("onnx") == "bad.png: not a picture that this browser can read"
     visitor.page.locator("#inputs select").first.select_option("ones")
     visitor.run_model()
     expect(visitor.page.locator("#onnx-problem")).to_be_hidden()
@@ -131,7 +131,7 @@ def test_a_search_with_files_of_one_s_own(visitor: Visitor, files: Path) -> None
     visitor.page.click("#search-tab")
     assert "make web" in visitor.page.locator("#search-side").inner_text()
     visitor.give("search", files / "small.onnx")
-    assert "Now its tokenizer.json" in visitor.page.locator("#search-side").inner_text()
+    assert "Now drop its tokenizer.json" in visitor.page.locator("#search-side").inner_text()
     visitor.give("search", files / "tokenizer.json")
     text = "A first one, of 3.5 metres. The second 😀 sentence!\n\n- an item\n- another item"
     visitor.page.fill("#document", text)

@@ -34,10 +34,10 @@ def test_a_story(user: User, golden: str) -> None:
     assert user.page.locator("#begun").text_content() == PROMPT
     for name in ("decode-speed", "prompt-speed", "first-token"):
         assert float(user.get(name)) > 0
-    assert "most in Q4_0;" in user.get("model-facts")
+    assert "mostly Q4_0;" in user.get("model-facts")
     rows = user.page.locator("#memory tr").all_inner_texts()
     names = [row.split("\t")[0] for row in rows]
-    assert {*names} >= {"weights", "KV cache", "interpreter", "in all"}
+    assert {*names} >= {"weights", "KV cache", "interpreter", "total"}
     assert [name for name in names if name.startswith("weights")] == ["weights"]
 
 

@@ -23,8 +23,8 @@ from halfbyte.web.server import Server
 from halfbyte.web.site import STORYTELLER, Site
 
 ENDED = (
-    "The browser has ended the page's Python, most often because memory ran out. "
-    "It has been started again."
+    "The browser has ended the page's Python, most likely because memory ran out. "
+    "It has been restarted."
 )
 
 
@@ -169,7 +169,7 @@ def test_a_worker_that_ends_unseen(browser: Browser, site: Site, repository: Pat
             user.ready()
             user.page.workers[0].evaluate("self.close()")
             expect(user.page.locator("#failure-text")).to_have_text(
-                "Python does not answer. It may be busy, or the browser has ended it.",
+                "Python does not respond. It may be busy, or the browser may have ended it.",
                 timeout=READY,
             )
             picture(user, repository, "silent")
@@ -188,7 +188,7 @@ def test_python_that_fails_for_good(browser: Browser, page_server: Server) -> No
         worker = next(w for w in user.page.workers if "worker.mjs" in w.url)
         worker.evaluate("try { broken._api.fatal_error(new Error('out of stack')); } catch {}")
         expect(user.page.locator("#failure-text")).to_contain_text(
-            "Python has failed (out of stack). It has been started again.", timeout=READY
+            "Python has failed (out of stack). It has been restarted.", timeout=READY
         )
         user.ready()
         assert user.get("model-name") == STORYTELLER

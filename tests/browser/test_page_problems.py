@@ -120,7 +120,7 @@ def test_stop_and_a_second_click(
     expect(user.page.locator("#speed")).to_contain_text("tokens/s", timeout=READY)
     user.page.click("#run")
     expect(user.page.locator("#problem")).to_have_text(
-        "A text is being written already. Stop it first (or press Esc)."
+        "A text is already being generated. Stop it first (or press Esc)."
     )
     user.page.click("#stop")
     user.end()
@@ -147,7 +147,7 @@ def test_a_browser_without_simd(browser: Browser, page_server: Server, golden: s
     user = User(context, page_server.address)
     user.ready()
     assert user.get("machine") == "NumPy, without SIMD, 1 thread"
-    assert "This browser runs no WebAssembly SIMD" in user.get("notes")
+    assert "This browser does not support WebAssembly SIMD" in user.get("notes")
     user.write(PROMPT, 40)
     assert golden.startswith(user.run())
     context.close()

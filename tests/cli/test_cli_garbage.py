@@ -133,7 +133,7 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
     for action in make_parser()._actions:
         if isinstance(action, argparse._SubParsersAction):
             found |= action.choices
-    return {**found, "quantize": quantize_command.parser()}
+    return {**found, "quantize": quantize_command.make_parser()}
 
 
 def test_every_command_that_opens_files_is_here() -> None:

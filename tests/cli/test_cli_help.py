@@ -13,7 +13,7 @@ from tests.docs.blocks import read_blocks
 
 from halfbyte.cli.commands import make_parser
 from halfbyte.cli.prompts import take_remaining
-from halfbyte.cli.quantize_command import parser as quantize_parser
+from halfbyte.cli.quantize_command import make_parser as make_quantize_parser
 
 Parsers = dict[str, argparse.ArgumentParser]
 
@@ -28,7 +28,7 @@ def parts(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Argum
                     yield from parts(part)
 
 
-PARSERS: Parsers = {"quantize": quantize_parser(), **dict(parts(make_parser()))}
+PARSERS: Parsers = {"quantize": make_quantize_parser(), **dict(parts(make_parser()))}
 
 
 def commands(lines: str) -> Iterator[list[str]]:

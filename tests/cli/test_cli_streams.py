@@ -98,7 +98,7 @@ def test_a_prompt_goes_through_the_chat_template(instruct: Path, tmp_path: Path)
     words = ["run", instruct, "Who", "is", "Tom?", "--temp", 0, "-n", 9]
     done = call(*words)
     assert done.stdout.decode() == f"{answer}\n"
-    assert b"went through the chat template; --raw" in done.stderr
+    assert b"the chat template was applied to the prompt; --raw" in done.stderr
     done = call(*words, "--raw")
     assert done.stdout.decode() == f"Who is Tom?{plain}\n"
     assert b"template" not in done.stderr
@@ -163,7 +163,7 @@ def test_what_looks_like_a_repository(
     monkeypatch.chdir(tmp_path)
     for command in ("run", "chat", "info", "quantize --int4", "tokenize", "fit --device pixel-6"):
         assert main([*command.split(), "org/name"]) == 2
-        assert "`halfbyte pull org/name` fetches it" in capsys.readouterr().err
+        assert "`halfbyte pull org/name` downloads it" in capsys.readouterr().err
     (tmp_path / "org").mkdir()
     for name in ("org/name", "other/model.gguf", "a/b/c"):
         assert main(["run", name]) == 2
@@ -322,8 +322,8 @@ def test_a_repository_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     terminal = Terminal("run", "org/name", typed="n\n")
-    assert b"Fetch it from the Hugging Face hub? [y/N]" in terminal.shown
-    assert b"`halfbyte pull org/name` fetches it" in terminal.shown
+    assert b"Download it from the Hugging Face hub? [y/N]" in terminal.shown
+    assert b"`halfbyte pull org/name` downloads it" in terminal.shown
     terminal = Terminal("run", "org/name", typed="y\n")
     assert b"error: org/name: could not be fetched" in terminal.shown
     assert terminal.code == 2

@@ -215,7 +215,7 @@ def test_measure_replaces_no_profile_of_others(
         path.write_text(text, encoding="utf-8")
         assert main(["device", "measure", "--name", "my-desk"]) == 2
         error = capsys.readouterr().err
-        assert "my-desk.toml: is there already" in error
+        assert "my-desk.toml: exists already" in error
         assert "expected another --name, or --force to replace it" in error
         assert path.read_text(encoding="utf-8") == text
     assert main(["device", "measure", "--name", "my-desk", "--force"]) == 0

@@ -186,7 +186,7 @@ def test_command(storyteller: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(command) == 0
     out = capsys.readouterr().out
     assert "a tab may take 350 MB (200 to 500; WebAssembly/design issue 1397" in out
-    assert "on one core, nothing hot yet" in out
+    assert "on one core, while the device is cool" in out
     assert main([*command, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["place"], data["fits"]) == ("tab", True)

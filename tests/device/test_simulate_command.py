@@ -136,7 +136,7 @@ def test_a_model_that_does_not_fit(run: Run, storyteller: Path, tmp_path: Path) 
     assert code == 1
     assert out == ""
     assert f"error: {storyteller}: expected to need at most 1 MB, which an app on phone" in error
-    assert "MB; no --level needs so little, a smaller context may; `halfbyte fit` says" in error
+    assert "MB; no --level fits, but a smaller context may; `halfbyte fit` says" in error
     needs = small_plan(storyteller).total / 1e6
     options = ("--context", "256", "--cache", "f32")
     code, out, _ = run("--device", str(write_phone(tmp_path, needs + 100)), *options)

@@ -22,7 +22,7 @@ from halfbyte.onnx.session.metadata import NodeArg
 from halfbyte.web.graphs import display, feeds
 from halfbyte.web.graphs.desk import Desk
 from halfbyte.web.graphs.encoder import LENGTHS, batches
-from halfbyte.web.graphs.passages import LONGEST, passages
+from halfbyte.web.graphs.passages import MAX_LENGTH, passages
 from halfbyte.web.graphs.pictures import layout, picture_array
 from halfbyte.web.graphs.side_files import labels
 
@@ -60,7 +60,7 @@ def test_passages() -> None:
 def test_long_sentences_are_cut_between_words() -> None:
     text = "One clause that goes on; " * 30 + "and\n" + "word " * 200 + "x" * 1000
     parts = [text[start:end] for start, end in passages(text)]
-    assert max(map(len, parts)) <= LONGEST
+    assert max(map(len, parts)) <= MAX_LENGTH
     assert "".join("".join(parts).split()) == "".join(text.split())
     assert parts[0].endswith(";")
 
@@ -125,8 +125,8 @@ def test_shapes_that_are_no_picture(shape: list[int | str | None]) -> None:
 
 def test_numbers() -> None:
     arg = NodeArg("x", ["n", 3], "tensor(int32)")
-    assert feeds.described(arg)["role"] == "numbers"
-    assert feeds.described(arg)["shape"] == [1, 3]
+    assert feeds.describe(arg)["role"] == "numbers"
+    assert feeds.describe(arg)["shape"] == [1, 3]
     asked = {"role": "numbers", "shape": [2, 3], "fill": "values", "text": "[[1, 2, 3],\n [4;5 6]]"}
     found = feeds.feeds([arg], {"x": asked}, {}, None)["x"]
     assert (found.dtype, found.tolist()) == (np.int32, [[1, 2, 3], [4, 5, 6]])
@@ -144,7 +144,7 @@ def test_numbers() -> None:
         ({"text": "1 2 3 4 5 six"}, "input 'x': expected 6 numbers of type float32"),
         ({"shape": [2]}, r"input 'x': shape \[2\]: expected \['n', 3\]"),
         ({"shape": [1 << 30, 3]}, "input 'x': .* takes 12885 MB: expected at most 537 MB"),
-        ({"role": "none"}, r"input 'x': this page has nothing to fill tensor\(float\) with"),
+        ({"role": "none"}, r"input 'x': this page cannot fill inputs of type tensor\(float\)"),
         ({"role": "picture"}, "input 'x': choose a picture"),
     ],
 )
@@ -158,7 +158,7 @@ def test_numbers_that_do_not_fit(change: dict[str, Any], message: str) -> None:
 def test_a_text_makes_all_inputs_of_tokens() -> None:
     names = ["input_ids", "attention_mask", "token_type_ids", "position_ids"]
     args = [NodeArg(name, [1, 5], "tensor(int64)") for name in names]
-    roles = {arg.name: {"role": feeds.described(arg)["role"]} for arg in args}
+    roles = {arg.name: {"role": feeds.describe(arg)["role"]} for arg in args}
     roles["input_ids"]["text"] = "7, 8 9"
     found = feeds.feeds(args, roles, {}, None)
     assert [found[name].tolist() for name in names] == [
@@ -173,15 +173,15 @@ def test_a_text_makes_all_inputs_of_tokens() -> None:
 
 def test_best_classes() -> None:
     logits = np.array([[0, 2, 1, -1, 0.5, 3]], np.float32)
-    found = display.described("y", logits, list("abcdef"))
+    found = display.describe("y", logits, list("abcdef"))
     assert [one["name"] for one in found["best"]] == ["f", "b", "c", "e", "a"]
     assert found["softmax"]
     expected = np.exp(3) / np.exp(logits).sum()
     assert found["best"][0]["share"] == pytest.approx(expected, rel=1e-6)
-    shares = display.described("y", np.array([0.1, 0.9]))
+    shares = display.describe("y", np.array([0.1, 0.9]))
     assert not shares["softmax"]
     assert [(o["name"], o["share"]) for o in shares["best"]] == [("class 1", 0.9), ("class 0", 0.1)]
-    of_map = display.described("y", [{"cat": 0.25, "dog": 0.75}])
+    of_map = display.describe("y", [{"cat": 0.25, "dog": 0.75}])
     assert [o["name"] for o in of_map["best"]] == ["dog", "cat"]
 
 
@@ -190,7 +190,7 @@ def test_best_classes() -> None:
     [np.zeros((2, 5)), np.array([[np.nan, 1]]), np.zeros((1, 5), int), [1, 2], None, np.zeros(())],
 )
 def test_other_outputs_have_no_classes(value: Any) -> None:
-    found = display.described("y", value)
+    found = display.describe("y", value)
     assert "best" not in found
     json.dumps(found)
 
@@ -247,7 +247,7 @@ def encoder() -> list[File]:
 def test_a_search(encoder: list[File]) -> None:
     """A passage is nearest to itself; the text is read once."""
     visit = Visit()
-    assert visit.ask("encoder", encoder[:1])["text"].startswith("Now its model (.onnx)")
+    assert visit.ask("encoder", encoder[:1])["text"].startswith("Now drop its model (.onnx)")
     facts = visit.ask("encoder", encoder[1:])
     assert (facts["event"], facts["name"]) == ("encoder", "small.onnx")
     text = "The cat sleeps.\n\nA dog barks at 3 a.m. every day. It rains in the mountains."
@@ -296,7 +296,7 @@ def test_a_search_is_stopped(encoder: list[File]) -> None:
 
     aio.run(go())
     assert [m["text"] for m in visit.said if m["event"] == "error"] == [
-        "Something is running already: stop it first."
+        "A model is already running: stop it first."
     ]
     assert visit.said[-1]["event"] == "stopped"
 

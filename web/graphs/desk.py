@@ -1,8 +1,9 @@
-"""Takes the page's requests for ONNX models, one at a time, and posts what comes of them.
+"""Handles the page's requests for ONNX models, one at a time, and posts the results.
 
-Runs inside Pyodide, beside `halfbyte.web.engine`. A request is a JSON object whose `ask` names it;
-every answer is one of kind "graphs" with an `event` and the `view` that it is for: "search" or
-"onnx".
+Runs inside Pyodide, like `halfbyte.web.engine`, the counterpart for language models. They share no
+interface: the engine has one method for each message, and streams pieces of text. A request here is
+a JSON object whose `ask` names it; every answer has the kind "graphs", an `event`, and the `view`
+that it is for: "search" or "onnx".
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from halfbyte.web.graphs.graph_model import GraphModel
 from halfbyte.web.graphs.search import Search
 from halfbyte.web.graphs.side_files import is_side_file, labels, tokenizer
 
-RUN_SECONDS, RUNS = 0.5, 20  # a model is run again and again for so long, so many times
+RUN_SECONDS, RUNS = 0.5, 20  # a model is run repeatedly up to this time and number
 
 Request = Mapping[str, Any]
 Reader = Callable[[Any, Callable[[int, "int | None"], None]], Awaitable[Any]]
 
 
 class Desk:
-    """Answers requests; `post` takes one message.
+    """Answers requests; `post` sends one message.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ class Desk:
             return
         view, task = self._tasks[asked["ask"]]
         if self._busy:
-            self._post_event("error", view, text="Something is running already: stop it first.")
+            self._post_event("error", view, text="A model is already running: stop it first.")
             return
         self._busy, self._stopped, self._view = True, False, view
         try:
@@ -83,17 +84,17 @@ class Desk:
     # ---- search ----------------------------------------------------------------------------------
 
     async def _fetch(self, asked: Request, files: Any) -> None:
-        """The site's own encoder, from its addresses."""
+        """Download the site's encoder."""
         from halfbyte import download
 
         for part in ("tokenizer", "model"):
-            told = self._progress("Loading the model") if part == "model" else None
-            found = await download.fetch(asked[part], keep=False, progress=told)
-            self._take(asked[part].rsplit("/", 1)[-1], found.data)
+            progress = self._progress("Loading the model") if part == "model" else None
+            file = await download.fetch(asked[part], keep=False, progress=progress)
+            self._take(asked[part].rsplit("/", 1)[-1], file.data)
         self._complete()
 
     async def _take_encoder(self, asked: Request, files: Any) -> None:
-        """A model and its tokenizer, from files in any order."""
+        """Read a model and its tokenizer from files in any order."""
         for file in files:
             data = await self._bytes(file)
             self._take(file.name, data)
@@ -106,29 +107,29 @@ class Desk:
             self._parts["model"] = GraphModel(name, data, self._backend)
 
     def _complete(self) -> None:
-        """Take both parts into use, or say which one is missing."""
+        """Use both parts, or say which one is missing."""
         if len(self._parts) < 2:
             missing = "tokenizer.json" if "model" in self._parts else "model (.onnx)"
-            self._say("waiting", text=f"Now its {missing}: drop it too.")
+            self._say("waiting", text=f"Now drop its {missing}.")
             return
-        model, words = self._parts["model"], self._parts["tokenizer"]
+        model, tokens = self._parts["model"], self._parts["tokenizer"]
         self._parts = {}
-        encoder = Encoder(model, words)
+        encoder = Encoder(model, tokens)
         if self._search is not None:
             self._search.encoder.model.close()
         self._search = Search(encoder)
-        self._say("encoder", **model.facts(), tokens=words.vocab_size)
+        self._say("encoder", **model.facts(), tokens=tokens.vocab_size)
 
     async def _find(self, asked: Request, files: Any) -> None:
-        """Read the text, if it is another one, and search it."""
+        """Read the text, if it is a new one, and search it."""
         if self._search is None:
             raise HalfbyteError("There is no model yet.")
         search = self._search
         if search.text != asked["text"]:
-            told = self._progress("Reading the text, in passages", "passages")
+            show_progress = self._progress("Reading passages of the text", "passages")
 
             def progress(done: int, total: int) -> bool:
-                told(done, total)
+                show_progress(done, total)
                 return not self._stopped
 
             read = await search.read(str(asked["text"]), progress)
@@ -136,20 +137,18 @@ class Desk:
                 self._say("stopped")
                 return
             self._say("read", **read)
-        found = await search.find(str(asked["question"]))
-        self._say("found", **found, **search.encoder.model.facts())
+        hits = await search.find(str(asked["question"]))
+        self._say("found", **hits, **search.encoder.model.facts())
 
     # ---- any model -------------------------------------------------------------------------------
 
     async def _open(self, asked: Request, files: Any) -> None:
-        """A model; or labels, or a tokenizer, for the one that is open."""
+        """Open a model; or labels, or a tokenizer, for the open model."""
         fresh = False
-        for file in sorted(
-            files, key=lambda file: is_side_file(file.name)
-        ):  # what goes with it last
+        for file in sorted(files, key=lambda file: is_side_file(file.name)):  # the model first
             data = await self._bytes(file)
             if is_side_file(file.name):
-                self._take_words(file.name, data)
+                self._take_side_file(file.name, data)
                 continue
             model = GraphModel(file.name, data, self._backend)
             if self._model is not None:
@@ -157,24 +156,24 @@ class Desk:
             self._model, self._tokenizer, self._labels, fresh = model, None, [], True
         if self._model is None:
             raise HalfbyteError("There is no model yet: drop an ONNX file first.")
-        described = [feeds.described(arg) for arg in self._model.inputs]
+        inputs = [feeds.describe(arg) for arg in self._model.inputs]
         results = [
             {"name": o.name, "type": o.type, "declared": ["?" if d is None else d for d in o.shape]}
             for o in self._model.outputs
         ]
         self._say(
-            "model", **self._model.facts(), inputs=described, outputs=results, fresh=fresh,
+            "model", **self._model.facts(), inputs=inputs, outputs=results, fresh=fresh,
             labels=len(self._labels), tokenizer=self._tokenizer is not None,
         )  # fmt: skip
 
-    def _take_words(self, name: str, data: Any) -> None:
+    def _take_side_file(self, name: str, data: Any) -> None:
         try:
             self._labels = labels(bytes(data))
         except ValueError:
             self._tokenizer = tokenizer(name, data)
 
     async def _run(self, asked: Request, files: Any) -> None:
-        """Run the model for a while; the outputs of its first run."""
+        """Run the model several times; post the outputs of the first run, and the times."""
         if self._model is None:
             raise HalfbyteError("There is no model yet: drop an ONNX file first.")
         encode = self._tokenizer.encode if self._tokenizer is not None else None
@@ -193,7 +192,7 @@ class Desk:
         self._say(
             "result",
             outputs=[
-                display.described(n, v, self._labels) for n, v in zip(names, results, strict=True)
+                display.describe(n, v, self._labels) for n, v in zip(names, results, strict=True)
             ],
             first=first,
             seconds=seconds,

@@ -1,4 +1,4 @@
-"""Outputs of a model as the page shows them: best classes, or shape and first values."""
+"""Describes a model's outputs for the page: best classes, shape and first values."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ _CLASSES = range(2, 200_001)
 _CHARACTERS = 200  # of a string
 
 
-def described(name: str, value: Any, labels: Sequence[str] = ()) -> dict[str, Any]:
-    """One output for the page.
+def describe(name: str, value: Any, labels: Sequence[str] = ()) -> dict[str, Any]:
+    """One output for the page, by key.
 
-    `name`, `type`, `shape` and `first`, its first values as text; for numbers `least`, `most` and
-    `mean`; for one row of classes `best`, a list of name, share (0..1) and value, and `softmax`,
-    whether shares are the softmax of the values.
+    `name`, `type`, `shape` and `first`, its first values as text. Numbers also have `least`, `most`
+    and `mean`. One row of classes also has `best`, a list of name, share (0..1) and value, and
+    `softmax`, whether shares are the softmax of the values.
     """
-    found: dict[str, Any] = {"name": name, "type": type(value).__name__, "shape": [], "first": []}
+    output: dict[str, Any] = {"name": name, "type": type(value).__name__, "shape": [], "first": []}
     if isinstance(value, np.ndarray):
-        found |= _array(value)
+        output |= _array(value)
         if "embed" not in name and "hidden" not in name:
-            found |= _best(value, labels)
+            output |= _best(value, labels)
     elif isinstance(value, list):
-        found |= {"type": "sequence", "shape": [len(value)]}
+        output |= {"type": "sequence", "shape": [len(value)]}
         if len(value) == 1 and isinstance(value[0], dict):
-            found |= _of_map(value[0])
+            output |= _of_map(value[0])
         else:
-            found["first"] = [_text(item) for item in value[:FIRST]]
+            output["first"] = [_text(item) for item in value[:FIRST]]
     elif value is not None:
-        found["first"] = [_text(value)]
-    return found
+        output["first"] = [_text(value)]
+    return output
 
 
 def _array(value: npt.NDArray[Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    output: dict[str, Any] = {
         "type": "string" if value.dtype == object else str(value.dtype),
         "shape": list(value.shape),
         "first": [_text(item) for item in value.reshape(-1)[:FIRST].tolist()],
@@ -47,12 +47,12 @@ def _array(value: npt.NDArray[Any]) -> dict[str, Any]:
         with np.errstate(all="ignore"):
             wide = value.astype(np.float64)
             least, most, mean = wide.min(), wide.max(), wide.mean()
-        found |= {"least": _text(least), "most": _text(most), "mean": _text(mean)}
-    return found
+        output |= {"least": _text(least), "most": _text(most), "mean": _text(mean)}
+    return output
 
 
 def _best(value: npt.NDArray[Any], labels: Sequence[str]) -> dict[str, Any]:
-    """The best classes, if this is one row of their values: [classes], [1, classes, 1, ...]."""
+    """The best classes, if the value is one row of them: [classes], [1, classes, 1, ...]."""
     row = value.reshape(-1)
     one_row = value.ndim >= 1 and max(value.shape, default=0) == value.size
     if not one_row or row.size not in _CLASSES or value.dtype.kind != "f":
@@ -75,14 +75,14 @@ def _best(value: npt.NDArray[Any], labels: Sequence[str]) -> dict[str, Any]:
     return {"best": best, "softmax": not shares}
 
 
-def _of_map(found: dict[Any, Any]) -> dict[str, Any]:
-    """The best of a map from classes to numbers, as classifiers of scikit-learn give."""
-    first = [f"{_text(key)}: {_text(item)}" for key, item in list(found.items())[:FIRST]]
-    numbers = [item for item in found.values() if isinstance(item, float | np.floating)]
-    if len(numbers) < len(found) or not numbers:
+def _of_map(classes: dict[Any, Any]) -> dict[str, Any]:
+    """The best of a map from classes to numbers, as scikit-learn's classifiers return."""
+    first = [f"{_text(key)}: {_text(item)}" for key, item in list(classes.items())[:FIRST]]
+    numbers = [item for item in classes.values() if isinstance(item, float | np.floating)]
+    if len(numbers) < len(classes) or not numbers:
         return {"type": "map", "first": first}
     row = np.array(numbers, np.float64)
-    best = _best(row, [_text(key) for key in found])
+    best = _best(row, [_text(key) for key in classes])
     return {"type": "map", "first": first, **best}
 
 

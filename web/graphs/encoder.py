@@ -16,8 +16,8 @@ from halfbyte.web.graphs.graph_model import GraphModel
 
 F32Array = npt.NDArray[np.float32]
 
-LENGTHS = (16, 32, 64, 128)  # tokens: each length and batch is a program, so that there are few
-BATCH_TOKENS = 128  # of one run
+LENGTHS = (16, 32, 64, 128)  # tokens: few lengths, since each length and batch has a program
+BATCH_TOKENS = 128  # per run
 IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"
 _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
@@ -26,8 +26,7 @@ _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 class Embedded:
     """Vectors [texts, width], and the seconds that the model took.
 
-    `each` is the seconds of one text where its program was there already; None where all programs
-    had to be made first.
+    `each` is the seconds per text of runs whose program existed already; None if there were none.
     """
 
     vectors: F32Array
@@ -38,14 +37,14 @@ class Embedded:
 class Encoder:
     """Turns texts into vectors of unit length.
 
-    The model takes ids and perhaps a mask and types, each [batch, tokens]. It gives an embedding a
-    text, [batch, width], or one a token, [batch, tokens, width]: then their mean over a text's
-    tokens is taken.
+    The model takes ids and optionally a mask and types, each [batch, tokens]. It returns an
+    embedding per text, [batch, width], or per token, [batch, tokens, width], of which the mean over
+    the text's tokens is taken.
 
     Raises
     ------
     HalfbyteError
-        The model is no encoder.
+        The model is not an encoder.
     """
 
     def __init__(self, model: GraphModel, tokenizer: Tokenizer) -> None:
@@ -54,17 +53,17 @@ class Encoder:
         if IDS not in self._inputs or not {IDS, MASK, TYPES}.issuperset(self._inputs):
             raise HalfbyteError(
                 f"{model.name}: its inputs are {', '.join(map(repr, self._inputs))}: expected a "
-                f"sentence encoder's, {IDS!r} and perhaps {MASK!r} and {TYPES!r}"
+                f"sentence encoder's, {IDS!r} and optionally {MASK!r} and {TYPES!r}"
             )
         if None in self._inputs.values():
             raise HalfbyteError(f"{model.name}: expected inputs of type int64 or int32")
         self._output = self._chosen()
         self._lengths, self._batch = self._sizes()
-        self._made: set[tuple[int, int]] = set()  # lengths and batches that have a program
+        self._programs: set[tuple[int, int]] = set()  # lengths and batches that have a program
         self.cut = 0  # texts of the last call that were too long
 
     def _chosen(self) -> str:
-        """The output to use: an embedding a text where there is one."""
+        """The output to use: an embedding per text if there is one."""
         by_rank = {rank: [o.name for o in self.model.outputs if len(o.shape) == rank and
                           o.type.startswith("tensor(float")] for rank in (2, 3)}  # fmt: skip
         for name in (*by_rank[2], *by_rank[3]):
@@ -73,13 +72,13 @@ class Encoder:
         first = [*by_rank[3], *by_rank[2]]
         if not first:
             raise HalfbyteError(
-                f"{self.model.name}: no output of embeddings: expected [batch, width] or "
+                f"{self.model.name}: no output with embeddings: expected [batch, width] or "
                 "[batch, tokens, width]"
             )
         return str(first[0])
 
     def _sizes(self) -> tuple[list[int], int | None]:
-        """Lengths in tokens to choose from, and the batch if the model has one of its own."""
+        """Lengths in tokens to choose from, and the batch if the model fixes one."""
         shape = next(arg.shape for arg in self.model.inputs if arg.name == IDS)
         batch, length = shape if len(shape) == 2 else (None, None)
         lengths = [length] if isinstance(length, int) else list(LENGTHS)
@@ -88,13 +87,13 @@ class Encoder:
     async def embed(self, texts: Sequence[str], progress: Callable[[int], bool]) -> Embedded:
         """Vectors of texts.
 
-        `progress` is told how many are done; where it returns False, the rest is left out: their
-        rows are 0.
+        `progress` is called with the number of embedded texts; if it returns False, the rest is
+        left out, with rows of 0.
         """
         ids = [self._tokenizer.encode(text) for text in texts]
         sizes = [len(tokens) for tokens in ids]
         self.cut = sum(size > self._lengths[-1] for size in sizes)
-        found: F32Array = np.zeros((len(texts), 0), np.float32)
+        embeddings: F32Array = np.zeros((len(texts), 0), np.float32)
         done, timed = 0, 0
         seconds = timed_seconds = 0.0
         for rows, length, batch in batches(sizes, self._lengths, self._batch):
@@ -102,17 +101,17 @@ class Encoder:
             vectors = self._run([ids[row] for row in rows], length, batch)
             taken = time.perf_counter() - start
             seconds += taken
-            if (length, batch) in self._made:
+            if (length, batch) in self._programs:
                 timed, timed_seconds = timed + len(rows), timed_seconds + taken
-            self._made.add((length, batch))
-            if not found.shape[1]:
-                found = np.zeros((len(texts), vectors.shape[1]), np.float32)
-            found[rows] = vectors
+            self._programs.add((length, batch))
+            if not embeddings.shape[1]:
+                embeddings = np.zeros((len(texts), vectors.shape[1]), np.float32)
+            embeddings[rows] = vectors
             done += len(rows)
             if not progress(done):
                 break
-            await asyncio.sleep(0)  # whoever asks to stop is heard
-        return Embedded(found, seconds, timed_seconds / timed if timed else None)
+            await asyncio.sleep(0)  # lets a request to stop arrive
+        return Embedded(embeddings, seconds, timed_seconds / timed if timed else None)
 
     def _run(self, ids: list[list[int]], length: int, batch: int) -> F32Array:
         """Embeddings of a batch, padded to `length` tokens and `batch` texts."""
@@ -141,9 +140,9 @@ class Encoder:
 def batches(
     sizes: Sequence[int], lengths: Sequence[int] = LENGTHS, batch: int | None = None
 ) -> Iterator[tuple[list[int], int, int]]:
-    """Texts of these numbers of tokens in batches: which texts, tokens and texts to pad to.
+    """Batches of texts of these sizes in tokens: rows of texts, length and batch to pad to.
 
-    All batches of a length have one size, `batch` if it is given; but a single text goes alone.
+    All batches of a length have one size, `batch` if given; a single text is a batch of its own.
     """
     waiting: dict[int, list[int]] = {length: [] for length in lengths}
     for row, size in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""Inputs of a model in the page: what each can be filled with, and the arrays that come of it."""
+"""Inputs of a model in the page: what each can be filled with, and the resulting arrays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PIXELS = ("float", "double", "float16", "uint8", "int8", "int32")
 
 
 class Arg(Protocol):
-    """An input as `InferenceSession.get_inputs` gives it."""
+    """An input as `InferenceSession.get_inputs` returns it."""
 
     name: str
     shape: list[int | str | None]
@@ -37,17 +37,16 @@ class Arg(Protocol):
 
 
 def element(arg: Arg) -> str:
-    """ONNX's name of an input's elements: "float" of "tensor(float)"; "" where it is no tensor."""
-    found = re.fullmatch(r"tensor\((\w+)\)", arg.type)
-    return found[1] if found else ""
+    """ONNX's name of a tensor's elements: "float" of "tensor(float)"; "" for other types."""
+    match = re.fullmatch(r"tensor\((\w+)\)", arg.type)
+    return match[1] if match else ""
 
 
-def described(arg: Arg) -> dict[str, Any]:
-    """What the page needs to offer something for an input.
+def describe(arg: Arg) -> dict[str, Any]:
+    """The description of an input from which the page builds its form.
 
-    `role` is "picture", "ids", "mask", "types", "positions", "strings", "numbers", or "none" where
-    the page has nothing to fill it with; `shape` has a proposal for every size that is open, and
-    `open` their places.
+    `role` is "picture", "ids", "mask", "types", "positions", "strings", "numbers", or "none" if the
+    page cannot fill it. `shape` has a proposal for every open size; `open` are their indices.
     """
     kind, shape = element(arg), [_proposal(dim) for dim in arg.shape]
     role = "numbers" if kind in _DTYPES else "none"
@@ -79,35 +78,35 @@ def feeds(
     Parameters
     ----------
     asked : mapping
-        For each input its `role`, and what that role's function wants; a `text` for ids is for
-        all inputs that tokens make.
+        For each input its `role`, and the arguments of that role's function; a `text` for ids is
+        for all inputs that are made from tokens.
     pixels : mapping
-        For inputs with the role "picture".
+        Pixels of inputs with the role "picture".
     encode : callable or None
         The model's tokenizer.
 
     Raises
     ------
     HalfbyteError
-        An input cannot be made of what is asked for it; the message names it.
+        The arguments of an input are invalid; the message names the input.
     """
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     of_tokens = [a for a in args if asked.get(a.name, {}).get("role") in ROLES.values()]
     if of_tokens:
         text = next((str(asked[a.name]["text"]) for a in of_tokens if "text" in asked[a.name]), "")
-        found |= token_arrays(of_tokens, text, encode)
+        arrays |= token_arrays(of_tokens, text, encode)
     for arg in args:
-        if arg.name not in found:
+        if arg.name not in arrays:
             wish = asked.get(arg.name, {"role": "none"})
             try:
-                found[arg.name] = _one(arg, wish, pixels.get(arg.name))
+                arrays[arg.name] = _one(arg, wish, pixels.get(arg.name))
             except HalfbyteError as error:
                 raise HalfbyteError(f"input {arg.name!r}: {error}") from None
-    return found
+    return arrays
 
 
 def _one(arg: Arg, wish: Mapping[str, Any], pixels: Any) -> Array:
-    """An input that is not made of tokens."""
+    """The array of an input that is not made from tokens."""
     if wish["role"] == "picture":
         form = layout(arg.shape)
         if pixels is None or form is None:
@@ -117,7 +116,7 @@ def _one(arg: Arg, wish: Mapping[str, Any], pixels: Any) -> Array:
         return string_array(arg, str(wish["text"]))
     if wish["role"] == "numbers":
         return number_array(arg, wish)
-    raise HalfbyteError(f"this page has nothing to fill {arg.type} with")
+    raise HalfbyteError(f"this page cannot fill inputs of type {arg.type}")
 
 
 def _proposal(dim: int | str | None) -> int:
@@ -125,18 +124,18 @@ def _proposal(dim: int | str | None) -> int:
 
 
 def number_array(arg: Arg, asked: Mapping[str, Any]) -> Array:
-    """Numbers as an input takes them.
+    """An array of numbers for an input.
 
     Parameters
     ----------
     asked : mapping
         `shape`; `fill`: "zeros", "ones", "random" (0..1, or 0 and 1 for integers; always the
-        same), "count" (0, 1, 2, ...), or "values", which are in `text`: as many as the shape says.
+        same), "count" (0, 1, 2, ...), or "values": those in `text`, as many as the shape has.
 
     Raises
     ------
     HalfbyteError
-        No numbers, or not as many as the shape has.
+        The text is not numbers, or not as many as the shape has.
     """
     dtype = _DTYPES[element(arg)]
     shape = _checked_shape(arg, asked["shape"], np.dtype(dtype).itemsize)
@@ -146,8 +145,8 @@ def number_array(arg: Arg, asked: Mapping[str, Any]) -> Array:
     if fill == "random":
         generator = np.random.default_rng(0)
         whole = not np.issubdtype(dtype, np.floating)
-        found = generator.integers(0, 2, count) if whole else generator.random(count)
-        return found.astype(dtype).reshape(shape)
+        values = generator.integers(0, 2, count) if whole else generator.random(count)
+        return values.astype(dtype).reshape(shape)
     if fill == "count":
         return np.arange(count).astype(dtype).reshape(shape)
     return np.full(shape, fill == "ones", dtype)
@@ -166,13 +165,13 @@ def _checked_shape(arg: Arg, shape: Sequence[Any], itemsize: int) -> tuple[int, 
 
 
 def _values(text: str, dtype: Any, count: int) -> Array:
-    words = re.split(r"[\s,;\[\]()]+", text.strip(" \t\r\n,;[]()"))
-    words = [word for word in words if word]
-    if len(words) != count:
-        raise HalfbyteError(f"{len(words)} values: expected {count}")
+    values = re.split(r"[\s,;\[\]()]+", text.strip(" \t\r\n,;[]()"))
+    values = [value for value in values if value]
+    if len(values) != count:
+        raise HalfbyteError(f"{len(values)} values: expected {count}")
     whole = not np.issubdtype(dtype, np.floating)
     try:
-        return np.array([int(w) if whole else float(w) for w in words]).astype(dtype)
+        return np.array([int(v) if whole else float(v) for v in values]).astype(dtype)
     except (ValueError, OverflowError):
         raise HalfbyteError(f"expected {count} numbers of type {np.dtype(dtype)}") from None
 
@@ -180,26 +179,26 @@ def _values(text: str, dtype: Any, count: int) -> Array:
 def token_arrays(
     args: Sequence[Arg], text: str, encode: Callable[[str], list[int]] | None
 ) -> dict[str, Array]:
-    """Arrays [1, tokens] for the inputs that a text makes: ids, mask, types and positions.
+    """Arrays [1, tokens] for the inputs that are made from a text: ids, mask, types, positions.
 
     Parameters
     ----------
     encode : callable or None
-        The model's tokenizer; without one, the text is ids: numbers with spaces between.
+        The model's tokenizer; without one, the text is ids separated by spaces.
 
     Raises
     ------
     HalfbyteError
-        There is no tokenizer and the text is no numbers; or nothing is left of it.
+        The text is not numbers and there is no tokenizer; or the text has no tokens.
     """
     if encode is None:
-        words = text.replace(",", " ").split()
-        if not words or not all(re.fullmatch(r"\d{1,9}", word) for word in words):
+        numbers = text.replace(",", " ").split()
+        if not numbers or not all(re.fullmatch(r"\d{1,9}", number) for number in numbers):
             raise HalfbyteError(
                 "A text needs the model's tokenizer: drop its tokenizer.json too. Without one, "
-                "write token ids: numbers with spaces between."
+                "write token ids, separated by spaces."
             )
-        ids = [int(word) for word in words]
+        ids = [int(number) for number in numbers]
     else:
         ids = encode(text)
     fixed = [arg.shape[1] for arg in args if len(arg.shape) == 2 and isinstance(arg.shape[1], int)]
@@ -207,7 +206,7 @@ def token_arrays(
     if not length:
         raise HalfbyteError("The text has no tokens: write something.")
     kept = min(len(ids), length)
-    found = {}
+    arrays = {}
     for arg in args:
         row: Array = np.zeros((1, length), _DTYPES[element(arg)])
         role = ROLES[arg.name]
@@ -217,12 +216,12 @@ def token_arrays(
             row[0, :kept] = 1
         elif role == "positions":
             row[0] = np.arange(length)
-        found[arg.name] = row
-    return found
+        arrays[arg.name] = row
+    return arrays
 
 
 def string_array(arg: Arg, text: str) -> Array:
-    """A text as every element of an input of strings, open sizes as 1."""
-    found = np.empty(_checked_shape(arg, [_proposal(dim) for dim in arg.shape], 8), object)
-    found[...] = text
-    return found
+    """An array of strings for an input, with `text` as every element; open sizes are 1."""
+    array = np.empty(_checked_shape(arg, [_proposal(dim) for dim in arg.shape], 8), object)
+    array[...] = text
+    return array

@@ -1,4 +1,4 @@
-"""One ONNX model in the page: opened, run, and how long and where that took."""
+"""One ONNX model in the page, with its running times and memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMELESS = "model.onnx"  # what a session calls a model that has no path
 
 @dataclass
 class Clock:
-    """Seconds in kernels since it was set to 0, and who ran them."""
+    """Seconds spent in kernels since the last reset, and the backend that ran them."""
 
     kernels: float = 0.0
     backend: str = ""
@@ -30,9 +30,9 @@ class Clock:
 
 
 class Measured:
-    """A program that adds its kernels' time to a clock; see `Executable`.
+    """An `Executable` that adds its kernels' time to a clock.
 
-    What a kernel does not do, an instruction's meaning in NumPy does: that time is not added.
+    Instructions that run in NumPy are not counted.
     """
 
     def __init__(self, inner: Executable, clock: Clock) -> None:
@@ -58,7 +58,7 @@ class Measured:
         return seconds
 
     def step(self, number: int, registers: dict[str, int]) -> None:
-        """Execute one instruction alone."""
+        """Execute only one instruction."""
         self._inner.step(number, registers)
 
     def close(self) -> None:
@@ -80,17 +80,16 @@ class MeasuredSession(InferenceSession):
 
 @dataclass
 class Timing:
-    """How long runs took.
+    """Times of runs.
 
     Attributes
     ----------
     first : float
-        Seconds of the first run: where shapes are new, their program is made in it.
+        Seconds of the first run, which also builds the program if shapes are new.
     seconds : list of float
-        Of each later run.
+        Seconds of each later run.
     kernels : float
-        Share of all runs' time but the first's that went into kernels; the rest is NumPy's and
-        Python's.
+        Share of the later runs' time that was spent in kernels; the rest is NumPy's and Python's.
     """
 
     first: float
@@ -99,12 +98,12 @@ class Timing:
 
 
 class GraphModel:
-    """A model of the page's.
+    """A model in the page.
 
     Parameters
     ----------
     name : str
-        Its file's, for messages.
+        The file's name, for messages.
     data : bytes-like
         The file's content, which the model keeps.
     backend : str
@@ -113,7 +112,7 @@ class GraphModel:
     Raises
     ------
     HalfbyteError
-        No ONNX model, or one with a part that is not built.
+        The data is not an ONNX model, or uses something that halfbyte does not support.
     """
 
     def __init__(self, name: str, data: Any, backend: str = "native") -> None:
@@ -129,14 +128,14 @@ class GraphModel:
         return self._named(lambda: self.session.run(names, feeds))  # type: ignore[no-any-return]
 
     def timed(self, feeds: Mapping[str, Any]) -> tuple[list[Any], float, float]:
-        """Outputs of one run, its seconds, and those in kernels."""
+        """Outputs of one run, its seconds, and the seconds in kernels."""
         clock, start = self.session.clock, time.perf_counter()
         clock.kernels = 0.0
         outputs = self.run(feeds)
         return outputs, time.perf_counter() - start, clock.kernels
 
     def facts(self) -> dict[str, Any]:
-        """What the page shows of the model and of the machine."""
+        """The facts about the model and the machine that the page shows."""
         heap = resident_bytes()
         programs = self.session.programs()
         kinds = (Kind.SCRATCH, Kind.INPUT, Kind.OUTPUT)
@@ -151,12 +150,12 @@ class GraphModel:
             "memory": {
                 "the model's file": self.size,
                 "activations": activations,
-                "Python and all else": rest,
+                "Python and the rest": rest,
             },
         }
 
     def close(self) -> None:
-        """Give up its programs."""
+        """Close the model's programs."""
         self.session.close()
 
     def _named(self, work: Any) -> Any:

@@ -1,13 +1,13 @@
-"""A text cut into passages: sentences, headings and items of lists, each short enough to embed."""
+"""Cuts a text into passages: sentences, headings and list items, each short enough to embed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-LONGEST = 320  # characters of a passage; longer sentences are cut between their parts
-SHORTEST = 12  # bytes of UTF-8; a shorter sentence joins the one before it
-SHORT_LINE = 50  # characters; behind a shorter line, one that begins with a capital is another's
+MAX_LENGTH = 320  # characters of a passage; longer sentences are cut between their parts
+MIN_BYTES = 12  # of UTF-8; a shorter sentence joins the one before it
+SHORT_LINE = 50  # characters; a line after a shorter one that begins with a capital starts a block
 
 Span = tuple[int, int]  # first character, and the one after the last
 
@@ -20,8 +20,7 @@ _MARKS = ".!?…。！？｡:;,"  # noqa: RUF001
 _LAST_WORD = re.compile(r"\S+$")
 _NEXT = re.compile(r"\s*(\S?)")
 _PARTS = (re.compile(r"[;:]\s|\s[–—-]\s"), re.compile(r"[,、，]\s?"), re.compile(r"\s"))  # noqa: RUF001
-# Words before a full stop that ends no sentence, or ends one rarely; the second ones if a number
-# follows.
+# Words after which a full stop rarely ends a sentence; _NUMBERED only if a number follows.
 _WORDS = """
     mr mrs ms dr prof st gen rev sen rep gov capt lt col sgt hon jr sr messrs mme mlle hr fr frl
     approx ca cf vs al ed eds e.g i.e z.b d.h u.a s.o vgl bzw inc ltd dept est op
@@ -33,16 +32,16 @@ _TITLES, _COUNTED = frozenset(_WORDS.split()), frozenset(_NUMBERED.split())
 
 
 def passages(text: str) -> list[Span]:
-    """Where the passages of a text lie, in its order; between them there is only white space.
+    """The spans of a text's passages, in order; between them is only white space.
 
-    A sentence ends at a full stop, question or exclamation mark with white space behind it, unless
-    an abbreviation, an initial or a lower-case letter says otherwise; Chinese and Japanese marks
-    need no space. An empty line ends a paragraph, and so does a line before an item of a list, and
-    a short one before a line that does not begin with a lower-case letter. A heading belongs to
-    the sentence that follows it.
+    A sentence ends at a full stop, question or exclamation mark followed by white space, except
+    after an abbreviation or an initial, or before a lower-case letter; Chinese and Japanese marks
+    need no space. A paragraph ends at an empty line, before a list item, and after a short line
+    unless the next line begins with a lower-case letter. A heading belongs to the sentence after
+    it.
     """
-    found: list[Span] = []
-    heading: int | None = None  # where one begins that the next sentence takes with it
+    spans: list[Span] = []
+    heading: int | None = None  # start of a heading that joins the next sentence
     blocks = list(_blocks(text))
     headings = [_is_heading(text, *block) for block in blocks] + [True]
     for number, block in enumerate(blocks):
@@ -50,20 +49,20 @@ def passages(text: str) -> list[Span]:
             heading = block[0]
             continue
         for start, end in _joined(text, list(_sentences(text, *block))):
-            found += _cut(text, start if heading is None else heading, end)
+            spans += _cut(text, start if heading is None else heading, end)
             heading = None
-    return found
+    return spans
 
 
 def _is_heading(text: str, start: int, end: int) -> bool:
-    """Whether a block is a short line that is no sentence and no item of a list."""
+    """Whether a block is a short line that is neither a sentence nor a list item."""
     part = text[start:end]
     item = part[0] != "#" and _ITEM.match(part)
     return len(part) < SHORT_LINE and not item and "\n" not in part and part[-1] not in _MARKS
 
 
 def _blocks(text: str) -> Iterator[Span]:
-    """Paragraphs, headings and items of lists, without white space around them."""
+    """Paragraphs, headings and list items, without white space around them."""
     start = at = 0
     before = ""
     for line in text.splitlines(keepends=True):
@@ -105,21 +104,21 @@ def _goes_on(text: str, start: int, mark: re.Match[str], end: int) -> bool:
 
 
 def _joined(text: str, sentences: list[Span]) -> list[Span]:
-    """Very short sentences with the ones before them; the first one with the one behind it."""
-    found: list[Span] = []
+    """Join very short sentences to the ones before them, and the first to the one after it."""
+    spans: list[Span] = []
     for start, end in sentences:
-        sizes = [len(text[a:b].encode("utf-8", "replace")) for a, b in (*found[-1:], (start, end))]
-        if found and min(sizes) < SHORTEST and end - found[-1][0] <= LONGEST:
-            found[-1] = found[-1][0], end
+        sizes = [len(text[a:b].encode("utf-8", "replace")) for a, b in (*spans[-1:], (start, end))]
+        if spans and min(sizes) < MIN_BYTES and end - spans[-1][0] <= MAX_LENGTH:
+            spans[-1] = spans[-1][0], end
         else:
-            found.append((start, end))
-    return found
+            spans.append((start, end))
+    return spans
 
 
 def _cut(text: str, start: int, end: int) -> Iterator[Span]:
-    """Parts of at most `LONGEST` characters, cut where a reader would."""
-    while end - start > LONGEST:
-        middle, limit = start + LONGEST // 2, start + LONGEST
+    """Parts of at most `MAX_LENGTH` characters, cut at punctuation or spaces if possible."""
+    while end - start > MAX_LENGTH:
+        middle, limit = start + MAX_LENGTH // 2, start + MAX_LENGTH
         cut = limit
         for part in _PARTS:
             places = [m.end() for m in part.finditer(text, middle, limit)]

@@ -1,4 +1,4 @@
-"""Pictures as inputs of a model: which shape is one's, and the array that comes of pixels."""
+"""Pictures as inputs of a model: recognizes their shapes, and converts pixels to arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from halfbyte.errors import HalfbyteError
 
 Array = npt.NDArray[Any]
 
-_SIDE = 224  # pixels, where the model takes any size
+_SIDE = 224  # pixels of open sides
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pictures in 0..1
 _LUMINANCE = (0.299, 0.587, 0.114)
 
@@ -30,16 +30,16 @@ class Layout:
 
     @property
     def shape(self) -> list[int]:
-        """Of the array."""
+        """The shape of the array."""
         size = [self.height, self.width]
         one = [*size, self.channels] if self.last else [self.channels, *size]
         return [1, *one] if self.batched else one
 
 
 def layout(shape: Sequence[int | str | None]) -> Layout | None:
-    """How an input of this shape takes a picture; None where it takes none.
+    """The layout of an input of this shape, or None if it does not take a picture.
 
-    One size must be 1, 3 or 4 and stand where channels do; open sides are 224.
+    The size of the channels must be 1, 3 or 4; open sides are 224.
     """
     batched = len(shape) == 4
     if batched and isinstance(shape[0], int) and shape[0] != 1:
@@ -57,24 +57,24 @@ def layout(shape: Sequence[int | str | None]) -> Layout | None:
 
 
 def picture_array(pixels: Any, form: Layout, dtype: Any, asked: Mapping[str, Any]) -> Array:
-    """A picture as an input takes it.
+    """The array of a picture for an input.
 
     Parameters
     ----------
     pixels : bytes-like [height * width * 4]
         Red, green, blue and opacity of each pixel, 0..255, row by row.
     form : Layout
-        But for its size, which may be another.
+        The layout of the input; its height and width are ignored.
     dtype
-        Of the input; integers are 0..255.
+        The input's dtype; integers are 0..255.
     asked : mapping
         `height` and `width`; `scale`: "unit" is x / 255, "signed" 2 x / 255 - 1, "imagenet"
-        (x / 255 - mean) / deviation of a channel, "raw" x; `invert`: 255 - x first.
+        (x / 255 - mean) / deviation per channel, "raw" x; `invert`: 255 - x first.
 
     Raises
     ------
     HalfbyteError
-        The pixels are not as many as said.
+        The number of pixels does not match height and width.
     """
     height, width = int(asked["height"]), int(asked["width"])
     data = np.frombuffer(pixels, np.uint8)

@@ -1,4 +1,4 @@
-"""Search by meaning: a text's passages as vectors, and those nearest to a question's."""
+"""Search by meaning: the passages of a text whose vectors are nearest to a question's."""
 
 from __future__ import annotations
 
@@ -13,61 +13,61 @@ from halfbyte.web.graphs.passages import Span, passages
 
 MAX_CHARACTERS = 1_000_000
 MAX_PASSAGES = 5000
-BEST = 5  # hits that are told
+BEST = 5  # hits in an answer
 
-Progress = Callable[[int, int], bool]  # passages done, passages in all; whether to go on
+Progress = Callable[[int, int], bool]  # (passages done, total) -> whether to go on
 
 
 class Search:
-    """The text that is searched, and the encoder that reads it."""
+    """Searches one text with an encoder."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
-        self.text: str | None = None  # whose passages the vectors are
+        self.text: str | None = None  # the text whose passages have vectors
         self._spans: list[Span] = []
         self._vectors: F32Array = np.zeros((0, 0), np.float32)
 
     async def read(self, text: str, progress: Progress) -> dict[str, Any] | None:
-        """Embed a text's passages; what the page shows of that, or None where it was stopped.
+        """Embed a text's passages; returns facts for the page, or None if it was stopped.
 
-        `pieces` are white space and passages by turns, white space first and last; joined they are
-        the text.
+        `pieces` alternates between white space and passages, beginning and ending with white
+        space; joined, they are the text.
 
         Raises
         ------
         HalfbyteError
-            There is nothing to read, or too much of it.
+            The text is empty or too long.
         """
         spans = self._checked(text)
         parts = [text[start:end] for start, end in spans]
         stopped = False
 
-        def told(done: int) -> bool:
+        def report(done: int) -> bool:
             nonlocal stopped
             stopped = not progress(done, len(parts)) and done < len(parts)
             return not stopped
 
         progress(0, len(parts))
-        found = await self.encoder.embed(parts, told)
+        embedded = await self.encoder.embed(parts, report)
         if stopped:
             return None
         cut = self.encoder.cut
-        self.text, self._spans, self._vectors = text, spans, found.vectors
+        self.text, self._spans, self._vectors = text, spans, embedded.vectors
         return {
             "pieces": _pieces(text, spans),
             "passages": len(spans),
-            "seconds": found.seconds,
-            "each": found.each or found.seconds / len(spans),
+            "seconds": embedded.seconds,
+            "each": embedded.each or embedded.seconds / len(spans),
             "cut": cut,
-            "width": found.vectors.shape[1],
+            "width": embedded.vectors.shape[1],
         }
 
     async def find(self, question: str) -> dict[str, Any]:
-        """The passages that are nearest to a question, by the cosine of their vectors."""
+        """The passages nearest to a question, by the cosine of their vectors."""
         if not question.strip():
             raise HalfbyteError("Write what you are looking for.")
         embedded = await self.encoder.embed([question], lambda done: True)
-        if embedded.each is None:  # its program is made only now: time it again
+        if embedded.each is None:  # this run built its program: time another
             embedded = await self.encoder.embed([question], lambda done: True)
         scores = self._vectors @ embedded.vectors[0]
         order = np.argsort(-scores, kind="stable")[:BEST]
@@ -91,8 +91,8 @@ class Search:
 
 
 def _pieces(text: str, spans: list[Span]) -> list[str]:
-    found, at = [], 0
+    pieces, at = [], 0
     for start, end in spans:
-        found += [text[at:start], text[start:end]]
+        pieces += [text[at:start], text[start:end]]
         at = end
-    return [*found, text[at:]]
+    return [*pieces, text[at:]]

@@ -1,4 +1,4 @@
-"""What goes with a model of words or classes: its tokenizer, or the classes' names."""
+"""Files that accompany a model: its tokenizer, or the names of its classes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.text.tokenizers import Tokenizer, load_tokenizer
 
 MAX_BYTES = 1 << 26
-SUFFIXES = (".json", ".txt", ".model")  # of such files; all others are models
+SUFFIXES = (".json", ".txt", ".model")  # all other files are models
 
 
 def is_side_file(name: str) -> bool:
-    """Whether a file of this name is one."""
+    """Whether a file of this name is a tokenizer or labels."""
     return name.lower().endswith(SUFFIXES)
 
 
@@ -25,7 +25,7 @@ def tokenizer(name: str, data: Any) -> Tokenizer:
     Raises
     ------
     HalfbyteError
-        It is none; the message names the file.
+        The file is not a tokenizer; the message names it.
     """
     _check_size(name, data)
     with tempfile.TemporaryDirectory() as folder:
@@ -38,24 +38,24 @@ def tokenizer(name: str, data: Any) -> Tokenizer:
 
 
 def labels(data: bytes) -> list[str]:
-    """Names of classes: lines of text, or a JSON list, or a JSON object from numbers to names.
+    """Names of classes: lines of text, a JSON list, or a JSON object from numbers to names.
 
     Raises
     ------
     ValueError
-        Nothing of that.
+        The data has none of these forms.
     HalfbyteError
-        Too large.
+        The data is too large.
     """
     _check_size("labels", data)
     text = data.decode("utf-8-sig")
     if text.lstrip()[:1] not in ("[", "{"):
         return [line.strip() for line in text.splitlines() if line.strip()]
-    found = json.loads(text)
-    if isinstance(found, dict) and found and all(str(key).isdecimal() for key in found):
-        found = [found[key] for key in sorted(found, key=int)]
-    if isinstance(found, list) and found:
-        return [str(item[-1] if isinstance(item, list) and item else item) for item in found]
+    names = json.loads(text)
+    if isinstance(names, dict) and names and all(str(key).isdecimal() for key in names):
+        names = [names[key] for key in sorted(names, key=int)]
+    if isinstance(names, list) and names:
+        return [str(item[-1] if isinstance(item, list) and item else item) for item in names]
     raise ValueError("no labels")
 
 

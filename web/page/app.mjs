@@ -1,4 +1,4 @@
-// The page: what a person does becomes a message to the worker, what the worker says is shown.
+// The page: sends what the user does to the worker as messages, and shows the worker's messages.
 import { chat } from "./chat.mjs";
 import { isolate } from "./isolate.mjs";
 import { python } from "./python.mjs";
@@ -9,17 +9,17 @@ import { openTab, tabs } from "./tabs.mjs";
 const { wait, problem } = notices("");
 
 const { start, send } = python({ receive: (data) => onMessage[data.kind]?.(data), lost, silent });
-let begun = false;  // whether this Python has started to the end
-let asked;  // the message that brings a model now
-let given;  // the one that brought the model, if a person gave one
-let again;  // the one to repeat in a Python that was started again
-let restarted = false;  // until its model is back
-let graphs;  // a promise of what shows ONNX models
+let begun = false;  // whether this Python has started completely
+let asked;  // the message that is loading a model
+let given;  // the message that loaded the current model, if the user sent it
+let again;  // the message to repeat after Python was started again
+let restarted = false;  // until the model is back after a restart
+let graphs;  // a promise of the views of ONNX models
 let open;  // opens a tab
 let running = false;
 let loading = true;
 let firstPiece = 0;
-let shown;  // the view whose text is being written
+let shown;  // the view whose text is being generated
 
 const story = {
   speed: $("speed"),
@@ -32,14 +32,14 @@ const views = { text: story, chat: chat({ write, problem }) };
 const tokens = (count) => `${count} token${count === 1 ? "" : "s"}`;
 const speed = (value) => (value >= 100 ? value.toFixed(0) : value.toFixed(1));
 
-// What concerns the whole page, whichever tab is open; `offer` to start Python again.
+// Shows a failure of the whole page, in all tabs; `offer` a button that starts Python again.
 function failure(text, offer = false) {
   $("failure-text").textContent = text;
   $("failure").hidden = !text;
   $("again").hidden = !offer;
 }
 
-// Python has ended: what it was doing is over. One that had started is started again.
+// Python has ended, and its work is lost. If it had started completely, it is started again.
 function lost(text) {
   if (running) shown.done();
   running = false;
@@ -47,7 +47,7 @@ function lost(text) {
   $("model-name").dataset.loaded = "no";
   if (begun) {
     restart();
-    failure(`${text} It has been started again.`);
+    failure(`${text} It has been restarted.`);
   } else {
     loading = false;
     wait();
@@ -57,7 +57,7 @@ function lost(text) {
 }
 
 function silent(yes) {
-  failure(yes ? "Python does not answer. It may be busy, or the browser has ended it." : "", yes);
+  failure(yes ? "Python does not respond. It may be busy, or the browser may have ended it." : "", yes);
 }
 
 function restart() {
@@ -89,10 +89,10 @@ function show(name) {
   $(name === "chat" ? "chat-controls" : "run-controls").append($("controls"));
 }
 
-// Asks the worker for a text, which `view` shows.
+// Asks the worker to generate a text, which `view` shows.
 function write(view, message) {
   if (running) {
-    problem("A text is being written already. Stop it first (or press Esc).");
+    problem("A text is already being generated. Stop it first (or press Esc).");
     return false;
   }
   problem("");
@@ -115,7 +115,7 @@ function showModel(model) {
   $("model-name").textContent = model.name;
   $("model-name").dataset.loaded = "yes";
   $("model-facts").textContent =
-    `${megabytes(model.bytes)} of weights, most in ${model.type}; ` +
+    `${megabytes(model.bytes)} of weights, mostly ${model.type}; ` +
     `${model.vocabulary.toLocaleString("en")} tokens; context ${model.context.toLocaleString("en")}`;
   $("machine").textContent = runsOn(model.backend, model.threads);
   $("notes").textContent = model.notes.join(" ");
@@ -192,13 +192,13 @@ function load(message) {
   send(message);
 }
 
-// The same for a person.
+// Loads a model that the user asked for.
 function request(message) {
   failure("");
   load(message);
 }
 
-// Files go to the tab that is open; a graph that is dropped on the first one opens its own.
+// Files go to the open tab; an ONNX file that is dropped on the first tab opens the ONNX tab.
 async function dropped(files) {
   if (!files.length) return;
   if (openTab() === "language" && files.some((file) => /\.onnx$/i.test(file.name))) open("onnx");

@@ -1,9 +1,9 @@
-// The view of a conversation: it keeps the messages, and asks for the answer to all of them.
+// The view of a conversation: keeps the messages, and asks for an answer to all of them.
 const $ = (id) => document.getElementById(id);
 
 export function chat({ write, problem }) {
   let messages = [];
-  let answer;  // the paragraph that is being written
+  let answer;  // the paragraph that is being generated
 
   function add(role, text) {
     const paragraph = document.createElement("p");
@@ -31,7 +31,7 @@ export function chat({ write, problem }) {
       answer.textContent += text;
       if (atEnd) log.scrollTop = log.scrollHeight;
     },
-    // Without a result the answer failed: the question goes back to where it was written.
+    // Without a result, the answer has failed: the question returns to the input field.
     done(result) {
       answer.setAttribute("aria-busy", "false");
       if (!result) {
@@ -43,7 +43,7 @@ export function chat({ write, problem }) {
       }
       messages.push({ role: "assistant", content: answer.textContent });
       if (result.dropped) add("note", `The oldest ${result.dropped} messages no longer fit the context.`);
-      if (result.finish_reason === "length") add("note", "The answer was cut at the length that is set.");
+      if (result.finish_reason === "length") add("note", "The answer was cut at the maximum length.");
       if (result.finish_reason === "context") add("note", "The answer was cut at the end of the context.");
     },
     loaded: begin,

@@ -1,9 +1,9 @@
-// ONNX models: the tabs "Search" and "ONNX". Loaded when one of them is first opened.
+// ONNX models: the tabs "Search by meaning" and "ONNX model", loaded when one is first opened.
 import { onnx } from "./onnx.mjs";
 import { search } from "./search.mjs";
 import { $, megabytes, runsOn, showMemory } from "./show.mjs";
 
-// What stands beside a tab: its model, memory, and where it runs. `take` gets files.
+// The side panel of a tab: its model, memory, and where it runs. `take` receives files.
 export function side(view, { drop, accept, take }) {
   const aside = $(`${view}-side`);
   aside.append($("side").content.cloneNode(true));

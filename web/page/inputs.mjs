@@ -2,9 +2,9 @@
 import { make } from "./show.mjs";
 
 const MAX_SIDE = 4096;  // pixels
-const FOLLOW = ["mask", "types", "positions"];  // of a text's tokens
+const FOLLOW = ["mask", "types", "positions"];  // computed from a text's tokens
 const SCALES = [["unit", "0 … 1"], ["signed", "−1 … 1"], ["imagenet", "ImageNet's mean and deviation"], ["raw", "0 … 255"]];
-const FITS = [["crop", "Crop its middle"], ["whole", "All of it, on white"], ["stretch", "Stretch it"]];
+const FITS = [["crop", "Crop the middle"], ["whole", "Whole picture on white"], ["stretch", "Stretch"]];
 const FILLS = [["random", "Random"], ["zeros", "Zeros"], ["ones", "Ones"], ["count", "0, 1, 2, …"], ["values", "Values"]];
 
 let count = 0;
@@ -17,7 +17,7 @@ function labelled(text, control) {
 const select = (options) => make("select", {}, ...options.map(([value, text]) => new Option(text, value)));
 const number = (value, max = 1e6) => make("input", { type: "number", min: 1, max, value, required: true });
 
-// Draws a picture into [height, width] and gives its pixels.
+// Draws a picture into [height, width] and returns its pixels.
 function pixels(canvas, bitmap, height, width, fit) {
   canvas.width = width;
   canvas.height = height;
@@ -32,7 +32,7 @@ function pixels(canvas, bitmap, height, width, fit) {
   return new Uint8Array(context.getImageData(0, 0, width, height).data.buffer);
 }
 
-// Numbers: a filling, and the sizes that the model leaves open.
+// Controls for numbers: how to fill the input, and the model's open sizes.
 function numbers(input, more = []) {
   const fill = select([...more, ...FILLS]);
   const sizes = input.open.map((place) => number(input.shape[place]));
@@ -60,7 +60,7 @@ function numbers(input, more = []) {
 function picture(input, problem) {
   const chosen = numbers(input, [["picture", "A picture"]]);
   const file = make("input", { type: "file", accept: "image/*", class: "unseen-file" });
-  const canvas = make("canvas", { width: 0, height: 0, hidden: true, role: "img", "aria-label": "The picture as the model gets it" });
+  const canvas = make("canvas", { width: 0, height: 0, hidden: true, role: "img", "aria-label": "The picture as the model receives it" });
   const [height, width] = [number(input.height, MAX_SIDE), number(input.width, MAX_SIDE)];
   const [scale, fit] = [select(SCALES), select(FITS)];
   const invert = make("input", { type: "checkbox" });
@@ -75,19 +75,19 @@ function picture(input, problem) {
     canvas.hidden = !bitmap;
     return bitmap && pixels(canvas, bitmap, Number(height.value), Number(width.value), fit.value);
   };
-  const whether = () => { options.hidden = chosen.fill.value !== "picture"; };
-  chosen.fill.addEventListener("change", whether);
+  const showOptions = () => { options.hidden = chosen.fill.value !== "picture"; };
+  chosen.fill.addEventListener("change", showOptions);
   for (const control of [height, width, fit]) control.addEventListener("change", draw);
 
   async function take(from) {
     try {
       bitmap = await createImageBitmap(from);
     } catch {
-      throw new Error(`${from.name}: not a picture that this browser reads`);
+      throw new Error(`${from.name}: not a picture that this browser can read`);
     }
     chosen.fill.value = "picture";
     chosen.update();
-    whether();
+    showOptions();
     draw();
   }
 
@@ -107,9 +107,9 @@ function picture(input, problem) {
   };
 }
 
-function words(input, tokenizer) {
+function written(input, tokenizer) {
   const text = make("textarea", { rows: 3 });
-  const label = input.role === "ids" && !tokenizer ? "Token ids (or drop its tokenizer.json, and write a text)" : "Text";
+  const label = input.role === "ids" && !tokenizer ? "Token ids (to enter text, drop the model's tokenizer.json)" : "Text";
   return { content: [labelled(label, text)], value: () => ({ role: input.role, text: text.value }), text };
 }
 
@@ -118,45 +118,45 @@ function control(input, tokenizer, problem) {
   if (input.role === "numbers") return numbers(input);
   if (FOLLOW.includes(input.role)) return { value: () => ({ role: input.role }) };
   if (input.role === "none") {
-    return { content: [make("p", { class: "quiet", textContent: "This page has nothing to fill it with." })], value: () => ({ role: "none" }) };
+    return { content: [make("p", { class: "quiet", textContent: "This page cannot fill this input." })], value: () => ({ role: "none" }) };
   }
-  return words(input, tokenizer);
+  return written(input, tokenizer);
 }
 
-// `problem` is told why a chosen picture is of no use.
+// `problem` shows why a chosen picture cannot be used.
 export function inputs(box, problem) {
   let controls = {};
   return {
-    // `anew` is false where only labels or a tokenizer came: what was written stays.
+    // `anew` is false if only labels or a tokenizer were added: the form keeps its values.
     show(described, tokenizer, anew) {
       const before = anew ? {} : controls;
       controls = {};
       const follow = described.filter((input) => FOLLOW.includes(input.role)).map((input) => input.name);
       const fields = described.map((input) => {
-        const made = before[input.name] && !before[input.name].text ? before[input.name] : control(input, tokenizer, problem);
-        if (made.text && before[input.name]) made.text.value = before[input.name].text.value;
-        controls[input.name] = made;
-        return made.content && make("fieldset", {}, make("legend", {}, input.name, " ",
-          make("span", { class: "unit", textContent: `${input.type} [${input.declared.join(", ")}]` })), ...made.content);
+        const field = before[input.name] && !before[input.name].text ? before[input.name] : control(input, tokenizer, problem);
+        if (field.text && before[input.name]) field.text.value = before[input.name].text.value;
+        controls[input.name] = field;
+        return field.content && make("fieldset", {}, make("legend", {}, input.name, " ",
+          make("span", { class: "unit", textContent: `${input.type} [${input.declared.join(", ")}]` })), ...field.content);
       });
       box.replaceChildren(...fields.filter(Boolean));
       if (follow.length) box.append(make("p", { class: "quiet", textContent: `Made from the text: ${follow.join(", ")}.` }));
     },
     // A dropped picture goes to the first input that takes one.
     async picture(file) {
-      const taker = Object.values(controls).find((made) => made.take);
+      const taker = Object.values(controls).find((field) => field.take);
       if (!taker) throw new Error(`${file.name}: no input of this model takes a picture`);
       await taker.take(file);
     },
     collect() {
       const asked = {};
-      const found = {};
-      for (const [name, made] of Object.entries(controls)) {
-        asked[name] = made.value();
-        const data = asked[name].role === "picture" && made.pixels();
-        if (data) found[name] = data;
+      const drawn = {};
+      for (const [name, field] of Object.entries(controls)) {
+        asked[name] = field.value();
+        const data = asked[name].role === "picture" && field.pixels();
+        if (data) drawn[name] = data;
       }
-      return { asked, pixels: found };
+      return { asked, pixels: drawn };
     },
   };
 }

@@ -1,5 +1,5 @@
-// Cross-origin isolation on hosts that set no headers: a service worker adds them, which takes one
-// reload at the first visit. Without it everything works on one thread.
+// Cross-origin isolation on hosts that do not send the headers: a service worker adds them, after
+// one reload at the first visit. Without isolation everything runs on one thread.
 import { serviceWorkers, session } from "./storage.mjs";
 
 const PATIENCE = 3000;  // milliseconds

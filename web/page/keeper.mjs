@@ -1,4 +1,4 @@
-// The worker that keeps what makes the next start short; see start.mjs.
+// A worker that stores what shortens the next start; see start.mjs.
 import { keepStart } from "./start.mjs";
 
 self.onmessage = async ({ data }) => {

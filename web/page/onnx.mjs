@@ -1,4 +1,4 @@
-// Any ONNX model: what it takes, a run, and what comes of it.
+// The view of any ONNX model: its inputs, runs and outputs.
 import { inputs } from "./inputs.mjs";
 import { $, make, megabytes, milliseconds, notices } from "./show.mjs";
 
@@ -6,15 +6,15 @@ export function onnx(ask, side) {
   const { wait, problem } = notices("onnx-");
   const form = inputs($("inputs"), problem);
   const card = side("onnx", {
-    drop: "Drop an ONNX model here, and with it labels (.txt, .json), a tokenizer.json or a picture, or",
+    drop: "Drop an ONNX model here, optionally with labels (.txt, .json), a tokenizer.json or a picture, or",
     accept: ".onnx,.json,.txt,.model,image/*",
     take,
   });
   let ready = false;
   let busy = false;
-  let pictures = [];  // that came with a model
-  let given = [];  // the files of the model that is there
-  let opening = [];  // those that are being opened
+  let pictures = [];  // dropped together with a model
+  let given = [];  // the files of the current model
+  let opening = [];  // files that are being opened
   let facts = [];
 
   function update() {
@@ -108,7 +108,7 @@ export function onnx(ask, side) {
     on,
     take,
     stop: () => { if (busy) ask({ ask: "stop" }); },
-    // Python was started again, without the model; `open` brings it back.
+    // Python was restarted without the model; `open` loads it again.
     lost() {
       ready = false;
       [opening, pictures] = [[], []];
@@ -132,7 +132,7 @@ function showOutput({ name, type, shape, first, best, softmax, ...more }) {
 
 function classes(best, softmax) {
   const table = make("table", { class: "best" },
-    make("caption", { textContent: `Best of the classes${softmax ? ", as softmax" : ""}` }), make("tbody"));
+    make("caption", { textContent: `Best classes${softmax ? ", as softmax" : ""}` }), make("tbody"));
   for (const { name, share, value } of best) {
     const row = table.tBodies[0].insertRow();
     const bar = make("span", { class: "share", "aria-hidden": "true" });

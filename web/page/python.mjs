@@ -1,23 +1,24 @@
-// The worker in which Python runs: started, watched, and started again when it has ended.
+// The worker in which Python runs: starts it, watches it, and reports when it has ended.
 import { locks } from "./storage.mjs";
 
-const BEAT = 10_000;  // milliseconds between two questions whether it is there
-const MISSED = 6;  // unanswered ones until that is said: it may only be busy
-const ENDED = "The browser has ended the page's Python, most often because memory ran out.";
+const BEAT = 10_000;  // milliseconds between two checks whether the worker responds
+const MISSED = 6;  // unanswered checks until that is reported: the worker may only be busy
+const ENDED = "The browser has ended the page's Python, most likely because memory ran out.";
 
-// `receive` gets the worker's messages; `lost` why it has ended; `silent` whether it does not answer.
+// `receive` is called with the worker's messages, `lost` with the reason why it has ended, `silent`
+// with whether it does not respond.
 export function python({ receive, lost, silent }) {
   let worker;
   let missed = 0;
 
   function start() {
     worker?.terminate();
-    const made = worker = new Worker(`worker.mjs${location.search}`, { type: "module" });
+    const own = worker = new Worker(`worker.mjs${location.search}`, { type: "module" });
     let heard = false;
     const end = (text) => {
-      if (worker !== made) return;
+      if (worker !== own) return;
       worker = undefined;
-      made.terminate();
+      own.terminate();
       lost(text);
     };
     const on = {
@@ -26,14 +27,14 @@ export function python({ receive, lost, silent }) {
       lost: ({ text }) => end(text),
     };
     missed = 0;
-    made.onmessage = ({ data }) => {
-      if (worker !== made) return;
+    own.onmessage = ({ data }) => {
+      if (worker !== own) return;
       heard = true;
       if (missed >= MISSED) silent(false);
       missed = 0;
       (on[data.kind] ?? receive)(data);
     };
-    made.onerror = ({ message }) => {
+    own.onerror = ({ message }) => {
       const text = `The page's worker failed: ${message ?? "worker.mjs could not be loaded"}`;
       if (heard) receive({ kind: "error", text });
       else end(text);

@@ -1,4 +1,4 @@
-// Search by meaning: a text, a question, and the passages that are nearest to it.
+// The view of search by meaning: a text, a question, and the passages nearest to it.
 import { $, make, megabytes, milliseconds, notices } from "./show.mjs";
 
 const QUESTIONS = [
@@ -19,10 +19,10 @@ export function search(ask, side, encoder) {
   let ready = false;
   let busy = false;
   let begun = false;
-  let facts = [];  // of the encoder
-  let own = [];  // its files, where a person gave them
-  let parts = [];  // those of one that is not complete
-  let opening = [];  // those that are being opened
+  let facts = [];  // about the encoder
+  let own = [];  // the encoder's files, if the user gave them
+  let parts = [];  // the files of an incomplete encoder
+  let opening = [];  // files that are being opened
 
   function update() {
     $("search-run").disabled = !ready || busy;
@@ -82,9 +82,9 @@ export function search(ask, side, encoder) {
   function showHits(hits) {
     const passages = [...$("passages").querySelectorAll(".passage")];
     for (const passage of passages) passage.style.removeProperty("--near");
-    const most = Math.max(hits[0].score, 0.01);
+    const best = Math.max(hits[0].score, 0.01);
     $("hits").replaceChildren(...hits.map(({ passage, score }) => {
-      const share = Math.max(score / most, 0);
+      const share = Math.max(score / best, 0);
       const place = passages[passage];
       if (score > 0) place.style.setProperty("--near", `${Math.round(60 * share ** 2)}%`);
       const bar = make("span", { class: "share", "aria-hidden": "true" });
@@ -98,8 +98,8 @@ export function search(ask, side, encoder) {
       });
       return make("li", {}, button);
     }));
-    const best = passages[hits[0].passage];
-    $("passages").scrollTop = best.offsetTop - $("passages").offsetTop - 60;
+    const nearest = passages[hits[0].passage];
+    $("passages").scrollTop = nearest.offsetTop - $("passages").offsetTop - 60;
   }
 
   const on = {
@@ -126,7 +126,7 @@ export function search(ask, side, encoder) {
       showText(pieces);
       $("passage-count").textContent = passages.toLocaleString("en");
       $("passage-time").textContent = milliseconds(each);
-      card.note(...(cut ? [`${cut} passage${cut > 1 ? "s were" : " was"} longer than the model takes, and cut.`] : []));
+      card.note(...(cut ? [`${cut} passage${cut > 1 ? "s were" : " was"} longer than the model accepts, and cut.`] : []));
     },
     found: ({ hits, seconds, ...model }) => {
       end();
@@ -172,13 +172,13 @@ export function search(ask, side, encoder) {
     on,
     take,
     stop: () => { if (busy) ask({ ask: "stop" }); },
-    // Python was started again, without the model; `open` brings it back.
+    // Python was restarted without the model; `open` loads it again.
     lost() {
       ready = begun = false;
       [opening, parts] = [[], []];
       end();
     },
-    // The site's own model is fetched at the first visit of the tab.
+    // The site's encoder is downloaded when the tab is first opened.
     open() {
       if (begun) return;
       if (own.length) {

@@ -1,4 +1,4 @@
-// What all tabs show in one way: bytes, times, memory, where a model runs, progress and problems.
+// Elements and texts that all tabs share: bytes, times, memory, progress and problems.
 export const $ = (id) => document.getElementById(id);
 
 const COLOURS = ["#1f6f5c", "#5cc4a6", "#e0a030", "#b5651d", "#5b7db1", "#9a9a9a"];
@@ -20,13 +20,13 @@ export const milliseconds = (seconds) => {
 
 // An element with properties and children; `class` and names with a dash are attributes.
 export function make(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
-    if (name === "class" || name.includes("-")) made.setAttribute(name, value);
-    else made[name] = value;
+    if (name === "class" || name.includes("-")) element.setAttribute(name, value);
+    else element[name] = value;
   }
-  made.append(...children);
-  return made;
+  element.append(...children);
+  return element;
 }
 
 export const runsOn = (backend, threads) =>
@@ -43,7 +43,7 @@ export function showMemory(bar, table, memory) {
     return part;
   }));
   table.tBodies[0].replaceChildren();
-  [...rows, ["in all", total]].forEach(([name, bytes], i) => {
+  [...rows, ["total", total]].forEach(([name, bytes], i) => {
     const row = table.tBodies[0].insertRow();
     const mark = make("i");
     mark.style.background = i < rows.length ? COLOURS[i % COLOURS.length] : "transparent";

@@ -1,9 +1,9 @@
-// Starting Python with halfbyte; the second time from what the first one left.
+// Starts Python with halfbyte; after the first time from stored results.
 //
-// What takes long is the interpreter's own start and compiling Python's modules. Both leave
-// something that can be kept: a snapshot of the interpreter's memory (Pyodide makes and restores
-// them; only before packages are loaded), and bytecode. They are kept in the browser's cache under
-// the lock file's hash, so another Pyodide, NumPy or halfbyte starts afresh.
+// Most of the time goes into starting the interpreter and compiling Python's modules. The results
+// can be stored: a snapshot of the interpreter's memory (Pyodide creates and restores them, only
+// before packages are loaded), and bytecode. They are stored in the browser's cache under the lock
+// file's hash, so that another version of Pyodide, NumPy or halfbyte starts without them.
 import { dropCache, openCache } from "./storage.mjs";
 
 const CACHE = "halfbyte-start";
@@ -35,7 +35,7 @@ async function load(options) {
 }
 
 function mayCompile() {
-  if (typeof WebAssembly === "undefined") throw new Error("this browser runs no WebAssembly, or has turned it off. Use another, or turn it on.");
+  if (typeof WebAssembly === "undefined") throw new Error("this browser does not support WebAssembly, or has disabled it. Enable it, or use another browser.");
   try {
     new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]));
   } catch {
@@ -43,8 +43,8 @@ function mayCompile() {
   }
 }
 
-// Where the compiler fails, Pyodide waits for ever: `failed` rejects. Also takes the WebAssembly of
-// servers that call it something else, which streaming refuses.
+// If the compiler fails, Pyodide waits forever, but `failed` rejects. Also accepts WebAssembly from
+// servers that send another content type, which streaming refuses.
 function watchCompiler() {
   const { instantiate, instantiateStreaming } = WebAssembly;
   let fail;
@@ -57,16 +57,16 @@ function watchCompiler() {
       if (instantiateStreaming && answer.headers.get("Content-Type") === "application/wasm") return await instantiateStreaming(answer, imports);
       return await instantiate(await answer.arrayBuffer(), imports);
     } catch (error) {
-      if (imports) fail(error);  // without them Pyodide only asks what the engine can do
+      if (imports) fail(error);  // without imports, Pyodide only checks what the engine supports
       throw error;
     }
   };
-  failed.catch(() => {});  // told to whoever waits for it
+  failed.catch(() => {});  // the rejection is handled where it is awaited
   WebAssembly.instantiate = WebAssembly.instantiateStreaming = watched;
   return { failed, end: () => Object.assign(WebAssembly, { instantiate, instantiateStreaming }) };
 }
 
-// Names a file of Pyodide that is not there: what fails without it says less.
+// Names a missing file of Pyodide, which the original error does not.
 async function present() {
   for (const name of ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"]) {
     const answer = await fetch(folder + name, { method: "HEAD" }).catch((error) => ({ status: error.message }));
@@ -74,30 +74,29 @@ async function present() {
   }
 }
 
-// A wheel, or a zip archive of bytecode, over the packages.
+// Unpacks a wheel, or a zip archive of bytecode, over the packages.
 export function unpack(pyodide, archive) {
   const extractDir = pyodide.runPython("import sysconfig; sysconfig.get_path('purelib')");
   pyodide.unpackArchive(archive, "zip", { extractDir });
 }
 
-// Pyodide, and whether it came from what was kept.
+// Starts Pyodide; returns it, and whether it came from a stored snapshot.
 export async function startPyodide(key, packages) {
-  let found;
   try {
-    found = key && await kept(key);
-    if (found) {
-      const pyodide = await load({ packages, _loadSnapshot: found.snapshot });
-      unpack(pyodide, found.bytecode);
+    const stored = key && await kept(key);
+    if (stored) {
+      const pyodide = await load({ packages, _loadSnapshot: stored.snapshot });
+      unpack(pyodide, stored.bytecode);
       return { pyodide, fromSnapshot: true };
     }
   } catch (error) {
-    console.warn(`the kept start was of no use: ${error}`);
+    console.warn(`the stored snapshot could not be used: ${error}`);
     await dropCache(CACHE);
   }
   return { pyodide: await load({ packages }), fromSnapshot: false };
 }
 
-// Bytecode of modules that are imported later than at the start, under a name of its own.
+// Unpacks stored bytecode of modules that are imported after the start, under a name of its own.
 export async function unpackKept(pyodide, name, key) {
   const answer = key && await (await openCache(CACHE))?.match(`${name}-${key}`);
   if (!answer) return false;
@@ -109,10 +108,10 @@ export async function keepBytecode(name, key, bytecode) {
   await (await openCache(CACHE))?.put(`${name}-${key}`, new Response(bytecode));
 }
 
-// Asks for a file now. Who fetches it later gets this answer; who fetches again asks again.
+// Requests a file now. The first later fetch gets this response; others send new requests.
 export function fetchEarly(url) {
   let answer = fetch(url);
-  answer.catch(() => {});  // told to whoever fetches
+  answer.catch(() => {});  // the rejection is handled by the later fetch
   return {
     fetch(...rest) {
       const first = answer;
@@ -124,7 +123,7 @@ export function fetchEarly(url) {
 
 export const keeps = async () => Boolean(await openCache(CACHE));
 
-// In a worker of its own, when nobody waits: makes the snapshot and keeps both.
+// Runs in a worker of its own, in the background: creates the snapshot and stores both.
 export async function keepStart({ key, modules, bytecode }) {
   const pyodide = await load({ _makeSnapshot: true });
   pyodide.runPython(`
@@ -134,7 +133,7 @@ for name in ${JSON.stringify(modules)}:
 del importlib, name
 `);
   const snapshot = pyodide.makeMemorySnapshot();
-  await dropCache(CACHE);  // of other versions
+  await dropCache(CACHE);  // entries of other versions
   const cache = await openCache(CACHE);
   await cache.put(`snapshot-${key}`, new Response(snapshot));
   await cache.put(`bytecode-${key}`, new Response(bytecode));

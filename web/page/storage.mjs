@@ -1,6 +1,6 @@
-// Storage, locks and service workers, which a browser need not lend a page: over http from another
-// machine there are none, and with site data blocked, reading the property or using it throws.
-// The page asks for them here alone; what is not lent is null.
+// Storage, locks and service workers, which not every page gets: over http from another machine
+// there are none, and with site data blocked, reading the property or using it throws. The page
+// accesses them only here; what is not available is null.
 const lent = (read) => {
   try {
     return read() ?? null;
@@ -23,15 +23,15 @@ export async function openCache(name) {
 
 export const dropCache = (name) => lent(() => caches.delete(name))?.catch(() => false);
 
-// Asks the browser not to clear what is kept; a worker cannot ask.
+// Asks the browser not to clear the storage; a worker cannot ask.
 export const persist = () => lent(() => navigator.storage.persist())?.catch(() => false);
 
-// What this window has to do without, for people; "" where nothing is missing.
+// A message for the user about what this window lacks; "" if nothing is missing.
 export async function lacking() {
   if (!self.isSecureContext) {
-    return "This page came over http from another machine, so the browser gives it no storage, and models are fetched " +
-      "again at every visit. Over https, or on localhost, they are kept.";
+    return "This page came over http from another machine, so the browser gives it no storage, and models are " +
+      "downloaded again at every visit. Over https, or on localhost, they are kept.";
   }
   if (await openCache("halfbyte-start")) return "";
-  return "This browser keeps no data for this site, so models are fetched again at every visit. Allow site data to keep them.";
+  return "This browser keeps no data for this site, so models are downloaded again at every visit. Allow site data to keep them.";
 }

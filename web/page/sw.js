@@ -1,4 +1,4 @@
-// Adds the headers of cross-origin isolation to every answer of this origin.
+// Adds the headers of cross-origin isolation to every response of this origin.
 self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
 

@@ -1,4 +1,4 @@
-// The page's tabs: click, arrow keys, Home and End; the address remembers which one is open.
+// The page's tabs: click, arrow keys, Home and End; the address's hash is the open tab.
 import { $ } from "./show.mjs";
 
 const NAMES = ["language", "search", "onnx"];

@@ -1,9 +1,9 @@
-// Pyodide with halfbyte in it. Speaks with the page in messages; see engine.py for those of Python,
-// and graphs/desk.py for those of ONNX models, which is loaded when it is first asked for something.
+// Runs Pyodide with halfbyte, and exchanges messages with the page: see engine.py for those of
+// language models, and graphs/desk.py, which is loaded at the first request, for ONNX models.
 //
 // ?backend=numpy   computes without the kernels
-// ?fresh           starts without what an earlier visit left
-// ?empty           starts Pyodide alone, to compare with
+// ?fresh           starts without the results of an earlier visit
+// ?empty           starts only Pyodide, for comparison
 import { fetchEarly, keepBytecode, keeps, startPyodide, unpack, unpackKept } from "./start.mjs";
 import { locks } from "./storage.mjs";
 
@@ -11,9 +11,9 @@ const query = new URL(self.location.href).searchParams;
 const parts = {};
 let last = performance.now();
 let engine;
-let rest;  // a promise of what the page starts without
-let desk;  // a promise of what answers requests for ONNX models
-let templates;  // Jinja and what bounds it, once a model has a chat template
+let rest;  // a promise of the part of halfbyte that the page starts without
+let desk;  // a promise of the function that answers requests for ONNX models
+let templates;  // a promise of Jinja and its limits, once a model has a chat template
 
 function mark(name) {
   parts[name] = performance.now() - last;
@@ -34,7 +34,7 @@ async function start() {
   const settings = await answer.json();
   say("settings", { settings });
   const model = new URL(settings.model, import.meta.url).href;
-  const fetcher = fetchEarly(model);  // beside Pyodide
+  const fetcher = fetchEarly(model);  // while Pyodide starts
   const key = query.has("fresh") ? undefined : settings.start;
   const { pyodide, fromSnapshot } = await startPyodide(key, ["numpy", "halfbyte-text"]);
   mark("Python");
@@ -53,7 +53,7 @@ import numpy
     if (message.kind === "model" && message.chat) {
       message.chat = settings.chat;
       if (settings.chat) templates ??= loadTemplates(pyodide, settings.wheel);
-      else message.notes.push("This page was made without Jinja (pip install 'halfbyte[chat]'), so it holds no conversation.");
+      else message.notes.push("This page was built without Jinja (pip install 'halfbyte[chat]'), so it cannot chat.");
     }
     self.postMessage(message);
   }, query.get("backend") ?? "native", () => unpackRest(pyodide, settings.wheel));
@@ -72,7 +72,7 @@ function loadTemplates(pyodide, wheel) {
 
 function unpackRest(pyodide, wheel) {
   rest ??= (async () => {
-    const answer = await fetch(wheel);  // Pyodide takes halfbyte for loaded: a part of it is
+    const answer = await fetch(wheel);  // not by Pyodide, for which halfbyte is already loaded
     if (!answer.ok) throw new Error(`${wheel}: the server answered ${answer.status}`);
     unpack(pyodide, await answer.arrayBuffer());
     pyodide.runPython("import importlib; importlib.invalidate_caches()");
@@ -91,10 +91,10 @@ async function startDesk() {
   const { Desk } = pyodide.pyimport("halfbyte.web.graphs.desk");
   if (key && !kept) {
     const bytecode = pyodide.pyimport("halfbyte.web.start").bytecode(before).toJs();
-    keepBytecode("graphs", key, bytecode).catch(() => {});  // a full storage: the next start is slower
+    keepBytecode("graphs", key, bytecode).catch(() => {});  // if storage is full, the next start is slower
   }
-  const made = Desk((json) => self.postMessage(JSON.parse(json)), query.get("backend") ?? "native");
-  return (request, files) => made.ask(JSON.stringify(request), pyodide.toPy(files ?? []));
+  const instance = Desk((json) => self.postMessage(JSON.parse(json)), query.get("backend") ?? "native");
+  return (request, files) => instance.ask(JSON.stringify(request), pyodide.toPy(files ?? []));
 }
 
 async function graphs({ view, request, files }) {
@@ -137,7 +137,7 @@ const started = start().catch((error) => {
   say("lost", { text: `halfbyte could not start: ${plain(error)}` });
 });
 
-// Held until the end of this worker, however it ends: whoever waits for it knows.
+// A lock held until this worker ends, in whatever way: the page waits for it and so knows.
 const name = `halfbyte-${performance.timeOrigin}-${Math.random()}`;
 locks?.request(name, () => {
   say("held", { name });

@@ -40,11 +40,11 @@ def add_chat(commands: Commands[Parser]) -> None:
     )  # fmt: skip
     parser.description = (
         "Talk with a model that has a chat template. At a terminal, Ctrl-C stops an answer, Ctrl-D "
-        'ends, /help lists commands. A message of several lines begins and ends with """, or each '
-        "line but the last ends with a backslash. From a pipe each line is a message; only answers "
-        "are printed."
+        'ends the chat, /help lists commands. A message of several lines begins and ends with """, '
+        "or all its lines except the last end with a backslash. From a pipe, each line is a "
+        "message, and only answers are printed."
     )
-    parser.add_argument("--system", metavar="TEXT", help="instructions that stay throughout")
+    parser.add_argument("--system", metavar="TEXT", help="instructions for the whole conversation")
     add_template(parser)
     add_generation(parser, MAX_TOKENS)
     add_execution(parser)
@@ -58,10 +58,10 @@ def _chat(options: argparse.Namespace) -> int:
 
 
 def messages(read: Callable[[str], str | None]) -> Iterator[str]:
-    """Messages of one line, or of several: between quotes of three, or with backslashes at ends.
+    """Messages of one line, or of several: in triple quotes, or with backslashes at the ends.
 
-    `read` takes a prompt and gives a line, None where its reader gives the message up, and raises
-    `EOFError` at the end.
+    `read` takes a prompt and returns a line, or None to discard the message, and raises `EOFError`
+    at the end.
     """
     held: list[str] = []
     is_quoted = False
@@ -88,7 +88,7 @@ def messages(read: Callable[[str], str | None]) -> Iterator[str]:
 
 
 class Session:
-    """One conversation: lines come in, answers go to stdout, what is said about them to stderr."""
+    """One conversation: reads lines, writes answers to stdout and notes to stderr."""
 
     def __init__(self, chat: Chat, options: Options, system: str | None = None) -> None:
         self._chat, self._options, self._system = chat, options, system
@@ -97,23 +97,24 @@ class Session:
         self._colours = has_colours(sys.stderr)
         self._commands: dict[str, tuple[Callable[[str], None], str]] = {
             "/help": (self._help, "this list"),
-            "/reset": (self._reset, "begin anew, with the same instructions"),
-            "/system": (self._set_system, "TEXT: begin anew, with these instructions"),
-            "/retry": (self._retry, "another answer to the last message"),
-            "/set": (self._set, "NAME VALUE: how answers are generated, e.g. temperature 0.2"),
-            "/quit": (self._quit, "end, as Ctrl-D does"),
+            "/reset": (self._reset, "start over, with the same instructions"),
+            "/system": (self._set_system, "TEXT: start over, with these instructions"),
+            "/retry": (self._retry, "generate another answer to the last message"),
+            "/set": (self._set, "NAME VALUE: change an option, e.g. temperature 0.2"),
+            "/quit": (self._quit, "end the chat, like Ctrl-D"),
         }
         self._reset("")
 
     def run(self) -> None:
-        """Until the input ends."""
-        self._chat.encode([*self._messages, {"role": "user", "content": "."}])  # a bad template
-        self._note("/help lists commands; Ctrl-C stops an answer, Ctrl-D ends.")
+        """Talk until the input ends."""
+        # a bad template is refused before the first message
+        self._chat.encode([*self._messages, {"role": "user", "content": "."}])
+        self._note("/help lists commands; Ctrl-C stops an answer, Ctrl-D ends the chat.")
         if self._interactive:
             with suppress(ImportError):
-                import readline  # input() then edits lines and remembers them
+                import readline  # gives input() editing and a history
 
-                readline.parse_and_bind("set enable-bracketed-paste on")  # all lines of it at once
+                readline.parse_and_bind("set enable-bracketed-paste on")  # paste lines at once
         elif hasattr(sys.stdin, "reconfigure"):
             sys.stdin.reconfigure(encoding="utf-8", errors="replace")
         with suppress(EOFError):
@@ -121,12 +122,12 @@ class Session:
                 self._take(message)
 
     def _line(self, prompt: str) -> str | None:
-        """A line that someone types; None for Ctrl-C."""
+        """A line typed at the terminal; None for Ctrl-C."""
         try:
             return input(prompt)
         except KeyboardInterrupt:
             print()
-            self._note("Ctrl-D or /quit ends.")
+            self._note("Ctrl-D or /quit ends the chat.")
             return None
 
     def _take(self, line: str) -> None:
@@ -178,8 +179,8 @@ class Session:
         if stopped:
             self._note("Stopped.")
         elif generation.finish_reason in ("length", "context"):
-            what = {"length": "the most tokens asked for", "context": "the end of the context"}
-            self._note(f"The answer was cut at {what[generation.finish_reason]}.")
+            limit = {"length": "the maximum number of tokens", "context": "the end of the context"}
+            self._note(f"The answer was cut at {limit[generation.finish_reason]}.")
         fed = len(generation.prompt_ids) - generation.reused
         self._note(
             f"{fed} tokens read, {len(generation.ids)} written at "
@@ -187,7 +188,7 @@ class Session:
         )
 
     def _note(self, text: str) -> None:
-        """Something about the conversation, for people alone."""
+        """Print a note about the conversation, only at a terminal."""
         if self._interactive:
             print(f"\033[2m{text}\033[0m" if self._colours else text, file=sys.stderr)
 
@@ -204,7 +205,7 @@ class Session:
 
     def _retry(self, _: str) -> None:
         if not self._messages or self._messages[-1]["role"] != "assistant":
-            raise HalfbyteError("/retry: nothing was answered yet")
+            raise HalfbyteError("/retry: there is no answer yet")
         self._messages.pop()
         self._ask(self._messages.pop()["content"])
 

@@ -1,4 +1,4 @@
-"""``halfbyte device``: which devices are known, and what is known of one."""
+"""``halfbyte device``: lists devices, shows the profile of one, and measures this machine."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 def add_device(commands: Commands[Parser]) -> None:
-    """The command `device`, with commands of its own."""
+    """The command `device`, with its subcommands."""
     parser = commands.add_parser(
         "device",
-        help="show the devices that models can be tried for without having them",
-        description="Show the devices that models can be tried for without having them.",
+        help="show the devices that `fit` and `simulate` know, or measure this machine",
+        description="Show the devices that `halfbyte fit` and `halfbyte simulate` know, or measure "
+        "this machine.",
         examples=[
             "halfbyte device list",
             "halfbyte device show pixel-6",
@@ -35,17 +36,17 @@ def add_device(commands: Commands[Parser]) -> None:
     )
     parts = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     listing = parts.add_parser(
-        "list", help="the devices that are known, one a line",
+        "list", help="list the known devices, one per line",
         examples=["halfbyte device list --json"],
     )  # fmt: skip
     showing = parts.add_parser(
-        "show", help="all numbers of one, and where each comes from",
+        "show", help="show all numbers of a device, and their origins",
         examples=["halfbyte device show pixel-6", "halfbyte device show my-phone.toml --json"],
     )  # fmt: skip
     showing.add_argument("device", metavar="DEVICE", help="a name from the list, or a .toml file")
     measuring = parts.add_parser(
         "measure",
-        help="measure this machine, about three minutes; `this-machine` is a device from then on",
+        help="measure this machine, in about three minutes, and save it as `this-machine`",
         examples=[
             "halfbyte device measure",
             "halfbyte device measure --name my-desk --threads 4 --json",
@@ -54,7 +55,7 @@ def add_device(commands: Commands[Parser]) -> None:
     measuring.add_argument(
         "--threads", "-t", type=whole, metavar="N", help="cores (default: the fast ones)"
     )
-    measuring.add_argument("--name", default="this-machine", help="what to call it")
+    measuring.add_argument("--name", default="this-machine", help="the name of the device")
     add_force(measuring)
     for part, command in ((measuring, _measure), (listing, _list), (showing, _show)):
         part.add_argument("--json", action="store_true", help="print JSON")
@@ -79,7 +80,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _summary(profile: Profile) -> dict[str, Any]:
-    """What compares devices."""
+    """The numbers that compare devices."""
     return {
         "name": profile.name,
         "title": profile.title,
@@ -98,8 +99,8 @@ def _show(options: argparse.Namespace) -> int:
 
     profile = load_profile(options.device)
     if options.json:
-        made = {"int8_gops": profile.int8_gops, "float32_gops": profile.float32_gops}
-        print(json.dumps({**dataclasses.asdict(profile), "derived": made}, indent=1))
+        derived = {"int8_gops": profile.int8_gops, "float32_gops": profile.float32_gops}
+        print(json.dumps({**dataclasses.asdict(profile), "derived": derived}, indent=1))
         return 0
     full = sum(cluster.full_w for cluster in profile.clusters)
     print(f"{profile.title}: a {profile.kind} of {profile.year}")
@@ -129,10 +130,10 @@ def _measure(options: argparse.Namespace) -> int:
     from halfbyte.device.schema import NAME
     from halfbyte.device.toml_writer import to_toml
 
-    most = os.cpu_count() or 1
-    if options.threads is not None and not 1 <= options.threads <= most:
+    cores = os.cpu_count() or 1
+    if options.threads is not None and not 1 <= options.threads <= cores:
         raise HalfbyteError(
-            f"--threads {options.threads}: expected 1 to {most}, the cores of this machine"
+            f"--threads {options.threads}: expected 1 to {cores}, the cores of this machine"
         )
     path = user_folder() / f"{options.name}.toml"
     if not NAME.fullmatch(options.name):
@@ -155,7 +156,7 @@ def _measure(options: argparse.Namespace) -> int:
         for n in measured.int8
     ]
     print("\n".join(table(heads, rows)))
-    print(f"float32 {measured.float32 / 1e9:.0f} GFLOP/s a core")
+    print(f"float32 {measured.float32 / 1e9:.0f} GFLOP/s per core")
     return 0
 
 
@@ -171,7 +172,7 @@ def _is_own(path: Path) -> bool:
 
 
 def _rounded(value: object) -> str:
-    """Three digits, or all before the point."""
+    """At least three digits, and all before the decimal point."""
     if isinstance(value, float):
         return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
     return str(value)

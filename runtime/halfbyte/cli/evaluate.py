@@ -1,4 +1,4 @@
-"""``halfbyte eval``: a model beside a reference."""
+"""``halfbyte eval``: compares a model with a reference."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ _EXAMPLES = (
     "halfbyte eval --suite models.toml --tolerances rules.toml --json report.json",
 )
 _EPILOG = """\
-The exit code is 1 where a value differs by more than its tolerance, 2 for input that cannot be
-used.
+The exit code is 1 if a value differs by more than its tolerance, 2 for input that cannot be used.
 """
 
 
@@ -45,9 +44,9 @@ def add_eval(commands: Commands[Parser]) -> None:
     """The command `eval`."""
     parser = commands.add_parser(
         "eval",
-        help="compare a model with a reference: outputs, every value, speed",
+        help="compare a model with a reference: outputs, intermediate values, speed",
         description="Compare a model with a reference: its outputs (validate), every intermediate "
-        "value (trace), its speed (bench); or run it and show where its time goes (run).",
+        "value (trace) or its speed (bench); or run it and show where its time goes (run).",
         examples=_EXAMPLES,
         epilog=_EPILOG,
     )
@@ -56,14 +55,14 @@ def add_eval(commands: Commands[Parser]) -> None:
         "model", metavar="MODEL", nargs="?", type=Path,
         help="an ONNX file, or a language model: a file or a Hugging Face folder",
     )  # fmt: skip
-    add("--suite", type=Path, metavar="FILE", help="a TOML file that lists models, instead of one")
+    add("--suite", type=Path, metavar="FILE", help="evaluate all models in a TOML file instead")
     add("--workload", "-w", choices=WORKLOADS, default="validate", help="see above")
-    add("--reference", choices=REFERENCES, help="what is right (default: the workload's own)")
+    add("--reference", choices=REFERENCES, help="the reference (default: the workload's own)")
     add("--threads", "-t", type=counts, default=(), metavar="N,...", help="thread counts")
     add_backend(parser)
     add(
         "--passes", choices=("on", "off"), default="on",
-        help="off runs graphs unfused, and language models as captured",
+        help="off: run graphs unfused, and language models as captured",
     )  # fmt: skip
     _add_inputs(parser)
     _add_workloads(parser)
@@ -72,33 +71,33 @@ def add_eval(commands: Commands[Parser]) -> None:
 
 
 def _add_inputs(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("what the model is given").add_argument
+    add = parser.add_argument_group("inputs").add_argument
     add("--input", type=Path, metavar="FILE", help="an .npz of inputs by name, or of tokens `ids`")
-    add("--seed", type=whole, default=0, metavar="N", help="of random inputs")
+    add("--seed", type=whole, default=0, metavar="N", help="seed of random inputs")
     add(
         "--size", type=named_size, action="append", default=[], metavar="NAME=N",
-        help="of an open dimension of a graph, as in batch=32; may be repeated",
+        help="value of an open dimension of a graph, as in batch=32; may be repeated",
     )  # fmt: skip
-    add("--prompt", default="Once upon a time", metavar="TEXT", help="what a language model reads")
+    add("--prompt", default="Once upon a time", metavar="TEXT", help="a language model's prompt")
     add("--tokenizer", type=Path, metavar="FILE", help="a llama2.c model's tokenizer file")
     add("--context", type=whole, metavar="N", help="tokens the KV cache holds")
-    add("--cache", choices=CACHES, default="auto", help="numbers of the KV cache")
+    add("--cache", choices=CACHES, default="auto", help="type of the KV cache")
 
 
 def _add_workloads(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("single workloads").add_argument
+    add = parser.add_argument_group("options of one workload").add_argument
     add(
         "--stop-on-first-mismatch",
         action="store_true",
-        help="trace: the first difference is enough",
+        help="trace: stop at the first difference",
     )
     add(
         "--forced", action=argparse.BooleanOptionalAction,
-        help="trace: compare instructions, each on NumPy's inputs (language models: the default)",
+        help="trace: run each instruction on NumPy's inputs (the default for language models)",
     )  # fmt: skip
     add("-p", type=counts, default=(128,), metavar="N,...", help="bench: prompt lengths")
     add("-n", type=counts, default=(32,), metavar="N,...", help="bench: tokens to decode")
-    add("--repetitions", "-r", type=_count, default=5, metavar="N", help="of bench and run")
+    add("--repetitions", "-r", type=_count, default=5, metavar="N", help="bench and run: runs")
     add("--trace", type=Path, metavar="FILE", help="run: write a Chrome trace")
 
 
@@ -106,7 +105,7 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("tolerances and reports").add_argument
     add("--tolerances", type=Path, metavar="FILE", help="a TOML file of rules")
     for name in ("rtol", "atol", "min-cosine"):
-        add(f"--{name}", type=number, metavar="X", help="before all rules")
+        add(f"--{name}", type=number, metavar="X", help="overrides all rules")
     add("--json", type=Path, metavar="FILE", help="write everything as JSON")
     add(
         "--dump-dir", type=Path, metavar="DIR",
@@ -129,7 +128,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     if (options.model is None) == (options.suite is None):
         raise HalfbyteError("eval: expected a model or --suite FILE, one of the two")
     if options.suite is not None and options.trace is not None:
-        raise HalfbyteError("--trace: expected a model, found --suite: each would write this file")
+        raise HalfbyteError("--trace: expected a model, found --suite: all would write this file")
     check_threads(options.threads)
     for path, option, keys in (
         (options.json, "--json", ("suite", "results") if options.suite else ("model", "workload")),
@@ -138,15 +137,15 @@ def _evaluate(options: argparse.Namespace) -> int:
         if path is not None:
             may_replace(path, is_own_json(*keys), force=options.force, option=option)
     progress = Progress()
-    asked = _asked(options, progress)
+    evaluation = _evaluation(options, progress)
     if options.suite is None:
-        entry = suite.Entry(asked)
-        entry.result = evaluate(asked)
+        entry = suite.Entry(evaluation)
+        entry.result = evaluate(evaluation)
         _show(entry, progress)
         entries, code = [entry], FAILED if entry.result.passed is False else 0
         data: Any = entry.as_json()
     else:
-        entries = suite.read_suite(options.suite, asked)
+        entries = suite.read_suite(options.suite, evaluation)
         code = suite.run_suite(entries, lambda entry: _show(entry, progress))
         print(_coloured("\n".join(suite.summary_rows(entries))))
         data = {"suite": str(options.suite), "results": [entry.as_json() for entry in entries]}
@@ -155,7 +154,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     return code
 
 
-def _asked(options: argparse.Namespace, progress: Progress) -> Evaluation:
+def _evaluation(options: argparse.Namespace, progress: Progress) -> Evaluation:
     """The evaluation that the options describe."""
     from halfbyte.evaluation import Evaluation
 
@@ -186,7 +185,7 @@ def _asked(options: argparse.Namespace, progress: Progress) -> Evaluation:
 
 
 def _overrides(options: argparse.Namespace) -> tuple[tuple[Rule, ...], ...]:
-    """The rules of a file, and the numbers that come before all rules."""
+    """The rules of a file, and the numbers that override all rules."""
     from halfbyte.evaluation.tolerances import Rule, expectation, fits, read_rules
 
     layers = [] if options.tolerances is None else [tuple(read_rules(options.tolerances))]
@@ -200,7 +199,7 @@ def _overrides(options: argparse.Namespace) -> tuple[tuple[Rule, ...], ...]:
 
 
 def _show(entry: Entry, progress: Progress) -> None:
-    """Print what came of an evaluation."""
+    """Print the result of an evaluation."""
     progress.clear()
     if entry.result is None:
         print(f"error: {entry.error}", file=sys.stderr)
@@ -212,7 +211,7 @@ def _show(entry: Entry, progress: Progress) -> None:
 
 
 def _coloured(text: str) -> str:
-    """Verdicts in green and red, on a terminal that wants colours."""
+    """Colour verdicts green and red, on a terminal with colours."""
     if not has_colours(sys.stdout):
         return text
     text = re.sub(r"(?<!\S)pass(?!\S)", "\033[32mpass\033[0m", text)

@@ -1,4 +1,4 @@
-"""``halfbyte fit``: whether a model fits a device, and what would."""
+"""``halfbyte fit``: whether a model fits a device, and what would fit."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
     N = TypeVar("N", bound=Verdict)
 
-NO = 1  # the exit code where it does not fit
+NO = 1  # the exit code if the model does not fit
 
 
 def add_fit(commands: Commands[Parser]) -> None:
     """The command `fit`."""
     parser = command(
         commands, "fit", _fit,
-        "whether a model fits into the memory of a device, how fast it starts out, and what would "
-        "fit; the exit code is 1 where it does not",
+        "show whether a model fits into the memory of a device, its speed there, and what would "
+        "fit; the exit code is 1 if it does not fit",
         "halfbyte fit model.gguf --device android-go-2gb --context 2048",
         "halfbyte fit model.gguf --device pixel-6 --tab             in a tab of its browser",
         "halfbyte fit model.gguf --device pixel-6 --level basic --weights streamed --batch 16",
@@ -44,23 +44,23 @@ def add_fit(commands: Commands[Parser]) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--level", choices=LEVELS,
-        help="of language models; baseline: weights packed for speed; basic: mapped, so that the "
-        "system may drop their pages; aggressive: and the smallest cache, 2048 tokens, small "
-        "batches; extreme: weights streamed from storage, 1024 tokens (default: baseline)",
+        help="presets of language models. baseline: weights packed for speed; basic: weights "
+        "mapped, so that the system may drop their pages; aggressive: also the smallest cache, "
+        "2048 tokens, small batches; extreme: weights streamed from storage, 1024 tokens (default: "
+        "baseline)",
     )  # fmt: skip
+    parser.add_argument("--weights", choices=WEIGHTS, default="auto", help="instead of the level's")
     parser.add_argument(
-        "--weights", choices=WEIGHTS, default="auto", help="in place of the level's"
-    )
-    parser.add_argument(
-        "--batch", type=whole, metavar="N", help="prompt tokens at once, in place of the level's"
+        "--batch", type=whole, metavar="N", help="prompt tokens at once, instead of the level's"
     )
     parser.add_argument(
         "--tab", action="store_true",
-        help="in a tab of the device's browser, not in an app: WebAssembly on one thread; weights "
-        "lie packed in the tab's heap, so only --context, --cache, --batch and smaller types need "
-        "less",
+        help="in a tab of the device's browser instead of an app: WebAssembly on one thread; "
+        "weights are packed in the tab's heap, so only --context, --cache, --batch and smaller "
+        "types save memory",
     )  # fmt: skip
-    add_sizes(parser, "an open size of a graph's inputs, as in batch=32; may be repeated")
+    add_sizes(parser, "value of an open dimension of a graph's inputs, as in batch=32; may be "
+              "repeated")  # fmt: skip
     parser.add_argument(
         "--threads", "-t", type=whole, metavar="N", help="cores (default: the fast ones)"
     )
@@ -73,15 +73,15 @@ def _fit(options: argparse.Namespace) -> int:
     profile = load_profile(options.device)
     if options.tab and options.threads not in (None, 1):
         raise HalfbyteError(f"--threads {options.threads}: a tab computes on one thread")
-    found: Fit[Need] | Fit[GraphNeed]
+    fit: Fit[Need] | Fit[GraphNeed]
     if is_onnx_file(options.model):
-        found = _of_graph(options, profile)
-        lines = _graph_lines(found, profile.title)
+        fit = _of_graph(options, profile)
+        lines = _graph_lines(fit, profile.title)
     else:
-        found = _of_language_model(options, profile)
-        lines = _lines(found, profile.title)
-    print(json.dumps(found.as_json(), indent=1) if options.json else "\n".join(lines))
-    return 0 if found.fits else NO
+        fit = _of_language_model(options, profile)
+        lines = _lines(fit, profile.title)
+    print(json.dumps(fit.as_json(), indent=1) if options.json else "\n".join(lines))
+    return 0 if fit.fits else NO
 
 
 def _of_language_model(options: argparse.Namespace, profile: Profile) -> Fit[Need]:
@@ -108,59 +108,59 @@ def _of_graph(options: argparse.Namespace, profile: Profile) -> Fit[GraphNeed]:
         fitter.close()
 
 
-def _lines(found: Fit[Need], title: str) -> Iterator[str]:
+def _lines(fit: Fit[Need], title: str) -> Iterator[str]:
     from halfbyte.device.speed import HELD, PROMPT
 
-    asked = found.asked
-    yield from _head(found, title)
+    asked = fit.asked
+    yield from _head(fit, title)
     yield from _memory(asked, f"with {asked.settings}, at a context of {asked.context} tokens")
     yield ""
     heads = ["level", "context", "own MB", "with mapped", "fits", "decode tokens/s", "prompt"]
     rows = [
         [
-            name, str(need.context), _mb(need.private), _mb(need.total), _word(need),
+            name, str(need.context), _mb(need.private), _mb(need.total), _yes_or_no(need),
             _speed(need.decode), _speed(need.prompt),
         ]
-        for name, need in found.levels.items()
+        for name, need in fit.levels.items()
     ]  # fmt: skip
     yield from table(heads, rows)
     yield (
         f"tokens/s of decoding with {min(HELD, asked.context - 1)} tokens in the context, and of a "
         f"prompt of {min(PROMPT, asked.context)}"
     )
-    yield from _tail(found, "decode tokens/s", [_speed(need.decode) for need in found.would])
+    yield from _tail(fit, "decode tokens/s", [_speed(need.decode) for need in fit.would])
 
 
-def _graph_lines(found: Fit[GraphNeed], title: str) -> Iterator[str]:
-    asked = found.asked
-    yield from _head(found, title)
+def _graph_lines(fit: Fit[GraphNeed], title: str) -> Iterator[str]:
+    asked = fit.asked
+    yield from _head(fit, title)
     inputs = [f"{name} {list(shape)}" for name, shape in asked.inputs.items()]
     yield from _memory(asked, f"of a run with {', '.join(inputs) or 'no inputs'}")
     yield ""
     yield f"runs/s: {_speed(asked.runs)}"
-    yield from _tail(found, "runs/s", [_speed(need.runs) for need in found.would])
+    yield from _tail(fit, "runs/s", [_speed(need.runs) for need in fit.would])
 
 
-def _head(found: Fit[N], title: str) -> Iterator[str]:
-    limit = found.limit_mb
-    yield f"{found.model} on {title}"
-    who = "a tab" if found.place == "tab" else "an app"
+def _head(fit: Fit[N], title: str) -> Iterator[str]:
+    limit = fit.limit_mb
+    yield f"{fit.model} on {title}"
+    who = "a tab" if fit.place == "tab" else "an app"
     yield f"{who} may take {limit.shown} MB ({limit.span}; {limit.origin})"
     yield ""
 
 
-def _tail(found: Fit[N], unit: str, speeds: list[str]) -> Iterator[str]:
-    cores = "one core" if found.threads == 1 else f"{found.threads} cores"
-    yield f"on {cores}, nothing hot yet: median and 10 to 90 % of what is not known"
+def _tail(fit: Fit[N], unit: str, speeds: list[str]) -> Iterator[str]:
+    cores = "one core" if fit.threads == 1 else f"{fit.threads} cores"
+    yield f"on {cores}, while the device is cool: median, and 10 to 90 % of the uncertainty"
     yield ""
-    yield _verdict(found)
-    if found.would:
+    yield _verdict(fit)
+    if fit.would:
         yield "What would fit:"
-        pairs = zip(found.would, speeds, strict=True)
+        pairs = zip(fit.would, speeds, strict=True)
         rows = [[n.settings, _mb(n.private), speed, _storage(n)] for n, speed in pairs]
         yield from table(["", "own MB", unit, ""], rows)
-    elif not found.fits:
-        yield "Nothing that halfbyte can do makes it fit."
+    elif not fit.fits:
+        yield "No setting of halfbyte makes it fit."
 
 
 def _memory(need: Verdict, what: str) -> Iterator[str]:
@@ -171,18 +171,18 @@ def _memory(need: Verdict, what: str) -> Iterator[str]:
     yield f"  {'total':<20}{_mb(need.total):>10} MB"
 
 
-def _verdict(found: Fit[N]) -> str:
+def _verdict(fit: Fit[N]) -> str:
     from halfbyte.device.fit import too_large
     from halfbyte.download.transfer import ARRAY_BYTES
 
-    need, limit = found.asked, found.limit_mb
+    need, limit = fit.asked, fit.limit_mb
     margin = limit.value * 1e6 - need.private
-    words = f"with {_mb(margin)} MB to spare" if need.fits else f"{_mb(-margin)} MB too much"
+    why = f"with {_mb(margin)} MB to spare" if need.fits else f"{_mb(-margin)} MB too much"
     if too_large(need.memory):
-        file, most = need.memory[FILE] / 1e6, ARRAY_BYTES / 1e6
-        words = f"the file has {file:.0f} MB; an array has at most {most:.0f} MB there"
-    doubt = "" if need.sure else "; within what is not known of the device"
-    text = f"{'fits' if need.fits else 'DOES NOT FIT'}: {words}{doubt}"
+        file, limit_mb = need.memory[FILE] / 1e6, ARRAY_BYTES / 1e6
+        why = f"the file has {file:.0f} MB; an array has at most {limit_mb:.0f} MB there"
+    doubt = "" if need.sure else "; uncertain, as the device's limit is not known exactly"
+    text = f"{'fits' if need.fits else 'DOES NOT FIT'}: {why}{doubt}"
     return f"{text}; {_storage(need)}" if need.from_storage else text
 
 
@@ -190,7 +190,7 @@ def _storage(need: Verdict) -> str:
     return "weights are read from storage in every run" if need.from_storage else ""
 
 
-def _word(need: Verdict) -> str:
+def _yes_or_no(need: Verdict) -> str:
     return ("yes" if need.fits else "no") + ("" if need.sure else "?")
 
 

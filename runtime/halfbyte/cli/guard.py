@@ -1,6 +1,6 @@
-"""What surrounds every command: streams that take any text, and one line for what goes wrong.
+"""Runs a command with streams that take any text, and with errors of one line.
 
-It imports nothing that takes time, so that Ctrl-C finds it in place from the start.
+This module imports quickly, so that Ctrl-C is handled from the start.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ BAD_INPUT, INTERRUPTED = 2, 130
 
 
 def guarded(command: Callable[[], int], *, debug: bool) -> int:
-    """Run a command; what a user can mend becomes one line on stderr, not a traceback."""
+    """Run a command; errors become one line on stderr, not a traceback, unless `debug`."""
     _open_streams()
     try:
         try:
             return command()
         finally:
-            sys.stdout.flush()  # here, where a reader that has gone is no error
+            sys.stdout.flush()  # here, where a closed pipe is not an error
     except KeyboardInterrupt:
         _say("\ninterrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # nothing is left to say
+    except BrokenPipeError:  # nobody reads the output
         return 0
     except Exception as error:
         if debug:
@@ -34,7 +34,7 @@ def guarded(command: Callable[[], int], *, debug: bool) -> int:
         _say(printable(f"error: {_explained(error)}"))
         return BAD_INPUT
     finally:
-        _drop_what_cannot_be_written()
+        _discard_unwritable_output()
 
 
 def _explained(error: Exception) -> str:
@@ -49,7 +49,7 @@ def _explained(error: Exception) -> str:
         return f"{where}{error.strerror}"
     return (
         f"{type(error).__name__}: {error}; this is a mistake in halfbyte, please report it with "
-        "what --debug prints"
+        "the output of --debug"
     )
 
 
@@ -59,7 +59,7 @@ def _say(text: str) -> None:
 
 
 def _open_streams() -> None:
-    """Closed streams lead nowhere; what an encoding has no character for is escaped."""
+    """Replace closed streams by the null device; escape characters that encodings lack."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
@@ -70,8 +70,8 @@ def _open_streams() -> None:
         sys.stdin.reconfigure(errors="replace")
 
 
-def _drop_what_cannot_be_written() -> None:
-    """Of a stream that leads nowhere: Python would try again at exit, and complain."""
+def _discard_unwritable_output() -> None:
+    """Discard buffered output that cannot be written: Python would try again at exit, and fail."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

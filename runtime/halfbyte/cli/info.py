@@ -21,7 +21,7 @@ def add_info(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--program",
         action="store_true",
-        help="also print the program, as captured and after passes",
+        help="also print the program, as captured and after the passes",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 

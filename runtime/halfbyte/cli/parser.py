@@ -1,4 +1,4 @@
-"""Options as all commands have them: one line for what is wrong, and defaults in the help."""
+"""argparse as all commands use it: errors of one line, examples, and defaults in the help."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Commands = argparse._SubParsersAction  # argparse names its type privately
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of `argparse`; `examples` are the lines that end its help.
+    """An argument parser with examples at the end of its help.
 
     Attributes
     ----------
@@ -30,17 +30,17 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{**options, "formatter_class": _Formatter})
 
     def error(self, message: str) -> NoReturn:
-        """One line, where argparse prints its usage first."""
+        """Print one line, without argparse's usage, and exit."""
         line = printable(f"error: {message}; see `{self.prog} --help`")
         self.exit(BAD_INPUT, f"{line}\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Where it cannot be written, say so; argparse passes over that."""
+        """Write without hiding errors, which argparse ignores."""
         (file or sys.stderr).write(message)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Texts of several lines are left as they are; options say what they are where not given."""
+    """Keeps texts of several lines as they are, and adds defaults to the help of options."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if "\n" in text:
@@ -73,7 +73,7 @@ def number(text: str) -> float:
 
 
 def numbers(text: str) -> list[float]:
-    """Numbers with commas between them."""
+    """Comma-separated numbers."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -81,7 +81,7 @@ def numbers(text: str) -> list[float]:
 
 
 def counts(text: str) -> list[int]:
-    """Whole numbers of 1 or more with commas between them."""
+    """Comma-separated whole numbers of 1 or more."""
     try:
         values = [int(part) for part in text.split(",") if part]
     except ValueError:

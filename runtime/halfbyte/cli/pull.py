@@ -1,4 +1,4 @@
-"""``halfbyte pull``, and models that are named as the hub names them."""
+"""``halfbyte pull``, and names of models on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _FILES = {".gguf", ".onnx", ".bin", ".safetensors", ".pt", ".pth", ".th", ".json
 
 
 def add_pull(commands: Commands[Parser]) -> None:
-    """Add the command."""
+    """The command `pull`."""
     parser = commands.add_parser(
         "pull",
-        help="fetch a model from the Hugging Face hub; its path to stdout",
-        description="Fetch a model from the Hugging Face hub into its cache: what halfbyte needs "
-        "of it. Prints the path, which the other commands take.",
+        help="download a model from the Hugging Face hub, and print its path",
+        description="Download the files of a model that halfbyte needs from the Hugging Face hub "
+        "into the hub's cache. Prints the path, which the other commands take.",
         examples=[
             "halfbyte pull HuggingFaceTB/SmolLM2-135M-Instruct",
             "halfbyte pull HuggingFaceTB/SmolLM2-135M --revision main",
@@ -40,12 +40,12 @@ def _pull(options: argparse.Namespace) -> int:
 
 
 def located(model: Path) -> Path:
-    """The path of a model; what looks like a repository of the hub is fetched, if someone says so.
+    """The path of a model; a repository of the hub is downloaded if the user agrees.
 
     Raises
     ------
     HalfbyteError
-        It is no path, but may be a repository: the message says how to fetch it.
+        The path does not exist, but may be a repository: the message says how to download it.
     """
     name = str(model)
     repository = name.partition(":")[0]
@@ -56,9 +56,9 @@ def located(model: Path) -> Path:
         or Path(repository).suffix in _FILES
     ):
         return model
-    if ask(f"There is no {name} here. Fetch it from the Hugging Face hub?"):
+    if ask(f"There is no {name} here. Download it from the Hugging Face hub?"):
         return pull(name)
     raise HalfbyteError(
         f"{name}: no such file or folder. If it is a model of the Hugging Face hub, "
-        f"`halfbyte pull {name}` fetches it and prints the path to give here"
+        f"`halfbyte pull {name}` downloads it and prints the path to use here"
     )

@@ -1,4 +1,7 @@
-"""The command ``quantize``, which is ``halfbyte quantize`` too."""
+"""The command ``quantize``, which is also ``halfbyte quantize``.
+
+A module named `quantize` would replace the function `halfbyte.cli.quantize`, the entry point.
+"""
 
 from __future__ import annotations
 
@@ -41,17 +44,18 @@ EXAMPLES = (
 )
 EPILOG = """\
 int4 is Q4_0 with the token embedding and the head in Q8_0; int8 is Q8_0. K-quants have the head in
-Q6_K, and Q4_K_M and Q5_K_M also attn_v and ffn_down of some layers, as llama.cpp's. Norms and
-biases stay F32. Output is GGUF, which llama.cpp reads too.
+Q6_K; Q4_K_M and Q5_K_M also have attn_v and ffn_down of some layers in it, like llama.cpp's. Norms
+and biases stay F32. The output is GGUF, which llama.cpp also reads.
 
-ONNX stays ONNX, which ONNX Runtime runs too (it needs `pip install 'halfbyte[quantize]'`). int8 and
-int4 are weights in the same blocks (MatMulNBits, GatherBlockQuantized), and int8 a channel where a
-convolution has them; --dynamic and --static multiply integers in standard operators.
+ONNX stays ONNX, which ONNX Runtime also runs; this needs `pip install 'halfbyte[quantize]'`. int8
+and int4 store weights in the same blocks (MatMulNBits, GatherBlockQuantized), and int8 stores those
+of convolutions with a scale per channel. --dynamic and --static multiply integers in standard
+operators.
 """
 
 
 class Bar:
-    """Progress with MB/s on a terminal; nothing where stderr is a file or a pipe."""
+    """Shows progress and MB/s on a terminal; nothing if stderr is a file or a pipe."""
 
     def __init__(self) -> None:
         self._start = self._shown = time.perf_counter()
@@ -75,107 +79,115 @@ class Bar:
             self._wide = 0
 
 
-def parser() -> Parser:
+def make_parser() -> Parser:
     """The command's options."""
-    made = Parser(
+    parser = Parser(
         prog="quantize",
         description="Make a trained model small: int4, int8, fp16 or bf16.",
         examples=EXAMPLES,
         epilog=EPILOG,
     )
-    made.add_argument(
+    parser.add_argument(
         "model", metavar="MODEL", type=Path, help="a model file, or a Hugging Face folder"
     )
-    kind = made.add_mutually_exclusive_group(required=True)
+    kind = parser.add_mutually_exclusive_group(required=True)
     for name, type_ in ALIASES.items():
         kind.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=type_)
     kind.add_argument(
         "--type", dest="kind", type=canonical, choices=[*presets()], metavar="TYPE",
         help=f"by GGUF's or llama.cpp's name: {', '.join(presets())}",
     )  # fmt: skip
-    made.add_argument(
+    parser.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="OUT",
         help="default: <stem>-<type>.gguf or .onnx beside MODEL",
     )
-    made.add_argument(
+    parser.add_argument(
         "--tokenizer", type=Path, metavar="FILE", help="a llama2.c model's tokenizer file"
     )
-    made.add_argument(
+    parser.add_argument(
         "--keep", action="append", default=[], metavar="PATTERN=TYPE",
-        help="another type for tensors whose names match; may be repeated, the last match decides",
+        help="another type for tensors whose names match; may be repeated, the last match applies",
     )  # fmt: skip
-    made.add_argument("--pure", action="store_true", help="embedding and head in the same type too")
-    made.add_argument(
-        "--requantize", action="store_true",
-        help="take models in less than 8 bits too: what they lost is lost, and more is",
-    )  # fmt: skip
-    made.add_argument(
-        "--rtn", action="store_true", help="plain rounding: no search of scales, no equalization"
+    parser.add_argument(
+        "--pure", action="store_true", help="quantize embedding and head to the same type too"
     )
-    _add_onnx(made)
-    made.add_argument("--json", type=Path, metavar="REPORT", help="write the report as JSON")
-    add_force(made)
-    made.add_argument("--threads", "-t", type=whole, metavar="N", help="default: one per fast core")
-    made.add_argument("--verbose", action="store_true", help="a line per tensor")
-    add_debug(made)
-    return made
+    parser.add_argument(
+        "--requantize", action="store_true",
+        help="also accept models in less than 8 bits, which lose quality a second time",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rtn", action="store_true", help="round to nearest: no search for scales, no equalization"
+    )
+    _add_onnx(parser)
+    parser.add_argument("--json", type=Path, metavar="REPORT", help="write the report as JSON")
+    add_force(parser)
+    parser.add_argument(
+        "--threads", "-t", type=whole, metavar="N", help="default: one per fast core"
+    )
+    parser.add_argument("--verbose", action="store_true", help="a line per tensor")
+    add_debug(parser)
+    return parser
 
 
-def _add_onnx(made: argparse.ArgumentParser) -> None:
-    """Options of ONNX models."""
-    group = made.add_argument_group("ONNX models")
+def _add_onnx(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ONNX models."""
+    group = parser.add_argument_group("ONNX models")
     method = group.add_mutually_exclusive_group()
     method.add_argument(
         "--dynamic", dest="method", action="store_const", const="dynamic",
-        help="with --int8: scales of activations are found as they come",
+        help="with --int8: compute scales of activations at run time",
     )  # fmt: skip
     method.add_argument(
         "--static", dest="method", action="store_const", const="static",
         help="with --int8: fixed scales of activations, from --calibrate; the default for models "
-        "with convolutions where that is given",
+        "with convolutions if --calibrate is given",
     )  # fmt: skip
     group.add_argument(
         "--calibrate", type=Path, metavar="DATA",
-        help="inputs: a .npz file with an array of samples for each input, or a folder of .npz, "
-        ".npy and pictures, one sample each",
+        help="sample inputs: a .npz file with an array of samples for each input, or a folder of "
+        ".npz, .npy and picture files, one sample each",
     )  # fmt: skip
     group.add_argument(
         "--calibration-method", choices=("minmax", "percentile", "entropy"), default="minmax",
-        help="how ranges are made of samples; percentile is 99.99",
+        help="how ranges are computed from samples; percentile is 99.99",
     )  # fmt: skip
     group.add_argument(
         "--activations", choices=("uint8", "int8"), default="uint8",
         help="type of activations with fixed scales",
     )  # fmt: skip
     group.add_argument(
-        "--mean", type=numbers, metavar="R,G,B", help="of pictures in 0 to 1; default: ImageNet's"
-    )
-    group.add_argument("--std", type=numbers, metavar="R,G,B", help="likewise; default: ImageNet's")
+        "--mean", type=numbers, metavar="R,G,B",
+        help="mean of pictures' values from 0 to 1; default: ImageNet's",
+    )  # fmt: skip
+    group.add_argument(
+        "--std", type=numbers, metavar="R,G,B",
+        help="standard deviation of pictures' values; default: ImageNet's",
+    )  # fmt: skip
     group.add_argument(
         "--per-channel", action="store_true", help="with --dynamic: a scale for each channel"
     )
     group.add_argument(
-        "--fp16-io", action="store_true", help="with --fp16: inputs and outputs are float16 too"
+        "--fp16-io", action="store_true", help="with --fp16: inputs and outputs in float16 too"
     )
     group.add_argument(
-        "--external", action="store_true", help="tensors in a second file, OUT.<hash>.data"
+        "--external", action="store_true", help="write tensors to a second file, OUT.<hash>.data"
     )
     group.add_argument(
         "--attention", choices=("auto", "int8", "floats"),
-        help="with --int8 and --int4: what halfbyte takes attention in; auto, the default, is "
-        "int8 where that alone leaves outputs at 40 dB or more",
+        help="with --int8 and --int4: the type in which halfbyte computes attention; auto, the "
+        "default, is int8 if that by itself keeps outputs at 40 dB or more",
     )  # fmt: skip
     group.add_argument(
         "--no-compare", action="store_true", help="do not run both models to compare their outputs"
     )
 
 
-def run(words: Sequence[str]) -> int:
-    """The same, where errors are met by the caller."""
-    options = parser().parse_args(words)
+def run(arguments: Sequence[str]) -> int:
+    """Run the command; errors are the caller's to handle. Returns the exit code."""
+    options = make_parser().parse_args(arguments)
     options.model = located(options.model)
     onnx = is_onnx_file(options.model)
     output = options.output or default_output(options.model, options.kind, _SUFFIXES[onnx])
@@ -256,7 +268,7 @@ def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
 
 
 def _beside(model: Path) -> list[Path]:
-    """What a model's folder holds, but for GGUF files, which may be earlier outputs."""
+    """The files in a model's folder, except GGUF files, which may be earlier outputs."""
     return [p for p in model.iterdir() if p.suffix != ".gguf"] if model.is_dir() else []
 
 
@@ -265,5 +277,5 @@ def _check_report(options: argparse.Namespace, output: Path) -> None:
     path: Path = options.json
     refuse_to_replace(path, options.model, options.tokenizer)
     if os.path.realpath(path) == os.path.realpath(output):
-        raise OutputError(f"{path}: is the output too; choose another report with --json")
+        raise OutputError(f"{path}: is also the output; choose another report with --json")
     may_replace(path, is_own_json("source_format", "output"), force=options.force, option="--json")

@@ -1,4 +1,4 @@
-"""Outputs over files that are there: halfbyte replaces its own, and others on request."""
+"""Existing output files: halfbyte replaces its own, and others only on request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from halfbyte.outputs import reporting
 
 IsOwn = Callable[[Path], bool]
 
-_START = 1 << 16  # bytes of a file that tell
+_START = 1 << 16  # bytes at the start of a file that identify it
 _MAX_JSON = 1 << 26
 _HEAD = 24  # bytes of a GGUF file before its metadata
 _OWN = struct.pack(
@@ -26,7 +26,7 @@ _OWN = struct.pack(
 
 
 def add_force(parser: argparse._ActionsContainer) -> None:
-    """The option `--force`."""
+    """Add the option `--force`."""
     parser.add_argument(
         "--force", action="store_true",
         help="replace files that halfbyte did not write, without asking",
@@ -34,9 +34,9 @@ def add_force(parser: argparse._ActionsContainer) -> None:
 
 
 def may_replace(path: Path, is_own: IsOwn, *, force: bool, option: str) -> None:
-    """Raise `OutputError` for a file that halfbyte did not write, unless someone says so.
+    """Raise `OutputError` for a file that halfbyte did not write, unless the user agrees.
 
-    And, before any work is done, for what cannot be written.
+    Also raises, before any work is done, for a path that cannot be written.
     """
     with reporting(path):
         path.parent.stat()
@@ -48,22 +48,22 @@ def may_replace(path: Path, is_own: IsOwn, *, force: bool, option: str) -> None:
         raise OutputError(f"{path}: cannot be written: not a regular file")
     if not path.is_file() or not status.st_size or force or is_own(path):
         return
-    if ask(f"{path} is there, and halfbyte did not write it. Replace it?"):
+    if ask(f"{path} exists, and halfbyte did not write it. Replace it?"):
         return
     raise OutputError(
-        f"{path}: is there already, and halfbyte did not write it: expected another {option}, or "
+        f"{path}: exists already, and halfbyte did not write it: expected another {option}, or "
         "--force to replace it"
     )
 
 
 def is_own_gguf(path: Path) -> bool:
-    """Whether `quantize` wrote it: it says so first of all."""
+    """Whether `quantize` wrote a file, which its first metadata entry says."""
     start = _start(path)
     return start.startswith(MAGIC) and start[_HEAD : _HEAD + len(_OWN)] == _OWN
 
 
 def is_own_onnx(path: Path) -> bool:
-    """Whether `quantize` wrote it: versions come before the graph, as nobody else writes them."""
+    """Whether `quantize` wrote a file: only it writes versions before the graph."""
     start, at = _start(path), 0
     while at + 1 < len(start):
         field, kind, at = start[at] >> 3, start[at] & 7, at + 1
@@ -83,17 +83,17 @@ def is_own_onnx(path: Path) -> bool:
 
 
 def is_own_json(*keys: str) -> IsOwn:
-    """Whether a file holds an object with these keys."""
+    """A check whether a file contains a JSON object with these keys."""
 
     def is_own(path: Path) -> bool:
         try:
             if path.stat().st_size > _MAX_JSON:
                 return False
-            found = json.loads(path.read_bytes())
+            content = json.loads(path.read_bytes())
         except (OSError, ValueError, RecursionError):
             return False
-        found = found[0] if isinstance(found, list) and found else found
-        return isinstance(found, dict) and all(key in found for key in keys)
+        content = content[0] if isinstance(content, list) and content else content
+        return isinstance(content, dict) and all(key in content for key in keys)
 
     return is_own
 
@@ -106,7 +106,7 @@ def is_own_npz(path: Path) -> bool:
 
 
 def is_own_plot(path: Path) -> bool:
-    """Whether Matplotlib drew it, which says so in all its formats."""
+    """Whether Matplotlib drew a file, which it notes in all its formats."""
     with path.open("rb") as file:
         start = file.read(_START)
         file.seek(max(0, path.stat().st_size - _START))

@@ -43,19 +43,20 @@ def add_run(commands: Commands[Parser]) -> None:
         commands,
         "run",
         _run,
-        "continue a text, or run an ONNX graph; statistics to stderr",
+        "continue a text with a language model, or run an ONNX graph; statistics go to stderr",
         *_EXAMPLES,
     )
-    prompts.add_text(parser, "PROMPT", "how the text begins")
+    prompts.add_text(parser, "PROMPT", "the beginning of the text")
     add_generation(parser, MAX_TOKENS)
     parser.add_argument(
         "--raw", action="store_true",
-        help="continue the prompt as it is; without, a model that has a chat template answers it",
+        help="continue the prompt as it is, even if the model has a chat template, with which it "
+        "would answer",
     )  # fmt: skip
     add_template(parser)
     parser.add_argument(
         "--beams", type=whole, metavar="N",
-        help="beam search: the likeliest text of N followed at once; nothing is sampled",
+        help="search for the likeliest text with N beams, instead of sampling",
     )  # fmt: skip
     parser.add_argument(
         "--length-penalty", type=number, metavar="X",
@@ -65,17 +66,19 @@ def add_run(commands: Commands[Parser]) -> None:
         "--json", action="store_true",
         help="print the text, its tokens with their log-probabilities, and times as JSON",
     )  # fmt: skip
-    parser.add_argument("--profile", action="store_true", help="time, bytes and GB/s per kernel")
+    parser.add_argument(
+        "--profile", action="store_true", help="print time, bytes and GB/s per kernel"
+    )
     add_execution(parser)
     run_graph.add_graph_options(parser)
 
 
 def add_template(parser: Parser) -> None:
-    """Another chat template than the usual one."""
+    """Add the option `--template`."""
     parser.add_argument(
         "--template", metavar="NAME",
-        help="another chat template: chatml, a file of Jinja, or one that the model names "
-        "(default: the model's)",
+        help="chat template: chatml, a file with a Jinja template, or the name of one of the "
+        "model's templates (default: the model's)",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""``halfbyte run`` and ``info`` of an ONNX graph."""
+"""``halfbyte run`` of an ONNX graph: feeds its inputs, and prints or writes its outputs."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ SHOWN, TOP = 6, 5
 
 
 def add_graph_options(parser: argparse.ArgumentParser) -> None:
-    """Options of `run` that graphs alone take."""
+    """Add the options of `run` that only graphs take."""
     group = parser.add_argument_group("graphs (ONNX)")
     add = group.add_argument
     add(
         "--input", type=Path, metavar="FILE",
-        help=".npz with an array an input, .npy, or a picture; without it, random numbers",
+        help="an .npz with an array for each input, a .npy, or a picture (default: random numbers)",
     )  # fmt: skip
-    add("--output", "-o", type=Path, metavar="FILE", help="write the outputs into this .npz")
+    add("--output", "-o", type=Path, metavar="FILE", help="write the outputs to this .npz")
     add_force(group)
-    add_sizes(group, "an open size of random inputs, as in batch=32; may be repeated")
-    add("--runs", type=whole, metavar="N", help="run N times more, and print the times")
+    add_sizes(group, "value of an open dimension of random inputs, as in batch=32; may be repeated")
+    add("--runs", type=whole, metavar="N", help="run N more times, and print the times")
     add("--dump", action="store_true", help="print the programs that ran")
     add(
         "--scale", type=number, metavar="X",
-        help="what a picture's numbers are multiplied by (1/255; 1 for integers)",
+        help="factor on a picture's values (default: 1/255 for float inputs, 1 for integers)",
     )  # fmt: skip
-    add("--mean", type=numbers, metavar="X,...", help="what is taken from them then, per channel")
-    add("--std", type=numbers, metavar="X,...", help="what they are divided by at last")
-    add("--bgr", action="store_true", help="blue first")
+    add("--mean", type=numbers, metavar="X,...", help="then subtract this, per channel")
+    add("--std", type=numbers, metavar="X,...", help="then divide by this, per channel")
+    add("--bgr", action="store_true", help="order the channels blue, green, red")
 
 
 def add_sizes(parser: argparse._ActionsContainer, text: str) -> None:
-    """The option `--size`, which makes a list of names and sizes."""
+    """Add the option `--size`, a list of names and sizes."""
     parser.add_argument(
         "--size", type=named_size, action="append", default=[], metavar="NAME=N", help=text
     )
@@ -72,7 +72,7 @@ _OF_RUN: dict[str, Any] = {
 
 
 def refuse_graph_options(options: argparse.Namespace) -> None:
-    """For a language model, which takes none of them."""
+    """Refuse a graph's options for a language model."""
     for name in GRAPH_OPTIONS:
         if getattr(options, name, None):
             raise HalfbyteError(
@@ -81,19 +81,19 @@ def refuse_graph_options(options: argparse.Namespace) -> None:
 
 
 def refuse_text_options(
-    options: argparse.Namespace, texts: Mapping[str, Any] = TEXT_OPTIONS
+    options: argparse.Namespace, defaults: Mapping[str, Any] = TEXT_OPTIONS
 ) -> None:
-    """For a graph, which takes none of them."""
-    for name, default in texts.items():
+    """Refuse a language model's options for a graph."""
+    for name, default in defaults.items():
         if getattr(options, name, default) != default:
-            said = "-n" if name == "n" else f"--{name.replace('_', '-')}"
+            option = "-n" if name == "n" else f"--{name.replace('_', '-')}"
             raise HalfbyteError(
-                f"{options.model}: {said} is for language models; this is an ONNX graph"
+                f"{options.model}: {option} is for language models; this is an ONNX graph"
             )
 
 
 def run(options: argparse.Namespace) -> int:
-    """The command."""
+    """Run a graph; returns the exit code."""
     from halfbyte.onnx.session import GraphOptimizationLevel, InferenceSession, SessionOptions
 
     if options.text_parts:
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
         first = time.perf_counter() - start
         named = dict(zip((o.name for o in session.get_outputs()), results, strict=True))
         for name, value in named.items():
-            print("\n".join(_described(name, value)))
+            print("\n".join(_describe(name, value)))
         _time(session, feeds, options.runs, first)
         if options.dump:
             print("\n\n".join(program.dump() for program in session.programs()))
@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
 def _time(
     session: InferenceSession, feeds: Mapping[str, Any], runs: int | None, first: float
 ) -> None:
-    """Print how long the first run took, and `runs` more."""
+    """Print the time of the first run, and of `runs` more."""
     text = f"first run {first * 1e3:.1f} ms"
     if runs:
         seconds = []
@@ -156,7 +156,7 @@ def _feeds(session: InferenceSession, options: argparse.Namespace) -> dict[str, 
 
 
 def _read(path: Path, inputs: Sequence[NodeArg], options: argparse.Namespace) -> dict[str, Any]:
-    """What a file feeds; its content says what it is."""
+    """The inputs in a file, whose type is recognized by its content."""
     with path.open("rb") as file:
         start = file.read(6)
     if start.startswith(b"PK\3\4"):
@@ -181,7 +181,7 @@ def _of_picture(
 ) -> Array:  # fmt: skip
     """(pixels × scale − mean) / std in the input's size, order of dimensions and type.
 
-    Integers take the pixels as they are, 0 to 255, unless options say otherwise.
+    By default, integer inputs take the pixels as they are, 0 to 255.
     """
     channel, row, column = layout
     sizes = [argument.shape[i] for i in (row, column)]
@@ -204,8 +204,8 @@ def _of_picture(
         values = np.clip(np.rint(values), limits.min, limits.max)
     if channel < row:
         values = values.transpose(2, 0, 1)
-    made: Array = values.astype(dtype).reshape((1,) * (len(argument.shape) - 3) + values.shape)
-    return made
+    array: Array = values.astype(dtype).reshape((1,) * (len(argument.shape) - 3) + values.shape)
+    return array
 
 
 def _dtype(argument: NodeArg) -> np.dtype[Any]:
@@ -217,12 +217,12 @@ def _dtype(argument: NodeArg) -> np.dtype[Any]:
 # ---- outputs -------------------------------------------------------------------------------------
 
 
-def _described(name: str, value: Any) -> list[str]:
-    """What an output is, in one line, and the likeliest classes of one that has some."""
+def _describe(name: str, value: Any) -> list[str]:
+    """A line that describes an output; for one row of classes, a second line with the likeliest."""
     if isinstance(value, list):
         lines = [f"{printable(name)}: {len(value)} parts"]
         for index, part in enumerate(value):
-            lines += [f"  {line}" for line in _described(f"[{index}]", part)]
+            lines += [f"  {line}" for line in _describe(f"[{index}]", part)]
         return lines
     if not isinstance(value, np.ndarray):
         return [f"{printable(name)}: {printable(repr(value))}"]
@@ -244,7 +244,7 @@ def _described(name: str, value: Any) -> list[str]:
 
 
 def _plain(value: Array) -> Array:
-    """In one of NumPy's own types: small floats as float32, small integers as int8."""
+    """The array in one of NumPy's types: small floats as float32, small integers as int8."""
     from halfbyte.onnx.files.dtypes import special_name, widen
     from halfbyte.onnx.session.arrays import from_caller
 
@@ -253,7 +253,7 @@ def _plain(value: Array) -> Array:
 
 
 def _write(path: Path, named: Mapping[str, Any]) -> None:
-    """The outputs as .npz; parts of sequences are `name.0`, `name.1`, ..."""
+    """Write the outputs as .npz; parts of sequences are named `name.0`, `name.1`, ..."""
     arrays: dict[str, Array] = {}
     for name, value in named.items():
         parts = {name: value}

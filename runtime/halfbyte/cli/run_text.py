@@ -17,7 +17,7 @@ from halfbyte.cli.shared import (
     generation_options,
     harmless,
     load_model,
-    most_tokens,
+    max_tokens,
 )
 from halfbyte.core.profile import Profile
 from halfbyte.errors import HalfbyteError
@@ -40,20 +40,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse what does not go together."""
+    """Refuse options that exclude each other."""
     if options.raw and options.template is not None:
         raise HalfbyteError(
-            f"--template {options.template}: --raw is without a template: expected one of the two"
+            f"--template {options.template}: --raw uses no template: expected one of the two"
         )
     if options.beams is None:
         if options.length_penalty is not None:
-            raise HalfbyteError("--length-penalty: expected --beams too, which it is for")
+            raise HalfbyteError("--length-penalty: expected --beams too")
         return
     given = [name for name in (*SAMPLING, "stop") if getattr(options, name) not in (None, [])]
     if given:
         option = f"--{given[0].replace('_', '-')}"
         raise HalfbyteError(
-            f"{option}: --beams takes the likeliest text, samples nothing: expected one of the two"
+            f"{option}: --beams takes the likeliest text and does not sample: expected one of the "
+            "two"
         )
 
 
@@ -72,7 +73,7 @@ class _Run:
             model.profile = Profile()
 
     def generate(self) -> int:
-        """Sample a text, and print it while it grows."""
+        """Sample a text, and print it as it is generated."""
         generation = self._begin()
         if self._options.json:
             for _ in generation:
@@ -89,13 +90,13 @@ class _Run:
         ids = self._encoded()
         self._check_room(ids)
         penalty = 1.0 if options.length_penalty is None else options.length_penalty
-        found = beam_search(
+        beams = beam_search(
             model, ids, Sampler(**adjustments(options)), options.beams, penalty,
-            most_tokens(options),
+            max_tokens(options),
         )  # fmt: skip
-        best = found[0]
+        best = beams[0]
         if options.json:
-            texts = [{"text": b.text, "ids": b.ids, "score": b.score} for b in found]
+            texts = [{"text": b.text, "ids": b.ids, "score": b.score} for b in beams]
             print(json.dumps({**self._asked(ids), "texts": texts}))
         else:
             print(harmless(("" if self._is_chat else self._prompt) + best.text))
@@ -128,7 +129,7 @@ class _Run:
         return self._model.tokenizer.encode(self._prompt)
 
     def _check_room(self, ids: Sequence[int]) -> None:
-        """Refuse a prompt that is longer than the context, before any of it is shown."""
+        """Refuse a prompt that is longer than the context, before any of it is printed."""
         model = self._model
         if len(ids) > model.context:
             raise HalfbyteError(
@@ -138,14 +139,14 @@ class _Run:
 
     def _more_context(self) -> str:
         metadata = self._model.file.metadata
-        most = metadata.get(f"{metadata.get('general.architecture')}.context_length")
+        limit = metadata.get(f"{metadata.get('general.architecture')}.context_length")
         try:
-            larger = int(most) > self._model.context  # type: ignore[arg-type]
+            larger = int(limit) > self._model.context  # type: ignore[arg-type]
         except (TypeError, ValueError):
             return ""
-        return f"; --context takes up to {most}" if larger else ", and the model knows no more"
+        return f"; --context takes up to {limit}" if larger else ", the model's maximum"
 
-    # ---- what is printed -------------------------------------------------------------------------
+    # ---- output ----------------------------------------------------------------------------------
 
     def _print(self, generation: Generation) -> None:
         if not self._is_chat:
@@ -154,15 +155,15 @@ class _Run:
             for piece in generation:
                 sys.stdout.write(harmless(piece))
                 sys.stdout.flush()
-        finally:  # what follows, an error too, begins on a line of its own
+        finally:  # the following output, also an error, begins on a new line
             sys.stdout.write("\n")
             sys.stdout.flush()
 
     def _notes(self, generation: Generation) -> None:
-        """What is said on stderr at the end."""
+        """Print statistics to stderr."""
         model = self._model
         if self._is_chat:
-            _say("the prompt went through the chat template; --raw continues it as it is")
+            _say("the chat template was applied to the prompt; --raw continues it as it is")
         if generation.finish_reason == "context":
             _say(f"the context of {model.context} tokens is full{self._more_context()}")
         _say(

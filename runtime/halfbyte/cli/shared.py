@@ -1,4 +1,4 @@
-"""What commands have in common: a model, how it runs, how text is generated, what is shown."""
+"""Options and output that several commands share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from halfbyte.text.model import LanguageModel
 from halfbyte.text.planning import CACHES, LEVELS, WEIGHTS, Given
 from halfbyte.text.sampling import Sampler
 
-# What a model writes must not steer the terminal.
+# Control characters in a model's text must not reach the terminal.
 _CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
@@ -32,7 +32,7 @@ def command(
     text: str,
     *examples: str,
 ) -> Parser:
-    """A command on one model, with the options that all of them share."""
+    """Add a command on one model, with the options that all such commands share."""
     parser = commands.add_parser(
         name, help=text, description=text[0].upper() + text[1:] + ".", examples=examples
     )
@@ -48,7 +48,7 @@ def command(
     )  # fmt: skip
     parser.add_argument(
         "--cache", choices=CACHES, default="auto",
-        help="numbers of the KV cache (default: f32 for models in F32, f16 for others)",
+        help="type of the KV cache (default: f32 for models in F32, f16 for others)",
     )  # fmt: skip
     add_debug(parser)
     parser.set_defaults(command=run)
@@ -56,12 +56,12 @@ def command(
 
 
 def add_debug(parser: argparse.ArgumentParser) -> None:
-    """The option that all commands have."""
+    """Add the option `--debug`, which all commands have."""
     parser.add_argument("--debug", action="store_true", help="show a traceback on errors")
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:
-    """Options that say how a model runs."""
+    """Add options for how a model runs."""
     parser.add_argument(
         "--threads", "-t", type=whole, metavar="N",
         help=f"threads (default: one per fast core, {default_threads()} here)",
@@ -69,38 +69,37 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     add_backend(parser)
     parser.add_argument(
         "--passes", choices=("on", "off"), default="on",
-        help="off runs the program as captured, with float activations",
+        help="off: run the program as captured, with float activations",
     )  # fmt: skip
     parser.add_argument(
         "--activations", choices=("int8", "float"), default="int8",
-        help="what quantized weights are multiplied with",
+        help="type of the activations that quantized weights are multiplied with",
     )  # fmt: skip
     parser.add_argument(
         "--weights", choices=WEIGHTS, default="auto",
-        help="packed: laid out anew in memory, for speed; mapped: pages that the system may drop; "
-        "streamed: read from storage for every token (default: packed where there is room)",
+        help="packed: rearranged in memory, for speed; mapped: in pages that the system may drop; "
+        "streamed: read from storage for every token (default: packed if they fit into memory)",
     )  # fmt: skip
     parser.add_argument(
         "--level", choices=LEVELS,
-        help="settings that need less and less memory; see `halfbyte fit`",
+        help="presets that need less and less memory; see `halfbyte fit`",
     )  # fmt: skip
     parser.add_argument(
         "--memory-budget", type=size, metavar="SIZE",
-        help="refuse to take more memory than this, such as 256MB; weights are streamed where "
-        "they do not fit",
+        help="use at most this much memory, such as 256MB: weights that do not fit are streamed",
     )  # fmt: skip
 
 
 def add_backend(parser: argparse._ActionsContainer) -> None:
-    """What computes."""
+    """Add the option `--backend`."""
     parser.add_argument(
         "--backend", default="native", metavar="NAME",
-        help="native, native-avx2, native-scalar or numpy",
+        help="what computes: native, native-avx2, native-scalar or numpy",
     )  # fmt: skip
 
 
 def load_model(options: argparse.Namespace) -> LanguageModel:
-    """The model that the options of `command` and `add_execution` ask for."""
+    """Load the model as the options of `command` and `add_execution` say."""
     return load(
         options.model,
         tokenizer=options.tokenizer,
@@ -120,7 +119,7 @@ def cores() -> int:
 
 
 def useful_threads(threads: int | None) -> int | None:
-    """As many as were asked for, but no more than there are cores, with a sentence."""
+    """The given number of threads, reduced to the number of cores with a warning."""
     if threads is not None and not 1 <= threads <= MAX_THREADS:
         raise HalfbyteError(f"--threads {threads}: expected 1 to {MAX_THREADS}")
     if threads is None or threads <= cores():
@@ -134,17 +133,17 @@ def useful_threads(threads: int | None) -> int | None:
 
 
 def check_threads(threads: Sequence[int]) -> None:
-    """Refuse numbers of threads to measure that no machine like this one is run with."""
-    for asked in threads:
-        if asked > 4 * cores():
+    """Refuse to measure more than four threads per core."""
+    for count in threads:
+        if count > 4 * cores():
             raise HalfbyteError(
-                f"--threads {asked}: this machine has {cores()} cores: expected at most "
+                f"--threads {count}: this machine has {cores()} cores: expected at most "
                 f"{4 * cores()}"
             )
 
 
 def given_settings(options: argparse.Namespace) -> Given:
-    """Settings that were given; those left out are the level's, or the default."""
+    """The settings that were given; others are the level's, or the defaults."""
     given = {key: getattr(options, key, None) for key in Given.__annotations__}
     given["passes"] = False if getattr(options, "passes", "on") == "off" else None
     return cast(Given, {key: value for key, value in given.items() if value not in (None, "auto")})
@@ -161,7 +160,7 @@ def size(text: str) -> int:
     return round(float(match[1]) * _UNITS[match[2].upper()])
 
 
-# Arguments of Python's interface, which messages name, and the options that set them.
+# Arguments of the Python interface, which error messages name, and the options that set them.
 ARGUMENTS = {
     "batch": "--batch", "cache": "--cache", "context": "--context", "draws": "--draws",
     "frequency_penalty": "--frequency-penalty", "length_penalty": "--length-penalty",
@@ -174,17 +173,17 @@ ARGUMENTS = {
 
 
 def name_options(message: str) -> str:
-    """A message that begins with an argument's name, with the option's."""
+    """Replace the argument's name that begins a message with the option's."""
     name = re.match(r"\w+(?= [^ ]+: |: )", message)
     return ARGUMENTS[name[0]] + message[name.end() :] if name and name[0] in ARGUMENTS else message
 
 
 def add_generation(parser: argparse.ArgumentParser, max_tokens: int) -> None:
-    """Options that say how a text is generated; those left out are None."""
+    """Add options for generating a text; those that are not given are None."""
     add = parser.add_argument
     add(
         "-n", type=whole, metavar="N",
-        help=f"most tokens to generate; -1: until the end (default: {max_tokens})",
+        help=f"maximum number of tokens to generate; -1: until the end (default: {max_tokens})",
     )  # fmt: skip
     parser.set_defaults(max_tokens=max_tokens)
 
@@ -193,28 +192,28 @@ def add_generation(parser: argparse.ArgumentParser, max_tokens: int) -> None:
         value = inspect.signature(Sampler).parameters[argument].default
         add(f"--{name}", type=kind, metavar=metavar, help=f"{text} (default: {value})")
 
-    sampling("temp", number, "T", "temperature; 0 is greedy")
-    sampling("top-k", whole, "K", "sample from the K likeliest; 0: from all")
-    sampling("top-p", number, "P", "sample from the likeliest with probability P")
-    sampling("min-p", number, "P", "sample from those at least P times as likely as the likeliest")
+    sampling("temp", number, "T", "temperature; 0: always the likeliest token")
+    sampling("top-k", whole, "K", "sample from the K likeliest tokens; 0: from all")
+    sampling("top-p", number, "P", "sample from the likeliest tokens with total probability P")
+    sampling("min-p", number, "P", "sample from tokens at least P times as likely as the likeliest")
     sampling(
         "repetition-penalty", number, "X", "more than 1 avoids tokens of the prompt and the text"
     )
-    sampling("frequency-penalty", number, "X", "taken from a token's logit each time that it comes")
-    sampling("presence-penalty", number, "X", "taken from a token's logit once it came")
+    sampling("frequency-penalty", number, "X", "subtract X from a token's logit per occurrence")
+    sampling("presence-penalty", number, "X", "subtract X from the logits of tokens that occurred")
     add(
         "--logit-bias", type=_bias, action="append", default=[], metavar="TOKEN=X",
         help="add X to a token's logit; -inf bans it; may be repeated",
     )  # fmt: skip
     add(
         "--stop", action="append", default=[], metavar="TEXT",
-        help="where this comes, the text ends; may be repeated",
+        help="end the text where TEXT occurs; may be repeated",
     )  # fmt: skip
     add("--seed", type=whole, metavar="N", help="the same seed gives the same text")
 
 
-def most_tokens(options: argparse.Namespace) -> int:
-    """How many tokens to generate at most."""
+def max_tokens(options: argparse.Namespace) -> int:
+    """The maximum number of tokens to generate."""
     if options.n is None:
         return int(options.max_tokens)
     return sys.maxsize if options.n == -1 else int(options.n)
@@ -225,14 +224,14 @@ SAMPLING = ("temp", "top_k", "top_p", "min_p", "seed")
 
 
 def adjustments(options: argparse.Namespace) -> dict[str, Any]:
-    """Penalties and bias that were given."""
+    """The penalties and biases that were given."""
     given = {name: getattr(options, name) for name in ADJUSTMENTS}
     given["logit_bias"] = dict(options.logit_bias) or None
     return {name: value for name, value in given.items() if value is not None}
 
 
 def generation_options(options: argparse.Namespace) -> Options:
-    """What `add_generation` asked for."""
+    """The options of `add_generation`, as arguments of the Python interface."""
     given = {name: getattr(options, name) for name in SAMPLING}
     given["temperature"] = given.pop("temp")
     given = {name: value for name, value in given.items() if value is not None}
@@ -240,7 +239,7 @@ def generation_options(options: argparse.Namespace) -> Options:
         Options,
         {
             **given, **adjustments(options),
-            "max_tokens": most_tokens(options), "stop": options.stop,
+            "max_tokens": max_tokens(options), "stop": options.stop,
         },
     )  # fmt: skip
 
@@ -255,21 +254,21 @@ def _bias(text: str) -> tuple[int, float]:
         ) from None
 
 
-# ---- what is shown -------------------------------------------------------------------------------
+# ---- the terminal --------------------------------------------------------------------------------
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Whether colours are wanted there: on a terminal, unless NO_COLOR says otherwise."""
+    """Whether to write colours to a stream: on a terminal, unless NO_COLOR is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def harmless(text: str) -> str:
-    """A model's text as it is shown: to a terminal without what would steer it."""
+    """A model's text as printed: on a terminal, without control characters."""
     return text.translate(_CONTROLS) if sys.stdout.isatty() else text
 
 
 def ask(question: str) -> bool:
-    """Whether someone at a terminal says yes; nobody does where there is none."""
+    """Ask at the terminal; False without one."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
@@ -277,7 +276,7 @@ def ask(question: str) -> bool:
 
 
 class Progress:
-    """What is done now, on a line that is written over; nothing where stderr is no terminal."""
+    """Shows the current task on a line that is overwritten; nothing if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._wide = 0

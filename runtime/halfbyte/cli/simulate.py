@@ -1,4 +1,4 @@
-"""``halfbyte simulate``: how fast a model runs on a device that is not here, minute by minute."""
+"""``halfbyte simulate``: predicts a model's speed on another device, minute by minute."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ from halfbyte.onnx.files import is_onnx_file
 from halfbyte.text.planning import LEVELS, WEIGHTS, Given, plan, settings_of
 
 _ABOUT = """\
-Predict how fast a model runs on a device that is not here, minute by minute, while the device warms
-up and slows down: tokens of a language model, or runs of an ONNX graph, one after the other.
-Nothing is run: the program that `halfbyte run` would run is planned, its time and power follow from
+Predict how fast a model runs on a device that is not at hand, minute by minute, while the device
+warms up and slows down: tokens of a language model, or runs of an ONNX graph, one after the other.
+Nothing is run: the program that `halfbyte run` would run is planned; its time and power follow from
 the device's profile (see `halfbyte device show`), its heat from the profile's thermal network.
-Where the profile has a range, 200 devices are drawn from it: results are medians, and what a tenth
-and nine tenths of the devices do not exceed.
+Where the profile has ranges, 200 devices are drawn from them; results are medians, and the 10 % and
+90 % quantiles of the devices.
 
 governors:
-  power-allocator  Linux's: watts by the distance to the control temperature (default)
-  step-wise        Linux's: a step slower while too hot and warming
-  pacing           ours: each token or run takes as long as the last, at a pace that can be kept
-  none             nothing slows it, not even the device's own trip points
+  power-allocator  Linux's: a power budget by the distance to the control temperature (default)
+  step-wise        Linux's: a frequency step slower while too hot and warming
+  pacing           halfbyte's: an even time per token or run, at a pace that can be kept
+  none             no limits, not even the device's own trip points
 
 workloads:
-  continuous       one answer without an end, or run after run (default)
-  30/s             the same, at most 30 tokens or runs in a second, as of a camera
-  chat             prompts of 200 tokens, answers of 150, 20 s to read each, again and again;
-                   not of a graph
-  FILE             turns.toml of [[turn]] prompt = 200, answer = 150, pause_s = 20,
-                   or turns.csv with the columns prompt,answer,pause_s; of a graph
-                   bursts.toml of [[burst]] runs = 300, pause_s = 10, or a .csv of both;
-                   per_s = 30 beside them, where it is wanted, is the most in a second
+  continuous       one endless answer, or run after run (default)
+  30/s             the same, with at most 30 tokens or runs per second, such as a camera's
+  chat             prompts of 200 tokens, answers of 150, and 20 s to read each, repeated;
+                   only for language models
+  FILE             for language models turns.toml of [[turn]] prompt = 200, answer = 150,
+                   pause_s = 20, or turns.csv with the columns prompt,answer,pause_s;
+                   for graphs bursts.toml of [[burst]] runs = 300, pause_s = 10, or a .csv;
+                   optionally with per_s = 30, the most tokens or runs per second
 """
 _EXAMPLES = (
     "halfbyte simulate model.gguf --device pixel-6",
@@ -83,7 +83,10 @@ def add_simulate(commands: Commands[Parser]) -> None:
         help="a name from `halfbyte device list`, or a .toml file",
     )
     add("--minutes", type=number, default=10.0, metavar="N", help=f"at most {MAX_MINUTES:g}")
-    add("--ambient", type=number, metavar="C", help="the air (default: the profile's, 25)")
+    add(
+        "--ambient", type=number, metavar="C",
+        help="temperature of the air (default: the profile's, 25)",
+    )  # fmt: skip
     add(
         "--workload",
         default="continuous",
@@ -91,24 +94,25 @@ def add_simulate(commands: Commands[Parser]) -> None:
         help="continuous, a rate, chat or a file (see above)",
     )
     add("--governor", choices=tuple(GOVERNORS), default="power-allocator", help="see above")
-    add("--level", choices=LEVELS, help="settings that need less and less memory")
-    add("--weights", choices=WEIGHTS, default="auto", help="how weights lie in memory")
-    add_sizes(parser, "an open size of a graph's inputs, as in batch=32; may be repeated")
+    add("--level", choices=LEVELS, help="presets that need less and less memory")
+    add("--weights", choices=WEIGHTS, default="auto", help="how weights are kept in memory")
+    add_sizes(parser, "value of an open dimension of a graph's inputs, as in batch=32; may be "
+              "repeated")  # fmt: skip
     add(
         "--threads", "-t", type=whole, metavar="N",
         help="cores that may compute (default: the fast ones)",
     )  # fmt: skip
     add("--draws", type=whole, default=200, metavar="N", help=f"devices, at most {MAX_DRAWS}")
-    add("--seed", type=whole, default=0, metavar="N", help="the same seed, the same devices")
-    add("--plot", type=Path, metavar="FILE", help=f"also a picture: {', '.join(plot.SUFFIXES)}")
+    add("--seed", type=whole, default=0, metavar="N", help="the same seed draws the same devices")
+    add("--plot", type=Path, metavar="FILE", help=f"write a plot: {', '.join(plot.SUFFIXES)}")
     add_force(parser)
     add("--json", action="store_true", help="print JSON, with the series over time")
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What is simulated: its task, a sentence of warning or nothing, and a language model's context
-    or a graph's shapes."""
+class _Subject:
+    """What is simulated: the task, a warning or an empty string, and a language model's context or
+    the shapes of a graph's inputs."""
 
     task: Task
     note: str = ""
@@ -123,30 +127,31 @@ def _simulate(options: argparse.Namespace) -> int:
     profile, is_graph = load_profile(options.device), is_onnx_file(options.model)
     workload = load_workload(options.workload, "run" if is_graph else "token")
     try:
-        asked = (_graph if is_graph else _language_model)(options, profile)
+        subject = (_graph if is_graph else _language_model)(options, profile)
     except MemoryBudgetError as error:
         if options.debug:
             raise
         print(f"error: {error}", file=sys.stderr)
         return NO
     result = simulate(
-        asked.task, profile, workload, options.governor, minutes=options.minutes,
+        subject.task, profile, workload, options.governor, minutes=options.minutes,
         ambient=options.ambient, threads=options.threads, draws=options.draws, seed=options.seed,
         model=Path(options.model).name,
     )  # fmt: skip
-    print(json.dumps(_as_json(result, asked)) if options.json else "\n".join(_text(result, asked)))
+    as_text = json.dumps(_as_json(result, subject)) if options.json else _text(result, subject)
+    print(as_text)
     if options.plot is not None:
         plot.write(result, options.plot)
     return 0
 
 
-def _graph(options: argparse.Namespace, profile: Profile) -> _Asked:
+def _graph(options: argparse.Namespace, profile: Profile) -> _Subject:
     """Runs of a graph.
 
     Raises
     ------
     MemoryBudgetError
-        The device has too little memory for one.
+        The device has too little memory for a run.
     """
     from halfbyte.device.graphs import GraphPlanner, Runs
     from halfbyte.evaluation.inputs import open_sizes
@@ -165,10 +170,10 @@ def _graph(options: argparse.Namespace, profile: Profile) -> _Asked:
     if not verdict.fits:
         raise _too_large(options, verdict, profile, room)
     note = _dropped(verdict, profile, room)
-    return _Asked(Runs(planned, verdict.from_storage), note, inputs=planned.inputs)
+    return _Subject(Runs(planned, verdict.from_storage), note, inputs=planned.inputs)
 
 
-def _language_model(options: argparse.Namespace, profile: Profile) -> _Asked:
+def _language_model(options: argparse.Namespace, profile: Profile) -> _Subject:
     refuse_graph_options(options)
     file = open_model(options.model, tokenizer=options.tokenizer)
     planned = plan(file, settings_of(options.level, _given(options)))
@@ -178,7 +183,7 @@ def _language_model(options: argparse.Namespace, profile: Profile) -> _Asked:
         raise _too_large(options, verdict, profile, room, _other_level(options, file, room))
     streamed = planned.reader is not None or verdict.from_storage
     note = _dropped(verdict, profile, room)
-    return _Asked(Tokens(planned, streamed), note, context=planned.settings.context)
+    return _Subject(Tokens(planned, streamed), note, context=planned.settings.context)
 
 
 def _too_large(
@@ -192,59 +197,59 @@ def _too_large(
 
 
 def _given(options: argparse.Namespace) -> Given:
-    """Settings that were given, with those that a simulation has no options for."""
+    """The settings that were given, with defaults for those without an option here."""
     return given_settings(argparse.Namespace(passes="on", activations="int8", **vars(options)))
 
 
 def _other_level(options: argparse.Namespace, file: ModelFile, room: Room) -> str:
-    """What the first level that fits needs, or that none does."""
+    """A hint: the first level that fits, or that none does."""
     given = {key: value for key, value in _given(options).items() if key != "weights"}
     for level in LEVELS:
         planned = plan(file, settings_of(level, cast(Given, given)))
         verdict = room.verdict("", planned.memory)
         if verdict.fits:
             return f"; --level {level} needs {verdict.private / 1e6:.0f} MB"
-    return "; no --level needs so little, a smaller context may"
+    return "; no --level fits, but a smaller context may"
 
 
 def _dropped(verdict: Verdict, profile: Profile, room: Room) -> str:
-    """A sentence for weights whose pages the system drops, or nothing."""
+    """A warning if the system would drop pages of weights, else an empty string."""
     if not verdict.from_storage:
         return ""
     return (
-        f"warning: it needs {verdict.total / 1e6:.0f} MB, and an app on {profile.name} may take "
-        f"{room.limit.value:.0f} MB: weights are read from storage in every run"
+        f"warning: the model needs {verdict.total / 1e6:.0f} MB, and an app on {profile.name} may "
+        f"take {room.limit.value:.0f} MB: weights are read from storage in every run"
     )
 
 
-# ---- for people ----------------------------------------------------------------------------------
+# ---- text ----------------------------------------------------------------------------------------
 
 _FACTORS = {"%": 100.0, "min": 1 / 60}
 
 
-def _text(s: Simulation, asked: _Asked) -> list[str]:
-    found = bands(s)
+def _text(s: Simulation, subject: _Subject) -> str:
+    by_name = bands(s)
     rows = []
-    for name, (words, unit) in _rows(s.unit).items():
-        if name in found:
-            values = [found[name].median, found[name].low, found[name].high]
+    for name, (title, unit) in _rows(s.unit).items():
+        if name in by_name:
+            values = [by_name[name].median, by_name[name].low, by_name[name].high]
             cells = [_shown(float(value) * _FACTORS.get(unit, 1.0), unit) for value in values]
-            rows.append([words, unit, *cells])
-    lines = [asked.note] if asked.note else []
+            rows.append([title, unit, *cells])
+    lines = [subject.note] if subject.note else []
     lines += [
         f"{s.model} on {s.profile.title}: {s.threads} threads, {s.governor}, {s.workload}, air of "
         f"{s.ambient:g} C; {s.draws} draws",
-        *([f"a token: at the middle of a context of {asked.context}"] if asked.context else []),
-        *([f"a run: {_shapes(asked.inputs)}"] if asked.inputs else []),
+        *([f"a token: at the middle of a context of {subject.context}"] if subject.context else []),
+        *([f"a run: {_shapes(subject.inputs)}"] if subject.inputs else []),
         "", *table(["", "", "median", "10 %", "90 %"], rows, left=2),
     ]  # fmt: skip
     if off := int(s.overheated.sum()):
         lines += ["", f"{off} of {s.draws} draws switch off: a die reaches {SHUTDOWN_C:.0f} C"]
-    return [*lines, "", *_minutes(s)]
+    return "\n".join([*lines, "", *_minutes(s)])
 
 
 def _rows(unit: str) -> dict[str, tuple[str, str]]:
-    """By name of a quantity what it is in words, and its unit."""
+    """The title and unit of each quantity, by its name."""
     return {
         f"first_minute_{unit}s_s": ("first minute", f"{unit}s/s"),
         f"sustained_{unit}s_s": ("sustained (last fifth)", f"{unit}s/s"),
@@ -262,14 +267,14 @@ def _shapes(inputs: Mapping[str, tuple[int, ...]]) -> str:
 
 
 def _shown(value: float, unit: str) -> str:
-    """Three digits, or a word for what never comes and for what there is none of."""
+    """At least three digits; "never" for times that are infinite, "-" for undefined values."""
     if not isfinite(value):
         return "never" if unit == "min" else "-"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _minutes(s: Simulation) -> list[str]:
-    """Medians at the end of each minute, or of each of some twenty parts of a longer time."""
+    """Medians at the end of each minute, or of up to about twenty parts of a longer time."""
     columns = _series(s)
     heads = ["min", *(f"{name} {unit}" for name, (unit, _) in columns.items())]
     medians = [band(values).median for _, values in columns.values()]
@@ -284,7 +289,7 @@ def _minutes(s: Simulation) -> list[str]:
 
 
 def _series(s: Simulation) -> dict[str, tuple[str, Any]]:
-    """By name its unit and values [samples, draws]."""
+    """Each series' unit and values [samples, draws], by name."""
     battery = {} if s.charge is None else {"battery": ("%", s.charge)}
     return {
         "speed": (f"{s.unit}s/s", s.speed),
@@ -295,31 +300,31 @@ def _series(s: Simulation) -> dict[str, tuple[str, Any]]:
     }
 
 
-# ---- for programs --------------------------------------------------------------------------------
+# ---- JSON ----------------------------------------------------------------------------------------
 
 
-def _as_json(s: Simulation, asked: _Asked) -> dict[str, Any]:
-    """All of it; what never comes, or is of nothing, is null."""
+def _as_json(s: Simulation, subject: _Subject) -> dict[str, Any]:
+    """The whole simulation; infinite and undefined numbers are null."""
     series = {
         name: {"unit": unit, **_band(band(values))} for name, (unit, values) in _series(s).items()
     }
     return {
         "model": s.model, "device": s.profile.name, "governor": s.governor,
         "workload": s.workload, "ambient_c": s.ambient, "threads": s.threads, "draws": s.draws,
-        "seed": s.seed, "warning": asked.note or None, "unit": s.unit,
-        "context": asked.context, "inputs": asked.inputs,
-        "summary": {name: _band(found) for name, found in bands(s).items()},
+        "seed": s.seed, "warning": subject.note or None, "unit": s.unit,
+        "context": subject.context, "inputs": subject.inputs,
+        "summary": {name: _band(values) for name, values in bands(s).items()},
         "switched_off": float(np.mean(s.overheated)),
         "seconds": s.seconds.tolist(), "series": series,
     }  # fmt: skip
 
 
-def _band(found: Band) -> dict[str, Any]:
-    return {name: _plain(getattr(found, name)) for name in ("low", "median", "high")}
+def _band(values: Band) -> dict[str, Any]:
+    return {name: _plain(getattr(values, name)) for name in ("low", "median", "high")}
 
 
 def _plain(values: Any) -> Any:
-    """Six digits each, in lists."""
+    """Numbers of six digits, in lists."""
     if np.ndim(values):
         return [_plain(value) for value in values]
     return float(f"{values:.6g}") if isfinite(values) else None

@@ -1,4 +1,4 @@
-"""``halfbyte tokenize``: what a model makes of a text."""
+"""``halfbyte tokenize``: the tokens of a text."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def add_tokenize(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "tokenize",
         help="show the tokens of a text",
-        description="Show the tokens of a text: each one's id, how the vocabulary spells it, and "
-        "the characters of the text that it stands for.",
+        description="Show the tokens of a text: the id of each, its spelling in the vocabulary, "
+        "and the characters of the text that it stands for.",
         examples=[
             'halfbyte tokenize model.gguf "Once upon a time"',
             "halfbyte tokenize tokenizer.json --file book.txt --count",
@@ -30,17 +30,17 @@ def add_tokenize(commands: Commands[Parser]) -> None:
     )
     parser.add_argument(
         "model", metavar="MODEL", type=Path,
-        help="a model, or a tokenizer.json or tokenizer.model",
+        help="a model, a tokenizer.json or a tokenizer.model",
     )  # fmt: skip
-    prompts.add_text(parser, "TEXT", "what to tokenize")
-    parser.add_argument("--count", action="store_true", help="print only how many there are")
+    prompts.add_text(parser, "TEXT", "the text to tokenize")
+    parser.add_argument("--count", action="store_true", help="print only the number of tokens")
     parser.add_argument(
         "--no-special", action="store_true",
-        help="without the special tokens that the model expects around a text",
+        help="do not add the special tokens that the model expects around a text",
     )  # fmt: skip
     parser.add_argument(
         "--parse-special", action="store_true",
-        help="take special tokens that the text spells, such as <s>, as tokens and not as text",
+        help="parse special tokens in the text, such as <s>, as tokens and not as text",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_debug(parser)

@@ -1,4 +1,4 @@
-"""``halfbyte web``: the page."""
+"""``halfbyte web``: serves or exports the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def add_web(commands: Commands[Parser]) -> None:
         "web",
         help="serve the page that runs a model in the browser, or export it",
         description="Serve the page that runs halfbyte in a browser tab, on 127.0.0.1; or write it "
-        "as static files for any host. Pyodide is fetched into a cache the first time.",
+        "as static files for any host. The first use downloads Pyodide into a cache.",
         examples=[
             "halfbyte web model-int4.gguf --port 8000",
             "halfbyte web model-int4.gguf --allow-host demo.example.org",
@@ -27,11 +27,11 @@ def add_web(commands: Commands[Parser]) -> None:
         "model", nargs="?", type=Path, metavar="MODEL",
         help="the model that the page loads (default: the storyteller in int4)",
     )  # fmt: skip
-    parser.add_argument("--port", type=whole, default=8000, metavar="N", help="0: any")
+    parser.add_argument("--port", type=whole, default=8000, metavar="N", help="0: any free port")
     parser.add_argument(
         "--allow-host", action="append", default=[], metavar="NAME",
-        help="also answer requests for this name, that of a tunnel or a proxy (may be repeated); "
-        "others than 127.0.0.1 and localhost are refused",
+        help="also answer requests for this host name, such as that of a tunnel or a proxy; "
+        "otherwise only 127.0.0.1 and localhost are answered; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--export", type=Path, metavar="DIR", help="write static files into a new folder instead"

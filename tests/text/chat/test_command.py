@@ -178,7 +178,7 @@ def test_commands(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) 
     [
         ("/set colour red", "/set colour: expected one of max_tokens, temperature"),
         ("/set top_k many", "/set top_k many: expected a number"),
-        ("/retry", "/retry: nothing was answered yet"),
+        ("/retry", "/retry: there is no answer yet"),
         ("cat " * 500, "the last message, with what must stand beside it, has"),
     ],
 )
@@ -283,7 +283,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(slow: Path) -> None:
         assert "tokens/s" in terminal.wait_for("> ")
         time.sleep(0.5)  # until the prompt waits for a line
         terminal.interrupt()
-        terminal.wait_for("Ctrl-D or /quit ends.")
+        terminal.wait_for("Ctrl-D or /quit ends the chat.")
         terminal.type("/nonsense\n")
         terminal.wait_for("/nonsense: not a command")
         terminal.type("/set top_p 7\n")
