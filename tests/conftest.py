@@ -1,4 +1,4 @@
-"""What all tests share: where things are, and what must not be skipped."""
+"""Fixtures of all tests, and the backends that must not be skipped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests marked ``data`` where there is none; begin with what takes longest."""
+    """Leave out tests marked ``data`` if there is none; run the longest tests first."""
     if not DATA:
         without = {item for item in items if item.get_closest_marker("data")}
         config.hook.pytest_deselected(items=list(without))
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
-# What takes minutes, so that no worker is left alone with it at the end
+# Tests that take minutes, so that no worker begins them at the end
 LONGEST = (
     *(
         "tests/browser/",
@@ -45,20 +45,20 @@ LONGEST = (
 
 
 class ByFile(LoadScopeScheduling):
-    """Each file's tests on one worker, with its fixtures; so those of the one browser."""
+    """Each file's tests run on one worker, with its fixtures, and so do those of the browser."""
 
     def _split_scope(self, nodeid: str) -> str:
         return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.split("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """With -n: who runs what."""
-    config.option.loadscopereorder = False  # in the order above
+    """With -n: the assignment of tests to workers."""
+    config.option.loadscopereorder = False  # keep the order above
     return ByFile(config, log)
 
 
 def lacking(need: str, reason: str) -> NoReturn:
-    """Skip for want of ``need``, or fail where REQUIRE_BACKENDS names it."""
+    """Skip because ``need`` is missing, or fail if REQUIRE_BACKENDS names it."""
     if need in REQUIRED:
         pytest.fail(f"REQUIRE_BACKENDS names {need}: {reason}")
     pytest.skip(f"{need}: {reason}")
@@ -72,7 +72,7 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """The folder of real files; a test that asks for it is marked ``data``."""
+    """The folder of real files; a test that uses it is marked ``data``."""
     if not DATA:
         pytest.fail("a test that uses the fixture `data` must be marked with pytest.mark.data")
     return Path(DATA)
@@ -86,12 +86,12 @@ BACKENDS = (
 )
 register_family("wasm", wasm.open_program)
 register_family("native", emulated.open_program)
-collect_ignore = [] if EMULATED else ["aarch64"]  # on such a machine, which needs none of it
+collect_ignore = [] if EMULATED else ["aarch64"]  # AArch64 machines need no emulator
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
-    """Each backend in turn; one that is required and does not run here fails."""
+    """Each backend in turn; a required one that does not run here fails."""
     name: str = request.param
     if name in EMULATED:
         if reason := emulated.missing():
@@ -113,7 +113,7 @@ def native_backends() -> list[str]:
 @pytest.fixture(scope="session")
 def compiled_backends(native_backends: list[str]) -> list[str]:
     """Every table of kernels: native ones, AArch64's in QEMU, WebAssembly's under wasmtime."""
-    if os.environ.get("HALFBYTE_KERNELS"):  # which is tested alone
+    if os.environ.get("HALFBYTE_KERNELS"):  # only those are tested
         return native_backends
     others = [name for name in BACKENDS if name.startswith("wasm-")]
     if not emulated.missing():
@@ -123,5 +123,5 @@ def compiled_backends(native_backends: list[str]) -> list[str]:
 
 @pytest.fixture(scope="session")
 def storyteller(repository: Path) -> Path:
-    """The shipped model, with its tokenizer beside it."""
+    """The shipped model; its tokenizer is beside it."""
     return repository / "runtime/halfbyte/data/storyteller.bin"

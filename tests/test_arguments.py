@@ -1,4 +1,4 @@
-"""Arguments of the Python interface: errors are TypeErrors of ours that name them."""
+"""Arguments of the Python interface: wrong ones raise our TypeErrors, which name them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors: whatever a file put into one, a message is one line that a terminal only shows."""
+"""Errors: whatever text a file puts into a message, it is one printable line."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LONE = "\ud800"
 
 
 def kinds(base: type[HalfbyteError] = HalfbyteError) -> list[type[HalfbyteError]]:
-    """The base class, and every class below it."""
+    """A class and all of its subclasses."""
     assert DownloadError in HalfbyteError.__subclasses__()
-    return [base, *(kind for below in base.__subclasses__() for kind in kinds(below))]
+    return [base, *(kind for subclass in base.__subclasses__() for kind in kinds(subclass))]
 
 
 def junk(draw: random.Random) -> str:
-    """A text of any length that a file may hold."""
+    """A text that a file may contain."""
     few = [chr(draw.randrange(0x110000)) for _ in range(draw.randrange(1, 40))]
     return "".join(draw.choice([*few, *KINDS, LONE, "a"]) for _ in range(draw.choice((9, 2500))))
 
@@ -39,9 +39,9 @@ def test_every_message_is_one_printable_line(seed: int) -> None:
         assert str(kind(message)) == message
 
 
-@pytest.mark.parametrize("what", [*KINDS, LONE])
-def test_what_does_not_print_is_escaped(what: str) -> None:
-    assert str(HalfbyteError(f"a{what}b")) == f"a{repr(what)[1:-1]}b"
+@pytest.mark.parametrize("text", [*KINDS, LONE])
+def test_what_does_not_print_is_escaped(text: str) -> None:
+    assert str(HalfbyteError(f"a{text}b")) == f"a{repr(text)[1:-1]}b"
 
 
 def test_what_prints_stays_as_it_is() -> None:
@@ -49,10 +49,10 @@ def test_what_prints_stays_as_it_is() -> None:
     assert str(HalfbyteError(text)) == text
 
 
-@pytest.mark.parametrize("most", [20, 80, 1999])
-def test_a_long_text_keeps_its_beginning_and_its_end(most: int) -> None:
-    text = printable("begin" + "\x1b" * 5000 + "end", most)
-    assert len(text) <= most
+@pytest.mark.parametrize("limit", [20, 80, 1999])
+def test_a_long_text_keeps_its_beginning_and_its_end(limit: int) -> None:
+    text = printable("begin" + "\x1b" * 5000 + "end", limit)
+    assert len(text) <= limit
     assert text.startswith("begin")
     assert text.endswith("end")
 

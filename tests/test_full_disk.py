@@ -1,7 +1,7 @@
-"""A disk that is full at some byte of an output: one line, what was there before, nothing left.
+"""A disk that gets full at some byte of an output: one line of error, and files are as before.
 
-A limit on the size of files stops a write where a full disk would, for another reason; where a
-second file of the same command is to fail, the bytes of all its files are counted.
+A limit on the size of files stops a write as a full disk does. If a second file of the same command
+should fail, the bytes of all its files are counted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Capture = pytest.CaptureFixture[str]
 
 @contextmanager
 def room(size: int) -> Iterator[None]:
-    """All outputs together take no more bytes."""
+    """All outputs together may take `size` bytes."""
     left = [size]
 
     class Disk(io.FileIO):
@@ -58,23 +58,23 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def places(size: int) -> list[int]:
-    """The first byte, a header's, within a buffer and after it, within numbers, the last."""
+    """Bytes at which to fail: the first, in a header, around the end of a buffer, the last."""
     return sorted({0, 1, 40, size // 3, 8192, size // 2, size - 1} & set(range(size)))
 
 
-Words = list[str]
+Arguments = list[str]
 
 
-def storyteller_quantized(models: Path, out: Path) -> Words:
+def storyteller_quantized(models: Path, out: Path) -> Arguments:
     return ["quantize", str(models / "storyteller.bin"), "--int4", "-o", str(out / "out.gguf")]
 
 
-def graph_quantized(models: Path, out: Path, *more: str) -> Words:
+def graph_quantized(models: Path, out: Path, *more: str) -> Arguments:
     options = ["--int8", "--no-compare", "--attention", "floats", *more]
     return ["quantize", str(models / "graph.onnx"), *options, "-o", str(out / "out.onnx")]
 
 
-COMMANDS: dict[str, Callable[[Path, Path], Words]] = {
+COMMANDS: dict[str, Callable[[Path, Path], Arguments]] = {
     "gguf": storyteller_quantized,
     "onnx": graph_quantized,
     "external": lambda models, out: graph_quantized(models, out, "--external"),
@@ -93,7 +93,7 @@ COMMANDS: dict[str, Callable[[Path, Path], Words]] = {
     ],
     "profile": lambda models, out: ["device", "measure", "--name", "here", "-t", "1"],
 }  # fmt: skip
-TIMED = ("report", "trace")  # digits of times: never twice the same length
+TIMED = ("report", "trace")  # contain times, whose digits make lengths differ
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def models(storyteller: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where outputs go; what a machine measures is known."""
+    """The folder of outputs; measurements of the machine are fixed."""
     folder = tmp_path / "halfbyte" / "devices"
     folder.mkdir(parents=True)
     measured = measuring.Measured({1: 1e10}, {1: 1e11}, 1e10)
@@ -120,9 +120,9 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_output_of_a_command(name: str, models: Path, out: Path, capsys: Capture) -> None:
-    """Where nothing was there, and where an earlier output was."""
-    words = COMMANDS[name](models, out)
-    assert main(words) == 0
+    """With and without an earlier output."""
+    arguments = COMMANDS[name](models, out)
+    assert main(arguments) == 0
     whole = contents(out)
     size = max(map(len, whole.values())) * (9 if name in TIMED else 10) // 10
     for earlier in (whole, {}):
@@ -132,30 +132,30 @@ def test_the_output_of_a_command(name: str, models: Path, out: Path, capsys: Cap
         for place in places(size):
             capsys.readouterr()
             with largest(place):
-                assert main(words) == 2, place
-            said = capsys.readouterr().err.splitlines()[-1]
-            assert said.startswith(f"error: {out}/")
-            assert said.endswith(": cannot be written: File too large")
+                assert main(arguments) == 2, place
+            message = capsys.readouterr().err.splitlines()[-1]
+            assert message.startswith(f"error: {out}/")
+            assert message.endswith(": cannot be written: File too large")
             assert contents(out) == earlier, place
-    assert main(words) == 0
+    assert main(arguments) == 0
     assert contents(out).keys() == whole.keys()
 
 
 def test_a_second_file_of_a_command(models: Path, out: Path, capsys: Capture) -> None:
-    """A report after a model, which is whole; a graph after its numbers, which go with it."""
-    words = storyteller_quantized(models, out)
-    report = [*words, "--json", str(out / "report.json")]
-    assert main(words) == 0
+    """A report after a model, which stays; a graph after its external data, which goes with it."""
+    arguments = storyteller_quantized(models, out)
+    report = [*arguments, "--json", str(out / "report.json")]
+    assert main(arguments) == 0
     whole = contents(out)
     for extra in (0, 1, 300):
         with room(len(whole["out.gguf"]) + extra):
             assert main(report) == 2
-        said = capsys.readouterr().err.splitlines()[-1]
-        assert said == f"error: {out}/report.json: cannot be written: No space left on device"
+        message = capsys.readouterr().err.splitlines()[-1]
+        assert message == f"error: {out}/report.json: cannot be written: No space left on device"
         assert contents(out) == whole
     (out / "out.gguf").unlink()
-    words = graph_quantized(models, out, "--external")
-    assert main(words) == 0
+    arguments = graph_quantized(models, out, "--external")
+    assert main(arguments) == 0
     whole = contents(out)
     numbers = max(map(len, whole.values()))
     for extra in (0, 1, len(whole["out.onnx"]) - 1):
@@ -163,16 +163,16 @@ def test_a_second_file_of_a_command(models: Path, out: Path, capsys: Capture) ->
             for name in whole.keys() - earlier.keys():
                 (out / name).unlink(missing_ok=True)
             with room(numbers + extra):
-                assert main(words) == 2
-            said = capsys.readouterr().err.splitlines()[-1]
-            assert said == f"error: {out}/out.onnx: cannot be written: No space left on device"
+                assert main(arguments) == 2
+            message = capsys.readouterr().err.splitlines()[-1]
+            assert message == f"error: {out}/out.onnx: cannot be written: No space left on device"
             assert contents(out) == earlier
-        assert main(words) == 0
+        assert main(arguments) == 0
 
 
 @pytest.mark.parametrize("size", [100, 700, 3000, 100_000])
 def test_arrays_that_libraries_write(size: int, tmp_path: Path) -> None:
-    """NumPy would write past the file's buffer, and not see that its last bytes did not fit."""
+    """NumPy would bypass the file's buffer, and not notice that its last bytes did not fit."""
     array, path = np.arange(size, dtype=np.float32), tmp_path / "x.npy"
     write_file(path, lambda file: np.save(file, array))
     whole = path.read_bytes()
@@ -188,14 +188,14 @@ def test_arrays_that_libraries_write(size: int, tmp_path: Path) -> None:
 
 
 def test_values_that_are_dumped(models: Path, tmp_path: Path, capsys: Capture) -> None:
-    """Files of a dump that are there are whole."""
-    words = ["eval", str(models / "graph.onnx"), "--dump-dir"]
-    assert main([*words, str(tmp_path / "whole")]) == 0
+    """The files of an unfinished dump are whole."""
+    arguments = ["eval", str(models / "graph.onnx"), "--dump-dir"]
+    assert main([*arguments, str(tmp_path / "whole")]) == 0
     whole = contents(tmp_path / "whole")
     for place in places(max(map(len, whole.values()))):
         folder = tmp_path / str(place)
         with largest(place):
-            assert main([*words, str(folder)]) == 2
+            assert main([*arguments, str(folder)]) == 2
         assert f"error: {folder}/" in capsys.readouterr().err
         assert contents(folder).items() < whole.items()
 
@@ -205,16 +205,16 @@ def test_the_trace_of_a_session(tmp_path: Path) -> None:
     options.enable_profiling = True
     options.profile_file_prefix = str(tmp_path / "trace")
     for place in (0, 1, 300, 9000):
-        profiled = session(HALFBYTE, added(), options)
+        opened = session(HALFBYTE, added(), options)
         for _ in range(99):
-            profiled.run(None, {"x": np.ones((1, 2), np.float32)})
+            opened.run(None, {"x": np.ones((1, 2), np.float32)})
         with largest(place), pytest.raises(OutputError, match=r"trace_.*: File too large"):
-            profiled.end_profiling()
+            opened.end_profiling()
         assert contents(tmp_path) == {}
 
 
 def test_the_page_as_files(models: Path, tmp_path: Path) -> None:
-    """Files that are copied, and files that are made."""
+    """Files that are copied, and files that are generated."""
     content = (models / "added.onnx").read_bytes() * 9
     (tmp_path / "source").write_bytes(content)
     for site in (Site({"a/b": tmp_path / "source"}), Site({"a/b": content})):
@@ -226,7 +226,7 @@ def test_the_page_as_files(models: Path, tmp_path: Path) -> None:
 
 
 def test_pyodide_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing half of it stays there, and what is there is used."""
+    """No partial file stays there, and complete files are used."""
     monkeypatch.setattr(pyodide, "PACKAGES", ())
     parts = {name: name.encode() * 5000 for name in pyodide.CORE if name != pyodide.LOCK}
     parts[pyodide.LOCK] = b'{"packages": {}}'

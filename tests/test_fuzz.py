@@ -1,7 +1,7 @@
 """Mutated files of every format: read or refused, never a crash, a hang or a foreign error.
 
-`make fuzz MINUTES=30` goes on with other files. This module is itself a format, for the runner's
-own test.
+`make fuzz MINUTES=30` continues with other files. This module is itself a format, for the test of
+the runner.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ ENDS = ("accepted", "refused", "message", "foreign", "memory", "slow", "crash", 
 
 
 def corpus() -> list[bytes]:
-    """What `target` is to do."""
+    """The outcomes that `target` shall have."""
     return [end.encode() for end in (*ENDS, "accepted")]
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """The same."""
+    """Return the file unchanged."""
     return data
 
 
 def target(data: bytes) -> None:
-    """End as the file says."""
+    """Have the outcome that the file names."""
     end = data.decode()
     if end == "refused":
         raise HalfbyteError("fuzz: refused")
@@ -70,7 +70,7 @@ def target(data: bytes) -> None:
     if end == "memory":
         bytearray(b"x" * (300 << 20))
     if end == "slow":
-        vars(sys.modules["__main__"])["REFUSAL"] = -1.0  # the worker's limit: of any time
+        vars(sys.modules["__main__"])["REFUSAL"] = -1.0  # the worker's limit
         raise HalfbyteError("fuzz: slow")
     if end == "crash":
         os.abort()
@@ -103,7 +103,7 @@ def test_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["png"], "format 'png': expected one of ['chat_template', "),
         (["gguf", "--coverage"], "--coverage: expected --minutes, of each format"),
@@ -111,12 +111,12 @@ def test_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_refused_arguments(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str],
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setitem(sys.modules, "atheris", None)
     with pytest.raises(SystemExit, match="2"):
-        main(words)
+        main(arguments)
     assert message in capsys.readouterr().err
 
 
@@ -124,9 +124,9 @@ STAND_IN = """
 def instrument_func(function):
     pass
 
-def Setup(words, one, custom_mutator):
+def Setup(arguments, one, custom_mutator):
     global files
-    assert "-max_total_time=60" in words
+    assert "-max_total_time=60" in arguments
     files = [one, custom_mutator(b"refused", 100, 5)]
 
 def Mutate(data, most):
@@ -143,7 +143,7 @@ def test_files_that_are_guided_by_coverage(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(runner, "REPRODUCERS", tmp_path)
-    (tmp_path / "atheris.py").write_text(STAND_IN)  # what is in the current folder comes first
+    (tmp_path / "atheris.py").write_text(STAND_IN)  # the current folder comes first
     (tmp_path / "part").mkdir()
     (tmp_path / "part/ends.py").write_text(
         "from tests.test_fuzz import mutate, target\ndef corpus():\n    return [b'accepted']\n"

@@ -1,4 +1,7 @@
-"""Files that lie: one line that names the file, no traceback, no memory on the file's word."""
+"""Files that lie: one line that names the file, no traceback, no memory before checks.
+
+`test_fuzz` mutates files of every format.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import struct
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +34,11 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.formats import MetadataValue, open_model
 from halfbyte.quantize.gguf_writer import write_gguf
 
-MUTATIONS = 1500
 MEMORY = 4 << 20  # the tests' files are smaller than 200 kB
 
 
 def refused(path: Path) -> str:
-    """The message with which a file is refused; it took little memory."""
+    """The message that refuses a file, which took little memory."""
     tracemalloc.start()
     with pytest.raises(HalfbyteError) as caught:
         halfbyte.load(path, backend="numpy").close()
@@ -48,15 +49,6 @@ def refused(path: Path) -> str:
     assert "\n" not in message
     assert peak < MEMORY
     return message
-
-
-def outcome(action: Callable[[], object]) -> str:
-    """The message of our own error; "" where there was none. Any other error is a failure."""
-    try:
-        action()
-    except HalfbyteError as error:
-        return str(error)
-    return ""
 
 
 def u64(value: int) -> bytes:
@@ -82,7 +74,7 @@ HEADERS = {
     "empty": (b"", "is empty (0 bytes)"),
     "magic": (b"GGUX" + bytes(100), "not a model file that halfbyte reads"),
     "text": (b"Once upon a time, there was no model.\n" * 20, "not a model file"),
-    "magic alone": (b"GGUF", "truncated: 4 bytes expected"),
+    "only magic": (b"GGUF", "truncated: 4 bytes expected"),
     "version 1": (start(version=1), "expected GGUF version 2 or 3, found 1"),
     "big-endian": (start(version=0x03000000), "2 or 3, found big-endian bytes"),
     "2^63 entries": (start(entries=2**63), "metadata entry 1 of 9223372036854775808: truncated"),
@@ -188,10 +180,6 @@ METADATA = {
         np.float32(-1),
         "'llama.rope.freq_base': expected a positive number",
     ),
-    "llama__rope__scaling__type": (
-        "yarn",
-        "'llama.rope.scaling.type': expected 'none' or 'linear', found 'yarn",
-    ),
     "llama__expert_count": (np.uint32(8), "'llama.expert_count': expected 0, found 8"),
     "llama__attention__value_length": (np.uint32(8), "value_length': expected 16, found 8"),
     "llama__logit_scale": (np.float32(2), "'llama.logit_scale': expected 1, found 2.0"),
@@ -247,10 +235,10 @@ def test_tensors_without_a_use_here(tmp_path: Path) -> None:
 def test_weights_that_are_not_finite(
     value: str, backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They are met when they are used, and named then: a mapped file is not read before."""
-    path, tensors = tmp_path / "model.gguf", weights()
-    tensors["blk.1.ffn_up.weight"][3, 5] = float(value)
-    write_gguf(path, model_metadata(), [tensor(n, v) for n, v in tensors.items()])
+    """They are reported when they are used: a mapped file is not read before."""
+    path, arrays = tmp_path / "model.gguf", weights()
+    arrays["blk.1.ffn_up.weight"][3, 5] = float(value)
+    write_gguf(path, model_metadata(), [tensor(n, v) for n, v in arrays.items()])
     assert main(["run", str(path), "abc", "--backend", backend]) == 2
     out, err = capsys.readouterr()
     assert out == "abc\n"  # the prompt
@@ -260,41 +248,8 @@ def test_weights_that_are_not_finite(
     )
 
 
-@pytest.mark.parametrize("make", [write_small, write_v0, lambda p: write_v2(p, 32)])
-def test_mutated_files_never_crash(tmp_path: Path, make: object) -> None:
-    """Bytes overwritten at random, most of them in the header: an error of ours, or a model."""
-    assert callable(make)
-    (tmp_path / "tokenizer.bin").write_bytes(tokenizer_bytes())
-    whole = np.frombuffer(make(tmp_path / "m.bin").read_bytes(), np.uint8)
-    random = np.random.default_rng(0)
-    path, refusals = tmp_path / "mutant.bin", 0
-    interesting = np.array([0, 1, 2, 8, 9, 0x7F, 0x80, 0xFF], np.uint8)
-    top = min(len(whole), 12_000)
-    for _ in range(MUTATIONS):
-        data = whole.copy()
-        places = random.integers(0, top if random.random() < 0.5 else 300, random.integers(1, 5))
-        data[places] = random.choice(interesting, len(places))
-        path.write_bytes(data.tobytes())
-        message = outcome(lambda: halfbyte.load(path, context=4, backend="numpy").close())
-        refusals += message != ""
-        assert "\n" not in message
-    assert MUTATIONS // 20 < refusals < MUTATIONS
-
-
-def test_mutated_tokenizers_never_crash(tmp_path: Path) -> None:
-    path = write_v0(tmp_path / "m.bin")
-    words = tmp_path / "m-tokenizer.bin"
-    whole = np.frombuffer(words.read_bytes(), np.uint8)
-    random = np.random.default_rng(0)
-    for _ in range(MUTATIONS):
-        data = whole.copy()
-        data[random.integers(0, len(data), 3)] = random.integers(0, 256, 3)
-        words.write_bytes(data[: random.integers(0, len(data))].tobytes())
-        assert "\n" not in outcome(lambda: open_model(path))
-
-
-def test_memory_is_never_taken_on_a_file_s_word(tmp_path: Path) -> None:
-    """With 700 MB of address space: a context of 2^24 tokens is refused with the numbers."""
+def test_memory_is_not_taken_before_it_is_checked(tmp_path: Path) -> None:
+    """With 700 MB of address space, a context of 2^24 tokens is refused with the numbers."""
     path = write_small(tmp_path / "model.gguf", llama__context_length=np.uint32(1 << 24))
     script = (
         "import resource, sys, halfbyte.cli;"

@@ -1,4 +1,4 @@
-"""Importing changes nothing but what is imported: every order leaves the same values behind."""
+"""Importing a module changes no other: every order leaves the same values."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from tests.support.imports import imports
 
-MEASURED = {"halfbyte.text.footprint._at_import"}  # what the process holds when it is imported
+MEASURED = {"halfbyte.text.footprint._at_import"}  # the memory of the process at import
 
 
 def values(repository: Path, *arguments: str) -> dict[str, str]:
-    """Digests of what is at module level, from a fresh process; see `tests.support.imports`."""
+    """Digests of global values, from a new process; see `tests.support.imports`."""
     command = [sys.executable, "-m", "tests.support.imports", *arguments]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -24,9 +24,14 @@ def values(repository: Path, *arguments: str) -> dict[str, str]:
     return {name: digest for name, digest in digests.items() if name not in MEASURED}
 
 
+def changed(one: dict[str, str], other: dict[str, str]) -> set[str]:
+    """Names whose values differ."""
+    return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+
+
 @pytest.fixture(scope="module")
 def together(repository: Path) -> dict[str, str]:
-    """Those after all modules were imported."""
+    """Digests after importing all modules."""
     return values(repository, "shuffled", "0")
 
 
@@ -35,17 +40,17 @@ def test_orders_of_imports_change_nothing(
     repository: Path, together: dict[str, str], seed: str
 ) -> None:
     """Registries and constants of all modules: FORMATS, OPERATORS, rules, definitions, ..."""
-    other = values(repository, "shuffled", seed)
-    assert "halfbyte.core.ops.operator.OPERATORS" in other
-    assert {n for n in together.keys() | other.keys() if together.get(n) != other.get(n)} == set()
+    digests = values(repository, "shuffled", seed)
+    assert "halfbyte.core.ops.operator.OPERATORS" in digests
+    assert changed(together, digests) == set()
 
 
 def test_each_module_can_come_first_and_is_left_as_it_was(
     repository: Path, together: dict[str, str]
 ) -> None:
-    """None adds to what is another's."""
-    first = values(repository, "first")
-    assert {n for n in together.keys() | first.keys() if together.get(n) != first.get(n)} == set()
+    """No module changes another."""
+    digests = values(repository, "first")
+    assert changed(together, digests) == set()
 
 
 def test_no_module_imports_what_imports_it() -> None:

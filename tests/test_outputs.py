@@ -1,4 +1,4 @@
-"""Outputs are whole or not there; devices, pipes and links stay what they are."""
+"""Outputs are whole or absent; devices, pipes and links stay what they are."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_new_file_has_the_permissions_of_new_files(tmp_path: Path) -> None:
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
-    """Also to another folder, and to a file that is not there yet."""
+    """Also to another folder, and to a file that does not exist yet."""
     (tmp_path / "there").mkdir()
     link = tmp_path / "link"
     link.symlink_to("there/file")
@@ -115,7 +115,7 @@ def test_devices_are_written_in_place(tmp_path: Path, device: str, fails: bool) 
 
 
 def test_archives_go_to_devices_and_pipes(tmp_path: Path) -> None:
-    """They are written from beginning to end, where a device says that it has places too."""
+    """They are written from beginning to end, even if a device claims that it can seek."""
     array = np.arange(1000)
     write_file(Path("/dev/null"), lambda file: np.savez(file, x=array))
     path, read = tmp_path / "pipe", []
@@ -130,7 +130,7 @@ def test_archives_go_to_devices_and_pipes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["w", "a"])
 def test_stdout_is_written_in_place(tmp_path: Path, mode: str) -> None:
-    """A pipe or a file, after what was printed to it, and without losing what was there."""
+    """A pipe or a file, after earlier output, and without losing earlier content."""
     code = "print('one'); from halfbyte.outputs import *; write_text(Path('/dev/stdout'), 'two')"
     command = [sys.executable, "-c", code]
     assert subprocess.run(command, capture_output=True, check=True).stdout == b"one\ntwo\n"
@@ -142,7 +142,7 @@ def test_stdout_is_written_in_place(tmp_path: Path, mode: str) -> None:
 
 
 @pytest.mark.parametrize("path", [".", "none/out"])
-def test_what_is_no_place_for_a_file(tmp_path: Path, path: str) -> None:
+def test_paths_that_cannot_be_files(tmp_path: Path, path: str) -> None:
     with pytest.raises(OutputError, match=r"cannot be written: (not a regular|No such) file"):
         write_text(tmp_path / path, "text")
     assert names(tmp_path) == []
@@ -162,17 +162,17 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     for before in (None, "what was there"):
         if before:
             path.write_text(before)
-        for way in ("nameless", "named"):
-            command = [sys.executable, "-c", code, path, way]
-            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            assert said == f"{path}: cannot be written: File too large\n"
+        for kind in ("nameless", "named"):
+            command = [sys.executable, "-c", code, path, kind]
+            message = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            assert message == f"{path}: cannot be written: File too large\n"
             assert names(tmp_path) == (["out"] if before else [])
     assert path.read_text() == "what was there"
 
 
 @pytest.mark.usefixtures("system")
 def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
-    """But not what another run is writing, nor files that are named otherwise."""
+    """But not a file that another run is writing, nor files with other names."""
     left, held = tmp_path / ".halfbyte-0123456789abcdef.part", tmp_path / ".halfbyte-1.part"
     for path in (left, held, tmp_path / ".other.part"):
         path.write_text("half")
@@ -185,7 +185,7 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_it_is_not_open_when_it_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows, which has no such locks, removes no file that is open."""
+    """Windows, which has no such locks, does not remove an open file."""
     left, unlink = tmp_path / ".halfbyte-0123.part", Path.unlink
     left.write_bytes(b"half")
 

@@ -25,7 +25,7 @@ HEAD = '''"""Categories of code points, and which are new; made by tools/make_un
 
 VERSION = "{version}"
 
-# Runs of code points from U+0000 on: the category, then how many.
+# Runs of code points from U+0000 on: the category, then how many, if more than one.
 RUNS = (
 {lines}
 )
@@ -43,8 +43,9 @@ def main() -> None:
     if unicodedata2.unidata_version != VERSION:
         raise SystemExit(f"expected unicodedata2 {VERSION}, found {unicodedata2.unidata_version}")
     categories = (unicodedata2.category(chr(code)) for code in range(0x110000))
-    runs = " ".join(f"{name}{len(list(group))}" for name, group in groupby(categories))
-    lines = "\n".join(f'    "{line}"' for line in wrap(runs, 92, drop_whitespace=False))
+    counts = ((name, len(list(group))) for name, group in groupby(categories))
+    runs = "".join(name if count == 1 else f"{name}{count}" for name, count in counts)
+    lines = "\n".join(f'    "{runs[at : at + 92]}"' for at in range(0, len(runs), 92))
     text = HEAD.format(version=VERSION, lines=lines)
     known = [(0, range(0))] + [
         (float(age), range(int(first, 16), int(last or first, 16) + 1))

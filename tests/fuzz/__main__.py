@@ -2,10 +2,10 @@
 python -m tests.fuzz [FORMAT ...] --coverage --minutes 5
 python -m tests.fuzz FORMAT [--seed 0 --case N | --file build/fuzz/FORMAT-...bin]
 
-Mutated files of every format through halfbyte, on all cores, and a table of what became of them.
-With --coverage, files are made by what they reach, for so many minutes of each format, on one core;
-it needs the package atheris. Files that are not treated as they should be are written to
-build/fuzz. Exit status 1 if there are any. The last form runs one file, with its traceback.
+Runs mutated files of every format through halfbyte, on all cores, and prints a table of outcomes.
+With --coverage, mutations are guided by the branches that they reach, for so many minutes of each
+format, on one core; this needs the package atheris. Failing files are written to build/fuzz, and
+the exit status is 1 if there are any. The last form runs one file, with its traceback.
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ from tests.fuzz import coverage
 from tests.fuzz.runner import REPRODUCERS, Report, case, formats, module_of, run_all, table
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("formats", nargs="*", default=formats(), help=f"of {formats()}")
     parser.add_argument("--minutes", type=float, default=0.0, help="further seeds up to this time")
     parser.add_argument("--count", type=int, default=1000, help="cases of each format and seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--case", type=int, help="only this one, in this process")
-    parser.add_argument("--file", type=Path, help="only this one, in this process")
+    parser.add_argument("--case", type=int, help="run only this one, in this process")
+    parser.add_argument("--file", type=Path, help="run only this one, in this process")
     parser.add_argument("--coverage", action="store_true", help="guided by coverage, with atheris")
-    given = parser.parse_args(words)
-    unknown = sorted(set(given.formats) - set(formats()))
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.formats) - set(formats()))
     if unknown:
         parser.error(f"format {unknown[0]!r}: expected one of {formats()}")
-    if given.case is not None or given.file is not None:
-        return _one(given)
-    if given.coverage:
-        if given.minutes <= 0:
+    if options.case is not None or options.file is not None:
+        return _one(options)
+    if options.coverage:
+        if options.minutes <= 0:
             parser.error("--coverage: expected --minutes, of each format")
         if not coverage.available():
             parser.error("--coverage: expected the package atheris; pip install atheris")
-        seconds = 60 * given.minutes
-        reports = {name: coverage.guided(name, seconds, given.seed) for name in given.formats}
+        seconds = 60 * options.minutes
+        reports = {name: coverage.guided(name, seconds, options.seed) for name in options.formats}
     else:
-        until = time.monotonic() + 60 * given.minutes
-        reports = run_all(given.formats, given.seed, given.count, given.jobs, until=until)
-    return _said(reports)
+        until = time.monotonic() + 60 * options.minutes
+        reports = run_all(options.formats, options.seed, options.count, options.jobs, until=until)
+    return _print(reports)
 
 
-def _one(given: argparse.Namespace) -> int:
-    module = module_of(given.formats[0])
-    if given.file is not None:
-        data = given.file.read_bytes()
+def _one(options: argparse.Namespace) -> int:
+    module = module_of(options.formats[0])
+    if options.file is not None:
+        data = options.file.read_bytes()
     else:
-        data = case(module, module.corpus(), given.seed, given.case)
+        data = case(module, module.corpus(), options.seed, options.case)
     module.target(data)
     print("accepted")
     return 0
 
 
-def _said(reports: Mapping[str, Report]) -> int:
+def _print(reports: Mapping[str, Report]) -> int:
     print(table(reports))
     failures = [failure for report in reports.values() for failure in report.failures]
     for failure in failures:

@@ -1,4 +1,4 @@
-"""Chat templates: words, tags and texts of good and hostile ones changed for one another."""
+"""Chat templates: words, tags and texts of good and hostile ones are exchanged."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from halfbyte.text.chat import sandbox
 from halfbyte.text.chat.meter import TEXT_METHODS
 from halfbyte.text.chat.template import find_template
 
-WORK = 500_000  # of one rendering: some hundredths of a second, for there are many
-SECONDS = 3.0  # of this thread: what takes longer was not measured before it was done
+WORK = 500_000  # units of one rendering: only some hundredths of a second
+SECONDS = 3.0  # of this thread; longer renderings did work that they had not paid for
 TAG = re.compile(r"(\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\})", re.DOTALL)
 WORD = re.compile(r"'[^']*'|\"[^\"]*\"|[\w.]+|[^\w\s]+")
 WORDS = (
@@ -39,21 +39,21 @@ WORDS = (
 
 @cache
 def corpus() -> list[bytes]:
-    """Templates of models, and of each thing that a template may do."""
-    made = [*TEMPLATES.values(), *TEMPLATES.values(), *TEMPLATES.values(), *SNIPPETS]
-    return [source.encode() for source in made]
+    """Templates of models, and of each feature that a template may use."""
+    templates = [*TEMPLATES.values(), *TEMPLATES.values(), *TEMPLATES.values(), *SNIPPETS]
+    return [source.encode() for source in templates]
 
 
 @cache
 def tags() -> list[str]:
-    """Of hostile templates: each alone, and each template whole."""
+    """Each tag of hostile templates, and each whole template."""
     hostile = [source for source, _ in HOSTILE.values()] + list(RENDERING.values())
     short = [source for source in hostile if len(source) < 2000]
     return sorted({tag for source in short for tag in TAG.findall(source)}) + short
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """A tag or a word put in, left out, doubled, moved or made another; or any bytes."""
+    """Insert, remove, double, move or replace a tag or a word; or change any bytes."""
     pieces = TAG.split(data.decode(errors="replace"))
     kind = chance.randrange(6)
     if kind == 0:
@@ -71,7 +71,7 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
 
 
 def _word(tag: str, chance: random.Random) -> str:
-    """The tag with a word more, less, or another."""
+    """The tag with a word inserted, removed or replaced."""
     words = list(WORD.finditer(tag))
     if not words:
         return tag + chance.choice(WORDS)

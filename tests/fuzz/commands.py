@@ -1,7 +1,7 @@
-"""Mutated GGUF and ONNX files through the commands: a byte that says which, then the file.
+"""Mutated GGUF and ONNX files through the commands: a byte for the command, then the file.
 
-A command ends with 0, 1 or 2; with 2 it prints one line. What it wrote is whole, and after an error
-there is nothing.
+A command ends with 0, 1 or 2; with 2 it prints one line. Its outputs are whole, and after an error
+there are none.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ GRAPHS = (
     "quantize m.onnx --fp16 -o out.onnx -t 1 --no-compare --requantize",
 )  # fmt: skip
 COMMANDS = (*TEXT_MODELS, *GRAPHS)
-_ENDLESS = (b"Loop", b"Scan")  # a graph may run for ever, which a command does not end
+_ENDLESS = (b"Loop", b"Scan")  # a graph may run for ever, and no command ends it
 
 
 @cache
@@ -68,7 +68,7 @@ def corpus() -> list[bytes]:
 
 
 def network() -> bytes:
-    """Products, a convolution and an embedding that are worth quantizing."""
+    """A graph with products, a convolution and an embedding that are worth quantizing."""
     numbers = np.random.default_rng(0)
     nodes = [
         node("Gather", "table ids", "rows"),
@@ -91,7 +91,7 @@ def network() -> bytes:
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """Another command, another graph, or a change to the file."""
+    """Choose another command or graph, or change the file."""
     number, file = data[0], data[1:]
     is_text = COMMANDS[number % len(COMMANDS)] in TEXT_MODELS
     way = chance.randrange(8)
@@ -110,16 +110,16 @@ def _nodes() -> list[bytes]:
 
 
 class Terminal(io.StringIO):
-    """What a file put into a text must not steer."""
+    """A terminal, which text from a file must not control."""
 
     def isatty(self) -> bool:
         return True
 
 
 def target(data: bytes) -> None:
-    """Run the command; raises `HalfbyteError` where it ends with 2."""
+    """Run the command; raises `HalfbyteError` if it ends with 2."""
     command = COMMANDS[(data or b"\0")[0] % len(COMMANDS)].split()
-    if _has_large_inputs(data[1:]):  # which commands make up
+    if _has_large_inputs(data[1:]):  # which commands would generate
         raise HalfbyteError("inputs of more elements than are worth a test")
     out, err = Terminal(), io.StringIO()
     with (
@@ -127,13 +127,13 @@ def target(data: bytes) -> None:
         contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
         mock.patch("sys.stdin", io.StringIO("ab\n")), mock.patch.dict(os.environ, NO_COLOR="1"),
     ):  # fmt: skip
-        given = _written(command[1], data[1:])
+        inputs = _written(command[1], data[1:])
         try:
             code: object = main(command)
         except SystemExit as stop:
             code = stop.code
-        new = {path.name for path in Path().iterdir()} - given.keys()
-        changed = [name for name, content in given.items() if Path(name).read_bytes() != content]
+        new = {path.name for path in Path().iterdir()} - inputs.keys()
+        changed = [name for name, content in inputs.items() if Path(name).read_bytes() != content]
         _check(not changed, f"changed: {changed}")
         _check_streams(code, out.getvalue(), err.getvalue())
         if code == 2:
@@ -153,25 +153,25 @@ def _has_large_inputs(file: bytes) -> bool:
 
 
 def _written(name: str, file: bytes) -> dict[str, bytes]:
-    """The files that commands read, by name."""
+    """Write the files that commands read; their contents by name."""
     samples = io.BytesIO()
     images = np.random.default_rng(0).normal(size=(2, 1, 3, 8, 8)).astype(np.float32)
     np.savez(samples, ids=np.arange(6).reshape(2, 3), image=images)
-    given = {
+    contents = {
         name: file, "samples.npz": samples.getvalue(), "text": b"ab a\nba\n",
         "short.jinja": b"{{ messages[-1].content }}",
     }  # fmt: skip
-    for each, content in given.items():
+    for each, content in contents.items():
         Path(each).write_bytes(content)
-    return given
+    return contents
 
 
 def _check_streams(code: object, out: str, err: str) -> None:
     _check(code in (0, 1, 2), f"exit code {code!r}")
     for line in (*out.split("\n"), *err.split("\n")):
-        _check(line.replace("\t", "").isprintable(), f"steers the terminal: {line[:300]!r}")
-    for words in ("Traceback", "a mistake in halfbyte", "there is not enough memory;"):
-        _check(words not in err, err[:300])
+        _check(line.replace("\t", "").isprintable(), f"controls the terminal: {line[:300]!r}")
+    for text in ("Traceback", "a mistake in halfbyte", "there is not enough memory;"):
+        _check(text not in err, err[:300])
     if code == 2:
         _check(err.startswith("error: ") and err.find("\n") == len(err) - 1, f"lines: {err[:300]}")
         _check(len(err) <= MAX_MESSAGE + 1, f"{len(err)} characters: {err[:300]}")
@@ -184,15 +184,15 @@ def _check_whole(path: Path) -> None:
     elif path.suffix == ".npz":
         with np.load(path) as arrays:
             assert all(arrays[name].size >= 0 for name in arrays)
-    elif path.suffix in (".gguf", ".onnx"):  # it is what the file was, whatever its name is
+    elif path.suffix in (".gguf", ".onnx"):  # of the input's format, whatever its name
         if path.read_bytes().startswith(b"GGUF"):
             open_model(path)
         else:
-            onnx.load_model(path)  # with what lies beside it
+            onnx.load_model(path)  # with its external data
     else:
         _check(path.suffix == ".data", f"left behind: {path}")
 
 
-def _check(is_so: bool, what: str) -> None:
-    if not is_so:
-        raise AssertionError(what)
+def _check(condition: bool, message: str) -> None:
+    if not condition:
+        raise AssertionError(message)

@@ -1,4 +1,4 @@
-"""config.json of every architecture, changed, beside weights that fit the unchanged one."""
+"""Changed config.json files of every architecture, with weights that fit the unchanged one."""
 
 from __future__ import annotations
 
@@ -40,33 +40,33 @@ KINDS = ("linear", "llama3", "longrope", "su", "default")
 
 
 def corpus() -> list[bytes]:
-    """A line with the weights' name, and the config."""
+    """A line with the name of the weights, then the config."""
     return [_joined(name, json.dumps(models.config(name)).encode()) for name in models.CONFIGS]
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """Another value or key; the weights stay those of the name."""
+    """Change a value or key; the name, and so the weights, stay."""
     name, _, config = data.partition(b"\n")
     changed = mutate_json(config, chance, VALUES) if chance.random() < 0.5 else None
     return _joined(name.decode(), changed or _number(config, chance))
 
 
 def _number(config: bytes, chance: random.Random) -> bytes:
-    """One that no tensor's shape depends on, at the edge of what there is."""
+    """Change a number that no tensor's shape depends on to an extreme one."""
     try:
         tree = json.loads(config)
     except ValueError:
         return mutate_bytes(config, chance)
     if not isinstance(tree, dict):
         return mutate_bytes(config, chance)
-    places = [tree, *(value for value in tree.values() if isinstance(value, dict))]
-    if len(places) == 1 and chance.random() < 0.3:
+    objects = [tree, *(value for value in tree.values() if isinstance(value, dict))]
+    if len(objects) == 1 and chance.random() < 0.3:
         tree["rope_scaling"] = {name: chance.uniform(0.5, 9) for name in NUMBERS}
         tree["rope_scaling"]["original_max_position_embeddings"] = chance.choice([1, 16, 1 << 31])
         tree["rope_scaling"]["rope_type"] = chance.choice(KINDS)
         return json.dumps(tree).encode()
     values = (odd_integer(chance), 10.0 ** chance.randrange(-40, 40), chance.random())
-    chance.choice(places)[chance.choice(NUMBERS)] = chance.choice(values)
+    chance.choice(objects)[chance.choice(NUMBERS)] = chance.choice(values)
     return json.dumps(tree).encode()
 
 

@@ -1,7 +1,7 @@
-"""Files that are made by what they reach: guided by coverage, where atheris is installed.
+"""Mutations that are guided by coverage, if atheris is installed.
 
 `python -m tests.fuzz.coverage FORMAT SECONDS SEED` is the process, in build/fuzz; `guided` follows
-it. What reaches more is kept in FORMAT-corpus there, from which the next run begins.
+it. Files that reach new branches are kept in FORMAT-corpus there, where the next run begins.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.fuzz import runner
 from tests.fuzz.runner import BAD, Report, followed, module_of
 from tests.fuzz.worker import begin, outcome
 
-SLOWER = 5.0  # times, with every branch counted
+SLOWER = 5.0  # times as slow, with every branch counted
 
 
 def guided(name: str, seconds: float, seed: int) -> Report:
-    """New files of a format for so long; it ends early at one that ends the process."""
+    """Run new files of a format for so long, or until one ends the process."""
     report, seen = Report(), set[str]()
     folder = runner.REPRODUCERS
     corpus = folder / _corpus(name)
@@ -34,13 +34,13 @@ def guided(name: str, seconds: float, seed: int) -> Report:
     log = folder / f"{name}-coverage.stderr"
     arguments = ("tests.fuzz.coverage", name, max(1, round(seconds)), seed)
     for line in followed(arguments, log, SLOWER * runner.SECONDS):
-        path = folder / _at_hand(name, line.index)
-        what = f"{line.outcome} {line.detail.partition(': ')[0]}"
-        if line.outcome in BAD and what in seen:
+        path = folder / _file_name(name, line.index)
+        failure = f"{line.outcome} {line.detail.partition(': ')[0]}"
+        if line.outcome in BAD and failure in seen:
             path.unlink()  # the same place again
             report.counts[line.outcome] += 1
             continue
-        seen.add(what)
+        seen.add(failure)
         report.add(line, f"{name} --file {path}")
     reached = re.findall(rb"cov: (\d+)", log.read_bytes()) or [b"0"]
     kept = sum(1 for _ in corpus.iterdir())
@@ -50,7 +50,7 @@ def guided(name: str, seconds: float, seed: int) -> Report:
 
 
 def available() -> bool:
-    """Whether atheris is there."""
+    """Whether atheris is installed."""
     try:
         import_module("atheris")
     except ImportError:
@@ -59,22 +59,22 @@ def available() -> bool:
 
 
 def main() -> None:
-    """Run until the time is over: atheris ends the process."""
+    """Run until atheris ends the process, when the time is over."""
     name, seconds, seed = sys.argv[1:]
     atheris: Any = import_module("atheris")
     lines, module, numbers = begin(), module_of(name), count()
 
     def one(data: bytes) -> None:
         index = next(numbers)
-        path = Path(_at_hand(name, index))  # which stays where it ends the process
+        path = Path(_file_name(name, index))  # which stays if it ends the process
         path.write_bytes(data)
-        found = outcome(module, data, SLOWER)
-        if found.name not in BAD:
+        result = outcome(module, data, SLOWER)
+        if result.name not in BAD:
             path.unlink()
-        print(json.dumps([index, *found]), file=lines, flush=True)
+        print(json.dumps([index, *result]), file=lines, flush=True)
 
     corpus = module.corpus()
-    for data in corpus:  # modules are imported where they are needed
+    for data in corpus:  # imports the modules that are imported when needed
         one(data)
     for function in filter(_is_ours, gc.get_objects()):
         atheris.instrument_func(function)
@@ -82,19 +82,19 @@ def main() -> None:
     for index, data in enumerate(corpus):
         Path(_corpus(name), f"seed-{index}").write_bytes(data)
 
-    def mutate(data: bytes, most: int, seed: int) -> bytes:
+    def mutate(data: bytes, limit: int, seed: int) -> bytes:
         chance = random.Random(seed)
         if chance.random() < 0.8:
-            with suppress(Exception):  # of files that are nothing any more
-                return module.mutate(data, chance)[:most] or b"\0"
-        return bytes(atheris.Mutate(data, most))  # bytes, with what comparisons met
+            with suppress(Exception):  # of files that cannot be parsed any more
+                return module.mutate(data, chance)[:limit] or b"\0"
+        return bytes(atheris.Mutate(data, limit))  # bytes, with operands of comparisons
 
     options = {
         "max_total_time": seconds, "seed": int(seed) + 1, "len_control": 0, "mutate_depth": 2,
         "max_len": 2 * max(map(len, corpus)), "rss_limit_mb": 0, "malloc_limit_mb": 0,
     }  # fmt: skip
-    words = [f"-{option}={value}" for option, value in options.items()]
-    atheris.Setup([sys.argv[0], *words, _corpus(name)], one, custom_mutator=mutate)
+    arguments = [f"-{option}={value}" for option, value in options.items()]
+    atheris.Setup([sys.argv[0], *arguments, _corpus(name)], one, custom_mutator=mutate)
     atheris.Fuzz()
 
 
@@ -103,7 +103,7 @@ def _is_ours(thing: object) -> TypeGuard[FunctionType]:
     return isinstance(thing, FunctionType) and (thing.__module__ or "").startswith("halfbyte.")
 
 
-def _at_hand(name: str, index: int) -> str:
+def _file_name(name: str, index: int) -> str:
     return f"{name}-coverage-{index}.bin"
 
 

@@ -1,4 +1,4 @@
-"""Folders of small models in which one file is the data, and what is done with a model."""
+"""Folders of small models in which one file is the mutated data, and the use of a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def small_folder() -> dict[str, bytes]:
 
 
 def use(files: Mapping[str, bytes], model: str = "") -> None:
-    """Describe and load what lies in a folder, or one file there, and generate a little."""
+    """Describe and load a folder, or one file in it, and generate a little."""
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():
             Path(folder, name).write_bytes(data)

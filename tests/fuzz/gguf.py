@@ -1,4 +1,4 @@
-"""GGUF: headers whose fields are changed one by one, and then any bytes."""
+"""GGUF: fields of headers are changed one by one, or any bytes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
 @cache
 def corpus() -> list[bytes]:
-    """Small models that generate, of several types of weights."""
+    """Small models that generate, with several types of weights."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "small.gguf")
         write_small(path)
-        made = [path.read_bytes()]
+        files = [path.read_bytes()]
         for format_ in (F16, Q8_0):
             tensors = [
                 tensor(
@@ -36,12 +36,12 @@ def corpus() -> list[bytes]:
                 for name, value in weights().items()
             ]
             write_gguf(path, model_metadata(), tensors)
-            made.append(path.read_bytes())
-    return made
+            files.append(path.read_bytes())
+    return files
 
 
 class Field(NamedTuple):
-    """A number or a string's length in the header: where, how many bytes, and its value."""
+    """A number or a string's length in the header: its offset, size in bytes, and value."""
 
     at: int
     size: int
@@ -49,8 +49,8 @@ class Field(NamedTuple):
 
 
 def fields(data: bytes) -> list[Field]:
-    """Of a header, as far as it can be followed."""
-    found: list[Field] = []
+    """The fields of a header, as far as it can be parsed."""
+    fields: list[Field] = []
     at = 4
 
     def number(size: int) -> int:
@@ -58,7 +58,7 @@ def fields(data: bytes) -> list[Field]:
         if at + size > len(data):
             raise ValueError("the header ends")
         value = int.from_bytes(data[at : at + size], "little")
-        found.append(Field(at, size, value))
+        fields.append(Field(at, size, value))
         at += size
         return value
 
@@ -71,7 +71,7 @@ def fields(data: bytes) -> list[Field]:
             string()
         elif kind == 9:
             inner, count = number(4), number(8)
-            for _ in range(min(count, 8)):  # the first ones; what follows is changed as bytes
+            for _ in range(min(count, 8)):  # the first ones; others are changed as bytes
                 value_of(inner)
             if count > 8:
                 raise ValueError("a long array")
@@ -92,18 +92,18 @@ def fields(data: bytes) -> list[Field]:
             number(8)
     except ValueError:
         pass
-    return found
+    return fields
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """One field of the header an odd number; a key renamed; a float; or any bytes."""
-    found = fields(data)
+    """Change a field of the header to an odd number or a float, a number near a name, or bytes."""
+    header = fields(data)
     kind = chance.randrange(4)
-    if kind == 0 or not found:
+    if kind == 0 or not header:
         return mutate_bytes(data, chance)
     if kind == 1:
         return _tensor_info(data, chance)
-    field = chance.choice(found)
+    field = chance.choice(header)
     changed = bytearray(data)
     if kind == 2 and field.size == 4:
         value = chance.choice([float("nan"), float("inf"), 0.0, -1.0, 1e38, 1e-45])
@@ -115,7 +115,7 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
 
 
 def _tensor_info(data: bytes, chance: random.Random) -> bytes:
-    """A number beside a tensor's or a key's name."""
+    """Change a number near the name of a tensor or a key."""
     names = [b"token_embd.weight", b"blk.0.attn_q.weight", b"output_norm.weight", b"llama.",
              b"tokenizer.ggml.", b"general."]  # fmt: skip
     at = data.find(chance.choice(names))
@@ -128,6 +128,6 @@ def _tensor_info(data: bytes, chance: random.Random) -> bytes:
 
 
 def target(data: bytes) -> None:
-    """Load it and generate a little."""
+    """Load the model and generate a little."""
     with halfbyte.load_bytes(data, "fuzz.gguf", threads=1) as model:
         model.generate("ab a", max_tokens=4)

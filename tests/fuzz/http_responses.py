@@ -1,4 +1,4 @@
-"""Answers of a server to a download, byte by byte: status, headers, chunks, redirections, cuts."""
+"""A server's answers to a download, in bytes: status, headers, chunks, redirections, breaks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.support import aio
 
 from halfbyte.download import fetch, transfer
 
-HASH = b"hash\n"  # before the answers where the caller knows what they should be
-NEXT = b"\n--next--\n"  # between the answers to the first request, the second ...
-SECONDS = 1.0  # of silence; the server closes every connection, so that none should be
+HASH = b"hash\n"  # before the answers if the caller gives a hash
+NEXT = b"\n--next--\n"  # between the answers to two requests
+SECONDS = 1.0  # of silence; as the server closes every connection, there should be none
 LINES = (
     "Content-Length: 150", "Content-Length: -1", "Content-Length: ", "Content-Length: 1e3",
     f"Content-Length: {1 << 62}", f"Content-Length: {9 << 30}", f"Content-Length: {'9' * 5000}",
@@ -43,7 +43,7 @@ SIZES = (
 
 
 def corpus() -> list[bytes]:
-    """Downloads that arrive: whole, in chunks, in parts, by way of another address."""
+    """Downloads that succeed: whole, in chunks, in parts, through another address."""
     rest = measured(b"Range: bytes=60-")
     first = measured()[: len(measured()) - len(BODY) + 60]
     unmarked = head("200 OK", "Content-Length: 150") + BODY[:60]
@@ -62,7 +62,7 @@ def corpus() -> list[bytes]:
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """An answer more or less; a status, a header or a chunk's size another; bytes of one."""
+    """Add or remove an answer; change a status, a header, a chunk's size, or bytes."""
     before, answers = _parts(data)
     at = chance.randrange(len(answers))
     way = chance.randrange(8)
@@ -82,7 +82,7 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
 
 
 def _lines(answer: bytes, chance: random.Random) -> bytes:
-    """A line put in, left out, doubled, or another; a number in it another."""
+    """Insert or remove a line, or change it or its number; change the body."""
     top, blank, body = answer.partition(b"\r\n\r\n")
     lines = top.split(b"\r\n")
     at, way = chance.randrange(len(lines)), chance.randrange(6)
@@ -110,11 +110,11 @@ def _parts(data: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def target(data: bytes) -> None:
-    """Fetch it from a server of this machine; other machines are out of reach."""
+    """Fetch from a server on this machine; others are unreachable."""
     before, answers = _parts(data)
     connect = socket.create_connection
 
-    def near(address: tuple[str, int], *arguments: Any, **options: Any) -> socket.socket:
+    def connect_here(address: tuple[str, int], *arguments: Any, **options: Any) -> socket.socket:
         if address[0] != "127.0.0.1":
             raise OSError("unreachable")
         return connect(address, *arguments, **options)
@@ -122,10 +122,10 @@ def target(data: bytes) -> None:
     with (
         raw(lambda _, n: answers[min(n, len(answers)) - 1]) as server,
         mock.patch.multiple(transfer, PAUSE=0.0, TIMEOUT=SECONDS),
-        mock.patch.object(socket, "create_connection", near),
+        mock.patch.object(socket, "create_connection", connect_here),
     ):
-        found = aio.run(fetch(server.url, sha256=SHA256 if before else None)).data.tobytes()
+        body = aio.run(fetch(server.url, sha256=SHA256 if before else None)).data.tobytes()
         if server.requests > transfer.CONNECTIONS:
             raise AssertionError(f"{server.requests} requests")
-    if before and found != BODY:
-        raise AssertionError("other bytes than their hash's")
+    if before and body != BODY:
+        raise AssertionError("bytes that do not match their hash")

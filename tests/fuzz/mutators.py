@@ -1,4 +1,4 @@
-"""Changes that any format's bytes can have, and numbers that readers do not expect."""
+"""Changes to the bytes of any format, and numbers that readers do not expect."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ODD = (
 
 
 def odd_integer(chance: random.Random, value: int = 0) -> int:
-    """A number at the edge of something, or next to `value`."""
+    """An extreme number, or one near `value`."""
     near = (value - 1, value + 1, 2 * value, value // 2, -value, value * 1000)
     return chance.choice(near) if chance.random() < 0.3 else chance.choice(ODD)
 
 
 def mutate_bytes(data: bytes, chance: random.Random) -> bytes:
-    """Bits flipped, bytes set, cut, put in, repeated or moved; more often near the beginning."""
+    """Flip bits; set, cut, insert, repeat or move bytes; more often near the beginning."""
     if not data:
         return chance.randbytes(chance.randrange(1, 64))
     changed = bytearray(data)
@@ -63,7 +63,7 @@ def _place(length: int, chance: random.Random) -> int:
 
 
 def mutate_json(data: bytes, chance: random.Random, values: Sequence[Any]) -> bytes:
-    """Another of these values, another key or place somewhere in the tree, or other bytes."""
+    """Change values, keys or positions in the tree, or any bytes."""
     try:
         tree = json.loads(data)
     except ValueError:
@@ -79,7 +79,7 @@ def mutate_json(data: bytes, chance: random.Random, values: Sequence[Any]) -> by
 
 
 def split_header(data: bytes) -> tuple[dict[str, Any] | None, bytes]:
-    """A JSON object after its length of 8 bytes, with padding or none, and what follows it."""
+    """A JSON object after its length in 8 bytes, perhaps padded, and the bytes after it."""
     end = 8 + int.from_bytes(data[:8], "little")
     try:
         header = json.loads(data[8:end].rstrip(b"\0"))
@@ -89,19 +89,19 @@ def split_header(data: bytes) -> tuple[dict[str, Any] | None, bytes]:
 
 
 def join_header(header: dict[str, Any], body: bytes, pad: bytes, alignment: int) -> bytes:
-    """The same as a file: the body begins at a multiple of `alignment`."""
+    """The file of a header and a body, which begins at a multiple of `alignment`."""
     text = json.dumps(header).encode()
     text += pad * (-(8 + len(text)) % alignment)
     return struct.pack("<Q", len(text)) + text + body
 
 
 def mutate_length(data: bytes, chance: random.Random) -> bytes:
-    """Another length of the header."""
+    """Change the length of the header."""
     return struct.pack("<Q", odd_integer(chance, len(data)) & ((1 << 64) - 1)) + data[8:]
 
 
 def mutate_tree(tree: dict[str, Any], chance: random.Random, values: Sequence[Any]) -> None:
-    """One change somewhere in a JSON object."""
+    """Make one change somewhere in a JSON object."""
     if not tree:
         return
     parent: Any = tree
@@ -121,7 +121,7 @@ def mutate_tree(tree: dict[str, Any], chance: random.Random, values: Sequence[An
     elif way == 3 and type(parent[key]) is int:
         parent[key] += chance.choice((-1, 1, 1000))
     else:
-        parent[key] = copy.deepcopy(chance.choice(values))  # which further changes would reach
+        parent[key] = copy.deepcopy(chance.choice(values))  # later changes may reach it
 
 
 _NAMES = (
@@ -140,12 +140,12 @@ _PARTS = (
 
 
 def mutate_pickle(data: bytes, chance: random.Random) -> bytes:
-    """An opcode of one of the pickles at the beginning put in, left out, or its number another."""
-    found = _opcodes(data)
-    if not found:
+    """Insert, replace or remove an opcode of the first pickles, or change its number."""
+    opcodes = _opcodes(data)
+    if not opcodes:
         return mutate_bytes(data, chance)
     way = chance.randrange(4)
-    numbers = [at for at, end in found if data[at : at + 1] == b"J" and end == at + 5]
+    numbers = [at for at, end in opcodes if data[at : at + 1] == b"J" and end == at + 5]
     if way == 0 and numbers:
         at = chance.choice(numbers) + 1
         old = int.from_bytes(data[at : at + 4], "little", signed=True)
@@ -154,23 +154,23 @@ def mutate_pickle(data: bytes, chance: random.Random) -> bytes:
             return data[:at] + value.to_bytes(4, "little", signed=True) + data[at + 4 :]
         raw = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
         return data[: at - 1] + b"\x8a" + bytes([len(raw)]) + raw + data[at + 4 :]
-    at, end = chance.choice(found)
+    at, end = chance.choice(opcodes)
     if way == 1:
         return data[:at] + chance.choice(_PARTS) + data[at:]
     if way == 2:
         return data[:at] + chance.choice(_PARTS) + data[end:]
-    first, last = chance.choice(found)
+    first, last = chance.choice(opcodes)
     return data[:at] + chance.choice([b"", data[first:last]]) + data[end:]
 
 
 def _opcodes(data: bytes) -> list[tuple[int, int]]:
-    """Where the opcodes of the first pickles begin and end, as far as they can be followed."""
-    found: list[tuple[int, int]] = []
+    """The spans of the opcodes of the first pickles, as far as they can be parsed."""
+    spans: list[tuple[int, int]] = []
     stream = io.BytesIO(data)
     try:
         while data[stream.tell() :].startswith(b"\x80"):
             places = [place for _, _, place in pickletools.genops(stream)]
-            found += zip(places, [*places[1:], stream.tell()], strict=True)
+            spans += zip(places, [*places[1:], stream.tell()], strict=True)
     except Exception:
-        return found
-    return found
+        return spans
+    return spans

@@ -1,4 +1,4 @@
-"""ONNX: models changed as messages and as bytes; some have their data in a file beside them."""
+"""ONNX: models changed as messages and as bytes, some of them with external data."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import halfbyte
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.session import RunOptions
 
-NODES = Path(__file__).with_name("onnx-nodes.xz")  # of ONNX's node tests, one an operator
-_TWO = b"two files"  # then the model's length, the model, and the data beside it
-_CHECKS = 20_000  # steps of a preparation and its run: a loop without end is ended
+NODES = Path(__file__).with_name("onnx-nodes.xz")  # one of ONNX's node tests per operator
+_TWO = b"two files"  # then the model's length, the model, and the external data
+_CHECKS = 20_000  # steps of a preparation and its run, after which endless loops are ended
 
 
 @cache
 def corpus() -> list[bytes]:
-    """Networks with a little of everything, alone and with external data, and single nodes."""
+    """Networks of many operators, with and without external data, and single nodes."""
     own = [network(), attention()]
     packed, nodes = lzma.decompress(NODES.read_bytes()), []
     while packed:
@@ -36,23 +36,23 @@ def corpus() -> list[bytes]:
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """A change to a node, a tensor, an attribute; to where data lies; to any bytes."""
+    """Change a node, a tensor or an attribute; where data is stored; or any bytes."""
     numbers = np.random.default_rng(chance.getrandbits(64))
     if not data.startswith(_TWO):
         return mutated(data, numbers)
-    model, beside = _parts(data)
+    model, external = _parts(data)
     kind = chance.randrange(4)
     if kind == 0:
-        return _joined(model, mutate_bytes(beside, chance))
+        return _joined(model, mutate_bytes(external, chance))
     if kind == 1:
-        return _joined(mutated(model, numbers), beside)
+        return _joined(mutated(model, numbers), external)
     try:
         proto = load_from_string(model)
     except Exception:
-        return _joined(mutate_bytes(model, chance), beside)
+        return _joined(mutate_bytes(model, chance), external)
     tensors = [t for t in proto.graph.initializer if t.external_data]
     if not tensors:
-        return _joined(mutate_bytes(model, chance), beside)
+        return _joined(mutate_bytes(model, chance), external)
     entry = chance.choice(chance.choice(tensors).external_data)
     if entry.key == "location":
         entry.value = chance.choice(
@@ -60,61 +60,61 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
         )
     else:
         entry.value = chance.choice([str(odd_integer(chance)), "", "1e3", "0x10", " 1", "٣"])
-    return _joined(proto.SerializeToString(), beside)
+    return _joined(proto.SerializeToString(), external)
 
 
 def target(data: bytes) -> None:
-    """Open it and run it on something that fits its inputs."""
+    """Open the model and run it on values that fit its inputs."""
     options = halfbyte.SessionOptions()
     options.intra_op_num_threads = 1
     if not data.startswith(_TWO):
         _run(data, options)
         return
-    model, beside = _parts(data)
+    model, external = _parts(data)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")
         path.write_bytes(model)
-        path.with_name("data").write_bytes(beside)
+        path.with_name("data").write_bytes(external)
         _run(path, options)
 
 
 class _Bounded(RunOptions):
-    """Ends a run after so many looks at it."""
+    """Ends a run after `_CHECKS` checks."""
 
     def __init__(self) -> None:
-        self._looks = 0
+        self._checks = 0
 
     @property
     def terminate(self) -> bool:  # type: ignore[override]
         """Whether to end."""
-        self._looks += 1
-        return self._looks > _CHECKS
+        self._checks += 1
+        return self._checks > _CHECKS
 
 
 def _run(model: bytes | Path, options: halfbyte.SessionOptions) -> None:
     with halfbyte.InferenceSession(model, options) as session:
-        given = feeds(session)
-        if given is None:
+        inputs = feeds(session)
+        if inputs is None:
             raise HalfbyteError("inputs of more elements than are worth a test")
-        session.run(None, given, _Bounded())
+        session.run(None, inputs, _Bounded())
 
 
 def _external(model: bytes) -> bytes:
-    """The same with its initializers' numbers in another file."""
-    proto, beside = load_from_string(model), b""
+    """The same model with its initializers in another file."""
+    proto, external = load_from_string(model), b""
     for tensor in proto.graph.initializer:
         if tensor.raw_data:
-            said = {"location": "data", "offset": len(beside), "length": len(tensor.raw_data)}
-            beside += tensor.raw_data
+            location = {"location": "data", "offset": len(external), "length": len(tensor.raw_data)}
+            external += tensor.raw_data
             tensor.ClearField("raw_data")
             tensor.data_location = TensorProto.EXTERNAL
-            for key, value in said.items():
+            for key, value in location.items():
                 tensor.external_data.add(key=key, value=str(value))
-    return _joined(proto.SerializeToString(), beside)
+    return _joined(proto.SerializeToString(), external)
 
 
-def _joined(model: bytes, beside: bytes) -> bytes:
-    return _TWO + len(model).to_bytes(4, "little") + model + beside
+def _joined(model: bytes, external: bytes) -> bytes:
+    return _TWO + len(model).to_bytes(4, "little") + model + external
 
 
 def _parts(data: bytes) -> tuple[bytes, bytes]:
@@ -124,16 +124,16 @@ def _parts(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _write_nodes() -> None:
-    """Of each operator the smallest test that ONNX has."""
+    """Write the smallest of ONNX's tests of each operator."""
     from tests.onnx.node_cases import node_cases
 
-    found: dict[str, bytes] = {}
+    nodes: dict[str, bytes] = {}
     for case in node_cases():
         data = case.proto.SerializeToString() if case.kind == "node" else b""
-        if data and len(data) < len(found.get(case.operator, bytes(1000))):
-            found[case.operator] = data
+        if data and len(data) < len(nodes.get(case.operator, bytes(1000))):
+            nodes[case.operator] = data
     packed = b"".join(
-        len(found[name]).to_bytes(2, "little") + found[name] for name in sorted(found)
+        len(nodes[name]).to_bytes(2, "little") + nodes[name] for name in sorted(nodes)
     )
     NODES.write_bytes(lzma.compress(packed, preset=9 | lzma.PRESET_EXTREME))
 

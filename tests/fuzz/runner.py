@@ -1,12 +1,13 @@
-"""Runs mutated files through the readers, each batch in a process of its own.
+"""Runs mutated files through the readers, each batch in its own process.
 
-A format is a module beside this one with
+A format is a module of this folder with
 
     corpus() -> list[bytes]             files that are read without an error
     mutate(data, random) -> bytes       one of them, changed
     target(data) -> None                read and use it: raises HalfbyteError, or returns
 
-The same seed and number make the same case, wherever it runs.
+A case may take 200 MB and four times its file, and a refused file 2 s of processor time and 10 µs a
+byte. The same seed and number make the same case on every machine.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import IO, NamedTuple, Protocol, cast
 
 REPOSITORY = Path(__file__).parents[2]
 REPRODUCERS = REPOSITORY / "build" / "fuzz"
-SECONDS = 30  # of one case; what takes so long hangs, on a busy machine too
+SECONDS = 30  # of one case; longer ones hang, even on a busy machine
 GOOD = ("accepted", "refused")
 BAD = ("foreign", "message", "memory", "slow", "crash", "hang")
 
@@ -44,11 +45,11 @@ class Format(Protocol):
         """A changed file."""
 
     def target(self, data: bytes) -> None:
-        """Read it."""
+        """Read and use it."""
 
 
 class Line(NamedTuple):
-    """Of a case: its number, what became of it, what is to be said of that, and CPU seconds."""
+    """A case: its number, the outcome, a detail of that, and CPU seconds."""
 
     index: int
     outcome: str
@@ -58,14 +59,14 @@ class Line(NamedTuple):
 
 @dataclass
 class Report:
-    """What became of a format's cases.
+    """The outcomes of a format's cases.
 
     Attributes
     ----------
     failures : list of str
-        Cases that must not be: which one, the outcome, and its detail.
+        For each bad case, its name, the outcome, and the detail.
     slowest : (float, str)
-        CPU seconds of the refused file that took longest, and which one it was.
+        CPU seconds and name of the refused file that took longest.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -73,7 +74,7 @@ class Report:
     slowest: tuple[float, str] = (0.0, "")
 
     def add(self, line: Line, which: str) -> None:
-        """One more case."""
+        """Add a case."""
         self.counts[line.outcome] += 1
         if line.outcome == "refused":
             self.slowest = max(self.slowest, (line.seconds, which))
@@ -100,7 +101,7 @@ def module_of(name: str) -> Format:
 
 
 def case(module: Format, corpus: list[bytes], seed: int, index: int) -> bytes:
-    """The file of this number; the first ones are the corpus itself."""
+    """The file of this number; the first ones are the unchanged corpus."""
     if index < len(corpus):
         return corpus[index]
     chance = random.Random(f"{seed}/{index}")
@@ -111,7 +112,7 @@ def case(module: Format, corpus: list[bytes], seed: int, index: int) -> bytes:
 
 
 def run(name: str, seed: int, first: int, last: int) -> Report:
-    """Cases [first, last) of a format."""
+    """Run cases [first, last) of a format."""
     report = Report()
     while first < last:
         log = REPRODUCERS / f"{name}-{seed}-{first}.stderr"
@@ -128,7 +129,7 @@ def run(name: str, seed: int, first: int, last: int) -> Report:
 def run_all(
     names: Iterable[str], seed: int, count: int, jobs: int, batch: int = 100, until: float = 0.0
 ) -> dict[str, Report]:
-    """So many cases of each format on `jobs` cores; with `until`, further seeds up to then."""
+    """Run `count` cases of each format on `jobs` cores; with `until`, further seeds up to then."""
     reports: dict[str, Report] = {name: Report() for name in names}
 
     def work(task: tuple[str, int, int]) -> tuple[str, Report]:
@@ -138,8 +139,8 @@ def run_all(
     with ThreadPoolExecutor(jobs) as pool:
         while True:
             tasks = [(name, seed, at) for at in range(0, count, batch) for name in reports]
-            for name, found in pool.map(work, tasks):
-                reports[name] += found
+            for name, report in pool.map(work, tasks):
+                reports[name] += report
             seed += 1
             if time.monotonic() >= until:
                 return reports
@@ -166,9 +167,9 @@ def table(reports: Mapping[str, Report]) -> str:
 def followed(
     arguments: Sequence[object], log: Path, seconds: float, first: int = 0, last: int | None = None
 ) -> Iterator[Line]:
-    """What a module prints of its cases [first, last); the last line may be of one that ended it.
+    """The lines that a module prints of its cases [first, last), and one of a case that ended it.
 
-    Its stderr is in `log`. After `seconds` without a line it hangs.
+    Its stderr is in `log`. It hangs if there is no line for `seconds`.
     """
     environment = os.environ | {
         "PYTHONPATH": str(REPOSITORY), "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2",
@@ -190,14 +191,14 @@ def followed(
             yield case_line
         if (status := process.wait()) != 0 or (last is not None and at < last):
             stderr.seek(0)
-            last_words = stderr.read()[-2000:].decode(errors="replace")
+            output = stderr.read()[-2000:].decode(errors="replace")
             if at == first and status > 0:  # it never began
-                raise RuntimeError(f"{arguments[1]}: ended with {status}: {last_words}")
-            yield Line(at, "crash", f"exit status {status}: {last_words[-500:]}", 0.0)
+                raise RuntimeError(f"{arguments[1]}: ended with {status}: {output}")
+            yield Line(at, "crash", f"exit status {status}: {output[-500:]}", 0.0)
 
 
 def _lines(stream: IO[bytes], seconds: float) -> Iterator[bytes | None]:
-    """Lines as they come; None, and then no more, where none came for too long."""
+    """Lines as they arrive; None, and then no more, if none arrives for too long."""
     descriptor, held = stream.fileno(), b""
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
@@ -213,7 +214,7 @@ def _lines(stream: IO[bytes], seconds: float) -> Iterator[bytes | None]:
 
 
 def _keep(name: str, seed: int, line: Line) -> None:
-    """Write the file and what happened, for who looks into it."""
+    """Write the file and its outcome, for debugging."""
     module = module_of(name)
     data = case(module, module.corpus(), seed, line.index)
     path = REPRODUCERS / f"{name}-{seed}-{line.index}-{line.outcome}.bin"

@@ -1,4 +1,4 @@
-"""safetensors: a folder whose weights' header is changed as JSON, or whose bytes are changed."""
+"""safetensors: a folder whose weights are changed in the header, as JSON, or in any bytes."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ VALUES: tuple[Any, ...] = (
 @cache
 def corpus() -> list[bytes]:
     """The weights of one model in each type."""
-    made = []
+    files = []
     with tempfile.TemporaryDirectory() as folder:
         for format_ in (F32, F16, BF16):
             path = write_safetensors(Path(folder, NAME), trained_weights(), format_)
-            made.append(path.read_bytes())
-    return made
+            files.append(path.read_bytes())
+    return files
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """The header as JSON, an entry's numbers, two entries for each other, its length, any bytes."""
+    """Change the header, an entry's numbers or the length, swap two fields, or change any bytes."""
     kind = chance.randrange(5)
     header, body = split_header(data)
     if header is None or kind == 0:

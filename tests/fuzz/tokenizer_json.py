@@ -94,12 +94,12 @@ def corpus() -> list[bytes]:
 
 
 def mutate(data: bytes, random: randomness.Random) -> bytes:
-    """Another value, key or place somewhere in the tree, or other bytes."""
+    """Change values, keys or positions in the tree, or any bytes."""
     return mutate_json(data, random, VALUES)
 
 
 def target(data: bytes) -> None:
-    """Read a file and use it; raises `HalfbyteError` where it is refused."""
+    """Read a file and use it; raises `HalfbyteError` if it is refused."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tokenizer.json"
         path.write_bytes(data)

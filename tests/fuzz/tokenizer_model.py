@@ -17,11 +17,11 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def _integer(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*encoded, value])
 
 
 def _piece(text: str, score: float, kind: int = 1) -> bytes:
@@ -35,17 +35,17 @@ def corpus() -> list[bytes]:
     words = [MARK, *"abcdehlorw", "he", "ll", "hell", f"{MARK}a", f"{MARK}hell", "<x>"]
     pieces = b"".join(_piece(word, -float(at)) for at, word in enumerate(words[:-1]))
     own = _piece(words[-1], 0, 4)
-    codes = b"".join(_piece(f"<0x{byte:02X}>", 0, 6) for byte in range(256))
+    bytes_ = b"".join(_piece(f"<0x{byte:02X}>", 0, 6) for byte in range(256))
     trie = struct.pack("<4I", 1 << 10, 0, 0, 0)
     charsmap = struct.pack("<I", len(trie)) + trie + b"a\0"
     return [
         special + pieces + own + _field(2, b"\x18\x01") + _field(3, _field(2, charsmap)),
-        special + codes + pieces + own + _field(2, b"\x18\x02") + _field(3, b"\x18\x01\x20\x00"),
+        special + bytes_ + pieces + own + _field(2, b"\x18\x02") + _field(3, b"\x18\x01\x20\x00"),
     ]
 
 
 def mutate(data: bytes, random: randomness.Random) -> bytes:
-    """Fields in another order, twice or not at all, or other bytes in one."""
+    """Move, repeat, remove or cut fields, or change bytes in one."""
     fields = _fields(data)
     for _ in range(random.randint(1, 3)):
         if not fields:
@@ -66,8 +66,8 @@ def mutate(data: bytes, random: randomness.Random) -> bytes:
 
 
 def _fields(data: bytes) -> list[bytes]:
-    """The fields of the outermost message, as far as they can be told apart."""
-    found = []
+    """The fields of the outermost message, as far as they can be parsed."""
+    fields = []
     at = 0
     while at < len(data):
         end, size, shift = at + 1, 0, 0
@@ -77,13 +77,13 @@ def _fields(data: bytes) -> list[bytes]:
             end += 1
             if data[end - 1] < 128:
                 break
-        found.append(data[at : min(end + size, len(data))])
-        at += max(1, len(found[-1]))
-    return found
+        fields.append(data[at : min(end + size, len(data))])
+        at += max(1, len(fields[-1]))
+    return fields
 
 
 def target(data: bytes) -> None:
-    """Read a file and use it; raises `HalfbyteError` where it is refused."""
+    """Read a file and use it; raises `HalfbyteError` if it is refused."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tokenizer.model"
         path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""PyTorch's files of before 1.6: pickles and storages one after another, changed."""
+"""PyTorch's files from before 1.6: pickles and storages one after another, changed."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def corpus() -> list[bytes]:
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """An opcode or what it says; any bytes."""
+    """Change an opcode or its number, or any bytes."""
     return mutate_bytes(data, chance) if chance.random() < 0.3 else mutate_pickle(data, chance)

@@ -31,7 +31,7 @@ def corpus() -> list[bytes]:
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """An entry renamed, left out, doubled, packed or cut; a pickle; a record's field; any bytes."""
+    """Rename, remove, double, compress or change an entry; change a pickle, a record, or bytes."""
     kind = chance.randrange(4)
     if kind == 0:
         return mutate_bytes(data, chance)
@@ -51,7 +51,7 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
 
 
 def _record(data: bytes, chance: random.Random) -> bytes:
-    """A number in one of the archive's records."""
+    """Change a number in one of the archive's records."""
     mark = chance.choice(RECORDS)
     places = [at for at in range(len(data)) if data.startswith(mark, at)]
     if not places:
@@ -80,7 +80,7 @@ def _entries(entries: list[tuple[str, bytes]], chance: random.Random) -> bytes:
 
 
 def _archive(entries: list[tuple[str, bytes]], method: int = zipfile.ZIP_STORED) -> bytes:
-    """Written by hand: zipfile warns of names that appear twice."""
+    """Written by hand, because zipfile warns of names that appear twice."""
     body, directory = b"", b""
     for name, content in entries:
         one = io.BytesIO()
@@ -97,6 +97,6 @@ def _archive(entries: list[tuple[str, bytes]], method: int = zipfile.ZIP_STORED)
 
 
 def target(data: bytes) -> None:
-    """Use the folder, whose weights are these alone."""
+    """Use the folder, which has no other weights."""
     files = {name: content for name, content in small_folder().items() if "model." not in name}
     use({**files, NAME: data})

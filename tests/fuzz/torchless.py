@@ -1,4 +1,4 @@
-"""torchless' files: the header changed as JSON, its numbers in strings, any bytes."""
+"""torchless' files: the header is changed as JSON, also its numbers in strings, or any bytes."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ VALUES: tuple[Any, ...] = (
 
 @cache
 def corpus() -> list[bytes]:
-    """One model, with int8 and without, with a sliding window and without."""
+    """One model, with and without int8, with and without a sliding window."""
     make = load_tool(REPOSITORY, "make_torchless").make_torchless
-    made = []
+    files = []
     for int8, window in ((False, None), (True, None), (True, 8)):
         with tempfile.TemporaryDirectory() as name:
             folder, path = Path(name, "folder"), Path(name, "m.bin")
             make(write_folder(folder, model_type="mistral", sliding_window=window), path, int8=int8)
-            made.append(path.read_bytes())
-    return made
+            files.append(path.read_bytes())
+    return files
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """The length, a place in a tensor's entry, a size of the model, any of the header, or bytes."""
+    """Change the length, an offset of a tensor, a size of the model, the header, or any bytes."""
     kind = chance.randrange(5)
     header, body = split_header(data)
     if header is None or kind == 0:

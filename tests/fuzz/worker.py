@@ -1,6 +1,6 @@
 """One process of the runner: `python -m tests.fuzz.worker FORMAT SEED FIRST LAST`.
 
-A line of JSON for each case: its number, the outcome, what is to be said of it, and CPU seconds.
+It prints a line of JSON for each case: its number, the outcome, a detail, and CPU seconds.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from halfbyte.errors import HalfbyteError
 from halfbyte.text.footprint import peak_bytes, resident_bytes
 
 FREE = 200 << 20  # bytes that any case may take
-TIMES = 4  # the file, beside them
-ADDRESSES = 1 << 30  # of threads' stacks and the like, which are not memory
+TIMES = 4  # further bytes, in sizes of the file
+ADDRESSES = 1 << 30  # for threads' stacks and other reserved addresses, which are not memory
 MAX_MESSAGE = 2000  # characters
 REFUSAL = 2.0  # CPU seconds that a refused file may take
-REFUSAL_PER_BYTE = 10e-6  # beside them
+REFUSAL_PER_BYTE = 10e-6  # further CPU seconds
 
 
 class Outcome(NamedTuple):
-    """What became of a case, a line about it where it must not be, and CPU seconds."""
+    """The outcome of a case, a line about a bad one, and CPU seconds."""
 
     name: str
     detail: str
@@ -38,41 +38,41 @@ class Outcome(NamedTuple):
 
 
 def outcome(module: Format, data: bytes, slower: float = 1.0) -> Outcome:
-    """Of one case, where everything takes `slower` times as long."""
+    """Run one case, on a process that is `slower` times as slow."""
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before, allowed = resident_bytes(), FREE + TIMES * len(data)
     _limit(allowed + ADDRESSES)
     start = time.process_time()
     try:
         module.target(data)
-        found, detail = "accepted", ""
+        name, detail = "accepted", ""
     except HalfbyteError as error:
-        found, detail = "refused", ""
+        name, detail = "refused", ""
         message = str(error)
         if not message.isprintable() or not 0 < len(message) <= MAX_MESSAGE:
-            found, detail = "message", f"{len(message)} characters: {message[:300]!r}"
+            name, detail = "message", f"{len(message)} characters: {message[:300]!r}"
     except BaseException as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(frame.filename).name}:{frame.lineno}"
-        found, detail = "foreign", f"{type(error).__name__} at {where}: {str(error)[:300]}"
+        name, detail = "foreign", f"{type(error).__name__} at {where}: {str(error)[:300]}"
     finally:
         _limit(None)
     seconds, taken = time.process_time() - start, peak_bytes() - before
-    if found in ("accepted", "refused") and taken > allowed:
-        found, detail = "memory", f"{taken / 1e6:.0f} MB for a file of {len(data):,} bytes"
-    elif found == "refused" and seconds > slower * (REFUSAL + REFUSAL_PER_BYTE * len(data)):
-        found, detail = "slow", f"{seconds:.1f} CPU seconds for a file of {len(data):,} bytes"
-    return Outcome(found, detail, seconds)
+    if name in ("accepted", "refused") and taken > allowed:
+        name, detail = "memory", f"{taken / 1e6:.0f} MB for a file of {len(data):,} bytes"
+    elif name == "refused" and seconds > slower * (REFUSAL + REFUSAL_PER_BYTE * len(data)):
+        name, detail = "slow", f"{seconds:.1f} CPU seconds for a file of {len(data):,} bytes"
+    return Outcome(name, detail, seconds)
 
 
 def _limit(nbytes: int | None) -> None:
-    """Bound what the process may have of addresses, beyond what it has."""
-    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    """Limit the addresses that the process may have beyond the present ones."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[1]
     if nbytes is not None:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-        most = pages * resource.getpagesize() + nbytes
-    resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        limit = pages * resource.getpagesize() + nbytes
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def main() -> None:
@@ -81,14 +81,14 @@ def main() -> None:
     lines = begin()
     module = module_of(name)
     corpus = module.corpus()
-    gc.freeze()  # what stays need not be looked through after every case
+    gc.freeze()  # later collections need not look at these objects
     for index in range(first, last):
         data = case(module, corpus, seed, index)
         print(json.dumps([index, *outcome(module, data)]), file=lines, flush=True)
 
 
 def begin() -> TextIO:
-    """Where the lines go; what a reader prints does not come between, and warnings are errors."""
+    """The stream for the lines, to which readers cannot print; makes warnings errors."""
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("error", RuntimeWarning)

@@ -1,9 +1,9 @@
-"""Every architecture beside `transformers`: logits of tiny models, and the goldens of the tests.
+"""Compares every architecture with `transformers` on tiny models, and writes the tests' goldens.
 
     make judge
 
-PyTorch takes minutes to install, so it has a virtual environment of its own, and `make test`
-compares with the goldens that this writes.
+PyTorch takes minutes to install, so it has its own virtual environment, and `make test` compares
+with the goldens.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ def reference(name: str) -> tuple[dict[str, list[int]], models.F32Array]:
 
 
 def main() -> int:
-    """Print the table, write goldens; 1 where a difference is too large."""
+    """Print the table and write goldens; 1 if a difference is too large."""
     print(f"largest difference of logits, relative to the largest; transformers "
           f"{transformers.__version__}, torch {torch.__version__}")  # fmt: skip
     failed = False
     for name in models.CONFIGS:
-        shapes, wanted = reference(name)
+        shapes, expected = reference(name)
         models.write_golden(name, shapes)
-        found = {}
+        differences = {}
         with tempfile.TemporaryDirectory() as folder:
             path = models.write(Path(folder) / f"{name}.gguf", name)
             for backend in ("numpy", "native"):
                 with halfbyte.load(path, backend=backend) as model:
                     logits = model.logits(models.ids(name))
-                found[backend] = models.largest_difference(logits, wanted)
-        worst = max(found.values())
+                differences[backend] = models.largest_difference(logits, expected)
+        worst = max(differences.values())
         failed |= not worst < BOUND
-        print(f"  {name:<20}" + "".join(f"{b:>8} {d:.1e}" for b, d in found.items()))
+        print(f"  {name:<20}" + "".join(f"{b:>8} {d:.1e}" for b, d in differences.items()))
         if worst < BOUND:
-            models.write_golden(name, shapes, wanted)
+            models.write_golden(name, shapes, expected)
     return int(failed)
 
 

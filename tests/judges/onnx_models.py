@@ -1,9 +1,8 @@
-"""The transformers of tools/onnx_models beside `transformers`: outputs for the same weights.
+"""Compares the models of tools/onnx_models with `transformers`, for the same weights.
 
     make judge
 
-The graphs run in ONNX Runtime and in halfbyte: the first says whether the graph is right, the
-second whether we run it.
+The graphs run in ONNX Runtime, which shows whether they are right, and in halfbyte.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def shaken(model: torch.nn.Module) -> torch.nn.Module:
-    """Gains, biases and all else away from ones and zeros, so that each one tells."""
+    """The model with noise on all parameters, so that none is 1 or 0."""
     torch.manual_seed(1)
     with torch.no_grad():
         for values in model.parameters():
@@ -42,7 +41,7 @@ def shaken(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def weights(model: torch.nn.Module) -> Stored:
-    """Under their names, without the prefix that a model with a head has."""
+    """The weights by name, without the prefix of models with a head."""
     return Stored(
         {n.removeprefix("transformer."): t.numpy() for n, t in model.state_dict().items()}
     )
@@ -65,19 +64,19 @@ def mean_of(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def encoder(
-    model: torch.nn.Module, found: Callable[[bert.BertConfig], onnx.ModelProto],
+    model: torch.nn.Module, build: Callable[[bert.BertConfig], onnx.ModelProto],
     config: bert.BertConfig,
 ) -> tuple[onnx.ModelProto, Arrays, Arrays]:  # fmt: skip
-    """A graph, its feeds, and what `transformers` makes of them."""
+    """A graph, its feeds, and the outputs of `transformers` for them."""
     feeds = text(config.vocabulary)
     tensors = {n: torch.from_numpy(v) for n, v in feeds.items()}
     with torch.no_grad():
         outputs = model(**tensors)
-    wanted = {"pooler_output": outputs.pooler_output, "last_hidden_state": outputs[0]}
+    expected = {"pooler_output": outputs.pooler_output, "last_hidden_state": outputs[0]}
     if config.pooled:
-        del wanted["last_hidden_state"]
-        wanted["sentence_embedding"] = mean_of(outputs[0], tensors["attention_mask"])
-    return found(config), feeds, {n: t.numpy() for n, t in wanted.items()}
+        del expected["last_hidden_state"]
+        expected["sentence_embedding"] = mean_of(outputs[0], tensors["attention_mask"])
+    return build(config), feeds, {n: t.numpy() for n, t in expected.items()}
 
 
 def small_encoder(**options: Any) -> tuple[onnx.ModelProto, Arrays, Arrays]:
@@ -133,23 +132,23 @@ CASES = {
 
 
 def main() -> int:
-    """Print the table; 1 where a difference is too large."""
+    """Print the table; 1 if a difference is too large."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     print(f"largest difference of outputs, relative to the largest; transformers "
           f"{transformers.__version__}, torch {torch.__version__}")  # fmt: skip
     failed = False
     for name, case in CASES.items():
-        model, feeds, wanted = case()
-        found = {}
+        model, feeds, expected = case()
+        differences = {}
         for engine, session in SESSIONS.items():
-            outputs = session(model.SerializeToString()).run(list(wanted), dict(feeds))
-            found[engine] = max(
+            outputs = session(model.SerializeToString()).run(list(expected), dict(feeds))
+            differences[engine] = max(
                 float(np.abs(mine - theirs).max() / np.abs(theirs).max())
-                for mine, theirs in zip(outputs, wanted.values(), strict=True)
+                for mine, theirs in zip(outputs, expected.values(), strict=True)
             )
-        failed |= not max(found.values()) < BOUND
-        print(f"  {name:<24}" + "".join(f"{e:>13} {d:.1e}" for e, d in found.items()))
+        failed |= not max(differences.values()) < BOUND
+        print(f"  {name:<24}" + "".join(f"{e:>13} {d:.1e}" for e, d in differences.items()))
     return int(failed)
 
 

@@ -1,4 +1,4 @@
-"""llama.cpp on the files we write: it loads them, and its distributions are ours."""
+"""llama.cpp loads the files we write, and its distributions are ours."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from halfbyte.weights import F32, Tensor
 F64 = npt.NDArray[np.float64]
 STEPS = 200
 
-# Mean KL divergence of our distribution from llama.cpp's, in nats. What is left: llama.cpp
-# rounds activations (to F16 for F16 weights, to int8 with F16 scales for blocks), we do not or do
-# it with more exact scales.
+# Mean KL divergence of our distribution from llama.cpp's, in nats. It remains because llama.cpp
+# rounds activations (to F16 for F16 weights, to int8 with F16 scales for blocks); we do not, or do
+# with more exact scales.
 BOUNDS = {"fp32": 1e-5, "fp16": 1e-5, "int8": 1e-3, "int4": 2e-3}
 
 
@@ -103,7 +103,7 @@ def test_distributions_agree(source: Path, kind: str, tmp_path: Path) -> None:
 
 
 def test_divergence_notices_a_difference(storyteller: Path, tmp_path: Path) -> None:
-    """The bounds are no formality: int4 is far beyond the float path's bound of F32."""
+    """int4 is far beyond the bound of F32, so that a bound can fail."""
     as_f32(storyteller, tmp_path / "f32.gguf")
     quantize_file(storyteller, "int4", tmp_path / "int4.gguf")
     ids, theirs = distributions(tmp_path / "f32.gguf", 64)

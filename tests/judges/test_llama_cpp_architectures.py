@@ -1,4 +1,4 @@
-"""llama.cpp on tiny models of every architecture: it loads them, and its distributions are ours."""
+"""llama.cpp loads tiny models of every architecture, and its distributions are ours."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from halfbyte.quantize import quantize_file
 BOUND = 2e-5  # of any log-probability: sums in other orders
 GELU_BOUND = 1e-2  # llama.cpp looks GELU up in a table of F16
 
-# What llama.cpp does not look at: windows of others than Gemma 3. Texts are as long as they are.
+# llama.cpp has windows for Gemma 3 only; for others, texts are no longer than the window.
 LENGTHS = {"mistral": 7, "qwen2-window": 9, "phi3": 11}
-# It scales products of Gemma 3's queries and keys by 1 / sqrt(head_dim), whatever the file says.
+# It always scales products of Gemma 3's queries and keys by 1 / sqrt(head_dim).
 OTHERS = {"gemma3-scale"}
 
 
 def log_probabilities(
     path: Path, ids: list[int], lengths: list[int], vocabulary: int = VOCABULARY
 ) -> F64:
-    """What llama.cpp expects after texts of these lengths, [lengths, vocabulary]."""
+    """llama.cpp's log-probabilities after texts of these lengths, [lengths, vocabulary]."""
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)
     parameters.n_ctx, parameters.n_parallel, parameters.n_gpu_layers = 256, 1, 0
@@ -69,7 +69,7 @@ def test_distributions_agree(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["int8", "int4"])
 @pytest.mark.parametrize("name", ["qwen2", "qwen3", "gemma3", "phi3-long", "gpt2"])
 def test_quantized_files_are_the_same_model(name: str, kind: str, tmp_path: Path) -> None:
-    """Fused matrices, positions and rows that fit no block as llama.cpp takes them."""
+    """Fused matrices, positions, and rows that are not whole blocks."""
     path = tmp_path / "quantized.gguf"
     quantize_file(models.write(tmp_path / "model.gguf", name), kind, path)
     ids = models.ids(name)

@@ -1,4 +1,4 @@
-"""llama.cpp on the vocabularies we write: it makes the same tokens of the same texts."""
+"""llama.cpp makes the same tokens with the vocabularies that we write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MATRICES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "
 
 
 def write_model(path: Path, vocabulary: dict[str, MetadataValue]) -> None:
-    """A model that says nothing of sense, for a server opens no vocabulary alone."""
+    """A meaningless model, because a server does not open a vocabulary without one."""
     tokens = vocabulary["tokenizer.ggml.tokens"]
     assert isinstance(tokens, list)
     sizes = {
@@ -51,7 +51,7 @@ def write_model(path: Path, vocabulary: dict[str, MetadataValue]) -> None:
 
 
 def differences(path: Path, texts: Sequence[str]) -> list[str]:
-    """The texts that get other ids from llama.cpp, as text and with control tokens looked for."""
+    """Texts with other ids in llama.cpp, with and without parsing of control tokens."""
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)
     parameters.n_ctx, parameters.n_parallel, parameters.n_gpu_layers = 64, 1, 0
@@ -59,7 +59,7 @@ def differences(path: Path, texts: Sequence[str]) -> list[str]:
     parameters.cpuparams.n_threads = 1
     server = xllamacpp.Server(parameters)
     ours = load_tokenizer(path)
-    found = []
+    different = []
     for index, text in enumerate(texts):
         special, parse = index % 2 == 1, index % 3 == 0
         question = {"content": text, "add_special": special, "parse_special": parse}
@@ -70,12 +70,12 @@ def differences(path: Path, texts: Sequence[str]) -> list[str]:
         with urllib.request.urlopen(request) as answer:  # noqa: S310
             ids = json.load(answer)["tokens"]
         if ids != ours.encode(text, special, parse):
-            found.append(text)
-    return found
+            different.append(text)
+    return different
 
 
 def composed(texts: Sequence[str]) -> list[str]:
-    """Without what llama.cpp leaves out: normal form C, and the long s of contractions."""
+    """Avoid what llama.cpp does not do: normal form C, and the long s of contractions."""
     return [unicodedata.normalize("NFC", text).replace("\u017f", "s") for text in texts]
 
 
@@ -91,7 +91,7 @@ def test_byte_level(name: str, repository: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_sentencepiece(kind: str, repository: Path, tmp_path: Path) -> None:
-    """With what llama.cpp does of SentencePiece's normalization."""
+    """With the part of SentencePiece's normalization that llama.cpp has."""
     options = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
     bytes_too = kind == "bpe"
     model = hugging_face.train_sentencepiece(
@@ -100,7 +100,7 @@ def test_sentencepiece(kind: str, repository: Path, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(model)
     write_model(tmp_path / "model.gguf", tokenizer_metadata(tmp_path / "tokenizer.model"))
     texts = strings(1500, extra=("<s>", "</s>", "<unk>"))
-    # Before nothing but spaces, llama.cpp puts no further one in a unigram model.
+    # With a unigram model, llama.cpp puts no space before a text of spaces only.
     texts = [text for text in texts if kind == "bpe" or text.strip(" ")]
     assert differences(tmp_path / "model.gguf", texts) == []
 

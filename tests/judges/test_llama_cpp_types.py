@@ -1,4 +1,4 @@
-"""llama.cpp on every type of weights: its files run here, ours there; its encoders err no less.
+"""llama.cpp with every type of weights: its files run here, ours there; our errors are no larger.
 
 Random models 256 wide, so that K-quants have whole blocks.
 """
@@ -49,7 +49,7 @@ def _library() -> Any:
 
 
 def encoded_by_ggml(x: F32, name: str) -> npt.NDArray[np.uint8]:
-    """Rows as llama.cpp's quantizer writes them, without an importance matrix."""
+    """Rows encoded by llama.cpp's quantizer, without an importance matrix."""
     kind = gguf.GGMLQuantizationType[name]
     rows = np.empty((len(x), FORMATS[name].row_bytes(x.shape[1])), np.uint8)
     written = _library().ggml_quantize_chunk(
@@ -60,27 +60,27 @@ def encoded_by_ggml(x: F32, name: str) -> npt.NDArray[np.uint8]:
 
 
 def data() -> dict[str, F32]:
-    """Weights as models have them: normal, with long tails, rows and columns of unlike sizes."""
+    """Weights like those of models: normal, with long tails, of unlike rows and columns."""
     random = np.random.default_rng(0)
     normal = random.standard_normal((96, 1024)) / 32
     unlike = np.exp(random.standard_normal((96, 1)) + random.standard_normal((1, 1024)) / 2)
-    found = {
+    cases = {
         "normal": normal,
         "long tails": random.standard_t(4, (96, 1024)) / 32,
         "off centre": normal + 0.02,
         "unlike sizes": normal * unlike,
     }
-    return {name: values.astype(np.float32) for name, values in found.items()}
+    return {name: values.astype(np.float32) for name, values in cases.items()}
 
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_what_ggml_encodes_is_decoded_as_gguf_does(name: str) -> None:
     for label, x in data().items():
         rows = encoded_by_ggml(x, name)
-        want = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[name])
-        np.testing.assert_array_equal(FORMATS[name].decode(rows), want, label)
-        found = Codec().decode(FORMATS[name], rows, x.shape[1])
-        np.testing.assert_array_equal(found, want, label)
+        expected = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[name])
+        np.testing.assert_array_equal(FORMATS[name].decode(rows), expected, label)
+        decoded = Codec().decode(FORMATS[name], rows, x.shape[1])
+        np.testing.assert_array_equal(decoded, expected, label)
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -89,11 +89,11 @@ def test_errors_are_at_most_ggml_s(name: str) -> None:
     for label, x in data().items():
         ours, errors = codec.search(format_, x, np.ones(x.shape[1], np.float32))
         theirs = encoded_by_ggml(x, name)
-        found, bound = (
+        error, bound = (
             np.square(format_.decode(rows) - x, dtype=np.float64).sum() for rows in (ours, theirs)
         )
-        assert found <= bound, label
-        assert errors[:, 1].sum() == pytest.approx(found, rel=1e-4)
+        assert error <= bound, label
+        assert errors[:, 1].sum() == pytest.approx(error, rel=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +105,10 @@ def random_model(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def logits(path: Path) -> F32:
-    """Ours after texts of LENGTHS."""
+    """Our logits after texts of LENGTHS."""
     with halfbyte.load(path, cache="f32") as model:
-        found: F32 = model.logits(IDS)[np.array(LENGTHS) - 1]
-        return found
+        rows: F32 = model.logits(IDS)[np.array(LENGTHS) - 1]
+        return rows
 
 
 @pytest.mark.parametrize("kind", PRESETS)
@@ -121,7 +121,7 @@ def test_distributions_agree(kind: str, random_model: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("kind", ["Q4_K_M", "Q5_1"])
 def test_files_of_llama_cpp_s_encoder_run(kind: str, random_model: Path, tmp_path: Path) -> None:
-    """The types of our mixture, the bytes of its encoders."""
+    """Files with the types of our preset and the bytes of its encoders."""
     path, theirs_path = tmp_path / "m.gguf", tmp_path / "theirs.gguf"
     quantize_file(random_model, kind, path)
     source, file = open_model(random_model), open_model(path)

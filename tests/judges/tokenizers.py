@@ -1,10 +1,10 @@
-"""Real tokenizers beside their originals: `make tokenizers`.
+"""Compares real tokenizers with their originals: `make tokenizers`.
 
 `tokenizer_files.toml` lists files in packages of PyPI and npm. Each is fetched once into
 build/tokenizers, and tokenizes texts of many kinds here and by its original: a tokenizer.json by
-PyPI's `tokenizers`, a tokenizer.model by `sentencepiece`, tekken.json by `tiktoken`, GGUF by the
-ids that llama.cpp has beside it (*.inp and *.out). What differs is counted, what is refused says
-why.
+PyPI's `tokenizers`, a tokenizer.model by `sentencepiece`, tekken.json by `tiktoken`, GGUF by
+llama.cpp, whose ids are in files beside it (*.inp and *.out). Differences are counted, and refused
+files are listed with the reason.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class File:
 
     @property
     def name(self) -> str:
-        """For people, and in the cache."""
+        """The name in the table and in the cache."""
         return f"{self.package}/{Path(self.path).name}".replace("@", "").replace("/", "--")
 
     @property
     def kind(self) -> str:
-        """Which original it has."""
+        """The kind of original."""
         name = Path(self.path).name
         if "tekken" in name:
             return "tekken"
@@ -62,7 +62,7 @@ class File:
 
 
 def fetch(file: File) -> Path:
-    """The file in the cache; raises `ValueError` where it is not the one that the list means."""
+    """The file in the cache; raises `ValueError` if its hash is not the listed one."""
     target = CACHE / file.name
     if not target.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -71,25 +71,25 @@ def fetch(file: File) -> Path:
             raise ValueError(f"{file.name}: is another file than the one listed")
         target.write_bytes(content)
         for suffix in (".inp", ".out") if file.kind == "gguf" else ():
-            with suppress(KeyError):  # what is refused has none
+            with suppress(KeyError):  # refused files have none
                 content = member(archive(file), file.path + suffix)
                 target.with_name(target.name + suffix).write_bytes(content)
     return target
 
 
 def archive(file: File) -> Path:
-    """The package, as its registry's own client fetches it."""
+    """The package, fetched by its registry's own client."""
     folder = CACHE / "packages" / f"{file.package}-{file.version}".replace("/", "--")
     if not folder.exists() or not any(folder.iterdir()):
         folder.mkdir(parents=True, exist_ok=True)
-        wanted = f"{file.package}@{file.version}"
-        command = ["npm", "pack", "--silent", wanted]
+        requirement = f"{file.package}@{file.version}"
+        command = ["npm", "pack", "--silent", requirement]
         if file.registry == "pypi":
-            wanted = f"{file.package}=={file.version}"
+            requirement = f"{file.package}=={file.version}"
             command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
             if file.package == "llama-cpp-python":  # the wheels have no vocabularies
                 command += ["--no-binary", ":all:", "--no-build-isolation"]
-            command.append(wanted)
+            command.append(requirement)
         subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return next(folder.iterdir())
 
@@ -97,8 +97,8 @@ def archive(file: File) -> Path:
 def member(path: Path, name: str) -> bytes:
     """A file in a wheel or a tarball."""
     if path.suffix in (".whl", ".zip"):
-        with zipfile.ZipFile(path) as opened:
-            return opened.read(name)
+        with zipfile.ZipFile(path) as package:
+            return package.read(name)
     with tarfile.open(path) as tar:
         extracted = tar.extractfile(name)
         assert extracted is not None
@@ -109,7 +109,7 @@ Judge = tuple[Callable[[str, bool], list[int]], Callable[[list[int]], str | None
 
 
 def hugging_face(path: Path) -> Judge:
-    """PyPI's `tokenizers`: ids with special tokens looked for or not, and text."""
+    """PyPI's `tokenizers`: ids, with special tokens parsed or not, and text."""
     judge = Tokenizer.from_file(str(path))
     judge.no_truncation()
     judge.no_padding()
@@ -123,12 +123,12 @@ def hugging_face(path: Path) -> Judge:
 
 
 def sentence_piece(path: Path) -> Judge:
-    """Google's `sentencepiece`, with the special tokens around a text that ours has."""
+    """Google's `sentencepiece`, with the special tokens that ours puts around a text."""
     judge = sentencepiece.SentencePieceProcessor(model_file=str(path))
     ours = load_tokenizer(path)
     assert isinstance(ours, BaseTokenizer)
     before, after = ours.before, ours.after
-    unknown = judge.unk_id()  # becomes a mark there, and nothing here, as in `tokenizers`
+    unknown = judge.unk_id()  # is decoded as a mark there, and as nothing here and in `tokenizers`
 
     def decode(ids: list[int]) -> str | None:
         return None if unknown in ids else str(judge.decode(ids))
@@ -137,23 +137,23 @@ def sentence_piece(path: Path) -> Judge:
 
 
 def differences(path: Path, judge: Judge, count: int) -> tuple[list[str], list[str]]:
-    """The texts that get other ids, and those whose ids become another text."""
+    """Texts with other ids, and texts whose ids are decoded differently."""
     ours = load_tokenizer(path)
     encode, decode, special = judge
     other_ids, other_texts = [], []
     for index, text in enumerate(texts(count, special[:40])):
         parse = index % 2 == 0 and bool(special)
         expected = encode(text, parse)
-        found = ours.encode(text, parse_special=parse)
-        if found != expected:
+        ids = ours.encode(text, parse_special=parse)
+        if ids != expected:
             other_ids.append(text)
-        elif (decoded := decode(expected)) is not None and ours.decode(found) != decoded:
+        elif (decoded := decode(expected)) is not None and ours.decode(ids) != decoded:
             other_texts.append(text)
     return other_ids, other_texts
 
 
 def tiktoken_ranks(path: Path) -> Judge:
-    """OpenAI's `tiktoken`, as Mistral uses it for tekken.json, with BOS before a text."""
+    """OpenAI's `tiktoken`, which Mistral uses for tekken.json, with BOS before a text."""
     data = json.loads(path.read_text(encoding="utf-8"))
     config = data["config"]
     control = config["default_num_special_tokens"]
@@ -172,15 +172,15 @@ def tiktoken_ranks(path: Path) -> Judge:
 
 
 def llama_cpp(path: Path) -> tuple[int, str]:
-    """How many texts of a GGUF file's *.inp there are, and the first that has other ids there."""
+    """The number of texts in a GGUF file's *.inp, and the first with other ids in *.out."""
     ours = load_tokenizer(path)
     questions = path.with_name(path.name + ".inp").read_bytes().decode()
     answers = path.with_name(path.name + ".out").read_text(encoding="utf-8").split("\n")
-    asked = list(zip(questions.split("\n__ggml_vocab_test__\n"), answers, strict=False))
+    cases = list(zip(questions.split("\n__ggml_vocab_test__\n"), answers, strict=False))
     other = [
-        text for text, ids in asked if ours.encode(text, False) != [int(i) for i in ids.split()]
+        text for text, ids in cases if ours.encode(text, False) != [int(i) for i in ids.split()]
     ]
-    return len(asked), f"{len(other)} ids, 0 texts |" + "".join(f" {t[:60]!a}" for t in other[:1])
+    return len(cases), f"{len(other)} ids, 0 texts |" + "".join(f" {t[:60]!a}" for t in other[:1])
 
 
 JUDGES: dict[str, Callable[[Path], Judge]] = {
@@ -194,8 +194,8 @@ def compare(path: Path, kind: str, count: int) -> str:
     """A row of the table."""
     try:
         if kind == "gguf":
-            asked, row = llama_cpp(path)
-            return f"{asked} | {row}"
+            number, row = llama_cpp(path)
+            return f"{number} | {row}"
         ids, decoded = differences(path, JUDGES[kind](path), count)
     except HalfbyteError as error:
         return f"{count} | refused | {str(error).removeprefix(str(path) + ': ')}"
@@ -211,7 +211,7 @@ def listed() -> Iterator[File]:
 
 
 def main() -> int:
-    """Print the table; 1 where an accepted file has differences."""
+    """Print the table; 1 if an accepted file has differences."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=2000, help="texts for each file")
     parser.add_argument("--only", default="", help="files whose name contains this")
@@ -222,9 +222,9 @@ def main() -> int:
     ]
     outcomes = []
     for name, path, file in rows:
-        found = fetch(file) if file else path
+        path = fetch(file) if file else path
         kind = file.kind if file else File("", "", "", str(path), "").kind
-        outcomes.append(compare(found, kind, options.count))
+        outcomes.append(compare(path, kind, options.count))
         print(f"| {name} | {kind} | {outcomes[-1]} |", flush=True)
     equal = sum(" 0 ids, 0 texts" in outcome for outcome in outcomes)
     refused = sum(" refused |" in outcome for outcome in outcomes)

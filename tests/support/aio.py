@@ -1,4 +1,4 @@
-"""Running coroutines in tests: Playwright's loop may be running on the main thread."""
+"""Running coroutines in tests, where Playwright's loop may be running on the main thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shared library says of itself: ELF, Mach-O and PE, 64 bits, as far as wheels need it."""
+"""Reading shared libraries (ELF, Mach-O and PE of 64 bits) as far as wheels need it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MACHINES = {
 
 
 class Binary(NamedTuple):
-    """What was read; `versions` are those of glibc's symbols, or the least macOS."""
+    """A library; `versions` are those of glibc's symbols, or the least macOS."""
 
     format: str
     machine: str
@@ -25,7 +25,7 @@ class Binary(NamedTuple):
 
 
 def read(data: bytes) -> Binary:
-    """Read any of the three."""
+    """Read a library of any of the three formats."""
     if data[:6] == b"\x7fELF\2\1":
         return _elf(data)
     if data[:4] == b"\xcf\xfa\xed\xfe":
@@ -68,7 +68,7 @@ def _elf(data: bytes) -> Binary:
 
 
 def _versions(data: bytes, at: int) -> Iterator[int]:
-    """Places of their names: a list of libraries, each with a list of versions."""
+    """Offsets of the versions' names, from a list of libraries, each with a list of versions."""
     following = 1
     while following:
         _, count, _, first, following = struct.unpack_from("<HHIII", data, at)

@@ -1,4 +1,4 @@
-"""The encoders of a library with a memory of its own, as test_kernels.py has them for ours."""
+"""Tests of encoders like test_kernels.py, for a library with memory of its own."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ ODD = [np.inf, -np.inf, np.nan, 65519.9, 65520, -65520, 3.4e38, 1e-8, 5.9604645e
 
 
 def assert_encodes(library: Library, isa: str, name: str) -> None:
-    """A format's encoders write the bytes, and find the errors, of their definitions."""
+    """A format's encoders write the bytes, and return the errors, of their definitions."""
     x, format_ = rows(), FORMATS[name]
     if format_.block == 1:
         x = np.vstack([x, np.resize(np.array(ODD, np.float32), (2, K))])
     with np.errstate(all="ignore"):
-        want = format_.encode(x)
+        expected = format_.encode(x)
     kernels, reach = Kernels(isa, library=library), library.memory.reach
-    found = reach(np.full_like(want, 0xA5))
-    kernels.call(f"encode_{name.lower()}", w=found, x=reach(x), n=len(x), k=K)
-    np.testing.assert_array_equal(found, want)
+    actual = reach(np.full_like(expected, 0xA5))
+    kernels.call(f"encode_{name.lower()}", w=actual, x=reach(x), n=len(x), k=K)
+    np.testing.assert_array_equal(actual, expected)
     if format_.block == 1:
         return
     importance = np.random.default_rng(1).random(K, np.float32)
-    want, want_error = search(x, importance, format_)
-    error = reach(np.zeros_like(want_error))
+    expected, expected_error = search(x, importance, format_)
+    error = reach(np.zeros_like(expected_error))
     kernels.call(
         f"encode_search_{name.lower()}",
-        w=found, error=error, x=reach(x), importance=reach(importance), n=len(x), k=K,
+        w=actual, error=error, x=reach(x), importance=reach(importance), n=len(x), k=K,
     )  # fmt: skip
-    np.testing.assert_array_equal(found, want)
-    np.testing.assert_array_equal(error, want_error)
+    np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(error, expected_error)

@@ -1,4 +1,4 @@
-"""A server of one file that answers as it is told: whole, in pieces, wrongly."""
+"""A server of one file that answers as a test chooses: whole, in pieces, or wrongly."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Answer = Callable[["Handler", int], None]
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers with one function; notes where each request began."""
+    """Answers with one function, and records where each request starts."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.starts: list[int] = []
         self.answer: Answer = whole
         self.body = b""
-        self.heads, self.head_status = 0, 200  # requests for no body, and their answer; 0: none
+        self.heads, self.head_status = 0, 200  # HEAD requests, and their status; 0: no answer
         self.over = threading.Event()
         self.conditions: list[str | None] = []  # If-Range of each request
-        self.headers: dict[str, str] = {}  # more of them, or others, with each answer
+        self.headers: dict[str, str] = {}  # added to, or replacing, those of each answer
 
     @property
     def etag(self) -> str:
-        """Of the body as it is now."""
+        """The tag of the present body."""
         return f'"{hashlib.md5(self.body, usedforsecurity=False).hexdigest()}"'
 
     @property
@@ -43,8 +43,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+        bytes_ = self.headers.get("Range")
+        start = int(bytes_.removeprefix("bytes=").rstrip("-")) if bytes_ else 0
         self.server.starts.append(start)
         self.server.conditions.append(self.headers.get("If-Range"))
         self.server.answer(self, start)
@@ -60,7 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.head(204, Access_Control_Allow_Headers="Range")
 
     def head(self, status: int, **headers: str) -> None:
-        """Status and headers; one that is "" is left out."""
+        """Send the status and the headers, without those that are ""."""
         self.send_response(status)
         usual = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "ETag"}
         if status in (200, 206):
@@ -72,7 +72,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *arguments: object) -> None:
-        """Nothing."""
+        """Print nothing."""
 
 
 def whole(handler: Handler, start: int) -> None:
@@ -82,14 +82,14 @@ def whole(handler: Handler, start: int) -> None:
 
 
 def in_pieces(handler: Handler, start: int, piece: int = 1000, pause: float = 0) -> None:
-    """What is asked for, but the connection breaks off after a piece of it.
+    """Send a piece of the requested bytes; then the connection breaks off.
 
-    A browser throws away what it has not handed over when it sees the break; `pause` lets it.
+    When a browser sees that, it drops the bytes not passed on yet; `pause` lets it pass them on.
     """
     body = handler.server.body
     date = handler.server.headers.get("Last-Modified")
     if handler.headers.get("If-Range") not in (None, handler.server.etag, date):
-        start = 0  # another version: all of it
+        start = 0  # another version: send all of it
     size = str(len(body) - start)
     if start:
         handler.head(
@@ -103,7 +103,7 @@ def in_pieces(handler: Handler, start: int, piece: int = 1000, pause: float = 0)
 
 
 def regardless(handler: Handler, start: int, piece: int = 1000) -> None:
-    """In pieces, whatever If-Range says."""
+    """Send pieces, whatever If-Range says."""
     del handler.headers["If-Range"]
     in_pieces(handler, start, piece)
 
@@ -114,17 +114,17 @@ def without_length(handler: Handler, start: int) -> None:
 
 
 def status(number: int) -> Answer:
-    """Nothing but a status."""
+    """Only a status."""
     return lambda handler, start: handler.head(number)
 
 
 def huge(handler: Handler, start: int) -> None:
-    """Announces 5 GiB."""
+    """Announce 5 GiB."""
     handler.head(200, Content_Length=str(5 << 30))
 
 
 def never(handler: Handler, start: int) -> None:
-    """Announces all and delivers nothing."""
+    """Announce everything and send nothing."""
     handler.head(200, Content_Length=str(len(handler.server.body)))
 
 
@@ -133,7 +133,7 @@ AnyServer = TypeVar("AnyServer", bound=socketserver.BaseServer)
 
 @contextmanager
 def in_thread(server: AnyServer) -> Iterator[AnyServer]:
-    """The server at work; closed at the end."""
+    """Run the server in a thread, and close it at the end."""
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
@@ -145,11 +145,11 @@ def in_thread(server: AnyServer) -> Iterator[AnyServer]:
 
 
 def answering() -> AbstractContextManager[Server]:
-    """A server of one file, at work."""
+    """A running server of one file."""
     return in_thread(Server())
 
 
-# What goes wrong at an address, and what is said of it.
+# Wrong answers, and parts of the error messages.
 BAD_ANSWERS = {
     "404": (status(404), "model.gguf: the server answered 404"),
     "never": (never, "model.gguf: broke off at byte 0 of"),

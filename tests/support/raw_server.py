@@ -1,4 +1,4 @@
-"""A server that answers to the byte, and a small file in answers of both kinds of framing."""
+"""A server that sends exact bytes, and answers with a small file in both kinds of framing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BODY = np.random.default_rng(2).bytes(150)
 
 
 class Raw(socketserver.ThreadingTCPServer):
-    """Sends what a function makes of a request and its number, and closes."""
+    """Sends a function's answer to a request and its number, and closes."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -45,13 +45,13 @@ def raw(answer: Callable[[bytes, int], bytes]) -> Iterator[Raw]:
 
 
 def head(status: str, *lines: str) -> bytes:
-    """Status and headers; pages of other origins may see them."""
-    shown = ("Access-Control-Allow-Origin: *", "Access-Control-Expose-Headers: *")
-    return "\r\n".join([f"HTTP/1.1 {status}", *shown, *lines, "", ""]).encode()
+    """Status and headers, which pages of other origins may read."""
+    exposed = ("Access-Control-Allow-Origin: *", "Access-Control-Expose-Headers: *")
+    return "\r\n".join([f"HTTP/1.1 {status}", *exposed, *lines, "", ""]).encode()
 
 
 def measured(request: bytes = b"") -> bytes:
-    """The whole, or the rest, with its length."""
+    """The whole body, or the requested rest, with its length."""
     start = 0
     if b"Range: bytes=" in request:
         start = int(request.split(b"Range: bytes=")[1].split(b"-")[0])
@@ -68,6 +68,6 @@ def chunk(data: bytes, size: str | None = None) -> bytes:
 
 
 def chunked(request: bytes = b"") -> bytes:
-    """In three chunks, with an extension and a trailer."""
+    """The body in three chunks, with an extension and a trailer."""
     body = chunk(BODY[:16]) + chunk(BODY[16:100], "54;name=value") + chunk(BODY[100:])
     return head("200 OK", 'ETag: "v1"', "Transfer-Encoding: chunked") + body + b"0\r\nX: y\r\n\r\n"

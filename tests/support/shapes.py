@@ -1,4 +1,4 @@
-"""Models of well-known shapes whose weights are pages that nobody ever touches."""
+"""Models of well-known shapes whose weights are memory that is never touched."""
 
 from __future__ import annotations
 

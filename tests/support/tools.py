@@ -1,4 +1,4 @@
-"""The repository's tools as modules; what tests need of the system."""
+"""The repository's tools as modules; locks and limits of the system for tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from types import ModuleType
 
 
 def load_tool(repository: Path, name: str) -> ModuleType:
-    """`tools/<name>.py`, imported."""
+    """Import `tools/<name>.py`."""
     spec = importlib.util.spec_from_file_location(name, repository / f"tools/{name}.py")
     assert spec
     assert spec.loader
@@ -26,7 +26,7 @@ def load_tool(repository: Path, name: str) -> ModuleType:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """For what is installed or built: a test run's other workers wait, and then find it done."""
+    """For installing and building: the other workers of a test run wait until it is done."""
     with (Path(tempfile.gettempdir()) / "halfbyte-tests.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
         yield
@@ -34,7 +34,7 @@ def one_at_a_time() -> Iterator[None]:
 
 @contextmanager
 def largest(size: int) -> Iterator[None]:
-    """No file of this process, or of those that it starts, grows larger than `size` bytes."""
+    """Files of this process and its children grow to at most `size` bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

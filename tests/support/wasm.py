@@ -1,4 +1,4 @@
-"""The WebAssembly kernels in this process, under wasmtime: the same bindings, another memory."""
+"""The WebAssembly kernels in this process, under wasmtime: the same bindings, other memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from halfbyte.core.program import Program
 
 FILES = {"simd128": "kernels.wasm", "relaxed": "kernels-relaxed.wasm"}
 PAGE = 1 << 16
-STACK, DATA = 8 * PAGE, 16 * PAGE  # end of the stack, which grows down; place of the module's data
+STACK, DATA = 8 * PAGE, 16 * PAGE  # end of the stack, which grows down; start of the module's data
 HEAP = 32 * PAGE
 REUSED = 1 << 26
 
@@ -32,13 +32,13 @@ U8 = npt.NDArray[np.uint8]
 
 @cache
 def folder() -> Path:
-    """Both files, built once per test run."""
+    """A folder with both files, built once per test run."""
     repository = Path(__file__).resolve().parents[2]
-    made = Path(tempfile.mkdtemp(prefix="halfbyte-wasm-"))
-    command = [sys.executable, repository / "tools/build_wasm.py", "-o", made]
+    target = Path(tempfile.mkdtemp(prefix="halfbyte-wasm-"))
+    command = [sys.executable, repository / "tools/build_wasm.py", "-o", target]
     with one_at_a_time():
         subprocess.run(command, check=True, capture_output=True)
-    return made
+    return target
 
 
 @cache
@@ -50,7 +50,7 @@ def _module(isa: str) -> tuple[wasmtime.Engine, wasmtime.Module]:
 
 
 class WasmMemory(Memory):
-    """One WebAssembly memory; arrays are views of it, given out from the bottom to the top."""
+    """One WebAssembly memory; arrays are views of it, allocated from the bottom up."""
 
     def __init__(self, store: wasmtime.Store, nbytes: int) -> None:
         pages = -(-(HEAP + nbytes) // PAGE)
@@ -58,21 +58,21 @@ class WasmMemory(Memory):
         self._base = ctypes.addressof(self.memory.data_ptr(store).contents)
         size = pages * PAGE
         buffer = (ctypes.c_uint8 * size).from_address(self._base)
-        buffer.keep = (store, self.memory)  # type: ignore[attr-defined] # as long as any array
+        buffer.keep = (store, self.memory)  # type: ignore[attr-defined] # while any array lives
         self.bytes: U8 = np.ctypeslib.as_array(buffer)
         self._next = self._kept = HEAP
 
     @property
     def free(self) -> int:
-        """Bytes that can still be given out."""
+        """Bytes that are not allocated."""
         return len(self.bytes) - self._next
 
     def keep(self) -> None:
-        """What has been given out stays when the memory is cleared."""
+        """Keep the present allocations when the memory is cleared."""
         self._kept = self._next
 
     def clear(self) -> None:
-        """Take back, zeroed, what was given out since `keep`."""
+        """Zero and free the allocations since `keep`."""
         self.bytes[self._kept : self._next] = 0
         self._next = self._kept
 
@@ -103,14 +103,14 @@ class Functions:
             wasmtime.TableType(wasmtime.ValType.funcref(), wasmtime.Limits(1024, None)),
             None,
         )
-        given = {
+        values = {
             "memory": self.memory.memory,
             "__indirect_function_table": table,
             "__memory_base": _constant(store, DATA),
             "__table_base": _constant(store, 1),
             "__stack_pointer": _variable(store, STACK),
         }
-        imports = [given[str(item.name)] for item in module.imports]
+        imports = [values[str(item.name)] for item in module.imports]
         self._exports = wasmtime.Instance(store, module, imports).exports(store)
         for name in ("__wasm_apply_data_relocs", "__wasm_call_ctors"):
             if name in self._exports:
@@ -159,13 +159,13 @@ def _variable(store: wasmtime.Store, value: int) -> wasmtime.Global:
 
 
 def library(isa: str, nbytes: int) -> Library:
-    """The kernels of one file, with a memory of their own."""
+    """The kernels of one file, with their own memory."""
     functions = Functions(isa, nbytes)
     return Library(functions, functions.memory)
 
 
 def open_program(program: Program, isa: str, threads: int) -> NativeExecutable:
-    """A program in a new WebAssembly memory that is just large enough; one thread, whatever."""
+    """A program in a new WebAssembly memory that is just large enough, with one thread."""
     del threads
     return NativeExecutable(program, isa, 1, library(isa, _needed(program)), "wasm")
 
@@ -177,25 +177,25 @@ def _needed(program: Program) -> int:
 
 @cache
 def _reused(isa: str) -> Library:
-    made = library(isa, REUSED)
-    made.table(isa)  # which puts its name into the memory
-    made.memory.keep()  # type: ignore[attr-defined]
-    return made
+    reused = library(isa, REUSED)
+    reused.table(isa)  # which puts its name into the memory
+    reused.memory.keep()  # type: ignore[attr-defined]
+    return reused
 
 
 def opener(isa: str) -> Callable[[Program], NativeExecutable]:
-    """What opens the programs of one model after the other in one memory, where they fit.
+    """A function that opens programs one after the other in one memory, if they fit.
 
-    Programs opened before must not run any more: many small models are faster so.
+    Programs opened earlier must not run any more. This is faster for many small models.
     """
-    made = _reused(isa)
-    memory = made.memory
+    reused = _reused(isa)
+    memory = reused.memory
     assert isinstance(memory, WasmMemory)
     memory.clear()
 
     def open_one(program: Program) -> NativeExecutable:
         if _needed(program) > memory.free:
             return open_program(program, isa, 1)
-        return NativeExecutable(program, isa, 1, made, "wasm")
+        return NativeExecutable(program, isa, 1, reused, "wasm")
 
     return open_one

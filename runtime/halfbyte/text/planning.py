@@ -194,7 +194,7 @@ def _origin(buffer: Buffer) -> str:
 
 
 def _cache(file: ModelFile, cache: str, head_dim: int) -> str:
-    """The KV cache's type: F32 for models in F32, whose perplexity is exact to 1e-4 then."""
+    """The KV cache's type: F32 for models in F32, so that perplexity is exact to 1e-4."""
     if cache == "smallest" and head_dim % 32 == 0 and head_dim <= ops.MAX_Q8_0_HEAD:
         return "q8_0"
     if cache in ("auto", "smallest"):

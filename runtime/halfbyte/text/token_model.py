@@ -206,7 +206,7 @@ class TokenModel:
         if tokens.ndim != 1 or not len(tokens) or not 0 <= rows <= len(tokens):
             raise HalfbyteError(
                 f"{len(tokens)} tokens and {rows} rows of logits: expected 1 or more tokens, and "
-                "no more rows than these"
+                "at most as many rows"
             )
         if self.position + len(tokens) > self.context:
             raise HalfbyteError(

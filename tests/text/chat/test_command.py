@@ -179,7 +179,7 @@ def test_commands(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) 
         ("/set colour red", "/set colour: expected one of max_tokens, temperature"),
         ("/set top_k many", "/set top_k many: expected a number"),
         ("/retry", "/retry: there is no answer yet"),
-        ("cat " * 500, "the last message, with what must stand beside it, has"),
+        ("cat " * 500, "the last message and the instructions have"),
     ],
 )
 def test_a_line_that_cannot_be(

@@ -166,7 +166,7 @@ class Chat:
             text, ids = from_turn(start)
         if len(ids) > limit:
             raise HalfbyteError(
-                f"{model.path}: the last message, with what must stand beside it, has {len(ids)} "
+                f"{model.path}: the last message and the instructions have {len(ids)} "
                 f"tokens: expected at most {limit}, of a context of {model.context} tokens"
             )
         self._dropped = list(messages[lead:start])

@@ -36,32 +36,19 @@ def metered_filters(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
     pays: dict[str, Callable[..., object]] = dict.fromkeys(_FREE, lambda *_: None)
     pays |= dict.fromkeys(_SHALLOW, shallow)
     pays |= dict.fromkeys(_DEEP, meter.read)
-    chosen = {name: known[name] for name in pays} | _own(meter, known)
+    chosen = {name: known[name] for name in pays}
+    chosen |= _list_filters(meter, known) | _text_filters(meter, known)
     return {name: metered(meter, chosen[name], pay) for name, pay in pays.items()}
 
 
-def _own(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Filters that cost more than reading their arguments."""
+def _list_filters(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Filters of lists that cost more than reading their arguments."""
 
     def join(_: Any, value: Any, d: str = "", attribute: str | int | None = None) -> Any:
         items = list(meter.counted(value))
         meter.take(len(items) * len(str(d)))
         meter.read(items)
         return known["join"](_, items, d, attribute)
-
-    def replace(_: Any, s: Any, old: Any, new: Any, count: int | None = None) -> Any:
-        meter.paid_replace(str(s), str(old), str(new))
-        return known["replace"](_, s, old, new, count)
-
-    def trim(value: Any, chars: str | None = None) -> Any:
-        meter.take(len(str(value)) * (1 + len(chars or "") // 8))
-        return known["trim"](value, chars)
-
-    def indent(s: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> Any:
-        columns = len(width) if isinstance(width, str) else width
-        text = str(s)
-        meter.take(len(text) * ITEM + (1 + len(text.splitlines())) * max(columns, 1))
-        return known["indent"](text, width, first, blank)
 
     def unique(env: Any, value: Any, case: bool = False, attribute: Any = None) -> Any:
         key = make_attrgetter(env, attribute, postprocess=None if case else ignore_case)
@@ -82,6 +69,27 @@ def _own(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
             return known[name](env, items, *rest, **named)
 
         return functools.wraps(known[name])(order)
+
+    filters = {f.__name__: functools.wraps(known[f.__name__])(f) for f in (dictsort, join, unique)}
+    return filters | {name: ordered(name) for name in _ORDERED}
+
+
+def _text_filters(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Filters of texts and numbers that cost more than reading their arguments."""
+
+    def replace(_: Any, s: Any, old: Any, new: Any, count: int | None = None) -> Any:
+        meter.paid_replace(str(s), str(old), str(new))
+        return known["replace"](_, s, old, new, count)
+
+    def trim(value: Any, chars: str | None = None) -> Any:
+        meter.take(len(str(value)) * (1 + len(chars or "") // 8))
+        return known["trim"](value, chars)
+
+    def indent(s: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> Any:
+        columns = len(width) if isinstance(width, str) else width
+        text = str(s)
+        meter.take(len(text) * ITEM + (1 + len(text.splitlines())) * max(columns, 1))
+        return known["indent"](text, width, first, blank)
 
     def number(name: str) -> Any:
         def convert(value: Any, *rest: Any, **named: Any) -> Any:
@@ -108,11 +116,7 @@ def _own(meter: Meter, known: Mapping[str, Any]) -> dict[str, Any]:
             raise SecurityError(f"tojson: indent {indent}: expected 0 to 16")
         return _json(meter, value, indent, separators, sort_keys)
 
-    filters: dict[str, Any] = {}
-    for function in (dictsort, join, replace, trim, unique):
-        name = function.__name__
-        filters[name] = functools.wraps(known[name])(function)
-    filters |= {name: ordered(name) for name in _ORDERED}
+    filters = {f.__name__: functools.wraps(known[f.__name__])(f) for f in (replace, trim)}
     filters |= {name: number(name) for name in ("int", "float")}
     filters |= {name: convert_text(name) for name in ("title", "e", "escape", "upper", "lower")}
     return filters | {"indent": indent, "tojson": tojson}

@@ -1,6 +1,6 @@
 """Chat templates in Jinja's sandbox, with the work of a rendering bounded.
 
-A template is code from whoever made the file. Jinja's sandbox keeps it from Python's objects, but
+A template is code by the author of a file. Jinja's sandbox keeps it from Python's objects, but
 not from running for ever, from making a terabyte of text in forty steps, or from crashing the
 process by deep recursion in C; and in a browser no timer could stop it. So everything that a
 template can use is on a list here: nodes of its syntax tree, operators, filters, tests, functions,

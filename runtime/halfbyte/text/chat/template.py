@@ -112,7 +112,7 @@ def find_template(file: ModelFile, name: str | None = None) -> ChatTemplate:
     if name is None:
         raise FormatError(
             f"{file.path}: metadata '{key}' is missing, so this model continues texts but holds no "
-            f"conversation; where you know its template, name it: {', '.join(BUILT_IN)}, or a file"
+            f"conversation; if you know its template, name it: {', '.join(BUILT_IN)}, or a file"
         )
     if name in BUILT_IN:
         return ChatTemplate(BUILT_IN[name], f"chat template '{name}'")

@@ -1,8 +1,8 @@
 """A tokenizer.json, run step by step as by PyPI's `tokenizers`.
 
 `tokenizer.ggml.*` names whole pipelines. `halfbyte.tokenizer.pipeline` has the steps of those for
-which GGUF has no name, or only that of a similar one, whose keys then stand beside for llama.cpp.
-Without such keys `tokenizer.ggml.model` is "huggingface", which llama.cpp refuses.
+which GGUF has no name, or only that of a similar one, whose keys are then stored too, for
+llama.cpp. Without such keys `tokenizer.ggml.model` is "huggingface", which llama.cpp refuses.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ def _runs() -> tuple[list[int], list[str]]:
     from halfbyte.text.tokenizers.unicode_table import RUNS
 
     starts, names, at = [], [], 0
-    for run in RUNS.split():
+    for name, count in re.findall(r"(\D\D)(\d*)", RUNS):
         starts.append(at)
-        names.append(run[:2])
-        at += int(run[2:])
+        names.append(name)
+        at += int(count or 1)
     return starts, names
 
 
