@@ -162,22 +162,22 @@ def used_names(node: Node) -> set[str]:
 
 def outer_names(graph: Graph) -> set[str]:
     """Values that a subgraph takes from the graphs around it."""
-    made = set(graph.initializers) | {v.name for v in graph.inputs}
+    known = set(graph.initializers) | {v.name for v in graph.inputs}
     used: set[str] = set()
     for node in graph.nodes:
-        used |= used_names(node) - made
-        made.update(node.outputs)
-    return used | ({v.name for v in graph.outputs} - made)
+        used |= used_names(node) - known
+        known.update(node.outputs)
+    return used | ({v.name for v in graph.outputs} - known)
 
 
 def subgraphs(node: Node) -> list[Graph]:
     """The graphs among a node's attributes."""
-    found: list[Graph] = []
+    graphs: list[Graph] = []
     for value in node.attributes.values():
-        found += [
+        graphs += [
             g for g in (value if isinstance(value, list) else [value]) if isinstance(g, Graph)
         ]
-    return found
+    return graphs
 
 
 def resolved(node: Node, attributes: Mapping[str, Any]) -> Node:
@@ -189,11 +189,11 @@ def resolved(node: Node, attributes: Mapping[str, Any]) -> Node:
             return Graph(value.name, nodes, value.initializers, value.inputs, value.outputs)
         return value
 
-    made = {
+    values = {
         name: attributes.get(value.name) if isinstance(value, Reference) else value_of(value)
         for name, value in node.attributes.items()
     }
-    given = {name: value for name, value in made.items() if value is not None}
+    given = {name: value for name, value in values.items() if value is not None}
     return Node(
         node.op_type, node.inputs, node.outputs, given, node.domain, node.name, node.overload,
         node.version,
@@ -284,13 +284,13 @@ class Call:
             return None
         given = [v.dtype if isinstance(v, np.ndarray) else None for v in inputs]
         try:
-            found = rule(*inputs, **self.keywords)
-            shapes = [found] if isinstance(found, tuple) else found or []
+            inferred = rule(*inputs, **self.keywords)
+            shapes = [inferred] if isinstance(inferred, tuple) else inferred or []
             kinds = zip(self.types.results(given), shapes, strict=False)
-            made = [(d, check_elements(shape, d.itemsize)) for d, shape in kinds if d is not None]
+            specs = [(d, check_elements(shape, d.itemsize)) for d, shape in kinds if d is not None]
         except UNFIT as error:
             raise ProgramError(f"{self.where}: {error} for {_described(inputs)}") from error
-        return made if made and len(made) == len(shapes) else None
+        return specs if specs and len(specs) == len(shapes) else None
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         self.check(inputs, [v.dtype if isinstance(v, np.ndarray) else None for v in inputs])

@@ -57,8 +57,8 @@ def folded(
             results = call(inputs)
     except MemoryBudgetError:
         return None
-    made = sum(r.nbytes for r in results if isinstance(r, np.ndarray))
-    return results if made <= most else None
+    nbytes = sum(r.nbytes for r in results if isinstance(r, np.ndarray))
+    return results if nbytes <= most else None
 
 
 def _tensors(inputs: Iterable[Operand]) -> Sequence[Value | Array]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.onnx.files.model import Node
-from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Array, Rewriter, made
+from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Array, Rewriter, make_node
 
 SCALED_KERNEL = "ScaledKernel"  # of halfbyte's own; see definitions/own.py
 
@@ -15,8 +15,8 @@ SCALED_KERNEL = "ScaledKernel"  # of halfbyte's own; see definitions/own.py
 def fuse_batch_norm(r: Rewriter) -> None:
     """BatchNormalization of a convolution with constant weights becomes part of these."""
     for node in r.nodes("BatchNormalization"):
-        conv = r.maker(node.inputs[0], "Conv")
-        if conv is None or not r.alone(node.inputs[0]) or node.attributes.get("training_mode"):
+        conv = r.producer(node.inputs[0], "Conv")
+        if conv is None or not r.used_once(node.inputs[0]) or node.attributes.get("training_mode"):
             continue
         if len([o for o in node.outputs if o]) != 1:
             continue
@@ -29,7 +29,7 @@ def fuse_batch_norm(r: Rewriter) -> None:
         if any(v is None or v.shape != weight.shape[:1] for v in vectors):
             continue  # statistics of each place, before opset 9
         factor, bias = _folded(vectors, node.attributes.get("epsilon", 1e-5))
-        scaled = made(
+        scaled = make_node(
             SCALED_KERNEL, [conv.inputs[1], r.add_constant(factor)], [r.fresh(conv.inputs[1])],
             domain=OWN, version=1,
         )  # fmt: skip
@@ -39,7 +39,7 @@ def fuse_batch_norm(r: Rewriter) -> None:
 
 def _conv(conv: Node, inputs: list[str], node: Node) -> Node:
     """The convolution with other inputs, which makes what `node` makes."""
-    return made(
+    return make_node(
         "Conv", inputs, node.outputs, version=conv.version, name=conv.name, **conv.attributes
     )
 
@@ -55,12 +55,16 @@ def _folded(vectors: list[Any], epsilon: float) -> tuple[Array, Array]:
 def fuse_bias(r: Rewriter) -> None:
     """Add of a constant per channel behind a convolution without a bias becomes its bias."""
     for node in r.nodes("Add"):
-        found = r.split_constant(node)
-        conv = None if found is None or not r.alone(found[0]) else r.maker(found[0], "Conv")
-        if conv is None or found is None or len(conv.inputs) > 2:
+        operands = r.split_constant(node)
+        conv = (
+            None
+            if operands is None or not r.used_once(operands[0])
+            else r.producer(operands[0], "Conv")
+        )
+        if conv is None or operands is None or len(conv.inputs) > 2:
             continue
         weight = r.constant(conv.inputs[1])
-        value = found[1]
+        value = operands[1]
         if weight is None or value.dtype != np.float32:
             continue
         channels = weight.shape[0]
@@ -75,9 +79,9 @@ def fuse_activation(r: Rewriter) -> None:
     """Conv with an activation, and with the Add of another value between them, is FusedConv."""
     for node in r.nodes("Relu", "Clip", "LeakyRelu", "HardSigmoid", "Sigmoid", "Tanh"):
         activation = _activation(r, node)
-        if activation is None or not r.alone(node.inputs[0]):
+        if activation is None or not r.used_once(node.inputs[0]):
             continue
-        conv = r.maker(node.inputs[0], "Conv") or r.maker(
+        conv = r.producer(node.inputs[0], "Conv") or r.producer(
             node.inputs[0], "FusedConv", domain=MICROSOFT
         )
         if conv is None or "activation" in conv.attributes:
@@ -99,8 +103,8 @@ def fuse_sums(r: Rewriter) -> None:
         if len(node.inputs) != 2:
             continue
         for name, other in (node.inputs[::-1], node.inputs):
-            conv = r.maker(name, "Conv")
-            if conv is None or not r.alone(name) or r.constant(other) is not None:
+            conv = r.producer(name, "Conv")
+            if conv is None or not r.used_once(name) or r.constant(other) is not None:
                 continue
             if other == name or not _is_image(r, other):
                 continue
@@ -112,11 +116,11 @@ def fuse_sums(r: Rewriter) -> None:
 def _is_image(r: Rewriter, name: str) -> bool:
     """Whether a value may well be of the shape of a convolution's result."""
     kinds = ("Conv", "Relu", "Clip", "MaxPool", "AveragePool", "BatchNormalization")
-    return (r.maker(name, *kinds) or r.maker(name, "FusedConv", domain=MICROSOFT)) is not None
+    return (r.producer(name, *kinds) or r.producer(name, "FusedConv", domain=MICROSOFT)) is not None
 
 
 def _fused(inputs: Any, node: Node, name: str, attributes: dict[str, Any]) -> Node:
-    return made(
+    return make_node(
         "FusedConv", inputs, node.outputs, domain=MICROSOFT, version=1, name=name, **attributes
     )
 

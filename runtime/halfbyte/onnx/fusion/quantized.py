@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from halfbyte.onnx.files.model import Node
-from halfbyte.onnx.fusion.rewriter import MICROSOFT, Array, Rewriter, made
+from halfbyte.onnx.fusion.rewriter import MICROSOFT, Array, Rewriter, make_node
 
 FLOAT = 1  # ONNX's number of float32
 
@@ -29,13 +29,13 @@ class _Integers:
 def fuse_quantized(r: Rewriter) -> None:
     """Every pattern, from the first node to the last, so that integers go as far as they can."""
     for node in r.nodes("QuantizeLinear"):
-        source = r.maker(node.inputs[0])
-        if source is None or not r.alone(node.inputs[0]) or not _per_tensor(r, node):
+        source = r.producer(node.inputs[0])
+        if source is None or not r.used_once(node.inputs[0]) or not _per_tensor(r, node):
             continue
         activation = None
         if source.op_type in ("Relu", "Clip") and not source.domain:
-            activation, inner = source, r.maker(source.inputs[0])
-            if inner is None or not _absorbed(r, source, node) or not r.alone(source.inputs[0]):
+            activation, inner = source, r.producer(source.inputs[0])
+            if inner is None or not _absorbed(r, source, node) or not r.used_once(source.inputs[0]):
                 continue
             source = inner
         fused = _fused(r, source, node, activation)
@@ -64,7 +64,7 @@ def _fused(r: Rewriter, source: Node, node: Node, activation: Node | None) -> No
 
 def dequantized(r: Rewriter, name: str) -> _Integers | None:
     """The integers of a value that DequantizeLinear makes with constant scales, of 8 or 32 bits."""
-    node = r.maker(name, "DequantizeLinear")
+    node = r.producer(name, "DequantizeLinear")
     if node is None or r.constant(node.inputs[1]) is None:
         return None
     if node.attributes.get("block_size", 0):
@@ -148,7 +148,9 @@ def _conv(r: Rewriter, conv: Node, node: Node) -> Node | None:
         if bias is None:
             return None
         inputs.append(bias)
-    return made("QLinearConv", inputs, node.outputs, version=10, name=conv.name, **conv.attributes)
+    return make_node(
+        "QLinearConv", inputs, node.outputs, version=10, name=conv.name, **conv.attributes
+    )
 
 
 def _zeros(r: Rewriter, w: _Integers) -> str:
@@ -195,7 +197,7 @@ def _matmul(r: Rewriter, product: Node, node: Node) -> Node | None:
     if not (_is_tensor(r, b) or (_is_matrix(r, b, -1) and r.rank(b.value) == 2)):
         return None
     inputs = [a.value, a.scale, a.zero, b.value, b.scale, _zeros(r, b), *node.inputs[1:3]]
-    return made("QLinearMatMul", inputs, node.outputs, version=10, name=product.name)
+    return make_node("QLinearMatMul", inputs, node.outputs, version=10, name=product.name)
 
 
 def _gemm(r: Rewriter, gemm: Node, node: Node) -> Node | None:
@@ -207,13 +209,13 @@ def _gemm(r: Rewriter, gemm: Node, node: Node) -> Node | None:
         return None
     bias = ""
     if len(gemm.inputs) > 2 and gemm.inputs[2]:
-        found = _bias(r, gemm.inputs[2], a, b, axis)
-        if found is None:
+        integers = _bias(r, gemm.inputs[2], a, b, axis)
+        if integers is None:
             return None
-        bias = found
+        bias = integers
     inputs = [a.value, a.scale, a.zero, b.value, b.scale, _zeros(r, b), bias, *node.inputs[1:3]]
     attributes = {k: v for k, v in gemm.attributes.items() if k in ("transA", "transB")}
-    return made(
+    return make_node(
         "QGemm", inputs, node.outputs, domain=MICROSOFT, version=1, name=gemm.name, **attributes
     )
 
@@ -226,7 +228,7 @@ def _pair(r: Rewriter, pair: Node, node: Node) -> Node | None:
         return None
     inputs = [a.value, a.scale, a.zero, b.value, b.scale, b.zero, *node.inputs[1:3]]
     kind = f"QLinear{pair.op_type}"
-    return made(kind, inputs, node.outputs, domain=MICROSOFT, version=1, name=pair.name)
+    return make_node(kind, inputs, node.outputs, domain=MICROSOFT, version=1, name=pair.name)
 
 
 def _single(r: Rewriter, single: Node, node: Node) -> Node | None:
@@ -238,7 +240,7 @@ def _single(r: Rewriter, single: Node, node: Node) -> Node | None:
     inputs = [x.value, x.scale, x.zero, *node.inputs[1:3]]
     kind = f"QLinear{single.op_type}"
     attributes = dict(single.attributes)
-    return made(
+    return make_node(
         kind, inputs, node.outputs, domain=MICROSOFT, version=1, name=single.name, **attributes
     )
 
@@ -254,7 +256,7 @@ def _moved(r: Rewriter, moved: Node, node: Node) -> Node | None:
         first, second = _scale(r, ours), _scale(r, theirs)
         if first.dtype != second.dtype or not np.array_equal(first.reshape(-1), second.reshape(-1)):
             return None
-    return made(
+    return make_node(
         moved.op_type, [x.value, *moved.inputs[1:]], node.outputs, name=moved.name,
         version=moved.version, **moved.attributes,
     )  # fmt: skip
@@ -263,23 +265,23 @@ def _moved(r: Rewriter, moved: Node, node: Node) -> Node | None:
 def fuse_dynamic(r: Rewriter) -> None:
     """DynamicQuantizeLinear, MatMulInteger, Cast, Mul of the scales: DynamicQuantizeMatMul."""
     for node in r.nodes("Mul"):
-        found = _dynamic(r, node)
-        if found is not None:
-            r.replace(node, found)
+        fused = _dynamic(r, node)
+        if fused is not None:
+            r.replace(node, fused)
 
 
 def _dynamic(r: Rewriter, node: Node) -> Node | None:
     for name, scales_name in (node.inputs, node.inputs[::-1]):
-        cast = r.maker(name, "Cast")
-        product = None if cast is None else r.maker(cast.inputs[0], "MatMulInteger")
-        scales = r.maker(scales_name, "Mul")
+        cast = r.producer(name, "Cast")
+        product = None if cast is None else r.producer(cast.inputs[0], "MatMulInteger")
+        scales = r.producer(scales_name, "Mul")
         split = None if scales is None else r.split_constant(scales)
-        if cast is None or product is None or split is None or not r.alone(name):
+        if cast is None or product is None or split is None or not r.used_once(name):
             continue
-        quantize = r.maker(product.inputs[0], "DynamicQuantizeLinear")
+        quantize = r.producer(product.inputs[0], "DynamicQuantizeLinear")
         if quantize is None or len(product.inputs) < 3 or split[0] != quantize.outputs[1]:
             continue
-        if product.inputs[2] != quantize.outputs[2] or not r.alone(product.outputs[0]):
+        if product.inputs[2] != quantize.outputs[2] or not r.used_once(product.outputs[0]):
             continue
         zero = product.inputs[3] if len(product.inputs) > 3 else ""
         weight = r.constant(product.inputs[1])
@@ -290,7 +292,7 @@ def _dynamic(r: Rewriter, node: Node) -> Node | None:
         ):  # fmt: skip
             continue
         inputs = [quantize.inputs[0], product.inputs[1], r.name_of(split[1]), zero]
-        return made(
+        return make_node(
             "DynamicQuantizeMatMul", inputs if zero else inputs[:3], node.outputs,
             domain=MICROSOFT, version=1, name=product.name,
         )  # fmt: skip

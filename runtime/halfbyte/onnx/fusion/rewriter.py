@@ -31,12 +31,12 @@ class Rewriter:
         self._outputs = {v.name for v in self.graph.outputs}
         self._count = self._last = 0
         self._ranks: Ranks | None = None
-        self._makers = {name: n for n in self.graph.nodes for name in n.outputs if name}
-        self._users: dict[str, list[Node]] = defaultdict(list)
+        self._producers = {name: n for n in self.graph.nodes for name in n.outputs if name}
+        self._consumers: dict[str, list[Node]] = defaultdict(list)
         for node in self.graph.nodes:
             step()
             for name in used_names(node):
-                self._users[name].append(node)
+                self._consumers[name].append(node)
 
     def nodes(self, *kinds: str, domain: str = "") -> Iterator[Node]:
         """Nodes of these operators, in order."""
@@ -46,22 +46,22 @@ class Rewriter:
                 yield node
 
     def _is_there(self, node: Node) -> bool:
-        return any(self._makers.get(name) is node for name in node.outputs if name)
+        return any(self._producers.get(name) is node for name in node.outputs if name)
 
-    def maker(self, name: str, *kinds: str, domain: str = "") -> Node | None:
+    def producer(self, name: str, *kinds: str, domain: str = "") -> Node | None:
         """The node that makes a value, if it is of one of these operators."""
-        node = self._makers.get(name)
+        node = self._producers.get(name)
         if node is None or node.domain != domain or (kinds and node.op_type not in kinds):
             return None
         return node
 
-    def users(self, name: str) -> list[Node]:
+    def consumers(self, name: str) -> list[Node]:
         """The nodes that read a value."""
-        return self._users[name]
+        return self._consumers[name]
 
-    def alone(self, name: str) -> bool:
+    def used_once(self, name: str) -> bool:
         """Whether one node reads a value, once, and it is no output of the graph."""
-        users = self._users[name]
+        users = self._consumers[name]
         return len(users) == 1 and users[0].inputs.count(name) <= 1 and name not in self._outputs
 
     def rank(self, name: str) -> int | None:
@@ -96,9 +96,9 @@ class Rewriter:
 
     def split_number(self, node: Node) -> tuple[str, float] | None:
         """The same where the constant has one element."""
-        found = self.split_constant(node)
-        value = None if found is None else _number(found[1])
-        return None if found is None or value is None else (found[0], value)
+        operands = self.split_constant(node)
+        value = None if operands is None else _number(operands[1])
+        return None if operands is None or value is None else (operands[0], value)
 
     def add_constant(self, value: Array) -> str:
         """The name of a new initializer."""
@@ -121,13 +121,13 @@ class Rewriter:
         at = self._index(old)
         self.graph.nodes[at : at + 1] = new
         for name in used_names(old):
-            self._users[name].remove(old)
+            self._consumers[name].remove(old)
         for name in filter(None, old.outputs):
-            self._makers.pop(name, None)
+            self._producers.pop(name, None)
         for node in new:
-            self._makers.update({name: node for name in node.outputs if name})
+            self._producers.update({name: node for name in node.outputs if name})
             for name in used_names(node):
-                self._users[name].append(node)
+                self._consumers[name].append(node)
 
     def _index(self, node: Node) -> int:
         """Where a node stands; most patterns are found in order, so the search goes on."""
@@ -157,7 +157,7 @@ def near(value: float | None, wanted: float) -> bool:
     return abs(value - wanted) <= 1e-5 * abs(wanted) or value == float(np.float16(wanted))
 
 
-def made(
+def make_node(
     kind: str, inputs: Sequence[str], outputs: Sequence[str], *, domain: str = "", version: int = 0,
     name: str = "", **attributes: Any,
 ) -> Node:  # fmt: skip

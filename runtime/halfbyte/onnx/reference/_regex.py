@@ -61,8 +61,8 @@ class _Parser:
     depth: int = 0
     flags: frozenset[str] = frozenset()
 
-    def error(self, found: str) -> FormatError:
-        return FormatError(f"pattern {self.text[:80]!r}: {found} at {self.at}")
+    def error(self, problem: str) -> FormatError:
+        return FormatError(f"pattern {self.text[:80]!r}: {problem} at {self.at}")
 
     def peek(self) -> str:
         return self.text[self.at : self.at + 1]
@@ -334,17 +334,17 @@ class Pattern:
 
     def _reached(self, states: Iterable[int], text: str, at: int) -> set[int]:
         """The states that these lead to without reading."""
-        found: set[int] = set()
+        reached: set[int] = set()
         left = list(states)
         while left:
             state = left.pop()
-            if state in found:
+            if state in reached:
                 continue
-            found.add(state)
+            reached.add(state)
             test = self.tests[state]
             if test is None or (isinstance(test, str) and _is_at(test, text, at)):
                 left.extend(self.ways[state])
-        return found
+        return reached
 
 
 def _is_at(where: str, text: str, at: int) -> bool:

@@ -165,5 +165,5 @@ def swiglu(a: Array, b: Array, *, alpha: float = 1.0) -> Array:
 def shrink(x: Array, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
     """x + bias below -lambd, x - bias above lambd, else 0. ONNX Shrink-9."""
     wide = x.astype(np.float64) if x.dtype.kind in "iu" else widened(x)
-    made = np.where(wide < -lambd, wide + bias, np.where(wide > lambd, wide - bias, 0))
-    return rounded(made, x.dtype)
+    result = np.where(wide < -lambd, wide + bias, np.where(wide > lambd, wide - bias, 0))
+    return rounded(result, x.dtype)

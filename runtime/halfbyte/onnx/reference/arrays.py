@@ -138,10 +138,10 @@ def axis_of(axis: int, rank: int) -> int:
 
 def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
     """Axes counted from the front. Raises `ValueError` where one is named twice."""
-    found = tuple(axis_of(int(axis), rank) for axis in axes)
-    if len(set(found)) < len(found):
-        raise ValueError(f"axes {list(found)} name one twice")
-    return found
+    numbers = tuple(axis_of(int(axis), rank) for axis in axes)
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"axes {list(numbers)} name one twice")
+    return numbers
 
 
 def integers(array: Array | Sequence[int]) -> list[int]:
@@ -175,10 +175,10 @@ def as_type(array: Array, dtype: np.dtype[Any]) -> Array:
 
 def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """ONNX's empty values: 0, False, ''."""
-    made = np.zeros(shape, dtype)
+    result = np.zeros(shape, dtype)
     if dtype == dtypes.STRING:
-        made[...] = ""
-    return made
+        result[...] = ""
+    return result
 
 
 def working(array: Array) -> Array:

@@ -45,12 +45,12 @@ def constant(
 def dense(sparse: SparseTensor) -> Array:
     """All elements of a sparse tensor."""
     shape = check_elements(sparse.shape, sparse.values.dtype.itemsize)
-    made = zeros(shape, sparse.values.dtype)
+    array = zeros(shape, sparse.values.dtype)
     if sparse.indices.ndim == 1:
-        made.reshape(-1)[sparse.indices] = sparse.values
+        array.reshape(-1)[sparse.indices] = sparse.values
     else:
-        made[tuple(sparse.indices.T)] = sparse.values
-    return made
+        array[tuple(sparse.indices.T)] = sparse.values
+    return array
 
 
 @define("ConstantOfShape", since=9, decided_by=(0,), special=True)
@@ -58,9 +58,9 @@ def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
     """`value` (float32 0 by default) everywhere. ONNX ConstantOfShape-25."""
     filling = np.zeros((), np.float32) if value is None else value.reshape(())
     sizes = check_elements(integers(shape), filling.dtype.itemsize)
-    made = zeros(sizes, filling.dtype)
-    made[...] = filling
-    return made
+    array = zeros(sizes, filling.dtype)
+    array[...] = filling
+    return array
 
 
 @define("Range", since=11, decided_by=(0, 1, 2))

@@ -85,19 +85,21 @@ def _scan(
 ) -> tuple[Any, ...]:
     """Iterate over the first axes of `scanned`."""
     held = len(state)
-    made: list[list[Array]] = [[] for _ in body.graph.outputs[held:]]
+    collected: list[list[Array]] = [[] for _ in body.graph.outputs[held:]]
     kept = Kept("what the iterations scan")
     for parts in zip(*scanned, strict=True):
         results = body(*state, *(np.asarray(part) for part in parts))
         state = results[:held]
-        for values, value in zip(made, results[held:], strict=True):
+        for values, value in zip(collected, results[held:], strict=True):
             values.append(value)
             kept.add(value)
-    axes = axes or [0] * len(made)
-    directions = directions or [0] * len(made)
+    axes = axes or [0] * len(collected)
+    directions = directions or [0] * len(collected)
     outputs = [
         _stacked(values[::-1] if direction else values, body, held + index, axis)
-        for index, (values, axis, direction) in enumerate(zip(made, axes, directions, strict=True))
+        for index, (values, axis, direction) in enumerate(
+            zip(collected, axes, directions, strict=True)
+        )
     ]
     return (*state, *outputs)
 

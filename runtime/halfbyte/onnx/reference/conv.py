@@ -76,8 +76,8 @@ def _by_columns(view: Array, w: Array, results: tuple[int, ...], group: int) -> 
         for first in range(0, results[0], rows):
             part = view[batch, :, first : first + rows]
             columns = part.transpose(order).reshape(group, depth, -1)
-            made = np.matmul(filters, columns)
-            y[batch, :, first : first + rows] = made.reshape(len(w), -1, *results[1:])
+            product = np.matmul(filters, columns)
+            y[batch, :, first : first + rows] = product.reshape(len(w), -1, *results[1:])
     return y
 
 

@@ -60,5 +60,5 @@ def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> Array:
     between = (1,) * (indices.ndim - 1 - batch_dims)
     grids: tuple[Array, ...] = np.indices(batch, sparse=True)
     leading = [grid.reshape(*grid.shape, *between) for grid in grids]
-    found = data[(*leading, *np.moveaxis(indices, -1, 0))]
-    return np.asarray(found, data.dtype).reshape(shape)
+    result = data[(*leading, *np.moveaxis(indices, -1, 0))]
+    return np.asarray(result, data.dtype).reshape(shape)

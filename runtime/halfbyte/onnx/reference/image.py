@@ -73,19 +73,19 @@ def _pnm(data: bytes) -> Array:
 
 def _chunks(data: bytes) -> dict[bytes, bytes]:
     """The chunks of a PNG by name, those of one name joined."""
-    made: dict[bytes, list[bytes]] = {}
+    chunks: dict[bytes, list[bytes]] = {}
     place = 8
     while place < len(data):
         length, name = struct.unpack_from(">I4s", data, place)
-        made.setdefault(name, []).append(data[place + 8 : place + 8 + length])
+        chunks.setdefault(name, []).append(data[place + 8 : place + 8 + length])
         place += length + 12
-    return {name: b"".join(parts) for name, parts in made.items()}
+    return {name: b"".join(parts) for name, parts in chunks.items()}
 
 
 def _unfiltered(rows: Array, step: int) -> Array:
     """PNG's rows without their filters; each begins with a filter's number."""
     above = np.zeros(rows.shape[1] - 1, np.uint8)
-    made = np.empty((len(rows), rows.shape[1] - 1), np.uint8)
+    image = np.empty((len(rows), rows.shape[1] - 1), np.uint8)
     for number, row in enumerate(rows):
         kind, line = int(row[0]), row[1:]
         if kind == 1:  # sums from the left, in each of `step` lanes
@@ -96,23 +96,23 @@ def _unfiltered(rows: Array, step: int) -> Array:
             line = _predicted(line.tolist(), above.tolist(), step, kind)
         elif kind != 0:
             raise ValueError(f"PNG: filter {kind}")
-        above = made[number] = line
-    return made
+        above = image[number] = line
+    return image
 
 
 def _predicted(line: list[int], above: list[int], step: int, kind: int) -> Array:
     """A row whose filter looks left, above and (4, Paeth) at the corner between."""
-    made = [0] * step + line
+    result = [0] * step + line
     corners = [0] * step + above
     for i, (value, up) in enumerate(zip(line, above, strict=True)):
-        left, corner = made[i], corners[i]
+        left, corner = result[i], corners[i]
         if kind == 3:
             guess = (left + up) // 2
         else:
             a, b, c = abs(up - corner), abs(left - corner), abs(left + up - 2 * corner)
             guess = left if a <= b and a <= c else up if b <= c else corner
-        made[i + step] = (value + guess) & 255
-    return np.asarray(made[step:], np.uint8)
+        result[i + step] = (value + guess) & 255
+    return np.asarray(result[step:], np.uint8)
 
 
 def _png(data: bytes) -> Array:

@@ -61,11 +61,11 @@ def pad(
 def framed(data: Array, pads: Sequence[tuple[int, int]], value: Array | None) -> Array:
     """`data` in the middle of an array of the value."""
     shape = [b + size + a for size, (b, a) in zip(data.shape, pads, strict=True)]
-    made = zeros(shape, data.dtype)
+    result = zeros(shape, data.dtype)
     if value is not None:
-        made[...] = value.reshape(())
-    made[tuple(slice(b, b + size) for size, (b, _) in zip(data.shape, pads, strict=True))] = data
-    return made
+        result[...] = value.reshape(())
+    result[tuple(slice(b, b + size) for size, (b, _) in zip(data.shape, pads, strict=True))] = data
+    return result
 
 
 def continued(data: Array, pads: Sequence[tuple[int, int]], mode: str) -> Array:

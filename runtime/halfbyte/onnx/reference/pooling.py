@@ -34,10 +34,10 @@ def _over_windows(
 ) -> Array:
     """A padded tensor combined over each window, axis by axis: [N, C, results...]."""
     for axis, count in enumerate(results):
-        made = x[shifted(axis, 0, count, window)].copy()
+        result = x[shifted(axis, 0, count, window)].copy()
         for tap in range(1, window.kernel[axis]):
-            combine(made, x[shifted(axis, tap, count, window)], out=made)
-        x = made
+            combine(result, x[shifted(axis, tap, count, window)], out=result)
+        x = result
     return x
 
 
@@ -113,15 +113,15 @@ def _populations(
     sizes: Sequence[int], window: Window, results: Sequence[int], with_padding: bool
 ) -> Array:
     """How many elements each window has that count: [results...]."""
-    made: Array = np.ones((), np.int64)
+    result: Array = np.ones((), np.int64)
     for axis, (size, count) in enumerate(zip(sizes, results, strict=True)):
         begin, end = window.begins[axis], window.ends[axis]
         starts = np.arange(count) * window.strides[axis] - begin
         taps = starts[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
         low, high = (-begin, size + end) if with_padding else (0, size)
         inside = ((taps >= low) & (taps < high)).sum(axis=1)
-        made = made[..., None] * inside
-    return made
+        result = result[..., None] * inside
+    return result
 
 
 @define("AveragePool", since=1, infer=_shapes.alike(pooled))

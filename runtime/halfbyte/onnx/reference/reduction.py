@@ -136,10 +136,10 @@ def place(
     """int64 positions along an axis: the first of equals, or the last."""
     axis = axis_of(axis, data.ndim)
     if select_last_index:
-        found = data.shape[axis] - 1 - find(np.flip(data, axis), axis=axis, keepdims=bool(keepdims))
+        index = data.shape[axis] - 1 - find(np.flip(data, axis), axis=axis, keepdims=bool(keepdims))
     else:
-        found = find(data, axis=axis, keepdims=bool(keepdims))
-    return np.asarray(found, np.int64)
+        index = find(data, axis=axis, keepdims=bool(keepdims))
+    return np.asarray(index, np.int64)
 
 
 @define("ArgMax", infer=_shapes.one_axis)

@@ -106,13 +106,13 @@ def define(
     def declare(meaning: Meaning) -> Meaning:
         parameters = inspect.signature(meaning).parameters.values()
         keywords = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-        made = Definition(
+        definition = Definition(
             domain, name, since, meaning, frozenset(keywords - GIVEN), frozenset(keywords & GIVEN),
             any(p.kind is p.VAR_POSITIONAL for p in parameters),
             tuple(decided_by), **traits,
         )  # fmt: skip
         versions = _DEFINITIONS.setdefault((domain, name), [])
-        versions.append(made)
+        versions.append(definition)
         versions.sort(key=lambda definition: -definition.since)
         return meaning
 
@@ -129,8 +129,8 @@ def find(domain: str, name: str, version: int) -> Definition | None:
 
 def lookup(domain: str, name: str, version: int, where: str) -> Definition:
     """The same; raises `UnsupportedError` where there is none."""
-    found = find(domain, name, version)
-    if found is None:
+    definition = find(domain, name, version)
+    if definition is None:
         known = _DEFINITIONS.get((domain, name))
         kind = f"{domain}.{name}" if domain else name
         reason = (
@@ -139,7 +139,7 @@ def lookup(domain: str, name: str, version: int, where: str) -> Definition:
             else "is not an operator that halfbyte knows"
         )
         raise UnsupportedError(f"{where}: operator {kind}: {reason}")
-    return found
+    return definition
 
 
 def versions(domain: str, name: str) -> list[Definition]:

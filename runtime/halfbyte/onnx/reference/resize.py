@@ -133,11 +133,11 @@ def _interpolated(x: Array, number: int, axis: _Axis, method: _Method) -> Array:
     index, weight = _weights(axis, method)
     shape = [1] * x.ndim
     shape[number] = axis.target
-    made: Array = np.zeros((), x.dtype)
+    result: Array = np.zeros((), x.dtype)
     for tap in range(index.shape[1]):
         factor = weight[:, tap].astype(x.dtype).reshape(shape)
-        made = made + take(x, index[:, tap], number) * factor
-    return made
+        result = result + take(x, index[:, tap], number) * factor
+    return result
 
 
 def _resized(x: Array, axes: Sequence[_Axis], method: _Method, outside: float) -> Array:
@@ -180,15 +180,15 @@ def _with_outside(x: Array, axes: Sequence[_Axis], value: float) -> Array:
 
 def _scaled_axes(x: Array, scales: Array, roi: Array | None, axes: Sequence[int]) -> list[_Axis]:
     """Axes whose size is floor(size * (end - start) * scale)."""
-    made = [_Axis(size, size, 1.0) for size in x.shape]
+    result = [_Axis(size, size, 1.0) for size in x.shape]
     for i, (number, scale) in enumerate(zip(axes, scales.tolist(), strict=True)):
         start, end = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
         size = x.shape[number]
         target = size * (end - start) * scale
         if not (math.isfinite(target) and scale > 0 and 0 <= target < 2**40):
             raise ProgramError(f"scale {scale} of an axis of {size} elements is out of range")
-        made[number] = _Axis(size, math.floor(target), scale, start, end)
-    return made
+        result[number] = _Axis(size, math.floor(target), scale, start, end)
+    return result
 
 
 def _sized_axes(
@@ -207,11 +207,11 @@ def _sized_axes(
         kept = min(quotients) if policy == "not_larger" else max(quotients)
         quotients = [kept] * len(axes)
         targets = tuple(math.floor(kept * x.shape[number] + 0.5) for number in axes)
-    made = [_Axis(size, size, 1.0) for size in x.shape]
+    result = [_Axis(size, size, 1.0) for size in x.shape]
     for i, number in enumerate(axes):
         start, end = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
-        made[number] = _Axis(x.shape[number], targets[i], quotients[i], start, end)
-    return made
+        result[number] = _Axis(x.shape[number], targets[i], quotients[i], start, end)
+    return result
 
 
 def _given(x: Any) -> Any:
@@ -250,24 +250,24 @@ def resize(
                 f"roi or scales of shape {list(given.shape)}: expected {factor * len(numbers)}"
             )
     if scales is not None and sizes is None:
-        made = _scaled_axes(x, scales, region, numbers)
+        resized = _scaled_axes(x, scales, region, numbers)
     elif sizes is not None and scales is None:
-        made = _sized_axes(x, sizes, region, numbers, keep_aspect_ratio_policy)
+        resized = _sized_axes(x, sizes, region, numbers, keep_aspect_ratio_policy)
     else:
         raise ProgramError("scales and sizes: expected exactly one of them")
     method = _Method(
         mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a,
         bool(antialias) and mode != "nearest", bool(exclude_outside),
     )  # fmt: skip
-    return _resized(x, made, method, extrapolation_value)
+    return _resized(x, resized, method, extrapolation_value)
 
 
 def _simple(x: Array, scales: Array, mode: str) -> Array:
     """Resize's first form: asymmetric, and the nearest element towards the beginning."""
     if len(scales) != x.ndim:
         raise ProgramError(f"{len(scales)} scales: expected {x.ndim}")
-    made = _scaled_axes(x, scales, None, range(x.ndim))
-    return _resized(x, made, _Method(mode, "asymmetric", "simple", -0.75, False, False), 0.0)
+    axes = _scaled_axes(x, scales, None, range(x.ndim))
+    return _resized(x, axes, _Method(mode, "asymmetric", "simple", -0.75, False, False), 0.0)
 
 
 @define("Resize", since=10, decided_by=(1,))

@@ -138,12 +138,12 @@ def _layer(
             widened(w)[d], widened(r)[d], biases[d, :half], biases[d, half:], peeps[d]
         )
         own = functions[d * per_direction : (d + 1) * per_direction]
-        made, last = _scan(
+        result, last = _scan(
             wide, limits, tuple(h[d] for h in begin),
             lambda row, state, weights=weights, own=own: step(row, state, weights, own),  # type: ignore[misc]
             reverse=direction == "reverse" or d == 1,
         )  # fmt: skip
-        outputs.append(made)
+        outputs.append(result)
         states.append(last)
     y = np.stack(outputs, axis=2 if layout else 1)  # [time, batch, d, h], or [time, d, batch, h]
     y = y.swapaxes(0, 1) if layout else y
@@ -162,8 +162,8 @@ def _initial(
     """An initial state as [directions, batch, hidden]; zero where there is none."""
     if h is None:
         return np.zeros((directions, batch, hidden), dtype)
-    made = widened(h).swapaxes(0, 1) if layout else widened(h)
-    return made.reshape(directions, batch, hidden)
+    state = widened(h).swapaxes(0, 1) if layout else widened(h)
+    return state.reshape(directions, batch, hidden)
 
 
 def _names(

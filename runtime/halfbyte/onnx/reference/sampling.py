@@ -88,10 +88,10 @@ def _looked_up(x: Array, places: Sequence[Array], padding: str, align_corners: i
         at, within = bounded(place, size)
         index.append(at)
         inside &= within
-    made = gather(x, index)
+    values = gather(x, index)
     if padding != "zeros":
-        return made
-    return np.where(inside[:, None], made, np.zeros((), x.dtype))
+        return values
+    return np.where(inside[:, None], values, np.zeros((), x.dtype))
 
 
 def _sampled(x: Array, places: list[Array], mode: str, padding: str, align_corners: int) -> Array:
@@ -159,8 +159,8 @@ def grid_sample(
         elif padding_mode == "reflection" and mode != "cubic":
             p = np.clip(_reflected(p, size, align_corners), 0, size - 1)
         places.append(p)
-    made = _sampled(values, places, mode, padding_mode, align_corners)
-    return rounded(made.reshape(*x.shape[:2], *results), x.dtype)
+    samples = _sampled(values, places, mode, padding_mode, align_corners)
+    return rounded(samples.reshape(*x.shape[:2], *results), x.dtype)
 
 
 @define("AffineGrid", since=20, decided_by=(1,))
@@ -185,8 +185,8 @@ def affine_grid(theta: Array, size: Array, *, align_corners: int = 0) -> Array:
             lines.append((2 * index + 1) / count - 1)
     mesh = np.meshgrid(*lines, indexing="ij")
     points = np.stack([*mesh[::-1], np.ones(spatial, wide.dtype)], axis=-1).reshape(-1, rank + 1)
-    made = points @ wide.swapaxes(1, 2)
-    return rounded(made.reshape(len(theta), *spatial, rank), theta.dtype)
+    grid = points @ wide.swapaxes(1, 2)
+    return rounded(grid.reshape(len(theta), *spatial, rank), theta.dtype)
 
 
 @define("DeformConv", since=19, product=True)

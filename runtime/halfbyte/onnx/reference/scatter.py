@@ -18,9 +18,9 @@ def scattered(
 ) -> Array:
     """A copy of `data` with the updates written, or reduced with what is there."""
     if reduction == "none":
-        made = data.copy()
-        made[places] = updates
-        return made
+        result = data.copy()
+        result[places] = updates
+        return result
     if reduction not in REDUCTIONS:
         raise UnsupportedError(f"reduction {reduction!r}: expected one of {sorted(REDUCTIONS)}")
     sums = numbers(data).copy()
@@ -86,5 +86,5 @@ def tensor_scatter(
     cache, new = np.moveaxis(past_cache, axis, 1), np.moveaxis(update, axis, 1)
     if (cache.shape[0], *cache.shape[2:]) != (new.shape[0], *new.shape[2:]):
         raise ValueError("update and past_cache differ beside the axis")
-    made = scattered(cache, (np.arange(batch)[:, np.newaxis], places), new)
-    return np.moveaxis(made, 1, axis)
+    result = scattered(cache, (np.arange(batch)[:, np.newaxis], places), new)
+    return np.moveaxis(result, 1, axis)

@@ -116,8 +116,8 @@ def stft(
     fitting(frames.shape, 16)
     if window is not None:
         frames = frames * widened(window)
-    made = np.fft.rfft(frames, axis=2) if onesided else np.fft.fft(frames, axis=2)
-    return _pairs(made, signal.dtype)
+    spectrum = np.fft.rfft(frames, axis=2) if onesided else np.fft.fft(frames, axis=2)
+    return _pairs(spectrum, signal.dtype)
 
 
 def _cosines(size: Array, factors: tuple[float, ...], periodic: int, output_datatype: int) -> Array:
@@ -172,7 +172,7 @@ def mel_weight_matrix(
     bins = length // 2 + 1
     if rate <= 0 or count < 1:
         raise ProgramError(f"{count} mel bins at {rate} Hz: expected more than 0 of both")
-    made = np.zeros(fitting((bins, count), 8))
+    weights = np.zeros(fitting((bins, count), 8))
     hertz = 700 * (10 ** ((low + np.arange(count + 2) * ((high - low) / (count + 2))) / 2595) - 1)
     places = np.floor((length + 1) * hertz / rate).astype(np.int64)
     if places.max() > bins:
@@ -180,7 +180,7 @@ def mel_weight_matrix(
     for column in range(count):
         first, peak, last = (int(p) for p in places[column : column + 3])
         rising, falling = np.arange(first, peak), np.arange(peak, last)
-        made[rising, column] = (rising - first) / max(peak - first, 1)
-        made[falling, column] = (last - falling) / max(last - peak, 1)
-        made[peak : peak + 1, column] = 1
-    return rounded(made, float_of(output_datatype, np.dtype(np.float32)))
+        weights[rising, column] = (rising - first) / max(peak - first, 1)
+        weights[falling, column] = (last - falling) / max(last - peak, 1)
+        weights[peak : peak + 1, column] = 1
+    return rounded(weights, float_of(output_datatype, np.dtype(np.float32)))

@@ -70,10 +70,10 @@ def _kind(annotation: str) -> tuple[bool, tuple[type, ...]] | None:
     text = annotation.removesuffix(" | None")
     for form in ("Sequence[", "list["):
         if text.startswith(form):
-            found = _KINDS.get(text[len(form) : -1])
-            return (True, found) if found else None
-    found = _KINDS.get(text)
-    return (False, found) if found else None
+            kind = _KINDS.get(text[len(form) : -1])
+            return (True, kind) if kind else None
+    kind = _KINDS.get(text)
+    return (False, kind) if kind else None
 
 
 def wrong_attribute(definition: Definition, attributes: Mapping[str, Any]) -> str | None:

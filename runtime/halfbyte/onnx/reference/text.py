@@ -20,9 +20,9 @@ Array = npt.NDArray[Any]
 def texts(values: Iterable[str], shape: Sequence[int]) -> Array:
     """A tensor of strings."""
     listed = list(values)
-    made = np.empty(len(listed), object)
-    made[:] = listed
-    return made.reshape(shape)
+    result = np.empty(len(listed), object)
+    result[:] = listed
+    return result.reshape(shape)
 
 
 @define("StringConcat", since=20)
@@ -77,8 +77,8 @@ def string_normalizer(
 def regex_full_match(x: Array, *, pattern: str) -> Array:
     """Whether the pattern (RE2's syntax) matches the whole of each string: bool, x's shape."""
     compiled = Pattern(pattern)
-    found = [compiled.full_match(str(text)) for text in x.flat]
-    return np.array(found, np.bool_).reshape(x.shape)
+    matches = [compiled.full_match(str(text)) for text in x.flat]
+    return np.array(matches, np.bool_).reshape(x.shape)
 
 
 @define("TfIdfVectorizer", since=9, product=True)
@@ -116,24 +116,24 @@ def tf_idf_vectorizer(
         counts = (counts > 0).astype(np.float32)
     elif mode not in ("TF", "TFIDF"):
         raise ProgramError(f"mode {mode!r}, expected TF, IDF or TFIDF")
-    found = counts if mode == "TF" else counts * scale
-    return found[0] if x.ndim < 2 else found
+    result = counts if mode == "TF" else counts * scale
+    return result[0] if x.ndim < 2 else result
 
 
 def _grams(
     pool: Sequence[Any], starts: Sequence[int], indexes: Sequence[int]
 ) -> dict[tuple[Any, ...], int]:
     """Each n-gram of the pool -> its place among all."""
-    found: dict[tuple[Any, ...], int] = {}
+    grams: dict[tuple[Any, ...], int] = {}
     ends = [*starts[1:], len(pool)]
     for length, (start, end) in enumerate(zip(starts, ends, strict=True), 1):
         if not 0 <= start <= end <= len(pool) or (end - start) % length:
             raise ProgramError(f"{length}-grams at {start} to {end} of a pool of {len(pool)}")
         for at in range(start, end, length):
-            found[tuple(pool[at : at + length])] = len(found)
-    if len(found) != len(indexes) or min(indexes, default=0) < 0:
-        raise ProgramError(f"{len(found)} n-grams, {len(indexes)} indexes, expected one for each")
-    return found
+            grams[tuple(pool[at : at + length])] = len(grams)
+    if len(grams) != len(indexes) or min(indexes, default=0) < 0:
+        raise ProgramError(f"{len(grams)} n-grams, {len(indexes)} indexes, expected one for each")
+    return grams
 
 
 def _occurring(

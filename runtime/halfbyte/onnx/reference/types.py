@@ -76,8 +76,8 @@ def rule_of(domain: str, name: str, version: int) -> Rule:
         definition = find(domain, name, version)
         words = ((definition and definition.types) or ">") + " -*"
     else:
-        found = (words for since, words in INPUTS.get(name, ()) if since <= version)
-        words = next(found, ">")
+        matching = (words for since, words in INPUTS.get(name, ()) if since <= version)
+        words = next(matching, ">")
     inputs, _, outputs = words.partition(">")
     return Rule(tuple(map(_input, inputs.split())), tuple(outputs.split()))
 

@@ -335,12 +335,12 @@ def _cached(cache: Array | None, new: Array, past: Array, total: int) -> Array:
     """A cache [batch, heads, t, d] with `new` behind each element's past."""
     batch, heads, n, d = new.shape
     held = 0 if cache is None else cache.shape[2]
-    made = np.zeros(fitting((batch, heads, max(held, total), d), 4, "cache"), new.dtype)
+    result = np.zeros(fitting((batch, heads, max(held, total), d), 4, "cache"), new.dtype)
     if cache is not None:
-        made[:, :, :held] = widened(cache)
-    for row, values, at in zip(made, new, past, strict=True):
+        result[:, :, :held] = widened(cache)
+    for row, values, at in zip(result, new, past, strict=True):
         row[:, at : at + n] = values
-    return made
+    return result
 
 
 def _window(n: int, t: int, past: int, is_causal: int, window: int) -> Array:

@@ -67,8 +67,8 @@ def unique(x: Array) -> tuple[Array, Array, Array]:
     )
     order = np.argsort(first)
     rank = np.argsort(order)
-    found = rank[place.reshape(-1)]
-    return values[order], found.astype(np.int64), counts[order].astype(np.int64)
+    inverse = rank[place.reshape(-1)]
+    return values[order], inverse.astype(np.int64), counts[order].astype(np.int64)
 
 
 @contrib(
@@ -222,8 +222,8 @@ def crop_and_resize(
     """
     height, width = (int(size) for size in crop_size.reshape(-1))
     sizes = fitting((len(rois), x.shape[1], height, width), x.itemsize)
-    made = np.full(sizes, extrapolation_value, x.dtype)
-    for out, box, image in zip(made, rois, batch_indices, strict=True):
+    result = np.full(sizes, extrapolation_value, x.dtype)
+    for out, box, image in zip(result, rois, batch_indices, strict=True):
         rows, columns = (
             _places(box[i], box[i + 2], count, of)
             for i, count, of in ((0, height, x.shape[2]), (1, width, x.shape[3]))
@@ -232,7 +232,7 @@ def crop_and_resize(
         inside = within[:, None] & (columns >= 0) & (columns <= x.shape[3] - 1)
         sampled = _sampled(x[image], rows, columns, mode)
         out[:] = np.where(inside, sampled, out)
-    return made
+    return result
 
 
 def _places(begin: Any, end: Any, count: int, size: int) -> Array:

@@ -21,9 +21,9 @@ ml = functools.partial(define, domain=ML)
 
 def strings(values: Sequence[str], shape: Sequence[int]) -> Array:
     """A tensor of strings."""
-    made = np.empty(len(values), object)
-    made[:] = values
-    return made.reshape(shape)
+    result = np.empty(len(values), object)
+    result[:] = values
+    return result.reshape(shape)
 
 
 def labels_of(ints: Sequence[int] | None, texts: Sequence[str] | None) -> Array:

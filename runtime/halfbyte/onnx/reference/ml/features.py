@@ -67,8 +67,8 @@ def imputer(
     whole = x.dtype.kind in "iu"
     values = np.array(imputed_value_int64s if whole else imputed_value_floats, x.dtype)
     replaced = replaced_value_int64 if whole else replaced_value_float
-    found = np.isnan(x) if replaced != replaced else x == x.dtype.type(replaced)
-    return np.asarray(np.where(found, values, x), x.dtype)
+    missing = np.isnan(x) if replaced != replaced else x == x.dtype.type(replaced)
+    return np.asarray(np.where(missing, values, x), x.dtype)
 
 
 @ml("OneHotEncoder")
@@ -85,10 +85,10 @@ def one_hot_encoder(
     else:
         values, categories = x.astype(np.int64), np.array(cats_int64s or (), np.int64)
     fitting((*x.shape, len(categories)), 4)
-    found = values[..., None] == categories
-    if not zeros and not found.any(-1).all():
+    matches = values[..., None] == categories
+    if not zeros and not matches.any(-1).all():
         raise ProgramError("a value that is no category")
-    return np.asarray(found, np.float32)
+    return np.asarray(matches, np.float32)
 
 
 @ml("FeatureVectorizer")
@@ -99,13 +99,13 @@ def feature_vectorizer(*inputs: Array, inputdimensions: Sequence[int] | None = N
     """
     rows = [x.reshape(1, -1) if x.ndim == 1 else x.reshape(len(x), -1) for x in inputs]
     widths = inputdimensions or [x.shape[1] for x in rows]
-    made = np.zeros(fitting((len(rows[0]), sum(widths)), 4), np.float32)
+    result = np.zeros(fitting((len(rows[0]), sum(widths)), 4), np.float32)
     at = 0
     for x, width in zip(rows, widths, strict=True):
         taken = min(width, x.shape[1])
-        made[:, at : at + taken] = x[:, :taken]
+        result[:, at : at + taken] = x[:, :taken]
         at += width
-    return made
+    return result
 
 
 @ml("DictVectorizer", dynamic=True)

@@ -25,15 +25,15 @@ def mapped(x: Array, keys: Sequence[Any], values: Array, default: Array) -> Arra
     if len(keys) != len(values):
         raise ProgramError(f"{len(keys)} keys and {len(values)} values")
     places = {_key(key): at for at, key in reversed(list(enumerate(keys)))}
-    found = np.array([places.get(_key(value), -1) for value in x.reshape(-1).tolist()], np.int64)
-    made = np.where(found >= 0, np.append(values, default)[found], default)
-    return np.asarray(made, values.dtype).reshape(x.shape)
+    index = np.array([places.get(_key(value), -1) for value in x.reshape(-1).tolist()], np.int64)
+    result = np.where(index >= 0, np.append(values, default)[index], default)
+    return np.asarray(result, values.dtype).reshape(x.shape)
 
 
 def _column(values: Sequence[Any], dtype: Any) -> Array:
-    made = np.empty(len(values), dtype)
-    made[:] = values
-    return made
+    column = np.empty(len(values), dtype)
+    column[:] = values
+    return column
 
 
 @ml("LabelEncoder", since=2)
@@ -128,9 +128,9 @@ def cast_map(
     ordered = sorted(x.items())
     places = [key for key, _ in ordered] if map_form == "SPARSE" else range(len(ordered))
     length = max_map if map_form == "SPARSE" else len(ordered)
-    made = np.full(fitting((1, length), 8), "" if kind is object else 0, kind)
+    result = np.full(fitting((1, length), 8), "" if kind is object else 0, kind)
     for place, (_, value) in zip(places, ordered, strict=True):
         if not 0 <= place < length:
             raise ProgramError(f"key {place}, expected 0 to {length - 1}")
-        made[0, place] = str(value) if kind is object else float(value)
-    return made
+        result[0, place] = str(value) if kind is object else float(value)
+    return result

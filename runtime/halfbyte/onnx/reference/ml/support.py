@@ -123,12 +123,12 @@ def _decisions(
     )
     factors = np.array(coefficients, np.float32).reshape(classes - 1, total)
     starts = np.concatenate([[0], np.cumsum(counts)])
-    made = []
+    decisions = []
     for at, (i, j) in enumerate(combinations(range(classes), 2)):
         first, second = (slice(starts[c], starts[c + 1]) for c in (i, j))
         score = similar[:, first] @ factors[j - 1, first] + similar[:, second] @ factors[i, second]
-        made.append(score + np.float32(rho[at]))
-    return np.stack(made, axis=1)
+        decisions.append(score + np.float32(rho[at]))
+    return np.stack(decisions, axis=1)
 
 
 def _coupled(pairwise: Array, classes: int) -> Array:

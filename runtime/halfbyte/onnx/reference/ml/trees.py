@@ -109,11 +109,11 @@ def _trees(
     firsts: dict[int, int] = {}
     for at, tree in enumerate(treeids):
         firsts.setdefault(tree, at)
-    made = Trees(
+    trees = Trees(
         numbers, np.array(features, np.int64), values, ways[0], ways[1],
         np.array(missing or [0] * count, np.int64), np.array(list(firsts.values()), np.int64), {},
     )  # fmt: skip
-    return made, places
+    return trees, places
 
 
 def _weighted(
