@@ -1,4 +1,4 @@
-"""softmax(Q K^T scale + mask) V, which exporters spell out, as one Attention."""
+"""softmax(Q K^T scale + mask) V, spelled out by exporters, becomes one Attention."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.fusion.rewriter import Array, Rewriter, make_node
 from halfbyte.onnx.reference.own import DOMAIN as OWN
 
-_LOWEST = -1e4  # what hides a key is at most this
-_ABSORBING = -1e9  # this much is the same whatever score it is added to
-_LAST = 2**31 - 1  # from here on an end means the end
+_LOWEST = -1e4  # a number that hides a key is at most this
+_ABSORBING = -1e9  # a number so low absorbs any score that it is added to
+_LAST = 2**31 - 1  # ends from here on mean the end of the axis
 _SWAP = [0, 1, 3, 2]
 
 
@@ -21,14 +21,16 @@ class _Scores:
     q: str
     k: str  # transposed: [..., d, t]
     scale: float
-    masks: list[str] = field(default_factory=list)  # what is added
-    hidden: list[tuple[str, Array]] = field(default_factory=list)  # what is seen; else a number
+    masks: list[str] = field(default_factory=list)  # added to the scores
+    hidden: list[tuple[str, Array]] = field(
+        default_factory=list
+    )  # the keys that are seen; the others' score
 
 
 def fuse_attention(r: Rewriter) -> None:
     """Products of a softmax with values become Attention of rank 4.
 
-    A query that sees no key has zeros as its result, where the spelled-out graph has NaN.
+    The result of a query that sees no key is zeros, where the spelled-out graph has NaN.
     """
     for node in r.nodes("MatMul"):
         weights = r.producer(node.inputs[0], "Softmax")
@@ -65,11 +67,11 @@ def _axis_of_keys(r: Rewriter, softmax: Node) -> dict[str, int] | None:
     return {} if axis == -1 else {"axis": axis, "to_end": int(version < 13)}
 
 
-# ---- what the softmax is of ----------------------------------------------------------------------
+# ---- scores --------------------------------------------------------------------------------------
 
 
 def _scores(r: Rewriter, name: str) -> _Scores | None:
-    """Q K^T with masks added, or with a number where a key is hidden, one after the other."""
+    """Q K^T with masks added, or with a number where a key is hidden, in any sequence."""
     wrapped: list[Node] = []
     while (masked := r.producer(name, "Add", "Where")) is not None and r.used_once(name):
         inner = _masked(r, masked)
@@ -100,7 +102,7 @@ def _masked(r: Rewriter, node: Node) -> str | None:
 
 
 def _leads_to_product(r: Rewriter, name: str) -> bool:
-    """Whether scores are behind a value: masks, a factor, a product."""
+    """Whether a value is scores: a product, perhaps with a factor and masks."""
     for _ in range(8):
         node = r.producer(name, "MatMul", "Mul", "Div", "Add", "Where")
         if node is None or not r.used_once(name):
@@ -121,8 +123,7 @@ def _leads_to_product(r: Rewriter, name: str) -> bool:
 def _hides(r: Rewriter, where: Node, number: float) -> bool:
     """Whether hiding a key is the same as adding the number to its score.
 
-    Where no key is seen at all, scores matter that the number does not absorb; a triangle leaves
-    every query one key.
+    It is if the number absorbs any score, or if every query sees a key, as with a triangle.
     """
     if number <= _ABSORBING:
         return True
@@ -137,7 +138,7 @@ def _hides(r: Rewriter, where: Node, number: float) -> bool:
 
 
 def _joined(r: Rewriter, scores: _Scores) -> tuple[str, list[Node]]:
-    """One mask for all: their sum."""
+    """All masks as one: their sum."""
     nodes, parts = [], list(scores.masks)
     for condition, hidden in scores.hidden:
         zero, lowest = r.add_constant(np.zeros_like(hidden)), r.add_constant(hidden)
@@ -151,7 +152,7 @@ def _joined(r: Rewriter, scores: _Scores) -> tuple[str, list[Node]]:
 
 
 def _scaled(r: Rewriter, name: str) -> _Scores | None:
-    """Q K^T, perhaps times or divided by a number."""
+    """Q K^T, perhaps multiplied or divided by a number."""
     if not r.used_once(name):
         return None
     scale, product = 1.0, r.producer(name, "MatMul")
@@ -167,7 +168,7 @@ def _scaled(r: Rewriter, name: str) -> _Scores | None:
 
 
 def _factor(r: Rewriter, name: str) -> tuple[str, float]:
-    """A value without the number that it is multiplied with, or divided by."""
+    """A value without its constant factor, and that factor."""
     node = r.producer(name, "Mul", "Div")
     split = None if node is None or not r.used_once(name) else r.split_number(node)
     if node is None or split is None or not split[1]:
@@ -181,7 +182,7 @@ def _factor(r: Rewriter, name: str) -> tuple[str, float]:
 
 
 def _untransposed(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
-    """Keys [b, h, t, d] of [b, h, d, t]; a transpose of both is none.
+    """Keys [b, h, t, d] from [b, h, d, t]; two transposes may cancel.
 
     PyTorch multiplies both Q and K^T with a number that it computes from the shape.
     """
@@ -198,7 +199,7 @@ def _untransposed(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
 
 
 def _swapped(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
-    """A transposed value with its last two axes exchanged."""
+    """A transposed value with its last two axes swapped."""
     node = r.producer(name, "Transpose")
     perm = None if node is None else list(node.attributes.get("perm", ()))
     if node is None or perm is None or sorted(perm) != [0, 1, 2, 3]:
@@ -211,7 +212,7 @@ def _swapped(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
 
 
 def _is_number(r: Rewriter, name: str) -> bool:
-    """Whether a value has one element and adds no dimension: what is computed from one size."""
+    """Whether a value is a number that is computed from one size of a shape."""
     while (node := r.producer(name, "Sqrt", "Cast", "Reciprocal", "Div", "Mul")) is not None:
         if node.op_type in ("Div", "Mul"):
             split = r.split_number(node)

@@ -1,4 +1,4 @@
-"""What is repeated by broadcasting is computed before, where it has fewer numbers."""
+"""Nodes after a broadcast move before it, where there are fewer numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions take the normalization behind them into their weights, and the activation too."""
+"""Convolutions absorb the normalization, the bias, the sum and the activation after them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Array, Rewriter, make_node
 
-SCALED_KERNEL = "ScaledKernel"  # of halfbyte's own; see definitions/own.py
+SCALED_KERNEL = "ScaledKernel"  # halfbyte's own; see reference/own.py
 
 
 def fuse_batch_norm(r: Rewriter) -> None:
-    """BatchNormalization of a convolution with constant weights becomes part of these."""
+    """BatchNormalization of a convolution with constant weights is folded into them."""
     for node in r.nodes("BatchNormalization"):
         conv = r.producer(node.inputs[0], "Conv")
         if conv is None or not r.used_once(node.inputs[0]) or node.attributes.get("training_mode"):
@@ -27,7 +27,7 @@ def fuse_batch_norm(r: Rewriter) -> None:
         if weight is None or weight.ndim < 3 or len(vectors) not in (4, 5):
             continue
         if any(v is None or v.shape != weight.shape[:1] for v in vectors):
-            continue  # statistics of each place, before opset 9
+            continue  # statistics of each position, before opset 9
         factor, bias = _folded(vectors, node.attributes.get("epsilon", 1e-5))
         scaled = make_node(
             SCALED_KERNEL, [conv.inputs[1], r.add_constant(factor)], [r.fresh(conv.inputs[1])],
@@ -38,7 +38,7 @@ def fuse_batch_norm(r: Rewriter) -> None:
 
 
 def _conv(conv: Node, inputs: list[str], node: Node) -> Node:
-    """The convolution with other inputs, which makes what `node` makes."""
+    """The convolution with other inputs and the outputs of `node`."""
     return make_node(
         "Conv", inputs, node.outputs, version=conv.version, name=conv.name, **conv.attributes
     )
@@ -53,7 +53,7 @@ def _folded(vectors: list[Any], epsilon: float) -> tuple[Array, Array]:
 
 
 def fuse_bias(r: Rewriter) -> None:
-    """Add of a constant per channel behind a convolution without a bias becomes its bias."""
+    """Add of a constant per channel after a convolution without a bias becomes its bias."""
     for node in r.nodes("Add"):
         operands = r.split_constant(node)
         conv = (
@@ -96,8 +96,8 @@ def fuse_activation(r: Rewriter) -> None:
 def fuse_sums(r: Rewriter) -> None:
     """The Add of another value to a convolution becomes its input Z.
 
-    Of two convolutions that are added, the second operand takes the other. What is added is of the
-    same shape or broadcast, as ONNX's Add does it; kernels take the former.
+    Of two convolutions that are added, the second absorbs the first. Shapes are equal or broadcast,
+    as in ONNX's Add; kernels take equal ones.
     """
     for node in r.nodes("Add"):
         if len(node.inputs) != 2:
@@ -114,7 +114,7 @@ def fuse_sums(r: Rewriter) -> None:
 
 
 def _is_image(r: Rewriter, name: str) -> bool:
-    """Whether a value may well be of the shape of a convolution's result."""
+    """Whether a value probably has the shape of a convolution's result."""
     kinds = ("Conv", "Relu", "Clip", "MaxPool", "AveragePool", "BatchNormalization")
     return (r.producer(name, *kinds) or r.producer(name, "FusedConv", domain=MICROSOFT)) is not None
 
@@ -126,7 +126,7 @@ def _fused(inputs: Any, node: Node, name: str, attributes: dict[str, Any]) -> No
 
 
 def _activation(r: Rewriter, node: Node) -> tuple[str, list[float]] | None:
-    """Its name and numbers as FusedConv has them."""
+    """The name and parameters of an activation as FusedConv has them."""
     if node.op_type in ("Relu", "Sigmoid", "Tanh"):
         return node.op_type, []
     if node.op_type == "LeakyRelu":

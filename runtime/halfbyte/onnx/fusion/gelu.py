@@ -1,4 +1,4 @@
-"""Activations that exporters spell out: Gelu by erf or tanh, x sigmoid(x), x hard_sigmoid(x)."""
+"""Activations spelled out by exporters: Gelu by erf or tanh, x sigmoid(x), x hard_sigmoid(x)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CUBIC = 0.044715
 
 
 def fuse_activations(r: Rewriter) -> None:
-    """Mul and Div nodes that end a Gelu, a Swish or a HardSwish become that."""
+    """The last Mul or Div of a spelled-out Gelu, Swish or HardSwish becomes that operator."""
     for node in r.nodes("Mul", "Div"):
         fused = _gelu(r, node) or _swish(r, node) or _hard_swish(r, node)
         if fused is not None and not _adds_axis(r, node, fused.inputs[0]):
@@ -21,7 +21,7 @@ def fuse_activations(r: Rewriter) -> None:
 
 
 def _adds_axis(r: Rewriter, last: Node, x: str) -> bool:
-    """Whether a pattern may have an axis more than x: x may be a scalar, and a constant is none."""
+    """Whether the pattern may add an axis: x may be a scalar, and a constant is not one."""
     if r.rank(x):
         return False
     nodes = [last]
@@ -39,7 +39,7 @@ def _adds_axis(r: Rewriter, last: Node, x: str) -> bool:
 
 
 def _gelu(r: Rewriter, node: Node) -> Node | None:
-    """x * 0.5 * (1 + f(x)), whichever two are multiplied first."""
+    """x * 0.5 * (1 + f(x)), multiplied in any order."""
     for factors in _products(r, node):
         half = [f for f in factors if near(r.number(f), 0.5)]
         rest = [f for f in factors if f not in half]
@@ -57,7 +57,7 @@ def _gelu(r: Rewriter, node: Node) -> Node | None:
 
 
 def _products(r: Rewriter, node: Node) -> Iterator[list[str]]:
-    """Factors of a product of three: of two by two."""
+    """The three factors of a product of two products."""
     if node.op_type != "Mul" or len(node.inputs) != 2:
         return
     for inner_name, other in (node.inputs, node.inputs[::-1]):
@@ -67,7 +67,7 @@ def _products(r: Rewriter, node: Node) -> Iterator[list[str]]:
 
 
 def _kind(r: Rewriter, name: str, x: str) -> str | None:
-    """Which Gelu of x a function is of: erf(x / sqrt 2), or tanh."""
+    """The form of Gelu whose function this is: erf(x / sqrt 2), or tanh."""
     inner = r.producer(name, "Erf", "Tanh")
     if inner is None:
         return None
@@ -77,7 +77,7 @@ def _kind(r: Rewriter, name: str, x: str) -> str | None:
 
 
 def _is_scaled(r: Rewriter, name: str, x: str, by: float) -> bool:
-    """x times a number, or divided by its reciprocal."""
+    """Whether a value is x times a number, or divided by its reciprocal."""
     node = r.producer(name, "Mul", "Div")
     scaled = None if node is None else r.split_number(node)
     if node is None or scaled is None or scaled[0] != x:
@@ -88,7 +88,7 @@ def _is_scaled(r: Rewriter, name: str, x: str, by: float) -> bool:
 
 
 def _is_cubic(r: Rewriter, name: str, x: str) -> bool:
-    """sqrt(2 / pi) (x + 0.044715 x^3), or sqrt(2 / pi) x (1 + 0.044715 x^2)."""
+    """Whether a value is sqrt(2 / pi) (x + 0.044715 x^3), or sqrt(2 / pi) x (1 + 0.044715 x^2)."""
     outer = r.producer(name, "Mul")
     scaled = None if outer is None else r.split_number(outer)
     if outer is None:
@@ -108,7 +108,7 @@ def _is_cubic(r: Rewriter, name: str, x: str) -> bool:
 
 
 def _is_term(r: Rewriter, name: str, x: str, power: int) -> bool:
-    """0.044715 x^power, multiplied in any order."""
+    """Whether a value is 0.044715 x^power, multiplied in any order."""
     factors = [name]
     while len(factors) <= power:
         product = next((m for f in factors if (m := r.producer(f, "Mul")) is not None), None)
@@ -126,7 +126,7 @@ def _is_term(r: Rewriter, name: str, x: str, power: int) -> bool:
     return others == [x] * power
 
 
-# ---- Swish and its like --------------------------------------------------------------------------
+# ---- Swish, QuickGelu, HardSwish -----------------------------------------------------------------
 
 
 def _swish(r: Rewriter, node: Node) -> Node | None:
@@ -184,7 +184,7 @@ def _is_sixth(node: Node) -> bool:
 
 
 def _is_clipped(r: Rewriter, name: str, x: str) -> bool:
-    """Clip(x + 3, 0, 6)."""
+    """Whether a value is Clip(x + 3, 0, 6)."""
     clip = r.producer(name, "Clip")
     if clip is None:
         return False

@@ -1,4 +1,4 @@
-"""Products with constant matrices take the bias that is added to them, and the activation."""
+"""Products with constant matrices absorb the bias that is added to them, and the activation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Rewriter, make_node
 from halfbyte.onnx.reference import lookup
 from halfbyte.onnx.reference.signatures import signature_of
 
-_BIASED = ("MatMulNBits", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")  # products with a bias
+_BIASED = (
+    "MatMulNBits",
+    "DynamicQuantizeMatMul",
+    "MatMulIntegerToFloat",
+)  # products that have a bias
 
 
 def fuse_linear(r: Rewriter) -> None:
@@ -30,7 +34,7 @@ def fuse_linear(r: Rewriter) -> None:
 
 
 def _with_bias(r: Rewriter, node: Node, product: Node, bias: str) -> None:
-    """The product has an input for it."""
+    """Make the bias an input of the product."""
     definition = lookup(MICROSOFT, product.op_type, product.version or 1, str(product))
     place = signature_of(definition).inputs.index("bias")
     inputs = [*product.inputs, *[""] * (place - len(product.inputs))]
@@ -47,7 +51,7 @@ def _with_bias(r: Rewriter, node: Node, product: Node, bias: str) -> None:
 
 
 def fuse_linear_activation(r: Rewriter) -> None:
-    """Linear and the activation that alone takes its result."""
+    """Linear absorbs an activation, the only consumer of its result."""
     for node in r.nodes("Gelu", "Relu"):
         linear = r.producer(node.inputs[0], "Linear", domain=OWN)
         if linear is None or not r.used_once(node.inputs[0]) or linear.attributes.get("activation"):

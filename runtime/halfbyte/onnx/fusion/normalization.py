@@ -1,4 +1,4 @@
-"""Layer norms and RMS norms that exporters spell out, and sums that are normalized."""
+"""Layer norms and RMS norms spelled out by exporters, and normalized sums."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _layer_norm(r: Rewriter, node: Node) -> _Norm | None:
             return None
         product, bias = r.producer(added[0], "Mul"), added[1]
     elif any(user.op_type == "Add" and _vector(r, user) for user in r.consumers(node.outputs[0])):
-        return None  # the addition is the end of it
+        return None  # the Add is the last node
     scaled = None if product is None else _vector(r, product)
     quotient = None if scaled is None else _quotient(r, scaled[0])
     x = None if quotient is None else _centred(r, quotient[0])
@@ -52,7 +52,7 @@ def _layer_norm(r: Rewriter, node: Node) -> _Norm | None:
 
 
 def _folded_norm(r: Rewriter, node: Node) -> _Norm | None:
-    """x f + (bias - mean f), f being scale / sqrt(variance + epsilon): TensorFlow's spelling."""
+    """x f + (bias - mean f) with f = scale / sqrt(variance + epsilon), as TensorFlow spells it."""
     if node.op_type != "Add" or len(node.inputs) != 2:
         return None
     for first, second in (node.inputs, node.inputs[::-1]):
@@ -155,7 +155,7 @@ def _is_mean(r: Rewriter, name: str, x: str) -> bool:
 
 
 def _last_axis(r: Rewriter, node: Node) -> bool:
-    """Whether a reduction is over the last axis alone, which it keeps."""
+    """Whether a reduction is over only the last axis, which it keeps."""
     axes = node.attributes.get("axes")
     if axes is None and len(node.inputs) > 1:
         value = r.constant(node.inputs[1])
@@ -166,7 +166,7 @@ def _last_axis(r: Rewriter, node: Node) -> bool:
 
 
 def fuse_skips(r: Rewriter) -> None:
-    """LayerNormalization of a sum becomes SkipLayerNormalization, which gives the sum too."""
+    """LayerNormalization of a sum becomes SkipLayerNormalization, which also returns the sum."""
     own = r.nodes("LayerNormalization", domain=OWN)
     for node in itertools.chain(r.nodes("LayerNormalization"), own):
         if node.attributes.get("axis", -1) != -1 or len([o for o in node.outputs if o]) != 1:
@@ -193,7 +193,7 @@ def fuse_skips(r: Rewriter) -> None:
 
 
 def _fills_rows(r: Rewriter, scale: str, bias: str) -> bool:
-    """Whether neither is broadcast in ONNX's LayerNormalization; ONNX Runtime's refuses those."""
+    """Whether ONNX's LayerNormalization broadcasts neither; ONNX Runtime's operator cannot."""
     first, second = r.constant(scale), r.constant(bias)
     return first is not None and second is not None and first.size == second.size != 1
 

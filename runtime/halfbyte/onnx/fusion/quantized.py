@@ -1,7 +1,7 @@
 """Nodes between DequantizeLinear and QuantizeLinear become the operators that compute in integers.
 
-A graph that was quantized with calibration says in numbers what each value's integers mean, and
-leaves the nodes in float. DequantizeLinear, Conv, QuantizeLinear is QLinearConv, and so on.
+A graph that was quantized with calibration has the scale and zero point of each value, and nodes in
+float. DequantizeLinear, Conv, QuantizeLinear becomes QLinearConv, and so on.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ FLOAT = 1  # ONNX's number of float32
 
 @dataclass
 class _Integers:
-    """A value in integers: names of the integers, of scale and zero point, which are constants."""
+    """A quantized value: names of its integers, and of its constant scale and zero point."""
 
     value: str
     scale: str
     zero: str
-    axis: int  # of the scales, where there are several
+    axis: int  # of the scales, if there are several
 
 
 def fuse_quantized(r: Rewriter) -> None:
-    """Every pattern, from the first node to the last, so that integers go as far as they can."""
+    """Every pattern, from the first node to the last: integers reach as far as possible."""
     for node in r.nodes("QuantizeLinear"):
         source = r.producer(node.inputs[0])
         if source is None or not r.used_once(node.inputs[0]) or not _per_tensor(r, node):
@@ -44,7 +44,7 @@ def fuse_quantized(r: Rewriter) -> None:
 
 
 def _fused(r: Rewriter, source: Node, node: Node, activation: Node | None) -> Node | None:
-    """The integer operator that makes what `node` makes, if there is one."""
+    """The integer operator that computes the outputs of `node`, if there is one."""
     if source.domain:
         return None
     if source.op_type == "Conv":
@@ -63,7 +63,7 @@ def _fused(r: Rewriter, source: Node, node: Node, activation: Node | None) -> No
 
 
 def dequantized(r: Rewriter, name: str) -> _Integers | None:
-    """The integers of a value that DequantizeLinear makes with constant scales, of 8 or 32 bits."""
+    """The integers of a value that DequantizeLinear computes with constant scales."""
     node = r.producer(name, "DequantizeLinear")
     if node is None or r.constant(node.inputs[1]) is None:
         return None
@@ -84,7 +84,7 @@ _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
 def _is_tensor(r: Rewriter, integers: _Integers | None) -> bool:
-    """Bytes with one scale of float32, and a zero point that is there."""
+    """Whether these are bytes with one scale of float32, and a zero point."""
     if integers is None or not integers.zero:
         return False
     scale, zero = _scale(r, integers.scale), _scale(r, integers.zero)
@@ -97,7 +97,7 @@ def _same_type(r: Rewriter, *zeros: str) -> bool:
 
 
 def _is_matrix(r: Rewriter, integers: _Integers | None, axis: int) -> bool:
-    """Constant bytes with one scale, or with one for each element of an axis."""
+    """Whether these are constant bytes with one scale, or one for each index of an axis."""
     value = None if integers is None else r.constant(integers.value)
     if integers is None or value is None or value.dtype not in _BYTES or not value.ndim:
         return False
@@ -111,7 +111,7 @@ def _is_matrix(r: Rewriter, integers: _Integers | None, axis: int) -> bool:
 
 
 def _per_tensor(r: Rewriter, node: Node) -> bool:
-    """Whether QuantizeLinear makes integers of 8 bits with one scale and a zero point."""
+    """Whether QuantizeLinear gives integers of 8 bits with one scale and a zero point."""
     if len(node.inputs) < 3 or node.attributes.get("block_size", 0):
         return False
     scale, zero = r.constant(node.inputs[1]), r.constant(node.inputs[2])
@@ -121,7 +121,7 @@ def _per_tensor(r: Rewriter, node: Node) -> bool:
 
 
 def _absorbed(r: Rewriter, activation: Node, node: Node) -> bool:
-    """Whether the integers' own range does what the activation does."""
+    """Whether the range of the integers already applies the activation."""
     scale, zero = (_scale(r, name).reshape(-1) for name in node.inputs[1:3])
     limits = np.iinfo(zero.dtype)
     low = (int(limits.min) - int(zero[0])) * float(scale[0])
@@ -154,7 +154,7 @@ def _conv(r: Rewriter, conv: Node, node: Node) -> Node | None:
 
 
 def _zeros(r: Rewriter, w: _Integers) -> str:
-    """The zero points of weights; zeros where none are given."""
+    """The zero points of weights; zeros by default."""
     if w.zero:
         return w.zero
     value = r.constant(w.value)
@@ -163,9 +163,7 @@ def _zeros(r: Rewriter, w: _Integers) -> str:
 
 
 def _bias(r: Rewriter, name: str, x: _Integers, w: _Integers, axis: int) -> str | None:
-    """A bias in units of the products, whether it is kept so or in float; one for each of an axis
-    of the weights.
-    """
+    """A bias in units of the products, from int32 or float; one for each index of the axis."""
     weight = r.constant(w.value)
     shape = () if weight is None else (weight.shape[axis],)
     scale = _scale(r, x.scale).astype(np.float64) * _scale(r, w.scale)
@@ -246,7 +244,7 @@ def _single(r: Rewriter, single: Node, node: Node) -> Node | None:
 
 
 def _moved(r: Rewriter, moved: Node, node: Node) -> Node | None:
-    """Elements that only change places, or the larger of which is taken, stay the same integers."""
+    """Nodes that move elements, or take the largest, keep the integers."""
     x = dequantized(r, moved.inputs[0])
     if x is None or not _is_tensor(r, x) or len(moved.outputs) != 1:
         return None

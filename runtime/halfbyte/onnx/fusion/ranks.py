@@ -1,4 +1,4 @@
-"""How many dimensions values have, as far as a graph says it before any shape is known."""
+"""The ranks of values, as far as they are known before any shape is."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from halfbyte.onnx.reference import find
 
 Ranks = dict[str, int | None]
 
-_NEWEST = 1 << 30  # of an operator's versions, which agree in ranks
+_NEWEST = 1 << 30  # version of any operator; versions agree in ranks
 
 
 def ranks(graph: Graph) -> Ranks:
-    """Rank of every value of the main graph; None, or no entry, where it is not known."""
+    """Ranks of all values of the main graph; None, or no entry, where one is not known."""
     known: Ranks = {name: len(value.shape) for name, value in graph.initializers.items()}
     for info in (*graph.inputs, *graph.value_info.values()):
         if info.type is not None and info.type.kind == "tensor" and info.type.shape is not None:
@@ -30,7 +30,7 @@ def ranks(graph: Graph) -> Ranks:
 
 
 def _of(node: Node, graph: Graph, known: Ranks, producers: dict[str, Node]) -> int | None:
-    """Rank of a node's outputs, by the rule of its operator's newest definition."""
+    """The rank of a node's outputs, by the rule of its operator's newest definition."""
     given = [known.get(name) for name in node.inputs]
     definition = find(node.domain, node.op_type, _NEWEST)
     if not given or definition is None or definition.infer.rank is None:
@@ -43,7 +43,7 @@ def _of(node: Node, graph: Graph, known: Ranks, producers: dict[str, Node]) -> i
 def _length(
     name: str, graph: Graph, known_ranks: Ranks, producers: dict[str, Node], *, nested: bool = False
 ) -> int | None:
-    """How many elements a vector has: a constant, or numbers put side by side, or a shape."""
+    """The length of a vector: a constant, a concatenation of numbers, or a shape."""
     value = graph.initializers.get(name)
     if isinstance(value, np.ndarray):
         return value.size

@@ -1,4 +1,4 @@
-"""What patterns are found with: who makes a value, who needs it, what is constant."""
+"""The graph that patterns are matched in: producers and consumers of values, and constants."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from halfbyte.onnx.fusion.ranks import Ranks, ranks
 Array = npt.NDArray[Any]
 
 MICROSOFT = "com.microsoft"
-OWN = "ai.halfbyte"  # operators that no standard has; see definitions/own.py
+OWN = "ai.halfbyte"  # halfbyte's own operators; see reference/own.py
 
 
 class Rewriter:
-    """A graph, and what a pattern asks of it. Nodes are replaced one at a time, in place.
+    """A graph under fusion. Nodes are replaced one at a time, in place.
 
-    A pattern is found from its last node; what leads to it stays until nothing needs it any more.
+    A pattern is matched from its last node; the nodes before it stay until nothing uses them.
     """
 
     def __init__(self, model: Model) -> None:
@@ -49,7 +49,7 @@ class Rewriter:
         return any(self._producers.get(name) is node for name in node.outputs if name)
 
     def producer(self, name: str, *kinds: str, domain: str = "") -> Node | None:
-        """The node that makes a value, if it is of one of these operators."""
+        """The node that computes a value, if it is of one of these operators."""
         node = self._producers.get(name)
         if node is None or node.domain != domain or (kinds and node.op_type not in kinds):
             return None
@@ -60,12 +60,12 @@ class Rewriter:
         return self._consumers[name]
 
     def used_once(self, name: str) -> bool:
-        """Whether one node reads a value, once, and it is no output of the graph."""
+        """Whether only one node reads a value, once, and it is not an output of the graph."""
         users = self._consumers[name]
         return len(users) == 1 and users[0].inputs.count(name) <= 1 and name not in self._outputs
 
     def rank(self, name: str) -> int | None:
-        """How many dimensions a value has, where the graph says it."""
+        """The number of dimensions of a value, where it is known."""
         if self._ranks is None:
             self._ranks = ranks(self.graph)
         return self._ranks.get(name)
@@ -80,7 +80,7 @@ class Rewriter:
         return value if isinstance(value, np.ndarray) else None
 
     def number(self, name: str) -> float | None:
-        """The value of a constant of one element, which adds no dimension to what it meets."""
+        """The value of a constant of one element and at most one axis."""
         value = self.constant(name)
         return None if value is None else _number(value)
 
@@ -95,7 +95,7 @@ class Rewriter:
         return None
 
     def split_number(self, node: Node) -> tuple[str, float] | None:
-        """The same where the constant has one element."""
+        """The computed operand and the constant, where that is a number; see `number`."""
         operands = self.split_constant(node)
         value = None if operands is None else _number(operands[1])
         return None if operands is None or value is None else (operands[0], value)
@@ -117,7 +117,7 @@ class Rewriter:
         return self.add_constant(value)
 
     def replace(self, old: Node, *new: Node) -> None:
-        """Put nodes in the place of one; they make what it made."""
+        """Put nodes in the place of `old`; they compute the same values."""
         at = self._index(old)
         self.graph.nodes[at : at + 1] = new
         for name in used_names(old):
@@ -130,7 +130,7 @@ class Rewriter:
                 self._consumers[name].append(node)
 
     def _index(self, node: Node) -> int:
-        """Where a node stands; most patterns are found in order, so the search goes on."""
+        """The index of a node; most patterns match in order, so the search continues."""
         nodes = self.graph.nodes
         try:
             self._last = nodes.index(node, max(0, self._last - 64))
@@ -151,7 +151,7 @@ def _number(value: Array) -> float | None:
 
 
 def near(value: float | None, wanted: float) -> bool:
-    """Whether a constant is the one of a formula: rounded to float32 and printed, or to float16."""
+    """Whether a constant is that of a formula, rounded to few digits, float32 or float16."""
     if value is None:
         return False
     return abs(value - wanted) <= 1e-5 * abs(wanted) or value == float(np.float16(wanted))

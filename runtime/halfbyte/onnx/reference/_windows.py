@@ -1,7 +1,7 @@
 """Windows that slide over the spatial axes of a tensor: convolution, pooling, and their inverses.
 
-Axes are (batch, channel, spatial...). One `Window` holds what the attributes kernel_shape, strides,
-dilations, pads and auto_pad say together.
+Axes are (batch, channel, spatial...). A `Window` combines the attributes kernel_shape, strides,
+dilations, pads and auto_pad.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from halfbyte.onnx.reference._numbers import Array, fitting
 
 @dataclass(frozen=True)
 class Window:
-    """One entry a spatial axis; `begins` and `ends` are the padding before and after."""
+    """One entry per spatial axis; `begins` and `ends` are the padding before and after."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -28,12 +28,12 @@ class Window:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """From a window's first element to its last, with what dilation leaves out between."""
+        """Number of elements from a window's first to its last, gaps of dilation included."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
 
 def per_axis(values: Sequence[int] | None, rank: int, default: int, what: str) -> tuple[int, ...]:
-    """An attribute with one number a spatial axis, at least 1 each."""
+    """An attribute with one number per spatial axis, each at least 1."""
     numbers = (default,) * rank if values is None else tuple(int(v) for v in values)
     if len(numbers) != rank or min(numbers, default=1) < 1:
         raise ProgramError(f"{what} {list(numbers)}: expected {rank} numbers, each at least 1")
@@ -41,7 +41,7 @@ def per_axis(values: Sequence[int] | None, rank: int, default: int, what: str) -
 
 
 def padding(pads: Sequence[int] | None, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The attribute pads as padding before and after each axis."""
+    """The attribute pads, as padding before and padding after each axis."""
     numbers = [0] * (2 * rank) if pads is None else [int(v) for v in pads]
     if len(numbers) != 2 * rank or min(numbers, default=0) < 0:
         raise ProgramError(f"pads {numbers}: expected {2 * rank} numbers, none negative")
@@ -89,8 +89,8 @@ def split_padding(totals: Sequence[int], auto_pad: str) -> tuple[tuple[int, ...]
 def counts(sizes: Sequence[int], window: Window, ceil: bool = False) -> tuple[int, ...]:
     """How many windows there are along each axis.
 
-    floor((size + padding - extent) / stride) + 1, or ceil, where a window that would begin in the
-    padding behind is left out.
+    floor((size + padding - extent) / stride) + 1, or ceil, without a window that would begin in the
+    padding at the end.
     """
     result = []
     axes = zip(sizes, window.extents, window.strides, window.begins, window.ends, strict=True)
@@ -132,7 +132,7 @@ def slid(x: Array, window: Window, results: Sequence[int]) -> Array:
 
 
 def shifted(axis: int, tap: int, count: int, window: Window) -> tuple[slice, ...]:
-    """What element `tap` of each of `count` windows along spatial `axis` is in a padded tensor."""
+    """Slices of a padded tensor: element `tap` of each of `count` windows along spatial `axis`."""
     start = tap * window.dilations[axis]
     step = window.strides[axis]
     taken = slice(start, start + (count - 1) * step + 1, step)

@@ -1,4 +1,4 @@
-"""Arrays that are made of nothing, of a shape, or of a few numbers."""
+"""Arrays from attributes, from a shape, or from a few numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def constant(
 
 
 def dense(sparse: SparseTensor) -> Array:
-    """All elements of a sparse tensor."""
+    """A sparse tensor as an array."""
     shape = check_elements(sparse.shape, sparse.values.dtype.itemsize)
     array = zeros(shape, sparse.values.dtype)
     if sparse.indices.ndim == 1:
@@ -67,7 +67,7 @@ def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
 def arange(start: Array, limit: Array, delta: Array, *, stash_type: int = 1) -> Array:
     """start + i delta for all i >= 0 below the limit. ONNX Range-27.
 
-    float16 is computed in float32, as `stash_type` has it by default.
+    float16 is computed in float32 by default (`stash_type`).
     """
     first, last, step = (value.reshape(()) for value in (start, limit, delta))
     if step == 0:

@@ -1,4 +1,4 @@
-"""ONNX's previews: FlexAttention, and optimizers of ai.onnx.preview.training."""
+"""ONNX's preview domains: FlexAttention, and the optimizers of ai.onnx.preview.training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def flex_attention(
     score_mod: Body | None = None,
     prob_mod: Body | None = None,
 ) -> Array:
-    """prob_mod(softmax(score_mod(scale q kᵀ))) v of [batch, heads, n, d], by graphs of its own.
+    """prob_mod(softmax(score_mod(scale q kᵀ))) v of [batch, heads, n, d], by subgraphs.
 
     Scores and probabilities have the type `softmax_precision`: float32, or float64 for float64.
     """
@@ -52,7 +52,7 @@ def _sets(inputs: Sequence[Array], parts: int) -> list[tuple[Array, ...]]:
 
 
 def _ordered(results: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
-    """The other way round, each in float32 or as it was."""
+    """The inverse of `_sets`: tuples as X..., G..., V...."""
     return tuple(value for part in zip(*results, strict=True) for value in part)
 
 

@@ -21,7 +21,7 @@ def _key(value: Any) -> Any:
 
 
 def mapped(x: Array, keys: Sequence[Any], values: Array, default: Array) -> Array:
-    """The value of each element's key, `default` for others; the first of equal keys counts."""
+    """The value of each element's key, `default` for others; of equal keys, the first counts."""
     if len(keys) != len(values):
         raise ProgramError(f"{len(keys)} keys and {len(values)} values")
     places = {_key(key): at for at, key in reversed(list(enumerate(keys)))}
@@ -85,7 +85,7 @@ def label_encoder_1(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Array:
-    """A string's place among `classes_strings`, or the string at a place."""
+    """A string's index among `classes_strings`, or the string at an index."""
     places = range(len(classes_strings))
     if x.dtype == object:
         default = np.array([default_int64])
@@ -103,7 +103,7 @@ def category_mapper(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Array:
-    """Numbers of strings, or strings of numbers: `cats_strings` and `cats_int64s` side by side."""
+    """Strings to integers, or integers to strings, by `cats_strings` and `cats_int64s`."""
     if x.dtype == object:
         default = np.array([default_int64])
         return mapped(x, cats_strings, np.array(cats_int64s, np.int64), default)
@@ -117,7 +117,7 @@ def cast_map(
 ) -> Array:
     """A map's values [1, n] in the order of their keys, as numbers or strings.
 
-    SPARSE: keys are places among `max_map`; the others are 0, or "" .
+    SPARSE: keys are indices below `max_map`; the others are 0, or "".
     """
     kinds: Mapping[str, Any] = {
         "TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object,
