@@ -13,6 +13,7 @@ from tests.onnx.convert import model_from
 from tests.onnx.nn_cases import Array, Case, all_cases
 
 from halfbyte.onnx.evaluate import Evaluator
+from halfbyte.onnx.reference import find
 
 
 def built(case: Case, results: list[Array] | None = None) -> onnx.ModelProto:
@@ -65,3 +66,15 @@ def test_definition(case: Case) -> None:
         else:
             apart = np.abs(mine.astype(np.int64) - yours.astype(np.int64))
             assert apart.max(initial=0) <= case.apart, f"{where}: {apart.max()} apart"
+
+
+@pytest.mark.parametrize("version", [10, 16])
+def test_shape_of_aligned_regions(version: int) -> None:
+    """Each version has a rule of its own name."""
+    definition = find("", "RoiAlign", version)
+    assert definition is not None
+    rule = definition.infer.shapes
+    assert rule is not None
+    image, regions = np.zeros((1, 3, 8, 8)), np.zeros((5, 4))
+    shape = rule(image, regions, np.zeros(5, np.int64), mode="avg", output_height=2, output_width=4)
+    assert shape == (5, 3, 2, 4)

@@ -96,7 +96,7 @@ def test_weights_that_do_not_fit(what: str) -> None:
     integers, scales = g.array(np.ones((8, 4), np.int8)), g.array(np.ones(4, np.float32))
     zero = g.array(np.zeros((1, 4) if what == "zero point" else 4, np.int8))
     w = g.node("DequantizeLinear", integers, scales, zero, axis=3 if what == "axis" else 1)
-    proto = g.made(quantized(g, g.node("MatMul", quantized(g, g.x(2, 8)), w)))
+    proto = g.proto(quantized(g, g.node("MatMul", quantized(g, g.x(2, 8)), w)))
     for run in (by_definition, by_programs):
         with pytest.raises(ProgramError, match=what):
             run(proto, g.feeds)

@@ -25,7 +25,7 @@ from halfbyte.core.interrupt import step
 from halfbyte.core.ops.operator import record_host
 from halfbyte.core.program import Buffer, Kind, Program
 from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
-from halfbyte.onnx.evaluate import UNFIT, Call, all_made, bound
+from halfbyte.onnx.evaluate import UNFIT, Call, bound, check_outputs
 from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.onnx.reference import Definition, lookup
 from halfbyte.onnx.reference.arrays import check_elements, check_shape
@@ -237,7 +237,7 @@ class Capture:
             raise EndOfProgramError
         call = bound(definition, node, self.opset, _no_graph, where)
         results = self._results(definition, call, inputs)
-        all_made(node, results, where)
+        check_outputs(node, results, where)
         for name, value in zip(node.outputs, results, strict=False):
             if name:
                 self.values[name] = value

@@ -1,6 +1,6 @@
-"""Running a graph node by node in NumPy, each by its definition: what everything else must equal.
+"""Running a graph node by node in NumPy, each node by its definition.
 
-Complete and slow; programs (`capture`) are compared with it.
+Complete and slow: the reference that programs (`capture`) are compared with.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from halfbyte.onnx.reference.registry import Body, Definition
 from halfbyte.onnx.reference.signatures import signature_of, wrong_attribute
 from halfbyte.onnx.reference.types import Rule, rule_of
 
-# What code that expects a node of the standard raises where it is given another.
-# RuntimeError is what NumPy raises of arrays with more dimensions than some functions take.
+# Raised by definitions and rules for nodes that do not fit the standard.
+# NumPy raises RuntimeError for arrays with more dimensions than some functions take.
 UNFIT = (
     ValueError, TypeError, IndexError, KeyError, AttributeError, ArithmeticError, RuntimeError,
 )  # fmt: skip
 
 Values: TypeAlias = "ChainMap[str, Any]"
-Observer = Callable[[Node, str, Any], None]  # of each value, as it is made
+Observer = Callable[[Node, str, Any], None]  # called with each value, once computed
 
 
 class Bound:
-    """A subgraph with the values around it: see `registry.Body`."""
+    """A subgraph with the values around it; see `registry.Body`."""
 
     def __init__(self, graph: Graph, run: Callable[[Sequence[Any]], list[Any]]) -> None:
         self.graph = graph
@@ -45,7 +45,7 @@ class Bound:
 
 
 class Evaluator:
-    """A model's nodes by their definitions.
+    """Runs a model's nodes by their definitions.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Evaluator:
     observe : callable, optional
         Called with node, name and value for every output of every node of the main graph.
 
-    Each node and each run of a body is a step that may be the last; see `interrupt`.
+    The caller may interrupt the run at each node and each run of a body; see `interrupt`.
     """
 
     def __init__(self, model: Model, observe: Observer | None = None) -> None:
@@ -81,7 +81,7 @@ class Evaluator:
         kept: set[str],
         observe: Observer | None = None,
     ) -> None:
-        """Run nodes in order; a value that nothing needs any more is dropped."""
+        """Run nodes in order; a value is dropped after its last use."""
         nodes = list(nodes)
         last = {name: i for i, node in enumerate(nodes) for name in used_names(node)}
         for index, node in enumerate(nodes):
@@ -104,7 +104,7 @@ class Evaluator:
             results: Sequence[Any] = self._function(function, node, inputs)
         else:
             results = self._call(node, inputs, values, opsets)
-        all_made(node, results, f"{self.path}: {node}")
+        check_outputs(node, results, f"{self.path}: {node}")
         for name, value in zip(node.outputs, results, strict=False):
             if name:
                 values[name] = value
@@ -140,20 +140,20 @@ class Evaluator:
         return [inner[name] for name in wanted]
 
 
-def all_made(node: Node, results: Sequence[Any], where: str) -> None:
-    """See that a node has no more outputs than its operator.
+def check_outputs(node: Node, results: Sequence[Any], where: str) -> None:
+    """Check that a node has no more outputs than its operator.
 
     Raises
     ------
     ProgramError
-        It has.
+        It has more.
     """
     if any(node.outputs[len(results) :]):
         raise ProgramError(f"{where}: {len(node.outputs)} outputs, expected {len(results)}")
 
 
 def used_names(node: Node) -> set[str]:
-    """Every value that a node reads, those that its subgraphs take from outside among them."""
+    """Every value that a node reads, including those that its subgraphs take from outside."""
     names = {name for name in node.inputs if name}
     for graph in subgraphs(node):
         names |= outer_names(graph)
@@ -162,26 +162,26 @@ def used_names(node: Node) -> set[str]:
 
 def outer_names(graph: Graph) -> set[str]:
     """Values that a subgraph takes from the graphs around it."""
-    made = set(graph.initializers) | {v.name for v in graph.inputs}
+    known = set(graph.initializers) | {v.name for v in graph.inputs}
     used: set[str] = set()
     for node in graph.nodes:
-        used |= used_names(node) - made
-        made.update(node.outputs)
-    return used | ({v.name for v in graph.outputs} - made)
+        used |= used_names(node) - known
+        known.update(node.outputs)
+    return used | ({v.name for v in graph.outputs} - known)
 
 
 def subgraphs(node: Node) -> list[Graph]:
     """The graphs among a node's attributes."""
-    found: list[Graph] = []
+    graphs: list[Graph] = []
     for value in node.attributes.values():
-        found += [
+        graphs += [
             g for g in (value if isinstance(value, list) else [value]) if isinstance(g, Graph)
         ]
-    return found
+    return graphs
 
 
 def resolved(node: Node, attributes: Mapping[str, Any]) -> Node:
-    """A function's node with the attributes that the call gives; in its subgraphs too."""
+    """A function's node with the attributes of the call, in its subgraphs too."""
 
     def value_of(value: Any) -> Any:
         if isinstance(value, Graph):
@@ -189,11 +189,11 @@ def resolved(node: Node, attributes: Mapping[str, Any]) -> Node:
             return Graph(value.name, nodes, value.initializers, value.inputs, value.outputs)
         return value
 
-    made = {
+    values = {
         name: attributes.get(value.name) if isinstance(value, Reference) else value_of(value)
         for name, value in node.attributes.items()
     }
-    given = {name: value for name, value in made.items() if value is not None}
+    given = {name: value for name, value in values.items() if value is not None}
     return Node(
         node.op_type, node.inputs, node.outputs, given, node.domain, node.name, node.overload,
         node.version,
@@ -207,7 +207,7 @@ def bound(
     bind: Callable[[Graph], Body],
     where: str,
 ) -> Call:
-    """A node as a function of its inputs' values alone: list in, outputs out.
+    """A node as a function of only its inputs: from a list of values to its outputs.
 
     Raises
     ------
@@ -232,7 +232,7 @@ def bound(
     }
     for name, value in (("outputs", len(node.outputs)), ("opset", opset)):
         if name in definition.given:
-            keywords.setdefault(name, value)  # an attribute of that name comes first
+            keywords.setdefault(name, value)  # an attribute of that name has precedence
 
     types = rule_of(node.domain, node.op_type, opset)
     return Call(definition, keywords, types, where)
@@ -248,12 +248,12 @@ class Call:
     where: str
 
     def check(self, inputs: Sequence[Any], given: Sequence[np.dtype[Any] | None]) -> None:
-        """See that inputs are there and have types that fit; `given` are those of arrays.
+        """Check the number of inputs and their types; `given` are the types of arrays.
 
         Raises
         ------
         ProgramError
-            They are not.
+            An input is missing, or its type does not fit.
         """
         signature = signature_of(self.definition)
         if not signature.least <= len(inputs) <= signature.most:
@@ -268,29 +268,29 @@ class Call:
             raise ProgramError(f"{self.where}: {problem}")
 
     def infer(self, inputs: Sequence[Any]) -> list[tuple[np.dtype[Any], tuple[int, ...]]] | None:
-        """Types and shapes of results, of inputs whose values count only where they are constants.
+        """Types and shapes of results; values of inputs count only where they are constants.
 
-        None where the definition does not say them.
+        None where the definition has no rule for them.
 
         Raises
         ------
         ProgramError
             Inputs do not fit each other.
         MemoryBudgetError
-            Results do not fit the memory.
+            Results do not fit into the memory.
         """
         rule = self.definition.infer.shapes
         if rule is None:
             return None
         given = [v.dtype if isinstance(v, np.ndarray) else None for v in inputs]
         try:
-            found = rule(*inputs, **self.keywords)
-            shapes = [found] if isinstance(found, tuple) else found or []
+            inferred = rule(*inputs, **self.keywords)
+            shapes = [inferred] if isinstance(inferred, tuple) else inferred or []
             kinds = zip(self.types.results(given), shapes, strict=False)
-            made = [(d, check_elements(shape, d.itemsize)) for d, shape in kinds if d is not None]
+            specs = [(d, check_elements(shape, d.itemsize)) for d, shape in kinds if d is not None]
         except UNFIT as error:
             raise ProgramError(f"{self.where}: {error} for {_described(inputs)}") from error
-        return made if made and len(made) == len(shapes) else None
+        return specs if specs and len(specs) == len(shapes) else None
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         self.check(inputs, [v.dtype if isinstance(v, np.ndarray) else None for v in inputs])

@@ -1,4 +1,11 @@
-"""What nodes take before a run, in operations and bytes, which are bounded."""
+"""Bounds of what is computed before a run, in operations and bytes.
+
+Folded constants take at most twice the initializers' bytes (or 64 MB) and a fixed number of
+operations; the rest is left to the run. There, sizes are compared with the memory that is left
+(`room`) before arrays, programs, functions' nodes or what loops scan take it, and the refusal names
+the node. A plan does not compare sizes with this machine's memory, and computes no Einsum of more
+than `WORK` operations.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +23,12 @@ from halfbyte.onnx.reference.linear import einsum_work
 from halfbyte.onnx.values import Operand, Value
 
 WORK = 1 << 33  # operations to compute constants, or shapes: some seconds
-MAX_FOLDED = 1 << 20  # bytes of a constant that is larger than what it was made of
+MAX_FOLDED = 1 << 20  # bytes of a constant that is larger than its inputs
 _MATRICES = {"Gemm", "MatMul", "MatMulInteger"}
 
 
 def work_of(definition: Definition, node: Node, inputs: Iterable[Operand]) -> int:
-    """Operations of a node, at most; of one whose result is larger than its inputs, fewer."""
+    """Upper bound of a node's operations, unless its result is larger than its inputs."""
     given = _tensors(inputs)
     if (exact := exact_work(node, given)) is not None:
         return exact
@@ -33,17 +40,17 @@ def work_of(definition: Definition, node: Node, inputs: Iterable[Operand]) -> in
 
 
 def exact_work(node: Node, inputs: Iterable[Operand]) -> int | None:
-    """Operations of a node whose work nothing else bounds: an Einsum; None of others."""
+    """Operations of a node whose work has no other bound: an Einsum; None for other nodes."""
     if node.op_type != "Einsum" or node.domain:
         return None
     try:
         return einsum_work(str(node.attributes["equation"]), [v.shape for v in _tensors(inputs)])
     except (ValueError, KeyError):
-        return 0  # it is refused before it does anything
+        return 0  # the run refuses it first
 
 
 def bytes_given(node: Node, inputs: Sequence[Any]) -> int:
-    """Bytes of the arrays that a node has, attributes among them."""
+    """Bytes of a node's input arrays and attributes."""
     given = (*inputs, *node.attributes.values())
     return sum(v.nbytes for v in given if isinstance(v, np.ndarray))
 
@@ -51,14 +58,14 @@ def bytes_given(node: Node, inputs: Sequence[Any]) -> int:
 def folded(
     call: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any], most: int
 ) -> Sequence[Any] | None:
-    """Results of a node whose inputs are known, if they have no more bytes than `most`."""
+    """Results of a node whose inputs are known, if they have at most `most` bytes."""
     try:
         with results_limited(most):
             results = call(inputs)
     except MemoryBudgetError:
         return None
-    made = sum(r.nbytes for r in results if isinstance(r, np.ndarray))
-    return results if made <= most else None
+    nbytes = sum(r.nbytes for r in results if isinstance(r, np.ndarray))
+    return results if nbytes <= most else None
 
 
 def _tensors(inputs: Iterable[Operand]) -> Sequence[Value | Array]:

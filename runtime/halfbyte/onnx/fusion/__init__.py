@@ -1,7 +1,8 @@
-"""Several nodes as one that says what they mean together: a file a family, `fuse` is their order.
+"""Fusions: patterns of several nodes become one node. One file per family; `fuse` has the order.
 
-What comes out is ONNX, ONNX Runtime's contrib operators and a few of halfbyte's own
-(`definitions/own.py`), so the definitions can run a fused graph too.
+The results are operators of ONNX, ONNX Runtime and halfbyte's own domain (`reference/own.py`), so
+that the definitions can run a fused graph too, as the tests do. A fused node accepts every input
+that the nodes it replaces accept, and broadcasts as they do.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ PASSES = (
 
 
 def fuse(model: Model) -> None:
-    """Rewrite the main graph in place; nodes that nothing needs any more are left to be dropped."""
+    """Rewrite the main graph in place, and drop the nodes that are no longer used."""
     for fusion in PASSES:
         try:
             with np.errstate(all="ignore"):  # as definitions compute

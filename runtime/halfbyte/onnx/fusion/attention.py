@@ -1,4 +1,4 @@
-"""softmax(Q K^T scale + mask) V, which exporters spell out, as one Attention."""
+"""softmax(Q K^T scale + mask) V, spelled out by exporters, becomes one Attention."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from halfbyte.onnx.files.model import Node
-from halfbyte.onnx.fusion.rewriter import Array, Rewriter, made
+from halfbyte.onnx.fusion.rewriter import Array, Rewriter, make_node
 from halfbyte.onnx.reference.own import DOMAIN as OWN
 
-_LOWEST = -1e4  # what hides a key is at most this
-_ABSORBING = -1e9  # this much is the same whatever score it is added to
-_LAST = 2**31 - 1  # from here on an end means the end
+_LOWEST = -1e4  # a number that hides a key is at most this
+_ABSORBING = -1e9  # a number so low absorbs any score that it is added to
+_LAST = 2**31 - 1  # ends from here on mean the end of the axis
 _SWAP = [0, 1, 3, 2]
 
 
@@ -21,32 +21,34 @@ class _Scores:
     q: str
     k: str  # transposed: [..., d, t]
     scale: float
-    masks: list[str] = field(default_factory=list)  # what is added
-    hidden: list[tuple[str, Array]] = field(default_factory=list)  # what is seen; else a number
+    masks: list[str] = field(default_factory=list)  # added to the scores
+    hidden: list[tuple[str, Array]] = field(
+        default_factory=list
+    )  # the keys that are seen; the others' score
 
 
 def fuse_attention(r: Rewriter) -> None:
     """Products of a softmax with values become Attention of rank 4.
 
-    A query that sees no key has zeros as its result, where the spelled-out graph has NaN.
+    The result of a query that sees no key is zeros, where the spelled-out graph has NaN.
     """
     for node in r.nodes("MatMul"):
-        weights = r.maker(node.inputs[0], "Softmax")
+        weights = r.producer(node.inputs[0], "Softmax")
         axis = None if weights is None else _axis_of_keys(r, weights)
-        if weights is None or axis is None or not r.alone(weights.outputs[0]):
+        if weights is None or axis is None or not r.used_once(weights.outputs[0]):
             continue
         scores = _scores(r, weights.inputs[0])
         if scores is None or any(
             r.rank(name) != 4 for name in (scores.q, scores.k, node.inputs[1])
         ):
             continue
-        found = _untransposed(r, scores.k)
-        if found is None:
+        transposed = _untransposed(r, scores.k)
+        if transposed is None:
             continue
-        keys, nodes = found
+        keys, nodes = transposed
         mask, more = _joined(r, scores)
         inputs = [scores.q, keys, node.inputs[1], *([mask] if mask else [])]
-        new = made(
+        new = make_node(
             "Attention", inputs, node.outputs, domain=OWN, name=node.name, scale=scores.scale,
             **axis,
         )  # fmt: skip
@@ -65,28 +67,28 @@ def _axis_of_keys(r: Rewriter, softmax: Node) -> dict[str, int] | None:
     return {} if axis == -1 else {"axis": axis, "to_end": int(version < 13)}
 
 
-# ---- what the softmax is of ----------------------------------------------------------------------
+# ---- scores --------------------------------------------------------------------------------------
 
 
 def _scores(r: Rewriter, name: str) -> _Scores | None:
-    """Q K^T with masks added, or with a number where a key is hidden, one after the other."""
+    """Q K^T with masks added, or with a number where a key is hidden, in any sequence."""
     wrapped: list[Node] = []
-    while (masked := r.maker(name, "Add", "Where")) is not None and r.alone(name):
+    while (masked := r.producer(name, "Add", "Where")) is not None and r.used_once(name):
         inner = _masked(r, masked)
         if inner is None:
             return None
         wrapped.append(masked)
         name = inner
-    found = _scaled(r, name)
-    if found is None:
+    scores = _scaled(r, name)
+    if scores is None:
         return None
     for masked in reversed(wrapped):
         if masked.op_type == "Add":
-            found.masks += [other for other in masked.inputs if other != name]
+            scores.masks += [other for other in masked.inputs if other != name]
         elif (number := r.constant(masked.inputs[2])) is not None:
-            found.hidden.append((masked.inputs[0], number.reshape(())))
+            scores.hidden.append((masked.inputs[0], number.reshape(())))
         name = masked.outputs[0]
-    return found
+    return scores
 
 
 def _masked(r: Rewriter, node: Node) -> str | None:
@@ -94,41 +96,40 @@ def _masked(r: Rewriter, node: Node) -> str | None:
     if node.op_type == "Where":
         hidden = r.number(node.inputs[2])
         return node.inputs[1] if hidden is not None and _hides(r, node, hidden) else None
-    scores = [n for n in node.inputs if r.maker(n, "MatMul", "Mul", "Div", "Add", "Where")]
-    found = [n for n in scores if _leads_to_product(r, n)]
-    return found[0] if len(found) == 1 and node.inputs.count(found[0]) == 1 else None
+    scores = [n for n in node.inputs if r.producer(n, "MatMul", "Mul", "Div", "Add", "Where")]
+    masked = [n for n in scores if _leads_to_product(r, n)]
+    return masked[0] if len(masked) == 1 and node.inputs.count(masked[0]) == 1 else None
 
 
 def _leads_to_product(r: Rewriter, name: str) -> bool:
-    """Whether scores are behind a value: masks, a factor, a product."""
+    """Whether a value is scores: a product, perhaps with a factor and masks."""
     for _ in range(8):
-        node = r.maker(name, "MatMul", "Mul", "Div", "Add", "Where")
-        if node is None or not r.alone(name):
+        node = r.producer(name, "MatMul", "Mul", "Div", "Add", "Where")
+        if node is None or not r.used_once(name):
             return False
         if node.op_type == "MatMul":
             return True
         if node.op_type == "Where":
             name = node.inputs[1]
         elif node.op_type == "Add":
-            inner = [n for n in node.inputs if r.maker(n, "MatMul", "Mul", "Div", "Where")]
+            inner = [n for n in node.inputs if r.producer(n, "MatMul", "Mul", "Div", "Where")]
             name = inner[0] if inner else ""
         else:
-            found = r.split_number(node)
-            name = "" if found is None else found[0]
+            split = r.split_number(node)
+            name = "" if split is None else split[0]
     return False
 
 
 def _hides(r: Rewriter, where: Node, number: float) -> bool:
     """Whether hiding a key is the same as adding the number to its score.
 
-    Where no key is seen at all, scores matter that the number does not absorb; a triangle leaves
-    every query one key.
+    It is if the number absorbs any score, or if every query sees a key, as with a triangle.
     """
     if number <= _ABSORBING:
         return True
     name = where.inputs[0]
-    while (maker := r.maker(name, "Slice", "Cast", "Unsqueeze")) is not None:
-        name = maker.inputs[0]
+    while (producer := r.producer(name, "Slice", "Cast", "Unsqueeze")) is not None:
+        name = producer.inputs[0]
     value = r.constant(name)
     if number > _LOWEST or value is None or value.ndim < 2:
         return False
@@ -137,27 +138,27 @@ def _hides(r: Rewriter, where: Node, number: float) -> bool:
 
 
 def _joined(r: Rewriter, scores: _Scores) -> tuple[str, list[Node]]:
-    """One mask for all: their sum."""
+    """All masks as one: their sum."""
     nodes, parts = [], list(scores.masks)
     for condition, hidden in scores.hidden:
         zero, lowest = r.add_constant(np.zeros_like(hidden)), r.add_constant(hidden)
         parts.append(r.fresh(condition))
-        nodes.append(made("Where", [condition, zero, lowest], [parts[-1]]))
+        nodes.append(make_node("Where", [condition, zero, lowest], [parts[-1]]))
     while len(parts) > 1:
         first, second, *rest = parts
         parts = [r.fresh(first), *rest]
-        nodes.append(made("Add", [first, second], [parts[0]]))
+        nodes.append(make_node("Add", [first, second], [parts[0]]))
     return "".join(parts), nodes
 
 
 def _scaled(r: Rewriter, name: str) -> _Scores | None:
-    """Q K^T, perhaps times or divided by a number."""
-    if not r.alone(name):
+    """Q K^T, perhaps multiplied or divided by a number."""
+    if not r.used_once(name):
         return None
-    scale, product = 1.0, r.maker(name, "MatMul")
+    scale, product = 1.0, r.producer(name, "MatMul")
     if product is None:
         name, scale = _factor(r, name)
-        product = r.maker(name, "MatMul") if r.alone(name) else None
+        product = r.producer(name, "MatMul") if r.used_once(name) else None
     if product is None:
         return None
     q, q_scale = _factor(r, product.inputs[0])
@@ -167,39 +168,39 @@ def _scaled(r: Rewriter, name: str) -> _Scores | None:
 
 
 def _factor(r: Rewriter, name: str) -> tuple[str, float]:
-    """A value without the number that it is multiplied with, or divided by."""
-    node = r.maker(name, "Mul", "Div")
-    found = None if node is None or not r.alone(name) else r.split_number(node)
-    if node is None or found is None or not found[1]:
+    """A value without its constant factor, and that factor."""
+    node = r.producer(name, "Mul", "Div")
+    split = None if node is None or not r.used_once(name) else r.split_number(node)
+    if node is None or split is None or not split[1]:
         return name, 1.0
     if node.op_type == "Mul":
-        return found
-    return (found[0], 1 / found[1]) if node.inputs[0] == found[0] else (name, 1.0)
+        return split
+    return (split[0], 1 / split[1]) if node.inputs[0] == split[0] else (name, 1.0)
 
 
 # ---- keys ----------------------------------------------------------------------------------------
 
 
 def _untransposed(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
-    """Keys [b, h, t, d] of [b, h, d, t]; a transpose of both is none.
+    """Keys [b, h, t, d] from [b, h, d, t]; two transposes may cancel.
 
     PyTorch multiplies both Q and K^T with a number that it computes from the shape.
     """
-    node = r.maker(name, "Transpose", "Mul")
+    node = r.producer(name, "Transpose", "Mul")
     if node is not None and node.op_type == "Mul":
         for inner, number in (node.inputs, node.inputs[::-1]):
-            found = _swapped(r, inner)
-            if found is not None and _is_number(r, number):
-                keys, nodes = found
+            swapped = _swapped(r, inner)
+            if swapped is not None and _is_number(r, number):
+                keys, nodes = swapped
                 scaled = r.fresh(name)
-                return scaled, [*nodes, made("Mul", [keys, number], [scaled])]
+                return scaled, [*nodes, make_node("Mul", [keys, number], [scaled])]
         return None
     return _swapped(r, name)
 
 
 def _swapped(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
-    """A transposed value with its last two axes exchanged."""
-    node = r.maker(name, "Transpose")
+    """A transposed value with its last two axes swapped."""
+    node = r.producer(name, "Transpose")
     perm = None if node is None else list(node.attributes.get("perm", ()))
     if node is None or perm is None or sorted(perm) != [0, 1, 2, 3]:
         return None
@@ -207,21 +208,21 @@ def _swapped(r: Rewriter, name: str) -> tuple[str, list[Node]] | None:
     if perm == sorted(perm):
         return node.inputs[0], []
     new = r.fresh(name)
-    return new, [made("Transpose", [node.inputs[0]], [new], perm=perm)]
+    return new, [make_node("Transpose", [node.inputs[0]], [new], perm=perm)]
 
 
 def _is_number(r: Rewriter, name: str) -> bool:
-    """Whether a value has one element and adds no dimension: what is computed from one size."""
-    while (node := r.maker(name, "Sqrt", "Cast", "Reciprocal", "Div", "Mul")) is not None:
+    """Whether a value is a number that is computed from one size of a shape."""
+    while (node := r.producer(name, "Sqrt", "Cast", "Reciprocal", "Div", "Mul")) is not None:
         if node.op_type in ("Div", "Mul"):
-            found = r.split_number(node)
-            if found is None:
+            split = r.split_number(node)
+            if split is None:
                 return False
-            name = found[0]
+            name = split[0]
         else:
             name = node.inputs[0]
-    node = r.maker(name, "Gather", "Slice")
-    if node is None or r.maker(node.inputs[0], "Shape") is None:
+    node = r.producer(name, "Gather", "Slice")
+    if node is None or r.producer(node.inputs[0], "Shape") is None:
         return False
     given = [r.constant(n) for n in node.inputs[1:]]
     if any(value is None or value.size != 1 for value in given):

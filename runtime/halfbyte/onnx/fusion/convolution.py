@@ -1,4 +1,4 @@
-"""Convolutions take the normalization behind them into their weights, and the activation too."""
+"""Convolutions absorb the normalization, the bias, the sum and the activation after them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from halfbyte.onnx.files.model import Node
-from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Array, Rewriter, made
+from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Array, Rewriter, make_node
 
-SCALED_KERNEL = "ScaledKernel"  # of halfbyte's own; see definitions/own.py
+SCALED_KERNEL = "ScaledKernel"  # halfbyte's own; see reference/own.py
 
 
 def fuse_batch_norm(r: Rewriter) -> None:
-    """BatchNormalization of a convolution with constant weights becomes part of these."""
+    """BatchNormalization of a convolution with constant weights is folded into them."""
     for node in r.nodes("BatchNormalization"):
-        conv = r.maker(node.inputs[0], "Conv")
-        if conv is None or not r.alone(node.inputs[0]) or node.attributes.get("training_mode"):
+        conv = r.producer(node.inputs[0], "Conv")
+        if conv is None or not r.used_once(node.inputs[0]) or node.attributes.get("training_mode"):
             continue
         if len([o for o in node.outputs if o]) != 1:
             continue
@@ -27,9 +27,9 @@ def fuse_batch_norm(r: Rewriter) -> None:
         if weight is None or weight.ndim < 3 or len(vectors) not in (4, 5):
             continue
         if any(v is None or v.shape != weight.shape[:1] for v in vectors):
-            continue  # statistics of each place, before opset 9
+            continue  # statistics of each position, before opset 9
         factor, bias = _folded(vectors, node.attributes.get("epsilon", 1e-5))
-        scaled = made(
+        scaled = make_node(
             SCALED_KERNEL, [conv.inputs[1], r.add_constant(factor)], [r.fresh(conv.inputs[1])],
             domain=OWN, version=1,
         )  # fmt: skip
@@ -38,8 +38,8 @@ def fuse_batch_norm(r: Rewriter) -> None:
 
 
 def _conv(conv: Node, inputs: list[str], node: Node) -> Node:
-    """The convolution with other inputs, which makes what `node` makes."""
-    return made(
+    """The convolution with other inputs and the outputs of `node`."""
+    return make_node(
         "Conv", inputs, node.outputs, version=conv.version, name=conv.name, **conv.attributes
     )
 
@@ -53,14 +53,18 @@ def _folded(vectors: list[Any], epsilon: float) -> tuple[Array, Array]:
 
 
 def fuse_bias(r: Rewriter) -> None:
-    """Add of a constant per channel behind a convolution without a bias becomes its bias."""
+    """Add of a constant per channel after a convolution without a bias becomes its bias."""
     for node in r.nodes("Add"):
-        found = r.split_constant(node)
-        conv = None if found is None or not r.alone(found[0]) else r.maker(found[0], "Conv")
-        if conv is None or found is None or len(conv.inputs) > 2:
+        operands = r.split_constant(node)
+        conv = (
+            None
+            if operands is None or not r.used_once(operands[0])
+            else r.producer(operands[0], "Conv")
+        )
+        if conv is None or operands is None or len(conv.inputs) > 2:
             continue
         weight = r.constant(conv.inputs[1])
-        value = found[1]
+        value = operands[1]
         if weight is None or value.dtype != np.float32:
             continue
         channels = weight.shape[0]
@@ -75,9 +79,9 @@ def fuse_activation(r: Rewriter) -> None:
     """Conv with an activation, and with the Add of another value between them, is FusedConv."""
     for node in r.nodes("Relu", "Clip", "LeakyRelu", "HardSigmoid", "Sigmoid", "Tanh"):
         activation = _activation(r, node)
-        if activation is None or not r.alone(node.inputs[0]):
+        if activation is None or not r.used_once(node.inputs[0]):
             continue
-        conv = r.maker(node.inputs[0], "Conv") or r.maker(
+        conv = r.producer(node.inputs[0], "Conv") or r.producer(
             node.inputs[0], "FusedConv", domain=MICROSOFT
         )
         if conv is None or "activation" in conv.attributes:
@@ -92,15 +96,15 @@ def fuse_activation(r: Rewriter) -> None:
 def fuse_sums(r: Rewriter) -> None:
     """The Add of another value to a convolution becomes its input Z.
 
-    Of two convolutions that are added, the second operand takes the other. What is added is of the
-    same shape or broadcast, as ONNX's Add does it; kernels take the former.
+    Of two convolutions that are added, the second absorbs the first. Shapes are equal or broadcast,
+    as in ONNX's Add; kernels take equal ones.
     """
     for node in r.nodes("Add"):
         if len(node.inputs) != 2:
             continue
         for name, other in (node.inputs[::-1], node.inputs):
-            conv = r.maker(name, "Conv")
-            if conv is None or not r.alone(name) or r.constant(other) is not None:
+            conv = r.producer(name, "Conv")
+            if conv is None or not r.used_once(name) or r.constant(other) is not None:
                 continue
             if other == name or not _is_image(r, other):
                 continue
@@ -110,19 +114,19 @@ def fuse_sums(r: Rewriter) -> None:
 
 
 def _is_image(r: Rewriter, name: str) -> bool:
-    """Whether a value may well be of the shape of a convolution's result."""
+    """Whether a value probably has the shape of a convolution's result."""
     kinds = ("Conv", "Relu", "Clip", "MaxPool", "AveragePool", "BatchNormalization")
-    return (r.maker(name, *kinds) or r.maker(name, "FusedConv", domain=MICROSOFT)) is not None
+    return (r.producer(name, *kinds) or r.producer(name, "FusedConv", domain=MICROSOFT)) is not None
 
 
 def _fused(inputs: Any, node: Node, name: str, attributes: dict[str, Any]) -> Node:
-    return made(
+    return make_node(
         "FusedConv", inputs, node.outputs, domain=MICROSOFT, version=1, name=name, **attributes
     )
 
 
 def _activation(r: Rewriter, node: Node) -> tuple[str, list[float]] | None:
-    """Its name and numbers as FusedConv has them."""
+    """The name and parameters of an activation as FusedConv has them."""
     if node.op_type in ("Relu", "Sigmoid", "Tanh"):
         return node.op_type, []
     if node.op_type == "LeakyRelu":

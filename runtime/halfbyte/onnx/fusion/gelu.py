@@ -1,4 +1,4 @@
-"""Activations that exporters spell out: Gelu by erf or tanh, x sigmoid(x), x hard_sigmoid(x)."""
+"""Activations spelled out by exporters: Gelu by erf or tanh, x sigmoid(x), x hard_sigmoid(x)."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import math
 from collections.abc import Iterator
 
 from halfbyte.onnx.files.model import Node
-from halfbyte.onnx.fusion.rewriter import MICROSOFT, Rewriter, made, near
+from halfbyte.onnx.fusion.rewriter import MICROSOFT, Rewriter, make_node, near
 
 _ROOT = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
 
 
 def fuse_activations(r: Rewriter) -> None:
-    """Mul and Div nodes that end a Gelu, a Swish or a HardSwish become that."""
+    """The last Mul or Div of a spelled-out Gelu, Swish or HardSwish becomes that operator."""
     for node in r.nodes("Mul", "Div"):
-        found = _gelu(r, node) or _swish(r, node) or _hard_swish(r, node)
-        if found is not None and not _adds_axis(r, node, found.inputs[0]):
-            r.replace(node, found)
+        fused = _gelu(r, node) or _swish(r, node) or _hard_swish(r, node)
+        if fused is not None and not _adds_axis(r, node, fused.inputs[0]):
+            r.replace(node, fused)
 
 
 def _adds_axis(r: Rewriter, last: Node, x: str) -> bool:
-    """Whether a pattern may have an axis more than x: x may be a scalar, and a constant is none."""
+    """Whether the pattern may add an axis: x may be a scalar, and a constant is not one."""
     if r.rank(x):
         return False
     nodes = [last]
     while nodes:
         for name in nodes.pop().inputs:
-            value, maker = r.constant(name), r.maker(name)
+            value, producer = r.constant(name), r.producer(name)
             if value is not None and value.ndim:
                 return True
-            if name != x and maker is not None:
-                nodes.append(maker)
+            if name != x and producer is not None:
+                nodes.append(producer)
     return False
 
 
@@ -39,34 +39,36 @@ def _adds_axis(r: Rewriter, last: Node, x: str) -> bool:
 
 
 def _gelu(r: Rewriter, node: Node) -> Node | None:
-    """x * 0.5 * (1 + f(x)), whichever two are multiplied first."""
+    """x * 0.5 * (1 + f(x)), multiplied in any order."""
     for factors in _products(r, node):
         half = [f for f in factors if near(r.number(f), 0.5)]
         rest = [f for f in factors if f not in half]
         if len(half) != 1 or len(rest) != 2:
             continue
         for x, gate in (rest, rest[::-1]):
-            add = r.maker(gate, "Add")
+            add = r.producer(gate, "Add")
             one = None if add is None else r.split_number(add)
             kind = _kind(r, one[0], x) if one is not None and near(one[1], 1) else None
             if kind is not None:
-                return made("Gelu", [x], node.outputs, version=20, name=node.name, approximate=kind)
+                return make_node(
+                    "Gelu", [x], node.outputs, version=20, name=node.name, approximate=kind
+                )
     return None
 
 
 def _products(r: Rewriter, node: Node) -> Iterator[list[str]]:
-    """Factors of a product of three: of two by two."""
+    """The three factors of a product of two products."""
     if node.op_type != "Mul" or len(node.inputs) != 2:
         return
     for inner_name, other in (node.inputs, node.inputs[::-1]):
-        inner = r.maker(inner_name, "Mul")
-        if inner is not None and r.alone(inner_name):
+        inner = r.producer(inner_name, "Mul")
+        if inner is not None and r.used_once(inner_name):
             yield [*inner.inputs, other]
 
 
 def _kind(r: Rewriter, name: str, x: str) -> str | None:
-    """Which Gelu of x a function is of: erf(x / sqrt 2), or tanh."""
-    inner = r.maker(name, "Erf", "Tanh")
+    """The form of Gelu whose function this is: erf(x / sqrt 2), or tanh."""
+    inner = r.producer(name, "Erf", "Tanh")
     if inner is None:
         return None
     if inner.op_type == "Erf":
@@ -75,30 +77,30 @@ def _kind(r: Rewriter, name: str, x: str) -> str | None:
 
 
 def _is_scaled(r: Rewriter, name: str, x: str, by: float) -> bool:
-    """x times a number, or divided by its reciprocal."""
-    node = r.maker(name, "Mul", "Div")
-    found = None if node is None else r.split_number(node)
-    if node is None or found is None or found[0] != x:
+    """Whether a value is x times a number, or divided by its reciprocal."""
+    node = r.producer(name, "Mul", "Div")
+    scaled = None if node is None else r.split_number(node)
+    if node is None or scaled is None or scaled[0] != x:
         return False
     if node.op_type == "Div":
-        return node.inputs[0] == x and near(found[1], 1 / by)
-    return near(found[1], by)
+        return node.inputs[0] == x and near(scaled[1], 1 / by)
+    return near(scaled[1], by)
 
 
 def _is_cubic(r: Rewriter, name: str, x: str) -> bool:
-    """sqrt(2 / pi) (x + 0.044715 x^3), or sqrt(2 / pi) x (1 + 0.044715 x^2)."""
-    outer = r.maker(name, "Mul")
+    """Whether a value is sqrt(2 / pi) (x + 0.044715 x^3), or sqrt(2 / pi) x (1 + 0.044715 x^2)."""
+    outer = r.producer(name, "Mul")
     scaled = None if outer is None else r.split_number(outer)
     if outer is None:
         return False
     if scaled is not None and near(scaled[1], _ROOT):
-        total = r.maker(scaled[0], "Add")
+        total = r.producer(scaled[0], "Add")
         return total is not None and any(
             first == x and _is_term(r, second, x, 3)
             for first, second in (total.inputs, total.inputs[::-1])
         )
     for first, second in (outer.inputs, outer.inputs[::-1]):
-        total = r.maker(second, "Add")
+        total = r.producer(second, "Add")
         one = None if total is None else r.split_number(total)
         if one is not None and near(one[1], 1) and _is_term(r, one[0], x, 2):
             return _is_scaled(r, first, x, _ROOT)
@@ -106,10 +108,10 @@ def _is_cubic(r: Rewriter, name: str, x: str) -> bool:
 
 
 def _is_term(r: Rewriter, name: str, x: str, power: int) -> bool:
-    """0.044715 x^power, multiplied in any order."""
+    """Whether a value is 0.044715 x^power, multiplied in any order."""
     factors = [name]
     while len(factors) <= power:
-        product = next((m for f in factors if (m := r.maker(f, "Mul")) is not None), None)
+        product = next((m for f in factors if (m := r.producer(f, "Mul")) is not None), None)
         if product is None:
             break
         factors.remove(product.outputs[0])
@@ -119,12 +121,12 @@ def _is_term(r: Rewriter, name: str, x: str, power: int) -> bool:
     if len(constants) != 1 or not near(r.number(constants[0]), _CUBIC):
         return False
     if len(others) == 1 and others[0] != x:
-        raised = r.maker(others[0], "Pow")
+        raised = r.producer(others[0], "Pow")
         return raised is not None and raised.inputs[0] == x and r.number(raised.inputs[1]) == power
     return others == [x] * power
 
 
-# ---- Swish and its like --------------------------------------------------------------------------
+# ---- Swish, QuickGelu, HardSwish -----------------------------------------------------------------
 
 
 def _swish(r: Rewriter, node: Node) -> Node | None:
@@ -132,17 +134,17 @@ def _swish(r: Rewriter, node: Node) -> Node | None:
     if node.op_type != "Mul" or len(node.inputs) != 2:
         return None
     for x, gate in (node.inputs, node.inputs[::-1]):
-        sigmoid = r.maker(gate, "Sigmoid")
-        if sigmoid is None or not r.alone(gate):
+        sigmoid = r.producer(gate, "Sigmoid")
+        if sigmoid is None or not r.used_once(gate):
             continue
         if sigmoid.inputs[0] == x:
-            return made("Swish", [x], node.outputs, version=24, name=node.name)
-        scaled = r.maker(sigmoid.inputs[0], "Mul")
-        found = None if scaled is None else r.split_number(scaled)
-        if found is not None and found[0] == x:
-            return made(
+            return make_node("Swish", [x], node.outputs, version=24, name=node.name)
+        scaled = r.producer(sigmoid.inputs[0], "Mul")
+        split = None if scaled is None else r.split_number(scaled)
+        if split is not None and split[0] == x:
+            return make_node(
                 "QuickGelu", [x], node.outputs, domain=MICROSOFT, version=1, name=node.name,
-                alpha=found[1],
+                alpha=split[1],
             )  # fmt: skip
     return None
 
@@ -150,7 +152,7 @@ def _swish(r: Rewriter, node: Node) -> Node | None:
 def _hard_swish(r: Rewriter, node: Node) -> Node | None:
     """x * HardSigmoid(x) of slope 1 / 6, or x * Clip(x + 3, 0, 6) / 6 in any order."""
     for x in _gated(r, node):
-        return made("HardSwish", [x], node.outputs, version=14, name=node.name)
+        return make_node("HardSwish", [x], node.outputs, version=14, name=node.name)
     return None
 
 
@@ -158,16 +160,20 @@ def _gated(r: Rewriter, node: Node) -> Iterator[str]:
     if len(node.inputs) != 2:
         return
     if node.op_type == "Div":
-        product = r.maker(node.inputs[0], "Mul")
-        if product is not None and r.alone(node.inputs[0]) and near(r.number(node.inputs[1]), 6):
+        product = r.producer(node.inputs[0], "Mul")
+        if (
+            product is not None
+            and r.used_once(node.inputs[0])
+            and near(r.number(node.inputs[1]), 6)
+        ):
             pairs = (product.inputs, product.inputs[::-1])
             yield from (x for x, gate in pairs if _is_clipped(r, gate, x))
         return
     for x, gate in (node.inputs, node.inputs[::-1]):
-        sigmoid = r.maker(gate, "HardSigmoid")
+        sigmoid = r.producer(gate, "HardSigmoid")
         if sigmoid is not None and sigmoid.inputs[0] == x and _is_sixth(sigmoid):
             yield x
-        share = r.maker(gate, "Div")
+        share = r.producer(gate, "Div")
         if share is not None and near(r.number(share.inputs[1]), 6):
             yield from [x] if _is_clipped(r, share.inputs[0], x) else []
 
@@ -178,13 +184,13 @@ def _is_sixth(node: Node) -> bool:
 
 
 def _is_clipped(r: Rewriter, name: str, x: str) -> bool:
-    """Clip(x + 3, 0, 6)."""
-    clip = r.maker(name, "Clip")
+    """Whether a value is Clip(x + 3, 0, 6)."""
+    clip = r.producer(name, "Clip")
     if clip is None:
         return False
     limits = [clip.attributes.get("min"), clip.attributes.get("max")]
     for index, limit in enumerate(clip.inputs[1:3]):
         limits[index] = r.number(limit)
-    add = r.maker(clip.inputs[0], "Add")
-    found = None if add is None else r.split_number(add)
-    return limits == [0, 6] and found is not None and found[0] == x and near(found[1], 3)
+    add = r.producer(clip.inputs[0], "Add")
+    shifted = None if add is None else r.split_number(add)
+    return limits == [0, 6] and shifted is not None and shifted[0] == x and near(shifted[1], 3)

@@ -1,22 +1,26 @@
-"""Products with constant matrices take the bias that is added to them, and the activation."""
+"""Products with constant matrices absorb the bias that is added to them, and the activation."""
 
 from __future__ import annotations
 
 from halfbyte.onnx.files.model import Node
-from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Rewriter, made
+from halfbyte.onnx.fusion.rewriter import MICROSOFT, OWN, Rewriter, make_node
 from halfbyte.onnx.reference import lookup
 from halfbyte.onnx.reference.signatures import signature_of
 
-_BIASED = ("MatMulNBits", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")  # products with a bias
+_BIASED = (
+    "MatMulNBits",
+    "DynamicQuantizeMatMul",
+    "MatMulIntegerToFloat",
+)  # products that have a bias
 
 
 def fuse_linear(r: Rewriter) -> None:
     """MatMul with a constant matrix and Add of a constant vector become Linear."""
     for node in r.nodes("Add"):
         bias = r.split_constant(node)
-        if bias is None or bias[1].ndim != 1 or not r.alone(bias[0]):
+        if bias is None or bias[1].ndim != 1 or not r.used_once(bias[0]):
             continue
-        product = r.maker(bias[0], "MatMul") or r.maker(bias[0], *_BIASED, domain=MICROSOFT)
+        product = r.producer(bias[0], "MatMul") or r.producer(bias[0], *_BIASED, domain=MICROSOFT)
         if product is None:
             continue
         if product.domain:
@@ -26,11 +30,11 @@ def fuse_linear(r: Rewriter) -> None:
         if weight is None or weight.ndim != 2 or bias[1].shape[0] != weight.shape[1]:
             continue
         inputs = [*product.inputs, r.name_of(bias[1])]
-        r.replace(node, made("Linear", inputs, node.outputs, domain=OWN, name=product.name))
+        r.replace(node, make_node("Linear", inputs, node.outputs, domain=OWN, name=product.name))
 
 
 def _with_bias(r: Rewriter, node: Node, product: Node, bias: str) -> None:
-    """The product has an input for it."""
+    """Make the bias an input of the product."""
     definition = lookup(MICROSOFT, product.op_type, product.version or 1, str(product))
     place = signature_of(definition).inputs.index("bias")
     inputs = [*product.inputs, *[""] * (place - len(product.inputs))]
@@ -39,7 +43,7 @@ def _with_bias(r: Rewriter, node: Node, product: Node, bias: str) -> None:
         return
     if width.shape[0] != product.attributes.get("N", weight.shape[-1]):
         return
-    new = made(
+    new = make_node(
         product.op_type, [*inputs, bias], node.outputs, domain=MICROSOFT, version=product.version,
         name=product.name, **product.attributes,
     )  # fmt: skip
@@ -47,16 +51,16 @@ def _with_bias(r: Rewriter, node: Node, product: Node, bias: str) -> None:
 
 
 def fuse_linear_activation(r: Rewriter) -> None:
-    """Linear and the activation that alone takes its result."""
+    """Linear absorbs an activation, the only consumer of its result."""
     for node in r.nodes("Gelu", "Relu"):
-        linear = r.maker(node.inputs[0], "Linear", domain=OWN)
-        if linear is None or not r.alone(node.inputs[0]) or linear.attributes.get("activation"):
+        linear = r.producer(node.inputs[0], "Linear", domain=OWN)
+        if linear is None or not r.used_once(node.inputs[0]) or linear.attributes.get("activation"):
             continue
         tanh = node.attributes.get("approximate", "none") == "tanh"
         activation = "FastGelu" if node.op_type == "Gelu" and tanh else node.op_type
         r.replace(
             node,
-            made(
+            make_node(
                 "Linear", linear.inputs, node.outputs, domain=OWN, name=linear.name,
                 activation=activation,
             ),

@@ -1,7 +1,7 @@
 """Nodes between DequantizeLinear and QuantizeLinear become the operators that compute in integers.
 
-A graph that was quantized with calibration says in numbers what each value's integers mean, and
-leaves the nodes in float. DequantizeLinear, Conv, QuantizeLinear is QLinearConv, and so on.
+A graph that was quantized with calibration has the scale and zero point of each value, and nodes in
+float. DequantizeLinear, Conv, QuantizeLinear becomes QLinearConv, and so on.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from dataclasses import dataclass
 import numpy as np
 
 from halfbyte.onnx.files.model import Node
-from halfbyte.onnx.fusion.rewriter import MICROSOFT, Array, Rewriter, made
+from halfbyte.onnx.fusion.rewriter import MICROSOFT, Array, Rewriter, make_node
 
 FLOAT = 1  # ONNX's number of float32
 
 
 @dataclass
 class _Integers:
-    """A value in integers: names of the integers, of scale and zero point, which are constants."""
+    """A quantized value: names of its integers, and of its constant scale and zero point."""
 
     value: str
     scale: str
     zero: str
-    axis: int  # of the scales, where there are several
+    axis: int  # of the scales, if there are several
 
 
 def fuse_quantized(r: Rewriter) -> None:
-    """Every pattern, from the first node to the last, so that integers go as far as they can."""
+    """Every pattern, from the first node to the last: integers reach as far as possible."""
     for node in r.nodes("QuantizeLinear"):
-        source = r.maker(node.inputs[0])
-        if source is None or not r.alone(node.inputs[0]) or not _per_tensor(r, node):
+        source = r.producer(node.inputs[0])
+        if source is None or not r.used_once(node.inputs[0]) or not _per_tensor(r, node):
             continue
         activation = None
         if source.op_type in ("Relu", "Clip") and not source.domain:
-            activation, inner = source, r.maker(source.inputs[0])
-            if inner is None or not _absorbed(r, source, node) or not r.alone(source.inputs[0]):
+            activation, inner = source, r.producer(source.inputs[0])
+            if inner is None or not _absorbed(r, source, node) or not r.used_once(source.inputs[0]):
                 continue
             source = inner
         fused = _fused(r, source, node, activation)
@@ -44,7 +44,7 @@ def fuse_quantized(r: Rewriter) -> None:
 
 
 def _fused(r: Rewriter, source: Node, node: Node, activation: Node | None) -> Node | None:
-    """The integer operator that makes what `node` makes, if there is one."""
+    """The integer operator that computes the outputs of `node`, if there is one."""
     if source.domain:
         return None
     if source.op_type == "Conv":
@@ -63,8 +63,8 @@ def _fused(r: Rewriter, source: Node, node: Node, activation: Node | None) -> No
 
 
 def dequantized(r: Rewriter, name: str) -> _Integers | None:
-    """The integers of a value that DequantizeLinear makes with constant scales, of 8 or 32 bits."""
-    node = r.maker(name, "DequantizeLinear")
+    """The integers of a value that DequantizeLinear computes with constant scales."""
+    node = r.producer(name, "DequantizeLinear")
     if node is None or r.constant(node.inputs[1]) is None:
         return None
     if node.attributes.get("block_size", 0):
@@ -84,7 +84,7 @@ _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
 def _is_tensor(r: Rewriter, integers: _Integers | None) -> bool:
-    """Bytes with one scale of float32, and a zero point that is there."""
+    """Whether these are bytes with one scale of float32, and a zero point."""
     if integers is None or not integers.zero:
         return False
     scale, zero = _scale(r, integers.scale), _scale(r, integers.zero)
@@ -97,7 +97,7 @@ def _same_type(r: Rewriter, *zeros: str) -> bool:
 
 
 def _is_matrix(r: Rewriter, integers: _Integers | None, axis: int) -> bool:
-    """Constant bytes with one scale, or with one for each element of an axis."""
+    """Whether these are constant bytes with one scale, or one for each index of an axis."""
     value = None if integers is None else r.constant(integers.value)
     if integers is None or value is None or value.dtype not in _BYTES or not value.ndim:
         return False
@@ -111,7 +111,7 @@ def _is_matrix(r: Rewriter, integers: _Integers | None, axis: int) -> bool:
 
 
 def _per_tensor(r: Rewriter, node: Node) -> bool:
-    """Whether QuantizeLinear makes integers of 8 bits with one scale and a zero point."""
+    """Whether QuantizeLinear gives integers of 8 bits with one scale and a zero point."""
     if len(node.inputs) < 3 or node.attributes.get("block_size", 0):
         return False
     scale, zero = r.constant(node.inputs[1]), r.constant(node.inputs[2])
@@ -121,7 +121,7 @@ def _per_tensor(r: Rewriter, node: Node) -> bool:
 
 
 def _absorbed(r: Rewriter, activation: Node, node: Node) -> bool:
-    """Whether the integers' own range does what the activation does."""
+    """Whether the range of the integers already applies the activation."""
     scale, zero = (_scale(r, name).reshape(-1) for name in node.inputs[1:3])
     limits = np.iinfo(zero.dtype)
     low = (int(limits.min) - int(zero[0])) * float(scale[0])
@@ -148,11 +148,13 @@ def _conv(r: Rewriter, conv: Node, node: Node) -> Node | None:
         if bias is None:
             return None
         inputs.append(bias)
-    return made("QLinearConv", inputs, node.outputs, version=10, name=conv.name, **conv.attributes)
+    return make_node(
+        "QLinearConv", inputs, node.outputs, version=10, name=conv.name, **conv.attributes
+    )
 
 
 def _zeros(r: Rewriter, w: _Integers) -> str:
-    """The zero points of weights; zeros where none are given."""
+    """The zero points of weights; zeros by default."""
     if w.zero:
         return w.zero
     value = r.constant(w.value)
@@ -161,9 +163,7 @@ def _zeros(r: Rewriter, w: _Integers) -> str:
 
 
 def _bias(r: Rewriter, name: str, x: _Integers, w: _Integers, axis: int) -> str | None:
-    """A bias in units of the products, whether it is kept so or in float; one for each of an axis
-    of the weights.
-    """
+    """A bias in units of the products, from int32 or float; one for each index of the axis."""
     weight = r.constant(w.value)
     shape = () if weight is None else (weight.shape[axis],)
     scale = _scale(r, x.scale).astype(np.float64) * _scale(r, w.scale)
@@ -195,7 +195,7 @@ def _matmul(r: Rewriter, product: Node, node: Node) -> Node | None:
     if not (_is_tensor(r, b) or (_is_matrix(r, b, -1) and r.rank(b.value) == 2)):
         return None
     inputs = [a.value, a.scale, a.zero, b.value, b.scale, _zeros(r, b), *node.inputs[1:3]]
-    return made("QLinearMatMul", inputs, node.outputs, version=10, name=product.name)
+    return make_node("QLinearMatMul", inputs, node.outputs, version=10, name=product.name)
 
 
 def _gemm(r: Rewriter, gemm: Node, node: Node) -> Node | None:
@@ -207,13 +207,13 @@ def _gemm(r: Rewriter, gemm: Node, node: Node) -> Node | None:
         return None
     bias = ""
     if len(gemm.inputs) > 2 and gemm.inputs[2]:
-        found = _bias(r, gemm.inputs[2], a, b, axis)
-        if found is None:
+        integers = _bias(r, gemm.inputs[2], a, b, axis)
+        if integers is None:
             return None
-        bias = found
+        bias = integers
     inputs = [a.value, a.scale, a.zero, b.value, b.scale, _zeros(r, b), bias, *node.inputs[1:3]]
     attributes = {k: v for k, v in gemm.attributes.items() if k in ("transA", "transB")}
-    return made(
+    return make_node(
         "QGemm", inputs, node.outputs, domain=MICROSOFT, version=1, name=gemm.name, **attributes
     )
 
@@ -226,7 +226,7 @@ def _pair(r: Rewriter, pair: Node, node: Node) -> Node | None:
         return None
     inputs = [a.value, a.scale, a.zero, b.value, b.scale, b.zero, *node.inputs[1:3]]
     kind = f"QLinear{pair.op_type}"
-    return made(kind, inputs, node.outputs, domain=MICROSOFT, version=1, name=pair.name)
+    return make_node(kind, inputs, node.outputs, domain=MICROSOFT, version=1, name=pair.name)
 
 
 def _single(r: Rewriter, single: Node, node: Node) -> Node | None:
@@ -238,13 +238,13 @@ def _single(r: Rewriter, single: Node, node: Node) -> Node | None:
     inputs = [x.value, x.scale, x.zero, *node.inputs[1:3]]
     kind = f"QLinear{single.op_type}"
     attributes = dict(single.attributes)
-    return made(
+    return make_node(
         kind, inputs, node.outputs, domain=MICROSOFT, version=1, name=single.name, **attributes
     )
 
 
 def _moved(r: Rewriter, moved: Node, node: Node) -> Node | None:
-    """Elements that only change places, or the larger of which is taken, stay the same integers."""
+    """Nodes that move elements, or take the largest, keep the integers."""
     x = dequantized(r, moved.inputs[0])
     if x is None or not _is_tensor(r, x) or len(moved.outputs) != 1:
         return None
@@ -254,7 +254,7 @@ def _moved(r: Rewriter, moved: Node, node: Node) -> Node | None:
         first, second = _scale(r, ours), _scale(r, theirs)
         if first.dtype != second.dtype or not np.array_equal(first.reshape(-1), second.reshape(-1)):
             return None
-    return made(
+    return make_node(
         moved.op_type, [x.value, *moved.inputs[1:]], node.outputs, name=moved.name,
         version=moved.version, **moved.attributes,
     )  # fmt: skip
@@ -263,23 +263,23 @@ def _moved(r: Rewriter, moved: Node, node: Node) -> Node | None:
 def fuse_dynamic(r: Rewriter) -> None:
     """DynamicQuantizeLinear, MatMulInteger, Cast, Mul of the scales: DynamicQuantizeMatMul."""
     for node in r.nodes("Mul"):
-        found = _dynamic(r, node)
-        if found is not None:
-            r.replace(node, found)
+        fused = _dynamic(r, node)
+        if fused is not None:
+            r.replace(node, fused)
 
 
 def _dynamic(r: Rewriter, node: Node) -> Node | None:
     for name, scales_name in (node.inputs, node.inputs[::-1]):
-        cast = r.maker(name, "Cast")
-        product = None if cast is None else r.maker(cast.inputs[0], "MatMulInteger")
-        scales = r.maker(scales_name, "Mul")
+        cast = r.producer(name, "Cast")
+        product = None if cast is None else r.producer(cast.inputs[0], "MatMulInteger")
+        scales = r.producer(scales_name, "Mul")
         split = None if scales is None else r.split_constant(scales)
-        if cast is None or product is None or split is None or not r.alone(name):
+        if cast is None or product is None or split is None or not r.used_once(name):
             continue
-        quantize = r.maker(product.inputs[0], "DynamicQuantizeLinear")
+        quantize = r.producer(product.inputs[0], "DynamicQuantizeLinear")
         if quantize is None or len(product.inputs) < 3 or split[0] != quantize.outputs[1]:
             continue
-        if product.inputs[2] != quantize.outputs[2] or not r.alone(product.outputs[0]):
+        if product.inputs[2] != quantize.outputs[2] or not r.used_once(product.outputs[0]):
             continue
         zero = product.inputs[3] if len(product.inputs) > 3 else ""
         weight = r.constant(product.inputs[1])
@@ -290,7 +290,7 @@ def _dynamic(r: Rewriter, node: Node) -> Node | None:
         ):  # fmt: skip
             continue
         inputs = [quantize.inputs[0], product.inputs[1], r.name_of(split[1]), zero]
-        return made(
+        return make_node(
             "DynamicQuantizeMatMul", inputs if zero else inputs[:3], node.outputs,
             domain=MICROSOFT, version=1, name=product.name,
         )  # fmt: skip

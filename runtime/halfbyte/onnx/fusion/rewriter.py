@@ -1,4 +1,4 @@
-"""What patterns are found with: who makes a value, who needs it, what is constant."""
+"""The graph that patterns are matched in: producers and consumers of values, and constants."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from halfbyte.onnx.fusion.ranks import Ranks, ranks
 Array = npt.NDArray[Any]
 
 MICROSOFT = "com.microsoft"
-OWN = "ai.halfbyte"  # operators that no standard has; see definitions/own.py
+OWN = "ai.halfbyte"  # halfbyte's own operators; see reference/own.py
 
 
 class Rewriter:
-    """A graph, and what a pattern asks of it. Nodes are replaced one at a time, in place.
+    """A graph under fusion. Nodes are replaced one at a time, in place.
 
-    A pattern is found from its last node; what leads to it stays until nothing needs it any more.
+    A pattern is matched from its last node; the nodes before it stay until nothing uses them.
     """
 
     def __init__(self, model: Model) -> None:
@@ -31,12 +31,12 @@ class Rewriter:
         self._outputs = {v.name for v in self.graph.outputs}
         self._count = self._last = 0
         self._ranks: Ranks | None = None
-        self._makers = {name: n for n in self.graph.nodes for name in n.outputs if name}
-        self._users: dict[str, list[Node]] = defaultdict(list)
+        self._producers = {name: n for n in self.graph.nodes for name in n.outputs if name}
+        self._consumers: dict[str, list[Node]] = defaultdict(list)
         for node in self.graph.nodes:
             step()
             for name in used_names(node):
-                self._users[name].append(node)
+                self._consumers[name].append(node)
 
     def nodes(self, *kinds: str, domain: str = "") -> Iterator[Node]:
         """Nodes of these operators, in order."""
@@ -46,26 +46,26 @@ class Rewriter:
                 yield node
 
     def _is_there(self, node: Node) -> bool:
-        return any(self._makers.get(name) is node for name in node.outputs if name)
+        return any(self._producers.get(name) is node for name in node.outputs if name)
 
-    def maker(self, name: str, *kinds: str, domain: str = "") -> Node | None:
-        """The node that makes a value, if it is of one of these operators."""
-        node = self._makers.get(name)
+    def producer(self, name: str, *kinds: str, domain: str = "") -> Node | None:
+        """The node that computes a value, if it is of one of these operators."""
+        node = self._producers.get(name)
         if node is None or node.domain != domain or (kinds and node.op_type not in kinds):
             return None
         return node
 
-    def users(self, name: str) -> list[Node]:
+    def consumers(self, name: str) -> list[Node]:
         """The nodes that read a value."""
-        return self._users[name]
+        return self._consumers[name]
 
-    def alone(self, name: str) -> bool:
-        """Whether one node reads a value, once, and it is no output of the graph."""
-        users = self._users[name]
+    def used_once(self, name: str) -> bool:
+        """Whether only one node reads a value, once, and it is not an output of the graph."""
+        users = self._consumers[name]
         return len(users) == 1 and users[0].inputs.count(name) <= 1 and name not in self._outputs
 
     def rank(self, name: str) -> int | None:
-        """How many dimensions a value has, where the graph says it."""
+        """The number of dimensions of a value, where it is known."""
         if self._ranks is None:
             self._ranks = ranks(self.graph)
         return self._ranks.get(name)
@@ -80,7 +80,7 @@ class Rewriter:
         return value if isinstance(value, np.ndarray) else None
 
     def number(self, name: str) -> float | None:
-        """The value of a constant of one element, which adds no dimension to what it meets."""
+        """The value of a constant of one element and at most one axis."""
         value = self.constant(name)
         return None if value is None else _number(value)
 
@@ -95,10 +95,10 @@ class Rewriter:
         return None
 
     def split_number(self, node: Node) -> tuple[str, float] | None:
-        """The same where the constant has one element."""
-        found = self.split_constant(node)
-        value = None if found is None else _number(found[1])
-        return None if found is None or value is None else (found[0], value)
+        """The computed operand and the constant, where that is a number; see `number`."""
+        operands = self.split_constant(node)
+        value = None if operands is None else _number(operands[1])
+        return None if operands is None or value is None else (operands[0], value)
 
     def add_constant(self, value: Array) -> str:
         """The name of a new initializer."""
@@ -117,20 +117,20 @@ class Rewriter:
         return self.add_constant(value)
 
     def replace(self, old: Node, *new: Node) -> None:
-        """Put nodes in the place of one; they make what it made."""
+        """Put nodes in the place of `old`; they compute the same values."""
         at = self._index(old)
         self.graph.nodes[at : at + 1] = new
         for name in used_names(old):
-            self._users[name].remove(old)
+            self._consumers[name].remove(old)
         for name in filter(None, old.outputs):
-            self._makers.pop(name, None)
+            self._producers.pop(name, None)
         for node in new:
-            self._makers.update({name: node for name in node.outputs if name})
+            self._producers.update({name: node for name in node.outputs if name})
             for name in used_names(node):
-                self._users[name].append(node)
+                self._consumers[name].append(node)
 
     def _index(self, node: Node) -> int:
-        """Where a node stands; most patterns are found in order, so the search goes on."""
+        """The index of a node; most patterns match in order, so the search continues."""
         nodes = self.graph.nodes
         try:
             self._last = nodes.index(node, max(0, self._last - 64))
@@ -151,13 +151,13 @@ def _number(value: Array) -> float | None:
 
 
 def near(value: float | None, wanted: float) -> bool:
-    """Whether a constant is the one of a formula: rounded to float32 and printed, or to float16."""
+    """Whether a constant is that of a formula, rounded to few digits, float32 or float16."""
     if value is None:
         return False
     return abs(value - wanted) <= 1e-5 * abs(wanted) or value == float(np.float16(wanted))
 
 
-def made(
+def make_node(
     kind: str, inputs: Sequence[str], outputs: Sequence[str], *, domain: str = "", version: int = 0,
     name: str = "", **attributes: Any,
 ) -> Node:  # fmt: skip

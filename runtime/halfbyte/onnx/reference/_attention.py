@@ -1,4 +1,4 @@
-"""What the attention operators share: scores, softmax, rotary positions."""
+"""Shared by the attention operators: scores, softmax, rotary positions."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def scaled_dot_product(
     ----------
     q : array [batch, heads, n, d]
     k, v : array [batch, kv heads, t, d]
-        Each of them serves heads / kv heads neighbouring heads of q. v may have another d.
+        Each head serves heads / kv heads neighbouring heads of q. v may have another d.
     bias : array, optional
         Added to scores; broadcast to [batch, heads, n, t].
     allowed : bool array, optional
-        Which keys each query sees; broadcast likewise. Where it sees none, its result is 0.
+        The keys that each query sees; broadcast likewise. A query that sees none has a result of 0.
     scale : float, optional
-        None is 1 / sqrt(d).
+        1 / sqrt(d) by default.
     softcap : float
         cap(x) = softcap tanh(x / softcap), or x where it is 0.
     sink : array [heads], optional
-        A score for nothing, in the softmax's sum alone.
+        One more score, which counts only in the softmax's sum.
 
     Returns
     -------
@@ -103,9 +103,9 @@ def join_heads(x: Array) -> Array:
 
 
 def rotate(x: Array, cos: Array, sin: Array, interleaved: bool = False) -> Array:
-    """Turn pairs of x [batch, heads, n, d] by angles whose cosines are [batch or 1, n, r / 2].
+    """Rotate pairs of x [batch, heads, n, d] by angles whose cosines are [batch or 1, n, r / 2].
 
-    Pairs are neighbours if `interleaved`, else r / 2 apart; elements from r on stay.
+    Pairs are neighbours if `interleaved`, else r / 2 apart; elements from r on are unchanged.
     """
     half = cos.shape[-1]
     if 2 * half > x.shape[-1]:

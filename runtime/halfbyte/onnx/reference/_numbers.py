@@ -1,4 +1,4 @@
-"""What the families of neural-network operators share: precision inside, and sizes of results."""
+"""Shared by the families of neural-network operators: working precision, and sizes of results."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = [
 
 
 def widened(x: Array) -> Array:
-    """`x` in the type that is computed in: float32 of narrower floats, else as it is."""
+    """`x` in the type to compute in: float32 for narrower floats, else its own."""
     return working(numbers(x))
 
 
 def rounded(x: Any, dtype: np.dtype[Any]) -> Array:
-    """`x` rounded to a type that it was widened from."""
+    """`x` rounded to the type that it was widened from."""
     return as_type(np.asarray(x), dtype)
 
 
@@ -43,7 +43,7 @@ def float_of(number: int, default: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def fitting(shape: Iterable[int], itemsize: int, what: str = "result") -> tuple[int, ...]:
-    """`check_elements` of what a message names.
+    """`check_elements`, with `what` in front of its messages.
 
     Raises
     ------
@@ -81,14 +81,14 @@ def per_channel(x: Array, count: int, what: str) -> Array:
 
 
 def vector(x: Array, count: int, what: str) -> Array:
-    """A tensor that has to be a vector of so many elements."""
+    """The tensor, once it is known to be a vector of `count` elements."""
     if x.shape != (count,):
         raise ProgramError(f"{what} of shape {list(x.shape)}: expected [{count}]")
     return x
 
 
 def saturated(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Whole numbers as an integer type, at its limits where they lie beyond; NaN is 0."""
+    """Whole numbers as an integer type, clipped to its range; NaN is 0."""
     limits = np.iinfo(dtype)
     limited = np.nan_to_num(np.clip(x, limits.min, limits.max), nan=0.0)
     return np.asarray(limited.astype(dtype))

@@ -1,8 +1,8 @@
 """Regular expressions in RE2's syntax, matched in time linear in the text.
 
-A pattern becomes a machine of at most `MAX_STATES` states, and all states that the text may have
-led to are followed at once; nothing is tried twice. What RE2 has not (references back, looking
-around) is refused, as are Unicode's scripts, which NumPy-only Python does not know.
+A pattern becomes an automaton of at most `MAX_STATES` states; all states that the text may have
+reached are followed at once, without backtracking. What RE2 lacks (back-references, lookaround) is
+refused, as are Unicode's scripts, of which Python's standard library has no table.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ def _any_case(test: Test) -> Test:
 
 @dataclass
 class _Parser:
-    """One pass over a pattern; `flags` are those in force, of "imsU"."""
+    """One pass over a pattern; `flags` are those in effect, of "imsU"."""
 
     text: str
     at: int = 0
     depth: int = 0
     flags: frozenset[str] = frozenset()
 
-    def error(self, found: str) -> FormatError:
-        return FormatError(f"pattern {self.text[:80]!r}: {found} at {self.at}")
+    def error(self, problem: str) -> FormatError:
+        return FormatError(f"pattern {self.text[:80]!r}: {problem} at {self.at}")
 
     def peek(self) -> str:
         return self.text[self.at : self.at + 1]
@@ -82,7 +82,7 @@ class _Parser:
     def until(self, end: str) -> str:
         stop = self.text.find(end, self.at)
         if stop < 0:
-            raise self.error(f"no {end!r} behind it")
+            raise self.error(f"no {end!r} after it")
         part, self.at = self.text[self.at : stop], stop + len(end)
         return part
 
@@ -121,10 +121,10 @@ class _Parser:
                 return tree
             sign = self.take()
             bounds = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(sign) or self.counts()
-            if bounds is None:  # a brace that counts nothing stands for itself
+            if bounds is None:  # a brace that is not a count is a literal
                 self.at -= 1
                 return tree
-            self.skip("?")  # which match is preferred does not matter to whether there is one
+            self.skip("?")  # a lazy repeat matches the same texts
             tree = ("repeat", tree, *bounds)
         raise UnsupportedError(f"pattern {self.text[:80]!r}: {MAX_NESTED} repeats of one part")
 
@@ -174,7 +174,7 @@ class _Parser:
                 added, _, removed = self.modifiers().partition("-")
                 self.flags = (self.flags | set(added)) - set(removed)
                 if self.text[self.at - 1] == ")":
-                    return ("all", [])  # for the rest of the group around it
+                    return ("all", [])  # for the rest of the enclosing group
                 tree = self.choice()
                 self.flags = outside
                 return self.closed(tree)
@@ -195,7 +195,7 @@ class _Parser:
         return tree
 
     def escaped(self) -> Test | str:
-        """What follows a backslash: one character, or a class of them."""
+        """The part after a backslash: one character, or a class of characters."""
         sign = self.take()
         if sign.lower() in CLASSES:
             return CLASSES[sign] if sign in CLASSES else _not(CLASSES[sign.lower()])
@@ -232,7 +232,7 @@ class _Parser:
         return lambda c: unicodedata.category(c).startswith(name) != negated
 
     def set(self) -> Test:
-        """Behind "[": what may be between the brackets."""
+        """The part after "[": the characters between the brackets."""
         negated = self.skip("^")
         tests: list[Test] = []
         first = True
@@ -267,24 +267,26 @@ class _Parser:
 
 @dataclass
 class Pattern:
-    """A pattern as a machine.
+    """A pattern as an automaton.
 
     Raises
     ------
     FormatError
-        The pattern is none of RE2's.
+        The pattern is not in RE2's syntax.
     UnsupportedError
         It needs more than `MAX_STATES` states, or classes that are not known here.
     """
 
     text: str
-    tests: list[Test | str | None] = field(init=False)  # a test, where to be, or a choice
+    tests: list[Test | str | None] = field(
+        init=False
+    )  # a test of a character, an assertion, or a choice
     ways: list[tuple[int, ...]] = field(init=False)
     start: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.tests, self.ways = [None], [()]  # state 0: matched
-        self.start = self._machine(_Parser(self.text).whole(), 0)
+        self.start = self._automaton(_Parser(self.text).whole(), 0)
 
     def _state(self, test: Test | str | None, *ways: int) -> int:
         if len(self.tests) >= MAX_STATES:
@@ -293,28 +295,28 @@ class Pattern:
         self.ways.append(ways)
         return len(self.tests) - 1
 
-    def _machine(self, tree: Tree, then: int) -> int:
-        """The state in which `tree` begins, if `then` is where it ends."""
+    def _automaton(self, tree: Tree, then: int) -> int:
+        """The first state of `tree`, whose last state leads to `then`."""
         match tree:
             case ("one" | "at", test):
                 return self._state(test, then)
             case ("all", [*parts]):
                 for part in reversed(parts):
-                    then = self._machine(part, then)
+                    then = self._automaton(part, then)
                 return then
             case ("any", [*ways]):
-                return self._state(None, *(self._machine(way, then) for way in ways))
+                return self._state(None, *(self._automaton(way, then) for way in ways))
             case ("repeat", tuple() as inner, int(least), most):
                 if most is None:
                     again = self._state(None)
-                    self.ways[again] = (self._machine(inner, again), then)
+                    self.ways[again] = (self._automaton(inner, again), then)
                     then = again
                 else:
                     end = then
                     for _ in range(most - least):
-                        then = self._state(None, self._machine(inner, then), end)
+                        then = self._state(None, self._automaton(inner, then), end)
                 for _ in range(least):
-                    then = self._machine(inner, then)
+                    then = self._automaton(inner, then)
                 return then
         raise AssertionError(tree)
 
@@ -333,18 +335,18 @@ class Pattern:
         return 0 in states
 
     def _reached(self, states: Iterable[int], text: str, at: int) -> set[int]:
-        """The states that these lead to without reading."""
-        found: set[int] = set()
+        """The states that are reached from these without reading a character."""
+        reached: set[int] = set()
         left = list(states)
         while left:
             state = left.pop()
-            if state in found:
+            if state in reached:
                 continue
-            found.add(state)
+            reached.add(state)
             test = self.tests[state]
             if test is None or (isinstance(test, str) and _is_at(test, text, at)):
                 left.extend(self.ways[state])
-        return found
+        return reached
 
 
 def _is_at(where: str, text: str, at: int) -> bool:

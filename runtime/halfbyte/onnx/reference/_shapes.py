@@ -1,6 +1,6 @@
-"""What follows from the shapes of inputs alone: shapes of results, and how many axes they have.
+"""Shapes and ranks of results, as far as the shapes of inputs decide them.
 
-Rules for `define`, which definitions of the same form share.
+These are the rules for `define`; definitions of the same form share one.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from halfbyte.onnx.reference.arrays import Array, axes_of, axis_of, integers
 Shape = tuple[int, ...]
 Shapes = Shape | list[Shape] | None
 Ranks = Sequence[int | None]
-Length = Callable[[int], int | None]  # of an input by its place
+Length = Callable[[int], int | None]  # of an input by its index
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What is known of an operator's results.
+    """Shapes and ranks of an operator's results.
 
     Attributes
     ----------
     shapes : callable or None
-        Called as the definition is, with arrays whose values count only where they are constants.
-        Returns the shape of the result, or a list of them where the definition returns a tuple;
-        None where shapes do not follow. Inputs that do not fit may raise what definitions raise.
+        Called like the definition, with arrays whose values count only where they are constants.
+        Returns the shape of the result, or a list of shapes where the definition returns a tuple;
+        None where the shapes are not known. For inputs that do not fit it may raise what
+        definitions raise.
     rank : callable or None
-        Called before any shape is known, with the ranks of inputs as far as they are, the node,
-        and a function that says how many elements an input has that is a vector.
+        Called before any shape is known, with the ranks of inputs as far as they are known, the
+        node, and a function that gives the length of an input that is a vector.
     """
 
     shapes: Callable[..., Shapes] | None = None
@@ -43,17 +44,17 @@ class Rule:
 
 
 def _same(x: Array, *others: Array | None, **attributes: Any) -> Shape:
-    """That of the first input."""
+    """The shape of the first input."""
     return x.shape
 
 
 def _together(*parts: Array | None, **attributes: Any) -> Shape:
-    """That of all inputs together, as NumPy broadcasts them."""
+    """The shape of all inputs broadcast together."""
     return np.broadcast_shapes(*(part.shape for part in parts if part is not None))
 
 
 def after_product(a: Shape, b: Shape) -> Shape:
-    """Of a matrix product, as numpy.matmul makes it."""
+    """The shape of a matrix product, as numpy.matmul has it."""
     if not a or not b or a[-1] != b[max(len(b) - 2, 0)]:
         raise ValueError(f"a product of {list(a)} and {list(b)}")
     rows = a[-2:-1]
@@ -62,12 +63,12 @@ def after_product(a: Shape, b: Shape) -> Shape:
 
 
 def _product(a: Array, b: Array, *others: Array | None, **attributes: Any) -> Shape:
-    """Of the product of the first two inputs."""
+    """The shape of the product of the first two inputs."""
     return after_product(a.shape, b.shape)
 
 
 def without(shape: Shape, axes: Sequence[int], keepdims: int) -> Shape:
-    """The shape with these axes reduced to one element, or left out."""
+    """The shape with these axes reduced to one element, or removed."""
     dropped = set(axes)
     sizes = enumerate(shape)
     return tuple(1 if i in dropped else n for i, n in sizes if keepdims or i not in dropped)
@@ -76,32 +77,32 @@ def without(shape: Shape, axes: Sequence[int], keepdims: int) -> Shape:
 def _reduced_by_attribute(
     x: Array, *, axes: Sequence[int] | None = None, keepdims: int = 1, **attributes: Any
 ) -> Shape:
-    """Of a reduction over axes that an attribute names, or over all."""
+    """The shape of a reduction over axes that an attribute names, or over all."""
     return without(x.shape, axes_of(axes or range(x.ndim), x.ndim), keepdims)
 
 
 def _reduced_by_input(
     x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
 ) -> Shape:
-    """Of a reduction over axes that an input names; without one over all, or over none."""
+    """The shape of a reduction over axes that an input names; without it over all, or none."""
     given = [] if axes is None else integers(axes)
     whole = [] if noop_with_empty_axes else range(x.ndim)
     return without(x.shape, axes_of(given or whole, x.ndim), keepdims)
 
 
 def _one_axis(x: Array, *, axis: int = 0, keepdims: int = 1, **attributes: Any) -> Shape:
-    """Of a reduction over one axis."""
+    """The shape of a reduction over one axis."""
     return without(x.shape, [axis_of(axis, x.ndim)], keepdims)
 
 
 def _standardized(x: Array, *others: Array | None, axis: int = -1, **attributes: Any) -> Shapes:
-    """Of a result like x, and of two statistics over the axes from `axis` on."""
+    """The shapes of a result like x, and of two statistics over the axes from `axis` on."""
     kept = without(x.shape, range(axis_of(axis, x.ndim), x.ndim), 1)
     return [x.shape, kept, kept]
 
 
 def _joined(*parts: Array, axis: int) -> Shape:
-    """Of arrays one after the other along an axis."""
+    """The shape of arrays concatenated along an axis."""
     at = axis_of(axis, parts[0].ndim)
     around = {(part.ndim, part.shape[:at], part.shape[at + 1 :]) for part in parts}
     if len(around) > 1:
@@ -111,13 +112,13 @@ def _joined(*parts: Array, axis: int) -> Shape:
 
 
 def _gathered(data: Array, indices: Array, *, axis: int = 0) -> Shape:
-    """Of slices along an axis."""
+    """The shape of slices taken along an axis."""
     at = axis_of(axis, data.ndim)
     return (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
 
 
-def _channels_alone(x: Array, **attributes: Any) -> Shape:
-    """Of what is made of each channel: [N, C, 1...]."""
+def _by_channel(x: Array, **attributes: Any) -> Shape:
+    """The shape of one result per channel: [N, C, 1...]."""
     return (*x.shape[:2], *[1] * (x.ndim - 2))
 
 
@@ -134,7 +135,7 @@ def _most_rank(given: Ranks, node: Node, length: Length) -> int | None:
 
 
 def _product_rank(given: Ranks, node: Node, length: Length) -> int | None:
-    """Of two matrices, or stacks of them."""
+    """The rank of a product of matrices, or of stacks of them."""
     known = [rank for rank in given[:2] if rank is not None and rank >= 2]
     return max(known) if len(known) == 2 else None
 
@@ -144,13 +145,13 @@ def _kept_rank(given: Ranks, node: Node, length: Length) -> int | None:
 
 
 def _gathered_rank(given: Ranks, node: Node, length: Length) -> int | None:
-    """One axis becomes those of the indices."""
+    """The axes of the indices replace one axis."""
     first, places = (*given, None)[:2]
     return None if first is None or places is None else first - 1 + places
 
 
 def _stated_rank(given: Ranks, node: Node, length: Length) -> int | None:
-    """As many as the second input has elements."""
+    """The number of elements of the second input."""
     return length(1) if len(given) > 1 else None
 
 
@@ -160,7 +161,7 @@ def _expanded_rank(given: Ranks, node: Node, length: Length) -> int | None:
 
 
 def _axes_more(sign: int) -> Callable[[Ranks, Node, Length], int | None]:
-    """With, or without, the axes that the second input or an attribute names."""
+    """The rank with axes added or removed that the second input or an attribute names."""
 
     def rank(given: Ranks, node: Node, length: Length) -> int | None:
         axes = node.attributes.get("axes")
@@ -183,7 +184,7 @@ reduced_by_attribute = Rule(_reduced_by_attribute, _kept_rank)
 reduced_by_input = Rule(_reduced_by_input, _kept_rank)
 one_axis = Rule(_one_axis, _kept_rank)
 standardized = Rule(_standardized, _first_rank)
-channels_alone = Rule(_channels_alone, _first_rank)
+by_channel = Rule(_by_channel, _first_rank)
 vector = Rule(rank=lambda given, node, length: 1)
 matrix = Rule(rank=lambda given, node, length: 2)
 gathered = Rule(_gathered, _gathered_rank)
@@ -195,14 +196,14 @@ squeezed = Rule(rank=_axes_more(-1))
 
 
 def alike(shapes: Callable[..., Shapes]) -> Rule:
-    """Of a result that has as many axes as the first input."""
+    """The rule of a result that has as many axes as the first input."""
     return Rule(shapes, _first_rank)
 
 
 def recurrent(states: int, hidden_axis: int = 2) -> Rule:
-    """Of a recurrent layer with so many states: of all outputs, and of the last of each state.
+    """The rule of a recurrent layer with `states` states: all outputs, and the last of each state.
 
-    `hidden_axis` is that of its third input, [directions, ...].
+    `hidden_axis` is the axis of the third input, [directions, ...], that has the hidden size.
     """
 
     def shapes(

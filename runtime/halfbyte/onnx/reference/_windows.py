@@ -1,7 +1,7 @@
 """Windows that slide over the spatial axes of a tensor: convolution, pooling, and their inverses.
 
-Axes are (batch, channel, spatial...). One `Window` holds what the attributes kernel_shape, strides,
-dilations, pads and auto_pad say together.
+Axes are (batch, channel, spatial...). A `Window` combines the attributes kernel_shape, strides,
+dilations, pads and auto_pad.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from halfbyte.onnx.reference._numbers import Array, fitting
 
 @dataclass(frozen=True)
 class Window:
-    """One entry a spatial axis; `begins` and `ends` are the padding before and after."""
+    """One entry per spatial axis; `begins` and `ends` are the padding before and after."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -28,24 +28,24 @@ class Window:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """From a window's first element to its last, with what dilation leaves out between."""
+        """Number of elements from a window's first to its last, gaps of dilation included."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
 
 def per_axis(values: Sequence[int] | None, rank: int, default: int, what: str) -> tuple[int, ...]:
-    """An attribute with one number a spatial axis, at least 1 each."""
-    made = (default,) * rank if values is None else tuple(int(v) for v in values)
-    if len(made) != rank or min(made, default=1) < 1:
-        raise ProgramError(f"{what} {list(made)}: expected {rank} numbers, each at least 1")
-    return made
+    """An attribute with one number per spatial axis, each at least 1."""
+    numbers = (default,) * rank if values is None else tuple(int(v) for v in values)
+    if len(numbers) != rank or min(numbers, default=1) < 1:
+        raise ProgramError(f"{what} {list(numbers)}: expected {rank} numbers, each at least 1")
+    return numbers
 
 
 def padding(pads: Sequence[int] | None, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The attribute pads as padding before and after each axis."""
-    made = [0] * (2 * rank) if pads is None else [int(v) for v in pads]
-    if len(made) != 2 * rank or min(made, default=0) < 0:
-        raise ProgramError(f"pads {made}: expected {2 * rank} numbers, none negative")
-    return tuple(made[:rank]), tuple(made[rank:])
+    """The attribute pads, as padding before and padding after each axis."""
+    numbers = [0] * (2 * rank) if pads is None else [int(v) for v in pads]
+    if len(numbers) != 2 * rank or min(numbers, default=0) < 0:
+        raise ProgramError(f"pads {numbers}: expected {2 * rank} numbers, none negative")
+    return tuple(numbers[:rank]), tuple(numbers[rank:])
 
 
 def make_window(
@@ -66,14 +66,14 @@ def make_window(
     steps = per_axis(strides, rank, 1, "strides")
     spread = per_axis(dilations, rank, 1, "dilations")
     begins, ends = padding(pads if auto_pad == "NOTSET" else None, rank)
-    made = Window(shape, steps, spread, begins, ends)
+    window = Window(shape, steps, spread, begins, ends)
     if auto_pad in ("NOTSET", "VALID"):
-        return made
+        return window
     if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
         raise ProgramError(f"auto_pad {auto_pad!r}: expected NOTSET, VALID, SAME_UPPER, SAME_LOWER")
     totals = [
         max((-(-size // step) - 1) * step + extent - size, 0)
-        for size, step, extent in zip(sizes, steps, made.extents, strict=True)
+        for size, step, extent in zip(sizes, steps, window.extents, strict=True)
     ]
     begins, ends = split_padding(totals, auto_pad)
     return Window(shape, steps, spread, begins, ends)
@@ -89,10 +89,10 @@ def split_padding(totals: Sequence[int], auto_pad: str) -> tuple[tuple[int, ...]
 def counts(sizes: Sequence[int], window: Window, ceil: bool = False) -> tuple[int, ...]:
     """How many windows there are along each axis.
 
-    floor((size + padding - extent) / stride) + 1, or ceil, where a window that would begin in the
-    padding behind is left out.
+    floor((size + padding - extent) / stride) + 1, or ceil, without a window that would begin in the
+    padding at the end.
     """
-    made = []
+    result = []
     axes = zip(sizes, window.extents, window.strides, window.begins, window.ends, strict=True)
     for size, extent, step, begin, end in axes:
         room = size + begin + end - extent
@@ -103,8 +103,8 @@ def counts(sizes: Sequence[int], window: Window, ceil: bool = False) -> tuple[in
         count = (-(-room // step) if ceil else room // step) + 1
         if ceil and (count - 1) * step >= size + begin:
             count -= 1
-        made.append(count)
-    return tuple(made)
+        result.append(count)
+    return tuple(result)
 
 
 def padded(x: Array, window: Window, results: Sequence[int], value: Any) -> Array:
@@ -127,12 +127,12 @@ def slid(x: Array, window: Window, results: Sequence[int]) -> Array:
     view = np.lib.stride_tricks.sliding_window_view(x, window.extents, axes)
     steps = [slice(0, (n - 1) * s + 1, s) for n, s in zip(results, window.strides, strict=True)]
     taps = [slice(None, None, d) for d in window.dilations]
-    made: Array = view[(slice(None), slice(None), *steps, *taps)]
-    return made
+    result: Array = view[(slice(None), slice(None), *steps, *taps)]
+    return result
 
 
 def shifted(axis: int, tap: int, count: int, window: Window) -> tuple[slice, ...]:
-    """What element `tap` of each of `count` windows along spatial `axis` is in a padded tensor."""
+    """Slices of a padded tensor: element `tap` of each of `count` windows along spatial `axis`."""
     start = tap * window.dilations[axis]
     step = window.strides[axis]
     taken = slice(start, start + (count - 1) * step + 1, step)

@@ -1,4 +1,4 @@
-"""Activations: functions of one element each, computed in float32 at least."""
+"""Activations, element by element, computed in float32 or wider."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import Array, channels, per_channel, rounded, widened
 from halfbyte.onnx.reference.registry import define
 
-SELU_ALPHA = 1.67326319217681884765625  # what ONNX's attributes default to
+SELU_ALPHA = 1.67326319217681884765625  # defaults of ONNX's attributes
 SELU_GAMMA = 1.05070102214813232421875
 
 
 def sigmoid_of(x: Array) -> Array:
-    """1 / (1 + exp(-x)), in `x`'s float type; nothing overflows."""
+    """1 / (1 + exp(-x)), in `x`'s float type; without overflow."""
     small = np.exp(-np.abs(x))
     return np.asarray(np.where(x >= 0, 1, small) / (1 + small))
 
@@ -67,7 +67,7 @@ def prelu(x: Array, slope: Array) -> Array:
 
 @define("PRelu", since=6, infer=_shapes.same)
 def prelu_6(x: Array, slope: Array) -> Array:
-    """The same with a slope for all, or for each channel (axis 1). ONNX PRelu-6."""
+    """The same with one slope for all, or one per channel (axis 1). ONNX PRelu-6."""
     count = x.shape[1] if x.ndim > 1 else 1
     return prelu(x, channels(per_channel(slope, count, "slope"), max(x.ndim, 2)))
 
@@ -165,5 +165,5 @@ def swiglu(a: Array, b: Array, *, alpha: float = 1.0) -> Array:
 def shrink(x: Array, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
     """x + bias below -lambd, x - bias above lambd, else 0. ONNX Shrink-9."""
     wide = x.astype(np.float64) if x.dtype.kind in "iu" else widened(x)
-    made = np.where(wide < -lambd, wide + bias, np.where(wide > lambd, wide - bias, 0))
-    return rounded(made, x.dtype)
+    result = np.where(wide < -lambd, wide + bias, np.where(wide > lambd, wide - bias, 0))
+    return rounded(result, x.dtype)

@@ -1,4 +1,4 @@
-"""What several families of definitions need: axes, small integers, sizes and empty values."""
+"""Shared by the families of definitions: axes, small integers, sizes and empty values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from halfbyte.room import available_bytes
 Array = npt.NDArray[Any]
 
 MAX_ELEMENTS = 1 << 33
-MAX_RANK = 32  # of what all functions of all versions of NumPy take
-SMALL = 8 << 20  # bytes that are taken without a look at what is left
+MAX_RANK = 32  # that all functions of all versions of NumPy take
+SMALL = 8 << 20  # bytes that are allocated without a check of the memory that is left
 _limit: ContextVar[float] = ContextVar("halfbyte_limit", default=math.inf)
 
 
 @contextmanager
 def results_limited(nbytes: float) -> Iterator[None]:
-    """Inside, `check_elements` refuses results of more bytes than that."""
+    """Inside this context, `check_elements` refuses results of more than `nbytes` bytes."""
     token = _limit.set(nbytes)
     try:
         yield
@@ -34,14 +34,14 @@ def results_limited(nbytes: float) -> Iterator[None]:
 
 
 def check_shape(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
-    """The shape, if arrays can have it on any machine.
+    """The shape, if arrays may have it on any machine.
 
     Raises
     ------
     MemoryBudgetError
-        More than `MAX_ELEMENTS`.
+        It has more than `MAX_ELEMENTS`.
     ValueError
-        A size is negative, or there are too many.
+        A size is negative, or there are too many axes.
     """
     sizes = tuple(map(int, shape))
     if len(sizes) > MAX_RANK:
@@ -57,14 +57,14 @@ def check_shape(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
 
 
 def check_elements(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
-    """The same, once it is known to fit too; called before anything of a computed size is made.
+    """The same, if the array also fits the memory; called before arrays of computed sizes.
 
     Raises
     ------
     MemoryBudgetError
-        More than `MAX_ELEMENTS`, or than there is memory for now.
+        It has more than `MAX_ELEMENTS`, or needs more memory than is left.
     ValueError
-        A size is negative, or there are too many.
+        A size is negative, or there are too many axes.
     """
     sizes = check_shape(shape, itemsize)
     nbytes = math.prod(sizes) * itemsize
@@ -77,14 +77,14 @@ def check_elements(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
 
 
 def take(x: Array, places: npt.ArrayLike, axis: int) -> Array:
-    """`np.take` with indices of any integers.
+    """`np.take` with indices of any integer type.
 
-    Where addresses have 32 bits, NumPy 2.0 and older refuse int64 there; ONNX's indices are int64.
+    Where addresses have 32 bits, NumPy 2.0 and older refuse int64, which ONNX's indices are.
 
     Raises
     ------
     IndexError
-        A place is none of `axis`.
+        An index is out of range.
     """
     given = np.asarray(places)
     here = given.astype(np.intp, copy=False)
@@ -94,7 +94,7 @@ def take(x: Array, places: npt.ArrayLike, axis: int) -> Array:
 
 
 def check_bytes(nbytes: int, what: str) -> None:
-    """Raise `MemoryBudgetError` where there is no memory for so many bytes."""
+    """Raise `MemoryBudgetError` where the memory that is left has fewer bytes."""
     if nbytes > SMALL and nbytes > (left := available_bytes()):
         raise MemoryBudgetError(
             f"{what}, {_sized(nbytes)}: more than this machine holds ({_sized(left)} are left)"
@@ -102,9 +102,9 @@ def check_bytes(nbytes: int, what: str) -> None:
 
 
 class Kept:
-    """Counts bytes that pile up in small pieces, and looks now and then whether there is room.
+    """Counts bytes that add up in small pieces, and checks now and then that they fit the memory.
 
-    What is kept is put together at its end, for which there has to be as much memory again.
+    The pieces are joined in the end, which takes as much memory again.
     """
 
     def __init__(self, what: str) -> None:
@@ -115,14 +115,14 @@ class Kept:
         self.add_bytes(_OBJECT + (value.nbytes if isinstance(value, np.ndarray) else 0))
 
     def add_bytes(self, nbytes: int) -> None:
-        """Count so many."""
+        """Count bytes."""
         self._total += nbytes
         if self._total > self._next:
             check_bytes(self._total, self._what)
             self._next = self._total + self._total // 8
 
 
-_OBJECT = 128  # bytes of an array beside its numbers
+_OBJECT = 128  # bytes of an array besides its numbers
 
 
 def _sized(nbytes: float) -> str:
@@ -138,19 +138,19 @@ def axis_of(axis: int, rank: int) -> int:
 
 def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
     """Axes counted from the front. Raises `ValueError` where one is named twice."""
-    found = tuple(axis_of(int(axis), rank) for axis in axes)
-    if len(set(found)) < len(found):
-        raise ValueError(f"axes {list(found)} name one twice")
-    return found
+    numbers = tuple(axis_of(int(axis), rank) for axis in axes)
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"axes {list(numbers)} name one twice")
+    return numbers
 
 
 def integers(array: Array | Sequence[int]) -> list[int]:
-    """Values of a 1-D input as Python's integers; a scalar is one value.
+    """Values of a 1-D input as Python integers; a scalar is one value.
 
     Raises
     ------
     ValueError
-        It has more axes.
+        The input has more axes.
     """
     vector = np.asarray(array)
     if vector.ndim > 1:
@@ -164,23 +164,23 @@ def scalar(array: Array) -> int:
 
 
 def numbers(array: Array) -> Array:
-    """The array; of a type that NumPy lacks, its numbers."""
+    """The array, as numbers where it has a type that NumPy lacks."""
     return dtypes.widen(array) if array.dtype.names else array
 
 
 def as_type(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Numbers in the type that they came from."""
+    """Numbers in `dtype`, which may be a type that NumPy lacks."""
     return dtypes.narrow(array, dtype) if dtype.names else array.astype(dtype, copy=False)
 
 
 def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """ONNX's empty values: 0, False, ''."""
-    made = np.zeros(shape, dtype)
+    """An array of ONNX's empty values: 0, False, ''."""
+    result = np.zeros(shape, dtype)
     if dtype == dtypes.STRING:
-        made[...] = ""
-    return made
+        result[...] = ""
+    return result
 
 
 def working(array: Array) -> Array:
-    """The array in the type to sum in: float32 where it is float16."""
+    """The array in the type to sum in: float32 for float16."""
     return array.astype(np.float32) if array.dtype == np.float16 else array

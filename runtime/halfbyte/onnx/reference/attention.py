@@ -17,7 +17,7 @@ from halfbyte.onnx.reference.registry import define
 
 
 def _by_heads(x: Array, heads: int, name: str) -> Array:
-    """[batch, heads, length, size] of that, or of [batch, length, heads * size]."""
+    """x as [batch, heads, length, size]; it may be [batch, length, heads * size]."""
     if x.ndim == 4:
         return x
     if x.ndim != 3:
@@ -26,7 +26,7 @@ def _by_heads(x: Array, heads: int, name: str) -> Array:
 
 
 def _shared(x: Array, heads: int) -> Array:
-    """Heads of keys or values, each repeated for the neighbouring heads of queries it serves."""
+    """Heads of keys or values, each repeated for the group of query heads that it serves."""
     if heads == 1:
         return x  # one head of queries is broadcast
     if not x.shape[1] or heads % x.shape[1]:
@@ -35,7 +35,7 @@ def _shared(x: Array, heads: int) -> Array:
 
 
 def _scores(q: Array, k: Array, scale: float | None) -> Array:
-    """scale * q k^T; both are scaled by its root, so that nothing overflows between."""
+    """scale * q k^T; q and k are both multiplied by sqrt(scale), to avoid overflow."""
     if q.shape[-1] != k.shape[-1]:
         raise ProgramError(f"heads of {q.shape[-1]} and {k.shape[-1]} elements: expected equal")
     fitting((max(len(q), len(k)), *q.shape[1:3], k.shape[2]), q.dtype.itemsize, "scores")
@@ -49,7 +49,7 @@ def _seen(
 ) -> Array:
     """Which keys each query may see: bool [batch or 1, 1, queries, keys].
 
-    Query i of a batch is at position offset + i; `valid` is how many keys there are.
+    Query i of a batch is at position offset + i; `valid` is the number of keys.
     """
     position = offset.reshape(-1, 1, 1, 1) + np.arange(shape[2])[:, None]
     key = np.arange(shape[3])
@@ -122,20 +122,20 @@ def attention(
     k, v : likewise, of kv_num_heads heads; a divisor of q's
         past_key and past_value come before them.
     attn_mask : bool or float, broadcast to [batch, heads, queries, keys]
-        May be short: what is missing is masked.
+        May have fewer keys; the missing ones are masked.
     nonpad_kv_seqlen : int64 [batch]
-        How many keys count; the queries are then at the last of their positions.
+        Number of keys that count; the queries are at the last of their positions.
     is_causal, left_window_size, right_window_size : int
         A query at position p sees keys up to p; from p - left; up to p + right (-1: all).
     qk_matmul_output_mode : int
         The fourth result: scores (0), after softcap (1), masked (2), after softmax (3).
     softmax_precision : int
-        The type that the softmax's input and result are rounded to.
+        The type to which the softmax's input and result are rounded.
 
     Returns
     -------
-    result in q's form, keys and values with their past [batch, heads, keys, d], and scores. A query
-    that sees nothing has a result of zeros. ONNX Attention-23, -24, -25.
+    result in q's form, keys and values with their past [batch, heads, keys, d], and scores. The
+    result of a query that sees no key is zeros. ONNX Attention-23, -24, -25.
     """
     queries = _by_heads(q, q_num_heads, "Q")
     keys, values = _by_heads(k, kv_num_heads, "K"), _by_heads(v, kv_num_heads, "V")
@@ -186,7 +186,7 @@ def rotary_embedding(
     num_heads: int = 0,
     rotary_embedding_dim: int = 0,
 ) -> Array:
-    """Pairs of each head's elements turned by the angles of a token's position.
+    """Pairs of each head's elements rotated by the angles of a token's position.
 
     Pairs are neighbours if `interleaved`, else half of rotary_embedding_dim (0: the whole head)
     apart. x is [batch, heads, n, d] or [batch, n, heads * d]; caches are [positions, r / 2] with
@@ -207,8 +207,8 @@ def rotary_embedding(
         raise ProgramError(
             f"caches of {cos.shape[-1]} and {sin.shape[-1]} columns: expected {half}"
         )
-    turned = rotate(split, cos, sin, bool(interleaved))
-    return rounded(join_heads(turned) if x.ndim == 3 else turned, x.dtype)
+    rotated = rotate(split, cos, sin, bool(interleaved))
+    return rounded(join_heads(rotated) if x.ndim == 3 else rotated, x.dtype)
 
 
 @define("LinearAttention", since=27, special=True)
@@ -226,12 +226,12 @@ def linear_attention(
     scale: float = 0.0,
     update_rule: str = "gated_delta",
 ) -> tuple[Array, Array]:
-    """o(t) = scale * S(t)^T q(t), where a state S [batch, heads, dk, dv] takes up k v^T each step.
+    """o(t) = scale * S(t)^T q(t); a step adds k v^T to the state S [batch, heads, dk, dv].
 
-    update_rule says how: "linear" S + k v^T, "gated" exp(g) S + k v^T, "delta" and "gated_delta"
-    with b k (v - S^T k)^T in place of k v^T. query, key and value are [batch, time, heads * size];
-    decay g is for each key element or each head, beta b for each head or all. Also returns the
-    last state. ONNX LinearAttention-27.
+    update_rule names the new state: "linear" S + k v^T, "gated" exp(g) S + k v^T, "delta" and
+    "gated_delta" with b k (v - S^T k)^T in place of k v^T. query, key and value are [batch, time,
+    heads * size]; decay g is for each key element or each head, beta b for each head or all. Also
+    returns the last state. ONNX LinearAttention-27.
     """
     if update_rule not in ("linear", "gated", "delta", "gated_delta"):
         raise ProgramError(f"update_rule {update_rule!r} is not one of ONNX's")
@@ -277,7 +277,7 @@ def causal_conv_with_state(
 ) -> tuple[Array, Array]:
     """Y[n, c, t] = sum over j of W[c, 0, j] X[n, c, t - (k - 1) + j]; the last k - 1 elements.
 
-    What comes before x [N, C, T] is past_state [N, C, k - 1], or zeros. activation is "none",
+    The elements before x [N, C, T] are past_state [N, C, k - 1], or zeros. activation is "none",
     "silu" or "swish" (one and the same). ONNX CausalConvWithState-27.
     """
     if activation not in ("none", "silu", "swish"):

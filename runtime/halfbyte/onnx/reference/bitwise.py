@@ -20,7 +20,7 @@ declare_unary("BitwiseNot", 18, np.invert)
 def shift(X: Array, Y: Array, *, direction: str) -> Array:
     """X 2^Y ("LEFT") or floor(X 2^-Y) ("RIGHT"), in X's bits. ONNX BitShift-28.
 
-    Shifts by less than none or by all bits and more leave 0, or -1 of negative X to the right.
+    Negative shifts, and shifts by all bits or more, give 0, or -1 for negative X to the right.
     """
     if direction not in ("LEFT", "RIGHT"):
         raise UnsupportedError(f"direction {direction!r}: expected 'LEFT' or 'RIGHT'")

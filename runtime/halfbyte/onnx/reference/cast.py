@@ -15,10 +15,10 @@ from halfbyte.onnx.reference.registry import define
 
 def element_type(number: int) -> np.dtype[Any]:
     """The dtype of an ONNX element type's number."""
-    found = dtypes.DTYPES.get(number)
-    if found is None:
+    dtype = dtypes.DTYPES.get(number)
+    if dtype is None:
         raise UnsupportedError(f"element type {number}: expected one of 1 to {max(dtypes.DTYPES)}")
-    return found
+    return dtype
 
 
 @define("Cast", special=True, infer=_shapes.same_rank)
@@ -74,9 +74,9 @@ def integer(text: str) -> int:
 
 def written(values: Array) -> Array:
     """Numbers as strings: the shortest that are read as the same number."""
-    made = np.empty(values.size, object)
-    made[:] = [text_of(value) for value in values.reshape(-1)]
-    return made.reshape(values.shape)
+    texts = np.empty(values.size, object)
+    texts[:] = [text_of(value) for value in values.reshape(-1)]
+    return texts.reshape(values.shape)
 
 
 def text_of(value: Any) -> str:

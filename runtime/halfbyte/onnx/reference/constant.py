@@ -1,4 +1,4 @@
-"""Arrays that are made of nothing, of a shape, or of a few numbers."""
+"""Arrays from attributes, from a shape, or from a few numbers."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def constant(
 
 
 def dense(sparse: SparseTensor) -> Array:
-    """All elements of a sparse tensor."""
+    """A sparse tensor as an array."""
     shape = check_elements(sparse.shape, sparse.values.dtype.itemsize)
-    made = zeros(shape, sparse.values.dtype)
+    array = zeros(shape, sparse.values.dtype)
     if sparse.indices.ndim == 1:
-        made.reshape(-1)[sparse.indices] = sparse.values
+        array.reshape(-1)[sparse.indices] = sparse.values
     else:
-        made[tuple(sparse.indices.T)] = sparse.values
-    return made
+        array[tuple(sparse.indices.T)] = sparse.values
+    return array
 
 
 @define("ConstantOfShape", since=9, decided_by=(0,), special=True)
@@ -58,16 +58,16 @@ def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
     """`value` (float32 0 by default) everywhere. ONNX ConstantOfShape-25."""
     filling = np.zeros((), np.float32) if value is None else value.reshape(())
     sizes = check_elements(integers(shape), filling.dtype.itemsize)
-    made = zeros(sizes, filling.dtype)
-    made[...] = filling
-    return made
+    array = zeros(sizes, filling.dtype)
+    array[...] = filling
+    return array
 
 
 @define("Range", since=11, decided_by=(0, 1, 2))
 def arange(start: Array, limit: Array, delta: Array, *, stash_type: int = 1) -> Array:
     """start + i delta for all i >= 0 below the limit. ONNX Range-27.
 
-    float16 is computed in float32, as `stash_type` has it by default.
+    float16 is computed in float32 by default (`stash_type`).
     """
     first, last, step = (value.reshape(()) for value in (start, limit, delta))
     if step == 0:

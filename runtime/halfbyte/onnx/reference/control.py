@@ -27,8 +27,8 @@ def if_(cond: Array, *, then_branch: Body, else_branch: Body) -> tuple[Any, ...]
 def loop(trips: Array | None, cond: Array | None, *carried: Any, body: Body) -> tuple[Any, ...]:
     """`body` (iteration, condition, carried...) -> (condition, carried..., scanned...), repeated.
 
-    It ends after `trips` iterations (None: never) or when the condition is false; scanned outputs
-    are stacked along a new first axis.
+    It ends after `trips` iterations (None: no limit) or when the condition is false; scanned
+    outputs are stacked along a new first axis.
     """
     going = True if cond is None else bool(cond.item())
     rounds = count() if trips is None else range(int(trips.item()))
@@ -60,8 +60,8 @@ def scan(
 ) -> tuple[Any, ...]:
     """`body` (state..., slices...) -> (state..., slices...), over slices of the last inputs.
 
-    Slices are taken along `scan_input_axes` (0) and put together along `scan_output_axes` (0);
-    where a direction is 1, from the last to the first.
+    Slices are taken along `scan_input_axes` (0) and stacked along `scan_output_axes` (0), from the
+    last to the first where a direction is 1.
     """
     held = len(values) - num_scan_inputs
     if held < 0 or num_scan_inputs < 1:
@@ -85,19 +85,21 @@ def _scan(
 ) -> tuple[Any, ...]:
     """Iterate over the first axes of `scanned`."""
     held = len(state)
-    made: list[list[Array]] = [[] for _ in body.graph.outputs[held:]]
+    collected: list[list[Array]] = [[] for _ in body.graph.outputs[held:]]
     kept = Kept("what the iterations scan")
     for parts in zip(*scanned, strict=True):
         results = body(*state, *(np.asarray(part) for part in parts))
         state = results[:held]
-        for values, value in zip(made, results[held:], strict=True):
+        for values, value in zip(collected, results[held:], strict=True):
             values.append(value)
             kept.add(value)
-    axes = axes or [0] * len(made)
-    directions = directions or [0] * len(made)
+    axes = axes or [0] * len(collected)
+    directions = directions or [0] * len(collected)
     outputs = [
         _stacked(values[::-1] if direction else values, body, held + index, axis)
-        for index, (values, axis, direction) in enumerate(zip(made, axes, directions, strict=True))
+        for index, (values, axis, direction) in enumerate(
+            zip(collected, axes, directions, strict=True)
+        )
     ]
     return (*state, *outputs)
 
@@ -112,7 +114,7 @@ def scan_8(
 ) -> tuple[Any, ...]:
     """The same for every element of a batch: state [batch, ...], scan inputs [batch, time, ...].
 
-    `lengths` [batch] says how many steps each element has; outputs behind them are zero.
+    `lengths` [batch] is the number of steps of each element; outputs after them are zero.
     """
     held = len(values) - num_scan_inputs
     directions = directions or [0] * num_scan_inputs
@@ -132,9 +134,9 @@ def scan_8(
 
 
 def _stacked(values: Sequence[Array], body: Body, output: int, axis: int) -> Array:
-    """Values joined along a new axis; where there are none, an array of the type that `body` says.
+    """Values stacked along a new axis; without values, an array of the type that `body` declares.
 
-    Sizes that it does not say are zero.
+    Sizes that it does not declare are zero.
     """
     if values:
         return np.stack(values, axis)

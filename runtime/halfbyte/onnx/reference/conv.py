@@ -1,7 +1,7 @@
 """Convolutions: Conv, ConvInteger, QLinearConv.
 
 A convolution is a matrix product of the filters [M, C/group * kernel] with columns
-[C/group * kernel, results], one column a window, made some rows of the result at a time.
+[C/group * kernel, results], one column per window, for some rows of the result at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from halfbyte.onnx.reference._numbers import (
 from halfbyte.onnx.reference._windows import Window, counts, make_window, padded, slid
 from halfbyte.onnx.reference.registry import define
 
-COLUMNS = 1 << 22  # elements of columns that are made at once
+COLUMNS = 1 << 22  # elements of the columns that are computed at a time
 
 
 def convolve(x: Array, w: Array, window: Window, group: int) -> Array:
@@ -40,7 +40,7 @@ def convolve(x: Array, w: Array, window: Window, group: int) -> Array:
     window : Window
         Its kernel is w's.
     group : int
-        Channels of a group meet the filters of the same group alone.
+        The filters of a group apply only to the channels of the same group.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def convolve(x: Array, w: Array, window: Window, group: int) -> Array:
 
 
 def _depthwise(view: Array, w: Array, results: tuple[int, ...]) -> Array:
-    """One filter a channel: a sum over the kernel's elements of shifted inputs."""
+    """One filter per channel: a sum over the kernel's elements of shifted inputs."""
     y = np.zeros((len(view), len(w), *results), view.dtype)
     for index in np.ndindex(*w.shape[2:]):
         y += view[(..., *index)] * channels(w[(slice(None), 0, *index)], y.ndim)
@@ -63,7 +63,7 @@ def _depthwise(view: Array, w: Array, results: tuple[int, ...]) -> Array:
 
 
 def _by_columns(view: Array, w: Array, results: tuple[int, ...], group: int) -> Array:
-    """A matrix product for each batch, group and some rows of the result."""
+    """A matrix product for each batch, each group, and some rows of the result at a time."""
     rank = len(results)
     y = np.empty((len(view), len(w), *results), view.dtype)
     filters = w.reshape(group, len(w) // group, -1)
@@ -76,8 +76,8 @@ def _by_columns(view: Array, w: Array, results: tuple[int, ...], group: int) -> 
         for first in range(0, results[0], rows):
             part = view[batch, :, first : first + rows]
             columns = part.transpose(order).reshape(group, depth, -1)
-            made = np.matmul(filters, columns)
-            y[batch, :, first : first + rows] = made.reshape(len(w), -1, *results[1:])
+            product = np.matmul(filters, columns)
+            y[batch, :, first : first + rows] = product.reshape(len(w), -1, *results[1:])
     return y
 
 
@@ -91,7 +91,7 @@ def checked_window(
     pads: Sequence[int] | None,
     strides: Sequence[int] | None,
 ) -> Window:
-    """The window of a convolution of `x` with filters `w`, once their shapes fit each other."""
+    """The window of a convolution of `x` with filters `w`, whose shapes are checked."""
     if x.ndim < 3 or x.ndim != w.ndim:
         raise ProgramError(
             f"input {list(x.shape)} and filters {list(w.shape)}: expected [N, C, D...] and"
@@ -108,7 +108,7 @@ def checked_window(
 
 
 def convolved(x: Array, *others: Array | None, **attributes: Any) -> _shapes.Shape:
-    """The shape of a convolution, whose filters are the second input, or the fourth of codes."""
+    """The shape of a convolution, whose filters are the second input, or the fourth in integers."""
     w = others[0] if len(others) < 7 else others[2]
     if w is None:
         raise ProgramError("filters are left out")
@@ -142,7 +142,7 @@ def _integer_convolution(
     x: Array, x_zero_point: Array | None, w: Array, w_zero_point: Array | None,
     window: Window, group: int,
 ) -> Array:  # fmt: skip
-    """int64 sums of products; float64 holds each of them exactly."""
+    """int64 sums of products; float64 represents each of them exactly."""
     left = x.astype(np.float64)
     if x_zero_point is not None:
         left -= per_channel(x_zero_point, 1, "x_zero_point")

@@ -1,4 +1,4 @@
-"""Inverses of sliding windows: ConvTranspose, Col2Im. What windows share is added up."""
+"""Inverses of sliding windows: ConvTranspose, Col2Im. Overlapping elements are summed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from halfbyte.onnx.reference.registry import define
 
 
 def fold(columns: Array, window: Window, blocks: Sequence[int], sizes: Sequence[int]) -> Array:
-    """Blocks added into an image; what falls into the padding is lost.
+    """Blocks added into an image; elements in the padding are dropped.
 
     Parameters
     ----------
     columns : [N, C, K..., blocks...]
     window : Window
     blocks, sizes : sequence of int
-        How many blocks there are, and the image's size, along each spatial axis.
+        Number of blocks, and the image's size, along each spatial axis.
 
     Returns
     -------
@@ -73,10 +73,10 @@ def _transposed_window(
     pads: Sequence[int] | None,
     strides: Sequence[int] | None,
 ) -> tuple[Window, tuple[int, ...]]:
-    """The window whose convolution takes the result's size to x's, and that size.
+    """The window whose convolution maps the result's size to x's, and the result's size.
 
-    size = stride * (D - 1) + output_padding + extent - pads, where pads follow from a size that is
-    asked for: output_shape, or D * stride of auto_pad SAME_*.
+    size = stride * (D - 1) + output_padding + extent - pads. Where a size is given (output_shape,
+    or D * stride with auto_pad SAME_*), the pads are computed from it.
     """
     rank = x.ndim - 2
     explicit = auto_pad == "NOTSET" and not output_shape

@@ -26,6 +26,7 @@ def _in_grid(
     x: Array, rois: Array, batch_indices: Array, *, output_height: int = 1, output_width: int = 1,
     **attributes: Any,
 ) -> _shapes.Shape:  # fmt: skip
+    """The shape of RoiAlign's result."""
     return len(rois), x.shape[1], output_height, output_width
 
 
@@ -42,7 +43,7 @@ def max_roi_pool(
     y = np.zeros(fitting((len(rois), x.shape[1], height, width), x.dtype.itemsize), x.dtype)
     for number, roi in enumerate(widened(rois).astype(np.float32)):
         batch = _batch_index(roi[0], len(x))
-        # halves are rounded away from zero, like C's round
+        # ties are rounded away from zero, as by C's round
         x1, y1, x2, y2 = (
             math.floor(abs(v) + 0.5) * (1 if v >= 0 else -1) for v in roi[1:] * spatial_scale
         )
@@ -89,8 +90,8 @@ def roi_align(
 
     x is [N, C, H, W], rois [R, 4] with (x1, y1, x2, y2), batch_indices [R]; the result is
     [R, C, output_height, output_width]. A cell has sampling_ratio^2 points, with 0 one for each
-    element that it spans. half_pixel moves regions by half an element, output_half_pixel does not,
-    and makes them one element wide at least. ONNX RoiAlign-16, -22.
+    element that it spans. half_pixel moves regions by half an element; output_half_pixel does not,
+    and makes them at least one element wide. ONNX RoiAlign-16, -22.
     """
     if mode not in ("avg", "max"):
         raise ProgramError(f"mode {mode!r}: expected avg or max")
@@ -116,7 +117,7 @@ def roi_align(
 
 
 def _points(start: Any, length: Any, cells: int, ratio: int, size: int) -> Array:
-    """Where the points of all cells lie along one axis: [cells * points a cell]."""
+    """Positions of the points of all cells along one axis: [cells * points per cell]."""
     step = length / np.float32(cells)
     count = ratio if ratio > 0 else math.ceil(step)
     if count > 4 * size + 4:
@@ -130,7 +131,7 @@ def _points(start: Any, length: Any, cells: int, ratio: int, size: int) -> Array
 
 
 def _ends(points: Array, size: int) -> tuple[Array, Array, Array, Array]:
-    """Elements before and after each point, and their weights; zero beyond one element outside."""
+    """Elements before and after each point, and their weights; 0 more than one element outside."""
     inside = (points >= -1) & (points <= size)
     place = np.clip(points, 0, size - 1)
     low = np.floor(place).astype(np.intp)
@@ -199,8 +200,8 @@ def non_max_suppression(
         Two opposite corners (y1, x1, y2, x2), with center_point_box (x, y, width, height).
     scores : [N, classes, B]
     max_output_boxes_per_class, iou_threshold, score_threshold : one element each
-        How many at most (default 0), from which intersection over union on a box falls out
-        (exclusive, default 0), and the score that one must exceed (default none).
+        The largest number (default 0), the intersection over union above which a box is dropped
+        (default 0), and the score that a box must exceed (default none).
 
     Returns
     -------
@@ -215,8 +216,8 @@ def non_max_suppression(
     )
     wide = widened(boxes).astype(np.float32)
     if center_point_box:
-        center, halves = wide[..., :2], wide[..., 2:] / 2
-        low, high = center - halves, center + halves
+        center, half = wide[..., :2], wide[..., 2:] / 2
+        low, high = center - half, center + half
     else:
         low, high = (
             np.minimum(wide[..., :2], wide[..., 2:]),
@@ -233,7 +234,7 @@ def non_max_suppression(
 def _suppressed(
     low: Array, high: Array, scores: Array, most: int, overlap: float, least: float
 ) -> list[int]:
-    """One class: boxes by falling score (the first of equals), while there is one left."""
+    """Boxes of one class by falling score (the first of equal ones first)."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > least]
     areas = np.prod(high - low, axis=1)

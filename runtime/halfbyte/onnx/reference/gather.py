@@ -1,4 +1,4 @@
-"""Elements taken by their places. Negative places count from an axis's end."""
+"""Elements taken by their indices. Negative indices count from an axis's end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from halfbyte.onnx.reference.registry import define
 
 @define("Gather", special=True, infer=_shapes.gathered)
 def gather(data: Array, indices: Array, *, axis: int = 0) -> Array:
-    """Slices of `data` along `axis`, an array of them as `indices` is one. ONNX Gather-13."""
+    """Slices of `data` along `axis`, in an array of the shape of `indices`. ONNX Gather-13."""
     axis = axis_of(axis, data.ndim)
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     check_elements(shape, data.dtype.itemsize)
@@ -26,12 +26,12 @@ def _as_indices(data: Array, indices: Array, **attributes: Any) -> _shapes.Shape
 
 @define("GatherElements", since=11, special=True, infer=_shapes.Rule(_as_indices))
 def gather_elements(data: Array, indices: Array, *, axis: int = 0) -> Array:
-    """y[i, j, k] = data[i, indices[i, j, k], k] of axis 1. ONNX GatherElements-13."""
+    """y[i, j, k] = data[i, indices[i, j, k], k] for axis 1. ONNX GatherElements-13."""
     return data[elements(data, indices, axis)]
 
 
 def elements(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
-    """Where *Elements' indices lie in `data`: an index array of each axis."""
+    """The indices of *Elements operators in `data`: one index array per axis."""
     if indices.ndim != data.ndim:
         raise ValueError(f"indices of {indices.ndim} axes for data of {data.ndim}")
     places: list[Array] = list(np.indices(indices.shape, sparse=True))
@@ -47,7 +47,7 @@ def _gathered_slices(data: Array, indices: Array, *, batch_dims: int = 0) -> _sh
 def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> Array:
     """y[b, i] = data[b, indices[b, i, 0], indices[b, i, 1], ...]. ONNX GatherND-13.
 
-    b stands for `batch_dims` axes, which are the same in both, i for the other ones of indices.
+    b stands for the `batch_dims` axes that both share, i for the other axes of indices.
     """
     depth = indices.shape[-1]
     if not 0 <= batch_dims < min(data.ndim, indices.ndim) or depth + batch_dims > data.ndim:
@@ -60,5 +60,5 @@ def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> Array:
     between = (1,) * (indices.ndim - 1 - batch_dims)
     grids: tuple[Array, ...] = np.indices(batch, sparse=True)
     leading = [grid.reshape(*grid.shape, *between) for grid in grids]
-    found = data[(*leading, *np.moveaxis(indices, -1, 0))]
-    return np.asarray(found, data.dtype).reshape(shape)
+    result = data[(*leading, *np.moveaxis(indices, -1, 0))]
+    return np.asarray(result, data.dtype).reshape(shape)

@@ -1,7 +1,7 @@
 """ImageDecoder, for the formats that NumPy and the standard library decode: BMP, PNM, PNG, TIFF.
 
-A decoder gives uint8 [height, width, 1 or 3]; it raises ValueError (or what unpacking raises) for
-what is not the format, and `UnsupportedError` for kinds of it that are not built.
+A decoder returns uint8 [height, width, 1 or 3]. It raises ValueError (or what unpacking raises) for
+data that is not of its format, and `UnsupportedError` for variants that are not implemented.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _pnm(data: bytes) -> Array:
         values = _pixels(data, height, width * depth, place + 1)
     else:
         count = height * width * depth
-        words = data[place:].split(maxsplit=count)[:count]
-        values = np.asarray([int(word) for word in words], np.int64)
+        tokens = data[place:].split(maxsplit=count)[:count]
+        values = np.asarray([int(token) for token in tokens], np.int64)
         if len(values) != count or values.min() < 0 or values.max() > most:
             raise ValueError(f"PNM: {len(values)} values, expected {count} up to {most}")
     scaled = (values.astype(np.int64) * 255 + most // 2) // most
@@ -72,20 +72,20 @@ def _pnm(data: bytes) -> Array:
 
 
 def _chunks(data: bytes) -> dict[bytes, bytes]:
-    """The chunks of a PNG by name, those of one name joined."""
-    made: dict[bytes, list[bytes]] = {}
+    """The chunks of a PNG by name; chunks of the same name are joined."""
+    chunks: dict[bytes, list[bytes]] = {}
     place = 8
     while place < len(data):
         length, name = struct.unpack_from(">I4s", data, place)
-        made.setdefault(name, []).append(data[place + 8 : place + 8 + length])
+        chunks.setdefault(name, []).append(data[place + 8 : place + 8 + length])
         place += length + 12
-    return {name: b"".join(parts) for name, parts in made.items()}
+    return {name: b"".join(parts) for name, parts in chunks.items()}
 
 
 def _unfiltered(rows: Array, step: int) -> Array:
-    """PNG's rows without their filters; each begins with a filter's number."""
+    """PNG's rows with their filters undone; each row begins with its filter's number."""
     above = np.zeros(rows.shape[1] - 1, np.uint8)
-    made = np.empty((len(rows), rows.shape[1] - 1), np.uint8)
+    image = np.empty((len(rows), rows.shape[1] - 1), np.uint8)
     for number, row in enumerate(rows):
         kind, line = int(row[0]), row[1:]
         if kind == 1:  # sums from the left, in each of `step` lanes
@@ -96,23 +96,23 @@ def _unfiltered(rows: Array, step: int) -> Array:
             line = _predicted(line.tolist(), above.tolist(), step, kind)
         elif kind != 0:
             raise ValueError(f"PNG: filter {kind}")
-        above = made[number] = line
-    return made
+        above = image[number] = line
+    return image
 
 
 def _predicted(line: list[int], above: list[int], step: int, kind: int) -> Array:
-    """A row whose filter looks left, above and (4, Paeth) at the corner between."""
-    made = [0] * step + line
+    """A row whose filter predicts from left, above and (4, Paeth) the corner between."""
+    result = [0] * step + line
     corners = [0] * step + above
     for i, (value, up) in enumerate(zip(line, above, strict=True)):
-        left, corner = made[i], corners[i]
+        left, corner = result[i], corners[i]
         if kind == 3:
             guess = (left + up) // 2
         else:
             a, b, c = abs(up - corner), abs(left - corner), abs(left + up - 2 * corner)
             guess = left if a <= b and a <= c else up if b <= c else corner
-        made[i + step] = (value + guess) & 255
-    return np.asarray(made[step:], np.uint8)
+        result[i + step] = (value + guess) & 255
+    return np.asarray(result[step:], np.uint8)
 
 
 def _png(data: bytes) -> Array:
@@ -132,7 +132,7 @@ def _png(data: bytes) -> Array:
 
 
 def _tiff_fields(data: bytes) -> dict[int, list[int]]:
-    """The whole numbers of a TIFF's first directory by tag."""
+    """The integers of a TIFF's first directory, by tag."""
     order = "<" if data[:2] == b"II" else ">"
     (place,) = struct.unpack_from(f"{order}4xI", data)
     (count,) = struct.unpack_from(f"{order}H", data, place)
@@ -177,7 +177,7 @@ KNOWN = [
 
 @define("ImageDecoder", since=20, dynamic=True)
 def image_decoder(encoded_stream: Array, *, pixel_format: str = "RGB") -> Array:
-    """uint8 [height, width, channels] of an image file's bytes; empty where that is damaged.
+    """An image file's bytes as uint8 [height, width, channels]; empty where they are damaged.
 
     pixel_format is "RGB", "BGR" or "Grayscale", (19595 R + 38470 G + 7471 B) / 65536. ONNX
     ImageDecoder-20.
@@ -185,7 +185,7 @@ def image_decoder(encoded_stream: Array, *, pixel_format: str = "RGB") -> Array:
     Raises
     ------
     UnsupportedError
-        A format that is not built: JPEG, JPEG 2000, WebP, compressed TIFF, PNG not of 8 bits.
+        A format that is not implemented: JPEG, JPEG 2000, WebP, compressed TIFF, PNG not of 8 bits.
     """
     if pixel_format not in ("RGB", "BGR", "Grayscale"):
         raise ProgramError(f"pixel_format {pixel_format!r}: expected RGB, BGR, Grayscale")
@@ -199,7 +199,7 @@ def image_decoder(encoded_stream: Array, *, pixel_format: str = "RGB") -> Array:
             try:
                 pixels = decode(data)
             except (ValueError, KeyError, IndexError, struct.error, zlib.error):
-                break  # as ONNX asks for
+                break  # as ONNX requires
     if pixel_format != "Grayscale":
         coloured = np.broadcast_to(pixels, (*pixels.shape[:2], 3))
         return np.ascontiguousarray(coloured if pixel_format == "RGB" else coloured[..., ::-1])

@@ -1,4 +1,4 @@
-"""Products of matrices and tensors. float16 is multiplied in float32, and rounded once."""
+"""Products of matrices and tensors. float16 is multiplied in float32 and rounded once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def gemm_by_attribute(
     transA: int = 0,
     transB: int = 0,
 ) -> Array:
-    """The same; C is broadcast if `broadcast` says so. ONNX Gemm-6."""
+    """The same; C is broadcast only if `broadcast` is set. ONNX Gemm-6."""
     return gemm(A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
 
 
@@ -81,7 +81,9 @@ def scaled(array: Array, factor: float) -> Array:
     )
 
 
-MAX_TERMS = 32  # of an Einsum: NumPy looks for an order in time with the fourth power of them
+MAX_TERMS = (
+    32  # of an Einsum: the time of NumPy's search for an order grows with their fourth power
+)
 
 
 def _summed(*parts: Array, equation: str) -> _shapes.Shape:
@@ -103,7 +105,7 @@ def einsum(*parts: Array, equation: str) -> Array:
 
 
 def einsum_work(equation: str, shapes: Sequence[Shape]) -> int:
-    """Operations of an Einsum, at most: NumPy may find no better order than all labels at once.
+    """Upper bound of an Einsum's operations, as if all labels were looped over at once.
 
     Raises `ValueError` where labels and shapes differ.
     """
@@ -127,7 +129,7 @@ def einsum_shape(equation: str, shapes: Sequence[Shape]) -> list[int]:
 
 
 def _labels(equation: str, shapes: Sequence[Shape]) -> tuple[dict[str, int], Shape]:
-    """The sizes of an equation's labels, and of what its dots stand for."""
+    """The sizes of an equation's labels, and of the axes of its ellipsis."""
     terms = equation.partition("->")[0].split(",")
     if len(terms) != len(shapes):
         raise ValueError(f"equation {equation!r} of {len(terms)} terms, {len(shapes)} inputs")

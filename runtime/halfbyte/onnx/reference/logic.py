@@ -32,10 +32,10 @@ declare_unary("IsNaN", 9, np.isnan)
 
 @define("IsInf", since=10, infer=_shapes.same)
 def is_infinite(X: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
-    """Where X is an infinity of a sign that is asked for. ONNX IsInf-20."""
-    found = np.zeros(X.shape, np.bool_)
+    """Where X is infinite, with a sign that the attributes allow. ONNX IsInf-20."""
+    result = np.zeros(X.shape, np.bool_)
     if detect_negative:
-        found |= np.isneginf(X)
+        result |= np.isneginf(X)
     if detect_positive:
-        found |= np.isposinf(X)
-    return found
+        result |= np.isposinf(X)
+    return result

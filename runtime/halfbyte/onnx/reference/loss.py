@@ -15,7 +15,7 @@ def _likelihood_loss(
 ) -> Array:
     """-weight[t] * logs[n, t, i...] for the target t of each element, reduced.
 
-    "mean" divides the sum by that of the weights of what is not ignored.
+    "mean" divides the sum by the sum of the weights of targets that are not ignored.
     """
     if reduction not in ("none", "sum", "mean"):
         raise ProgramError(f"reduction {reduction!r}: expected none, sum, mean")
@@ -51,7 +51,7 @@ def negative_log_likelihood_loss(
 ) -> Array:
     """-weight[t] x[n, t, i...] for the class t of each element, or their sum or mean.
 
-    x [N, C, D...] are logarithms of probabilities, target [N, D...] classes, weight [C]. ONNX
+    x [N, C, D...] are log-probabilities, target [N, D...] classes, weight [C]. ONNX
     NegativeLogLikelihoodLoss-12, -13, -22.
     """
     return rounded(_likelihood_loss(widened(x), target, weight, ignore_index, reduction), x.dtype)

@@ -1,6 +1,6 @@
 """Arithmetic element by element, with NumPy's broadcasting.
 
-Results have the inputs' type: integers wrap, and divisions of them are cut towards zero.
+Results have the inputs' type: integers wrap, and their divisions are truncated towards zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from halfbyte.onnx.reference.registry import define
 
 
 def broadcast(function: Callable[..., Any], *parts: Array) -> Array:
-    """A function of arrays that NumPy broadcasts, after a look at the size of its result."""
+    """A function of arrays that NumPy broadcasts, after a check of the result's size."""
     if any(part.shape != parts[0].shape for part in parts):
         shape = np.broadcast_shapes(*(part.shape for part in parts))
         check_elements(shape, parts[-1].dtype.itemsize)
@@ -61,15 +61,15 @@ def declare_binary(name: str, since: int, function: Callable[[Array, Array], Any
 
 
 def along(B: Array, rank: int, axis: int) -> Array:
-    """B with axes of size 1 behind its own, so that its first one lies at `axis` of `rank`."""
+    """B with axes of size 1 appended, so that its first axis is `axis` of `rank`."""
     return B.reshape(B.shape + (1,) * (rank - axis_of(axis, rank) - B.ndim))
 
 
 def divide(A: Array, B: Array) -> Array:
-    """A / B; of integers, cut towards zero, and 0 where B is 0."""
+    """A / B; integers are truncated towards zero, and give 0 where B is 0."""
     if A.dtype.kind not in "iu":
         return np.asarray(A / B)
-    # What fmod takes away has A's sign: what is left divides without a rest.
+    # The remainder has A's sign; without it, A divides evenly.
     return np.asarray((A - np.fmod(A, B)) // B)
 
 
@@ -110,7 +110,7 @@ def power_by_attributes(
 def power(X: Array, Y: Array) -> Array:
     """X^Y in X's type, whatever Y's type is. ONNX Pow-15.
 
-    Of integers the low bits; a negative power of one is 1 / X^-Y, cut towards zero.
+    Integers keep their low bits; a negative power is 1 / X^-Y, truncated towards zero.
     """
     base, exponent = numbers(X), numbers(Y)
     if base.dtype.kind not in "iu":
@@ -126,7 +126,7 @@ def power(X: Array, Y: Array) -> Array:
 
 
 def declare_variadic(name: str, since: int, function: Callable[[Array, Array], Any]) -> None:
-    """Declare an operator that folds any number of arrays, one at least."""
+    """Declare an operator that reduces one or more arrays to one."""
 
     @define(name, since=since, infer=_shapes.together)
     def meaning(*parts: Array) -> Array:
@@ -145,7 +145,7 @@ for _name, _since, _folded in (
 
 @define("Mean", since=6, infer=_shapes.together)
 def mean(*parts: Array) -> Array:
-    """The sum of all inputs by their number. ONNX Mean-13."""
+    """The sum of all inputs, divided by their number. ONNX Mean-13."""
     total = functools.reduce(functools.partial(broadcast, np.add), parts)
     return np.asarray(total / total.dtype.type(len(parts)))
 

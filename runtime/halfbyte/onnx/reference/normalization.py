@@ -1,6 +1,6 @@
-"""Normalizations: by stored statistics (BatchNormalization), or those of the input itself.
+"""Normalizations by stored statistics (BatchNormalization), or by those of the input.
 
-Statistics and what follows from them are computed in float32 where the input is narrower.
+They are computed in float32 where the input is narrower.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _batch_trained(
 def _normalized(
     x: Array, *others: Array, training_mode: int = 0, outputs: int = 1, **attributes: Any
 ) -> _shapes.Shapes:
-    """The shape of the input; nothing of training's statistics."""
+    """The shape of the input; None in training mode."""
     return None if training_mode or outputs > 1 else x.shape
 
 
@@ -94,7 +94,7 @@ def batch_normalization(
 ) -> Array | tuple[Array, Array, Array]:
     """Y = (X - mean) / sqrt(variance + epsilon) * scale + B, for each of C channels (axis 1).
 
-    In training mode mean and (population) variance are the batch's, and two outputs more are
+    In training mode mean and (population) variance are the batch's, and two more outputs are
     mean * momentum + batch mean * (1 - momentum), and the variance likewise. ONNX
     BatchNormalization-14, -15.
     """
@@ -116,7 +116,7 @@ def batch_normalization_7(
     spatial: int = 1,
     outputs: int = 1,
 ) -> Array | tuple[Array, ...]:
-    """The same; several outputs ask for training mode, the batch's own statistics last.
+    """The same; several outputs mean training mode, with the batch's own statistics last.
 
     With spatial 0 (version 7) each element of a sample is a channel. ONNX BatchNormalization-7, -9.
     """
@@ -143,7 +143,7 @@ def batch_normalization_6(
     spatial: int = 1,
     outputs: int = 1,
 ) -> Array | tuple[Array, ...]:
-    """The same; is_test says that it is not training mode. ONNX BatchNormalization-6."""
+    """The same; with is_test it is not training mode. ONNX BatchNormalization-6."""
     return batch_normalization_7(
         x,
         scale,
@@ -179,7 +179,7 @@ def group_normalization(
 ) -> Array:
     """Standardized over each group of channels, times scale [C], plus bias [C].
 
-    stash_type names a precision to compute in; it is never less than float32. ONNX
+    stash_type names the precision of the computation, which is never less than float32. ONNX
     GroupNormalization-21.
     """
     wide = _grouped(x, num_groups, epsilon).reshape(x.shape)
@@ -213,8 +213,8 @@ def layer_normalization(
 ) -> tuple[Array, Array, Array]:
     """Standardized over the axes from `axis` on, times scale, plus b; mean and 1 / deviation.
 
-    stash_type is the type of the second and third output, whose normalized axes have size 1; what
-    is computed in is float32 at least. ONNX LayerNormalization-17.
+    stash_type is the type of the second and third output, whose normalized axes have size 1. The
+    computation is in float32 or wider. ONNX LayerNormalization-17.
     """
     axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
     wide, mean, inverse = standardized(widened(x), axes, epsilon)
@@ -235,7 +235,7 @@ def rms_normalization(
 ) -> Array:
     """x / sqrt(mean(x^2) + epsilon) * scale, the mean over the axes from `axis` on.
 
-    stash_type names a precision to compute in; it is never less than float32. ONNX
+    stash_type names the precision of the computation, which is never less than float32. ONNX
     RMSNormalization-23.
     """
     wide = widened(x)
@@ -278,7 +278,7 @@ def lrn(
     wide = widened(x)
     before = min((size - 1) // 2, x.shape[1])
     after = min(size - 1 - (size - 1) // 2, x.shape[1])
-    # sums[c] is of the channels before c, so that a window's sum is a difference of two
+    # sums[c] is the sum of the channels before c; a window's sum is a difference of two
     sums = np.cumsum(np.square(wide), axis=1, dtype=np.float64)
     sums = np.concatenate([np.zeros_like(sums[:, :1]), sums], axis=1)
     index = np.arange(x.shape[1])

@@ -1,4 +1,4 @@
-"""Operators of halfbyte's own domain, which fused graphs alone have."""
+"""Operators of halfbyte's own domain, which only fused graphs have."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def attention(
 ) -> Array:  # fmt: skip
     """y = softmax(scale q k' + mask) v, of [batch, heads, n, d] each, as graphs spell it out.
 
-    All is broadcast as NumPy does it; a query that sees no key has a result of zeros. The softmax
+    Operands are broadcast as by NumPy; the result of a query that sees no key is zeros. The softmax
     is along `axis`, which is the last or 3, or along all from 3 on if `to_end`: they differ where
     the mask has more than four axes.
 

@@ -1,4 +1,4 @@
-"""Larger arrays around an array: padding, and cutting to a size."""
+"""Padding of arrays, and cropping to a size."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def pad(
 ) -> Array:
     """`data` with pads [begin of each axis..., end of each axis...] around it. ONNX Pad-25.
 
-    Negative pads cut; that comes first. `mode` says what is there: "constant", the value (0 by
+    Negative pads crop, which comes first. `mode` says what is added: "constant", the value (0 by
     default); "edge", the last element; "reflect", the elements mirrored at the last one; "wrap",
-    the elements over again.
+    the elements repeated.
     """
     if mode not in MODES:
         raise UnsupportedError(f"mode {mode!r}: expected one of {MODES}")
@@ -59,13 +59,13 @@ def pad(
 
 
 def framed(data: Array, pads: Sequence[tuple[int, int]], value: Array | None) -> Array:
-    """`data` in the middle of an array of the value."""
+    """An array filled with the value, with `data` inside."""
     shape = [b + size + a for size, (b, a) in zip(data.shape, pads, strict=True)]
-    made = zeros(shape, data.dtype)
+    result = zeros(shape, data.dtype)
     if value is not None:
-        made[...] = value.reshape(())
-    made[tuple(slice(b, b + size) for size, (b, _) in zip(data.shape, pads, strict=True))] = data
-    return made
+        result[...] = value.reshape(())
+    result[tuple(slice(b, b + size) for size, (b, _) in zip(data.shape, pads, strict=True))] = data
+    return result
 
 
 def continued(data: Array, pads: Sequence[tuple[int, int]], mode: str) -> Array:
@@ -91,9 +91,9 @@ def continued(data: Array, pads: Sequence[tuple[int, int]], mode: str) -> Array:
 
 @define("CenterCropPad", since=18, decided_by=(1,), special=True)
 def center_crop_pad(data: Array, shape: Array, *, axes: list[int] | None = None) -> Array:
-    """`data` cut or padded with zeros to a shape, around its middle. ONNX CenterCropPad-18.
+    """`data` cropped or padded with zeros to a shape, around its center. ONNX CenterCropPad-18.
 
-    Where a difference is odd, one element more is cut from the end, and one more added to it.
+    Where a difference is odd, the end loses, or gets, one element more.
     """
     along = range(data.ndim) if axes is None else axes_of(axes, data.ndim)
     wanted = dict(zip(along, integers(shape), strict=True))

@@ -1,6 +1,6 @@
-"""Pooling: MaxPool, AveragePool, LpPool, their global kinds, MaxUnpool.
+"""Pooling: MaxPool, AveragePool, LpPool, their global forms, MaxUnpool.
 
-A maximum or a sum over a box is taken one axis after the other.
+A maximum or a sum over a window is computed one axis after the other.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def _over_windows(
 ) -> Array:
     """A padded tensor combined over each window, axis by axis: [N, C, results...]."""
     for axis, count in enumerate(results):
-        made = x[shifted(axis, 0, count, window)].copy()
+        result = x[shifted(axis, 0, count, window)].copy()
         for tap in range(1, window.kernel[axis]):
-            combine(made, x[shifted(axis, tap, count, window)], out=made)
-        x = made
+            combine(result, x[shifted(axis, tap, count, window)], out=result)
+        x = result
     return x
 
 
@@ -45,7 +45,7 @@ def _pooling(
     x: Array, kernel_shape: Sequence[int], strides: Sequence[int] | None,
     dilations: Sequence[int] | None, pads: Sequence[int] | None, auto_pad: str, ceil_mode: int,
 ) -> tuple[Window, tuple[int, ...]]:  # fmt: skip
-    """The window, and how many there are along each axis."""
+    """The window, and the number of windows along each axis."""
     if x.ndim < 3:
         raise ProgramError(f"input {list(x.shape)}: expected [N, C, D...]")
     window = make_window(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad)
@@ -78,14 +78,14 @@ def max_pool(
     strides: Sequence[int] | None = None,
     outputs: int = 1,
 ) -> Array | tuple[Array, Array]:
-    """The largest element of each window, and where it is. ONNX MaxPool-1, -8, -10, -11, -12, -22.
+    """The largest element of each window, and its index. ONNX MaxPool-1, -8, -10, -11, -12, -22.
 
     Returns
     -------
     y : [N, C, results...]
     indices : int64, of the same shape
-        Into x as one row of elements, where spatial axes are counted with the last fastest, with
-        storage_order 1 the first fastest. The first of equals counts.
+        Into the flattened x, in which the last spatial axis is fastest, or the first with
+        storage_order 1. The first of equal elements counts.
     """
     window, results = _pooling(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     fill = lowest(x.dtype)
@@ -112,16 +112,16 @@ def max_pool(
 def _populations(
     sizes: Sequence[int], window: Window, results: Sequence[int], with_padding: bool
 ) -> Array:
-    """How many elements each window has that count: [results...]."""
-    made: Array = np.ones((), np.int64)
+    """Number of elements that count in each window: [results...]."""
+    result: Array = np.ones((), np.int64)
     for axis, (size, count) in enumerate(zip(sizes, results, strict=True)):
         begin, end = window.begins[axis], window.ends[axis]
         starts = np.arange(count) * window.strides[axis] - begin
         taps = starts[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
         low, high = (-begin, size + end) if with_padding else (0, size)
         inside = ((taps >= low) & (taps < high)).sum(axis=1)
-        made = made[..., None] * inside
-    return made
+        result = result[..., None] * inside
+    return result
 
 
 @define("AveragePool", since=1, infer=_shapes.alike(pooled))
@@ -138,7 +138,8 @@ def average_pool(
 ) -> Array:
     """The mean of each window's elements, with count_include_pad those of the padding too.
 
-    What ceil_mode adds behind the padding never counts. ONNX AveragePool-1, -7, -10, -11, -19, -22.
+    Elements that ceil_mode adds after the padding never count. ONNX AveragePool-1, -7, -10, -11,
+    -19, -22.
     """
     window, results = _pooling(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     wide = padded(widened(x), window, results, 0)
@@ -171,19 +172,19 @@ def _spatial(x: Array) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-@define("GlobalMaxPool", infer=_shapes.channels_alone)
+@define("GlobalMaxPool", infer=_shapes.by_channel)
 def global_max_pool(x: Array) -> Array:
     """The largest element of each channel: [N, C, 1...]. ONNX GlobalMaxPool-1, -22."""
     return np.asarray(x.max(axis=_spatial(x), keepdims=True))
 
 
-@define("GlobalAveragePool", infer=_shapes.channels_alone)
+@define("GlobalAveragePool", infer=_shapes.by_channel)
 def global_average_pool(x: Array) -> Array:
     """The mean of each channel: [N, C, 1...]. ONNX GlobalAveragePool-1, -22."""
     return rounded(mean_of(widened(x), _spatial(x)), x.dtype)
 
 
-@define("GlobalLpPool", infer=_shapes.channels_alone)
+@define("GlobalLpPool", infer=_shapes.by_channel)
 def global_lp_pool(x: Array, *, p: float = 2) -> Array:
     """(sum of |x|^p over each channel)^(1/p): [N, C, 1...]. ONNX GlobalLpPool-1, -2, -22."""
     sums = (np.abs(widened(x)) ** p).sum(axis=_spatial(x), keepdims=True)
@@ -202,8 +203,8 @@ def max_unpool(
 ) -> Array:
     """Elements put back where MaxPool took them from, zero elsewhere.
 
-    Indices count in the size that MaxPool's attributes give, (D - 1) * stride + kernel - pads;
-    a larger output_shape has that at its beginning. ONNX MaxUnpool-9, -11, -22.
+    Indices refer to the size that MaxPool's attributes give, (D - 1) * stride + kernel - pads; a
+    larger output_shape has these elements at its beginning. ONNX MaxUnpool-9, -11, -22.
     """
     rank = x.ndim - 2
     if indices.shape != x.shape:

@@ -1,4 +1,4 @@
-"""ONNX's previews: FlexAttention, and optimizers of ai.onnx.preview.training."""
+"""ONNX's preview domains: FlexAttention, and the optimizers of ai.onnx.preview.training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def flex_attention(
     score_mod: Body | None = None,
     prob_mod: Body | None = None,
 ) -> Array:
-    """prob_mod(softmax(score_mod(scale q kᵀ))) v of [batch, heads, n, d], by graphs of its own.
+    """prob_mod(softmax(score_mod(scale q kᵀ))) v of [batch, heads, n, d], by subgraphs.
 
     Scores and probabilities have the type `softmax_precision`: float32, or float64 for float64.
     """
@@ -52,7 +52,7 @@ def _sets(inputs: Sequence[Array], parts: int) -> list[tuple[Array, ...]]:
 
 
 def _ordered(results: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
-    """The other way round, each in float32 or as it was."""
+    """The inverse of `_sets`: tuples as X..., G..., V...."""
     return tuple(value for part in zip(*results, strict=True) for value in part)
 
 
@@ -75,12 +75,12 @@ def adagrad(
     g is the gradient plus norm_coefficient x. Inputs are x..., g..., h...
     """
     r = (rate / (1 + count * decay_factor)).reshape(())
-    made = []
+    updated = []
     for x, gradient, history in _sets(inputs, 3):
         g = norm_coefficient * x + gradient
         total = history + g * g
-        made.append((_moved(x, r, g, total, epsilon).astype(x.dtype), total))
-    return _ordered(made)
+        updated.append((_moved(x, r, g, total, epsilon).astype(x.dtype), total))
+    return _ordered(updated)
 
 
 @define("Adam", domain=TRAINING)
@@ -102,14 +102,14 @@ def adam(
     steps = int(count.item())
     factor = np.sqrt(1 - beta**steps) / (1 - alpha**steps) if steps > 0 else 1.0
     r = (rate * factor).reshape(())
-    made = []
+    updated = []
     for x, gradient, mean, square in _sets(inputs, 4):
         g = norm_coefficient * x + gradient
         v = alpha * mean + (1 - alpha) * g
         h = beta * square + (1 - beta) * g * g
         result = (1 - norm_coefficient_post) * _moved(x, r, v, h, epsilon)
-        made.append(tuple(part.astype(x.dtype) for part in (result, v, h)))
-    return _ordered(made)
+        updated.append(tuple(part.astype(x.dtype) for part in (result, v, h)))
+    return _ordered(updated)
 
 
 @define("Momentum", domain=TRAINING)
@@ -129,10 +129,10 @@ def momentum(
     if mode not in ("standard", "nesterov"):
         raise ProgramError(f"mode {mode!r}, expected standard or nesterov")
     gain = beta if count.item() > 0 else 1.0
-    made = []
+    updated = []
     for x, gradient, velocity in _sets(inputs, 3):
         g = norm_coefficient * x + gradient
         v = alpha * velocity + gain * g
         step = v if mode == "standard" else g + alpha * v
-        made.append(((x - rate.reshape(()) * step).astype(x.dtype), v.astype(x.dtype)))
-    return _ordered(made)
+        updated.append(((x - rate.reshape(()) * step).astype(x.dtype), v.astype(x.dtype)))
+    return _ordered(updated)

@@ -1,7 +1,7 @@
 """Quantization: QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, integer products.
 
-A scale is one number, one a slice of an axis, or one a block of an axis; its zero point has the
-same shape.
+There is one scale for the tensor, one for each index of an axis, or one for each block of an axis;
+its zero point has the same shape.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def spread(scale: Array, shape: tuple[int, ...], axis: int, block_size: int, wha
 
 
 def _alike(scale: Array, zero_point: Array) -> None:
-    """See that a zero point has its scale's elements; one element may have any rank."""
+    """Check that a zero point has the shape of its scale; single elements may have any rank."""
     if scale.shape != zero_point.shape and not scale.size == zero_point.size == 1:
         raise ProgramError(
             f"zero point {list(zero_point.shape)}: expected the scale's {list(scale.shape)}"
@@ -118,20 +118,22 @@ def dequantize_linear(
     """
     dtype = float_of(output_dtype, x_scale.dtype)
     scale = widened(spread(x_scale, x.shape, axis, block_size, "x_scale"))
-    codes = widened(x)
-    codes = codes.astype(np.int64) if codes.dtype.kind in "iu" else codes
+    quantized = widened(x)
+    quantized = quantized.astype(np.int64) if quantized.dtype.kind in "iu" else quantized
     if x_zero_point is not None:
         _alike(x_scale, x_zero_point)
-        codes = codes - widened(spread(x_zero_point, x.shape, axis, block_size, "x_zero_point"))
+        quantized = quantized - widened(
+            spread(x_zero_point, x.shape, axis, block_size, "x_zero_point")
+        )
     inner = np.float64 if dtype == np.float64 else np.float32
-    return rounded(codes.astype(inner) * scale.astype(inner), dtype)
+    return rounded(quantized.astype(inner) * scale.astype(inner), dtype)
 
 
 @define("DynamicQuantizeLinear", since=11, infer=_shapes.Rule(lambda x: [x.shape, (), ()]))
 def dynamic_quantize_linear(x: Array) -> tuple[Array, Array, Array]:
     """X in uint8, its scale (max(X, 0) - min(X, 0)) / 255, its zero point round(-min / scale).
 
-    Where that is 0 the scale is 1; where X has NaN it is NaN. ONNX DynamicQuantizeLinear-11.
+    A scale of 0 becomes 1; it is NaN where X has NaN. ONNX DynamicQuantizeLinear-11.
     """
     high = np.float32(x.max(initial=0))
     low = np.float32(x.min(initial=0))
@@ -140,7 +142,7 @@ def dynamic_quantize_linear(x: Array) -> tuple[Array, Array, Array]:
 
 
 def _rows(v: Array, a: Array) -> Array:
-    """One number a row of the matrix `a`, or one for all, shaped to be broadcast with it."""
+    """One number per row of the matrix `a`, or one for all, shaped to be broadcast with it."""
     return v.reshape(-1, 1) if v.ndim == 1 and v.size > 1 and a.ndim > 1 else v
 
 
@@ -153,22 +155,23 @@ def _without_zero(x: Array, zero_point: Array | None) -> Array:
 def matmul_integer(
     a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None
 ) -> Array:
-    """(A - a_zero_point) (B - b_zero_point) in int32; zero points for all, rows of A, columns of B.
+    """(A - a_zero_point) (B - b_zero_point) in int32.
 
-    float64 holds each sum exactly; beyond 32 bits it wraps. ONNX MatMulInteger-10.
+    There is one zero point for all, one per row of A, or one per column of B. float64
+    represents each sum exactly; sums of more than 32 bits wrap. ONNX MatMulInteger-10.
     """
     left = _without_zero(a, None if a_zero_point is None else _rows(a_zero_point, a))
     right = _without_zero(b, b_zero_point)
     return np.asarray(np.matmul(left, right)).astype(np.int64).astype(np.int32)
 
 
-def _product_of_codes(a: Array, *others: Array) -> _shapes.Shape:
+def _product_of_quantized(a: Array, *others: Array) -> _shapes.Shape:
     """The shape of QLinearMatMul's result; the other factor is its fourth input."""
     return _shapes.after_product(a.shape, others[2].shape)
 
 
 @define(
-    "QLinearMatMul", since=10, special=True, product=True, infer=_shapes.Rule(_product_of_codes)
+    "QLinearMatMul", since=10, special=True, product=True, infer=_shapes.Rule(_product_of_quantized)
 )
 def qlinear_matmul(
     a: Array,
@@ -182,8 +185,8 @@ def qlinear_matmul(
 ) -> Array:
     """Y = saturate(round((A - a_zero_point) (B - b_zero_point) * scales) + y_zero_point).
 
-    scales is a_scale * b_scale / y_scale, in float32; they are one number for all, one a row of A
-    (and Y), or one a column of B. ONNX QLinearMatMul-10, -21.
+    scales is a_scale * b_scale / y_scale, in float32: one number for all, one per row of A (and Y),
+    or one per column of B. ONNX QLinearMatMul-10, -21.
     """
     left = _without_zero(a, _rows(a_zero_point, a))
     sums = np.asarray(np.matmul(left, _without_zero(b, b_zero_point)))

@@ -15,13 +15,13 @@ _unseeded = np.random.default_rng()  # of nodes without a seed
 
 
 def set_seed(seed: int) -> None:
-    """Make what nodes without a seed draw from now on the same in every process."""
+    """Seed the numbers that nodes without a seed draw from now on."""
     global _unseeded
     _unseeded = np.random.default_rng(seed)
 
 
 def _generator(seed: float | None) -> np.random.Generator:
-    """Of the bits of ONNX's float seed; that of the process without one."""
+    """A generator from the bits of ONNX's float seed; without a seed, the process's own."""
     if seed is None:
         return _unseeded
     return np.random.default_rng(int(np.float32(seed).view(np.uint32)))
@@ -36,7 +36,7 @@ def random_normal(
     scale: float = 1.0,
     seed: float | None = None,
 ) -> Array:
-    """Numbers of a normal distribution with deviation `scale`. ONNX RandomNormal-1, -22."""
+    """Normal random numbers with standard deviation `scale`. ONNX RandomNormal-1, -22."""
     numbers = _generator(seed).normal(mean, scale, fitting(shape, 8))
     return rounded(numbers, float_of(dtype, np.dtype(np.float32)))
 
@@ -50,7 +50,7 @@ def random_uniform(
     low: float = 0.0,
     seed: float | None = None,
 ) -> Array:
-    """Numbers evenly spread from low to high. ONNX RandomUniform-1, -22."""
+    """Uniform random numbers from low to high. ONNX RandomUniform-1, -22."""
     numbers = _generator(seed).uniform(low, high, fitting(shape, 8))
     return rounded(numbers, float_of(dtype, np.dtype(np.float32)))
 
@@ -107,7 +107,7 @@ def dropout(
 ) -> tuple[Array, Array]:
     """x, and a mask of True; in training mode a part `ratio` of x is 0, the rest / (1 - ratio).
 
-    Which part is drawn like NumPy's RandomState of the seed, as ONNX's tests do. ONNX Dropout-12,
+    That part is drawn by NumPy's RandomState of the seed, as in ONNX's tests. ONNX Dropout-12,
     -13, -22.
     """
     if any(v is not None and v.ndim for v in (ratio, training_mode)):

@@ -25,12 +25,12 @@ def reverse_sequence(
         raise ValueError(f"lengths up to {lengths.max()} of {len(steps)} steps")
     source = np.where(steps < lengths, lengths - 1 - steps, steps)
     by_time = X if time_axis == 0 else X.swapaxes(0, 1)
-    turned = by_time[source, np.arange(len(lengths))]
-    return turned if time_axis == 0 else turned.swapaxes(0, 1)
+    reversed_ = by_time[source, np.arange(len(lengths))]
+    return reversed_ if time_axis == 0 else reversed_.swapaxes(0, 1)
 
 
 def depth_first(mode: str) -> bool:
-    """Whether a block's place is the slower part of the depth ("DCR"), or the faster ("CRD")."""
+    """Whether the position in a block is the slower ("DCR") or faster ("CRD") part of the depth."""
     if mode not in ("DCR", "CRD"):
         raise UnsupportedError(f"mode {mode!r}: expected 'DCR' or 'CRD'")
     return mode == "DCR"

@@ -1,4 +1,4 @@
-"""Reductions over axes, and running ones along an axis."""
+"""Reductions over axes, and cumulative ones along an axis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def total(X: Array, axes: Axes) -> Array:
 
 
 def mean(X: Array, axes: Axes) -> Array:
-    """Sum of X by the number of its elements, cut towards zero of integers."""
+    """Sum of X by the number of its elements; integers are truncated towards zero."""
     count = math.prod(X.shape[axis] for axis in axes)
     return divide(total(X, axes), np.asarray(count).astype(X.dtype))
 
@@ -34,26 +34,26 @@ def product(X: Array, axes: Axes) -> Array:
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
-    """What no value of the type is below."""
+    """The lowest value of the type."""
     if dtype.kind == "f":
         return -np.inf
     return np.iinfo(dtype).min if dtype.kind in "iu" else False
 
 
 def highest(dtype: np.dtype[Any]) -> Any:
-    """What no value of the type is above."""
+    """The highest value of the type."""
     if dtype.kind == "f":
         return np.inf
     return np.iinfo(dtype).max if dtype.kind in "iu" else True
 
 
 def maximum(X: Array, axes: Axes) -> Array:
-    """Largest of X; of no elements, the type's lowest value."""
+    """Largest of X; the type's lowest value if X is empty."""
     return np.maximum.reduce(X, axis=axes, keepdims=True, initial=lowest(X.dtype))
 
 
 def minimum(X: Array, axes: Axes) -> Array:
-    """Smallest of X; of no elements, the type's highest value."""
+    """Smallest of X; the type's highest value if X is empty."""
     return np.minimum.reduce(X, axis=axes, keepdims=True, initial=highest(X.dtype))
 
 
@@ -86,7 +86,7 @@ def log_sum_exp(X: Array, axes: Axes) -> Array:
 
 
 def reduced(kernel: Kernel, X: Array, axes: Axes, keepdims: int) -> Array:
-    """A kernel's result in X's type, without the reduced axes where they are not kept."""
+    """A reduction's result in X's type, without the reduced axes unless they are kept."""
     result = np.asarray(kernel(working(X), axes)).astype(X.dtype)
     return result if keepdims else np.asarray(np.squeeze(result, axis=axes))
 
@@ -133,29 +133,29 @@ for _name, _kernel, _since in (
 def place(
     find: Callable[..., Any], data: Array, axis: int, keepdims: int, select_last_index: int
 ) -> Array:
-    """int64 positions along an axis: the first of equals, or the last."""
+    """int64 indices along an axis: the first of equal elements, or the last."""
     axis = axis_of(axis, data.ndim)
     if select_last_index:
-        found = data.shape[axis] - 1 - find(np.flip(data, axis), axis=axis, keepdims=bool(keepdims))
+        index = data.shape[axis] - 1 - find(np.flip(data, axis), axis=axis, keepdims=bool(keepdims))
     else:
-        found = find(data, axis=axis, keepdims=bool(keepdims))
-    return np.asarray(found, np.int64)
+        index = find(data, axis=axis, keepdims=bool(keepdims))
+    return np.asarray(index, np.int64)
 
 
 @define("ArgMax", infer=_shapes.one_axis)
 def arg_max(data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Array:
-    """Where the largest element along `axis` is. ONNX ArgMax-13."""
+    """The index of the largest element along `axis`. ONNX ArgMax-13."""
     return place(np.argmax, data, axis, keepdims, select_last_index)
 
 
 @define("ArgMin", infer=_shapes.one_axis)
 def arg_min(data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Array:
-    """Where the smallest element along `axis` is. ONNX ArgMin-13."""
+    """The index of the smallest element along `axis`. ONNX ArgMin-13."""
     return place(np.argmin, data, axis, keepdims, select_last_index)
 
 
 def running(function: np.ufunc, x: Array, axis: Array, exclusive: int, reverse: int) -> Array:
-    """function over all elements up to each, without itself if `exclusive`."""
+    """`function` over all elements up to each one, which is left out if `exclusive`."""
     along = axis_of(scalar(axis), x.ndim)
     ordered = np.flip(x, along) if reverse else x
     result = function.accumulate(working(ordered), axis=along).astype(x.dtype)

@@ -1,9 +1,9 @@
-"""Where an ONNX operator's meaning is found: domain, name, version -> a function of arrays.
+"""The registry of definitions: domain, name, version -> a function of arrays.
 
 A definition is a plain function. Positional parameters are the operator's inputs (None where one
 is left out, ``*parts`` for variadic ones), keyword-only parameters are its attributes under ONNX's
 names, and the result is one value or a tuple. These keyword-only names are given by the caller of a
-definition instead, where it asks for them:
+definition, not by the node, where the definition has them:
 
     outputs   how many outputs the node names (an int)
     opset     the version of the default domain that the node is under
@@ -11,8 +11,8 @@ definition instead, where it asks for them:
 An attribute that is a graph arrives as a :class:`Body`, which is called with the values of the
 graph's inputs and returns a list of its outputs.
 
-Values are NumPy arrays (never NumPy scalars: shapes are kept), lists for sequences, None for an
-empty optional, dicts for maps, `SparseTensor`.
+Values are NumPy arrays (never NumPy scalars, so that shapes are kept), lists for sequences, None
+for an empty optional, dicts for maps, and `SparseTensor`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from halfbyte.errors import UnsupportedError
 from halfbyte.onnx.files.model import Graph
 from halfbyte.onnx.reference._shapes import UNKNOWN, Rule
 
-GIVEN = frozenset({"outputs", "opset"})  # keywords that are no attributes
+GIVEN = frozenset({"outputs", "opset"})  # keywords that are not attributes
 MICROSOFT = "com.microsoft"
 ML = "ai.onnx.ml"
 
@@ -36,10 +36,10 @@ class Body(Protocol):
 
     @property
     def graph(self) -> Graph:
-        """What it was made of: its inputs' and outputs' types, as far as the file says them."""
+        """The subgraph, with the types of its inputs and outputs as far as the file gives them."""
 
     def __call__(self, *inputs: Any) -> list[Any]:
-        """Values of its outputs."""
+        """Run the graph; returns the values of its outputs."""
 
 
 @dataclass(frozen=True)
@@ -49,24 +49,24 @@ class Definition:
     Attributes
     ----------
     since : int
-        The first version of its domain that it is for.
+        The first version of the domain that it defines.
     decided_by : tuple of int
-        Inputs whose values, not only their shapes, decide the shapes of the outputs.
+        Inputs whose values, and not only shapes, decide the shapes of the outputs.
     dynamic : bool
-        Values of any input may decide them (NonZero, Loop, ...), or a value is no tensor.
+        Values of any input may decide them (NonZero, Loop, ...), or a value is not a tensor.
     special : bool
-        Takes and returns types that NumPy lacks as they are; others get numbers (`dtypes.widen`),
-        and their results are rounded to the type that their inputs had.
+        Takes and returns types that NumPy lacks in their stored form; other definitions get numbers
+        (`dtypes.widen`), and their results are rounded to the type of the inputs.
     pure : bool
         The same inputs give the same result (random operators do not).
     product : bool
-        Its work is bounded by the product of its inputs' sizes, not by what it makes.
+        Its work is bounded by the product of its inputs' sizes, not by the size of its results.
     infer : Rule
-        What is known of results before they are computed.
+        Shapes and ranks of results before they are computed.
     types : str
-        Words for the types of inputs and outputs, as in `type_table`, which has those of ONNX's own
-        operators. They are spelled out behind a dot where it matters which they are: ONNX Runtime's
-        operators take more with every release.
+        Types of inputs and outputs in the notation of `type_table`, which has those of ONNX's own
+        operators. Numbers of types follow a dot where it matters which they are: ONNX Runtime's
+        operators take more types with every release.
     """
 
     domain: str
@@ -98,21 +98,21 @@ def define(
     decided_by: Sequence[int] = (),
     **traits: Any,
 ) -> Callable[[Meaning], Meaning]:
-    """Declare the decorated function to be an operator's meaning.
+    """Declare the decorated function as the definition of an operator.
 
-    `traits` are what else :class:`Definition` knows of it.
+    `traits` are further fields of :class:`Definition`.
     """
 
     def declare(meaning: Meaning) -> Meaning:
         parameters = inspect.signature(meaning).parameters.values()
         keywords = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-        made = Definition(
+        definition = Definition(
             domain, name, since, meaning, frozenset(keywords - GIVEN), frozenset(keywords & GIVEN),
             any(p.kind is p.VAR_POSITIONAL for p in parameters),
             tuple(decided_by), **traits,
         )  # fmt: skip
         versions = _DEFINITIONS.setdefault((domain, name), [])
-        versions.append(made)
+        versions.append(definition)
         versions.sort(key=lambda definition: -definition.since)
         return meaning
 
@@ -120,7 +120,7 @@ def define(
 
 
 def find(domain: str, name: str, version: int) -> Definition | None:
-    """The newest definition that is not newer than `version`."""
+    """The newest definition up to `version`; None where there is none."""
     for definition in _DEFINITIONS.get((domain, name), ()):
         if definition.since <= version:
             return definition
@@ -128,9 +128,9 @@ def find(domain: str, name: str, version: int) -> Definition | None:
 
 
 def lookup(domain: str, name: str, version: int, where: str) -> Definition:
-    """The same; raises `UnsupportedError` where there is none."""
-    found = find(domain, name, version)
-    if found is None:
+    """The newest definition up to `version`. Raises `UnsupportedError` where there is none."""
+    definition = find(domain, name, version)
+    if definition is None:
         known = _DEFINITIONS.get((domain, name))
         kind = f"{domain}.{name}" if domain else name
         reason = (
@@ -139,7 +139,7 @@ def lookup(domain: str, name: str, version: int, where: str) -> Definition:
             else "is not an operator that halfbyte knows"
         )
         raise UnsupportedError(f"{where}: operator {kind}: {reason}")
-    return found
+    return definition
 
 
 def versions(domain: str, name: str) -> list[Definition]:

@@ -1,8 +1,7 @@
 """Resize and Upsample: each axis on its own, as a choice or a weighted sum of elements.
 
-Coordinates of results are taken to the input by coordinate_transformation_mode; there the mode says
-which elements count and how much. Linear and cubic interpolation of several axes is that of one
-after the other.
+coordinate_transformation_mode maps coordinates of results to the input, where the mode selects the
+elements and their weights. Linear and cubic interpolation go through one axis after the other.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class _Axis:
 
 @dataclass(frozen=True)
 class _Method:
-    """The attributes that say how."""
+    """The attributes of the interpolation."""
 
     mode: str
     transformation: str
@@ -48,9 +47,9 @@ class _Method:
 
 
 def _coordinates(axis: _Axis, transformation: str) -> Array:
-    """Where in the input each result lies, in elements: float32 [target].
+    """The position of each result in the input, in elements: float32 [target].
 
-    Of float32, since ties between elements then fall as they do elsewhere.
+    float32, so that ties between elements are broken as elsewhere.
     """
     x = np.arange(axis.target, dtype=np.float32)
     last, scale = axis.size - 1, np.float32(axis.scale)
@@ -76,7 +75,7 @@ def _coordinates(axis: _Axis, transformation: str) -> Array:
 
 
 def _nearest(axis: _Axis, method: _Method) -> Array:
-    """Which element each result is."""
+    """The index of the element that each result is."""
     x = _coordinates(axis, method.transformation)
     if method.nearest == "round_prefer_floor":
         chosen = np.ceil(x - 0.5)
@@ -106,7 +105,7 @@ def _cubic_kernel(distance: Array, a: float) -> Array:
 
 
 def _weights(axis: _Axis, method: _Method) -> tuple[Array, Array]:
-    """Elements that count for each result, and how much: two of [target, taps]."""
+    """Indices of the elements of each result, and their weights: both [target, taps]."""
     x = _coordinates(axis, method.transformation)
     cubic = method.mode == "cubic"
     stretch = max(1.0, 1 / axis.scale) if method.antialias else 1.0
@@ -133,15 +132,15 @@ def _interpolated(x: Array, number: int, axis: _Axis, method: _Method) -> Array:
     index, weight = _weights(axis, method)
     shape = [1] * x.ndim
     shape[number] = axis.target
-    made: Array = np.zeros((), x.dtype)
+    result: Array = np.zeros((), x.dtype)
     for tap in range(index.shape[1]):
         factor = weight[:, tap].astype(x.dtype).reshape(shape)
-        made = made + take(x, index[:, tap], number) * factor
-    return made
+        result = result + take(x, index[:, tap], number) * factor
+    return result
 
 
 def _resized(x: Array, axes: Sequence[_Axis], method: _Method, outside: float) -> Array:
-    """All axes one after the other; `outside` is what lies beyond the input, for cropping."""
+    """All axes one after the other; `outside` is the value beyond the input, for cropping."""
     fitting((axis.target for axis in axes), x.dtype.itemsize)
     if min(x.shape, default=1) == 0:
         return np.zeros([axis.target for axis in axes], x.dtype)
@@ -150,7 +149,7 @@ def _resized(x: Array, axes: Sequence[_Axis], method: _Method, outside: float) -
     dtype = x.dtype
     if method.mode != "nearest":
         x = x.astype(np.float32) if dtype.kind in "iub" else widened(x)
-    # shrinking axes go first: less is left for the others
+    # axes that shrink go first, which leaves less work for the others
     for number in sorted(range(len(axes)), key=lambda i: axes[i].target / axes[i].size):
         axis = axes[number]
         if axis.same:
@@ -168,7 +167,7 @@ def _resized(x: Array, axes: Sequence[_Axis], method: _Method, outside: float) -
 
 
 def _with_outside(x: Array, axes: Sequence[_Axis], value: float) -> Array:
-    """Results whose place lies beyond the input are `value`."""
+    """The result with `value` at positions beyond the input."""
     for number, axis in enumerate(axes):
         place = _coordinates(axis, "tf_crop_and_resize")
         shape = [1] * x.ndim
@@ -180,21 +179,21 @@ def _with_outside(x: Array, axes: Sequence[_Axis], value: float) -> Array:
 
 def _scaled_axes(x: Array, scales: Array, roi: Array | None, axes: Sequence[int]) -> list[_Axis]:
     """Axes whose size is floor(size * (end - start) * scale)."""
-    made = [_Axis(size, size, 1.0) for size in x.shape]
+    result = [_Axis(size, size, 1.0) for size in x.shape]
     for i, (number, scale) in enumerate(zip(axes, scales.tolist(), strict=True)):
         start, end = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
         size = x.shape[number]
         target = size * (end - start) * scale
         if not (math.isfinite(target) and scale > 0 and 0 <= target < 2**40):
             raise ProgramError(f"scale {scale} of an axis of {size} elements is out of range")
-        made[number] = _Axis(size, math.floor(target), scale, start, end)
-    return made
+        result[number] = _Axis(size, math.floor(target), scale, start, end)
+    return result
 
 
 def _sized_axes(
     x: Array, sizes: Array, roi: Array | None, axes: Sequence[int], policy: str
 ) -> list[_Axis]:
-    """Axes of given sizes, which keep_aspect_ratio_policy may change."""
+    """Axes of the given sizes, which keep_aspect_ratio_policy may change."""
     targets = fitting(sizes, 1)
     if len(targets) != len(axes):
         raise ProgramError(f"sizes {list(targets)}: expected {len(axes)}")
@@ -207,11 +206,11 @@ def _sized_axes(
         kept = min(quotients) if policy == "not_larger" else max(quotients)
         quotients = [kept] * len(axes)
         targets = tuple(math.floor(kept * x.shape[number] + 0.5) for number in axes)
-    made = [_Axis(size, size, 1.0) for size in x.shape]
+    result = [_Axis(size, size, 1.0) for size in x.shape]
     for i, number in enumerate(axes):
         start, end = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
-        made[number] = _Axis(x.shape[number], targets[i], quotients[i], start, end)
-    return made
+        result[number] = _Axis(x.shape[number], targets[i], quotients[i], start, end)
+    return result
 
 
 def _given(x: Any) -> Any:
@@ -236,9 +235,9 @@ def resize(
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
 ) -> Array:
-    """`x` resized by `scales`, or to `sizes`; of `axes` alone, where these are given.
+    """`x` resized by `scales`, or to `sizes`; only along `axes`, where these are given.
 
-    Results of integers are truncated, with antialias rounded. ONNX Resize-11, -13, -18, -19.
+    Integer results are truncated, or rounded with antialias. ONNX Resize-11, -13, -18, -19.
     """
     numbers = [axis_of(a, x.ndim) for a in axes] if axes else list(range(x.ndim))
     cropped = coordinate_transformation_mode == "tf_crop_and_resize"
@@ -250,31 +249,31 @@ def resize(
                 f"roi or scales of shape {list(given.shape)}: expected {factor * len(numbers)}"
             )
     if scales is not None and sizes is None:
-        made = _scaled_axes(x, scales, region, numbers)
+        resized = _scaled_axes(x, scales, region, numbers)
     elif sizes is not None and scales is None:
-        made = _sized_axes(x, sizes, region, numbers, keep_aspect_ratio_policy)
+        resized = _sized_axes(x, sizes, region, numbers, keep_aspect_ratio_policy)
     else:
         raise ProgramError("scales and sizes: expected exactly one of them")
     method = _Method(
         mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a,
         bool(antialias) and mode != "nearest", bool(exclude_outside),
     )  # fmt: skip
-    return _resized(x, made, method, extrapolation_value)
+    return _resized(x, resized, method, extrapolation_value)
 
 
 def _simple(x: Array, scales: Array, mode: str) -> Array:
     """Resize's first form: asymmetric, and the nearest element towards the beginning."""
     if len(scales) != x.ndim:
         raise ProgramError(f"{len(scales)} scales: expected {x.ndim}")
-    made = _scaled_axes(x, scales, None, range(x.ndim))
-    return _resized(x, made, _Method(mode, "asymmetric", "simple", -0.75, False, False), 0.0)
+    axes = _scaled_axes(x, scales, None, range(x.ndim))
+    return _resized(x, axes, _Method(mode, "asymmetric", "simple", -0.75, False, False), 0.0)
 
 
 @define("Resize", since=10, decided_by=(1,))
 def resize_10(x: Array, scales: Array, *, mode: str = "nearest") -> Array:
-    """`x` of floor(size * scale) elements an axis: that at x / scale, or between. ONNX Resize-10.
+    """`x` with floor(size * scale) elements per axis, taken at i / scale. ONNX Resize-10.
 
-    "nearest" is below that place where an axis grows, and above it where it shrinks.
+    "nearest" rounds this position down where an axis grows, and up where it shrinks.
     """
     return _simple(x, scales, mode)
 

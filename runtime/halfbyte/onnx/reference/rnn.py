@@ -1,7 +1,7 @@
 """Recurrent layers: RNN, GRU, LSTM.
 
-Each direction is a loop over time; an ended sequence of a batch keeps its state, and its outputs
-are zero. Gates lie one after another in the weights.
+Each direction is a loop over time. A sequence of a batch that has ended keeps its state, and its
+outputs are zero. The weights of the gates are stored one after another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from halfbyte.onnx.reference.activation import elu_of, sigmoid_of, softplus_of, 
 from halfbyte.onnx.reference.registry import define
 
 Activation = Callable[[Array], Array]
-State = tuple[Array, ...]  # [batch, hidden] each; the first is what a step puts out
+State = tuple[Array, ...]  # [batch, hidden] each; the first is the output of a step
 
 # name: (function of x, alpha, beta; alpha's and beta's defaults)
 FUNCTIONS: dict[str, tuple[Callable[[Array, float, float], Array], float, float]] = {
@@ -47,9 +47,9 @@ def _activations(
     betas: Sequence[float] | None,
     clip: float,
 ) -> list[Activation]:
-    """Functions by name; alphas and betas are consumed in order by those that have any.
+    """Functions by name; those that have alphas and betas consume them in order.
 
-    The input of each is clipped to -clip ... clip, where that is not 0.
+    The input of each is clipped to -clip ... clip, unless clip is 0.
     """
     alpha_left, beta_left = list(alphas or []), list(betas or [])
 
@@ -90,7 +90,7 @@ def _scan(
 ) -> tuple[Array, State]:
     """One direction over x [time, batch, input]: outputs [time, batch, hidden], the last state.
 
-    A reverse direction begins at each sequence's own end.
+    The reverse direction begins at the end of each sequence.
     """
     outputs = np.zeros((len(x), x.shape[1], state[0].shape[1]), x.dtype)
     for time in reversed(range(len(x))) if reverse else range(len(x)):
@@ -111,7 +111,7 @@ def _layer(
     layout: int,
     step: Step,
 ) -> tuple[Array, ...]:
-    """All directions: Y, and the last value of each state. layout 1 has the batch first."""
+    """All directions: Y, and the last value of each state. With layout 1 the batch comes first."""
     x, w, r, b, lengths = inputs
     directions = {"forward": 1, "reverse": 1, "bidirectional": 2}.get(direction)
     if directions is None:
@@ -138,12 +138,12 @@ def _layer(
             widened(w)[d], widened(r)[d], biases[d, :half], biases[d, half:], peeps[d]
         )
         own = functions[d * per_direction : (d + 1) * per_direction]
-        made, last = _scan(
+        result, last = _scan(
             wide, limits, tuple(h[d] for h in begin),
             lambda row, state, weights=weights, own=own: step(row, state, weights, own),  # type: ignore[misc]
             reverse=direction == "reverse" or d == 1,
         )  # fmt: skip
-        outputs.append(made)
+        outputs.append(result)
         states.append(last)
     y = np.stack(outputs, axis=2 if layout else 1)  # [time, batch, d, h], or [time, d, batch, h]
     y = y.swapaxes(0, 1) if layout else y
@@ -162,14 +162,14 @@ def _initial(
     """An initial state as [directions, batch, hidden]; zero where there is none."""
     if h is None:
         return np.zeros((directions, batch, hidden), dtype)
-    made = widened(h).swapaxes(0, 1) if layout else widened(h)
-    return made.reshape(directions, batch, hidden)
+    state = widened(h).swapaxes(0, 1) if layout else widened(h)
+    return state.reshape(directions, batch, hidden)
 
 
 def _names(
     activations: Sequence[str] | None, default: Sequence[str], direction: str
 ) -> Sequence[str]:
-    """Names of a layer's activations, those of each direction after another."""
+    """Names of a layer's activations, one direction after another."""
     directions = 2 if direction == "bidirectional" else 1
     wanted = len(default) * directions
     names = list(activations) if activations else list(default) * directions
@@ -306,7 +306,7 @@ def lstm(
     """
     names = _names(activations, ("Sigmoid", "Tanh", "Tanh"), direction)
     functions = _activations(names, activation_alpha, activation_beta, clip)
-    # the cell state itself goes to h as it is, in ONNX Runtime too
+    # h gets the cell state unclipped, as in ONNX Runtime
     plain = _activations(names, activation_alpha, activation_beta, 0)
     functions = [plain[i] if i % 3 == 2 else f for i, f in enumerate(functions)]
     return _layer(

@@ -25,7 +25,7 @@ from halfbyte.onnx.reference.registry import define
 
 
 def gather(x: Array, index: Sequence[Array]) -> Array:
-    """Elements [N, C, P] of x [N, C, D...] at points: one array [N, P] of places an axis."""
+    """Elements [N, C, P] of x [N, C, D...] at points: an array of positions [N, P] per axis."""
     flat = np.zeros(index[0].shape, np.int64)
     for size, places in zip(x.shape[2:], index, strict=True):
         flat = flat * size + places
@@ -34,15 +34,15 @@ def gather(x: Array, index: Sequence[Array]) -> Array:
 
 
 def bounded(places: Array, size: int) -> tuple[Array, Array]:
-    """Places as indices of an axis, and whether they lie on it; others are moved to its ends."""
+    """Positions as indices of an axis, clipped to its ends, and whether they are within it."""
     inside = (places >= 0) & (places <= size - 1)
     return np.clip(np.nan_to_num(places), 0, size - 1).astype(np.int64), inside
 
 
 def multilinear(x: Array, places: Sequence[Array]) -> Array:
-    """Between the elements of x [N, C, D...] around each point; what lies outside is zero.
+    """Interpolation between the elements of x [N, C, D...] around each point; zero outside.
 
-    `places` are real numbers [N, P], one array an axis; the result is [N, C, P].
+    `places` are real numbers [N, P], one array per axis; the result is [N, C, P].
     """
     total: Array = np.zeros((*x.shape[:2], places[0].shape[1]), x.dtype)
     bases = [np.floor(p) for p in places]
@@ -58,7 +58,7 @@ def multilinear(x: Array, places: Sequence[Array]) -> Array:
 
 
 def _cubic(t: Array, a: float = -0.75) -> list[Array]:
-    """Weights of the elements at -1, 0, 1 and 2 for a place `t` past 0."""
+    """Weights of the elements at -1, 0, 1 and 2 for a position `t` after 0."""
 
     def near(d: Array) -> Array:
         return ((a + 2) * d - (a + 3)) * d * d + 1
@@ -70,7 +70,7 @@ def _cubic(t: Array, a: float = -0.75) -> list[Array]:
 
 
 def _reflected(places: Array, size: int, align_corners: int) -> Array:
-    """Places outside an axis mirrored at its ends, as often as it takes."""
+    """Positions outside an axis mirrored at its ends, as often as needed."""
     low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
     span = high - low
     if span == 0:
@@ -80,7 +80,7 @@ def _reflected(places: Array, size: int, align_corners: int) -> Array:
 
 
 def _looked_up(x: Array, places: Sequence[Array], padding: str, align_corners: int) -> Array:
-    """Elements at whole places, with those outside as `padding` says."""
+    """Elements at integer positions; `padding` says what is outside."""
     index, inside = [], np.ones(places[0].shape, np.bool_)
     for place, size in zip(places, x.shape[2:], strict=True):
         if padding == "reflection":
@@ -88,10 +88,10 @@ def _looked_up(x: Array, places: Sequence[Array], padding: str, align_corners: i
         at, within = bounded(place, size)
         index.append(at)
         inside &= within
-    made = gather(x, index)
+    values = gather(x, index)
     if padding != "zeros":
-        return made
-    return np.where(inside[:, None], made, np.zeros((), x.dtype))
+        return values
+    return np.where(inside[:, None], values, np.zeros((), x.dtype))
 
 
 def _sampled(x: Array, places: list[Array], mode: str, padding: str, align_corners: int) -> Array:
@@ -115,7 +115,7 @@ MODES = {"bilinear": "linear", "bicubic": "cubic"}  # of version 16
 
 
 def _at_grid(x: Array, grid: Array, **attributes: Any) -> _shapes.Shape:
-    """The shape of what lies at the places of a grid [N, D..., rank]."""
+    """The shape of samples at the positions of a grid [N, D..., rank]."""
     return (*x.shape[:2], *grid.shape[1:-1])
 
 
@@ -128,7 +128,7 @@ def grid_sample(
     mode: str = "linear",
     padding_mode: str = "zeros",
 ) -> Array:
-    """Y[n, c, i...] = X[n, c] at the place grid[n, i...], whose last axis is first.
+    """Y[n, c, i...] = X[n, c] at the position grid[n, i...], which names the last axis first.
 
     x is [N, C, D1 ... Dr], grid [N, results..., r] with -1 ... 1 from one end of an axis to the
     other: of its end elements' centers with align_corners, else of their outer edges. ONNX
@@ -159,8 +159,8 @@ def grid_sample(
         elif padding_mode == "reflection" and mode != "cubic":
             p = np.clip(_reflected(p, size, align_corners), 0, size - 1)
         places.append(p)
-    made = _sampled(values, places, mode, padding_mode, align_corners)
-    return rounded(made.reshape(*x.shape[:2], *results), x.dtype)
+    samples = _sampled(values, places, mode, padding_mode, align_corners)
+    return rounded(samples.reshape(*x.shape[:2], *results), x.dtype)
 
 
 @define("AffineGrid", since=20, decided_by=(1,))
@@ -185,8 +185,8 @@ def affine_grid(theta: Array, size: Array, *, align_corners: int = 0) -> Array:
             lines.append((2 * index + 1) / count - 1)
     mesh = np.meshgrid(*lines, indexing="ij")
     points = np.stack([*mesh[::-1], np.ones(spatial, wide.dtype)], axis=-1).reshape(-1, rank + 1)
-    made = points @ wide.swapaxes(1, 2)
-    return rounded(made.reshape(len(theta), *spatial, rank), theta.dtype)
+    grid = points @ wide.swapaxes(1, 2)
+    return rounded(grid.reshape(len(theta), *spatial, rank), theta.dtype)
 
 
 @define("DeformConv", since=19, product=True)
@@ -204,7 +204,7 @@ def deform_conv(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Array:
-    """Conv whose windows take elements `offset` away, times `mask`; zero outside the input.
+    """Conv whose windows take elements shifted by `offset`, times `mask`; zero outside the input.
 
     x is [N, C, D1 ... Dr], w [M, C / group, K...], offset [N, offset_group * prod(K) * r,
     results...] with the axes' offsets last fastest, mask [N, offset_group * prod(K), results...].

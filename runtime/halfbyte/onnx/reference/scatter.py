@@ -1,4 +1,4 @@
-"""Elements written to places of a copy. Negative places count from an axis's end."""
+"""Elements written to a copy at given indices. Negative indices count from an axis's end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ REDUCTIONS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.mi
 def scattered(
     data: Array, places: tuple[Array, ...], updates: Array, reduction: str = "none"
 ) -> Array:
-    """A copy of `data` with the updates written, or reduced with what is there."""
+    """A copy of `data` with the updates written, or combined with its elements."""
     if reduction == "none":
-        made = data.copy()
-        made[places] = updates
-        return made
+        result = data.copy()
+        result[places] = updates
+        return result
     if reduction not in REDUCTIONS:
         raise UnsupportedError(f"reduction {reduction!r}: expected one of {sorted(REDUCTIONS)}")
     sums = numbers(data).copy()
@@ -32,7 +32,7 @@ def scattered(
 def scatter_elements(
     data: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none"
 ) -> Array:
-    """y[i, indices[i, j, k], k] = updates[i, j, k] of axis 1, or their `reduction`.
+    """y[i, indices[i, j, k], k] = updates[i, j, k] for axis 1, or their `reduction`.
 
     ONNX ScatterElements-18.
     """
@@ -66,10 +66,10 @@ def tensor_scatter(
     axis: int = -2,
     mode: str = "linear",
 ) -> Array:
-    """The cache with `update` written along `axis`, for sample b from write_indices[b] on.
+    """The cache with `update` written along `axis`, for batch element b from write_indices[b] on.
 
-    past_cache [batch, ..., max_sequence, ...], update [batch, ..., sequence, ...]; places wrap
-    where `mode` is "circular". ONNX TensorScatter-24.
+    past_cache [batch, ..., max_sequence, ...], update [batch, ..., sequence, ...]; indices
+    wrap where `mode` is "circular". ONNX TensorScatter-24.
     """
     axis, room = axis_of(axis, past_cache.ndim), past_cache.shape[axis]
     if mode not in ("linear", "circular") or axis == 0:
@@ -86,5 +86,5 @@ def tensor_scatter(
     cache, new = np.moveaxis(past_cache, axis, 1), np.moveaxis(update, axis, 1)
     if (cache.shape[0], *cache.shape[2:]) != (new.shape[0], *new.shape[2:]):
         raise ValueError("update and past_cache differ beside the axis")
-    made = scattered(cache, (np.arange(batch)[:, np.newaxis], places), new)
-    return np.moveaxis(made, 1, axis)
+    result = scattered(cache, (np.arange(batch)[:, np.newaxis], places), new)
+    return np.moveaxis(result, 1, axis)

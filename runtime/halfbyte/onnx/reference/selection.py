@@ -1,4 +1,4 @@
-"""Elements chosen by their values, and values from choices."""
+"""Elements selected by their values, and values by conditions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def where(condition: Array, X: Array, Y: Array) -> Array:
 
 @define("NonZero", since=9, dynamic=True)
 def non_zero(X: Array) -> Array:
-    """Places of what is not 0: int64 [rank, count], of a scalar [0, count]. ONNX NonZero-13."""
+    """Indices of elements that are not 0: int64 [rank, count]. ONNX NonZero-13."""
     if X.ndim == 0:
         return np.zeros((0, np.count_nonzero(X)), np.int64)
     return np.array(np.nonzero(X), np.int64)
@@ -35,7 +35,7 @@ def non_zero(X: Array) -> Array:
 
 @define("Compress", since=9, dynamic=True, special=True)
 def compress(X: Array, condition: Array, *, axis: int | None = None) -> Array:
-    """Slices along `axis` (elements, if none) where the condition is true. ONNX Compress-28."""
+    """Slices along `axis` (elements, without one) where the condition is true. ONNX Compress-28."""
     flat = X.reshape(-1) if axis is None else X
     along = 0 if axis is None else axis_of(axis, X.ndim)
     return take(flat, np.flatnonzero(condition), along)
@@ -51,7 +51,7 @@ def _marked(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> _
 def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> Array:
     """y[..., d] = values[1] where d is the index, else values[0]; d < depth is `axis`. OneHot-28.
 
-    Negative indices count from the depth; those out of range are nowhere.
+    Negative indices count from the depth; those out of range give no 1.
     """
     shape = _marked(indices, depth, values, axis=axis)
     count, place = int(numbers(depth).reshape(())), axis_of(axis, indices.ndim + 1)
@@ -75,7 +75,7 @@ def _selected_by_attribute(X: Array, *, k: int, axis: int = -1) -> _shapes.Shape
 
 @define("TopK", infer=_shapes.alike(_selected_by_attribute))
 def top_k_by_attribute(X: Array, *, k: int, axis: int = -1) -> tuple[Array, Array]:
-    """The `k` largest elements along `axis`, in order, and their places. ONNX TopK-1."""
+    """The `k` largest elements along `axis`, in order, and their indices. ONNX TopK-1."""
     return top_k(X, np.array(k), axis=axis)
 
 
@@ -83,17 +83,17 @@ def top_k_by_attribute(X: Array, *, k: int, axis: int = -1) -> tuple[Array, Arra
 def top_k(
     X: Array, K: Array, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> tuple[Array, Array]:
-    """The K largest or smallest elements along `axis`, and their places as int64. ONNX TopK-24.
+    """The K largest or smallest elements along `axis`, and their int64 indices. ONNX TopK-24.
 
-    They are in order whether or not `sorted`; of equal ones, the first come first.
+    They are in order whether or not `sorted`; of equal ones, the first comes first.
     """
     axis, count = axis_of(axis, X.ndim), scalar(K)
     size = X.shape[axis]
     if not 0 <= count <= size:
         raise ValueError(f"the top {count} of {size}")
     if largest:  # from the back, so that the first of equal elements is the last of them
-        turned = np.argsort(np.flip(X, axis), axis, kind="stable")
-        order = size - 1 - np.flip(turned, axis)
+        flipped = np.argsort(np.flip(X, axis), axis, kind="stable")
+        order = size - 1 - np.flip(flipped, axis)
     else:
         order = np.argsort(X, axis, kind="stable")
     places = take(order, np.arange(count), axis).astype(np.int64, copy=False)
@@ -102,8 +102,11 @@ def top_k(
 
 @define("Unique", since=11, dynamic=True)
 def unique(X: Array, *, axis: int | None = None, sorted: int = 1) -> tuple[Array, ...]:
-    """Different slices along `axis` (elements, if none), where each comes first, which of them
-    each slice of X is, and how many are each; in order, or as they come in X. ONNX Unique-28."""
+    """Distinct slices along `axis` (elements, without one), sorted or in the order of X.
+
+    Also returns the index of the first of each in X, the index of each slice of X among the
+    distinct ones, and their counts. ONNX Unique-28.
+    """
     along = 0 if axis is None else axis_of(axis, X.ndim)
     flat = X.reshape(-1) if axis is None else X
     ranks = np.unique(flat, return_inverse=True)[1].reshape(flat.shape)  # numbers, of strings too

@@ -16,25 +16,25 @@ Array = npt.NDArray[Any]
 
 @define("SequenceConstruct", dynamic=True, special=True)
 def sequence_construct(*inputs: Array) -> list[Array]:
-    """Its inputs as a sequence."""
+    """The inputs as a sequence."""
     return list(inputs)
 
 
 @define("SequenceEmpty", dynamic=True, special=True)
 def sequence_empty(*, dtype: int = 1) -> list[Array]:
-    """No tensors."""
+    """A sequence without tensors."""
     return []
 
 
 @define("SequenceLength", dynamic=True, special=True)
 def sequence_length(sequence: list[Array]) -> Array:
-    """How many tensors, an int64 scalar."""
+    """The number of tensors, an int64 scalar."""
     return np.array(len(sequence), np.int64)
 
 
 @define("SequenceAt", dynamic=True, special=True)
 def sequence_at(sequence: list[Array], position: Array) -> Array:
-    """The tensor at `position`, from the end where it is negative."""
+    """The tensor at `position`; negative positions count from the end."""
     return sequence[_index(position, len(sequence))]
 
 
@@ -49,7 +49,7 @@ def sequence_erase(sequence: list[Array], position: Array | None = None) -> list
 def sequence_insert(
     sequence: list[Array], tensor: Array, position: Array | None = None
 ) -> list[Array]:
-    """`tensor` put before that at `position` (default: behind the last)."""
+    """`tensor` inserted before the one at `position` (default: after the last)."""
     at = len(sequence) if position is None else _index(position, len(sequence), end=1)
     return [*sequence[:at], tensor, *sequence[at:]]
 
@@ -63,7 +63,7 @@ def _index(position: Array, length: int, end: int = 0) -> int:
 
 @define("ConcatFromSequence", dynamic=True, special=True)
 def concat_from_sequence(sequence: list[Array], *, axis: int, new_axis: int = 0) -> Array:
-    """Tensors joined along `axis`, which is a new one if `new_axis`."""
+    """Tensors concatenated along `axis`, or stacked along it if `new_axis`."""
     return np.stack(sequence, axis) if new_axis else np.concatenate(sequence, axis)
 
 
@@ -73,7 +73,7 @@ def split_to_sequence(
 ) -> list[Array]:
     """Parts of x along `axis`: of the sizes `split` [n], or of `split` each (the last may be less).
 
-    Without `split` they are slices of one, which lose the axis unless `keepdims`.
+    Without `split` the parts have size 1, and lose the axis unless `keepdims`.
     """
     length = x.shape[axis]
     if split is None:
@@ -91,7 +91,7 @@ def split_to_sequence(
 
 @define("SequenceMap", dynamic=True, special=True)
 def sequence_map(sequence: list[Any], *others: Any, body: Body) -> tuple[Any, ...]:
-    """`body` of each element (and of those of other sequences; tensors are given as they are)."""
+    """`body` of each element (and of other sequences' elements; tensors are passed unchanged)."""
     for other in others:
         if isinstance(other, list) and len(other) != len(sequence):
             raise ProgramError(f"sequences of {len(sequence)} and {len(other)} tensors")
@@ -104,7 +104,7 @@ def sequence_map(sequence: list[Any], *others: Any, body: Body) -> tuple[Any, ..
 
 @define("Optional", since=15, dynamic=True, special=True)
 def optional(value: Any = None, *, type: TypeInfo | None = None) -> Any:
-    """The value as an optional; an empty one of `type` without a value."""
+    """The value as an optional; without a value, an empty one of `type`."""
     return value
 
 
@@ -116,7 +116,7 @@ def optional_has_element(value: Any = None) -> Array:
 
 @define("OptionalGetElement", since=15, dynamic=True, special=True)
 def optional_get_element(value: Any) -> Any:
-    """The value of an optional (from version 18 on of any tensor or sequence too)."""
+    """The value of an optional; from version 18 on, also any tensor or sequence itself."""
     if value is None:
         raise ProgramError("an empty optional, expected a value")
     return value

@@ -14,7 +14,7 @@ from halfbyte.onnx.reference.registry import define
 
 @define("Identity", special=True, infer=_shapes.same_rank)
 def identity(X: Any) -> Any:
-    """The input, of whatever kind. ONNX Identity-25."""
+    """The input, a tensor or not. ONNX Identity-25."""
     return X
 
 
@@ -34,8 +34,8 @@ def size(data: Array) -> Array:
 def reshape(data: Array, shape: Array, *, allowzero: int = 0) -> Array:
     """The elements under another shape. ONNX Reshape-25.
 
-    One size may be -1: what the others leave. 0 is the size of the same axis of `data`, unless
-    `allowzero`.
+    One size may be -1: it is computed from the others. 0 is the size of the same axis of `data`,
+    unless `allowzero`.
     """
     sizes = integers(shape)
     if any(size < -1 for size in sizes):
@@ -58,7 +58,7 @@ def flatten(X: Array, *, axis: int = 1) -> Array:
 
 @define("Squeeze", special=True, infer=_shapes.squeezed)
 def squeeze_by_attribute(data: Array, *, axes: list[int] | None = None) -> Array:
-    """Without the `axes`, whose sizes are 1; without all such axes by default. Squeeze-11."""
+    """`data` without the `axes`, whose sizes are 1; by default, without all such. Squeeze-11."""
     if axes is None:
         return np.squeeze(data)
     return np.squeeze(data, axis=axes_of(axes, data.ndim))
@@ -66,19 +66,19 @@ def squeeze_by_attribute(data: Array, *, axes: list[int] | None = None) -> Array
 
 @define("Squeeze", since=13, decided_by=(1,), special=True, infer=_shapes.squeezed)
 def squeeze(data: Array, axes: Array | None = None) -> Array:
-    """The same, axes being an input. ONNX Squeeze-25."""
+    """The same with axes as an input. ONNX Squeeze-25."""
     return squeeze_by_attribute(data, axes=None if axes is None else integers(axes))
 
 
 @define("Unsqueeze", special=True, infer=_shapes.unsqueezed)
 def unsqueeze_by_attribute(data: Array, *, axes: list[int]) -> Array:
-    """With new axes of size 1; they are counted in the result. ONNX Unsqueeze-11."""
+    """`data` with new axes of size 1, numbered as in the result. ONNX Unsqueeze-11."""
     return np.expand_dims(data, axes_of(axes, data.ndim + len(axes)))
 
 
 @define("Unsqueeze", since=13, decided_by=(1,), special=True, infer=_shapes.unsqueezed)
 def unsqueeze(data: Array, axes: Array) -> Array:
-    """The same, axes being an input. ONNX Unsqueeze-25."""
+    """The same with axes as an input. ONNX Unsqueeze-25."""
     return unsqueeze_by_attribute(data, axes=integers(axes))
 
 
@@ -89,7 +89,7 @@ def _transposed(data: Array, *, perm: list[int] | None = None) -> _shapes.Shape:
 
 @define("Transpose", special=True, infer=_shapes.alike(_transposed))
 def transpose(data: Array, *, perm: list[int] | None = None) -> Array:
-    """Axis i of the result is axis `perm`[i] of `data`; by default, turned round. Transpose-25."""
+    """Axis i of the result is axis `perm`[i] of `data`; reversed by default. ONNX Transpose-25."""
     if perm is not None and sorted(perm) != list(range(data.ndim)):
         raise ValueError(f"perm {perm} of {data.ndim} axes")
     return data.transpose(perm)

@@ -69,9 +69,9 @@ def dft(
 ) -> Array:
     """y[k] = sum over n of exp(-2 pi i k n / N) x[n] along one axis; its inverse is divided by N.
 
-    x is [..., 1] (real) or [..., 2] (complex), cut or padded with zeros to dft_length; axis is -2
-    if not given. onesided keeps N // 2 + 1 results of a real x, with `inverse` makes N real numbers
-    of them ([..., 1]). ONNX DFT-20.
+    x is [..., 1] (real) or [..., 2] (complex), cropped or padded with zeros to dft_length; axis is
+    -2 by default. onesided keeps N // 2 + 1 results of a real x; with `inverse` it computes N real
+    numbers from them ([..., 1]). ONNX DFT-20.
     """
     number = -2 if axis is None else int(scalar(axis, "axis"))
     return _transformed(x, dft_length, number, inverse, onesided)
@@ -116,12 +116,12 @@ def stft(
     fitting(frames.shape, 16)
     if window is not None:
         frames = frames * widened(window)
-    made = np.fft.rfft(frames, axis=2) if onesided else np.fft.fft(frames, axis=2)
-    return _pairs(made, signal.dtype)
+    spectrum = np.fft.rfft(frames, axis=2) if onesided else np.fft.fft(frames, axis=2)
+    return _pairs(spectrum, signal.dtype)
 
 
 def _cosines(size: Array, factors: tuple[float, ...], periodic: int, output_datatype: int) -> Array:
-    """a0 - a1 cos(x) + a2 cos(2 x) with x from 0 to 2 pi, both ends in unless periodic."""
+    """a0 - a1 cos(x) + a2 cos(2 x) with x from 0 to 2 pi, without the end if periodic."""
     (count,) = fitting((scalar(size, "size"),), 8)
     turn = count if periodic else count - 1
     x = np.arange(count) * (2 * math.pi / max(turn, 1))
@@ -159,7 +159,7 @@ def mel_weight_matrix(
 ) -> Array:
     """Triangles over the bins of a spectrum, evenly spaced in mel(f) = 2595 log10(1 + f / 700).
 
-    Edges are a part 1 / (num_mel_bins + 2) of the range apart, as in ONNX's test.
+    The distance between edges is 1 / (num_mel_bins + 2) of the range, as in ONNX's test.
 
     The result is [dft_length // 2 + 1, num_mel_bins]; a column rises from 0 to 1 from one edge's
     bin, floor((dft_length + 1) f / sample_rate), to the next, and falls to the one after. ONNX
@@ -172,7 +172,7 @@ def mel_weight_matrix(
     bins = length // 2 + 1
     if rate <= 0 or count < 1:
         raise ProgramError(f"{count} mel bins at {rate} Hz: expected more than 0 of both")
-    made = np.zeros(fitting((bins, count), 8))
+    weights = np.zeros(fitting((bins, count), 8))
     hertz = 700 * (10 ** ((low + np.arange(count + 2) * ((high - low) / (count + 2))) / 2595) - 1)
     places = np.floor((length + 1) * hertz / rate).astype(np.int64)
     if places.max() > bins:
@@ -180,7 +180,7 @@ def mel_weight_matrix(
     for column in range(count):
         first, peak, last = (int(p) for p in places[column : column + 3])
         rising, falling = np.arange(first, peak), np.arange(peak, last)
-        made[rising, column] = (rising - first) / max(peak - first, 1)
-        made[falling, column] = (last - falling) / max(last - peak, 1)
-        made[peak : peak + 1, column] = 1
-    return rounded(made, float_of(output_datatype, np.dtype(np.float32)))
+        weights[rising, column] = (rising - first) / max(peak - first, 1)
+        weights[falling, column] = (last - falling) / max(last - peak, 1)
+        weights[peak : peak + 1, column] = 1
+    return rounded(weights, float_of(output_datatype, np.dtype(np.float32)))

@@ -1,4 +1,4 @@
-"""What operators take, as the signatures of their definitions say it."""
+"""The inputs and attributes that operators take, from the signatures of their definitions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 from halfbyte.onnx.files.model import Graph, Reference, SparseTensor, TypeInfo
 from halfbyte.onnx.reference.registry import GIVEN, Definition
 
-# What a definition's annotation of an attribute allows; ONNX's INT is taken for a FLOAT too, as
-# some versions of an operator have one and others the other.
+# Types that an attribute's annotation allows. ONNX's INT is taken for a FLOAT too, since some
+# versions of an operator have one and others the other.
 _KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,), "float": (float, int), "str": (str, bytes), "Array": (np.ndarray,),
     "Body": (Graph,), "SparseTensor": (SparseTensor,), "TypeInfo": (TypeInfo,),
@@ -23,20 +23,20 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Signature:
-    """What a definition takes.
+    """The inputs and attributes of a definition.
 
     Attributes
     ----------
     least, most : int
-        How many inputs.
+        Number of inputs.
     inputs : tuple of str
-        Their names, but for variadic ones.
+        Their names, without variadic ones.
     needed : tuple of int
-        Inputs that are not left out.
+        Inputs that must not be left out.
     required : frozenset of str
         Attributes without a default.
     kinds : dict of str to (bool, tuple of type)
-        Whether an attribute is a list, and the types of its values; those that are known.
+        Whether an attribute is a list, and the types of its values, where they are known.
     """
 
     least: int
@@ -49,7 +49,7 @@ class Signature:
 
 @functools.cache
 def signature_of(definition: Definition) -> Signature:
-    """Read from the signature of the meaning."""
+    """Read the signature of a definition's function."""
     parameters = inspect.signature(definition.meaning).parameters.values()
     inputs = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     named = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in GIVEN]
@@ -70,14 +70,14 @@ def _kind(annotation: str) -> tuple[bool, tuple[type, ...]] | None:
     text = annotation.removesuffix(" | None")
     for form in ("Sequence[", "list["):
         if text.startswith(form):
-            found = _KINDS.get(text[len(form) : -1])
-            return (True, found) if found else None
-    found = _KINDS.get(text)
-    return (False, found) if found else None
+            kind = _KINDS.get(text[len(form) : -1])
+            return (True, kind) if kind else None
+    kind = _KINDS.get(text)
+    return (False, kind) if kind else None
 
 
 def wrong_attribute(definition: Definition, attributes: Mapping[str, Any]) -> str | None:
-    """What is wrong with the type of an attribute; None where all are right."""
+    """The problem with the type of an attribute; None where all are right."""
     kinds = signature_of(definition).kinds
     for name, value in attributes.items():
         kind = kinds.get(name)

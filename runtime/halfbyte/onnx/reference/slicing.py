@@ -1,4 +1,4 @@
-"""Joining arrays, and taking them apart along axes."""
+"""Concatenating, splitting, slicing and repeating arrays along axes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from halfbyte.onnx.reference.registry import define
 
 @define("Concat", since=4, special=True, infer=_shapes.joined)
 def concat(*parts: Array, axis: int) -> Array:
-    """All parts, one after the other along `axis`. ONNX Concat-13."""
+    """The parts concatenated along `axis`. ONNX Concat-13."""
     return np.concatenate(parts, axis=axis)
 
 
 def pieces(data: Array, sizes: Sequence[int], axis: int) -> tuple[Array, ...]:
-    """Parts of these sizes along an axis. Raises `ValueError` where they are not all of it."""
+    """Parts of these sizes along an axis. Raises `ValueError` where they do not add up to it."""
     if any(size < 0 for size in sizes) or sum(sizes) != data.shape[axis]:
         raise ValueError(f"sizes {list(sizes)} of an axis of {data.shape[axis]}")
     ends = np.cumsum(sizes).tolist()
@@ -49,7 +49,7 @@ def split_by_attribute(
 def split_by_input(
     data: Array, split: Array | None = None, *, outputs: int, axis: int = 0
 ) -> tuple[Array, ...]:
-    """The same, `split` being an input. ONNX Split-13."""
+    """The same with `split` as an input. ONNX Split-13."""
     sizes = None if split is None else integers(split)
     return split_by_attribute(data, outputs=outputs, axis=axis, split=sizes)
 
@@ -90,8 +90,10 @@ def slice_by_inputs(
     axes: Array | None = None,
     steps: Array | None = None,
 ) -> Array:
-    """From starts up to ends along axes, by steps. Negative places are the axis's size less; what
-    is then out of range is the next place in it. ONNX Slice-13."""
+    """From starts up to ends along axes, by steps. ONNX Slice-13.
+
+    Negative starts and ends count from the axis's end, and are then clipped to the axis.
+    """
     return sliced(
         data,
         integers(starts),
@@ -119,7 +121,7 @@ def sliced(
 
 
 def python_slice(start: int, end: int, step: int, size: int) -> slice:
-    """Slice's places in an axis of this size as Python's."""
+    """Slice's start, end and step for an axis of this size as a Python slice."""
     if step == 0:
         raise ValueError("a step of 0")
     if size == 0:
@@ -133,14 +135,14 @@ def python_slice(start: int, end: int, step: int, size: int) -> slice:
 
 @define("Expand", since=8, decided_by=(1,), special=True, infer=_shapes.expanded)
 def expand(X: Array, shape: Array) -> Array:
-    """X broadcast together with a shape. ONNX Expand-13."""
+    """X broadcast with a shape. ONNX Expand-13."""
     sizes = np.broadcast_shapes(X.shape, check_elements(integers(shape)))
     return np.broadcast_to(X, check_elements(sizes, X.dtype.itemsize)).copy()
 
 
 @define("Tile", since=6, decided_by=(1,), special=True, infer=_shapes.same_rank)
 def tile(X: Array, repeats: Array) -> Array:
-    """X `repeats` times along each axis. ONNX Tile-13."""
+    """X repeated `repeats` times along each axis. ONNX Tile-13."""
     times = integers(repeats)
     if len(times) != X.ndim:
         raise ValueError(f"{len(times)} repeats of {X.ndim} axes")

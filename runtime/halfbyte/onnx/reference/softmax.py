@@ -1,4 +1,4 @@
-"""Softmax, LogSoftmax, Hardmax: along one axis from version 13 on, over flattened ones before."""
+"""Softmax, LogSoftmax, Hardmax: along one axis; before version 13 over flattened axes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def hardmax_of(x: Array, axis: int = -1) -> Array:
 
 
 def _flattened(function: Callable[[Array, int], Array], x: Array, axis: int) -> Array:
-    """`function` over all axes from `axis` on, as if they were one; x.ndim itself is allowed."""
+    """`function` over all axes from `axis` on, as if they were one; `axis` may be x.ndim."""
     first = axis if axis == x.ndim else axis_of(axis, x.ndim)
     matrix = widened(x).reshape(math.prod(x.shape[:first]), math.prod(x.shape[first:]))
     return rounded(function(matrix, 1).reshape(x.shape), x.dtype)

@@ -20,9 +20,9 @@ Array = npt.NDArray[Any]
 def texts(values: Iterable[str], shape: Sequence[int]) -> Array:
     """A tensor of strings."""
     listed = list(values)
-    made = np.empty(len(listed), object)
-    made[:] = listed
-    return made.reshape(shape)
+    result = np.empty(len(listed), object)
+    result[:] = listed
+    return result.reshape(shape)
 
 
 @define("StringConcat", since=20)
@@ -35,12 +35,12 @@ def string_concat(x: Array, y: Array) -> Array:
 def string_split(
     x: Array, *, delimiter: str | None = None, maxsplit: int | None = None
 ) -> tuple[Array, Array]:
-    """Each string's parts [*x.shape, most] ("" behind the last), and their number [*x.shape].
+    """Each string's parts [*x.shape, most] ("" after the last), and their number [*x.shape].
 
     An empty delimiter is any run of white space.
     """
     parts = [str(s).split(delimiter or None, -1 if maxsplit is None else maxsplit) for s in x.flat]
-    # An empty string has no parts, whatever divides them.
+    # An empty string has no parts, whatever the delimiter.
     parts = [part if text else [] for part, text in zip(parts, x.flat, strict=True)]
     counts = [len(part) for part in parts]
     most = max(counts, default=0)
@@ -62,7 +62,7 @@ def string_normalizer(
 ) -> Array:
     """x [n] or [1, n] without its stopwords, in lower or upper case.
 
-    Where nothing is left it is one empty string. Cases are Unicode's, whatever the locale.
+    Where nothing is left, the result is one empty string. Case is Unicode's, whatever the locale.
     """
     if x.ndim > 2 or (x.ndim == 2 and len(x) != 1):
         raise ProgramError(f"shape {list(x.shape)}, expected [n] or [1, n]")
@@ -77,8 +77,8 @@ def string_normalizer(
 def regex_full_match(x: Array, *, pattern: str) -> Array:
     """Whether the pattern (RE2's syntax) matches the whole of each string: bool, x's shape."""
     compiled = Pattern(pattern)
-    found = [compiled.full_match(str(text)) for text in x.flat]
-    return np.array(found, np.bool_).reshape(x.shape)
+    matches = [compiled.full_match(str(text)) for text in x.flat]
+    return np.array(matches, np.bool_).reshape(x.shape)
 
 
 @define("TfIdfVectorizer", since=9, product=True)
@@ -98,8 +98,8 @@ def tf_idf_vectorizer(
     """How often each n-gram of a pool occurs in x [n] or [batch, n]: float32 [batch, indexes].
 
     The pool lists all 1-grams, then all 2-grams, ...; `ngram_counts[i]` is where those of i + 1
-    words begin. An n-gram may leave out 0 to `max_skip_count` words between any two of its words,
-    always as many. Mode TF gives counts, IDF weights of what occurs, TFIDF their product.
+    words begin. An n-gram may skip 0 to `max_skip_count` words between neighbours, always the same
+    number. Mode TF gives counts, IDF weights of the n-grams that occur, TFIDF their product.
     """
     pool: Sequence[Any] = pool_strings if pool_strings is not None else pool_int64s or ()
     grams = _grams(pool, ngram_counts, ngram_indexes)
@@ -116,24 +116,24 @@ def tf_idf_vectorizer(
         counts = (counts > 0).astype(np.float32)
     elif mode not in ("TF", "TFIDF"):
         raise ProgramError(f"mode {mode!r}, expected TF, IDF or TFIDF")
-    found = counts if mode == "TF" else counts * scale
-    return found[0] if x.ndim < 2 else found
+    result = counts if mode == "TF" else counts * scale
+    return result[0] if x.ndim < 2 else result
 
 
 def _grams(
     pool: Sequence[Any], starts: Sequence[int], indexes: Sequence[int]
 ) -> dict[tuple[Any, ...], int]:
-    """Each n-gram of the pool -> its place among all."""
-    found: dict[tuple[Any, ...], int] = {}
+    """Each n-gram of the pool -> its index among all."""
+    grams: dict[tuple[Any, ...], int] = {}
     ends = [*starts[1:], len(pool)]
     for length, (start, end) in enumerate(zip(starts, ends, strict=True), 1):
         if not 0 <= start <= end <= len(pool) or (end - start) % length:
             raise ProgramError(f"{length}-grams at {start} to {end} of a pool of {len(pool)}")
         for at in range(start, end, length):
-            found[tuple(pool[at : at + length])] = len(found)
-    if len(found) != len(indexes) or min(indexes, default=0) < 0:
-        raise ProgramError(f"{len(found)} n-grams, {len(indexes)} indexes, expected one for each")
-    return found
+            grams[tuple(pool[at : at + length])] = len(grams)
+    if len(grams) != len(indexes) or min(indexes, default=0) < 0:
+        raise ProgramError(f"{len(grams)} n-grams, {len(indexes)} indexes, expected one for each")
+    return grams
 
 
 def _occurring(
@@ -149,5 +149,5 @@ def _occurring(
 
 
 def _gram(row: Sequence[Any], at: int, length: int, step: int) -> tuple[Any, ...]:
-    """`length` words from `at` on, each `step` behind the one before."""
+    """`length` words from `at` on, each `step` after the previous one."""
     return tuple(row[at : at + (length - 1) * step + 1 : step])

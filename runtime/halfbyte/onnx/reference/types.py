@@ -1,4 +1,4 @@
-"""What inputs a node may have, and of which element types, by its operator's name and version."""
+"""The inputs that a node may have and their element types, by its operator's name and version."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ Dtype = np.dtype[Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """What is known of a node's types; of inputs behind the last, nothing.
+    """The types of a node's inputs and outputs; inputs after the last may have any.
 
     Attributes
     ----------
     inputs : tuple
-        Letter ("-" where anything goes), numbers of types if they are known, whether it repeats.
+        Letter ("-" for any type), numbers of the types if they are known, and whether it repeats.
     outputs : tuple of str
-        The letter of the inputs that an output is like, or the number of its type, or "-".
+        The letter of the inputs whose type an output has, or the number of its type, or "-".
     """
 
     inputs: tuple[tuple[str, frozenset[int] | None, bool], ...]
     outputs: tuple[str, ...]
 
     def problem(self, given: Sequence[Dtype | None]) -> str | None:
-        """What is wrong with the types of inputs, None being those that are not known."""
+        """The problem with the types of inputs, if any; None is a type that is not known."""
         seen: dict[str, Dtype] = {}
         for place, dtype in enumerate(given):
             letter, types = self._at(place)
@@ -50,7 +50,7 @@ class Rule:
         return None
 
     def results(self, given: Sequence[Dtype | None]) -> list[Dtype | None]:
-        """Types of outputs, as far as they follow."""
+        """Types of outputs, as far as the inputs' types decide them."""
         seen = {self._at(i)[0]: dtype for i, dtype in enumerate(given) if dtype is not None}
         return [
             dtypes.DTYPES.get(int(word)) if word.isdigit() else seen.get(word)
@@ -58,7 +58,7 @@ class Rule:
         ]
 
     def most(self) -> int:
-        """How many outputs there are; any number where it is not known."""
+        """The largest number of outputs; any number where it is not known."""
         many = not self.outputs or self.outputs[-1].endswith("*")
         return 1 << 30 if many else len(self.outputs)
 
@@ -76,8 +76,8 @@ def rule_of(domain: str, name: str, version: int) -> Rule:
         definition = find(domain, name, version)
         words = ((definition and definition.types) or ">") + " -*"
     else:
-        found = (words for since, words in INPUTS.get(name, ()) if since <= version)
-        words = next(found, ">")
+        matching = (words for since, words in INPUTS.get(name, ()) if since <= version)
+        words = next(matching, ">")
     inputs, _, outputs = words.partition(">")
     return Rule(tuple(map(_input, inputs.split())), tuple(outputs.split()))
 
@@ -89,13 +89,12 @@ def _input(word: str) -> tuple[str, frozenset[int] | None, bool]:
 
 
 def check_types(model: Model) -> None:
-    """See that nodes have their inputs, and that types fit from node to node, as far as they are
-    said.
+    """Check that nodes have their inputs, and that types fit from node to node where known.
 
     Raises
     ------
     ProgramError
-        They do not; fused nodes would not see it.
+        They do not. Fused nodes would hide it.
     """
     graph = model.graph
     known: dict[str, Dtype | None] = {
@@ -116,7 +115,7 @@ def check_types(model: Model) -> None:
 
 
 def _wrong_count(node: Node, rule: Rule, version: int) -> str | None:
-    """What is wrong with how many inputs and outputs there are."""
+    """The problem with the number of inputs and outputs, if any."""
     if any(node.outputs[rule.most() :]):
         return f"{len(node.outputs)} outputs, expected {rule.most()}"
     definition = find(node.domain, node.op_type, version)
@@ -126,7 +125,7 @@ def _wrong_count(node: Node, rule: Rule, version: int) -> str | None:
 
 
 def _stated(node: Node) -> Mapping[str, Dtype | None]:
-    """The type of an output that an attribute says."""
+    """The type of an output that an attribute names."""
     to = node.attributes.get("to")
     if node.op_type != "Cast" or node.domain or not isinstance(to, int):
         return {}

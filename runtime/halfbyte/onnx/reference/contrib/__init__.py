@@ -1,1 +1,1 @@
-"""ONNX Runtime's own operators, of the domain com.microsoft, a file a family."""
+"""ONNX Runtime's own operators, of the domain com.microsoft, one file per family."""

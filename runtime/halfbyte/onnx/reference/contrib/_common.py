@@ -1,4 +1,4 @@
-"""What ONNX Runtime's operators share."""
+"""Shared by ONNX Runtime's operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 contrib = functools.partial(define, domain=MICROSOFT)
 
 
-# ONNX Runtime's own orders of operations: last bits differ from those of ONNX's operators.
+# In ONNX Runtime's order of operations, so that last bits differ from ONNX's operators.
 
 
 def sigmoid(x: Array) -> Array:
@@ -63,7 +63,7 @@ ACTIVATIONS: dict[str, Callable[..., Array]] = {
 
 
 def activated(x: Array, name: str | None, parameters: Sequence[float] = ()) -> Array:
-    """An activation by ONNX's name, with its attributes in ONNX's order."""
+    """An activation by ONNX's name; `parameters` are its attributes in ONNX's order."""
     function = ACTIVATIONS.get(name or "")
     if function is None:
         raise UnsupportedError(f"activation {name!r}, expected one of {sorted(ACTIVATIONS)}")
@@ -71,7 +71,7 @@ def activated(x: Array, name: str | None, parameters: Sequence[float] = ()) -> A
 
 
 def given(*parameters: float | None) -> list[float]:
-    """The parameters before the first that is left out."""
+    """The parameters up to the first that is left out."""
     end = next((i for i, value in enumerate(parameters) if value is None), len(parameters))
     return [value for value in parameters[:end] if value is not None]
 
@@ -95,14 +95,14 @@ def dequantized(x: Array, scale: Array, zero: Array | None = None, axis: int = 1
 
 
 def quantized(x: Array, scale: Array, zero: Array | None = None, axis: int = 1) -> Array:
-    """round(x / scale) + zero in the type of `zero` (uint8), ties to even, at its limits beyond."""
+    """round(x / scale) + zero in the type of `zero` (uint8), ties to even, clipped."""
     dtype = np.dtype(np.uint8) if zero is None else zero.dtype
     spread = None if zero is None else along(zero, axis, x.ndim)
     return quantization.quantized(x / along(scale, axis, x.ndim), spread, dtype, saturate=True)
 
 
 def unpacked(x: Array, bits: int) -> Array:
-    """uint8 [..., n] as the numbers of 2, 4 or 8 bits in it, the lowest first."""
+    """The numbers of 2, 4 or 8 bits in uint8 [..., n], the lowest bits first."""
     if bits not in (2, 4, 8):
         raise UnsupportedError(f"{bits} bits, expected 2, 4 or 8")
     shifts = np.arange(0, 8, bits, dtype=np.uint8)

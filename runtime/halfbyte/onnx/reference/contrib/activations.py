@@ -1,4 +1,4 @@
-"""GELU in its forms, and sums that are fused with an activation."""
+"""Forms of GELU, and sums fused with an activation."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def bias_gelu(a: Array, b: Array) -> Array:
 
 @contrib("FastGelu", infer=_shapes.same, types="a a > a")
 def fast_gelu(x: Array, bias: Array | None = None) -> Array:
-    """GELU of x + bias through tanh."""
+    """GELU of x + bias, by tanh."""
     whole = widened(x) if bias is None else widened(x) + _bias(bias, x)
     return rounded(gelu_tanh(whole), x.dtype)
 
 
 @contrib("GemmFastGelu", infer=_shapes.product, types="a a a > a")
 def gemm_fast_gelu(x: Array, w: Array, bias: Array | None = None) -> Array:
-    """GELU of x w + bias through tanh."""
+    """GELU of x w + bias, by tanh."""
     product = widened(x) @ widened(w)
     return rounded(gelu_tanh(product if bias is None else product + widened(bias)), x.dtype)
 
@@ -73,7 +73,7 @@ def bias_add(x: Array, bias: Array, skip: Array) -> Array:
     types="a a > a",
 )
 def bias_split_gelu(x: Array, bias: Array) -> Array:
-    """left gelu(right), the halves of x + bias along the last axis."""
+    """left gelu(right), where left and right are x + bias split along the last axis."""
     left, right = np.split(widened(x) + widened(bias), 2, axis=-1)
     return rounded(left * gelu(right), x.dtype)
 

@@ -23,7 +23,7 @@ from halfbyte.onnx.reference._numbers import fitting, rounded, vector, widened
 from halfbyte.onnx.reference.contrib._common import contrib, dequantized
 
 Array = npt.NDArray[Any]
-FILTER = -10000.0  # what masked scores get added
+FILTER = -10000.0  # added to masked scores
 
 
 @contrib("RotaryEmbedding", infer=_shapes.same)
@@ -41,8 +41,8 @@ def rotary_embedding(
 ) -> Array:
     """Rotary positions of x [batch, n, heads d] or [batch, heads, n, d].
 
-    `position_ids` is [batch, n], or [1]: the first token's. The head size is that of the caches
-    [positions, d / 2] unless `num_heads` says it.
+    `position_ids` is [batch, n], or [1] for the first token's. The head size is that of the caches
+    [positions, d / 2] unless `num_heads` is given.
     """
     width = cos_cache.shape[-1] * 2
     if x.ndim == 3:
@@ -58,15 +58,15 @@ def rotary_embedding(
         widened(split), widened(cos_cache)[positions], widened(sin_cache)[positions],
         bool(interleaved),
     )  # fmt: skip
-    turned = rounded(wide, x.dtype)
-    return join_heads(turned) if x.ndim == 3 else turned
+    result = rounded(wide, x.dtype)
+    return join_heads(result) if x.ndim == 3 else result
 
 
 def padding_mask(mask: Array | None, batch: int, t: int) -> Array | None:
-    """bool [batch, 1, 1 or n, t] of the keys that are seen, from any of the masks that there are.
+    """bool [batch, 1, 1 or n, t] of the keys that are seen, from any form of mask.
 
     [batch, t], [batch, n, t] or [batch, 1, n, most]: 1 where seen. [batch]: lengths; [2 batch]:
-    ends, then begins; [3 batch + 2]: lengths, then what only packed kernels read.
+    ends, then begins; [3 batch + 2]: lengths, then numbers that only packed kernels read.
     """
     if mask is None:
         return None
@@ -87,7 +87,7 @@ def padding_mask(mask: Array | None, batch: int, t: int) -> Array | None:
 def _filtered(
     mask: Array | None, bias: Array | None, value: float, n: int, t: int, unidirectional: int
 ) -> Array | None:
-    """Everything that is added to scores; None for nothing."""
+    """The sum of all that is added to scores; None for nothing."""
     total = None if bias is None else widened(bias)
     if mask is not None:
         added = np.where(mask[..., -n:, :] if mask.shape[2] > 1 else mask, 0, np.float32(value))
@@ -102,7 +102,7 @@ def _filtered(
 def _project(
     x: Array, sizes: Sequence[int], heads: int, past: Array | None
 ) -> tuple[Array, Array, Array, Array]:
-    """Projected rows [batch, n, sum of sizes] -> q, k, v by heads behind the past, and the present.
+    """Projected rows [batch, n, sum of sizes] -> q, k, v by heads, after the past, and the present.
 
     `past` is [2, batch, heads, t, d], and so is the present.
     """
@@ -226,9 +226,9 @@ def multi_head_attention(
     mask_filter_value: float = FILTER,
     scale: float | None = None,
 ) -> tuple[Array, ...]:
-    """Attention of query [batch, n, d] to key and value [batch, t, d] behind the past.
+    """Attention of query [batch, n, d] to key and value [batch, t, d] after the past.
 
-    Query may be all three, [batch, n, heads, 3, d]; key both, [batch, t, heads, 2, d]; key and
+    Query may hold all three, [batch, n, heads, 3, d]; key both, [batch, t, heads, 2, d]; key and
     value may be by heads, [batch, heads, t, d]. Returns the result, present keys and values
     [batch, heads, past + t, d], and scores.
     """
@@ -283,9 +283,9 @@ def group_query_attention(
 ) -> tuple[Array, ...]:
     """Causal attention whose heads of keys and values serve groups of queries, with a cache.
 
-    query is [batch, n, heads d], or holds keys and values behind its heads. Element b of the batch
-    has `seqlens_k[b] + 1` tokens in all; the new ones are written to the cache behind its past (of
-    a prompt, which has none, those behind its length are padding, and so are their results).
+    query is [batch, n, heads d], or also holds keys and values after its heads. Element b of the
+    batch has `seqlens_k[b] + 1` tokens in all; the new ones are written to the cache after its past
+    (a prompt has no past; its tokens beyond that length are padding, and so are their results).
 
     Returns the result [batch, n, heads d], keys and values [batch, kv heads, t, d], with t the
     larger of `total_sequence_length` and the past cache's, and scores (1) or weights (2).
@@ -332,15 +332,15 @@ def group_query_attention(
 
 
 def _cached(cache: Array | None, new: Array, past: Array, total: int) -> Array:
-    """A cache [batch, heads, t, d] with `new` behind each element's past."""
+    """A cache [batch, heads, t, d] with `new` written after each element's past."""
     batch, heads, n, d = new.shape
     held = 0 if cache is None else cache.shape[2]
-    made = np.zeros(fitting((batch, heads, max(held, total), d), 4, "cache"), new.dtype)
+    result = np.zeros(fitting((batch, heads, max(held, total), d), 4, "cache"), new.dtype)
     if cache is not None:
-        made[:, :, :held] = widened(cache)
-    for row, values, at in zip(made, new, past, strict=True):
+        result[:, :, :held] = widened(cache)
+    for row, values, at in zip(result, new, past, strict=True):
         row[:, at : at + n] = values
-    return made
+    return result
 
 
 def _window(n: int, t: int, past: int, is_causal: int, window: int) -> Array:

@@ -1,4 +1,4 @@
-"""Products and convolutions with a transposition, a residual or an activation in one."""
+"""Products and convolutions fused with a transpose, a residual or an activation."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from halfbyte.onnx.reference.pooling import max_pool, pooled
 Array = npt.NDArray[Any]
 
 
-def _turned(x: Array, batch: int, matrix: int) -> Array:
-    """x with its first axis moved before the last one (`batch`), then its last two swapped."""
+def _transposed(x: Array, batch: int, matrix: int) -> Array:
+    """x with its first axis moved before the last (if `batch`), then the last two swapped."""
     if batch:
         x = np.moveaxis(x, 0, -2)
     return np.swapaxes(x, -1, -2) if matrix and x.ndim > 1 else x
@@ -29,7 +29,7 @@ def _product(
     a: Array, b: Array, *others: Array | None, transA: int = 0, transB: int = 0,
     transBatchA: int = 0, transBatchB: int = 0, **attributes: Any,
 ) -> _shapes.Shape:  # fmt: skip
-    left, right = _turned(a, transBatchA, transA), _turned(b, transBatchB, transB)
+    left, right = _transposed(a, transBatchA, transA), _transposed(b, transBatchB, transB)
     return _shapes.after_product(left.shape, right.shape)
 
 
@@ -46,8 +46,8 @@ def fused_matmul(
     transBatchB: int = 0,
 ) -> Array:
     """alpha a b, each of them transposed first where its attributes say so."""
-    left = _turned(widened(a), transBatchA, transA)
-    product = np.matmul(left, _turned(widened(b), transBatchB, transB))
+    left = _transposed(widened(a), transBatchA, transA)
+    product = np.matmul(left, _transposed(widened(b), transBatchB, transB))
     return rounded(product * np.asarray(alpha, product.dtype), a.dtype)
 
 
@@ -92,7 +92,7 @@ def fused_gemm(
     transB: int = 0,
 ) -> Array:
     """Gemm (alpha a b + beta c), then an activation."""
-    left, right = (_turned(widened(x), 0, t) for x, t in ((a, transA), (b, transB)))
+    left, right = (_transposed(widened(x), 0, t) for x, t in ((a, transA), (b, transB)))
     result = left @ right * np.asarray(alpha, left.dtype)
     if c is not None:
         result = result + widened(c) * np.asarray(beta, left.dtype)

@@ -29,16 +29,19 @@ def nbits_weights(
     bits: int,
     block_size: int,
 ) -> Array:
-    """The matrix [n, k] of MatMulNBits: (code - zero) scale, by blocks of `block_size` columns.
+    """The matrix [n, k] of MatMulNBits: (quantized - zero) scale, in blocks of `block_size`.
 
     b is [n, blocks, block_size bits / 8]; scales [n, blocks]; zero points the same in floats, or
-    packed like codes [n, bytes]; without them zero is half of the codes' range. Where `g_idx` [k]
-    is given, it says the block of each column.
+    packed like b [n, bytes]; without them zero is the middle of the range. `g_idx` [k], if given,
+    is the block of each column.
     """
     blocks = -(-k // block_size)
     fitting((n, blocks * block_size), 4, "B")
-    codes = unpacked(b.reshape(n, -1), bits).reshape(n, -1)
-    if codes.shape[1] != blocks * block_size or scales.shape not in ((n * blocks,), (n, blocks)):
+    quantized = unpacked(b.reshape(n, -1), bits).reshape(n, -1)
+    if quantized.shape[1] != blocks * block_size or scales.shape not in (
+        (n * blocks,),
+        (n, blocks),
+    ):
         raise ProgramError(
             f"B {list(b.shape)} and scales {list(scales.shape)}: expected {n} × {blocks} blocks"
         )
@@ -50,7 +53,7 @@ def nbits_weights(
         zeros = widened(zero_points).reshape(n, blocks)
     of = np.arange(k) // block_size if g_idx is None else g_idx[:k]
     factors = widened(scales).reshape(n, blocks)
-    weights: Array = (codes[:, :k].astype(np.float32) - zeros[:, of]) * factors[:, of]
+    weights: Array = (quantized[:, :k].astype(np.float32) - zeros[:, of]) * factors[:, of]
     return weights
 
 
@@ -87,7 +90,7 @@ def matmul_nbits(
     return rounded(product, a.dtype)
 
 
-# The 16 numbers of a 4-bit code, of bitsandbytes: FP4 and NF4.
+# The 16 values of bitsandbytes' 4-bit types: FP4 and NF4.
 FP4 = np.array(
     [0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4], np.float32
 )  # fmt: skip
@@ -112,15 +115,15 @@ def matmul_bnb4(
     training_mode: int = 0,
     transB: int = 1,
 ) -> Array:
-    """a [..., K] times the transposed matrix [N, K] of FP4 (0) or NF4 (1) codes.
+    """a [..., K] times the transposed matrix [N, K] of FP4 (0) or NF4 (1).
 
-    Blocks run through the matrix's rows one after the other; the first of two codes is the upper
-    half of a byte.
+    Blocks run through the matrix's rows one after the other; the first of two numbers is in the
+    upper half of a byte.
     """
     fitting((N, K), 4, "B")
     table = NF4 if quant_type else np.concatenate([FP4, -FP4])
-    codes = np.stack([b.reshape(-1) >> 4, b.reshape(-1) & 15], axis=-1).reshape(-1)[: N * K]
-    numbers = table[codes] * np.repeat(widened(absmax), block_size)[: N * K]
+    quantized = np.stack([b.reshape(-1) >> 4, b.reshape(-1) & 15], axis=-1).reshape(-1)[: N * K]
+    numbers = table[quantized] * np.repeat(widened(absmax), block_size)[: N * K]
     matrix = numbers.reshape(N, K)
     return rounded(widened(a) @ (matrix.T if transB else numbers.reshape(K, N)), a.dtype)
 
@@ -139,24 +142,24 @@ def gather_block_quantized(
 ) -> Array:
     """Slices of a block-quantized tensor along `gather_axis`, as numbers of the scales' type.
 
-    uint8 data holds 2, 4 or 8 bits a code along its last axis. Indices out of range give zeros.
+    uint8 data holds 2, 4 or 8 bits per number along its last axis. Indices out of range give zeros.
     """
     packed = data.dtype == np.uint8
-    codes = unpacked(data, bits) if packed else widen(data) if data.dtype.names else data
+    quantized = unpacked(data, bits) if packed else widen(data) if data.dtype.names else data
     axis, taken = axis_of(quantize_axis, data.ndim), axis_of(gather_axis, data.ndim)
     if packed and (taken or (block_size and (block_size < 16 or block_size & (block_size - 1)))):
         raise ProgramError(
             f"gather_axis {gather_axis} and block_size {block_size}: expected 0, and a power of 2 "
             "from 16 on"
         )
-    blocked = list(codes.shape)
+    blocked = list(quantized.shape)
     blocked[axis] = -(-blocked[axis] // block_size) if block_size > 0 else 1
     if list(scales.shape) != blocked:
         raise ProgramError(f"scales {list(scales.shape)}: expected {blocked}")
-    rows = codes.shape[taken]
+    rows = quantized.shape[taken]
     inside = (indices >= -rows) & (indices < rows)
     at = np.where(inside, indices, 0)
-    blocks = np.arange(codes.shape[axis]) // (block_size or codes.shape[axis])
+    blocks = np.arange(quantized.shape[axis]) // (block_size or quantized.shape[axis])
 
     def gathered(x: Array) -> Array:
         return take(x, at if x.shape[taken] > 1 else np.zeros_like(at), taken)
@@ -164,7 +167,7 @@ def gather_block_quantized(
     def spread(x: Array) -> Array:
         return gathered(take(x, blocks, axis))
 
-    shifted = gathered(codes).astype(np.float32)
+    shifted = gathered(quantized).astype(np.float32)
     if zero_points is not None:
         zeros = zero_points
         if packed:
@@ -219,12 +222,12 @@ def dynamic_quantize_matmul(
     bias: Array | None = None,
 ) -> Array:
     """a, rounded to uint8 as by DynamicQuantizeLinear, times (b - zb) sb, plus bias."""
-    codes, scale, zero = dynamic_quantize_linear(a)
-    return matmul_integer_to_float(codes, b, scale, b_scale, zero, b_zero_point, bias)
+    quantized, scale, zero = dynamic_quantize_linear(a)
+    return matmul_integer_to_float(quantized, b, scale, b_scale, zero, b_zero_point, bias)
 
 
 def _columns(values: Array) -> Array:
-    """One number, [n], or [..., n] of a stack of matrices, as rows for [..., m, n]."""
+    """One number, [n], or [..., n] for a stack of matrices, to be broadcast with [..., m, n]."""
     return values.reshape(()) if values.size == 1 else values[..., None, :]
 
 

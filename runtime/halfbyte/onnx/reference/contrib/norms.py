@@ -1,4 +1,4 @@
-"""Normalizations with a residual, embeddings, groups of channels."""
+"""Normalizations of sums, of embeddings and of groups of channels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 def layer_norm(x: Array, gamma: Array, beta: Array | None, epsilon: float) -> tuple[Array, ...]:
-    """(x - mean) / sqrt(variance + epsilon) gamma + beta over the last axis; mean and 1 / sqrt."""
+    """(x - mean) / sqrt(variance + epsilon) gamma + beta over the last axis; mean; 1 / sqrt."""
     result, mean, inverse = standardized(x, (-1,), epsilon)
     result = result * gamma
     return (result if beta is None else result + beta), mean, inverse
@@ -45,7 +45,7 @@ def skip_layer_normalization(
     *,
     epsilon: float = 1e-12,
 ) -> tuple[Array, ...]:
-    """LayerNormalization of x + skip + bias; its mean, inverse deviation, and that sum."""
+    """LayerNormalization of x + skip + bias; also its mean, 1 / deviation, and the sum."""
     whole = _skipped(x, skip, bias, gamma, beta)
     shift = None if beta is None else widened(beta)
     result, mean, inverse = layer_norm(whole, widened(gamma), shift, epsilon)
@@ -56,7 +56,7 @@ def skip_layer_normalization(
 def skip_simplified_layer_normalization(
     x: Array, skip: Array, gamma: Array, bias: Array | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Array, ...]:
-    """RMSNormalization of x + skip + bias; no mean, the inverse root, and that sum."""
+    """RMSNormalization of x + skip + bias; also zeros for the mean, 1 / root, and the sum."""
     whole = _skipped(x, skip, bias, gamma)
     result, inverse = rms_of(whole, widened(gamma), epsilon)
     return rounded(result, x.dtype), np.zeros_like(inverse), inverse, rounded(whole, x.dtype)
@@ -67,9 +67,9 @@ def skip_simplified_layer_normalization(
 def simplified_layer_normalization(
     x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> tuple[Array, Array]:
-    """x / sqrt(mean(x²) + epsilon) scale over all axes from `axis` on; and 1 / sqrt.
+    """x / sqrt(mean(x²) + epsilon) scale over all axes from `axis` on; and 1 / sqrt(...).
 
-    ONNX Runtime's, in ONNX's own domain, older than RMSNormalization.
+    ONNX Runtime's older form of RMSNormalization, in ONNX's own domain too.
     """
     wide = widened(x)
     axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
@@ -86,12 +86,12 @@ def gated_rms_norm(
     x: Array, scale: Array, gate: Array, *, activation: str = "silu", epsilon: float = 1e-5
 ) -> Array:
     """RMSNormalization of x over its last axis, times silu(gate) (or sigmoid, or gate itself)."""
-    opened = widened(gate)
+    factor = widened(gate)
     if activation in ("silu", "swish", "sigmoid"):
-        opened = sigmoid(opened) * (1 if activation == "sigmoid" else opened)
+        factor = sigmoid(factor) * (1 if activation == "sigmoid" else factor)
     elif activation != "none":
         raise ProgramError(f"activation {activation!r}, expected silu, swish, sigmoid or none")
-    return rounded(rms_of(widened(x), widened(scale), epsilon)[0] * opened, x.dtype)
+    return rounded(rms_of(widened(x), widened(scale), epsilon)[0] * factor, x.dtype)
 
 
 def _embedded(
@@ -121,7 +121,7 @@ def embed_layer_normalization(
     epsilon: float = 1e-12,
     mask_index_type: int = 1,
 ) -> tuple[Array, Array, Array]:
-    """LayerNormalization of word + position + segment, as BERT begins; lengths; that sum.
+    """LayerNormalization of BERT's word + position + segment embeddings; lengths; the sum.
 
     `input_ids` are [batch, n]; lengths [batch] count the ones of `mask` (without one they are 0).
     """
@@ -181,7 +181,7 @@ def skip_group_norm(
     channels_last: int = 1,
     epsilon: float = 1e-5,
 ) -> tuple[Array, Array]:
-    """GroupNorm of x + skip + bias, and that sum; skip may be [batch, channels]."""
+    """GroupNorm of x + skip + bias, and the sum; skip may be [batch, channels]."""
     axis = -1 if channels_last else 1
     added = widened(skip)
     if added.ndim == 2:

@@ -28,12 +28,12 @@ Array = npt.NDArray[Any]
 Zero = Array | None  # None is zero
 
 
-_CODES = "a.2,3 s.1 a s.1 a > a"
+_SINGLE = "a.2,3 s.1 a s.1 a > a"
 _PAIR = "a.2,3 s.1 a a s.1 a s.1 a > a"
 
 
 def _pair(*inputs: Array | None) -> _shapes.Shape:
-    """The shape of two tensors of codes together, each before its scale and zero point."""
+    """The shape of two quantized tensors broadcast, each followed by its scale and zero point."""
     a, b = inputs[0], inputs[3]
     if a is None or b is None:
         raise ProgramError("an operand is left out")
@@ -61,11 +61,11 @@ def qlinear_mul(
 
 
 def _typed(zero: Zero, like: Array) -> Array:
-    """A zero point, which is 0 where it is left out."""
+    """The zero point; 0 where it is left out."""
     return np.zeros((), like.dtype) if zero is None else zero
 
 
-@contrib("QLinearSigmoid", infer=_shapes.same, types=_CODES)
+@contrib("QLinearSigmoid", infer=_shapes.same, types=_SINGLE)
 def qlinear_sigmoid(
     x: Array, x_scale: Array, x_zero: Zero, y_scale: Array, y_zero: Zero = None
 ) -> Array:
@@ -73,7 +73,7 @@ def qlinear_sigmoid(
     return quantized(sigmoid(dequantized(x, x_scale, x_zero)), y_scale, _typed(y_zero, x))
 
 
-@contrib("QLinearLeakyRelu", infer=_shapes.same, types=_CODES)
+@contrib("QLinearLeakyRelu", infer=_shapes.same, types=_SINGLE)
 def qlinear_leaky_relu(
     x: Array, x_scale: Array, x_zero: Zero, y_scale: Array, y_zero: Zero = None, *,
     alpha: float = 0.01,
@@ -100,7 +100,7 @@ def qlinear_softmax(
 
 @contrib("QLinearConcat")
 def qlinear_concat(y_scale: Array, y_zero: Array, *inputs: Array, axis: int) -> Array:
-    """Tensors, each followed by its scale and zero point, joined along `axis`."""
+    """Tensors, each followed by its scale and zero point, concatenated along `axis`."""
     if len(inputs) % 3:
         raise ProgramError(f"{len(inputs)} inputs, expected tensor, scale and zero point of each")
     parts = [dequantized(inputs[i], inputs[i + 1], inputs[i + 2]) for i in range(0, len(inputs), 3)]
@@ -125,7 +125,7 @@ def qlinear_where(
     return quantized(np.where(condition, *parts), z_scale, z_zero)
 
 
-@contrib("QLinearReduceMean", infer=_shapes.reduced_by_attribute, types=_CODES)
+@contrib("QLinearReduceMean", infer=_shapes.reduced_by_attribute, types=_SINGLE)
 def qlinear_reduce_mean(
     data: Array, scale: Array, zero: Zero, reduced_scale: Array, reduced_zero: Zero = None, *,
     axes: Sequence[int], keepdims: int,
@@ -141,7 +141,7 @@ def _channels(x: Array, *others: Array | None, channels_last: int = 0) -> _shape
     return (len(x), *ones, x.shape[-1]) if channels_last else (*x.shape[:2], *ones)
 
 
-@contrib("QLinearGlobalAveragePool", types=_CODES, infer=_shapes.alike(_channels))
+@contrib("QLinearGlobalAveragePool", types=_SINGLE, infer=_shapes.alike(_channels))
 def qlinear_global_average_pool(
     x: Array, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array, *,
     channels_last: int = 0,
@@ -171,7 +171,7 @@ def _average(x: Array, *others: Array | None, count_include_pad: int = 0, **attr
 
 @contrib(
     "QLinearAveragePool",
-    types=_CODES,
+    types=_SINGLE,
     infer=_shapes.alike(functools.partial(_in_order, _average)),
 )
 def qlinear_average_pool(

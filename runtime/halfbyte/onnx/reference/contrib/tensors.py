@@ -1,4 +1,4 @@
-"""Tensors moved, made and compared, as far as ONNX's own operators differ."""
+"""Operators that create, move and compare tensors, where they differ from ONNX's own."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def range_(start: Array, limit: Array, delta: Array | None = None) -> Array:
 
 @contrib("Unique", dynamic=True)
 def unique(x: Array) -> tuple[Array, Array, Array]:
-    """Values of x [n] as they first occur, where each element of x is among them, how often."""
+    """Distinct values of x [n] as they first occur; for each of x, its index among them; counts."""
     values, first, place, counts = np.unique(
         x, return_index=True, return_inverse=True, return_counts=True
     )
     order = np.argsort(first)
     rank = np.argsort(order)
-    found = rank[place.reshape(-1)]
-    return values[order], found.astype(np.int64), counts[order].astype(np.int64)
+    inverse = rank[place.reshape(-1)]
+    return values[order], inverse.astype(np.int64), counts[order].astype(np.int64)
 
 
 @contrib(
@@ -145,13 +145,13 @@ def torch_embedding(
     padding_idx: Array | None = None,
     scale_grad_by_freq: Array | None = None,
 ) -> Array:
-    """Rows of `weight` [n, m]: [..., m]. The other inputs concern training alone."""
+    """Rows of `weight` [n, m]: [..., m]. The other inputs are for training only."""
     return weight[indices]
 
 
 @contrib("UnfoldTensor")
 def unfold_tensor(x: Array, *, size: int, dim: int = -1, step: int = 1) -> Array:
-    """Slices of `size` along `dim`, `step` apart; that axis counts them, a last one is theirs."""
+    """Slices of `size` along `dim`, `step` apart: `dim` counts them, a new last axis is theirs."""
     slices = np.lib.stride_tricks.sliding_window_view(x, size, axis=dim)
     whole = [slice(None)] * x.ndim
     whole[dim] = slice(None, None, step)
@@ -160,7 +160,7 @@ def unfold_tensor(x: Array, *, size: int, dim: int = -1, step: int = 1) -> Array
 
 @contrib("IsAllFinite")
 def is_all_finite(*inputs: Array, isinf_only: int = 0, isnan_only: int = 0) -> Array:
-    """Whether no tensor has an infinite number or NaN (or none of the one kind)."""
+    """Whether no tensor has an infinity or NaN (or, by the attributes, only one of the two)."""
     test = np.isinf if isinf_only else np.isnan if isnan_only else lambda x: ~np.isfinite(x)
     return np.array(not any(test(x).any() for x in inputs))
 
@@ -182,7 +182,7 @@ def bias_dropout(
     *,
     seed: int = 0,
 ) -> tuple[Array, Array]:
-    """data + bias + residual, and a mask that is true: what dropout is outside of training."""
+    """data + bias + residual, and a mask of True: dropout outside of training."""
     if training_mode is not None and training_mode.item():
         raise UnsupportedError("BiasDropout in training")
     total = widened(data) + widened(bias)
@@ -192,9 +192,9 @@ def bias_dropout(
 
 @contrib("NGramRepeatBlock")
 def ngram_repeat_block(input_ids: Array, scores: Array, *, ngram_size: int) -> Array:
-    """Scores [batch, words], -inf for words that would repeat an n-gram of `input_ids`."""
+    """Scores [batch, tokens], -inf for tokens that would repeat an n-gram of `input_ids`."""
     if ngram_size < 1:
-        raise ProgramError(f"n-grams of {ngram_size} words, expected at least 1")
+        raise ProgramError(f"n-grams of {ngram_size} tokens, expected at least 1")
     blocked = scores.copy()
     length = input_ids.shape[1]
     for row, out in zip(input_ids, blocked, strict=True):
@@ -217,13 +217,13 @@ def crop_and_resize(
 ) -> Array:
     """Boxes of images x [batch, c, h, w] at one size: [boxes, c, *crop_size].
 
-    A box (top, left, bottom, right) is in parts of the image, whose corners are the centres of its
-    corner pixels; what lies outside of it has the extrapolation value.
+    A box (top, left, bottom, right) is in fractions of the image, whose corners are the centers of
+    its corner pixels; results outside of it have the extrapolation value.
     """
     height, width = (int(size) for size in crop_size.reshape(-1))
     sizes = fitting((len(rois), x.shape[1], height, width), x.itemsize)
-    made = np.full(sizes, extrapolation_value, x.dtype)
-    for out, box, image in zip(made, rois, batch_indices, strict=True):
+    result = np.full(sizes, extrapolation_value, x.dtype)
+    for out, box, image in zip(result, rois, batch_indices, strict=True):
         rows, columns = (
             _places(box[i], box[i + 2], count, of)
             for i, count, of in ((0, height, x.shape[2]), (1, width, x.shape[3]))
@@ -232,11 +232,11 @@ def crop_and_resize(
         inside = within[:, None] & (columns >= 0) & (columns <= x.shape[3] - 1)
         sampled = _sampled(x[image], rows, columns, mode)
         out[:] = np.where(inside, sampled, out)
-    return made
+    return result
 
 
 def _places(begin: Any, end: Any, count: int, size: int) -> Array:
-    """`count` pixels' places from begin to end, parts of an image of `size`."""
+    """Positions of `count` pixels from begin to end, which are fractions of an image of `size`."""
     if count > 1:
         step = (end - begin) * (size - 1) / np.float32(count - 1)
         return np.asarray(begin * (size - 1) + np.arange(count, dtype=np.float32) * step)
@@ -244,7 +244,7 @@ def _places(begin: Any, end: Any, count: int, size: int) -> Array:
 
 
 def _sampled(image: Array, rows: Array, columns: Array, mode: str) -> Array:
-    """[c, h, w] at rows × columns; places outside are those of the edge."""
+    """[c, h, w] at rows × columns; positions outside are clipped to the edge."""
     height, width = image.shape[1:]
     if mode == "nearest":
         return image[

@@ -1,1 +1,1 @@
-"""ONNX's operators of classic machine learning, of the domain ai.onnx.ml."""
+"""ONNX's operators of classic machine learning, in the domain ai.onnx.ml."""

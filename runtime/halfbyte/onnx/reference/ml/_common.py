@@ -1,4 +1,4 @@
-"""What operators with scores share: labels and what becomes of scores at the end."""
+"""Shared by operators with scores: labels, and post transforms of scores."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ml = functools.partial(define, domain=ML)
 
 def strings(values: Sequence[str], shape: Sequence[int]) -> Array:
     """A tensor of strings."""
-    made = np.empty(len(values), object)
-    made[:] = values
-    return made.reshape(shape)
+    result = np.empty(len(values), object)
+    result[:] = values
+    return result.reshape(shape)
 
 
 def labels_of(ints: Sequence[int] | None, texts: Sequence[str] | None) -> Array:
@@ -43,7 +43,7 @@ def probit(x: Array) -> Array:
 
 
 def softmax_zero(x: Array) -> Array:
-    """softmax over what is not zero; zeros stay."""
+    """softmax over the elements that are not zero; zeros stay zero."""
     powers = np.exp(x - x.max(-1, keepdims=True, initial=-np.inf)) * (x != 0)
     total = powers.sum(-1, keepdims=True)
     return np.asarray(powers / np.where(total == 0, 1, total), x.dtype)

@@ -1,4 +1,4 @@
-"""Columns of features made, scaled and filled in."""
+"""Feature columns: selected, scaled, encoded and imputed."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def binarizer(x: Array, *, threshold: float = 0.0) -> Array:
 
 @ml("Scaler")
 def scaler(x: Array, *, offset: Sequence[float], scale: Sequence[float]) -> Array:
-    """(x - offset) scale in float32; both are one number, or one a column."""
+    """(x - offset) scale in float32; both are one number, or one per column."""
     shifted = x.astype(np.float32) - np.array(offset, np.float32)
     return shifted * np.array(scale, np.float32)
 
 
 @ml("Normalizer")
 def normalizer(x: Array, *, norm: str = "MAX") -> Array:
-    """Rows of x divided by their largest element (MAX), sum of amounts (L1) or length (L2)."""
+    """Rows of x divided by their maximum (MAX), sum of absolute values (L1) or length (L2)."""
     wide = x.astype(np.float32)
     if norm == "MAX":
         size = wide.max(-1, keepdims=True)
@@ -63,12 +63,12 @@ def imputer(
     replaced_value_float: float = 0.0,
     replaced_value_int64: int = 0,
 ) -> Array:
-    """x with another value for what is to be replaced: one for all columns, or one a column."""
+    """x with some values replaced by another: one for all columns, or one per column."""
     whole = x.dtype.kind in "iu"
     values = np.array(imputed_value_int64s if whole else imputed_value_floats, x.dtype)
     replaced = replaced_value_int64 if whole else replaced_value_float
-    found = np.isnan(x) if replaced != replaced else x == x.dtype.type(replaced)
-    return np.asarray(np.where(found, values, x), x.dtype)
+    missing = np.isnan(x) if replaced != replaced else x == x.dtype.type(replaced)
+    return np.asarray(np.where(missing, values, x), x.dtype)
 
 
 @ml("OneHotEncoder")
@@ -85,27 +85,27 @@ def one_hot_encoder(
     else:
         values, categories = x.astype(np.int64), np.array(cats_int64s or (), np.int64)
     fitting((*x.shape, len(categories)), 4)
-    found = values[..., None] == categories
-    if not zeros and not found.any(-1).all():
+    matches = values[..., None] == categories
+    if not zeros and not matches.any(-1).all():
         raise ProgramError("a value that is no category")
-    return np.asarray(found, np.float32)
+    return np.asarray(matches, np.float32)
 
 
 @ml("FeatureVectorizer")
 def feature_vectorizer(*inputs: Array, inputdimensions: Sequence[int] | None = None) -> Array:
-    """Columns of all inputs side by side in float32; of each as many as `inputdimensions` says.
+    """Columns of all inputs side by side in float32; `inputdimensions` says how many of each.
 
     Columns that an input lacks are 0.
     """
     rows = [x.reshape(1, -1) if x.ndim == 1 else x.reshape(len(x), -1) for x in inputs]
     widths = inputdimensions or [x.shape[1] for x in rows]
-    made = np.zeros(fitting((len(rows[0]), sum(widths)), 4), np.float32)
+    result = np.zeros(fitting((len(rows[0]), sum(widths)), 4), np.float32)
     at = 0
     for x, width in zip(rows, widths, strict=True):
         taken = min(width, x.shape[1])
-        made[:, at : at + taken] = x[:, :taken]
+        result[:, at : at + taken] = x[:, :taken]
         at += width
-    return made
+    return result
 
 
 @ml("DictVectorizer", dynamic=True)
@@ -115,14 +115,14 @@ def dict_vectorizer(
     int64_vocabulary: Sequence[int] | None = None,
     string_vocabulary: Sequence[str] | None = None,
 ) -> Array:
-    """A map's values [1, words], in the order of a vocabulary of its keys; 0 for those it lacks.
+    """A map's values [1, keys] in the order of a vocabulary of its keys; 0 for missing keys.
 
-    Python's floats are float32.
+    Python floats become float32.
     """
-    words: Sequence[Any] = string_vocabulary or int64_vocabulary or ()
+    keys: Sequence[Any] = string_vocabulary or int64_vocabulary or ()
     some = next(iter(x.values()), 0.0)
     some = np.asarray(some, np.float32 if type(some) is float else None)
-    values = [x.get(word, "" if some.dtype.kind in "UO" else 0) for word in words]
+    values = [x.get(key, "" if some.dtype.kind in "UO" else 0) for key in keys]
     kind = object if some.dtype.kind in "UO" else some.dtype
     return np.array(values, kind).reshape(1, -1)
 

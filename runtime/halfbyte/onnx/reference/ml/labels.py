@@ -21,19 +21,19 @@ def _key(value: Any) -> Any:
 
 
 def mapped(x: Array, keys: Sequence[Any], values: Array, default: Array) -> Array:
-    """The value of each element's key, `default` for others; the first of equal keys counts."""
+    """The value of each element's key, `default` for others; of equal keys, the first counts."""
     if len(keys) != len(values):
         raise ProgramError(f"{len(keys)} keys and {len(values)} values")
     places = {_key(key): at for at, key in reversed(list(enumerate(keys)))}
-    found = np.array([places.get(_key(value), -1) for value in x.reshape(-1).tolist()], np.int64)
-    made = np.where(found >= 0, np.append(values, default)[found], default)
-    return np.asarray(made, values.dtype).reshape(x.shape)
+    index = np.array([places.get(_key(value), -1) for value in x.reshape(-1).tolist()], np.int64)
+    result = np.where(index >= 0, np.append(values, default)[index], default)
+    return np.asarray(result, values.dtype).reshape(x.shape)
 
 
 def _column(values: Sequence[Any], dtype: Any) -> Array:
-    made = np.empty(len(values), dtype)
-    made[:] = values
-    return made
+    column = np.empty(len(values), dtype)
+    column[:] = values
+    return column
 
 
 @ml("LabelEncoder", since=2)
@@ -85,7 +85,7 @@ def label_encoder_1(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Array:
-    """A string's place among `classes_strings`, or the string at a place."""
+    """A string's index among `classes_strings`, or the string at an index."""
     places = range(len(classes_strings))
     if x.dtype == object:
         default = np.array([default_int64])
@@ -103,7 +103,7 @@ def category_mapper(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Array:
-    """Numbers of strings, or strings of numbers: `cats_strings` and `cats_int64s` side by side."""
+    """Strings to integers, or integers to strings, by `cats_strings` and `cats_int64s`."""
     if x.dtype == object:
         default = np.array([default_int64])
         return mapped(x, cats_strings, np.array(cats_int64s, np.int64), default)
@@ -117,7 +117,7 @@ def cast_map(
 ) -> Array:
     """A map's values [1, n] in the order of their keys, as numbers or strings.
 
-    SPARSE: keys are places among `max_map`; the others are 0, or "" .
+    SPARSE: keys are indices below `max_map`; the others are 0, or "".
     """
     kinds: Mapping[str, Any] = {
         "TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object,
@@ -128,9 +128,9 @@ def cast_map(
     ordered = sorted(x.items())
     places = [key for key, _ in ordered] if map_form == "SPARSE" else range(len(ordered))
     length = max_map if map_form == "SPARSE" else len(ordered)
-    made = np.full(fitting((1, length), 8), "" if kind is object else 0, kind)
+    result = np.full(fitting((1, length), 8), "" if kind is object else 0, kind)
     for place, (_, value) in zip(places, ordered, strict=True):
         if not 0 <= place < length:
             raise ProgramError(f"key {place}, expected 0 to {length - 1}")
-        made[0, place] = str(value) if kind is object else float(value)
-    return made
+        result[0, place] = str(value) if kind is object else float(value)
+    return result

@@ -53,7 +53,8 @@ def linear_classifier(
 ) -> tuple[Array, Array]:
     """The label with the highest score [n], and scores [n, classes].
 
-    One score for two labels says the second where it is positive; scores are then 1 - s and s.
+    A single score s for two labels selects the second where it is positive; scores are then 1 - s
+    and s.
     """
     scores = products(x, coefficients, intercepts)
     labels = labels_of(classlabels_ints, classlabels_strings)

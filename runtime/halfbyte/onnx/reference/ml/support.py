@@ -50,7 +50,8 @@ def svm_regressor(
 ) -> Array:
     """sum of coefficients k(x, support vectors), plus rho: float32 [n, 1].
 
-    Without support vectors the coefficients are linear ones. `one_class` gives its sign, 1 or -1.
+    Without support vectors the coefficients are those of a linear model. `one_class` returns the
+    sign, 1 or -1.
     """
     rows = x.astype(np.float32).reshape(-1, x.shape[-1])
     factors = np.array(coefficients, np.float32)
@@ -81,11 +82,12 @@ def svm_classifier(
     support_vectors: Sequence[float] = (),
     vectors_per_class: Sequence[int] = (),
 ) -> tuple[Array, Array]:
-    """The label [n], and scores: of classes (with probabilities, or linear), or of their pairs
-    ([-s, s] of a single one).
+    """The label [n], and scores of classes (with probabilities, or linear) or of their pairs.
+
+    A single score s becomes [-s, s].
 
     With support vectors every pair of classes has a decision, and the class that wins most is the
-    label; with `prob_a` and `prob_b` decisions become probabilities of classes, coupled as by Wu,
+    label; with `prob_a` and `prob_b` decisions become probabilities of classes, coupled as in Wu,
     Lin and Weng (2004).
     """
     labels = labels_of(classlabels_ints, classlabels_strings)
@@ -123,16 +125,16 @@ def _decisions(
     )
     factors = np.array(coefficients, np.float32).reshape(classes - 1, total)
     starts = np.concatenate([[0], np.cumsum(counts)])
-    made = []
+    decisions = []
     for at, (i, j) in enumerate(combinations(range(classes), 2)):
         first, second = (slice(starts[c], starts[c + 1]) for c in (i, j))
         score = similar[:, first] @ factors[j - 1, first] + similar[:, second] @ factors[i, second]
-        made.append(score + np.float32(rho[at]))
-    return np.stack(made, axis=1)
+        decisions.append(score + np.float32(rho[at]))
+    return np.stack(decisions, axis=1)
 
 
 def _coupled(pairwise: Array, classes: int) -> Array:
-    """Probabilities p [classes] that fit those of pairs best: libsvm's fixed-point iteration.
+    """Probabilities p [classes] that best fit those of pairs: libsvm's fixed-point iteration.
 
     Minimizes sum over i and j of (r_ji p_i - r_ij p_j)², with r_ij the first's probability.
     """

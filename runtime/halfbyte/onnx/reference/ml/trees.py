@@ -27,17 +27,17 @@ AGGREGATES = ["AVERAGE", "SUM", "MIN", "MAX"]
 
 @dataclass(frozen=True)
 class Trees:
-    """Nodes of all trees in one list: what each compares, and where it goes on.
+    """Nodes of all trees in one list: the comparison of each, and its two next nodes.
 
     Attributes
     ----------
     modes : array [nodes]
         An index of `MODES`, `MEMBER` or `LEAF`.
     features, values, true, false, missing : array [nodes]
-        Column, threshold, next nodes, and whether NaN goes the true way.
+        Column, threshold, next nodes, and whether NaN takes the true branch.
     roots : array [trees]
     members : dict
-        Of `MEMBER` nodes: the values that go the true way.
+        The values that take the true branch, for `MEMBER` nodes.
     """
 
     modes: Array
@@ -75,7 +75,7 @@ class Trees:
         raise ProgramError("a tree that leads back to itself")
 
     def _taken(self, numbers: Array, nodes: Array) -> Array:
-        """Whether each number goes its node's true way."""
+        """Whether each number takes its node's true branch."""
         taken = np.zeros(len(nodes), np.bool_)
         modes, values = self.modes[nodes], self.values[nodes]
         for mode, compare in enumerate(COMPARED):
@@ -90,7 +90,7 @@ def _trees(
     treeids: Sequence[int], nodeids: Sequence[int], modes: Sequence[str], features: Sequence[int],
     values: Array, true: Sequence[int], false: Sequence[int], missing: Sequence[int] | None,
 ) -> tuple[Trees, dict[tuple[int, int], int]]:  # fmt: skip
-    """Trees of the attributes nodes_*, and the place of each (tree, node)."""
+    """Trees from the attributes nodes_*, and the index of each (tree, node)."""
     count = len(nodeids)
     lengths = {len(part) for part in (treeids, modes, features, values, true, false)}
     if lengths != {count} or (missing and len(missing) != count):
@@ -109,11 +109,11 @@ def _trees(
     firsts: dict[int, int] = {}
     for at, tree in enumerate(treeids):
         firsts.setdefault(tree, at)
-    made = Trees(
+    trees = Trees(
         numbers, np.array(features, np.int64), values, ways[0], ways[1],
         np.array(missing or [0] * count, np.int64), np.array(list(firsts.values()), np.int64), {},
     )  # fmt: skip
-    return made, places
+    return trees, places
 
 
 def _weighted(
@@ -121,7 +121,7 @@ def _weighted(
     nodeids: Sequence[int], targets: Sequence[int], weights: Array, count: int,
     aggregate: str = "SUM",
 ) -> Array:  # fmt: skip
-    """What leaves [n, trees] give to targets: [n, count]."""
+    """Weights of leaves [n, trees] for each target: [n, count]."""
     if min(targets, default=0) < 0 or max(targets, default=0) >= count:
         raise ProgramError(f"a target outside of {count}")
     fitting((nodes, count), 8, "weights of leaves")
@@ -138,7 +138,7 @@ def _weighted(
 
 
 def aggregated(parts: Array, given: Array, aggregate: str) -> Array:
-    """parts [n, trees, targets] over trees, those that `given` says; 0 where there is none."""
+    """parts [n, trees, targets] aggregated over the trees that `given` selects; 0 without one."""
     if aggregate in ("SUM", "AVERAGE"):
         total = parts.sum(1)
         return np.asarray(total / parts.shape[1] if aggregate == "AVERAGE" else total)
@@ -173,7 +173,7 @@ def tree_ensemble_regressor(
     base_values: Sequence[float] | None = None, base_values_as_tensor: Array | None = None,
     aggregate_function: str = "SUM", post_transform: str = "NONE",
 ) -> Array:  # fmt: skip
-    """Weights of the leaves that x [n, d] comes to, over trees, plus base values: [n, targets].
+    """Weights of the leaves that x [n, d] reaches, over trees, plus base values: [n, targets].
 
     `..._as_tensor` are of version 3.
     """
@@ -209,9 +209,9 @@ def tree_ensemble_classifier(
 ) -> tuple[Array, Array]:  # fmt: skip
     """The label [n] with the highest sum of its leaves' weights, and the sums [n, classes].
 
-    Two labels whose weights are all one class's share one score s: [1 - s, s] and the second label
-    above 1/2, where no weight is negative; otherwise [-s, s] and the second label above 0. LOGISTIC
-    is of [-s, s].
+    Two labels whose weights all belong to one class share one score s: [1 - s, s] and the second
+    label above 1/2, where no weight is negative; otherwise [-s, s] and the second label above 0.
+    LOGISTIC is applied to [-s, s].
     """
     trees, places = _trees(
         nodes_treeids, nodes_nodeids, nodes_modes, nodes_featureids,
@@ -252,7 +252,7 @@ def tree_ensemble(
     nodes_hitrates: Array | None = None, membership_values: Array | None = None,
     aggregate_function: int = 1, post_transform: int = 0,
 ) -> Array:  # fmt: skip
-    """Weights of the leaves that x [n, d] comes to, over trees: [n, targets] in x's type."""
+    """Weights of the leaves that x [n, d] reaches, over trees: [n, targets] in x's type."""
     nodes, leaves = len(nodes_modes), len(leaf_weights)
     if not 0 <= post_transform < len(POST) or not 0 <= aggregate_function < len(AGGREGATES):
         raise UnsupportedError(f"post_transform {post_transform}, aggregate {aggregate_function}")
@@ -287,7 +287,7 @@ def tree_ensemble(
 
 
 def _members(modes: Array, values: Array | None) -> dict[int, Array]:
-    """Sets of MEMBER nodes in their order, divided by NaN."""
+    """Sets of MEMBER nodes in their order, separated by NaN."""
     nodes = np.flatnonzero(modes == MEMBER)
     if not len(nodes):
         return {}
