@@ -1,7 +1,7 @@
 """Roles in docstrings, such as :class:`Sampler`, as links of the site (an extension of griffe).
 
-A name is looked up where the docstring stands, as Python would. It becomes a link where the site
-has it, and code where not; a name that nothing has is a warning, which ends `make docs`.
+A name is looked up from the place of the docstring, as Python would. It becomes a link if the site
+has it, and code otherwise; an unknown name is a warning, with which `make docs` fails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger("mkdocs.plugins.docs_roles")
 
 
 class Roles(griffe.Extension):
-    """Rewrites the docstrings of a package once all of it is known."""
+    """Rewrites the docstrings of a package after it is loaded."""
 
     def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: Any) -> None:
         """Go through everything that the package defines itself."""
@@ -39,14 +39,14 @@ def _link(at: griffe.Object, package: griffe.Module, match: re.Match[str]) -> st
     short, name = match.groups()
     path = _path(name, at, package)
     if path is None:
-        _log.warning("%s: a role names %r, which nothing is called", at.path, name)
+        _log.warning("%s: a role names %r, which does not exist", at.path, name)
         return f"`{name}`"
     text = name.rpartition(".")[2] if short or name.startswith(f"{package.name}.") else name
     return f'<autoref identifier="{path}" optional><code>{text}</code></autoref>'
 
 
 def _path(name: str, at: griffe.Object, package: griffe.Module) -> str | None:
-    """The full name of what is meant: seen from the object outwards, or from the top."""
+    """The full name, looked up from the object outwards, or from the top."""
     scope: griffe.Object | None = at
     if name.startswith(f"{package.name}."):
         scope, name = package, name.removeprefix(f"{package.name}.")
