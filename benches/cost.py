@@ -1,12 +1,12 @@
-"""The cost model against this machine: predicted and measured tokens/s of whole models.
+"""The cost model beside this machine: predicted and measured tokens/s of whole models.
 
     python -m benches.cost [-r 5] [-t 1,2]
 
-First the machine is measured as by `halfbyte device measure`, on made-up decoders. Then models that
-had no part in it run in turns: random weights in four shapes and two types, a prompt of 128 tokens
-and 32 tokens decoded after it. A shared machine's peak and bandwidth change from minute to minute,
-so both are measured again before each run. Printed are medians of the rounds beside the medians of
-what was predicted. Let nothing else run meanwhile.
+First the machine is measured as by `halfbyte device measure`, on generated decoders. Then other
+models take turns: random weights in four shapes and two types, a prompt of 128 tokens and 32
+decoded tokens. A shared machine's peak and bandwidth change from minute to minute, so both are
+measured again before each run. The table shows medians of the rounds beside the medians of the
+predictions. Run nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MIN_S = 1.5  # of a round: short runs are noisy
 
 @dataclass
 class Row:
-    """One model on so many threads: tokens/s, predicted and in each round."""
+    """One model on a number of threads: tokens/s, predicted and measured in each round."""
 
     shape: str
     kind: str
@@ -59,7 +59,7 @@ class Row:
 
 
 def model(shape: str, kind: str) -> Path:
-    """A file of this shape with random weights, made at the first time."""
+    """A file of this shape with random weights, which the first call writes."""
     path = folder() / f"{shape}-{kind}.gguf"
     if not path.exists():
         tool = [sys.executable, str(ROOT / "tools/make_model.py"), "--shape", shape]
@@ -68,7 +68,7 @@ def model(shape: str, kind: str) -> Path:
 
 
 def predict(row: Row, profile: Profile) -> None:
-    """Tokens/s of a prompt (pp) and of decoding (tg), by the machine's peaks of this moment."""
+    """Predict tokens/s of a prompt (pp) and of decoding (tg) with the machine's current peaks."""
     planned = plan(open_model(model(row.shape, row.kind)), Settings(context=CONTEXT))
     draws = Draws()
     middle = PROMPT + DECODED // 2
@@ -86,7 +86,7 @@ def predict(row: Row, profile: Profile) -> None:
 
 
 def run(row: Row) -> None:
-    """One round: the model is loaded, warmed up by one pass, and timed for a second or more."""
+    """One round: load the model, warm it up with one pass, and time it for `MIN_S` or longer."""
     passes: list[tuple[float, float]] = []
     with halfbyte.load(model(row.shape, row.kind), context=CONTEXT, threads=row.threads) as loaded:
         ids = np.random.default_rng(0).integers(0, loaded.vocabulary, PROMPT)
@@ -125,7 +125,7 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    """Measure, predict, run, print."""
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("-r", type=int, default=5, metavar="N", help="rounds")
     parser.add_argument("-t", default=f"1,{default_threads()}", metavar="N,...", help="threads")

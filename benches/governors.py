@@ -1,10 +1,12 @@
-"""``python -m benches.governors MODEL``: pacing beside Linux's governors, on simulated phones.
+"""Pacing beside Linux's governors, on simulated phones.
+
+    python -m benches.governors MODEL [--json FILE]
 
 A thousand devices of each of three phones decode a model for ten minutes in air of 25 degrees; all
-governors have the same devices. `Tuning` of pacing was chosen on `TUNED_ON` (of what leaves a
-spread of at most a fifth of the power allocator's, the fastest), not on `PHONES`. The power
-allocator is Linux's with its default constants, and without its integral, which sums what is too
-hot but not what is too cool.
+governors have the same devices. The `Tuning` of pacing was chosen on `TUNED_ON`, not on `PHONES`:
+among the settings with a spread of at most a fifth of the power allocator's, the fastest. The power
+allocator is Linux's, with its default constants, and once without its integral, which sums only
+temperatures above the target.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from benches.figures import digits, markdown
+from benches.figures import add_json_option, digits, markdown, pytest_json, write_json
 
 from halfbyte.device.cost import F64
 from halfbyte.device.governors import Board, Governor, PowerAllocator
@@ -44,7 +46,11 @@ COMPARED: dict[str, Callable[[Board], Governor]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benches.governors",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("model", type=Path, help="of about a billion weights in int4")
     parser.add_argument("--devices", default=",".join(PHONES), help="default: %(default)s")
     parser.add_argument("--draws", type=int, default=1000)
@@ -52,6 +58,7 @@ def main() -> None:
     parser.add_argument("--ambient", type=float, default=AMBIENT)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--tuning", type=json.loads, default={}, help="of pacing, as JSON")
+    add_json_option(parser)
     options = parser.parse_args()
     COMPARED["pacing"] = lambda board: Pacing(board, Tuning(**options.tuning))
     planned = plan(open_model(options.model), LEVELS["baseline"])
@@ -60,10 +67,12 @@ def main() -> None:
         rows += compare(planned, name, options)
     heads = ["device", "governor", "first minute", "sustained", "spread", "node C", "J/token"]
     print(markdown(heads, rows, left=2))
+    figures = [dict(zip(heads, row, strict=True)) for row in rows]
+    write_json(options.json, pytest_json([], "benches/governors", rows=figures))
 
 
 def compare(planned: Plan, name: str, options: argparse.Namespace) -> list[list[str]]:
-    """A row a governor: medians, and what a tenth and nine tenths do not exceed."""
+    """One row per governor: medians, and the values below which 10 and 90 % of devices are."""
     profile, rows = load_profile(name), []
     node = profile.thermal.allocator.node
     for governor, make in COMPARED.items():
@@ -71,13 +80,13 @@ def compare(planned: Plan, name: str, options: argparse.Namespace) -> list[list[
             Tokens(planned), profile, governor=make, minutes=options.minutes,
             ambient=options.ambient, draws=options.draws, seed=options.seed,
         )  # fmt: skip
-        found = quantities(s)
+        results = quantities(s)
         rows.append(
             [
-                name, governor, shown(found["first_minute_tokens_s"]),
-                shown(found["sustained_tokens_s"]), shown(100 * found["token_spread"], " %"),
+                name, governor, shown(results["first_minute_tokens_s"]),
+                shown(results["sustained_tokens_s"]), shown(100 * results["token_spread"], " %"),
                 shown(s.temperatures[node][-1].astype(np.float64)),
-                shown(found["joules_per_token"]),
+                shown(results["joules_per_token"]),
             ]
         )  # fmt: skip
     return rows
@@ -85,8 +94,8 @@ def compare(planned: Plan, name: str, options: argparse.Namespace) -> list[list[
 
 def shown(values: F64, unit: str = "") -> str:
     """The median and the range."""
-    found = band(values)
-    low, median, high = (digits(float(value)) for value in (found.low, found.median, found.high))
+    each = band(values)
+    low, median, high = (digits(float(value)) for value in (each.low, each.median, each.high))
     return f"{median}{unit} ({low} to {high})"
 
 

@@ -1,12 +1,12 @@
-"""What `halfbyte fit --tab` says against a tab of Chromium: bytes of the heap, and tokens/s.
+"""Predictions of `halfbyte fit --tab` beside a tab of Chromium: bytes of the heap, and tokens/s.
 
     python -m benches.browser.cost [-r 3] [-m NAME ...]
 
-Models are random weights in some shapes and types, of a context of 512 tokens: a prompt of 128, and
-32 decoded after it, on one thread. This machine's peak and bandwidth are measured before each run,
-outside of the browser. Where a machine is shared, rounds differ: of all figures the best counts.
-Beside the bytes that are predicted stand those that were taken of the heap, and the size to which
-it grew. Let nothing else run meanwhile.
+Models have random weights in several shapes and types and a context of 512 tokens. On one thread,
+they read a prompt of 128 tokens and decode 32. This machine's peak and bandwidth are measured
+before each run, outside the browser. Rounds differ on a shared machine, so the best figure of all
+rounds counts. The table shows the predicted bytes, the bytes taken from the heap, and the size to
+which the heap grew. Run nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ class Row:
     measured: list[tuple[float, float]] = field(default_factory=list)
 
     def cells(self) -> list[str]:
-        """Of the table."""
-        found = [self.name, *(f"{size / 1e6:.1f}" for size in self.bytes)]
+        """A row of the table."""
+        cells = [self.name, *(f"{size / 1e6:.1f}" for size in self.bytes)]
         for index in (0, 1):
             runs = [[run[index] for run in rounds] for rounds in (self.predicted, self.measured)]
             predicted, measured = map(max, runs)
-            found += [f"{predicted:.1f}", f"{measured:.1f}", f"{predicted / measured - 1:+.0%}"]
-        return found
+            cells += [f"{predicted:.1f}", f"{measured:.1f}", f"{predicted / measured - 1:+.0%}"]
+        return cells
 
 
 def case(tab: Python, name: str, path: Path, machine: Profile, rounds: int) -> Row:
@@ -95,7 +95,7 @@ def case(tab: Python, name: str, path: Path, machine: Profile, rounds: int) -> R
 
 
 def predicted(path: Path, machine: Profile) -> tuple[float, float]:
-    """Tokens/s of the prompt and of decoding, with the peaks that the machine has now."""
+    """Tokens/s of the prompt and of decoding, with the machine's current peaks."""
     profile = in_tab(replace(machine_profile(limits()), overhead=machine.overhead))
     planned, draws = plan(open_model(path), Settings(CONTEXT, weights="packed")), Draws()
     speed = Speed(planned, profile, draws, position=PROMPT + DECODED // 2, prompt=PROMPT)
@@ -112,9 +112,9 @@ def main() -> None:
     parser.add_argument("-m", "--models", nargs="*", default=list(CASES), help="names of cases")
     options = parser.parse_args()
     paths = {name: model(*CASES[name]) for name in options.models}
-    found = limits()
-    found.launch, found.call = overheads(decoders("Q4_0", "packed")[2])
-    machine = machine_profile(found)
+    machine_limits = limits()
+    machine_limits.launch, machine_limits.call = overheads(decoders("Q4_0", "packed")[2])
+    machine = machine_profile(machine_limits)
     print("| model | MB predicted | taken | heap | prompt: predicted | measured | error "
           "| decode: predicted | measured | error |")  # fmt: skip
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")

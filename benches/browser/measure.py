@@ -1,4 +1,4 @@
-"""Measuring in Chromium: speeds of engines that take turns, and how long each takes to start."""
+"""Measurements in Chromium: speeds of engines that take turns, and the time of their start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXT = "One morning a fox went out to look for the sea. " * 40
 
 @dataclass
 class Speed:
-    """tokens/s of one engine on one model, a value a round."""
+    """Tokens/s of one engine on one model, one value per round."""
 
     model: str
     engine: str
@@ -37,7 +37,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Start:
-    """From the page's opening to the first token, in seconds; bytes of code; bytes of memory."""
+    """Seconds from opening the page to the first token; bytes of code; bytes of memory."""
 
     model: str
     engine: str
@@ -86,12 +86,12 @@ class Bench:
 
     @property
     def address(self) -> str:
-        """Of the site, with a slash at its end."""
+        """The site's address, with a slash at its end."""
         return self._server.address
 
     @contextmanager
     def browser(self) -> Iterator[Browser]:
-        """A Chromium of its own."""
+        """A new Chromium."""
         browser = self._playwright.chromium.launch(
             executable_path=self._chromium, args=FLAGS + AWAKE
         )
@@ -99,7 +99,7 @@ class Bench:
         browser.close()
 
     def _open(self, page: Page, engine: str, model: str, more: str = "") -> float:
-        """Open an engine's page; seconds to the first token."""
+        """Open an engine's page; return the seconds to the first token."""
         page.goto(f"{self.address}bench/index.html?engine={engine}&model={model}{more}")
         page.wait_for_function("window.started !== undefined", timeout=PATIENCE)
         started = page.evaluate("window.started")
@@ -111,7 +111,7 @@ class Bench:
     def tabs(
         self, name: str, model: str, engines: Sequence[tuple[str, int]], prompt: int, count: int
     ) -> Iterator[list[Tab]]:
-        """A tab for each engine and number of threads (0: its default), all of one browser."""
+        """A tab for each engine and number of threads (0: its default), all in one browser."""
         text, ids = self._prompt(model, prompt)
         context = 128 * ((prompt + count) // 128 + 1)
         with self.browser() as browser:
@@ -128,7 +128,7 @@ class Bench:
     def speeds(
         self, name: str, model: str, engines: list[str], prompt: int, count: int, rounds: int
     ) -> list[Speed]:
-        """All engines on one model, taking turns; the first round warms up."""
+        """Measure all engines on one model in turns; the first round warms up."""
         with self.tabs(name, model, [(e, 1) for e in engines], prompt, count) as tabs:
             results = [Speed(name, tab.engine) for tab in tabs]
             for turn in range(rounds + 1):
@@ -155,7 +155,7 @@ class Bench:
         raise SystemExit(f"{model}: no beginning of the text has {count} tokens")
 
     def starts(self, name: str, model: str, engines: list[str]) -> list[Start]:
-        """Every engine in a browser of its own, cold and from the cache; an empty Pyodide too."""
+        """Start each engine in a new browser, cold and from the cache; also an empty Pyodide."""
         return [self._start(name, model, engine) for engine in [*engines, "pyodide"]]
 
     def _start(self, name: str, model: str, engine: str) -> Start:
@@ -179,7 +179,7 @@ class Bench:
 
 
 class _Code:
-    """Bytes of all answers but models."""
+    """Bytes of all answers except models."""
 
     def __init__(self, context: BrowserContext) -> None:
         self.size = 0

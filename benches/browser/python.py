@@ -1,4 +1,4 @@
-"""Tabs in which Python runs what it is given: Pyodide with all of halfbyte, in a worker."""
+"""Tabs that run given Python code: Pyodide with all of halfbyte, in a worker."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PAGE = ROOT / "tests" / "browser" / "page"
 
 
 def python_site(models: Mapping[str, Path]) -> Site:
-    """The site, with a bare page; models lie at `/models/` under their names."""
+    """The site with a bare page, and models under `/models/`."""
     files = {**make_site().files, **{f"page/{path.name}": path for path in PAGE.iterdir()}}
     return Site({**files, **{f"models/{name}": path for name, path in models.items()}})
 
 
 @contextmanager
 def python_tabs(models: Mapping[str, Path]) -> Iterator[Callable[[], Python]]:
-    """What opens a fresh tab, in one browser of its own."""
+    """A function that opens a new tab, all in one new browser."""
     with Bench(python_site(models), ROOT) as bench, bench.browser() as browser:
         yield lambda: Python(browser.new_page(), bench.address, "", "worker")

@@ -1,4 +1,4 @@
-"""The site with the bench's page, its models and its peers in it."""
+"""The site with the bench's page, its models and its peers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = Path(__file__).parent / "page"
 
 
 def make_bench_site(models: Iterable[str]) -> tuple[Site, dict[str, str]]:
-    """The site; the models' addresses by name."""
+    """The site, and the models' addresses by name."""
     files = {**make_site().files, **{f"bench/{path.name}": path for path in PAGE.iterdir()}}
     addresses = {}
     for name in models:

@@ -2,9 +2,9 @@
 
     python worker.py MODEL.onnx THREADS
 
-Once the session is there, a line of JSON says how long that took; then lines come in, each the path
-of an .npz with inputs, and each is answered with the seconds of one run. This file imports nothing
-of the benches, since it runs in the environments of other checkouts too.
+After opening the session, the process prints a line of JSON with the time that it took. Then it
+reads paths of .npz files with inputs, and answers each with the seconds of one run. It imports
+nothing of the benches, since it runs in the environments of other checkouts too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One run on one model: all engines are loaded, then take turns, test by test."""
+"""One run of one model: all engines are loaded, then take turns, test by test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOADS = 3  # at most; a process each
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured."""
+    """The tests of a run, and how often each is repeated."""
 
     rounds: int
     threads: list[int]
@@ -28,18 +28,18 @@ class Plan:
 
     @property
     def tests(self) -> list[str]:
-        """Of native engines."""
+        """The tests of native engines."""
         return [f"pp{p}" for p in self.prompts] + [f"tg{n}" for n in self.decodes]
 
     @property
     def context(self) -> int:
-        """Tokens that all tests fit into."""
+        """Tokens of the longest test."""
         return max(*self.prompts, *(n + 1 for n in self.decodes), 32)
 
 
 @dataclass
 class Results:
-    """Of one model."""
+    """The figures of one model."""
 
     native: list[Series] = field(default_factory=list)
     tabs: list[Series] = field(default_factory=list)
@@ -48,12 +48,12 @@ class Results:
 
     @property
     def all(self) -> list[Series]:
-        """For the file."""
+        """All series, for the file."""
         return self.native + self.tabs + self.loads
 
 
 def measure(name: str, path: Path, plan: Plan, bench: Bench | None, address: str) -> Results:
-    """All rounds; a browser's engines too where there is a bench."""
+    """Run all rounds, with the engines of a browser if there is a bench."""
     results = Results()
     with ExitStack() as stack:
         workers = _start(name, path, plan, results, stack)
@@ -82,7 +82,7 @@ def measure(name: str, path: Path, plan: Plan, bench: Bench | None, address: str
 def _start(
     name: str, path: Path, plan: Plan, results: Results, stack: ExitStack
 ) -> Sequence[Worker]:
-    """A process for each engine and number of threads; loading takes turns too."""
+    """Start a process for each engine and number of threads, in turns, and time the loading."""
     if not plan.threads:
         return []
     path.read_bytes()  # into the system's cache
@@ -110,7 +110,7 @@ def _series_of(name: str, tab: Tab, plan: Plan) -> tuple[Series, Series]:
 
 
 def _take_turn(tab: Tab, pair: tuple[Series, Series], *, first: bool) -> None:
-    """The first run is the browser's first compiler's, for the most part."""
+    """One turn; the first run is mostly code of the browser's first compiler."""
     for series, speed in zip(pair, tab.run(), strict=True):
         if first:
             series.more["first_seconds"] = 1 / speed

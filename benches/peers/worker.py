@@ -1,10 +1,10 @@
-"""One engine with one model in a process of its own; halfbyte and llama.cpp have the same loop.
+"""One engine with one model in a process of its own; both engines run the same loop.
 
     python worker.py halfbyte|llama.cpp MODEL THREADS CONTEXT
 
-Once the first token is there, a line of JSON says how long that took; then lines come in, "pp128"
-or "tg64", and each is answered with its seconds. The end of input is answered with the peak of
-memory. It imports nothing of the benches: llama.cpp's environment has no halfbyte in it.
+After the first token, the process prints a line of JSON with the time that it took. Then it reads
+lines, such as "pp128" or "tg64", and answers each with seconds. At the end of input it prints the
+peak of memory. It imports nothing of the benches, since llama.cpp's environment has no halfbyte.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ BOS = 1
 class Engine(Protocol):
     """A loaded model."""
 
-    about: str  # which code runs
+    about: str  # the code that runs
 
     def reset(self) -> None:
         """Forget all tokens."""
 
     def feed(self, ids: Any) -> None:
-        """Take tokens as one batch, up to the last one's logits."""
+        """Process tokens as one batch, up to the logits of the last one."""
 
     def prepare(self, ids: list[int]) -> Any:
-        """Tokens as `feed` takes them."""
+        """Convert tokens to the argument of `feed`."""
 
     def rest(self) -> None:
-        """Let no thread spin while others are measured."""
+        """Stop threads that would spin while others are measured."""
 
 
 class Halfbyte:
@@ -103,7 +103,7 @@ class LlamaCpp:
         self._log += text
 
     def _attach(self, threads: int) -> None:
-        """A pool of threads that lasts: without one, each call makes threads and ends them."""
+        """Attach a lasting thread pool; without one, each call creates threads and ends them."""
         folder = Path(self._api.__file__).parent / "lib"
         suffix = "dylib" if sys.platform == "darwin" else "so"
         base, cpu, llama = (
@@ -137,7 +137,7 @@ class LlamaCpp:
 
 
 def seconds(engine: Engine, test: str, ids: list[int]) -> float:
-    """One run of a test: all tokens in one batch, or after BOS one by one."""
+    """One run of a test: all tokens in one batch, or one by one after BOS."""
     engine.reset()
     count = int(test[2:])
     if test.startswith("pp"):
@@ -154,7 +154,7 @@ def seconds(engine: Engine, test: str, ids: list[int]) -> float:
 
 
 def peak_bytes() -> int:
-    """Peak resident memory of this process; pages of the mapped file count."""
+    """Peak resident memory of this process, including pages of the mapped file."""
     status = Path("/proc/self/status")
     if status.exists():
         return 1024 * int(status.read_text().split("VmHWM:")[1].split()[0])
@@ -165,7 +165,7 @@ def main() -> None:
     """The command line."""
     kind, path, threads, context = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever an engine prints is no answer
+    os.dup2(2, 1)  # prints of an engine are not answers
     engines: dict[str, Any] = {"halfbyte": Halfbyte, "llama.cpp": LlamaCpp}
     __import__("halfbyte" if kind == "halfbyte" else "llama_cpp")
     start = time.perf_counter()

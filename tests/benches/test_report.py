@@ -136,22 +136,30 @@ class Process:
 
 def test_two_builds_take_turns() -> None:
     new, old = Process(0.05), Process(0.06)
-    job = builds.Job("m", "tg64", 1, [new, old])
+    job = builds.Job("m", "tg64", 1, {"new": new, "old": old})
     job.warm_up()
     assert job.runs == 3
     for number in range(4):
         job.take_turns(number)
     assert new.asked == old.asked == 2 + 4 * 3
     text, slower = builds.table([job], 2)
-    assert "|     1.200 | 1.200 to 1.200 |" in text
+    assert "|   1.200 |  1.200 | 1.200 to 1.200 |" in text
     assert slower == 0
     text, slower = builds.table([builds_job(0.0103, 0.0100), builds_job(0.0101, 0.0100)], 2)
     assert slower == 1
     assert text.count("slower") == 1
 
 
+def test_starts_of_the_same_test_are_joined() -> None:
+    """One slow round of three is not the median, nor the minimum."""
+    jobs = [builds_job(0.01, 0.01), builds_job(0.02, 0.01), builds_job(0.01, 0.01)]
+    (job,) = builds.joined(jobs)
+    assert job.series["new"].seconds == [0.01, 0.02, 0.01]
+    assert builds.table([job], 2)[1] == 0
+
+
 def builds_job(new: float, old: float) -> builds.Job:
-    job = builds.Job("m", "tg64", 1, [Process(new), Process(old)])
+    job = builds.Job("m", "tg64", 1, {"new": Process(new), "old": Process(old)})
     job.take_turns(0)
     return job
 

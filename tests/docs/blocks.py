@@ -12,7 +12,7 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block; `output` is the `text` block right after it, which is what it prints."""
+    """One fenced block; `output` is the `text` block directly after it, which it prints."""
 
     page: str
     line: int
@@ -22,18 +22,18 @@ class Block:
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """Page and line, for messages."""
         return f"{self.page}:{self.line}"
 
     @property
     def commands(self) -> list[str]:
-        """The commands of a shell block, those over several lines as one."""
+        """The commands of a shell block; continued lines are joined."""
         joined = self.text.replace("\\\n", " ")
         return [line for line in joined.splitlines() if line and not line.startswith("#")]
 
 
 def blocks_of(page: str, markdown: str) -> Iterator[Block]:
-    """All blocks of a page in their order, output blocks as part of what they follow."""
+    """All blocks of a page in their order, with the output blocks that follow them."""
     matches = list(FENCE.finditer(markdown))
     while matches:
         match = matches.pop(0)

@@ -1,4 +1,4 @@
-"""The files that a reader of the documentation has: small ones of the same kinds."""
+"""Small files in place of those that a reader of the documentation has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOKENS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def write_files(folder: Path, storyteller: Path) -> None:
-    """Everything that commands and programs of the pages read."""
+    """Write all files that commands and programs of the pages read."""
     _write_language_models(folder, storyteller)
     _write_graphs(folder)
     story = "Once upon a time, there was a little dog named Tim. He liked to play in the garden.\n"

@@ -29,7 +29,7 @@ from halfbyte.cli import main, quantize
 
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/guide.md", "docs/device.md", "docs/browser.md")
 
-# Commands that begin like this, and Python blocks that have it, do not run here.
+# Commands that begin like this, and Python blocks that contain it, do not run here.
 NOT_RUN = {
     "pip install halfbyte": "installs from PyPI; tests/packaging installs the wheel",
     "make ": "sets up .venv and runs for minutes; CI does",
@@ -74,7 +74,7 @@ def reader(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 class Reader:
-    """Does what a page says."""
+    """Follows the instructions of a page."""
 
     def __init__(self, folder: Path, example: str) -> None:
         self.folder = folder
@@ -82,12 +82,12 @@ class Reader:
         self.names: dict[str, object] = {}
 
     def follow(self, block: Block) -> None:
-        """Run a block, or keep the file that it shows.
+        """Run a block, or write the file that it shows.
 
         Raises
         ------
         AssertionError
-            It failed, or printed something else.
+            The block failed, or printed something else.
         """
         if block.language == "sh":
             printed = "".join(self.shell(block, command) for command in block.commands)
@@ -99,14 +99,14 @@ class Reader:
             (self.folder / name[1]).write_text(block.text)
             return
         if block.output is not None and not reason_of(block.text):
-            assert agrees(printed, block.output), f"{block.place}: found\n{printed}"
+            assert agrees(printed, block.output), f"{block.place}: printed\n{printed}"
 
     def shell(self, block: Block, command: str) -> str:
         if reason_of(command):
             return ""
-        program, *words = shlex.split(command, comments=True)
+        program, *arguments = shlex.split(command, comments=True)
         if program in PROGRAMS and not set(command) & SHELL_SYNTAX:
-            code, out, err = called(PROGRAMS[program], words)
+            code, out, err = called(PROGRAMS[program], arguments)
         else:
             code, out, err = run_by_bash(command)
         assert code == 0, f"{block.place}: {command}\n{out}{err}"
@@ -128,19 +128,19 @@ class Reader:
         return printed.getvalue()
 
 
-def called(main: Callable[[list[str]], int], words: list[str]) -> tuple[int, str, str]:
+def called(main: Callable[[list[str]], int], arguments: list[str]) -> tuple[int, str, str]:
     """A command in this process: starting Python takes longer than most of them do."""
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         try:
-            code = main(words)
+            code = main(arguments)
         except SystemExit as refused:  # by argparse
             code = int(refused.code or 0)
     return code, out.getvalue(), err.getvalue()
 
 
 def run_by_bash(command: str) -> tuple[int, str, str]:
-    """What has pipes and the like."""
+    """Commands with pipes and the like."""
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], stdin=subprocess.DEVNULL, capture_output=True,
         text=True, check=False,
@@ -149,13 +149,13 @@ def run_by_bash(command: str) -> tuple[int, str, str]:
 
 
 def reason_of(text: str) -> str | None:
-    """Why a command or a Python block does not run here; None where it does."""
+    """Why a command or a Python block does not run here; None if it runs."""
     reasons = (why for key, why in NOT_RUN.items() if f"\n{key}" in f"\n{text}")
     return next(reasons, None)
 
 
 def agrees(printed: str, shown: str) -> bool:
-    """Whether lines are alike but for spaces and decimals; ``...`` is a part of one, or any."""
+    """Whether lines are equal except for spaces and decimals; ``...`` stands for any text."""
     pattern = "".join(
         r"(?:.*\n)*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n"
         for line in _normal(shown)
@@ -178,7 +178,7 @@ def test_every_block_of_a_page_runs(repository: Path, page: str, reader: Reader)
 
 
 def test_nothing_is_excused_in_vain(repository: Path) -> None:
-    """Each exception stands for a command or a block of today's pages."""
+    """Each exception is for a command or a block of the current pages."""
     blocks = [block for page in PAGES for block in read_blocks(repository, page)]
     texts = [text for b in blocks for text in (b.commands if b.language == "sh" else [b.text])]
     assert [key for key in NOT_RUN if not any(f"\n{key}" in f"\n{text}" for text in texts)] == []
@@ -187,7 +187,7 @@ def test_nothing_is_excused_in_vain(repository: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_block_escapes_by_its_form(repository: Path, page: str) -> None:
-    """All are fenced, with a language: indented ones and others would not be found."""
+    """All are fenced, with a language: the tests would miss indented blocks."""
     text = (repository / page).read_text(encoding="utf-8")
     fences = re.findall(r"^ *```.*$", text, re.MULTILINE)
     assert all(re.fullmatch(r"```\w+", fence) for fence in fences[::2])
@@ -213,5 +213,5 @@ def test_what_agrees(printed: str, shown: str, expected: bool) -> None:
 
 def test_an_output_belongs_to_the_block_before_it() -> None:
     page = "```sh\nls\n```\n\n```text\na\n```\n\n```text\nb\n```\n\nSo:\n\n```text\nc\n```\n"
-    found = [(block.language, block.text, block.output) for block in blocks_of("page", page)]
-    assert found == [("sh", "ls\n", "a\n"), ("text", "b\n", None), ("text", "c\n", None)]
+    blocks = [(block.language, block.text, block.output) for block in blocks_of("page", page)]
+    assert blocks == [("sh", "ls\n", "a\n"), ("text", "b\n", None), ("text", "c\n", None)]

@@ -1,4 +1,4 @@
-"""What all pages keep: links that hold in the repository too, and lines that fit a window."""
+"""All pages: links work in the repository too, and lines fit a window."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pages(repository: Path) -> list[Path]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of a page's headings, as GitHub makes them."""
+    """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", CODE.sub(_name, page.read_text("utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -43,8 +43,7 @@ def broken_links(page: Path) -> list[str]:
 
 
 def test_links_hold_in_the_repository(repository: Path) -> None:
-    found = [line for page in pages(repository) for line in broken_links(page)]
-    assert found == []
+    assert [line for page in pages(repository) for line in broken_links(page)] == []
     assert sum(len(LINK.findall(page.read_text("utf-8"))) for page in pages(repository)) > 20
 
 
