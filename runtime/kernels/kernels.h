@@ -25,6 +25,10 @@
  * included once per type; there, OF(name) is the name with the type appended.
  * tests/core/test_kernel_list.py checks the headings.
  *
+ * Bodies are written with primitives. isa/<name>/ defines those of an instruction set: simd.h has
+ * vectors of sixteen lanes and packed.h packed rows (both described in isa/scalar/), caps.h the
+ * sizes of tiles (described in isa/caps.h). isa/<name>/table.c compiles all bodies with them.
+ *
  * This file is included wherever code is generated from the list, each time with different
  * definitions of KERNEL, OUT, IN, INT and FLOAT:
  *
@@ -548,8 +552,9 @@ KERNEL(column_energy, 1, 1, a->n * a->k * 4, OUT(f32, s) IN(f32, x) INT(n) INT(k
 KERNEL(encode_q8_0, a->n, 1, a->k * 6, OUT(q8_0, w) IN(f32, x) INT(n) INT(k))
 KERNEL(encode_q4_0, a->n, 1, a->k * 6, OUT(q4_0, w) IN(f32, x) INT(n) INT(k))
 
-/* w[n, k]: each block's scale is searched for the smallest sum of importance[k] (x - w)^2; error[n,
- * 2] = that sum per row with plain rounding, and with the scales chosen; see quantize/scale_search.py */
+/* w[n, k]: each block's scale is searched (quantize/scale_search.py) for the smallest sum of
+ * importance[k] (x - w)^2; error[n, 2] = that sum per row with plain rounding, and with the scales
+ * chosen */
 #define SEARCH(type)                               \
   KERNEL(encode_search_##type, a->n, 1, a->k * 32, \
          OUT(type, w) OUT(f32, error) IN(f32, x) IN(f32, importance) INT(n) INT(k))
