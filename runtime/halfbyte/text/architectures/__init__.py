@@ -1,8 +1,8 @@
 """Model architectures: one module each, named as in GGUF's ``general.architecture``.
 
 A module holds all that is known of its architecture; see `Architecture`. To add one, add its
-module; no other file of the product changes. Several share the modules that begin with an
-underscore: `read_config` takes metadata through `_keys.Keys`, which refuses what was not read, and
+module; no other file of the product changes. Modules that begin with an underscore are shared:
+`read_config` takes metadata through `_keys.Keys`, which refuses what was not read, and
 `build` spells out the layers with the parts of `_decoder.Decoder`.
 
 A tensor that holds several matrices (queries, keys and values; gate and up) is split in place: rows

@@ -1,8 +1,8 @@
 """Tokenizers: from text to token ids and back, made from a model file's metadata.
 
-All of them are made from the keys ``tokenizer.ggml.*`` that llama.cpp reads: "gpt2" (byte-level
-BPE), "llama" (SentencePiece BPE), "t5" (SentencePiece unigram) and "bert" (WordPiece). `pipeline`
-runs a tokenizer.json for which GGUF has no name, step by step. What is not known is refused, never
+The metadata are the keys ``tokenizer.ggml.*`` that llama.cpp reads: "gpt2" is byte-level BPE,
+"llama" SentencePiece BPE, "t5" SentencePiece unigram, and "bert" WordPiece. `pipeline` runs a
+tokenizer.json for which GGUF has no name, step by step. Unknown steps are refused, never
 approximated; nothing takes time quadratic in a text.
 
 Where llama.cpp differs from the original, the original is followed: user-defined tokens of
