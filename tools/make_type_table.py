@@ -17,18 +17,18 @@ from onnx import TensorProto, defs
 TARGET = Path(__file__).parents[1] / "runtime/halfbyte/onnx/reference/type_table.py"
 HEAD = '''"""Element types of the inputs and outputs of ONNX's operators.
 
-Made by tools/make_type_table.py with onnx {version}. A version of an operator has a word for each
-input: a letter, which is the same for inputs of one type, and the number of a set of types. "-" is
-an input that need not be a tensor; "*" ends the word of one that there may be several of. Behind
-">" are outputs: the letter of the inputs that they are like, the number of their type, or "-"; "*"
-as before.
+Made by tools/make_type_table.py with onnx {version}. The entry of a version has a word for each
+input: a letter, which inputs of the same type share, and the number of a set of types. "-" is an
+input that may be something else than a tensor; "*" marks a variadic input. After ">" are the
+outputs: the letter of the inputs whose type they have, the number of their type, or "-"; "*" as
+before.
 """
 
 # Numbers of ONNX's element types
 SETS = (
 {sets}
 )  # fmt: skip
-# By operator: versions from which on, the newest first, and their words
+# By operator: pairs of the first version and its entry, the newest first
 INPUTS: dict[str, tuple[tuple[int, str], ...]] = {{
 {lines}
 }}

@@ -1,10 +1,10 @@
 """Element types of the inputs and outputs of ONNX's operators.
 
-Made by tools/make_type_table.py with onnx 1.23.2. A version of an operator has a word for each
-input: a letter, which is the same for inputs of one type, and the number of a set of types. "-" is
-an input that need not be a tensor; "*" ends the word of one that there may be several of. Behind
-">" are outputs: the letter of the inputs that they are like, the number of their type, or "-"; "*"
-as before.
+Made by tools/make_type_table.py with onnx 1.23.2. The entry of a version has a word for each
+input: a letter, which inputs of the same type share, and the number of a set of types. "-" is an
+input that may be something else than a tensor; "*" marks a variadic input. After ">" are the
+outputs: the letter of the inputs whose type they have, the number of their type, or "-"; "*" as
+before.
 """
 
 # Numbers of ONNX's element types
@@ -48,7 +48,7 @@ SETS = (
     "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24",
     "6 7 8",
 )  # fmt: skip
-# By operator: versions from which on, the newest first, and their words
+# By operator: pairs of the first version and its entry, the newest first
 INPUTS: dict[str, tuple[tuple[int, str], ...]] = {
     "Abs": ((1, "a0 > a"),),
     "Acos": ((7, "a1 > a"),),
