@@ -1,4 +1,4 @@
-"""Fetching models over HTTP: whole, in pieces, broken off, changed, refused."""
+"""Downloads over HTTP: whole, in parts, interrupted, changed, refused."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_bytes_arrive(server: Server, answer: Answer) -> None:
 
 
 def test_a_server_that_starts_anew_is_followed(server: Server) -> None:
-    """Asked for the rest, it answers 200 with everything."""
+    """The server answers a request for the rest with 200 and everything."""
 
     def answer(handler: Handler, start: int) -> None:
         in_pieces(handler, 0, 1000) if not start else whole(handler, start)
@@ -87,7 +87,7 @@ def test_a_length_that_only_the_part_tells(server: Server) -> None:
 def test_a_file_that_changes_meanwhile(
     server: Server, length: int, answer: Callable[..., None]
 ) -> None:
-    """The new one arrives whole, whether the server looks at If-Range or not."""
+    """The new version arrives whole, whether the server supports If-Range or not."""
     changed = np.random.default_rng(1).bytes(length)
 
     def answer_and_change(handler: Handler, start: int) -> None:
@@ -166,7 +166,7 @@ def test_other_addresses(url: str) -> None:
 
 
 def test_larger_than_a_tab_holds(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refused by its length, before a byte of it is asked for or memory is taken."""
+    """Refused by its length, before bytes are requested or memory is allocated."""
     server.answer = huge
     monkeypatch.setattr("sys.platform", "emscripten")
     with pytest.raises(halfbyte.HalfbyteError, match="5369 MB do not fit: expected at most 2147"):
@@ -190,7 +190,7 @@ def test_an_address_of_something_else(server: Server) -> None:
 
 
 def test_a_model_in_memory(storyteller: Path) -> None:
-    """llama2.c's file is one without a tokenizer, and says so; nothing is copied."""
+    """A llama2.c file has no tokenizer, and a note says so; nothing is copied."""
     data = storyteller.read_bytes()
     with pytest.raises(halfbyte.HalfbyteError, match=r"no tokenizer is in a llama2\.c file"):
         halfbyte.load_bytes(data, "m.bin")

@@ -1,4 +1,4 @@
-"""Servers that break off, lie, dawdle and change their mind: the bytes are right, or none come."""
+"""Servers that break off, lie, dawdle and change files: the bytes are right, or refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def get(url: str, sha256: str | None = None) -> bytes:
 
 
 def outcome(url: str) -> bytes | str:
-    """The bytes, or "" where the transfer was refused."""
+    """The bytes, or "" if the transfer was refused."""
     try:
         return get(url)
     except DownloadError:
@@ -59,7 +59,7 @@ def problem(url: str, sha256: str | None = None) -> str:
 
 @pytest.mark.parametrize("response", [measured, chunked])
 def test_cut_once_at_every_byte(response: Callable[[bytes], bytes]) -> None:
-    """In the status, in headers, in a chunk's size, in a chunk, between two, at the trailers."""
+    """Cut in the status, in headers, in a chunk's size, in a chunk, between two, in trailers."""
     cut = 0
     with raw(lambda request, n: response(request)[: cut if n == 1 else None]) as server:
         for cut in range(len(response(b""))):
@@ -70,7 +70,7 @@ def test_cut_once_at_every_byte(response: Callable[[bytes], bytes]) -> None:
 
 @pytest.mark.parametrize("response", [measured, chunked])
 def test_cut_always_at_every_byte(response: Callable[[bytes], bytes]) -> None:
-    """With a length the rest may come bit by bit; in chunks it never does."""
+    """With a length the transfer resumes; a chunked body starts over."""
     cut = 0
     with raw(lambda request, n: response(request)[:cut]) as server:
         for cut in range(0, len(response(b"")), 3):
@@ -151,10 +151,10 @@ def test_what_nobody_can_tell_apart_is_not_joined(server: Server, headers: dict[
     assert server.starts == [0] * transfer.ATTEMPTS
     server.starts.clear()
     digest = hashlib.sha256(server.body).hexdigest()
-    assert get(server.url, digest) == server.body  # but a hash can tell
+    assert get(server.url, digest) == server.body  # but a hash decides
     assert server.starts == [0, 1500, 3000, 4500]
     server.headers["Last-Modified"] = "Mon, 01 Jan 2024 00:00:00 GMT"
-    assert get(server.url) == server.body  # and so can a date
+    assert get(server.url) == server.body  # and so does a date
 
 
 WRONG_RANGES = [
@@ -165,7 +165,7 @@ WRONG_RANGES = [
 
 @pytest.mark.parametrize("text", WRONG_RANGES)
 def test_a_part_of_another_place(server: Server, text: str) -> None:
-    """It is not taken; where the server is right the next time, the file arrives."""
+    """The part is refused; if the server's next response is right, the file arrives."""
 
     def answer(handler: Handler, start: int) -> None:
         if start:
@@ -180,7 +180,7 @@ def test_a_part_of_another_place(server: Server, text: str) -> None:
 
 
 def test_another_version_by_its_etag_alone(server: Server) -> None:
-    """Of the same length and date, and the server does not look at If-Range."""
+    """A changed file of the same length and date, from a server that ignores If-Range."""
     server.headers["Last-Modified"] = "Mon, 01 Jan 2024 00:00:00 GMT"
 
     def answer(handler: Handler, start: int) -> None:
@@ -198,14 +198,14 @@ def test_another_version_by_its_etag_alone(server: Server) -> None:
 
 
 def test_a_byte_per_connection(server: Server) -> None:
-    """Each one gets further, but nobody waits 6,000 times."""
+    """Each attempt gets further, but their number is limited."""
     server.answer = lambda handler, start: in_pieces(handler, start, 1)
     assert "broke off at byte 5 of 6000" in problem(server.url)
     assert len(server.starts) == transfer.ATTEMPTS
 
 
 def test_connections_are_counted(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However well each one does."""
+    """Even if each attempt makes progress."""
     monkeypatch.setattr(transfer, "PROGRESS", 1)
     monkeypatch.setattr(transfer, "CONNECTIONS", 20)
     server.answer = lambda handler, start: in_pieces(handler, start, 100)
@@ -217,7 +217,7 @@ def test_connections_are_counted(server: Server, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_server_that_falls_silent(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before its answer, or within: the wait has an end, and no thread stays behind."""
+    """Silence before or within a response: waiting ends, and no thread remains."""
     monkeypatch.setattr(transfer, "TIMEOUT", 0.1)
     over = threading.Event()
 
@@ -253,7 +253,7 @@ def test_a_server_that_drips(server: Server, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_headers_that_drip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte is in time; all of them are not."""
+    """Each byte is in time, but the whole is too slow."""
     monkeypatch.setattr(transfer, "TIMEOUT", 0.2)
     over = threading.Event()
 
@@ -284,7 +284,7 @@ def test_a_redirection(server: Server, status: int) -> None:
 
 @pytest.fixture
 def encrypted(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What stands behind https is the server without it; the addresses that were asked for."""
+    """Serve https addresses from the plain server; returns the requested addresses."""
     plainly, asked = http.UrllibSource._answer, list[str]()
 
     def answer(source: http.UrllibSource, url: str, headers: dict[str, str]) -> Any:
@@ -345,7 +345,7 @@ def test_a_redirection_with_a_body_without_end(server: Server) -> None:
 
 
 def test_the_hash_that_the_hub_gives(server: Server) -> None:
-    """It stands with the redirection, and is compared."""
+    """The hash comes with the redirection, and is compared."""
     with answering() as hub:
         digest = hashlib.sha256(server.body).hexdigest()
         hub.answer = moved(server.url, X_Linked_ETag=f'"{digest}"')

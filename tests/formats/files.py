@@ -88,7 +88,7 @@ def tensor(name: str, value: F32Array, format_: type[WeightFormat] = F32) -> Ten
 
 
 def write_small(path: Path, **changes: MetadataValue) -> Path:
-    """A GGUF model that runs; `changes` are metadata, dots as double underscores."""
+    """A complete GGUF model; `changes` are metadata, with double underscores for dots."""
     metadata = model_metadata() | {k.replace("__", "."): v for k, v in changes.items()}
     write_gguf(path, metadata, [tensor(n, v) for n, v in weights().items()])
     return path

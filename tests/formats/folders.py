@@ -1,4 +1,4 @@
-"""Small Hugging Face folders for tests: the model of `files`, as its trainer would save it."""
+"""Small Hugging Face folders for tests: the model of `files`, as a trainer saves it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def write_header(path: Path, header: object, body: bytes = b"") -> Path:
 
 
 def tokenizer_json() -> dict[str, Any]:
-    """A SentencePiece BPE with byte fallback, as Llama 2's."""
+    """A SentencePiece BPE with byte fallback, as in Llama 2."""
     vocabulary = pieces()
     return {
         "version": "1.0",
@@ -155,7 +155,7 @@ def write_folder(
     shards: int = 1,
     **changes: object,
 ) -> Path:
-    """A folder that runs; `changes` are keys of config.json, None leaves one out."""
+    """A complete folder; `changes` are keys of config.json, None removes one."""
     folder.mkdir(exist_ok=True)
     config = {k: v for k, v in {**CONFIG, **changes}.items() if v is not None}
     write_json(folder / "config.json", config)

@@ -1,4 +1,4 @@
-"""GGUF: what we write others read, what they write we read."""
+"""GGUF files: others read ours, and we read theirs."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_alignment(tmp_path: Path, alignment: int) -> None:
 
 
 def test_tensors_are_views_of_the_file(tmp_path: Path) -> None:
-    """Mapped read-only: no copy, and nothing that could write to the file."""
+    """Tensors are mapped read-only: not copied, and not writable."""
     file = open_model(write_small(tmp_path / "m.gguf"))
     addresses = sorted(t.data.ctypes.data for t in file.tensors.values())
     assert addresses[-1] - addresses[0] < (tmp_path / "m.gguf").stat().st_size
@@ -168,7 +168,7 @@ def test_every_type_that_gguf_writes(tmp_path: Path) -> None:
 
 
 def test_copying_a_file_changes_no_byte(tmp_path: Path) -> None:
-    """Metadata and tensors that were read are written as they were, in the same order."""
+    """Metadata and tensors are written as they were read, in the same order."""
     x = np.random.default_rng(0).standard_normal((3, 2, 256), np.float32)
     tensors = [tensor(name, x, format_) for name, format_ in FORMATS.items()]
     alignment = {"general.alignment": np.uint32(128)}
@@ -254,7 +254,7 @@ def test_an_opened_file_is_read_only_until_it_is_closed(tmp_path: Path) -> None:
     given.clear()
     assert list(copy.tensors) == ["w"]
     named = replace(copy, notes=["note"])
-    copy.close()  # what was made of it goes with it
+    copy.close()  # closes the copies made by `replace` too
     assert not named.tensors
     assert not named.parts
     assert dict(named.metadata) == metadata

@@ -19,7 +19,7 @@ from halfbyte.quantize.gguf_writer import write_gguf
 
 @pytest.fixture
 def shards(tmp_path: Path) -> list[Path]:
-    """A model that runs, in files of at most seven tensors, the first without any."""
+    """A complete model in files of at most seven tensors, the first without any."""
     writer = gguf.GGUFWriter(
         tmp_path / "m.gguf", "llama", split_max_tensors=7, small_first_shard=True
     )

@@ -25,7 +25,7 @@ def write(folder: Path, name: str, value: Any) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, repository: Path) -> Path:
-    """A folder as of a Llama 3 that chats: BOS before a text, three tokens that end one."""
+    """A folder like a Llama 3 chat model's: BOS before a text, three tokens that end one."""
     text = (repository / "tests/data/storyteller-heldout.txt").read_text(encoding="utf-8")
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -98,7 +98,7 @@ def test_a_file_alone(folder: Path) -> None:
 
 
 def added(folder: Path, content: str, index: int, special: bool) -> None:
-    """Add a token to tokenizer.json, as a fine-tune does that does not resize the embedding."""
+    """Add a token to tokenizer.json, like a fine-tune that does not resize the embedding."""
     path = folder / "tokenizer.json"
     data = json.loads(path.read_text(encoding="utf-8"))
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)

@@ -1,4 +1,4 @@
-"""Files of every format, cut, stretched and overwritten: our own errors, and no memory for lies."""
+"""Files of every format, cut, stretched and overwritten: only our errors, and little memory."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from halfbyte.weights import FORMATS
 
 MUTATIONS = 400  # of each format
 MEMORY = 4 << 20  # the files are smaller than 200 kB
-ADDRESS_SPACE = 600 << 20  # of a process that reads lies
+ADDRESS_SPACE = 600 << 20  # of a process that reads hostile files
 
 
 def write_rich(path: Path) -> Path:
-    """GGUF with every type of metadata and of tensor, that runs."""
+    """A GGUF model that runs, with every type of metadata and of tensor."""
     formats = list(FORMATS.values())
     tensors = [
         tensor(name, value, formats[index % 5 if value.ndim > 1 else 0])
@@ -70,7 +70,7 @@ def little_memory() -> Iterator[None]:
 
 
 def use(path: Path) -> None:
-    """Open, decode every tensor, and make a model of it."""
+    """Open a file, decode every tensor, and load the model."""
     for part in open_model(path).tensors.values():
         part.decode()
     halfbyte.load(path, context=4, backend="numpy").close()
@@ -100,7 +100,7 @@ def test_mutated_files_are_refused_or_used(name: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.bin").write_bytes(tokenizer_bytes())
     (tmp_path / "whole-tokenizer.bin").unlink(missing_ok=True)
     path, random, refused = tmp_path / "mutant.bin", np.random.default_rng(0), 0
-    use(tmp_path / "whole.bin")  # what is imported on demand is not a file's memory
+    use(tmp_path / "whole.bin")  # imports on demand do not count as a file's memory
     for index in range(MUTATIONS):
         data = bytearray(whole)
         for _ in range(random.integers(1, 4)):
@@ -174,12 +174,12 @@ LIES = {
 
 
 def test_lies_are_refused_in_one_line_with_little_memory(tmp_path: Path) -> None:
-    """The command line, in a process that could not hold what the files promise."""
+    """The command line, in a process with too little memory for the sizes in the files."""
     for index, data in enumerate(LIES.values()):
         (tmp_path / f"lie-{index:02}.bin").write_bytes(data)
     script = (
         "import resource, sys; from pathlib import Path; from halfbyte.cli import main;"
-        "sys.platform == 'linux' and "  # others let only the whole system limit this
+        "sys.platform == 'linux' and "  # elsewhere only the whole system can be limited
         f"resource.setrlimit(resource.RLIMIT_AS, ({ADDRESS_SPACE}, {ADDRESS_SPACE}));"
         "print([main(['info', str(p)]) for p in sorted(Path(sys.argv[1]).iterdir())])"
     )
@@ -204,7 +204,7 @@ CROWDS = {
 
 @pytest.mark.parametrize("name", CROWDS)
 def test_crowds_are_refused(name: str, tmp_path: Path) -> None:
-    """What takes some hundred bytes here and a dozen in the file."""
+    """Items that take some hundred bytes in Python and a dozen in the file."""
     counts = {"entries": (0, MANY), "arrays": (0, 1), "tensors": (MANY, 0)}[name]
     path = tmp_path / "m.gguf"
     path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, *counts) + CROWDS[name])

@@ -1,4 +1,4 @@
-"""Folders and torchless files, overwritten at random: our own errors, and no memory for lies."""
+"""Folders and torchless files, overwritten at random: only our errors, and little memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_torchless(folder: Path) -> Path:
     return path
 
 
-# What is opened, and the file of it that is overwritten.
+# The path that is opened, and the file in it that is overwritten
 CASES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "config": (write_folder, "config.json"),
     "generation": (write_folder, "generation_config.json"),

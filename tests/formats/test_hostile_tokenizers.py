@@ -1,4 +1,4 @@
-"""Tokenizer files that are damaged, or made to do harm: one line, and nothing else happens."""
+"""Damaged or malicious tokenizer files: an error of one line, and no other effect."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def sound(repository: Path) -> Json:
-    """A byte-level tokenizer.json that is as it should be."""
+    """A valid byte-level tokenizer.json."""
     split = SPLITS["gpt-2"]
     data: Json = json.loads(hugging_face.byte_level(split, hugging_face.lines(repository)).to_str())
     return data
 
 
 def refused(path: Path) -> str:
-    """The message with which a file is refused; it took little memory."""
+    """The message with which a file is refused, with little memory."""
     tracemalloc.start()
     with pytest.raises(HalfbyteError) as caught:
         halfbyte.load_tokenizer(path)
@@ -217,7 +217,7 @@ def test_a_tokenizer_model_that_is_damaged(name: str, tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_model_cut_anywhere(repository: Path, tmp_path: Path) -> None:
-    """What is left is refused, or has fewer pieces."""
+    """A truncated file is refused, or has fewer pieces."""
     model = hugging_face.train_sentencepiece(repository, model_type="bpe")
     path = tmp_path / "tokenizer.model"
     random = np.random.default_rng(0)

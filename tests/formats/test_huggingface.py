@@ -137,7 +137,7 @@ def test_content_decides_not_the_name(tmp_path: Path) -> None:
 
 
 def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line that `quantize` and `info` say; nothing is written."""
+    """`quantize` and `info` print the same line, and nothing is written."""
     before = sorted(path.name for path in folder.parent.iterdir())
     messages = set()
     for command in (["quantize", str(folder), "--int8"], ["info", str(folder)]):

@@ -1,4 +1,4 @@
-"""What a config.json becomes, and what is refused. Logits are `make judge`'s matter."""
+"""The translation of config.json, and its errors. `make judge` compares logits."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_names() -> None:
 
 
 def test_rows_of_llama_are_interleaved() -> None:
-    """Rows j and j + half of each head stand together, for k by its own number of heads."""
+    """Rows j and j + half of each head become neighbours; k has its own number of heads."""
     renamed = naming(LLAMA).rename("model.layers.0.self_attn.k_proj.weight")
     assert renamed
     assert renamed[0] == "blk.0.attn_k.weight"
@@ -66,7 +66,7 @@ def test_rows_of_llama_are_interleaved() -> None:
 
 
 def test_scaling_of_llama_3() -> None:
-    """Fast pairs stay, slow ones are 32 times slower, those between are in between."""
+    """Fast pairs are unchanged, slow ones 32 times slower, others in between."""
     config = {**LLAMA, "head_dim": 64, "rope_scaling": LLAMA3}
     factors = naming(config).tensors["rope_freqs.weight"]
     assert factors.shape == (32,)

@@ -63,7 +63,7 @@ def test_version_1(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("group", "format_"), [(32, Q8_0), (64, Q8_0), (16, F32)])
 def test_version_2(tmp_path: Path, group: int, format_: type) -> None:
-    """Groups of whole blocks become Q8_0, with the same codes; others become F32."""
+    """Groups of whole blocks become Q8_0, with the same integers; others become F32."""
     (tmp_path / "tokenizer.bin").write_bytes(tokenizer_bytes())
     file = open_model(write_v2(tmp_path / "m.bin", group))
     assert file.kind == "llama2.c v2"

@@ -1,4 +1,4 @@
-"""Files that change while a model of theirs is in use: an error that names them, no death."""
+"""Files that change while their model is in use: an error that names them, not a crash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from halfbyte.formats.mapped import file_system, map_file
 from halfbyte.quantize import encode, quantize_file
 from halfbyte.weights import Tensor
 
-# In a process of its own: a signal would end it. Prints what each attempt came to.
+# Runs in a process of its own, which a signal would end. Prints the outcome of each attempt.
 ATTEMPTS = """
 import os, sys
 import numpy as np
@@ -84,7 +84,7 @@ def language_model(storyteller: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Path:
-    """Rows of a table, which nothing packs."""
+    """A Gather from a table, which is not packed."""
     path = tmp_path / "m.onnx"
     model = proto(
         [node("Gather", "w x")], [tensor("x", INT64, ["n"])], [tensor("y", FLOAT, ["n", 64])],
@@ -142,12 +142,12 @@ def test_what_is_packed_does_not_need_the_file(storyteller: Path, tmp_path: Path
 
 
 def test_between_tokens(language_model: Path) -> None:
-    """A text that is being written ends soon, and one that begins does not begin."""
+    """A text that is being generated ends soon, and a new one does not begin."""
     with halfbyte.load(language_model) as model:
         pieces = model.stream("Once", max_tokens=100, seed=1)
         next(pieces)
         os.utime(language_model, ns=(1, 1))
-        model._looked = 0.0
+        model._checked = 0.0
         with pytest.raises(FormatError, match=CHANGED):
             next(pieces)
         with pytest.raises(FormatError, match=CHANGED):
@@ -158,7 +158,7 @@ def test_between_tokens(language_model: Path) -> None:
 def test_quantize_reads_what_it_began_with(
     place: int, language_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within the first tensor, and at the end of the last; nothing is read after that."""
+    """Cut within the first tensor, and at the end of the last, after which nothing is read."""
     take, name = Tensor.take, list(open_model(language_model).tensors)[place]
     monkeypatch.setattr(encode, "SLICE", 1 << 14 if place == 0 else 1 << 24)
     read: list[str] = []
@@ -178,7 +178,7 @@ def test_quantize_reads_what_it_began_with(
     assert read == [name]
 
 
-# In a process of its own too. The file is changed when a function is called for the first time.
+# Also in a process of its own. The file is changed when a function is first called.
 QUANTIZE = """
 import importlib, os, sys
 from halfbyte.cli import main
@@ -223,7 +223,7 @@ MOMENTS["external"] = MOMENTS["graph"]
 def test_a_file_that_is_changed_while_it_is_quantized(
     kind: str, moment: tuple[str, str], how: str, language_model: Path, tmp_path: Path
 ) -> None:
-    """Nothing is written of two versions; a file that takes its name changes nothing."""
+    """No output mixes two versions; a new file under the same name changes nothing."""
     path = language_model
     if kind == "folder":
         path = write_folder(tmp_path / "folder")

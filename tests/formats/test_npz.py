@@ -1,4 +1,4 @@
-"""Arrays that a caller feeds: read, or refused in one line before they take memory."""
+"""Arrays that a caller feeds are read, or refused in one line before memory is allocated."""
 
 from __future__ import annotations
 

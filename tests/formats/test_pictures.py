@@ -1,4 +1,4 @@
-"""Pictures: bitmaps and portable maps as they are written, broken ones, and as an input."""
+"""Pictures: valid and broken bitmaps and portable maps, and pictures as inputs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_bitmap_with_a_palette(tmp_path: Path) -> None:
     grey = PIXELS[:, :, :1]
     data = bytearray(bitmap(grey[:, :, 0], 8))
     np.testing.assert_array_equal(read(tmp_path, bytes(data)), grey)
-    data[54:58] = bytes([1, 2, 3, 0])  # now number 0 is a colour: blue, green, red
+    data[54:58] = bytes([1, 2, 3, 0])  # entry 0 is now a colour: blue, green, red
     grey[0, 0] = 0
     coloured = read(tmp_path, bytes(data[: 54 + 1024]) + bitmap(grey[:, :, 0], 8)[54 + 1024 :])
     assert coloured.shape == (5, 7, 3)

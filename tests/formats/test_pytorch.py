@@ -1,4 +1,4 @@
-"""PyTorch's files: both containers, and pickles that want more than tensors."""
+"""PyTorch files: both containers, and pickles that ask for more than tensors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_tensors(write: Callable[..., Path], format_: type, tmp_path: Path) -> N
 
 
 def test_a_file_is_not_run(write: Callable[..., Path], tmp_path: Path) -> None:
-    """A pickle that Python would run: nothing happens, and the name is in the message."""
+    """A function that Python's pickle would call is not called, and the error names it."""
 
     class Evil:
         def __reduce__(self) -> tuple[Any, ...]:
@@ -178,7 +178,7 @@ def test_pickles_that_lie(content: bytes, expected: str, tmp_path: Path) -> None
 
 
 def test_wrapped_tensors_and_what_is_beside(tmp_path: Path) -> None:
-    """Trainers put epochs and optimizers beside; other types matter only if they are needed."""
+    """Trainers also save epochs and optimizers; other types matter only if they are needed."""
     longs = Reference(("storage", Name("torch", "LongStorage"), "1", "cpu", 2))
     parameter = Call(
         Name("torch._utils", "_rebuild_parameter"),
@@ -195,7 +195,7 @@ def test_wrapped_tensors_and_what_is_beside(tmp_path: Path) -> None:
 
 
 def test_compressed_archives_are_refused(tmp_path: Path) -> None:
-    """No bomb can grow: nothing is ever unpacked."""
+    """Zip bombs are harmless, since nothing is decompressed."""
     zeros = {"a": np.zeros((1000, 1000), np.float32)}
     path = write_zip(tmp_path / "m.bin", zeros, F32, zipfile.ZIP_DEFLATED)
     assert path.stat().st_size < 20_000
@@ -240,7 +240,7 @@ def test_large_archives(tmp_path: Path) -> None:
             with target.open(name, "w", force_zip64=True) as file:
                 file.write(source.read(name))
     content = bytearray(path.read_bytes())
-    # Python leaves the directory as it was: write its zip64 form by hand.
+    # Python does not write the directory's zip64 form: write it by hand.
     start, end = content.index(b"PK\x01\x02"), content.index(b"PK\x05\x06")
     entries, directory = bytes(content[start:end]), b""
     while entries:
@@ -308,7 +308,7 @@ def test_mutated_files_are_refused_or_read(write: Callable[..., Path], tmp_path:
 
 
 def test_state_dicts_are_as_pytorch_writes_them() -> None:
-    """The writer of these tests says what a pickler of Python would read."""
+    """Python reads the pickles that these tests write."""
 
     class Reader(pickle.Unpickler):
         def find_class(self, module: str, name: str) -> Any:

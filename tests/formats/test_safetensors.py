@@ -1,4 +1,4 @@
-"""safetensors: what is read, and what headers that lie get."""
+"""safetensors files, and headers that lie."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_int8_becomes_q8_0(folder: Path, tmp_path: Path) -> None:
         small = values.ndim == 1 or name == "token_embd.weight"
         assert read.format is (F32 if small else Q8_0)
         step = np.abs(values).max() / 127
-        bound = step * (0.5 + 127 * 2**-11)  # of the codes, of the scale in F16
+        bound = step * (0.5 + 127 * 2**-11)  # rounding to int8, and of the scale to F16
         np.testing.assert_allclose(read.decode(), values, atol=0 if small else bound)
     with halfbyte.load(path) as model:
         assert np.isfinite(model.logits([1, 5, 9])).all()

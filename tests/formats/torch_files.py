@@ -1,4 +1,4 @@
-"""PyTorch's files without PyTorch: pickles put together opcode by opcode, and both containers."""
+"""PyTorch files without PyTorch: pickles assembled opcode by opcode, in both containers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ ORDERED = Call(Name("collections", "OrderedDict"), ())
 
 
 def state_dict(tensors: Mapping[str, Call]) -> bytes:
-    """An OrderedDict with the attribute that modules give it."""
+    """An OrderedDict with the attribute that PyTorch's modules set."""
     pairs = b"".join(_opcodes(k) + _opcodes(v) for k, v in tensors.items())
     state = _opcodes({"_metadata": {"": {"version": 1}}})
     return b"\x80\x02" + _opcodes(ORDERED) + b"q\x01(" + pairs + b"u" + state + b"b."
@@ -92,7 +92,7 @@ def rebuilt(reference: Reference, offset: int, shape: Any, strides: Any) -> Call
 
 
 def _tensor(key: str, values: np.ndarray[Any, Any], storage: str, view: tuple[Any, ...]) -> Call:
-    """A tensor of its own storage; arrays in Fortran order become transposed ones."""
+    """A tensor with its own storage; arrays in Fortran order become transposed tensors."""
     reference = Reference(("storage", Name("torch", storage), key, "cpu", values.size, *view))
     strides = [step // values.itemsize for step in values.strides]
     return rebuilt(reference, 0, values.shape, strides)
@@ -110,7 +110,7 @@ def encoded(values: np.ndarray[Any, Any], format_: type[WeightFormat]) -> np.nda
 def write_zip(
     path: Path, tensors: Values, format_: type[WeightFormat] = F32, method: int = 0, **extra: bytes
 ) -> Path:
-    """As PyTorch 1.6 and newer write; `extra` are entries that replace others."""
+    """Write like PyTorch 1.6 and newer; `extra` entries replace others."""
     raw = {name: encoded(values, format_) for name, values in tensors.items()}
     calls = {
         name: _tensor(str(index), values, STORAGES[format_], ())
@@ -129,7 +129,7 @@ def write_zip(
 def write_legacy(
     path: Path, tensors: Values, format_: type[WeightFormat] = F32, end: bytes = b""
 ) -> Path:
-    """As PyTorch before 1.6 wrote."""
+    """Write like PyTorch before 1.6."""
     raw = {name: encoded(values, format_) for name, values in tensors.items()}
     calls = {
         name: _tensor(f"9{index}", values, STORAGES[format_], (None,))
