@@ -182,7 +182,7 @@ def test_quantize_reads_what_it_began_with(
 QUANTIZE = """
 import importlib, os, sys
 from halfbyte.cli import main
-changed, how, module, name, *words = sys.argv[1:]
+changed, how, module, name, *arguments = sys.argv[1:]
 place = importlib.import_module(module)
 *holders, name = name.split(".")
 for holder in holders:
@@ -201,13 +201,13 @@ def change(*arguments, **options):
     return function(*arguments, **options)
 
 setattr(place, name, change)
-sys.exit(main(["quantize", *words]))
+sys.exit(main(["quantize", *arguments]))
 """
 ONNX = "halfbyte.quantize.onnx."
 MOMENTS = {
     "graph": [
         (ONNX + "quantizer", "Editor"), (ONNX + "running", "open_onnx"),
-        (ONNX + "running", "Running.__call__"), (ONNX + "encoders", "Numbers.slices"),
+        (ONNX + "running", "Running.__call__"), (ONNX + "weight_encoder", "Numbers.slices"),
         (ONNX + "quantizer", "write_model"), ("halfbyte.quantize.encode", "Codec.decode"),
     ],
     "gguf": [("halfbyte.quantize.gguf_writer", "GGUFWriter.write")],
@@ -238,9 +238,9 @@ def test_a_file_that_is_changed_while_it_is_quantized(
         )  # fmt: skip
     target = tmp_path / "out" / f"out{'.gguf' if kind in ('gguf', 'folder') else '.onnx'}"
     target.parent.mkdir()
-    words = [str(changed), how, *moment, str(path), "--int8", "-t", "1", "-o", str(target)]
+    arguments = [str(changed), how, *moment, str(path), "--int8", "-t", "1", "-o", str(target)]
     done = subprocess.run(
-        [sys.executable, "-c", QUANTIZE, *words], capture_output=True, text=True, check=False
+        [sys.executable, "-c", QUANTIZE, *arguments], capture_output=True, text=True, check=False
     )
     if how == "replaced":
         assert (done.returncode, target.exists()) == (0, True), done.stderr
