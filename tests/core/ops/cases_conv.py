@@ -1,4 +1,4 @@
-"""Cases of convolutions, pools and what else takes images with channels last."""
+"""Cases of convolutions, pools and other operators on images with channels last."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def images(n: int, h: int, v: int, c: int, key: int = 0) -> npt.NDArray[np.float
 
 
 def convolutions() -> Iterator[Case]:
-    """With limits as of ReLU6, then without but with something added."""
+    """With limits as of ReLU6, then without limits but with a residual."""
     for shape in (*CONVOLUTIONS, LARGE):
         (n, h, v), (c, m, groups), kernel, *_ = shape
         at = window(shape)
@@ -102,7 +102,7 @@ DEPTHWISE: tuple[Shape, ...] = (
 
 
 def depthwise() -> Iterator[Case]:
-    """Borders wider than the image, kernels that have a loop of their own and others."""
+    """Borders wider than the image, kernels with special loops and without."""
     for shape in DEPTHWISE:
         (n, h, v), (c, _, _), kernel, *_ = shape
         x, w = images(n, h, v, c), activations(kernel[0] * kernel[1], c, spread=0.3)
@@ -116,7 +116,7 @@ def depthwise() -> Iterator[Case]:
 
 
 def codes(*shape: int, key: Any = 0) -> npt.NDArray[np.uint8]:
-    """All codes alike often, with runs of the largest and the least."""
+    """Random bytes, with runs of the largest and the smallest."""
     random = np.random.default_rng([*shape, key])
     values = random.integers(0, 256, shape, np.uint8)
     values.reshape(-1)[: values.size // 3] = 255
@@ -150,7 +150,7 @@ def _quantized(shape: Shape, dtype: type[np.generic], depthwise: bool) -> Case:
 
 
 def quantized() -> Iterator[Case]:
-    """Both types; the largest products, scales that are no numbers."""
+    """Both types; the largest products, scales of NaN."""
     for dtype in (np.uint8, np.int8):
         for shape in (*CONVOLUTIONS, LARGE):
             yield _quantized(shape, dtype, depthwise=False)
@@ -158,8 +158,8 @@ def quantized() -> Iterator[Case]:
             yield _quantized(shape, dtype, depthwise=True)
 
 
-def code_arithmetic() -> Iterator[Case]:
-    """Ties, both limits, what is not a number; both types."""
+def quantized_arithmetic() -> Iterator[Case]:
+    """Ties, both limits, NaN; both types."""
     ties = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 300, -300, np.nan, np.inf, -np.inf], np.float32)
     for n in (1, 16, 33):
         x = activations(1, n + 40, spread=9)[0, 40:]
@@ -181,8 +181,8 @@ def code_arithmetic() -> Iterator[Case]:
             yield Case(name, ops.add_quantized, {"x": x_quantized, "z": other}, attributes)
 
 
-def code_products() -> Iterator[Case]:
-    """Ends of tiles, more columns than are kept, depths in parts; scales that are no numbers."""
+def quantized_products() -> Iterator[Case]:
+    """Ends of tiles, more columns than fit, depths in parts; scales of NaN and infinity."""
     for n, k, m in (
         (1, 1, 1), (1, 64, 48), (5, 3, 17), (15, 66, 33), (29, 128, 70), (57, 30, 80),
         (113, 2310, 20), (2, 100, 530),
@@ -217,7 +217,7 @@ def code_products() -> Iterator[Case]:
 
 
 def tensors() -> Iterator[Case]:
-    """Ends of spans and rows; zeros, one sign alone, ranges that vanish or overflow, NaN."""
+    """Ends of spans and rows; zeros, one sign only, ranges that vanish or overflow, NaN."""
     for n, k in ((1, 1), (1, 15), (3, 16), (2, 2048), (5, 1641), (70, 61)):
         x = activations(n * k, 1, spread=9).reshape(n, k)
         special = {"": x, "zeros": 0 * x, "positive": np.abs(x), "negative": -np.abs(x)}
@@ -243,7 +243,7 @@ POOLS: tuple[Shape, ...] = (
 
 
 def pools() -> Iterator[Case]:
-    """All types; means that count the padding and others."""
+    """All types; means with and without the padding."""
     for shape in POOLS:
         (n, h, v), (c, _, _), kernel, *_, (_, _, bottom, right) = shape
         x, attributes = images(n, h, v, c), window(shape)
@@ -280,8 +280,8 @@ def resized() -> Iterator[Case]:
         yield Case(f"{n}x{h}x{v}x{c}", ops.resize_nearest, one)
 
 
-def turned() -> Iterator[Case]:
-    """Words and bytes, squares of sixteen and less."""
+def transposed() -> Iterator[Case]:
+    """Elements of four bytes and of one, in squares of sixteen and smaller."""
     for n, a, b in ((1, 1, 1), (2, 3, 50), (1, 33, 16), (3, 15, 17)):
         x = np.arange(n * a * b, dtype=np.int32).reshape(n, a, b)
         yield Case(f"{n}x{a}x{b}", ops.transpose, {"x": x})
@@ -289,6 +289,6 @@ def turned() -> Iterator[Case]:
 
 
 FAMILIES = (
-    convolutions, depthwise, quantized, code_arithmetic, code_products, tensors, pools, resized,
-    turned,
+    convolutions, depthwise, quantized, quantized_arithmetic, quantized_products, tensors, pools,
+    resized, transposed,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Cases of the operators that encoders are made of: see `cases`."""
+"""Cases of the operators of encoders: see `cases`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRODUCTS = (
 
 
 def _sizes(x: F32, w: F32) -> F64:
-    """What sums are made of: sum |x| |w|."""
+    """The size of a sum's terms: sum |x| |w|."""
     return np.abs(x.astype(np.float64)) @ np.abs(w.astype(np.float64)).T
 
 
@@ -115,7 +115,7 @@ def _attention_case(sizes: tuple[Any, ...]) -> Case:
         shape = [n if used else 1 for n, used in zip((batch, heads, s), own, strict=True)]
         bias = activations(shape[0] * shape[1] * shape[2] + 3, t)[3:].copy()
         bias[np.abs(bias) > 2] = -3e38
-        bias[-1] = -np.inf  # nothing is seen
+        bias[-1] = -np.inf  # hides all keys
         operands["bias"] = bias.reshape(-1)
         steps = (shape[1] * shape[2] * t, shape[2] * t, t)
         for axis, used, step in zip(("batch", "head", "row"), own, steps, strict=True):
@@ -136,7 +136,7 @@ ATTENTION_INT8 = (
 
 
 def _attention_int8() -> Iterator[Case]:
-    """Codes of weights may round the other way: bytes of a weight of at most 1."""
+    """Quantized weights, bytes for weights of at most 1, may round the other way."""
     for batch, heads, kv_heads, s, t, d, e, kind in ATTENTION_INT8:
         case = _attention_case((batch, heads, kv_heads, s, t, d, e, kind, None, 0))
         case.operator = ops.attention_int8

@@ -1,4 +1,4 @@
-"""Cases of the operators that graphs of all kinds are made of: functions, moves, reductions."""
+"""Cases of operators of all kinds of graphs: functions, moves, reductions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EDGES = np.array(
 
 
 def binary() -> Iterator[Case]:
-    """Both in full; one a row, a number, a column; both repeated."""
+    """Both operands full; one of them a row, a number, a column; both repeated."""
     full = [2, 3, 1, 2]
     plans = {
         "full": ([*full], [1, 1, 1, 1], [1, 1, 1, 1], 1, 1),
@@ -70,7 +70,7 @@ def unary() -> Iterator[Case]:
 
 
 def casts() -> Iterator[Case]:
-    """Integers that float32 does not have, ties among them, and the limits of their types."""
+    """Integers that float32 cannot represent, including ties, and the limits of int64."""
     near = [(1 << 24) + i for i in range(-2, 7)]
     edges = [*near, *(-i for i in near), 0, -1, (1 << 31) - 1, -(1 << 31)]
     wide = [(1 << 60) + i for i in (0, 1 << 36, (1 << 36) + 1, 3 << 36)]
@@ -92,7 +92,7 @@ def _unary_case(label: str, x: npt.NDArray[np.float32], attributes: dict[str, An
 
 
 def moves() -> Iterator[Case]:
-    """Dimensions exchanged, every second element, a repetition, parts of rows."""
+    """Permuted dimensions, every second element, a repetition, parts of rows."""
     x = np.arange(2 * 3 * 4 * 5 * 7, dtype=np.int32)
     for label, sizes, strides, d, step, offset in (
         ("exchanged", (2, 4, 3, 5), (420, 35, 140, 7), 7, 1, 0),

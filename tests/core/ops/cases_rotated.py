@@ -1,4 +1,4 @@
-"""Cases of products with activations that were turned, and of what turns them: see `cases`."""
+"""Cases of products with rotated activations, and of rotations: see `cases`."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from halfbyte.weights.packed import packed_rows
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
-# rows: every width of a tile, and more than a turn; columns: more than starts are kept for
+# rows: every width of a tile, and more than one pass; columns: more than the kernel buffers
 PRODUCTS = (
     (1, 128, 16), (2, 256, 32), (3, 384, 48), (4, 128, 64), (5, 128, 16), (6, 640, 32),
     (7, 128, 80), (9, 8320, 16), (13, 384, 64), (199, 128, 48),
 )  # fmt: skip
 
 
-def _turned(y: F64) -> F64:
-    """Each 32 numbers times the matrix."""
+def _rotated(y: F64) -> F64:
+    """Each 32 numbers times the Hadamard matrix."""
     return (y.reshape(-1, 32) @ matrix().astype(np.float64)).reshape(y.shape)
 
 
 def _bound(off: F64) -> F64:
-    """How far what `_turned` gives may be off: at most the sum of what goes in, and roundings."""
+    """The error of `_rotated`, at most the sum of its inputs' errors."""
     spread = off.reshape(-1, 32).sum(axis=1, keepdims=True) / 8
     return np.repeat(spread, 32, axis=1).reshape(off.shape)
 
@@ -55,7 +55,7 @@ def _fused() -> Iterator[Case]:
         y = (wide - wide.mean(-1, keepdims=True)) / deviation * gain + bias
         size = np.abs(wide).max(-1, keepdims=True) / deviation * np.abs(gain)
         off = (d + 16) * EPS * (size + np.abs(bias)) + TINY
-        quantized = quantized_bound(_turned(y), _bound(off + 6 * EPS * np.abs(y)), 128)
+        quantized = quantized_bound(_rotated(y), _bound(off + 6 * EPS * np.abs(y)), 128)
         operands, attributes = {"x": x, "weight": gain, "bias": bias}, {"epsilon": epsilon}
         yield Case(
             f"{n}x{d}", ops.layer_norm_hadamard_quantize, operands, attributes,
@@ -71,7 +71,7 @@ def _fused() -> Iterator[Case]:
             off = 22 * EPS * np.abs(wide) + TINY
             yield Case(
                 f"{approximate}-{n}x{d}", ops.gelu_hadamard_quantize, {"x": x},
-                {"approximate": approximate}, quantized_bound(_turned(y), _bound(off), 128),
+                {"approximate": approximate}, quantized_bound(_rotated(y), _bound(off), 128),
             )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def _matmul_widened() -> Iterator[Case]:
 
 
 def _extremes() -> dict[str, Any]:
-    """Sums that are as large as can be, scales from nothing to the most, and without a sign."""
+    """The largest possible sums, scales from zero to the largest, and unsigned ones."""
     n, k, m = 4, 256, 32
     scales = np.ones((m, k // 32, 1), np.float16)
     scales[1, :4], scales[2, 1:3], scales[3, 4], scales[4, 0] = 0, -1, 6e-8, 65504
