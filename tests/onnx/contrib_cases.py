@@ -24,9 +24,9 @@ class Case:
     outputs : sequence of str
         Their names; "" where one is left out.
     constants : sequence of int
-        Inputs that ONNX Runtime demands to be initializers.
+        Inputs that ONNX Runtime requires to be initializers.
     apart : int
-        How far integers may lie apart: 1 where the judge rounds at another place.
+        The largest difference of integers: 1 where ONNX Runtime rounds elsewhere.
     """
 
     operator: str
@@ -63,7 +63,7 @@ class Random:
         return self.rng.integers(-128, 128, shape).astype(np.int8)
 
     def weights(self, *shape: int) -> Array:
-        """Seven bits: without a dot product of bytes ONNX Runtime cuts sums of larger ones off."""
+        """Seven bits: without a dot product of bytes ONNX Runtime clips sums of larger ones."""
         return self.rng.integers(-64, 64, shape).astype(np.int8)
 
     def i32(self, low: int, high: int, *shape: int) -> Array:

@@ -1,6 +1,7 @@
-"""Cases of operators that ONNX Runtime runs on GPUs alone: what their formulas give, in float64.
+"""Cases of operators that ONNX Runtime runs only on GPUs, and their formulas' results in float64.
 
-Each is (case, results), the results written out here or made by operators that ONNX Runtime judges.
+Each is (case, results); results are written out here, or computed by operators that are compared
+with ONNX Runtime elsewhere.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ def first(x: Array) -> Array:
 
 
 def ours(name: str, *inputs: Any, **attributes: Any) -> Any:
-    """Another operator's definition."""
-    found = find("com.microsoft", name, 1)
-    assert found is not None
-    return found.meaning(*inputs, **attributes)
+    """Results of another operator's definition."""
+    definition = find("com.microsoft", name, 1)
+    assert definition is not None
+    return definition.meaning(*inputs, **attributes)
 
 
 def activations() -> Iterator[Judged]:
@@ -149,17 +150,17 @@ def tensors() -> Iterator[Judged]:
     yield Case("IsAllFinite", "nan", [odd], {"isnan_only": 1}), [np.array(True)]
     yield (Case("BiasDropout", "residual", [signal, signal[0], signal], {}, ["y", "mask"]),
            [signal + signal[0] + signal, np.ones((3, 8), np.bool_)])  # fmt: skip
-    codes, scales = r.u8(6, 8), r.scale(6, 2)
-    numbers = ((codes[:, :, None] >> np.array([0, 2, 4, 6])) & 3).reshape(6, 32)
+    data, scales = r.u8(6, 8), r.scale(6, 2)
+    numbers = ((data[:, :, None] >> np.array([0, 2, 4, 6])) & 3).reshape(6, 32)
     wide = (numbers - 2.0) * np.repeat(scales, 16, 1)
     wide = np.concatenate([wide, np.zeros((1, 32))])
-    yield (Case("GatherBlockQuantized", "2 bits", [codes, i64(5, -1, 6), scales],
+    yield (Case("GatherBlockQuantized", "2 bits", [data, i64(5, -1, 6), scales],
                 {"bits": 2, "block_size": 16}), [wide[[5, 5, 6]]])  # fmt: skip
     product = np.maximum(signal @ signal.T * np.float32(0.5), 0)
     yield (Case("FusedMatMulActivation", "relu", [signal, signal],
                 {"activation": "Relu", "transB": 1, "alpha": 0.5}), [product])  # fmt: skip
-    mean = (codes.astype(np.float64) - 9).mean(1) * 0.03 / 0.02 + 4
-    yield (Case("QLinearReduceMean", "u8", [codes, scalar(0.03), zero(9), scalar(0.02), zero(4)],
+    mean = (data.astype(np.float64) - 9).mean(1) * 0.03 / 0.02 + 4
+    yield (Case("QLinearReduceMean", "u8", [data, scalar(0.03), zero(9), scalar(0.02), zero(4)],
                 {"axes": [1], "keepdims": 0}, apart=1),
            [np.rint(mean).clip(0, 255).astype(np.uint8)])  # fmt: skip
     yield Case("BiasAdd", "one", [signal, scalar(1).reshape(1), signal]), [signal + 1 + signal]

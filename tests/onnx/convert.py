@@ -29,7 +29,7 @@ from halfbyte.onnx.files.model import (
 
 Array = npt.NDArray[Any]
 
-# Ours -> ml_dtypes. Both hold one element in one byte, or in two.
+# Ours -> ml_dtypes. Both store an element in one or two bytes.
 THEIRS: dict[np.dtype[Any], np.dtype[Any]] = {
     dtypes.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
     dtypes.FLOAT8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
@@ -78,7 +78,7 @@ def array_to(array: Array) -> Array:
 
 
 def numbers(array: Array) -> Array:
-    """Numbers that can be compared: float32 or int8 of the types that NumPy lacks."""
+    """An array to compare: types that NumPy lacks become float32 or int8."""
     if array.dtype not in THEIRS:
         return array
     return array_to(array).astype(np.int8 if array.dtype in INTEGERS else np.float32)
@@ -192,7 +192,7 @@ def opsets_from(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
 
 
 def model_from(proto: onnx.ModelProto, path: str = "model.onnx") -> Model:
-    """A model whose tensors all lie in the message itself."""
+    """A model whose tensors are all in the message itself."""
     functions = [function_from(f) for f in proto.functions]
     return Model(
         Path(path), graph_from(proto.graph), opsets_from(proto.opset_import),

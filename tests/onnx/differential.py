@@ -2,9 +2,11 @@
 
     python -m tests.onnx.differential --minutes 30 --seed 7
 
-All of them refuse a graph, or all have the same shapes, types and values. `sweep` changes every
-size, rank, type, value and attribute of the graphs of `lowered_cases` in turn; `random_cases`
-changes several at once. `EXCLUSIONS` lists where ONNX Runtime itself differs from ONNX.
+All of them refuse a graph, or all have the same shapes, types and values. Where a lowering rule
+declines operands, the definition decides: it accepts them without kernels, or says what is wrong.
+`sweep` changes every size, rank, type, value and attribute of the graphs of `lowered_cases` in
+turn; `random_cases` changes several at once. `EXCLUSIONS` lists where ONNX Runtime itself differs
+from ONNX.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where ONNX Runtime is not what ONNX says, says less, or is stricter: not followed.
+"""Allowed differences: where ONNX Runtime deviates from ONNX, is stricter, or ONNX is unspecific.
 
 Each is (pattern of a case and its changes, pattern of the difference, reason). "accepts" means that
-the definition gives a result where ONNX Runtime refuses, with its message; "refuses" the contrary.
+the definition gives a result where ONNX Runtime refuses (with its message); "refuses" the opposite.
 """
 
 Exclusion = tuple[str, str, str]
@@ -9,55 +9,55 @@ Exclusion = tuple[str, str, str]
 EXCLUSIONS: list[Exclusion] = [
     ("", "accepts: .*NOT_IMPLEMENTED", "it has no kernel for these types"),
     ("", "accepts: .*(Type Error|bound to different types)",
-     "types of other versions of the operator, or that the body of its function does not take"),
+     "types of other versions of the operator, or that its function's body does not take"),
     ("microsoft.SimplifiedLayerNormalization", "not a registered", "it is in ONNX's domain there"),
     ("MultiHeadAttention-17-one", "accepts", "one tensor for all three is for GPUs"),
-    ("", "accepts: .*(Unable to handle object|narrowing_error)", "its interface alone"),
+    ("", "accepts: .*(Unable to handle object|narrowing_error)", "a limit of its interface"),
     # axes, sizes, flags
-    ("", "refuses: .*name one twice", "axes that are named twice are passed over"),
+    ("", "refuses: .*name one twice", "it ignores axes that are named twice"),
     ("(keepdims|ceil_mode|is_causal|noop_with_empty_axes|count_include_pad|allowzero|transA|transB"
      "|unidirectional|channels_last) = ", "",
-     "flags are 0 or 1; which other numbers are true is nowhere said"),
+     "flags are 0 or 1; other numbers are unspecified"),
     ("scalar|rank", "accepts: .*(axes|Axes|squeeze.h|reduction_ops|unsqueeze.h|split.cc|reshape.h)",
-     "an axis, or a size, as a scalar, which ONNX's own tests have"),
+     "an axis or a size as a scalar, as in ONNX's own tests"),
     ("Squeeze-17.*x1 left out", "accepts", "an input that is named '' counts as left out"),
-    (r"axes = \[\]", "", "no axes at all, or none said"),
+    (r"axes = \[\]", "", "an empty list of axes, or none given"),
     (r"Reduce\w+-\d+.*x0 (scalar|rank|one axis)", "refuses", "axes of a scalar"),
     (r"Reduce\w+-18.*x0 size \d+ = 0", "shape",
-     "axes that are an input are forgotten where there are no elements"),
+     "it ignores axes that are an input where there are no elements"),
     (r"Reduce\w+-\d+.*x0 size \d+ = 0", r"refuses: .*axis -?\d+ of",
-     "axes are not looked at where there are no elements"),
+     "it does not check axes where there are no elements"),
     (r"ReduceMean-\d+.*x0 size \d+ = 0", "values",
      "by ONNX, the mean of no elements is undefined: NaN here, which is 0 / 0, and 0 there"),
-    ("Softmax axis", "refuses", "axes are cut to 32 bits"),
+    ("Softmax axis", "refuses", "it truncates axes to 32 bits"),
     ("Softmax-11|attention-axis-11", "accepts: .*'axis' must be",
      "after the last axis there are single numbers"),
     ("Slice.*= (9223372036854775807|2147483647|2147483648)", "shape|values",
-     "the largest number means the end, backwards too"),
+     "it takes the largest number for the end, backwards too"),
     ("Split-18", "", "num_outputs need not be the number of outputs, nor may a part be empty"),
     ("Concat", "refuses: .*must match exactly", "parts without elements have any shape"),
     ("Expand.*x1 rank", "refuses", "a shape may be a matrix"),
     # windows
     ("Pool", "accepts: .*pool_attributes", "padding is smaller than the kernel"),
-    ("Pool", "refuses: .*larger than the input", "results of no elements"),
-    ("Pool|Conv", "accepts: .*incorrect size", "an empty kernel_shape is one that is not there"),
-    ("FusedConv", "accepts: .*sum shape must match", "fusion makes sums that are broadcast"),
-    ("FusedConv|SkipL|SkipS", "refuses|shape", "shapes of sums are not looked at"),
+    ("Pool", "refuses: .*larger than the input", "results without elements"),
+    ("Pool|Conv", "accepts: .*incorrect size", "an empty kernel_shape counts as left out"),
+    ("FusedConv", "accepts: .*sum shape must match", "fused sums may be broadcast"),
+    ("FusedConv|SkipL|SkipS", "refuses|shape", "it does not check shapes of sums"),
     ("FusedConv", "accepts: .*fused_conv.cc", "parameters have defaults"),
     (r"Squeeze-17.*x1 size 0 = 0", "shape", "no axes at all"),
     (r"QLinearGlobalAveragePool.*size [23] = 0", "accepts", "images without elements"),
     (r"DequantizeLinear.*x0 size \d+ = 0", "accepts: .*zero_point",
      "a zero point of any shape that is broadcast to no elements"),
-    # numbers without a meaning
+    # numbers without a defined meaning
     (r"Clip.*= (nan|inf|-1.0|1e\+30|0.0|1e-30)", "", "limits in the wrong order, or NaN"),
     (r"= (nan|inf|-1.0|0.0|1e\+30|1e-30)(;|$)", "accepts|values",
-     "scales, factors and epsilons that are no positive numbers of a usual size"),
-    ("Dropout", "accepts: .*dropout_op", "the ratio is not read outside of training"),
+     "scales, factors and epsilons that are not positive numbers of a usual size"),
+    ("Dropout", "accepts: .*dropout_op", "the ratio is ignored outside of training"),
     ("Dropout", "values", "drawn at random"),
     ("Attention.*x[34] value", "values", "masks are 0 or 1"),
-    # ranks and shapes that say the same
+    # equivalent ranks and shapes
     ("LayerNorm|Gelu", "accepts: .*(is expected to|have rank|have shape|same)", "ranks of 2 or 3"),
-    ("LayerNormalization.*x2 size|fused-skip-onnx.*x3 size", "refuses", "a bias of no elements"),
+    ("LayerNormalization.*x2 size|fused-skip-onnx.*x3 size", "refuses", "a bias without elements"),
     ("QLinear|Quantize|QGemm|MatMulInteger", "accepts: .*(must be|a scalar|same shape|rank|shape)",
      "one element is a scalar in any rank"),
     ("(QLinear|QGemm).*left out", "", "a scale or zero point may be left out"),
@@ -71,7 +71,7 @@ EXCLUSIONS: list[Exclusion] = [
     ("RMSNorm", "accepts: .*Scale and", "scales that are broadcast"),
 ]  # fmt: skip
 
-# Where a fused graph is not the graph that it was made of.
+# Where a fused graph differs from the graph before fusion.
 OWN_EXCLUSIONS: list[Exclusion] = [
     ("Dropout.*True", "values", "drawn at random"),
 ]

@@ -150,35 +150,35 @@ def tree_cases() -> Iterator[Case]:
     r = Random("trees")
     x = (r.i32(-3, 4, 30, 3) / 2).astype(np.float32)
     x[::7, 1] = NAN
-    made = forest("regression", 2)
-    trees, nodes, ids = made["leaves"]
+    cases = forest("regression", 2)
+    trees, nodes, ids = cases["leaves"]
     targets = {"target_treeids": trees, "target_nodeids": nodes, "target_ids": ids,
-               "target_weights": made["weights"], "n_targets": 2}  # fmt: skip
+               "target_weights": cases["weights"], "n_targets": 2}  # fmt: skip
     for how in ("SUM", "AVERAGE", "MIN", "MAX"):
         yield ml("TreeEnsembleRegressor", how, [x],
-                 made["nodes"] | targets | {"aggregate_function": how})  # fmt: skip
+                 cases["nodes"] | targets | {"aggregate_function": how})  # fmt: skip
     yield ml("TreeEnsembleRegressor", "base", [x],
-             made["nodes"] | targets | {"base_values": [0.5, -0.5],
+             cases["nodes"] | targets | {"base_values": [0.5, -0.5],
                                         "post_transform": "LOGISTIC"})  # fmt: skip
     both = ["label", "scores"]
-    made = forest("classes", 3)
-    trees, nodes, ids = made["leaves"]
+    cases = forest("classes", 3)
+    trees, nodes, ids = cases["leaves"]
     classes = {"class_treeids": trees, "class_nodeids": nodes, "class_ids": ids,
-               "class_weights": made["weights"], "classlabels_int64s": [7, 8, 9]}  # fmt: skip
+               "class_weights": cases["weights"], "classlabels_int64s": [7, 8, 9]}  # fmt: skip
     for post in ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"):
         yield ml("TreeEnsembleClassifier", post, [x],
-                 made["nodes"] | classes | {"post_transform": post}, both)  # fmt: skip
+                 cases["nodes"] | classes | {"post_transform": post}, both)  # fmt: skip
     yield ml("TreeEnsembleClassifier", "base", [x],
-             made["nodes"] | classes | {"base_values": [0.1, 0.2, -0.3]}, both)  # fmt: skip
-    made = forest("two classes", 1)
-    trees, nodes, ids = made["leaves"]
-    for sign, weights in (("mixed", made["weights"]),
-                          ("positive", [abs(w) / 3 for w in made["weights"]])):  # fmt: skip
+             cases["nodes"] | classes | {"base_values": [0.1, 0.2, -0.3]}, both)  # fmt: skip
+    cases = forest("two classes", 1)
+    trees, nodes, ids = cases["leaves"]
+    for sign, weights in (("mixed", cases["weights"]),
+                          ("positive", [abs(w) / 3 for w in cases["weights"]])):  # fmt: skip
         for post in ("NONE", "LOGISTIC"):
             two = {"class_treeids": trees, "class_nodeids": nodes, "class_ids": ids,
                    "class_weights": weights, "classlabels_strings": ["n", "y"],
                    "post_transform": post}  # fmt: skip
-            yield ml("TreeEnsembleClassifier", f"two, {sign}, {post}", [x], made["nodes"] | two,
+            yield ml("TreeEnsembleClassifier", f"two, {sign}, {post}", [x], cases["nodes"] | two,
                      both)  # fmt: skip
 
 

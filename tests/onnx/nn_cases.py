@@ -1,6 +1,6 @@
-"""Cases of ONNX's neural-network operators that its own tests leave thin: older versions first.
+"""Cases of ONNX's neural-network operators that its own tests hardly cover: mostly older versions.
 
-Random inputs, seeded by a case's name.
+Inputs are random, seeded by a case's name.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Case:
     inputs : sequence
         Arrays; a shape (tuple of int) stands for normally distributed float32, None for no input.
     outputs : int
-        How many the node names.
+        Number of outputs.
     apart : int
-        How far integer results may lie apart: 1 where the judge rounds at another place.
+        The largest difference of integer results: 1 where ONNX Runtime rounds elsewhere.
     """
 
     operator: str
@@ -67,8 +67,8 @@ def f32(*values: float) -> Array:
     return np.array(values, np.float32)
 
 
-def codes(dtype: Any, *shape: int) -> Array:
-    """All codes of an 8-bit type, repeated over a shape in a mixed order."""
+def every_byte(dtype: Any, *shape: int) -> Array:
+    """All values of an 8-bit type, repeated over a shape in a mixed order."""
     limits = np.iinfo(dtype)
     count = int(np.prod(shape))
     return (limits.min + (np.arange(count) * 97) % 256).astype(dtype).reshape(shape)
@@ -133,8 +133,8 @@ def pools() -> Iterator[Case]:
     for order in (0, 1):
         attributes = {**dilated, "storage_order": order}
         yield Case("MaxPool", 12, f"indices{order}", [(2, 3, 9, 8)], attributes, 2)
-    yield Case("MaxPool", 12, "uint8", [codes(np.uint8, 1, 3, 9, 9)], plain)
-    yield Case("MaxPool", 12, "int8", [codes(np.int8, 1, 3, 9, 9)], plain, 2)
+    yield Case("MaxPool", 12, "uint8", [every_byte(np.uint8, 1, 3, 9, 9)], plain)
+    yield Case("MaxPool", 12, "int8", [every_byte(np.int8, 1, 3, 9, 9)], plain, 2)
     yield Case("MaxPool", 12, "line", [(2, 3, 9)], {"kernel_shape": [4], "strides": [3]}, 2)
     yield Case("MaxPool", 12, "volume", [(1, 2, 5, 6, 7)], {"kernel_shape": [2, 3, 2]}, 2)
     for opset in (7, 11, 18):
@@ -276,7 +276,7 @@ def resizes() -> Iterator[Case]:
     for policy in ("not_larger", "not_smaller"):
         attributes = {"keep_aspect_ratio_policy": policy, "axes": [2, 3], "mode": "linear"}
         yield Case("Resize", 18, policy, [data, None, None, i64(9, 9)], attributes)
-    yield Case("Resize", 13, "uint8", [codes(np.uint8, 1, 1, 6, 8), None, f32(1, 1, 2, 2)], {
+    yield Case("Resize", 13, "uint8", [every_byte(np.uint8, 1, 1, 6, 8), None, f32(1, 1, 2, 2)], {
         "mode": "linear"}, apart=1)  # fmt: skip
     yield Case("Resize", 13, "int32", [np.arange(24, dtype=np.int32).reshape(1, 1, 4, 6), None,
         f32(1, 1, 1.5, 2)], {"mode": "linear"}, apart=1)  # fmt: skip
@@ -325,7 +325,7 @@ def samples() -> Iterator[Case]:
 
 
 def integers() -> Iterator[Case]:
-    u8, i8 = codes(np.uint8, 1, 4, 6, 5), codes(np.int8, 6, 2, 3, 3)
+    u8, i8 = every_byte(np.uint8, 1, 4, 6, 5), every_byte(np.int8, 6, 2, 3, 3)
     zero_u8, zero_i8 = np.uint8(120), np.int8(-3)
     attributes = {"group": 2, "pads": [1, 1, 0, 2], "strides": [2, 1]}
     yield Case(
@@ -337,7 +337,7 @@ def integers() -> Iterator[Case]:
     bias = i32(5, -300, 70, 0, 1000, -1)
     quantized = [u8, *scalars, i8, scales, zeros, np.float32(0.9), np.uint8(100), bias]
     yield Case("QLinearConv", 10, "channels", quantized, attributes)
-    a, b = codes(np.uint8, 2, 5, 7), codes(np.uint8, 7, 4)
+    a, b = every_byte(np.uint8, 2, 5, 7), every_byte(np.uint8, 7, 4)
     yield Case("MatMulInteger", 10, "plain", [a, b, zero_u8, np.uint8(9)])
     per_column = np.array([1, 2, 3, 4], np.uint8)
     yield Case("MatMulInteger", 10, "columns", [a, b, zero_u8, per_column])
@@ -358,13 +358,13 @@ def integers() -> Iterator[Case]:
             "DequantizeLinear",
             13,
             np.dtype(dtype).name,
-            [codes(dtype, *x), axis, zero],
+            [every_byte(dtype, *x), axis, zero],
             {"axis": -2},
         )
     blocks = np.linspace(0.1, 0.5, 4 * 2 * 6).astype(np.float32).reshape(4, 2, 6)
     zero = np.arange(48).astype(np.int16).reshape(4, 2, 6)
     yield Case("QuantizeLinear", 21, "blocks", [x, blocks, zero], {"axis": 1, "block_size": 3})
-    sixteen = codes(np.int8, *x).astype(np.int16) * 100
+    sixteen = every_byte(np.int8, *x).astype(np.int16) * 100
     yield Case(
         "DequantizeLinear", 21, "blocks", [sixteen, blocks, zero], {"axis": 1, "block_size": 3}
     )

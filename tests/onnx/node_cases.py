@@ -122,7 +122,7 @@ def by_definition(model: Model) -> Callable[[dict[str, Any]], list[Any]]:
 
 
 def by_programs(model: Model, backend: str) -> Callable[[dict[str, Any]], list[Any]]:
-    """By programs on a backend, as a session runs them."""
+    """A backend that runs programs, as a session does."""
     runner = Runner(prepare(model), _opener(backend))
     names = [v.name for v in model.graph.outputs]
     return lambda feeds: list(runner.run(feeds, names).values())

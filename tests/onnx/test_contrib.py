@@ -1,4 +1,4 @@
-"""Operators without tests of ONNX's: our definitions against ONNX Runtime, or against formulas."""
+"""Operators that ONNX does not test: our definitions against ONNX Runtime, or against formulas."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ m (float[3, 4] x, int64 at) => (float[a, b] y, int64 n) {
 
 
 def both(text: str, feeds: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    """What we make of a model, and what ONNX Runtime does."""
+    """Outputs of a model, ours and ONNX Runtime's."""
     proto = parser.parse_model(HEAD + text)
     onnx.checker.check_model(proto)
     ours = list(Evaluator(model_from(proto)).run(feeds).values())
@@ -109,10 +109,10 @@ def test_positions_outside_of_a_sequence_are_refused(at: int) -> None:
         Evaluator(model).run({"x": X, "at": np.array(at, np.int64)})
 
 
-def one_node(operator: str, given: str, made: str, attributes: dict[str, Any]) -> onnx.ModelProto:
+def one_node(operator: str, given: str, result: str, attributes: dict[str, Any]) -> onnx.ModelProto:
     """A model of one node of ai.onnx.ml with the types of its input and output."""
     node = onnx.helper.make_node(operator, ["x"], ["y"], domain="ai.onnx.ml", **attributes)
-    types = parser.parse_graph(f"g ({given} x) => ({made} y) {{ }}")
+    types = parser.parse_graph(f"g ({given} x) => ({result} y) {{ }}")
     graph = onnx.helper.make_graph([node], "g", types.input, types.output)
     opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
@@ -132,9 +132,11 @@ MAPS: list[tuple[str, str, str, dict[str, Any], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("operator", "given", "made", "attributes", "value"), MAPS)
-def test_maps(operator: str, given: str, made: str, attributes: dict[str, Any], value: Any) -> None:
-    proto = one_node(operator, given, made, attributes)
+@pytest.mark.parametrize(("operator", "given", "result", "attributes", "value"), MAPS)
+def test_maps(
+    operator: str, given: str, result: str, attributes: dict[str, Any], value: Any
+) -> None:
+    proto = one_node(operator, given, result, attributes)
     (ours,) = Evaluator(model_from(proto)).run({"x": value}).values()
     (theirs,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": value})
     if isinstance(theirs, list):

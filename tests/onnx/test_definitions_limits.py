@@ -30,9 +30,9 @@ def run(operator: str, opset: int, *inputs: Any, outputs: int = 1, **attributes:
     """The outputs of one node."""
     given = {f"x{i}": np.asarray(v) for i, v in enumerate(inputs) if v is not None}
     names = tuple(f"x{i}" if v is not None else "" for i, v in enumerate(inputs))
-    made = tuple(f"y{i}" for i in range(outputs))
-    node = Node(operator, names, made, attributes)
-    graph = Graph("", [node], {}, [ValueInfo(n) for n in given], [ValueInfo(n) for n in made])
+    results = tuple(f"y{i}" for i in range(outputs))
+    node = Node(operator, names, results, attributes)
+    graph = Graph("", [node], {}, [ValueInfo(n) for n in given], [ValueInfo(n) for n in results])
     model = Model("case.onnx", graph, {"": opset})  # type: ignore[arg-type]
     return list(Evaluator(model).run(given).values())
 
@@ -102,7 +102,7 @@ def test_float16_sums_are_float32() -> None:
     x, w = np.full((1, 1, 64, 64), 1, np.float16), np.full((1, 1, 64, 64), 0.25, np.float16)
     (y,) = run("Conv", 17, x, w)
     assert y.dtype == np.float16
-    assert float(y[0, 0, 0, 0]) == 1024  # float16 alone stops at 512
+    assert float(y[0, 0, 0, 0]) == 1024  # float16 sums would stop at 512
     (mean,) = run("AveragePool", 17, np.full((1, 1, 4096), 3, np.float16), kernel_shape=[4096])
     assert float(mean[0, 0, 0]) == 3
 

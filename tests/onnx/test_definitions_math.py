@@ -1,6 +1,6 @@
 """Mathematics and data movement: versions and edges that ONNX's node tests leave out.
 
-Most are judged by onnxruntime; what it has no kernel for states its result.
+Most are compared with onnxruntime; cases that it has no kernel for state their result.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Case:
 
     def proto(self) -> onnx.ModelProto:
         names = ["" if v is None else f"i{n}" for n, v in enumerate(self.arrays)]
-        made = [f"o{n}" for n in range(self.outputs)]
-        node = helper.make_node(self.operator, names, made, **self.attributes)
+        outputs = [f"o{n}" for n in range(self.outputs)]
+        node = helper.make_node(self.operator, names, outputs, **self.attributes)
         graph = helper.make_graph(
             [node],
             "case",
@@ -67,7 +67,7 @@ class Case:
                 helper.make_tensor_value_info(name, element_type(v), v.shape)
                 for name, v in self.feeds().items()
             ],
-            [onnx.ValueInfoProto(name=name) for name in made],
+            [onnx.ValueInfoProto(name=name) for name in outputs],
         )
         opsets = [helper.make_opsetid("", self.version)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
@@ -331,9 +331,9 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_onnxruntime_agrees(case: Case) -> None:
-    found, expected = case.run(), case.judged()
-    assert len(found) == len(expected) == case.outputs
-    for ours, theirs in zip(found, expected, strict=True):
+    actual, expected = case.run(), case.judged()
+    assert len(actual) == len(expected) == case.outputs
+    for ours, theirs in zip(actual, expected, strict=True):
         assert isinstance(ours, np.ndarray)
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
         if ours.dtype.kind == "f":
@@ -391,15 +391,15 @@ STATED = list(stated())
 
 @pytest.mark.parametrize(("case", "expected"), STATED, ids=[str(case) for case, _ in STATED])
 def test_results_are_as_stated(case: Case, expected: list[Any]) -> None:
-    found = case.run()
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, expected, strict=True):
+    actual = case.run()
+    assert len(actual) == len(expected)
+    for ours, theirs in zip(actual, expected, strict=True):
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
         np.testing.assert_array_equal(ours, theirs)
 
 
 def call(operator: str, version: int, *inputs: Any, **attributes: Any) -> Any:
-    """An operator's meaning, called as it is declared."""
+    """Call the function of an operator's definition."""
     definition = find("", operator, version)
     assert definition is not None
     with np.errstate(all="ignore"):
@@ -409,9 +409,9 @@ def call(operator: str, version: int, *inputs: Any, **attributes: Any) -> Any:
 @pytest.mark.parametrize("name", [name for name, *_ in UNARY])
 def test_functions_of_scalars_are_arrays_of_their_type(name: str) -> None:
     for dtype in (np.float16, np.float32, np.float64):
-        found = call(name, 24, np.array(0.5, dtype))
-        assert isinstance(found, np.ndarray)
-        assert (found.dtype, found.shape) == (np.dtype(dtype), ())
+        result = call(name, 24, np.array(0.5, dtype))
+        assert isinstance(result, np.ndarray)
+        assert (result.dtype, result.shape) == (np.dtype(dtype), ())
 
 
 SCALARS = [
@@ -439,9 +439,9 @@ SCALARS = [
 
 @pytest.mark.parametrize("case", SCALARS, ids=str)
 def test_scalars_stay_arrays(case: Case) -> None:
-    found = call(case.operator, case.version, *case.arrays, **case.attributes)
-    assert isinstance(found, np.ndarray)
-    assert found.shape == ()
+    result = call(case.operator, case.version, *case.arrays, **case.attributes)
+    assert isinstance(result, np.ndarray)
+    assert result.shape == ()
 
 
 def bfloat16(*values: float) -> Array:
@@ -466,26 +466,26 @@ def test_types_that_numpy_lacks_are_moved_as_they_are() -> None:
     }
     given = {"Concat": {"axis": 0}}
     for name, inputs in moved.items():
-        found = call(name, 24, *inputs, **given.get(name, {}))
+        result = call(name, 24, *inputs, **given.get(name, {}))
         wide = [dtypes.widen(v) if v.dtype.names else v for v in inputs]
         expected = call(name, 24, *wide, **given.get(name, {}))
-        assert (found.dtype, found.shape) == (dtypes.BFLOAT16, expected.shape)
-        np.testing.assert_array_equal(dtypes.widen(found), expected, err_msg=name)
+        assert (result.dtype, result.shape) == (dtypes.BFLOAT16, expected.shape)
+        np.testing.assert_array_equal(dtypes.widen(result), expected, err_msg=name)
 
 
 def test_powers_have_the_type_of_their_base() -> None:
     base, exponent = bfloat16(2, 3), F([2, 0.5])
-    found = call("Pow", 15, base, exponent)
-    assert found.dtype == dtypes.BFLOAT16
-    np.testing.assert_allclose(dtypes.widen(found), [4, 3**0.5], rtol=2**-8)
+    result = call("Pow", 15, base, exponent)
+    assert result.dtype == dtypes.BFLOAT16
+    np.testing.assert_allclose(dtypes.widen(result), [4, 3**0.5], rtol=2**-8)
     assert call("Pow", 15, exponent, base).dtype == np.float32
     assert call("Pow", 15, np.float16([2]), np.int64([3])).dtype == np.float16
 
 
 def test_reductions_of_scattered_bfloat16_are_summed() -> None:
     x = bfloat16(1, 2)
-    found = call("ScatterND", 18, x, np.zeros((2, 1), np.int64), x, reduction="add")
-    assert dtypes.widen(found).tolist() == [4, 2]
+    result = call("ScatterND", 18, x, np.zeros((2, 1), np.int64), x, reduction="add")
+    assert dtypes.widen(result).tolist() == [4, 2]
 
 
 @pytest.mark.parametrize(
@@ -504,9 +504,9 @@ def test_reductions_of_scattered_bfloat16_are_summed() -> None:
     ],
 )  # fmt: skip
 def test_bits_are_kept(source: Array, target: int, expected: Array) -> None:
-    found = call("BitCast", 26, source, to=target)
-    assert found.dtype == expected.dtype
-    assert found.tobytes() == expected.tobytes()
+    result = call("BitCast", 26, source, to=target)
+    assert result.dtype == expected.dtype
+    assert result.tobytes() == expected.tobytes()
 
 
 def huge() -> Iterator[Case]:
@@ -588,8 +588,8 @@ def test_wrong_values_are_refused(case: Case, error: type[HalfbyteError], messag
 
 
 def schemas() -> list[onnx.defs.OpSchema]:
-    """Every version of the operators defined here that is in force from opset 7 on."""
-    found = []
+    """Every version of the operators defined here that applies from opset 7 on."""
+    starts = []
     for domain, name in operators():
         versions = [
             s for s in onnx.defs.get_all_schemas_with_history()
@@ -599,8 +599,8 @@ def schemas() -> list[onnx.defs.OpSchema]:
             continue  # ONNX Runtime's, or of halfbyte's own domain
         versions.sort(key=lambda s: s.since_version)
         following = [s.since_version for s in versions[1:]] + [N_OPS + 1]
-        found += [s for s, end in zip(versions, following, strict=True) if domain or end > 7]
-    return found
+        starts += [s for s, end in zip(versions, following, strict=True) if domain or end > 7]
+    return starts
 
 
 def test_every_version_takes_what_its_schema_says() -> None:

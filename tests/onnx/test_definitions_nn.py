@@ -1,4 +1,4 @@
-"""Neural-network operators: our definitions against ONNX Runtime, older versions among them."""
+"""Neural-network operators: our definitions, older versions too, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def built(case: Case, results: list[Array] | None = None) -> onnx.ModelProto:
     kinds = [TensorProto.FLOAT] * case.outputs
     if results is not None:
         kinds = [helper.np_dtype_to_tensor_dtype(value.dtype) for value in results]
-    made = [helper.make_tensor_value_info(n, k, None) for n, k in zip(outputs, kinds, strict=True)]
-    graph = helper.make_graph([node], "case", inputs, made)
+    infos = [helper.make_tensor_value_info(n, k, None) for n, k in zip(outputs, kinds, strict=True)]
+    graph = helper.make_graph([node], "case", inputs, infos)
     return helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", case.opset)], ir_version=8
     )
@@ -70,7 +70,7 @@ def test_definition(case: Case) -> None:
 
 @pytest.mark.parametrize("version", [10, 16])
 def test_shape_of_aligned_regions(version: int) -> None:
-    """Each version has a rule of its own name."""
+    """Both versions have the rule of the regions."""
     definition = find("", "RoiAlign", version)
     assert definition is not None
     rule = definition.infer.shapes

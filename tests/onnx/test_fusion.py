@@ -1,6 +1,6 @@
-"""Fusions: what exporters write becomes one node, what only looks like it does not.
+"""Fusions: patterns that exporters write become one node, similar ones do not.
 
-Each graph is run by definitions as it is, by definitions fused, by programs and by ONNX Runtime.
+Each graph is run by definitions as it is and fused, by programs and by ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Build = Callable[..., str]
 
 
 def fused(net: Net, *outputs: str, bound: float = 1e-5) -> set[str]:
-    """Operators of the prepared graph, once it is known to compute what it did."""
+    """Operators of the prepared graph, whose results are checked."""
     proto = net.proto(*outputs)
     check(proto, net.feeds, bound)
     return set(kinds(proto))
 
 
-# ---- Gelu and its like ---------------------------------------------------------------------------
+# ---- Gelu, Swish, HardSwish ----------------------------------------------------------------------
 
 
 def gelu_erf(
@@ -58,7 +58,7 @@ def gelu_tanh(
         term = g.node("Mul", g.node("Pow", x, number(power)), number(cubic))
     elif cube == "Mul":
         term = g.node("Mul", number(cubic), g.node("Mul", x, g.node("Mul", x, x)))
-    else:  # as x is taken out of the sum
+    else:  # with x factored out of the sum
         square = g.node("Mul", g.node("Mul", x, number(cubic)), x)
         total = g.node("Add", square, number(1.0))
         tanh = g.node("Tanh", g.node("Mul", g.node("Mul", x, number(root)), total))
@@ -118,7 +118,7 @@ def test_gelu_of_a_scalar(shape: tuple[int, ...], half: Any, is_fused: bool) -> 
 
 
 def test_gelu_with_its_middle_as_an_output() -> None:
-    """What is asked for stays; the rest of the graph may not be what it was."""
+    """Outputs stay; the rest of the graph may change."""
     g = Net()
     x = g.x(3, 5)
     erf = g.node("Erf", g.node("Div", x, g.constant(math.sqrt(2))))
@@ -133,8 +133,8 @@ def test_swish(alpha: float | None, swapped: bool) -> None:
     x = g.x(3, 5)
     scaled = x if alpha is None else g.node("Mul", x, g.constant(alpha))
     pair = [x, g.node("Sigmoid", scaled)]
-    found = fused(g, g.node("Mul", *(pair[::-1] if swapped else pair)))
-    assert found == {"Swish" if alpha is None else "QuickGelu"}
+    operators = fused(g, g.node("Mul", *(pair[::-1] if swapped else pair)))
+    assert operators == {"Swish" if alpha is None else "QuickGelu"}
 
 
 def test_no_swish() -> None:
@@ -237,10 +237,10 @@ def test_no_layer_norm(build: Build) -> None:
 
 
 def test_layer_norm_with_another_bias() -> None:
-    """What is added is no vector: the norm without it."""
+    """An addend that is not a vector is not part of the norm."""
     g = Net()
-    found = fused(g, layer_norm(g, g.x(2, 3, 8), 8, bias=g.x(2, 3, 8)))
-    assert found == {"LayerNormalization", "Add"}
+    operators = fused(g, layer_norm(g, g.x(2, 3, 8), 8, bias=g.x(2, 3, 8)))
+    assert operators == {"LayerNormalization", "Add"}
 
 
 def test_layer_norm_of_doubles_stays_exact() -> None:
@@ -313,8 +313,8 @@ def test_spelled_norms_that_are_broadcast(
     """Rows of one number by a scale of several, and the other way round; of sums too."""
     g = Net()
     x = g.node("Add", g.x(2, 3, columns), g.x(3, 1)) if skip else g.x(2, 3, columns)
-    found = fused(g, build(g, x, size), g.node("Neg", x))
-    assert not found & {"ReduceMean", "Sqrt", "Div"}
+    operators = fused(g, build(g, x, size), g.node("Neg", x))
+    assert not operators & {"ReduceMean", "Sqrt", "Div"}
 
 
 def norm(g: Net, x: str, size: int = 8) -> str:
@@ -328,7 +328,7 @@ def norm(g: Net, x: str, size: int = 8) -> str:
 ])  # fmt: skip
 @pytest.mark.parametrize("used", [False, True])
 def test_sums_that_are_normalized(shapes: tuple[tuple[int, ...], ...], used: bool) -> None:
-    """Operands that are broadcast too; the sum goes on where it is used."""
+    """Operands may be broadcast; the sum is an output where it is used."""
     g = Net()
     total = g.node("Add", *(g.x(*shape) for shape in shapes))
     before = g.node("Neg", total) if used else ""
@@ -342,15 +342,15 @@ def test_sums_that_are_outputs_or_have_constants() -> None:
     x, y = g.x(2, 3, 8), g.x(2, 3, 8)
     total = g.node("Add", x, y)
     moved = g.node("Add", x, g.w(8))
-    found = fused(g, norm(g, total), total, norm(g, moved))
-    assert found == {"Add", "LayerNormalization"}
+    operators = fused(g, norm(g, total), total, norm(g, moved))
+    assert operators == {"Add", "LayerNormalization"}
 
 
 def test_a_norm_of_a_sum_by_one_number() -> None:
     """ONNX broadcasts the scale; the fused operator of ONNX Runtime does not."""
     g = Net()
-    found = fused(g, norm(g, g.node("Add", g.x(2, 3, 8), g.x(2, 3, 8)), 1))
-    assert found == {"Add", "LayerNormalization"}
+    operators = fused(g, norm(g, g.node("Add", g.x(2, 3, 8), g.x(2, 3, 8)), 1))
+    assert operators == {"Add", "LayerNormalization"}
 
 
 def test_two_norms_of_one_sum() -> None:
@@ -367,7 +367,7 @@ def test_two_norms_of_one_sum() -> None:
 
 @pytest.mark.parametrize("used", [False, True])
 def test_what_is_cast_is_repeated_after(used: bool) -> None:
-    """A mask is cast before it is repeated, unless somebody else reads it repeated."""
+    """A mask is cast before it is expanded, unless another node reads it expanded."""
     g = Net()
     mask = g.feed(np.array([[1, 1, 0], [1, 0, 0]], np.int64))
     wide = g.node("Expand", g.node("Unsqueeze", mask, g.array([-1], np.int64)),
@@ -413,7 +413,7 @@ def test_no_linear() -> None:
 
 
 def test_linear_is_used_twice() -> None:
-    """The activation takes a product only where nobody else wants it."""
+    """An activation is fused only if no other node reads the product."""
     g = Net()
     y = g.node("Add", g.node("MatMul", g.x(5, 6), g.w(6, 7)), g.w(7))
     assert fused(g, g.node("Relu", y), y) == {"Linear", "Relu"}
@@ -473,7 +473,7 @@ def test_a_norm_beyond_float32() -> None:
 
 
 def test_training_is_no_inference() -> None:
-    """Statistics are the batch's own."""
+    """In training mode, statistics are the batch's own."""
     g = Net(15)
     y = conv(g, g.x(2, 4, 6, 5), 4, 8)
     names = [g.w(8), g.w(8), g.w(8), g.array(np.ones(8), np.float32)]
@@ -486,7 +486,7 @@ def test_training_is_no_inference() -> None:
     ((1,), False), ((8,), False), ((2, 8, 1, 1), False), ((1, 2, 8, 1, 1), False),
 ])  # fmt: skip
 def test_constants_added_to_a_convolution(shape: tuple[int, ...], is_bias: bool) -> None:
-    """One for each channel is a bias; along other axes it is not, though the size is the same."""
+    """One number per channel is a bias; along another axis of the same size it is not."""
     g = Net()
     x = g.x(2, 4, 6, 8)
     proto = g.proto(g.node("Add", conv(g, x, 4, 8), g.w(*shape)))
@@ -502,14 +502,14 @@ def test_residual_of_a_convolution(activation: str, stride: int, group: int) -> 
     x = g.node("Relu", g.x(2, 4, 6, 5))
     straight = x if stride == 1 else conv(g, x, 4, 4, strides=[2, 2])
     y = g.node("Add", straight, conv(g, x, 4, 4, strides=[stride] * 2, group=group))
-    found = fused(g, g.node(activation, y) if activation else y)
-    assert found <= {"FusedConv", "Conv", "Relu"}
-    assert "FusedConv" in found
+    operators = fused(g, g.node(activation, y) if activation else y)
+    assert operators <= {"FusedConv", "Conv", "Relu"}
+    assert "FusedConv" in operators
 
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_residual_that_is_broadcast(swapped: bool) -> None:
-    """A value for each channel, out of a convolution too, on either side."""
+    """A value per channel, also from a convolution, on either side."""
     g = Net()
     x = g.x(2, 4, 6, 5)
     mean = g.node("GlobalAveragePool", x)
@@ -556,7 +556,7 @@ def attention(
         k = g.node("Transpose", heads(g, k, [0, 2, 1, 3]), perm=[0, 1, 3, 2])
     if scale == "query":
         q = g.node("Mul", q, g.constant(0.5))
-    elif scale == "shape":  # PyTorch's: both times the root of what is computed from the shape
+    elif scale == "shape":  # PyTorch's: both times a root that is computed from the shape
         last = g.node("Slice", g.node("Shape", q), g.ints(-1), g.ints(2**63 - 1))
         size = g.node("Sqrt", g.node("Cast", last, to=TensorProto.FLOAT))
         root = g.node("Sqrt", g.node("Div", g.constant(1.0), size))
@@ -600,9 +600,9 @@ FUSED = {"Attention", "MatMul", "Reshape", "Transpose"}
 ])  # fmt: skip
 def test_attention(options: dict[str, Any], opset: int) -> None:
     g = Net(opset)
-    found = fused(g, attention(g, **options))
-    assert "Attention" in found
-    assert "Softmax" not in found
+    operators = fused(g, attention(g, **options))
+    assert "Attention" in operators
+    assert "Softmax" not in operators
 
 
 @pytest.mark.parametrize(("opset", "options"), [
@@ -633,7 +633,7 @@ def test_no_attention_without_heads() -> None:
     ((3, 1, 5, 4), (3, 2, 6, 4)), ((3, 4, 5, 4), (3, 4, 0, 4)), ((3, 4, 0, 4), (3, 4, 6, 4)),
 ])  # fmt: skip
 def test_attention_that_is_broadcast(q: tuple[int, ...], k: tuple[int, ...]) -> None:
-    """Batches and heads of one, as products take them; nothing to attend to, nobody who does."""
+    """Batches and heads of one are broadcast; there may be no keys, or no queries."""
     g = Net()
     keys = g.node("Transpose", g.x(*k), perm=[0, 1, 3, 2])
     weights = g.node("Softmax", g.node("MatMul", g.x(*q), keys), axis=-1)
@@ -653,7 +653,7 @@ def test_attention_with_masks_of_other_ranks(mask: tuple[int, ...], axis: int, o
 
 
 def test_attention_of_float16() -> None:
-    """What hides a key is of the graph's own type."""
+    """The number that hides a key has the graph's own type."""
     g = Net()
     q, k, v = (g.x(1, 2, n, 4, dtype=np.float16) for n in (5, 6, 6))
     scores = g.node("MatMul", q, g.node("Transpose", k, perm=[0, 1, 3, 2]))

@@ -1,7 +1,7 @@
-"""Graphs of QuantizeLinear and DequantizeLinear become integer operators, where they may.
+"""Graphs of QuantizeLinear and DequantizeLinear become integer operators, where possible.
 
-What an integer operator gives may be one step of its scale away from what the graph in floats
-gives: sums are rounded elsewhere.
+Results of an integer operator may differ from those of the float graph by one step of the scale:
+sums are rounded elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STEP = 0.05
 
 
 def quantized(g: Net, x: str, scale: float = STEP, zero: Any = 100, dtype: Any = np.uint8) -> str:
-    """x in integers and back again."""
+    """x quantized and dequantized."""
     names = [g.constant(scale), g.constant(zero, dtype)]
     return g.node("DequantizeLinear", g.node("QuantizeLinear", x, *names), *names)
 
@@ -30,10 +30,10 @@ def weight(
     declared: int | None = None,
 ) -> str:  # fmt: skip
     """Integers with one scale, or one for each element of an axis, dequantized."""
-    codes = g.array(np.round(g.numbers(*shape) * 40).clip(-127, 127).astype(dtype))
+    integers = g.array(np.round(g.numbers(*shape) * 40).clip(-127, 127).astype(dtype))
     size = () if axis is None else (shape[axis],)
     scales = (np.abs(g.numbers(*size)) * 0.01 + 0.005).astype(np.float32)
-    names = [codes, g.array(scales)] + ([g.array(np.zeros(size, dtype))] if zero else [])
+    names = [integers, g.array(scales)] + ([g.array(np.zeros(size, dtype))] if zero else [])
     attributes = {} if axis is None else {"axis": axis if declared is None else declared}
     return g.node("DequantizeLinear", *names, **attributes)
 
@@ -42,8 +42,8 @@ def fused(g: Net, *outputs: str, steps: float = 1.01, step: float = STEP) -> set
     """Operators of the prepared graph; results are near the definition's and ONNX Runtime's."""
     proto = g.proto(*outputs)
     wanted = by_definition(proto, g.feeds)
-    for found in (by_programs(proto, g.feeds), by_onnxruntime(proto, g.feeds)):
-        for ours, theirs in zip(found, wanted, strict=True):
+    for actual in (by_programs(proto, g.feeds), by_onnxruntime(proto, g.feeds)):
+        for ours, theirs in zip(actual, wanted, strict=True):
             assert ours.shape == theirs.shape
             assert ours.dtype == theirs.dtype
             assert np.abs(ours.astype(np.float64) - theirs).max(initial=0) <= steps * step
@@ -64,7 +64,7 @@ def bias_of(g: Net, kind: str, size: int) -> list[str]:
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 @pytest.mark.parametrize("activation", ["", "Relu", "Clip"])
 def test_convolution(axis: int | None, bias: str, dtype: Any, activation: str) -> None:
-    """An activation whose limits are those of the integers is done with them."""
+    """The range of the integers applies an activation with the same limits."""
     g = Net(13)
     zero = np.iinfo(dtype).min if activation else np.iinfo(dtype).min + 100
     x = quantized(g, g.x(2, 4, 6, 5), zero=np.iinfo(dtype).min + 128, dtype=dtype)
@@ -77,12 +77,12 @@ def test_convolution(axis: int | None, bias: str, dtype: Any, activation: str) -
 
 
 def test_convolution_with_a_bias_in_integers() -> None:
-    """In units of the product, as ONNX Runtime's quantizer writes it; in others it stays."""
+    """In units of the product, as ONNX Runtime's quantizer writes it; others are not fused."""
     for factor, wanted in ((1, {"QLinearConv"}), (2, {"Conv"})):
         g = Net(13)
         x = quantized(g, g.x(2, 4, 6, 5), zero=128)
-        codes = g.array(np.round(g.numbers(8, 4, 3, 3) * 40).clip(-127, 127).astype(np.int8))
-        w = g.node("DequantizeLinear", codes, g.array(0.01, np.float32), g.array(0, np.int8))
+        kernel = g.array(np.round(g.numbers(8, 4, 3, 3) * 40).clip(-127, 127).astype(np.int8))
+        w = g.node("DequantizeLinear", kernel, g.array(0.01, np.float32), g.array(0, np.int8))
         integers = g.array(np.arange(8) * 100, np.int32)
         unit = g.array(STEP * 0.01 * factor, np.float32)
         b = g.node("DequantizeLinear", integers, unit, g.array(0, np.int32))
@@ -91,7 +91,7 @@ def test_convolution_with_a_bias_in_integers() -> None:
 
 @pytest.mark.parametrize("what", ["axis", "zero point"])
 def test_weights_that_do_not_fit(what: str) -> None:
-    """An axis that is none, a zero point of another shape: DequantizeLinear refuses them."""
+    """DequantizeLinear refuses an axis out of range, and a zero point of another shape."""
     g = Net(13)
     integers, scales = g.array(np.ones((8, 4), np.int8)), g.array(np.ones(4, np.float32))
     zero = g.array(np.zeros((1, 4) if what == "zero point" else 4, np.int8))
@@ -104,7 +104,7 @@ def test_weights_that_do_not_fit(what: str) -> None:
 
 @pytest.mark.parametrize("operator", ["Sigmoid", "Add"])
 def test_signed_results_of_unsigned_integers(operator: str) -> None:
-    """ONNX Runtime's operators take one type for all."""
+    """ONNX Runtime's operators take only one type."""
     g = Net(13)
     x = quantized(g, g.x(2, 3))
     y = g.node(operator, *([x] if operator == "Sigmoid" else [x, quantized(g, g.x(2, 3))]))
@@ -144,8 +144,8 @@ def test_no_integers(what: str) -> None:
     if what == "scale computed":
         scale = g.feed(np.array(STEP, np.float32))
         zero = g.constant(100, np.uint8)
-        codes = g.node("QuantizeLinear", y, scale, zero)
-        y = g.node("DequantizeLinear", codes, scale, zero)
+        integers = g.node("QuantizeLinear", y, scale, zero)
+        y = g.node("DequantizeLinear", integers, scale, zero)
     else:
         y = quantized(g, y)
     assert "QLinearConv" not in fused(g, y, *extra)
@@ -167,7 +167,7 @@ def test_products_of_what_is_computed() -> None:
 
 
 def test_no_product_with_scales_by_row() -> None:
-    """One for each row of a matrix cannot be taken out of the sums."""
+    """Scales per row of a matrix cannot be factored out of the sums."""
     g = Net(13)
     y = g.node("MatMul", quantized(g, g.x(5, 6)), weight(g, 6, 6, axis=0))
     z = g.node("MatMul", quantized(g, g.x(2, 5, 6)), weight(g, 2, 6, 6, axis=2))
@@ -223,7 +223,7 @@ def test_functions(kind: str, attributes: dict[str, Any]) -> None:
     ("Transpose", {"perm": [0, 2, 3, 1]}),
 ])  # fmt: skip
 def test_moves(kind: str, attributes: dict[str, Any], same: bool) -> None:
-    """Integers only change places where both sides mean the same by them."""
+    """Integers are moved only where both sides have the same scale."""
     g = Net(13)
     y = g.node(kind, quantized(g, g.x(2, 3, 4, 4)), **attributes)
     proto = g.proto(quantized(g, y, STEP if same else STEP * 2))
@@ -232,22 +232,27 @@ def test_moves(kind: str, attributes: dict[str, Any], same: bool) -> None:
 
 
 def test_whole_block() -> None:
-    """Integers go from one convolution to the next, and through the sum."""
+    """Integers pass from one convolution to the next, and through the sum."""
     g = Net(13)
     x = quantized(g, g.x(1, 4, 6, 6), zero=128)
     y = quantized(g, g.node("Relu", g.node("Conv", x, weight(g, 4, 4, 1, 1, axis=0))), zero=0)
     y = quantized(g, g.node("Conv", y, weight(g, 4, 4, 1, 1, axis=0)), zero=128)
     y = quantized(g, g.node("Relu", g.node("Add", x, y)), zero=0)
     proto = g.proto(y)
-    found = kinds(proto)
-    assert found == {"QuantizeLinear": 1, "QLinearConv": 2, "QLinearAdd": 1, "DequantizeLinear": 1}
+    operators = kinds(proto)
+    assert operators == {
+        "QuantizeLinear": 1,
+        "QLinearConv": 2,
+        "QLinearAdd": 1,
+        "DequantizeLinear": 1,
+    }
     fused(g, y, steps=3)
 
 
 def dynamic(g: Net, x: str, w: str, scale: str, zero: str, to: int = TensorProto.FLOAT) -> str:
-    """As ONNX Runtime's dynamic quantizer writes a product."""
-    codes, unit, offset = g.nodes("DynamicQuantizeLinear", [x], 3)
-    total = g.node("MatMulInteger", codes, w, offset, *([zero] if zero else []))
+    """A product as ONNX Runtime's dynamic quantizer writes it."""
+    integers, unit, offset = g.nodes("DynamicQuantizeLinear", [x], 3)
+    total = g.node("MatMulInteger", integers, w, offset, *([zero] if zero else []))
     return g.node("Mul", g.node("Cast", total, to=to), g.node("Mul", unit, scale))
 
 
@@ -273,9 +278,9 @@ def test_no_dynamic_product() -> None:
     w, rows = columns(g)
     scale = g.array(0.01, np.float32)
     x = g.x(5, 6)
-    codes, _, offset = g.nodes("DynamicQuantizeLinear", [x], 3)
+    integers, _, offset = g.nodes("DynamicQuantizeLinear", [x], 3)
     other = g.nodes("DynamicQuantizeLinear", [g.x(4, 6)], 3)[1]
-    total = g.node("Cast", g.node("MatMulInteger", codes, w, offset), to=TensorProto.FLOAT)
+    total = g.node("Cast", g.node("MatMulInteger", integers, w, offset), to=TensorProto.FLOAT)
     given: Array = np.ones((6, 5), np.int8)
     outputs = [
         dynamic(g, x, w, rows, ""),

@@ -1,4 +1,4 @@
-"""Definitions where addresses have 32 bits: what WebAssembly makes of ONNX's int64 indices."""
+"""Definitions where addresses have 32 bits, as in WebAssembly, with ONNX's int64 indices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ take_by_numpy = np.take
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The rule of NumPy 2.0 and older on such a machine, and a list of who broke it."""
+    """The rule of NumPy 2.0 and older on such a machine, and a list of violations."""
     broken: list[str] = []
 
     def strict(a: Any, indices: Any, axis: int | None = None, **options: Any) -> Any:

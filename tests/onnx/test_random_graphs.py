@@ -40,7 +40,7 @@ def test_random_graphs(batch: int) -> None:
 
 
 def test_graphs_are_of_all_kinds() -> None:
-    """What is generated is large enough, of every operator, and mostly run by kernels."""
+    """Graphs are large enough, have every operator, and mostly run by kernels."""
     operators: Counter[str] = Counter()
     kernels: Counter[bool] = Counter()
     programs: Counter[int] = Counter()

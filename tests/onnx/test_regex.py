@@ -1,4 +1,4 @@
-"""Patterns of RegexFullMatch: Python's `re` where both mean the same, and what must be refused."""
+"""Patterns of RegexFullMatch: Python's `re` where both agree, and patterns that are refused."""
 
 from __future__ import annotations
 

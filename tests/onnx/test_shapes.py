@@ -1,4 +1,4 @@
-"""What definitions say of shapes before anything is computed is what comes out.
+"""Shapes that definitions infer before anything is computed are those of the results.
 
 Each rule is compared with its definition wherever ONNX's own tests, or ours, call it.
 """
@@ -57,10 +57,10 @@ class Watch:
                 v if v is None or i in definition.decided_by else np.zeros(v.shape, v.dtype)
                 for i, v in enumerate(inputs)
             ]
-            found = call.infer(zeros)
-            self.shapes[node.op_type] += found is not None
-            if found is not None and found != [(v.dtype, v.shape) for v in results]:
-                self.wrong.append(f"{node}: {found}, expected {[v.shape for v in results]}")
+            inferred = call.infer(zeros)
+            self.shapes[node.op_type] += inferred is not None
+            if inferred is not None and inferred != [(v.dtype, v.shape) for v in results]:
+                self.wrong.append(f"{node}: {inferred}, expected {[v.shape for v in results]}")
         if definition.infer.rank is not None and arrays and inputs:
             given = [None if v is None else v.ndim for v in inputs]
             rank = definition.infer.rank(given, node, lambda i: _length(inputs[i]))
@@ -102,7 +102,7 @@ def test_shapes_of_onnx_runtime_s_operators(watch: Watch) -> None:
 
 @pytest.mark.parametrize("name", ["lstm_defaults", "gru_defaults", "simple_rnn_defaults"])
 def test_recurrent_layers_run_once_a_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not to learn their shapes too."""
+    """They do not run once more to learn their shapes."""
     case = next(c for c in node_cases() if c.name == name)
     model, calls = case.model(), list[str]()
     call = evaluate.Call.__call__

@@ -53,7 +53,7 @@ def _activations(
     """
     alpha_left, beta_left = list(alphas or []), list(betas or [])
 
-    def made(name: str) -> Activation:
+    def activation(name: str) -> Activation:
         key = name.lower()
         if key not in FUNCTIONS:
             raise UnsupportedError(f"activation {name!r}: expected one of {sorted(FUNCTIONS)}")
@@ -64,7 +64,7 @@ def _activations(
             return lambda x: function(np.clip(x, -clip, clip), alpha, beta)
         return lambda x: function(x, alpha, beta)
 
-    return [made(name) for name in names]
+    return [activation(name) for name in names]
 
 
 @dataclass(frozen=True)
