@@ -67,17 +67,17 @@ def server(
     files |= {f"wheels/{path.name}": path for path in map(fetch, (CLICK, MAGIKA))}
     files[f"pyodide/{LOCK}"] = json.dumps(lock).encode()
     files[f"pyodide/{wheel.name}"] = wheel
-    with in_thread(Server(Site(files), isolated=request.param)) as made:
-        yield made
+    with in_thread(Server(Site(files), isolated=request.param)) as output:
+        yield output
 
 
 @pytest.fixture(scope="session")
 def browser(repository: Path) -> Iterator[Browser]:
     path = tool(repository, "get_chromium")
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield made
-        made.close()
+        output = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield output
+        output.close()
 
 
 @pytest.fixture(scope="session")
@@ -139,8 +139,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def page_server(site: Site) -> Iterator[Server]:
-    with in_thread(Server(site)) as made:
-        yield made
+    with in_thread(Server(site)) as output:
+        yield output
 
 
 @pytest.fixture(scope="session")
@@ -156,16 +156,16 @@ def golden(site: Site) -> str:
 def user(browser: Browser, page_server: Server) -> Iterator[User]:
     """One visit that many tests share: whatever went wrong, the page goes on."""
     context = browser.new_context()
-    made = User(context, page_server.address)
-    made.ready()
-    yield made
-    assert made.failures == []
+    output = User(context, page_server.address)
+    output.ready()
+    yield output
+    assert output.failures == []
     context.close()
 
 
 @pytest.fixture
 def elsewhere(models: Path) -> Iterator[ModelServer]:
     """A model on another origin."""
-    with answering() as made:
-        made.body = (models / "Q8_0.gguf").read_bytes()
-        yield made
+    with answering() as output:
+        output.body = (models / "Q8_0.gguf").read_bytes()
+        yield output

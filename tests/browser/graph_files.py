@@ -70,10 +70,10 @@ def write_files(folder: Path) -> None:
 
 def with_encoder(site: Site, encoder: dict[str, Path]) -> Site:
     """The site with this encoder (model and tokenizer), or without one."""
-    found = {n: c for n, c in site.files.items() if n.removeprefix("models/") not in ENCODER}
-    settings = found["site.json"]
+    result = {n: c for n, c in site.files.items() if n.removeprefix("models/") not in ENCODER}
+    settings = result["site.json"]
     assert isinstance(settings, bytes)
     added = {f"models/{path.name}": path for path in encoder.values()}
     names = dict(zip(encoder, added, strict=True))
     told = json.dumps({**json.loads(settings), "encoder": names}).encode()
-    return Site({**found, **added, "site.json": told})
+    return Site({**result, **added, "site.json": told})

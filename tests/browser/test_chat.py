@@ -82,11 +82,11 @@ def test_instructions(talker: User, path: Path) -> None:
     plain = say(talker, QUESTIONS[0])
     talker.page.fill("#system", "Be long and loud.")
     talker.page.click("#anew")
-    found = say(talker, QUESTIONS[0])
+    result = say(talker, QUESTIONS[0])
     with halfbyte.load(path) as model:
         system = {"role": "system", "content": "Be long and loud."}
         user = {"role": "user", "content": QUESTIONS[0]}
-        assert found == model.chat([system, user], temperature=0, max_tokens=30) != plain
+        assert result == model.chat([system, user], temperature=0, max_tokens=30) != plain
     expect(talker.page.locator("#chat-log .system")).to_have_text("Be long and loud.")
     talker.page.fill("#system", "")
     talker.page.click("#anew")

@@ -40,10 +40,10 @@ def bare(site: Site) -> Site:
 def visitor(browser: Browser, bare: Site) -> Iterator[Visitor]:
     with in_thread(Server(bare)) as server:
         context = browser.new_context()
-        made = Visitor(context, server.address)
-        made.ready()
-        yield made
-        assert made.failures == []
+        output = Visitor(context, server.address)
+        output.ready()
+        yield output
+        assert output.failures == []
         context.close()
 
 

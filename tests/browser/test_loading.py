@@ -19,9 +19,9 @@ SIZE = 48_000_000
 
 @pytest.fixture
 def models_server(models: Path) -> Iterator[Server]:
-    with answering() as made:
-        made.body = (models / "Q4_0.gguf").read_bytes()
-        yield made
+    with answering() as output:
+        output.body = (models / "Q4_0.gguf").read_bytes()
+        yield output
 
 
 def test_progress_resumption_and_text(python: Python, models_server: Server, models: Path) -> None:
@@ -180,7 +180,7 @@ await forget(url)
 @pytest.mark.parametrize("name", BAD_ANSWERS)
 def test_problems_are_told(python: Python, models_server: Server, name: str) -> None:
     models_server.answer, expected = BAD_ANSWERS[name]
-    found = python.run(f"""
+    result = python.run(f"""
 import halfbyte
 from halfbyte.download import transfer
 transfer.PAUSE = 0.001
@@ -190,13 +190,13 @@ except halfbyte.HalfbyteError as error:
     text = str(error)
 text
 """)
-    assert expected in found
-    assert "\n" not in found
+    assert expected in result
+    assert "\n" not in result
 
 
 def test_what_is_no_model_is_not_kept(python: Python, models_server: Server) -> None:
     models_server.body = b"<html>Not found</html>" * 10
-    found = python.run(f"""
+    result = python.run(f"""
 import halfbyte
 from halfbyte.download import kept
 url = "{models_server.url}"
@@ -206,12 +206,12 @@ except halfbyte.HalfbyteError as error:
     text = str(error)
 [text, await kept.find(url, print)]
 """)
-    assert "model.gguf: not a model file that halfbyte reads" in found[0]
-    assert found[1] is None
+    assert "model.gguf: not a model file that halfbyte reads" in result[0]
+    assert result[1] is None
 
 
 def test_another_hash_is_refused(python: Python, models_server: Server) -> None:
-    found = python.run(f"""
+    result = python.run(f"""
 import halfbyte
 try:
     await halfbyte.load_url("{models_server.url}", sha256="{"0" * 64}")
@@ -219,7 +219,7 @@ except halfbyte.HalfbyteError as error:
     text = str(error)
 text
 """)
-    assert f"expected sha256 {'0' * 64}, found" in found
+    assert f"expected sha256 {'0' * 64}, found" in result
 
 
 GAPS = """

@@ -43,9 +43,9 @@ outcomes
 
 
 def outcomes(python: Python, urls: list[str], **options: str) -> list[str]:
-    found = python.run(FETCH.replace("{urls}", repr(urls)).replace("{options}", repr(options)))
-    assert not any("\n" in text for text in found)
-    return list(found)
+    result = python.run(FETCH.replace("{urls}", repr(urls)).replace("{options}", repr(options)))
+    assert not any("\n" in text for text in result)
+    return list(result)
 
 
 def asked(request: bytes) -> int:
@@ -65,8 +65,8 @@ def test_cut_once_at_every_byte(python: Python, response: Callable[[bytes], byte
 
     cuts = range(len(response(b"")))
     with raw(answer) as server:
-        found = outcomes(python, [f"{server.url}?{cut}" for cut in cuts])
-    wrong = {cut: text for cut, text in zip(cuts, found, strict=True) if text != SHA256}
+        result = outcomes(python, [f"{server.url}?{cut}" for cut in cuts])
+    wrong = {cut: text for cut, text in zip(cuts, result, strict=True) if text != SHA256}
     assert wrong == {}
     ends = len(response(b"")) - len(b"0\r\nX: y\r\n\r\n") if response is chunked else len(cuts)
     assert all(2 <= seen.count(cut) <= 5 for cut in range(ends))
@@ -106,8 +106,8 @@ def test_lies_are_refused(python: Python) -> None:
         return LIES[names[asked(request)]]
 
     with raw(answer) as server:
-        found = outcomes(python, [f"{server.url}?{n}" for n in range(len(names))])
-    told = dict(zip(names, found, strict=True))
+        result = outcomes(python, [f"{server.url}?{n}" for n in range(len(names))])
+    told = dict(zip(names, result, strict=True))
     assert {name for name, text in told.items() if "m.gguf?" not in text} == set()
     assert max(seen) <= 2 * 5
 
@@ -136,9 +136,9 @@ def test_a_body_without_an_end_of_its_own(python: Python) -> None:
 
 @pytest.fixture
 def changing() -> Iterator[Server]:
-    with answering() as made:
-        made.body = np.random.default_rng(3).bytes(6000)
-        yield made
+    with answering() as output:
+        output.body = np.random.default_rng(3).bytes(6000)
+        yield output
 
 
 @pytest.mark.parametrize("length", [6000, 6004])
@@ -169,11 +169,11 @@ def test_a_server_that_drips(python: Python, changing: Server) -> None:
     changing.answer = drips
     python.run("from halfbyte.download import transfer\ntransfer.TIMEOUT = 0.3")
     try:
-        (found,) = outcomes(python, [changing.url])
+        (result,) = outcomes(python, [changing.url])
     finally:
         over.set()
         python.run("from halfbyte.download import transfer\ntransfer.TIMEOUT = 60.0")
-    assert "slower than 1024 bytes per second" in found
+    assert "slower than 1024 bytes per second" in result
     assert len(changing.starts) == 5
 
 
@@ -213,8 +213,8 @@ def test_a_storage_that_is_full(python: Python, changing: Server) -> None:
     digest = hashlib.sha256(changing.body).hexdigest()
     for calls in range(8):
         code = "import hashlib\n" + FULL.format(url=changing.url, calls=calls)
-        note, found, names = python.run(code)
-        assert found == digest
+        note, result, names = python.run(code)
+        assert result == digest
         if calls < 7:
             assert note.endswith("did not keep the model (16.8 MB): its storage is full"), calls
             assert names == []

@@ -64,10 +64,10 @@ def test_it_installs_and_runs(python: Python, expected: dict[str, list[Any]]) ->
     assert python.run(INSTALL.format(names=names)) == ["magika", "onnxruntime"]
     lines = IDENTIFY.strip().splitlines()
     assert lines[-1].startswith("print(json.dumps([found, ")
-    found = python.run("\n".join([*lines[:-1], "found"]))
-    assert [label for label, _ in found.values()] == [label for label, _ in expected.values()]
+    result = python.run("\n".join([*lines[:-1], "found"]))
+    assert [label for label, _ in result.values()] == [label for label, _ in expected.values()]
     for name, (_, score) in expected.items():
-        assert found[name][1] == pytest.approx(score, abs=1e-4)
+        assert result[name][1] == pytest.approx(score, abs=1e-4)
 
 
 def test_a_session_gives_what_it_gives_natively(python: Python) -> None:
@@ -75,6 +75,6 @@ def test_a_session_gives_what_it_gives_natively(python: Python) -> None:
     data, x = network(), np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
     (expected,) = halfbyte.InferenceSession(data).run(None, {"x": x})
     code = RUN.format(data=base64.b64encode(data).decode(), x=x.tolist())
-    found, in_numpy = python.run(code)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    result, in_numpy = python.run(code)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
     assert in_numpy == []

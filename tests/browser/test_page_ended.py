@@ -162,8 +162,8 @@ def test_a_worker_that_ends_unseen(browser: Browser, site: Site, repository: Pat
     module = site.files["python.mjs"]
     assert isinstance(module, Path)
     quick = module.read_bytes().replace(b"BEAT = 10_000", b"BEAT = 500")
-    made = replace(site, files={**site.files, "python.mjs": quick})
-    with in_thread(Server(made, names=[INSECURE])) as server:
+    output = replace(site, files={**site.files, "python.mjs": quick})
+    with in_thread(Server(output, names=[INSECURE])) as server:
         address = f"http://{INSECURE}:{server.server_address[1]}/"
         with visit(browser, address) as user:
             user.ready()

@@ -64,8 +64,8 @@ def test_chromium_gets_the_fastest_table(python: Python) -> None:
 @pytest.mark.parametrize("table", TABLES)
 def test_golden_texts(python: Python, expected: dict[str, str], table: str) -> None:
     assert python.run(FETCH) is True
-    found = python.run(TELL.format(file=TABLES[table], tokens=TOKENS, models=MODELS))
-    assert found == {name: [f"native-{table}", text] for name, text in expected.items()}
+    result = python.run(TELL.format(file=TABLES[table], tokens=TOKENS, models=MODELS))
+    assert result == {name: [f"native-{table}", text] for name, text in expected.items()}
 
 
 def test_shipped_model_in_two_lines(python: Python) -> None:
@@ -127,16 +127,16 @@ hashlib.sha256(Path("/tmp/here.gguf").read_bytes()).hexdigest()
 
     there = models / "there.gguf"
     quantize_file(models / "F32.gguf", "int4", there)
-    found = python.run("from pathlib import Path\n" + code)
-    assert found == hashlib.sha256(there.read_bytes()).hexdigest()
+    result = python.run("from pathlib import Path\n" + code)
+    assert result == hashlib.sha256(there.read_bytes()).hexdigest()
 
 
 def test_the_page_s_wheel_is_what_runs_there(wheel: Path) -> None:
     """The sources and kernels of the published wheel, no weights, nothing of the environment."""
-    with zipfile.ZipFile(wheel) as published, zipfile.ZipFile(io.BytesIO(make_wheel())) as made:
+    with zipfile.ZipFile(wheel) as published, zipfile.ZipFile(io.BytesIO(make_wheel())) as output:
         suffixes = (".py", ".wasm")
         expected = {n: published.read(n) for n in published.namelist() if n.endswith(suffixes)}
-        assert {n: made.read(n) for n in made.namelist() if n.endswith(suffixes)} == expected
+        assert {n: output.read(n) for n in output.namelist() if n.endswith(suffixes)} == expected
 
 
 def test_the_page_starts_with_a_part_of_it(wheel: Path) -> None:

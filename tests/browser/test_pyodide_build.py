@@ -25,8 +25,8 @@ def candidates() -> Iterator[str]:
         root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
         yield from (str(path / "bin/python") for path in sorted(root.glob(f"3.{minor}.*")))
     if uv := shutil.which("uv"):
-        found = subprocess.run([uv, "python", "find", ">=3.12"], capture_output=True, text=True)
-        yield from found.stdout.split()
+        result = subprocess.run([uv, "python", "find", ">=3.12"], capture_output=True, text=True)
+        yield from result.stdout.split()
 
 
 def works(python: str) -> bool:

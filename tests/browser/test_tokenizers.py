@@ -48,7 +48,7 @@ def test_ids_are_the_native_ones(
     native = halfbyte.load_tokenizer(tmp_path / name)
     texts = strings(300)
     asked = json.dumps(json.dumps(texts))  # surrogates that stand alone survive in escapes
-    found = python.run(f"""
+    result = python.run(f"""
 import base64, json, halfbyte
 from pathlib import Path
 path = Path("/tmp/{name}")
@@ -58,4 +58,4 @@ ids = [tokenizer.encode(text) for text in json.loads({asked})]
 [ids, [tokenizer.decode(text) for text in ids]]
 """)
     ids = [native.encode(text) for text in texts]
-    assert found == [ids, [native.decode(text) for text in ids]]
+    assert result == [ids, [native.decode(text) for text in ids]]

@@ -99,10 +99,10 @@ def test_info(small: str, capsys: Capture) -> None:
 def test_perplexity(small: str, repository: Path, capsys: Capture) -> None:
     text = repository / "tests/data/storyteller-heldout.txt"
     assert main(["perplexity", small, "--text", str(text), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     with halfbyte.load(small) as model:
-        assert found["perplexity"] == pytest.approx(model.perplexity(text.read_text()), rel=1e-9)
-    assert found["tokens"] > 5000
+        assert result["perplexity"] == pytest.approx(model.perplexity(text.read_text()), rel=1e-9)
+    assert result["tokens"] > 5000
 
 
 def test_bench(small: str, capsys: Capture) -> None:

@@ -129,11 +129,11 @@ def test_values(words: list[str], storyteller: Path, capsys: pytest.CaptureFixtu
 
 def _parsers() -> dict[str, argparse.ArgumentParser]:
     """Of all commands, by name."""
-    found: dict[str, argparse.ArgumentParser] = {}
+    result: dict[str, argparse.ArgumentParser] = {}
     for action in make_parser()._actions:
         if isinstance(action, argparse._SubParsersAction):
-            found |= action.choices
-    return {**found, "quantize": quantize_command.make_parser()}
+            result |= action.choices
+    return {**result, "quantize": quantize_command.make_parser()}
 
 
 def test_every_command_that_opens_files_is_here() -> None:

@@ -105,9 +105,9 @@ def test_a_prompt_goes_through_the_chat_template(instruct: Path, tmp_path: Path)
     template = tmp_path / "upper.jinja"
     template.write_text("{{ messages[0]['content'] | upper }}")
     done = call(*words, "--template", template, "--json")
-    found = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     with halfbyte.load(instruct) as model:
-        assert found["prompt_ids"] == model.tokenizer.encode("WHO IS TOM?", False)
+        assert result["prompt_ids"] == model.tokenizer.encode("WHO IS TOM?", False)
 
 
 def test_no_prompt_is_the_beginning_of_a_text(instruct: Path) -> None:
@@ -130,17 +130,17 @@ def test_until_the_end(storyteller: Path) -> None:
 
 def test_run_as_json(storyteller: Path) -> None:
     done = call("run", storyteller, "Once", "-n", 9, "--seed", 1, "--json")
-    found = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     with halfbyte.load(storyteller) as model:
         generation = model.generation("Once", max_tokens=9, seed=1, logprobs=0)
         text = "".join(generation)
-        assert found["text"] == text == "".join(token["text"] for token in found["tokens"])
-        assert [token["id"] for token in found["tokens"]] == generation.ids
-        logprobs = [token["logprob"] for token in found["tokens"]]
+        assert result["text"] == text == "".join(token["text"] for token in result["tokens"])
+        assert [token["id"] for token in result["tokens"]] == generation.ids
+        logprobs = [token["logprob"] for token in result["tokens"]]
         assert logprobs == pytest.approx([known.logprob for known in generation.logprobs])
-        assert found["prompt_ids"] == generation.prompt_ids
-    assert found["finish_reason"] == "length"
-    assert min(found[f"{part}_seconds"] for part in ("load", "prompt", "decode")) > 0
+        assert result["prompt_ids"] == generation.prompt_ids
+    assert result["finish_reason"] == "length"
+    assert min(result[f"{part}_seconds"] for part in ("load", "prompt", "decode")) > 0
     done = call("run", storyteller, "Once", "-n", 9, "--beams", 3, "--json")
     with halfbyte.load(storyteller) as model:
         best = model.beam_search("Once", 3, max_tokens=9)
@@ -173,12 +173,12 @@ def test_what_looks_like_a_repository(
 def test_tokenize(storyteller: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(storyteller)
     assert main(["tokenize", path, "Once", "upon a time", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     tokenizer = halfbyte.load_tokenizer(path)
     ids, places = tokenizer.encode_with_offsets("Once upon a time")
-    assert found["ids"] == [token["id"] for token in found["tokens"]] == ids
-    assert [(token["start"], token["end"]) for token in found["tokens"]] == places
-    assert (found["count"], found["characters"]) == (len(ids), 16)
+    assert result["ids"] == [token["id"] for token in result["tokens"]] == ids
+    assert [(token["start"], token["end"]) for token in result["tokens"]] == places
+    assert (result["count"], result["characters"]) == (len(ids), 16)
     done = call("tokenize", path, input=b"Once upon a time")
     rows = done.stdout.decode().splitlines()
     assert [row.split()[0] for row in rows[1:-1]] == [str(token) for token in ids]

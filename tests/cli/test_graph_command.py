@@ -100,8 +100,8 @@ def test_pictures(tmp_path: Path, capsys: Capture) -> None:
         command = ["run", path, "--input", str(picture), "--output", str(out), *options]
         assert main(command) == 0
         with np.load(out) as written:
-            found = written["y"].reshape(expected.shape)
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+            result = written["y"].reshape(expected.shape)
+        np.testing.assert_allclose(result, expected, atol=1e-6)
     capsys.readouterr()
     assert main(["run", saved(tmp_path, identity()), "--input", str(picture)]) == 2
     assert "no input takes a picture" in capsys.readouterr().err
@@ -187,7 +187,7 @@ def test_info(tmp_path: Path, capsys: Capture) -> None:
     )
     body = [node("Relu", "a", "b")]
     function = helper.make_function("own", "F", ["a"], ["b"], body, [helper.make_opsetid("", 21)])
-    made = proto(
+    output = proto(
         [
             node("If", "c", "d", then_branch=branch, else_branch=branch),
             node("F", "d", "y", domain="own"),
@@ -199,7 +199,7 @@ def test_info(tmp_path: Path, capsys: Capture) -> None:
         functions=[function],
         producer_name="te\x1bst",
     )
-    path = saved(tmp_path, made.SerializeToString())
+    path = saved(tmp_path, output.SerializeToString())
     assert main(["info", path]) == 0
     printed = capsys.readouterr().out
     assert "IR version 10, opsets ai.onnx 21, own 1" in printed

@@ -64,14 +64,14 @@ JUNK = {
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_what_is_pulled_runs(hub: Hub, run: Run, shards: int, tmp_path: Path) -> None:
-    made = folder_files(tmp_path, shards)
-    hub.repositories["org/model"] = Repository(made | JUNK)
+    output = folder_files(tmp_path, shards)
+    hub.repositories["org/model"] = Repository(output | JUNK)
     done = run("pull", "org/model")
     assert done.returncode == 0, done.stderr
     folder = Path(done.stdout.strip())
     assert folder.parts[-3:] == ("models--org--model", "snapshots", COMMIT)
-    assert files(folder) == made
-    assert hub.fetched() == sorted(made)
+    assert files(folder) == output
+    assert hub.fetched() == sorted(output)
     ran = run("run", folder, "ab", "-n", "2", "--temp", "0", "--raw")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("ab")
@@ -98,8 +98,8 @@ def test_a_transfer_that_breaks_off_is_taken_up(hub: Hub, run: Run) -> None:
 
 def test_what_arrived_is_kept(hub: Hub, run: Run, tmp_path: Path) -> None:
     """A file that cannot be had: the others are not fetched again."""
-    made = folder_files(tmp_path, 3)
-    hub.repositories["org/model"] = Repository(made)
+    output = folder_files(tmp_path, 3)
+    hub.repositories["org/model"] = Repository(output)
     name = "model-00002-of-00003.safetensors"
     hub.breaks[name] = 99
     first = run("pull", "org/model")
@@ -109,7 +109,7 @@ def test_what_arrived_is_kept(hub: Hub, run: Run, tmp_path: Path) -> None:
     second = run("pull", "org/model")
     assert second.returncode == 0, second.stderr
     assert hub.fetched() == [name]
-    assert files(Path(second.stdout.strip())) == made
+    assert files(Path(second.stdout.strip())) == output
 
 
 @pytest.mark.parametrize("taken_up", [False, True])
@@ -161,9 +161,9 @@ def one_line(done: Done) -> str:
 
 
 def test_repositories_that_are_closed(hub: Hub, run: Run, tmp_path: Path) -> None:
-    made = folder_files(tmp_path)
-    hub.repositories["org/private"] = Repository(made, private=True)
-    hub.repositories["org/gated"] = Repository(made, gated=True)
+    output = folder_files(tmp_path)
+    hub.repositories["org/private"] = Repository(output, private=True)
+    hub.repositories["org/gated"] = Repository(output, gated=True)
     hub.repositories["org/empty"] = Repository({"README.md": b""})
     expected = {
         "org/none": "org/none: no such repository; a private one needs HF_TOKEN",

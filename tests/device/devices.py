@@ -25,12 +25,12 @@ def cluster(name: str = "cores", node: str = "soc", **changes: Quantity) -> Clus
     """One core from 500 to 2000 MHz at 1 V, 1 mW for a megahertz, which leaks nothing."""
     frequencies = tuple(500.0 + 100 * i for i in range(16))
     like = load_profile("pixel-6").clusters[0]
-    made = replace(
+    output = replace(
         like, name=name, node=node, cores=exactly(1), frequencies_mhz=Steps(frequencies),
         voltages_mv=Steps((1000.0,) * 16), dynamic_power_uw_per_mhz_v2=exactly(1000),
         leakage_w=exactly(0),
     )  # fmt: skip
-    return replace(made, **changes)
+    return replace(output, **changes)
 
 
 def one_node(

@@ -49,10 +49,10 @@ def put(path: str, value: Any) -> Callable[[Table], None]:
 
     def change(table: Table) -> None:
         *way, last = [int(part) if part.isdigit() else part for part in path.split("/")]
-        found: Any = table
+        result: Any = table
         for part in way:
-            found = found[part]
-        found[last] = value
+            result = result[part]
+        result[last] = value
 
     return change
 
@@ -60,10 +60,10 @@ def put(path: str, value: Any) -> Callable[[Table], None]:
 def drop(path: str) -> Callable[[Table], None]:
     def change(table: Table) -> None:
         *way, last = path.split("/")
-        found: Any = table
+        result: Any = table
         for part in way:
-            found = found[int(part) if part.isdigit() else part]
-        del found[last]
+            result = result[int(part) if part.isdigit() else part]
+        del result[last]
 
     return change
 

@@ -33,8 +33,8 @@ def phone(rng: np.random.Generator, values: Floats, ticks: int, air_c: float = 2
     zones = {**chips(rng, ticks), "CHASSIS": np.full(ticks, 26.5), "BATTERY": np.full(ticks, 26.2)}
     air = np.full(ticks, air_c)
     recording = Recording(Path("phone.npz"), 1.0, zones, air)
-    found = fitting.predict(recording, values[None], air_c)[:, 0]
-    zones |= {"CHASSIS": found[:, 0], "BATTERY": found[:, 1], "AMBIENT": air}
+    result = fitting.predict(recording, values[None], air_c)[:, 0]
+    zones |= {"CHASSIS": result[:, 0], "BATTERY": result[:, 1], "AMBIENT": air}
     return recording
 
 

@@ -145,16 +145,16 @@ def test_measured_fractions_predict_what_was_measured(monkeypatch: pytest.Monkey
     monkeypatch.setattr(timing, "_IN_MEMORY", timing._IN_CACHE)
     monkeypatch.setattr(timing, "_PASSES", 3)
     steps: list[str] = []
-    found = measuring.measure(1, steps.append)
+    result = measuring.measure(1, steps.append)
     assert steps == ["memory and dot product", "Q4_0", "F32", "graphs"]
     timed = timing._time_decoder(timing._SMALL, "Q4_0", "packed", (PROMPT,))[0]
-    mine = kernels_of(found, "a test")
+    mine = kernels_of(result, "a test")
     assert {"matmul_int8_q4_0", "matmul_int8_q4_0_rows", "matmul_f32"} <= set(mine)
     graphs = {"matmul_panels", "matmul_quantized", "attention", "conv2d", "move", "numpy"}
     assert graphs <= set(mine)
     assert set(mine) <= set(usual_kernels())  # which the shipped file has too
     work, fraction = timed.work["matmul_int8_q4_0"], mine["matmul_int8_q4_0"].prompt.value
-    predicted = work.operations / (fraction * found.int8[1])
+    predicted = work.operations / (fraction * result.int8[1])
     assert 0.25 < predicted / timed.seconds["matmul_int8_q4_0"] < 4  # whatever else runs
 
 
@@ -163,9 +163,9 @@ def test_times_without_a_clock_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     token = {"n": 1, "position": 256, "rows": 1}
     (clocked,) = timing._time_decoder(timing._SMALL, "Q4_0", "packed", (token,))
     monkeypatch.setattr(NativeExecutable, "has_clock", False)
-    (found,) = timing._time_decoder(timing._SMALL, "Q4_0", "packed", (token,))
-    assert found.work == clocked.work
-    ratio = sum(found.seconds.values()) / sum(clocked.seconds.values())
+    (result,) = timing._time_decoder(timing._SMALL, "Q4_0", "packed", (token,))
+    assert result.work == clocked.work
+    ratio = sum(result.seconds.values()) / sum(clocked.seconds.values())
     assert 0.5 < ratio < 1.6  # with it, 2 and more
 
 
@@ -174,14 +174,14 @@ def test_a_machine_s_profile_reads_back(tmp_path: Path) -> None:
         {1: 2e10, 2: 3e10}, {1: 4e11, 2: 7e11}, 1e11, 1e-7, 3e-6,
         {"matmul_int8_q4_0": (0.7, 0.3, 0.8), "rms_norm": (0.2, 0.1, 1.0)},
     )  # fmt: skip
-    made = machine_profile(measured)
+    output = machine_profile(measured)
     path = tmp_path / "this-machine.toml"
-    path.write_text(to_toml(made), encoding="utf-8")
-    assert read_file(type(made), path) == made
-    assert made.int8_gops == pytest.approx(700, rel=1e-3)
-    assert made.memory.bandwidth_gb_s.value == 30
-    assert made.kernels["matmul_int8_q4_0"].prompt.value == 0.7
-    assert made.kernels["rms_norm"].arithmetic == "float32"
+    path.write_text(to_toml(output), encoding="utf-8")
+    assert read_file(type(output), path) == output
+    assert output.int8_gops == pytest.approx(700, rel=1e-3)
+    assert output.memory.bandwidth_gb_s.value == 30
+    assert output.kernels["matmul_int8_q4_0"].prompt.value == 0.7
+    assert output.kernels["rms_norm"].arithmetic == "float32"
 
 
 def test_measure_on_the_command_line(
@@ -229,6 +229,6 @@ def test_medians_of_passes() -> None:
         Measured({1: float(number)}, {1: 1.0}, kernels={"matmul_f32": one})
         for number, one in enumerate(fractions)
     ]
-    made = measuring.medians(passes)
-    assert made.kernels == {"matmul_f32": (0.2, 0.5, 0.8)}
-    assert made.bandwidth == {1: 2.0}
+    output = measuring.medians(passes)
+    assert output.kernels == {"matmul_f32": (0.2, 0.5, 0.8)}
+    assert output.bandwidth == {1: 2.0}

@@ -32,9 +32,9 @@ def test_list(capsys: Capture) -> None:
 
 def test_list_as_json(capsys: Capture) -> None:
     assert main(["device", "list", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [device["name"] for device in found] == profile_names()
-    [pixel] = [device for device in found if device["name"] == "pixel-6"]
+    result = json.loads(capsys.readouterr().out)
+    assert [device["name"] for device in result] == profile_names()
+    [pixel] = [device for device in result if device["name"] == "pixel-6"]
     assert (pixel["kind"], pixel["cores"], pixel["sustainable_w"]) == ("phone", 8, 3.5)
     assert pixel["int8_gops"] == pytest.approx(2 * 2.802 * 128 + 2 * 2.253 * 64 + 4 * 1.803 * 32)
 
@@ -55,12 +55,12 @@ def test_show(capsys: Capture) -> None:
 def test_show_as_json(capsys: Capture) -> None:
     path = Path(profiles.__file__).with_name("profiles") / "android-go-2gb.toml"
     assert main(["device", "show", str(path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     profile = load_profile("android-go-2gb")
-    assert found["name"] == profile.name
-    assert found["memory"]["ram_mb"]["value"] == profile.memory.ram_mb.value
-    assert set(found["thermal"]["nodes"]) == set(profile.thermal.nodes)
-    assert found["derived"]["int8_gops"] == profile.int8_gops
+    assert result["name"] == profile.name
+    assert result["memory"]["ram_mb"]["value"] == profile.memory.ram_mb.value
+    assert set(result["thermal"]["nodes"]) == set(profile.thermal.nodes)
+    assert result["derived"]["int8_gops"] == profile.int8_gops
 
 
 def test_a_wrong_device_is_one_line(capsys: Capture) -> None:
@@ -86,12 +86,12 @@ def test_threads_that_a_machine_has_not(threads: str, capsys: pytest.CaptureFixt
     )
 
 
-@pytest.mark.parametrize(("claimed", "found"), [("1024K", 1.048576), ("515072K", 24.0)])
+@pytest.mark.parametrize(("claimed", "result"), [("1024K", 1.048576), ("515072K", 24.0)])
 def test_a_cache_is_no_larger_than_its_cores_have(
-    claimed: str, found: float, monkeypatch: pytest.MonkeyPatch
+    claimed: str, result: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Virtual machines are told of their host's whole cache."""
     monkeypatch.setattr(machine, "_system", lambda path: claimed if "cache" in path else "")
     cache = machine._cache(2)
-    assert cache.value == pytest.approx(found)
-    assert bool(cache.assumed) == (found == 24.0)
+    assert cache.value == pytest.approx(result)
+    assert bool(cache.assumed) == (result == 24.0)

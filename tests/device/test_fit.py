@@ -52,29 +52,29 @@ def _an_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_bytes_are_the_plan_s(repository: Path) -> None:
-    found = fit(repository, 1000)
+    result = fit(repository, 1000)
     planned = plan(zeros(repository, "smollm2-135m", "Q8_0"), LEVELS["baseline"])
-    assert found.asked.memory == planned.memory
-    assert found.asked.total == found.asked.private == planned.total
-    assert fit(repository, found.asked.total / 1e6 + 0.001).fits
-    assert not fit(repository, found.asked.total / 1e6 - 0.001).fits
+    assert result.asked.memory == planned.memory
+    assert result.asked.total == result.asked.private == planned.total
+    assert fit(repository, result.asked.total / 1e6 + 0.001).fits
+    assert not fit(repository, result.asked.total / 1e6 - 0.001).fits
 
 
 def test_pages_that_may_be_dropped_do_not_count(repository: Path) -> None:
-    found = fit(repository, 150, level="basic", context=512)
-    assert found.fits
-    assert found.asked.total > 150e6 > found.asked.private
-    assert found.asked.from_storage  # since what does not fit is read again and again
+    result = fit(repository, 150, level="basic", context=512)
+    assert result.fits
+    assert result.asked.total > 150e6 > result.asked.private
+    assert result.asked.from_storage  # since what does not fit is read again and again
     roomy = fit(repository, 1000, level="basic", context=512)
     assert not roomy.asked.from_storage
-    assert roomy.asked.decode.median > 5 * found.asked.decode.median
+    assert roomy.asked.decode.median > 5 * result.asked.decode.median
 
 
 def test_each_suggestion_fits_by_itself(repository: Path) -> None:
-    found = fit(repository, 280)
-    assert not found.fits
-    assert all(need.fits for need in found.would)
-    words = [need.settings for need in found.would]
+    result = fit(repository, 280)
+    assert not result.fits
+    assert all(need.fits for need in result.would)
+    words = [need.settings for need in result.would]
     (context,) = [int(w.split()[1]) for w in words if w.startswith("--context")]
     assert context % 64 == 0
     assert fit(repository, 280, context=context).fits
@@ -84,14 +84,14 @@ def test_each_suggestion_fits_by_itself(repository: Path) -> None:
 
 
 def test_smaller_types_have_the_sizes_that_quantize_writes(repository: Path) -> None:
-    made = dict(smaller_types(zeros(repository, "smollm2-135m", "F16")))
-    for words, file in made.items():
+    output = dict(smaller_types(zeros(repository, "smollm2-135m", "F16")))
+    for words, file in output.items():
         kind = {"--int8": "Q8_0", "--int4": "Q4_0"}.get(words.split()[-1], "Q4_K_M")
         real = zeros(repository, "smollm2-135m", kind)
         assert {n: t.format for n, t in file.tensors.items()} == {
             n: t.format for n, t in real.tensors.items()
         }
-    assert len(made) == 3
+    assert len(output) == 3
     assert not dict(smaller_types(zeros(repository, "smollm2-135m", "Q4_0")))
 
 
@@ -105,21 +105,21 @@ def test_what_is_not_known_is_said(repository: Path) -> None:
 
 
 def test_a_model_that_nothing_makes_fit(repository: Path) -> None:
-    found = fit(repository, 30)
-    assert not found.fits
-    assert found.would == []
+    result = fit(repository, 30)
+    assert not result.fits
+    assert result.would == []
 
 
 def test_a_shorter_context_is_tried_with_smaller_levels(repository: Path) -> None:
     """Where no level fits as it is."""
     least = min(need.private for need in fit(repository, 1000).levels.values()) / 1e6
-    found = fit(repository, least - 2)
-    assert not any(need.fits for need in found.levels.values())
-    last = found.would[-1].settings.split()
+    result = fit(repository, least - 2)
+    assert not any(need.fits for need in result.levels.values())
+    last = result.would[-1].settings.split()
     assert (last[0], last[2]) == ("--level", "--context")
     again = fit(repository, least - 2, level=last[1], context=int(last[3]))
     assert again.fits
-    assert again.asked.memory == found.would[-1].memory
+    assert again.asked.memory == result.would[-1].memory
 
 
 @pytest.mark.parametrize("threads", [0, -1, 9])

@@ -162,12 +162,12 @@ def test_the_last_program_takes_no_memory(model: Model, monkeypatch: pytest.Monk
 def test_each_suggestion_fits_by_itself(model: Model) -> None:
     asked = fit(model, 4000, {"batch": 1000}).asked
     limit = asked.private / 1e6 - 1.2
-    found = fit(model, limit, {"batch": 1000})
-    assert not found.fits
-    assert found.levels == {}
-    assert all(need.fits for need in found.would)
-    assert [need.runs is None for need in found.would] == [False, False, False, True]
-    words = [need.settings for need in found.would]
+    result = fit(model, limit, {"batch": 1000})
+    assert not result.fits
+    assert result.levels == {}
+    assert all(need.fits for need in result.would)
+    assert [need.runs is None for need in result.would] == [False, False, False, True]
+    words = [need.settings for need in result.would]
     (size,) = [int(w.split("=")[1]) for w in words if w.startswith("--size batch")]
     assert fit(model, limit, {"batch": size}).fits
     assert not fit(model, limit, {"batch": size + 1}).fits
@@ -177,17 +177,17 @@ def test_each_suggestion_fits_by_itself(model: Model) -> None:
 
 
 def test_a_graph_that_nothing_makes_fit(model: Model) -> None:
-    found = fit(model, INTERPRETER / 2, {})
-    assert not found.fits
-    assert found.would == []
+    result = fit(model, INTERPRETER / 2, {})
+    assert not result.fits
+    assert result.would == []
 
 
 def test_smaller_types_have_the_sizes_of_their_blocks(model: Model) -> None:
     numbers, table = 2 * WIDE * DEEP, 1000 * DEEP
     expected = {"--int8": (numbers + table) * 34 // 32, "--int4": (numbers * 18 + table * 34) // 32}
-    made = {words.split()[-1]: made for words, made in smaller_graphs(model)}
+    output = {words.split()[-1]: output for words, output in smaller_graphs(model)}
     for option, size in expected.items():
-        memory = GraphPlanner(made[option]).plan({}).memory
+        memory = GraphPlanner(output[option]).plan({}).memory
         assert memory["weights (packed)"] == size
     before = GraphPlanner(model).plan({}).memory
     half = fp16_memory(model, before)
@@ -210,10 +210,10 @@ def test_smaller_types_of_gemm_and_of_a_shared_table(tmp_path: Path) -> None:
     y = net.node("Gemm", x, table, net.w(64), transB=1)
     z = net.node("Gemm", x, net.w(64, 32), net.w(2, 64), transB=1)
     graph = open_onnx(saved(tmp_path, net.proto(y, z)))
-    made = next(made for words, made in smaller_graphs(graph))
-    kinds = {node.op_type: node for node in made.graph.nodes}
+    output = next(output for words, output in smaller_graphs(graph))
+    kinds = {node.op_type: node for node in output.graph.nodes}
     assert set(kinds) == {"GatherBlockQuantized", "MatMulNBits", "Gemm"}
-    planned = GraphPlanner(made).plan({})
+    planned = GraphPlanner(output).plan({})
     assert planned.memory["weights (packed)"] >= 2 * 64 * 34  # in rows, and packed for products
 
 
@@ -235,8 +235,8 @@ def test_quantize_writes_what_was_planned(model: Model, tmp_path: Path, option: 
     out = tmp_path / "small.onnx"
     quantize_onnx(model.path, out, Options(option[2:], compare=False))
     real = GraphPlanner(open_onnx(out)).plan({}).memory["weights (packed)"]
-    made = next(m for words, m in smaller_graphs(model) if words.endswith(option))
-    planned = GraphPlanner(made).plan({}).memory["weights (packed)"]
+    output = next(m for words, m in smaller_graphs(model) if words.endswith(option))
+    planned = GraphPlanner(output).plan({}).memory["weights (packed)"]
     head = WIDE * DEEP * (34 - 18) // 32 if option == "--int4" else 0
     assert planned <= real <= planned + 2 * head
 

@@ -82,17 +82,17 @@ def test_a_file_larger_than_an_array_fits_no_tab(
     size = fit(repository, 64_000).asked.memory[FILE]
     assert fit(repository, 64_000).fits
     monkeypatch.setattr("halfbyte.device.fit.ARRAY_BYTES", size - 1)
-    found = fit(repository, 64_000)
-    assert (found.fits, found.asked.sure) == (False, True)
-    assert [need.memory[FILE] < size for need in found.would] == [True, True]
-    assert f"DOES NOT FIT: the file has {size / 1e6:.0f} MB; an array has" in _verdict(found)
+    result = fit(repository, 64_000)
+    assert (result.fits, result.asked.sure) == (False, True)
+    assert [need.memory[FILE] < size for need in result.would] == [True, True]
+    assert f"DOES NOT FIT: the file has {size / 1e6:.0f} MB; an array has" in _verdict(result)
 
 
 def test_each_suggestion_fits_by_itself(repository: Path) -> None:
-    found = fit(repository, 255)
-    assert not found.fits
-    assert all(need.fits for need in found.would)
-    words = [need.settings for need in found.would]
+    result = fit(repository, 255)
+    assert not result.fits
+    assert all(need.fits for need in result.would)
+    words = [need.settings for need in result.would]
     (context,) = [int(w.split()[1]) for w in words if w.startswith("--context") and " " in w][:1]
     assert fit(repository, 255, context=context).fits
     assert not fit(repository, 255, context=context + 64).fits
@@ -100,13 +100,13 @@ def test_each_suggestion_fits_by_itself(repository: Path) -> None:
     assert any(w.endswith("--int4") for w in words)
     assert words[-1] == "--context 1024 --cache smallest --batch 16"
     least = fit(repository, 255, context=1024, cache="smallest", batch=16).asked
-    assert found.would[-1].memory == least.memory
+    assert result.would[-1].memory == least.memory
     assert not any("--weights" in w or "--level" in w for w in words)
 
 
 def test_a_smaller_type_is_a_smaller_file(repository: Path) -> None:
-    found = fit(repository, 330, "F16", context=512)
-    by_words = {need.settings.split()[-1]: need for need in found.would}
+    result = fit(repository, 330, "F16", context=512)
+    by_words = {need.settings.split()[-1]: need for need in result.would}
     real = fit(repository, 330, "Q8_0", context=512)
     assert by_words["--int8"].memory["model's file"] == pytest.approx(
         real.asked.memory["model's file"], rel=0.001
@@ -148,9 +148,9 @@ def test_every_kind_was_measured_in_a_tab(tmp_path: Path) -> None:
 def test_kernels_measured_natively_are_none_of_a_tab_s() -> None:
     profile = load_profile("pixel-6")
     measured = replace(profile, kernels=usual_kernels())
-    found = in_tab(measured)
-    assert found.kernels == usual_tab().kernels
-    ratio = found.overhead.call_us.value / profile.overhead.call_us.value
+    result = in_tab(measured)
+    assert result.kernels == usual_tab().kernels
+    ratio = result.overhead.call_us.value / profile.overhead.call_us.value
     assert ratio == pytest.approx(usual_tab().call.value)
 
 
@@ -161,14 +161,14 @@ def graph(tmp_path: Path, megabytes: float, sizes: Mapping[str, int]) -> Fit[Gra
 
 def test_a_graph_has_its_file_and_what_is_packed(tmp_path: Path) -> None:
     sizes = {"batch": 8, "n": 3}
-    found = graph(tmp_path, 1000, sizes)
-    memory, size = found.asked.memory, (tmp_path / "graph.onnx").stat().st_size
+    result = graph(tmp_path, 1000, sizes)
+    memory, size = result.asked.memory, (tmp_path / "graph.onnx").stat().st_size
     assert memory["model's file"] == pytest.approx(size, rel=0.01)
     assert memory["weights (packed)"] >= 4 * 2 * 512 * 256
     assert "weights (mapped)" not in memory
-    assert found.asked.private == found.asked.total
-    assert (found.place, found.threads, found.levels) == ("tab", 1, {})
-    total = found.asked.total / 1e6
+    assert result.asked.private == result.asked.total
+    assert (result.place, result.threads, result.levels) == ("tab", 1, {})
+    total = result.asked.total / 1e6
     assert graph(tmp_path, total + 0.001, sizes).fits
     tight = graph(tmp_path, total - 0.001, sizes)
     assert not tight.fits

@@ -42,8 +42,8 @@ def phone() -> Recording:
 
 
 def test_known_couplings_are_found_again(tool: ModuleType, phone: Recording) -> None:
-    found = tool.fit([phone], blocks=0).values
-    np.testing.assert_allclose(found, TRUE, rtol=0.05)
+    result = tool.fit([phone], blocks=0).values
+    np.testing.assert_allclose(result, TRUE, rtol=0.05)
 
 
 def test_a_recording_that_says_too_little(tool: ModuleType) -> None:
@@ -66,13 +66,13 @@ def test_ranges_hold_what_is_true(tool: ModuleType, phone: Recording) -> None:
     zones = {name: np.round(zone + rng.normal(0, 0.05, len(zone)), 1)
              for name, zone in phone.zones.items()}  # fmt: skip
     zones["BATTERY"] = zones["BATTERY"][np.arange(4000) // 30 * 30]
-    found = tool.fit([Recording(phone.path, 1.0, zones, phone.air_c)])
-    assert np.all((found.low < found.values) & (found.values < found.high))
-    inside = (found.low < TRUE) & (found.high > TRUE)
-    assert inside.sum() >= 9, (found.low / TRUE, found.high / TRUE)  # of 11, at two deviations
-    assert np.all(found.high < 1.5 * found.low)
-    assert found.left_out.shape == (6, 2)
-    assert np.all(found.left_out < 0.3)
+    result = tool.fit([Recording(phone.path, 1.0, zones, phone.air_c)])
+    assert np.all((result.low < result.values) & (result.values < result.high))
+    inside = (result.low < TRUE) & (result.high > TRUE)
+    assert inside.sum() >= 9, (result.low / TRUE, result.high / TRUE)  # of 11, at two deviations
+    assert np.all(result.high < 1.5 * result.low)
+    assert result.left_out.shape == (6, 2)
+    assert np.all(result.left_out < 0.3)
 
 
 def test_prediction_is_its_equations(phone: Recording) -> None:
@@ -81,7 +81,7 @@ def test_prediction_is_its_equations(phone: Recording) -> None:
     busiest = int((phone.zones["CPU_LITTLE"] - phone.zones["GPU"])[100:-100].argmax()) + 50
     zones = {name: zone[busiest : busiest + ticks] for name, zone in phone.zones.items()}
     short = Recording(phone.path, 0.5, zones, phone.air_c[:ticks])
-    found = fitting.predict(short, TRUE[None], air)[:, 0]
+    result = fitting.predict(short, TRUE[None], air)[:, 0]
     chips = np.stack([zones[name] for name in ("CPU_BIG", "CPU_LITTLE", "GPU", "MODEM")])
     chassis_j_k, body_j_k, *from_chips = TRUE[:6]
     to_battery, chassis_body, battery_body, to_air, load_w = TRUE[6:]
@@ -101,9 +101,9 @@ def test_prediction_is_its_equations(phone: Recording) -> None:
         ]
 
     at = 0.5 * np.arange(ticks)
-    solved = solve_ivp(slopes, (0, at[-1]), found[0], t_eval=at, max_step=0.1)
-    np.testing.assert_allclose(found, solved.y.T, atol=2e-3)
-    assert np.ptp(found[:, 1]) > 0.4
+    solved = solve_ivp(slopes, (0, at[-1]), result[0], t_eval=at, max_step=0.1)
+    np.testing.assert_allclose(result, solved.y.T, atol=2e-3)
+    assert np.ptp(result[:, 1]) > 0.4
 
 
 def test_body_begins_where_the_battery_rests(phone: Recording) -> None:
@@ -119,8 +119,8 @@ def test_no_later_measurement_is_used(phone: Recording) -> None:
     air = np.full_like(phone.air_c, phone.air_c[0])
     blind["AMBIENT"] = air
     seen = fitting.predict(phone, TRUE[None], phone.air_c[0])
-    found = fitting.predict(Recording(phone.path, 1.0, blind, air), TRUE[None], air[0])
-    np.testing.assert_array_equal(found, seen)
+    result = fitting.predict(Recording(phone.path, 1.0, blind, air), TRUE[None], air[0])
+    np.testing.assert_array_equal(result, seen)
 
 
 def test_stairs_of_a_sensor_are_taken_out() -> None:
@@ -129,17 +129,17 @@ def test_stairs_of_a_sensor_are_taken_out() -> None:
     slow[:300] = slow[300]  # at rest first: a long stair is none
     air = np.full(900, 20.0)
     stairs = Recording(Path("a"), 1.0, {"BATTERY": slow[ticks // 30 * 30]}, air)
-    found = fitting.between_readings(stairs)
-    assert np.abs(found - slow)[:870].max() < 0.05
+    result = fitting.between_readings(stairs)
+    assert np.abs(result - slow)[:870].max() < 0.05
     assert np.abs(stairs.zones["BATTERY"] - slow).max() > 0.4
 
 
 def test_errors_beside_holding(phone: Recording) -> None:
-    found = fitting.errors(phone, TRUE)
-    for zone, (ours, holding) in found.items():
+    result = fitting.errors(phone, TRUE)
+    for zone, (ours, holding) in result.items():
         assert ours < 1e-9
         assert holding == pytest.approx(np.abs(phone.zones[zone] - phone.zones[zone][0]).mean())
-    assert list(found) == ["CHASSIS", "BATTERY"]
+    assert list(result) == ["CHASSIS", "BATTERY"]
 
 
 def test_a_recording_without_a_zone_is_refused(phone: Recording) -> None:
@@ -220,9 +220,9 @@ def test_stress_predicts_another_day(tool: ModuleType, data: Path) -> None:
     """Fitted on the stress recording alone; see docs/device.md for how the model was chosen."""
     stress, everyday = (read_recording(data / f"thermal/{name}.npz") for name in (STRESS, EVERYDAY))
     values = tool.fit([stress], blocks=0).values
-    found = fitting.errors(everyday, values)
-    assert found["CHASSIS"][0] <= 1.0
-    assert found["BATTERY"][0] <= 0.8
-    for ours, holding in found.values():
+    result = fitting.errors(everyday, values)
+    assert result["CHASSIS"][0] <= 1.0
+    assert result["BATTERY"][0] <= 0.8
+    for ours, holding in result.values():
         assert ours < holding
     assert all(ours < holding / 10 for ours, holding in fitting.errors(stress, values).values())

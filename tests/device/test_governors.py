@@ -46,14 +46,14 @@ def run(
 ) -> list[Orders]:
     """What it orders, at one node's temperatures."""
     tops = [np.full(on.draws, supply.highest) for supply in on.supplies]
-    found, at = [], tops
+    result, at = [], tops
     for now in temperatures:
         seen = Observation(
             np.full((on.draws, 1), now), *np.full((2, on.draws), busy), tops, at, np.zeros(on.draws)
         )
-        found.append(governor.decide(seen))
-        at = list(found[-1].steps)
-    return found
+        result.append(governor.decide(seen))
+        at = list(result[-1].steps)
+    return result
 
 
 def first(orders: Sequence[Orders], of: int = 0) -> list[int]:
@@ -80,11 +80,11 @@ def test_step_wise_goes_a_step_at_a_time(task: Task) -> None:
 def test_step_wise_stops_at_both_ends(task: Task) -> None:
     on = board(task, one_node(control=40))
     there, back = np.arange(40, 60, 0.5), np.arange(40, 20, -0.5)
-    found = first(run(StepWise(on), on, [*there, *back]))
-    assert found[len(there) - 1] == 0
+    result = first(run(StepWise(on), on, [*there, *back]))
+    assert result[len(there) - 1] == 0
     # 40 itself is no cooling below it
-    assert found[len(there) : len(there) + 3] == [0, 1, 2]
-    assert found[-1] == 15
+    assert result[len(there) : len(there) + 3] == [0, 1, 2]
+    assert result[-1] == 15
 
 
 # ---- the power allocator -------------------------------------------------------------------------
@@ -161,9 +161,9 @@ def test_a_trip_slows_from_its_start_to_its_floor() -> None:
     profile = one_node(trips=[trip])
     supply = Supply(profile.clusters[0], 1, Draws())
     firmware = Firmware(profile, [supply], Draws())
-    found = [steps_of(firmware.caps(np.array([[c]])))[0] for c in (49, 55, 54, 52, 60, 70, 45)]
+    result = [steps_of(firmware.caps(np.array([[c]])))[0] for c in (49, 55, 54, 52, 60, 70, 45)]
     #   1500 MHz at 55; as hot as 55 down to 53, then as at 54; 1000 MHz from 60
-    assert found == [15, 10, 10, 11, 5, 5, 15]
+    assert result == [15, 10, 10, 11, 5, 5, 15]
 
 
 def test_a_trip_of_a_die_slows_what_warms_it_and_any_other_all() -> None:
@@ -196,6 +196,6 @@ def test_cores_of_the_first_clusters_compute_first() -> None:
 def test_draws_do_not_know_of_each_other(task: Task) -> None:
     on = board(task, one_node(control=40), 2)
     on = replace(on, control_c=np.array([40.0, 60.0]))
-    for made in (StepWise(on), PowerAllocator(on)):
-        steps = run(made, on, [45.0, 46.0])[-1].steps[0]
+    for output in (StepWise(on), PowerAllocator(on)):
+        steps = run(output, on, [45.0, 46.0])[-1].steps[0]
         assert steps[0] < steps[1] == 15

@@ -31,9 +31,9 @@ def phone(low: float = RESISTANCE, high: float = RESISTANCE) -> Profile:
     """One node and core, whose voltage rises with its frequency, and an unsure way to the air."""
     core = cluster()
     volts = tuple(600.0 + 40 * i for i in range(16))
-    made = one_node([replace(core, voltages_mv=Steps(volts))], control=CONTROL)
+    output = one_node([replace(core, voltages_mv=Steps(volts))], control=CONTROL)
     way = Link(("soc", "ambient"), Quantity(RESISTANCE, low, high, "made up"))
-    return replace(made, thermal=replace(made.thermal, links=(way,)))
+    return replace(output, thermal=replace(output.thermal, links=(way,)))
 
 
 # ---- settings ------------------------------------------------------------------------------------
@@ -96,10 +96,10 @@ def test_a_known_device_is_paced_from_its_first_token(task: Task) -> None:
     assert s.watts[-1].max() > IDLE
     steps = np.abs(np.diff(s.speed, axis=0)) / s.speed[1:]
     assert steps[1:].max() < 0.02  # in the first seconds it learns how fast the device is
-    found = quantities(s)
-    assert found["token_spread"].max() < 0.15
+    result = quantities(s)
+    assert result["token_spread"].max() < 0.15
     limited = simulate(task, phone(), governor="power-allocator", minutes=60, draws=4)
-    assert (found["sustained_tokens_s"] > 0.97 * quantities(limited)["sustained_tokens_s"]).all()
+    assert (result["sustained_tokens_s"] > 0.97 * quantities(limited)["sustained_tokens_s"]).all()
 
 
 def test_an_unknown_device_is_learnt(task: Task) -> None:
@@ -123,11 +123,11 @@ def test_hot_air_stops_nothing_altogether(task: Task) -> None:
 
 def test_reading_pauses_make_answers_faster(task: Task) -> None:
     hot = phone()
-    found = [
+    result = [
         quantities(simulate(task, hot, workload, "pacing", minutes=30, draws=2))
         for workload in (CHAT, replace(CHAT, turns=(replace(CHAT.turns[0], answer=1e6),)))
     ]
-    paused, without = (one["sustained_tokens_s"] for one in found)
+    paused, without = (one["sustained_tokens_s"] for one in result)
     assert (paused > 1.2 * without).all()
 
 

@@ -208,9 +208,9 @@ def test_the_small_profile_is_right() -> None:
     assert (without.battery, without.thermal.trips) == (None, ())
 
 
-@pytest.mark.parametrize(("change", "key", "expected", "found"), REFUSED)
+@pytest.mark.parametrize(("change", "key", "expected", "result"), REFUSED)
 def test_what_is_wrong_is_said_in_a_sentence(
-    change: Callable[[Table], None], key: str, expected: str, found: str,
+    change: Callable[[Table], None], key: str, expected: str, result: str,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """File, key, what was expected and what was found, of a table as TOML would give it."""
@@ -227,14 +227,14 @@ def test_what_is_wrong_is_said_in_a_sentence(
     assert place.startswith(f"{path}: ")
     assert place.endswith(key)
     assert expected in wanted
-    assert found in got
+    assert result in got
     assert message.isprintable()
     assert len(message) < len(str(path)) + 400
     assert isinstance(caught.value, HalfbyteError)
 
 
 @pytest.mark.parametrize(
-    ("data", "expected", "found"),
+    ("data", "expected", "result"),
     [
         (b"", "a table of value, range, source, assumed|a name", "nothing"),
         (b"name = ", "TOML", "Invalid value"),
@@ -247,7 +247,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
     ],
 )  # fmt: skip
 def test_what_is_no_toml_is_said_in_a_sentence(
-    data: bytes, expected: str, found: str, tmp_path: Path
+    data: bytes, expected: str, result: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "small.toml"
     path.write_bytes(data)
@@ -256,7 +256,7 @@ def test_what_is_no_toml_is_said_in_a_sentence(
     message = str(caught.value)
     assert message.startswith(f"{path}: ")
     assert any(f"expected {word}" in message for word in expected.split("|"))
-    assert any(word in message.rpartition(", found ")[2] for word in found.split("|"))
+    assert any(word in message.rpartition(", found ")[2] for word in result.split("|"))
     assert "\n" not in message
     assert len(message) < len(str(path)) + 400
 

@@ -70,15 +70,15 @@ def test_leakage_is_added_at_the_temperature_that_is_reached(task: Task) -> None
 
 
 def test_the_step_does_not_matter_at_constant_power(task: Task) -> None:
-    found = [
+    result = [
         simulate(task, one_node(), governor="none", minutes=4, draws=3, step=step)
         for step in (1.0, 0.5, 0.125)
     ]
-    for other in found[1:]:
-        np.testing.assert_allclose(other.taken_j, found[0].taken_j, rtol=1e-9)
-        np.testing.assert_allclose(other.given_j, found[0].given_j, rtol=1e-9)
+    for other in result[1:]:
+        np.testing.assert_allclose(other.taken_j, result[0].taken_j, rtol=1e-9)
+        np.testing.assert_allclose(other.given_j, result[0].given_j, rtol=1e-9)
         np.testing.assert_allclose(
-            other.units.sum(axis=0), found[0].units.sum(axis=0), rtol=1e-9
+            other.units.sum(axis=0), result[0].units.sum(axis=0), rtol=1e-9
         )  # fmt: skip
 
 
@@ -166,10 +166,10 @@ def test_all_draws_at_once_are_each_by_itself(governor: str, task: Task) -> None
 @pytest.mark.parametrize("governor", GOVERNORS)
 def test_what_cannot_overheat_never_throttles(governor: str, task: Task) -> None:
     s = simulate(task, one_node(resistance=0.1), governor=governor, minutes=5, draws=5)
-    found = quantities(s)
-    assert np.isinf(found["throttle_s"]).all()
-    np.testing.assert_allclose(found["kept"], 1, rtol=1e-9)
-    np.testing.assert_allclose(found["token_spread"], 0, atol=1e-9)
+    result = quantities(s)
+    assert np.isinf(result["throttle_s"]).all()
+    np.testing.assert_allclose(result["kept"], 1, rtol=1e-9)
+    np.testing.assert_allclose(result["token_spread"], 0, atol=1e-9)
     full = simulate(task, one_node(resistance=0.1), governor="none", minutes=5, draws=5)
     np.testing.assert_allclose(s.units, full.units, rtol=1e-9)
 
@@ -194,9 +194,9 @@ def test_a_die_that_runs_away_switches_the_device_off(task: Task) -> None:
     assert s.units[off:].max() == s.watts[off:].max() == s.speed[off:].max() == 0
     assert 105 < s.temperatures["soc"].max() < 125
     assert s.temperatures["soc"][-1, 0] < 40  # it cools
-    found = quantities(s)
-    assert found["sustained_tokens_s"].max() == 0
-    assert found["throttle_s"].max() <= s.seconds[off]
+    result = quantities(s)
+    assert result["sustained_tokens_s"].max() == 0
+    assert result["throttle_s"].max() <= s.seconds[off]
     np.testing.assert_allclose(s.stored_j + s.given_j, s.taken_j, rtol=1e-9)
 
 

@@ -44,17 +44,17 @@ def test_the_command_for_people(run: Run) -> None:
 
 def test_the_command_for_programs(run: Run) -> None:
     code, out, _ = run("--device", "galaxy-s25", "--workload", "chat", "--json", "--seed", "4")
-    found = json.loads(out)
+    result = json.loads(out)
     assert code == 0
-    assert (found["device"], found["governor"], found["seed"]) == (
+    assert (result["device"], result["governor"], result["seed"]) == (
         "galaxy-s25", "power-allocator", 4,
     )  # fmt: skip
-    assert found["ambient_c"] == 25
-    assert found["summary"]["throttle_s"]["high"] is None
-    assert found["summary"]["sustained_tokens_s"]["median"] > 0
-    series = found["series"]
+    assert result["ambient_c"] == 25
+    assert result["summary"]["throttle_s"]["high"] is None
+    assert result["summary"]["sustained_tokens_s"]["median"] > 0
+    series = result["series"]
     assert {"speed", "power", "battery", "chassis", "oryon-prime"} <= set(series)
-    assert len(series["speed"]["median"]) == len(found["seconds"]) == 120
+    assert len(series["speed"]["median"]) == len(result["seconds"]) == 120
     assert series["chassis"]["unit"] == "C"
 
 
@@ -170,10 +170,10 @@ def test_pages_that_are_dropped_are_read_again_as_fit_has_it(
     fits = json.loads(capsys.readouterr().out)["asked"]
     assert (fits["fits"], fits["from_storage"]) == (True, True)
     words = ("--device", str(phone), "--level", "basic", "--draws", "200", "--json")
-    found = json.loads(run(*words)[1])
-    assert found["warning"].endswith("weights are read from storage in every run")
-    assert found["context"] == planned.settings.context
-    speed = found["summary"]["first_minute_tokens_s"]["median"]
+    result = json.loads(run(*words)[1])
+    assert result["warning"].endswith("weights are read from storage in every run")
+    assert result["context"] == planned.settings.context
+    speed = result["summary"]["first_minute_tokens_s"]["median"]
     assert speed == pytest.approx(fits["decode"]["median"], rel=0.1)
 
 

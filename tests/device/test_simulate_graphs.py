@@ -79,9 +79,9 @@ def test_a_cool_device_is_as_fast_as_fit_says(
     assert expected is not None
     task = Runs(GraphPlanner(model).plan(sizes))
     s = simulate(task, profile, governor="none", minutes=1, threads=threads)
-    found = np.percentile(quantities(s)["first_minute_runs_s"], (10, 50, 90))
+    result = np.percentile(quantities(s)["first_minute_runs_s"], (10, 50, 90))
     np.testing.assert_allclose(
-        found, (expected.low, expected.median, expected.high), rtol=1e-9
+        result, (expected.low, expected.median, expected.high), rtol=1e-9
     )  # fmt: skip
     assert s.unit == "run"
 
@@ -128,15 +128,15 @@ def test_joules_of_a_run_are_those_of_its_time_and_bytes(task: Runs) -> None:
     assert profile.battery is not None
     battery = replace(profile.battery, capacity_wh=exactly(10))
     profile = replace(profile, battery=battery)
-    found = quantities(simulate(task, profile, governor="none", minutes=1, draws=4))
+    result = quantities(simulate(task, profile, governor="none", minutes=1, draws=4))
     read = 200e-12 * 4 * (2 * WIDE * DEEP + WIDE + DEEP + DEEP)  # biases, and a row of the table
     np.testing.assert_allclose(
-        found["joules_per_run"], (2 + IDLE) / found["sustained_runs_s"] + read, rtol=1e-9
+        result["joules_per_run"], (2 + IDLE) / result["sustained_runs_s"] + read, rtol=1e-9
     )
     free = quantities(simulate(task, uncached(profile), governor="none", minutes=1, draws=4))
-    np.testing.assert_allclose(found["joules_per_run"] - free["joules_per_run"], read, rtol=1e-6)
-    assert (read > 0.05 * found["joules_per_run"]).all()
-    np.testing.assert_allclose(found["runs_per_percent"] * found["joules_per_run"], 36 * 10)
+    np.testing.assert_allclose(result["joules_per_run"] - free["joules_per_run"], read, rtol=1e-6)
+    assert (read > 0.05 * result["joules_per_run"]).all()
+    np.testing.assert_allclose(result["runs_per_percent"] * result["joules_per_run"], 36 * 10)
 
 
 # ---- rates and bursts ----------------------------------------------------------------------------
@@ -149,10 +149,10 @@ def test_a_camera_asks_for_so_many_runs(task: Runs) -> None:
     each = 1 / full["sustained_runs_s"]
     assert (each < 1 / 30).all()
     s = simulate(task, profile, load_workload("30/s", "run"), "none", minutes=2, draws=5)
-    found = quantities(s)
-    np.testing.assert_allclose(found["sustained_runs_s"], 30, rtol=1e-9)
-    np.testing.assert_allclose(found["watts"], IDLE + 2 * 30 * each, rtol=1e-9)
-    np.testing.assert_allclose(found["run_spread"], 0, atol=1e-9)
+    result = quantities(s)
+    np.testing.assert_allclose(result["sustained_runs_s"], 30, rtol=1e-9)
+    np.testing.assert_allclose(result["watts"], IDLE + 2 * 30 * each, rtol=1e-9)
+    np.testing.assert_allclose(result["run_spread"], 0, atol=1e-9)
     fast = simulate(task, profile, load_workload("1e6/s", "run"), "none", minutes=1, draws=5)
     np.testing.assert_allclose(quantities(fast)["sustained_runs_s"], full["sustained_runs_s"])
 
@@ -258,13 +258,13 @@ def test_the_command_for_people(run: Run, path: Path) -> None:
 def test_the_command_for_programs(run: Run, path: Path) -> None:
     words = ("--device", "galaxy-s25", "--workload", "30/s", "--governor", "pacing", "--json")
     code, out, _ = run(*words, model=path)
-    found = json.loads(out)
+    result = json.loads(out)
     assert code == 0
-    assert (found["unit"], found["workload"]) == ("run", "30/s")
-    assert found["inputs"] == {"x": [1, DEEP], "ids": [1]}
-    assert found["summary"]["sustained_runs_s"]["median"] == pytest.approx(30, rel=1e-3)
-    assert {"runs", "joules_per_run", "run_spread", "runs_per_percent"} <= set(found["summary"])
-    assert found["series"]["speed"]["unit"] == "runs/s"
+    assert (result["unit"], result["workload"]) == ("run", "30/s")
+    assert result["inputs"] == {"x": [1, DEEP], "ids": [1]}
+    assert result["summary"]["sustained_runs_s"]["median"] == pytest.approx(30, rel=1e-3)
+    assert {"runs", "joules_per_run", "run_spread", "runs_per_percent"} <= set(result["summary"])
+    assert result["series"]["speed"]["unit"] == "runs/s"
     assert "token" not in out
 
 

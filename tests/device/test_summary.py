@@ -16,7 +16,7 @@ from halfbyte.device.speed import Tokens
 from halfbyte.device.summary import band, bands, quantities
 
 
-def made(speeds: Any, busy: Any = 1.0, unit: str = "token") -> Simulation:
+def simulated(speeds: Any, busy: Any = 1.0, unit: str = "token") -> Simulation:
     """A sample a second at these tokens/s (or runs/s), of one draw."""
     count = len(speeds)
     answering = np.broadcast_to(np.asarray(busy, float), count)[:, None] * np.ones((1, 1))
@@ -31,41 +31,41 @@ def made(speeds: Any, busy: Any = 1.0, unit: str = "token") -> Simulation:
 
 
 def test_what_a_simulation_comes_to() -> None:
-    s = made([20] * 60 + [18] * 60 + [10] * 80)
-    found = {name: float(values[0]) for name, values in quantities(s).items()}
-    assert found["first_minute_tokens_s"] == 20
-    assert found["sustained_tokens_s"] == 10
-    assert found["kept"] == 0.5
-    assert found["throttle_s"] == 61
-    assert found["tokens"] == 1200 + 1080 + 800
-    assert found["joules_per_token"] == pytest.approx(400 / 3080)
-    assert found["watts"] == 2
-    assert found["tokens_per_percent"] == pytest.approx(3080 / 20)
+    s = simulated([20] * 60 + [18] * 60 + [10] * 80)
+    result = {name: float(values[0]) for name, values in quantities(s).items()}
+    assert result["first_minute_tokens_s"] == 20
+    assert result["sustained_tokens_s"] == 10
+    assert result["kept"] == 0.5
+    assert result["throttle_s"] == 61
+    assert result["tokens"] == 1200 + 1080 + 800
+    assert result["joules_per_token"] == pytest.approx(400 / 3080)
+    assert result["watts"] == 2
+    assert result["tokens_per_percent"] == pytest.approx(3080 / 20)
     # after a minute 1080 tokens of 1/18 s and 800 of 1/10 s
-    assert found["token_spread"] == pytest.approx((1 / 10 - 1 / 18) / (1 / 18))
+    assert result["token_spread"] == pytest.approx((1 / 10 - 1 / 18) / (1 / 18))
 
 
 def test_pauses_do_not_count_as_slow() -> None:
     busy = np.tile([1.0] * 10 + [0.0] * 10, 10)
-    s = made(np.full(200, 20.0), busy)
-    found = quantities(s)
-    assert found["sustained_tokens_s"][0] == pytest.approx(20)
-    assert np.isinf(found["throttle_s"][0])
+    s = simulated(np.full(200, 20.0), busy)
+    result = quantities(s)
+    assert result["sustained_tokens_s"][0] == pytest.approx(20)
+    assert np.isinf(result["throttle_s"][0])
     np.testing.assert_allclose(s.speed, 20)
-    assert found["token_spread"][0] == 0
-    slow = made(np.where(np.arange(200) < 160, 20.0, 10.0), busy)
+    assert result["token_spread"][0] == 0
+    slow = simulated(np.where(np.arange(200) < 160, 20.0, 10.0), busy)
     assert quantities(slow)["throttle_s"][0] == 161
 
 
 def test_a_band_is_of_values_that_occur() -> None:
-    found = band(np.array([3.0, 1.0, np.inf, 2.0, np.inf]))
-    assert (found.low, found.median, found.high) == (1, 3, np.inf)
+    result = band(np.array([3.0, 1.0, np.inf, 2.0, np.inf]))
+    assert (result.low, result.median, result.high) == (1, 3, np.inf)
 
 
 def test_bands_are_of_all_quantities(storyteller: Path) -> None:
     task = Tokens(small_plan(storyteller))
     s = simulate(task, load_profile("pixel-6"), minutes=0.5, draws=20)
-    found, values = bands(s), quantities(s)
-    assert set(found) == set(values)
-    for name, one in found.items():
+    result, values = bands(s), quantities(s)
+    assert set(result) == set(values)
+    for name, one in result.items():
         assert one.low <= one.median <= one.high, name

@@ -69,7 +69,7 @@ def test_steps_are_the_matrix_exponential(rng: np.random.Generator, dt: float) -
     network = random_network(rng)
     start, watts = rng.uniform(0, 90, (DRAWS, SIZE)), rng.uniform(0, 9, (DRAWS, SIZE))
     air = rng.uniform(-5, 40, DRAWS)
-    found = network.stepper(dt).step(start, watts, air)
+    result = network.stepper(dt).step(start, watts, air)
     for draw in range(DRAWS):
         whole = np.zeros((2 * SIZE + 1, 2 * SIZE + 1))
         whole[:SIZE, :SIZE] = -network.laplacian[draw]
@@ -78,7 +78,7 @@ def test_steps_are_the_matrix_exponential(rng: np.random.Generator, dt: float) -
         whole[:SIZE] /= network.capacities[draw][:, None]
         state = np.concatenate([start[draw], watts[draw], air[draw : draw + 1]])
         expected = (expm(whole * dt) @ state)[:SIZE]
-        np.testing.assert_allclose(found[draw], expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(result[draw], expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("open_air", [True, False])
@@ -144,8 +144,8 @@ def test_driven_network_is_the_whole_one(rng: np.random.Generator) -> None:
     whole = np.stack(course)
     driven = network.driven(["node1", "node3"], fine)
     assert driven.free == ("node0", "node2", "node4")
-    found = driven.run(whole[0][:, [0, 2, 4]], whole[:, 0, [1, 3]], 25.0)
-    np.testing.assert_allclose(found, whole[:, :, [0, 2, 4]], atol=2e-5)  # curves are not lines
+    result = driven.run(whole[0][:, [0, 2, 4]], whole[:, 0, [1, 3]], 25.0)
+    np.testing.assert_allclose(result, whole[:, :, [0, 2, 4]], atol=2e-5)  # curves are not lines
 
 
 def test_driven_is_exact_for_lines() -> None:
@@ -155,21 +155,21 @@ def test_driven_is_exact_for_lines() -> None:
     network = Network.from_resistances({"in": 1.0, "out": capacity}, [("in", "out", resistance)])
     for dt in (0.1, 7.0):
         t = dt * np.arange(50.0)
-        found = network.driven(["in"], dt).run(np.full((2, 1), 5.0), slope * t[:, None], 25.0)
+        result = network.driven(["in"], dt).run(np.full((2, 1), 5.0), slope * t[:, None], 25.0)
         ramp = slope * (t[:, None] - tau) + (5 + slope * tau) * np.exp(-t[:, None] / tau)
-        np.testing.assert_allclose(found[:, :, 0], ramp, rtol=1e-9)
+        np.testing.assert_allclose(result[:, :, 0], ramp, rtol=1e-9)
 
 
 def test_driven_takes_air_and_power_by_the_sample() -> None:
     network = Network.from_resistances({"in": 1.0, "out": 8.0}, [("out", "ambient", 2.0)])
     air, watts = np.array([10.0, 30.0, 20.0, 20.0]), np.array([0.0, 5.0, 1.0, 0.0])
-    found = network.driven(["in"], 3.0).run(
+    result = network.driven(["in"], 3.0).run(
         [[15.0]], np.zeros((4, 1)), air[:, None], watts[:, None, None]
     )
     temperature, stepper = np.array([[0.0, 15.0]]), network.stepper(3.0)
     for i in range(3):
         temperature = stepper.step(temperature, np.array([[0.0, watts[i]]]), air[i])
-        np.testing.assert_allclose(found[i + 1, 0], temperature[0, 1:], rtol=1e-12)
+        np.testing.assert_allclose(result[i + 1, 0], temperature[0, 1:], rtol=1e-12)
 
 
 def test_resistances_side_by_side_add_up() -> None:

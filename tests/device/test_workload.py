@@ -24,7 +24,7 @@ TOML = "[[turn]]\nprompt = 200\nanswer = 150\npause_s = 20\n"
 
 def by_hand(turns: Sequence[Turn], seconds: float, prompt_s: float, unit_s: float) -> list[float]:
     """Tokens of prompts and answers, and seconds of both, event by event."""
-    found = [0.0, 0.0, 0.0, 0.0]
+    result = [0.0, 0.0, 0.0, 0.0]
     while True:
         for turn in turns:
             token_s = max(unit_s, 1 / turn.per_s)
@@ -33,11 +33,11 @@ def by_hand(turns: Sequence[Turn], seconds: float, prompt_s: float, unit_s: floa
             ):
                 used = min(amount * each, seconds)
                 if part < 2:
-                    found[part] += used / each
-                    found[part + 2] += used
+                    result[part] += used / each
+                    result[part + 2] += used
                 seconds -= used
                 if seconds <= 0:
-                    return found
+                    return result
 
 
 def test_turns_follow_each_other() -> None:
@@ -81,9 +81,9 @@ def test_what_a_graph_is_asked_for(tmp_path: Path) -> None:
     assert load_workload(str(tmp_path / "a.toml"), "run") == bursts
     assert bursts.per_s == inf
     (tmp_path / "b.csv").write_text("per_s,runs,pause_s\n30,300,10\n\n")
-    made = load_workload(str(tmp_path / "b.csv"), "run")
-    assert made == Workload("b.csv", bursts.turns[:1])
-    assert made.per_s == 30
+    output = load_workload(str(tmp_path / "b.csv"), "run")
+    assert output == Workload("b.csv", bursts.turns[:1])
+    assert output.per_s == 30
     (tmp_path / "c.csv").write_text("runs,pause_s\n5,0.5\n")
     assert load_workload(str(tmp_path / "c.csv"), "run").turns == bursts.turns[1:]
 

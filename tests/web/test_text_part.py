@@ -57,6 +57,6 @@ def test_it_has_nothing_of_the_layers_above_text(part: dict[str, str], repositor
     ]
     text = next(i for i, layer in enumerate(layers) if "text" in layer)
     above = {name.strip() for layer in layers[:text] for name in layer.split("|")} | {"onnx"}
-    found = {name.split(".")[1] for name in part if "." in name}
-    assert found.isdisjoint(above - {"web"})  # of `web` it has what the page calls
-    assert {"core", "formats", "text", "weights"} <= found
+    result = {name.split(".")[1] for name in part if "." in name}
+    assert result.isdisjoint(above - {"web"})  # of `web` it has what the page calls
+    assert {"core", "formats", "text", "weights"} <= result

@@ -27,9 +27,9 @@ def site(tmp_path: Path) -> Site:
 @pytest.fixture
 def connection(site: Site) -> Iterator[http.client.HTTPConnection]:
     with in_thread(Server(site)) as server:
-        made = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
-        yield made
-        made.close()
+        output = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+        yield output
+        output.close()
 
 
 def ask(
@@ -73,8 +73,8 @@ def test_ranges(
     connection: http.client.HTTPConnection, path: str,
     asked: str, status: int, first: int, last: int,
 ) -> None:  # fmt: skip
-    found, body, response = ask(connection, path, Range=asked)
-    assert (found, body) == (status, CONTENT[first : last + 1])
+    result, body, response = ask(connection, path, Range=asked)
+    assert (result, body) == (status, CONTENT[first : last + 1])
     if status == 206:
         assert response.headers["Content-Range"] == f"bytes {first}-{last}/200"
 

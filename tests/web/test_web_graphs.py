@@ -77,12 +77,12 @@ def test_strange_texts_are_cut_in_time(text: str) -> None:
 
 def test_batches_have_few_shapes() -> None:
     sizes = [3, 40, 12, 500, 17, 16, 33, 5, 9, 2, 7, 11, 4]
-    found = list(batches(sizes))
-    assert sorted(row for rows, _, _ in found for row in rows) == list(range(len(sizes)))
-    for rows, length, batch in found:
+    actual = list(batches(sizes))
+    assert sorted(row for rows, _, _ in actual for row in rows) == list(range(len(sizes)))
+    for rows, length, batch in actual:
         assert len(rows) <= batch
         assert all(min(sizes[row], LENGTHS[-1]) <= length for row in rows)
-    assert {(length, batch) for _, length, batch in found} == {(16, 8), (32, 4), (64, 2), (128, 1)}
+    assert {(length, batch) for _, length, batch in actual} == {(16, 8), (32, 4), (64, 2), (128, 1)}
     assert list(batches([20])) == [([0], 32, 1)]
     assert list(batches([20, 3], [64], 2)) == [([0, 1], 64, 2)]
 
@@ -128,8 +128,8 @@ def test_numbers() -> None:
     assert feeds.describe(arg)["role"] == "numbers"
     assert feeds.describe(arg)["shape"] == [1, 3]
     asked = {"role": "numbers", "shape": [2, 3], "fill": "values", "text": "[[1, 2, 3],\n [4;5 6]]"}
-    found = feeds.feeds([arg], {"x": asked}, {}, None)["x"]
-    assert (found.dtype, found.tolist()) == (np.int32, [[1, 2, 3], [4, 5, 6]])
+    actual = feeds.feeds([arg], {"x": asked}, {}, None)["x"]
+    assert (actual.dtype, actual.tolist()) == (np.int32, [[1, 2, 3], [4, 5, 6]])
     count = feeds.number_array(arg, {**asked, "fill": "count"})
     assert count.tolist() == [[0, 1, 2], [3, 4, 5]]
     ones = feeds.number_array(NodeArg("x", [], "tensor(bool)"), {"shape": [], "fill": "ones"})
@@ -160,8 +160,8 @@ def test_a_text_makes_all_inputs_of_tokens() -> None:
     args = [NodeArg(name, [1, 5], "tensor(int64)") for name in names]
     roles = {arg.name: {"role": feeds.describe(arg)["role"]} for arg in args}
     roles["input_ids"]["text"] = "7, 8 9"
-    found = feeds.feeds(args, roles, {}, None)
-    assert [found[name].tolist() for name in names] == [
+    actual = feeds.feeds(args, roles, {}, None)
+    assert [actual[name].tolist() for name in names] == [
         [[7, 8, 9, 0, 0]], [[1, 1, 1, 0, 0]], [[0, 0, 0, 0, 0]], [[0, 1, 2, 3, 4]],
     ]  # fmt: skip
     with pytest.raises(HalfbyteError, match=r"tokenizer\.json"):
@@ -173,11 +173,11 @@ def test_a_text_makes_all_inputs_of_tokens() -> None:
 
 def test_best_classes() -> None:
     logits = np.array([[0, 2, 1, -1, 0.5, 3]], np.float32)
-    found = display.describe("y", logits, list("abcdef"))
-    assert [one["name"] for one in found["best"]] == ["f", "b", "c", "e", "a"]
-    assert found["softmax"]
+    actual = display.describe("y", logits, list("abcdef"))
+    assert [one["name"] for one in actual["best"]] == ["f", "b", "c", "e", "a"]
+    assert actual["softmax"]
     expected = np.exp(3) / np.exp(logits).sum()
-    assert found["best"][0]["share"] == pytest.approx(expected, rel=1e-6)
+    assert actual["best"][0]["share"] == pytest.approx(expected, rel=1e-6)
     shares = display.describe("y", np.array([0.1, 0.9]))
     assert not shares["softmax"]
     assert [(o["name"], o["share"]) for o in shares["best"]] == [("class 1", 0.9), ("class 0", 0.1)]
@@ -190,9 +190,9 @@ def test_best_classes() -> None:
     [np.zeros((2, 5)), np.array([[np.nan, 1]]), np.zeros((1, 5), int), [1, 2], None, np.zeros(())],
 )
 def test_other_outputs_have_no_classes(value: Any) -> None:
-    found = display.describe("y", value)
-    assert "best" not in found
-    json.dumps(found)
+    actual = display.describe("y", value)
+    assert "best" not in actual
+    json.dumps(actual)
 
 
 @pytest.mark.parametrize(
@@ -251,10 +251,10 @@ def test_a_search(encoder: list[File]) -> None:
     facts = visit.ask("encoder", encoder[1:])
     assert (facts["event"], facts["name"]) == ("encoder", "small.onnx")
     text = "The cat sleeps.\n\nA dog barks at 3 a.m. every day. It rains in the mountains."
-    found = visit.ask("search", text=text, question="A dog barks at 3 a.m. every day.")
-    assert found["event"] == "found"
-    assert found["hits"][0] == {"passage": 1, "score": pytest.approx(1, abs=1e-3)}
-    assert found["threads"] >= 1
+    actual = visit.ask("search", text=text, question="A dog barks at 3 a.m. every day.")
+    assert actual["event"] == "found"
+    assert actual["hits"][0] == {"passage": 1, "score": pytest.approx(1, abs=1e-3)}
+    assert actual["threads"] >= 1
     [read] = [message for message in visit.said if message["event"] == "read"]
     assert "".join(read["pieces"]) == text
     visit.ask("search", text=text, question="The cat sleeps.")

@@ -19,8 +19,8 @@ SITE = Site({"index.html": b"<p>", "models/model.gguf": b"private"}, "default-sr
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with in_thread(Server(SITE, names=("demo.example", "other.example:8443"))) as made:
-        yield made
+    with in_thread(Server(SITE, names=("demo.example", "other.example:8443"))) as output:
+        yield output
 
 
 def connect(server: Server) -> socket.socket:
