@@ -62,7 +62,7 @@ class Process:
 
 
 class Worker(Process):
-    """One engine with one language model and a number of threads, loaded when it is made."""
+    """One engine with a language model, which it loads at once, and a number of threads."""
 
     def __init__(
         self, engine: str, model: Path, threads: int, context: int, python: Path | None = None

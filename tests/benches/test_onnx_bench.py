@@ -39,8 +39,8 @@ def test_contests() -> None:
     """Every file of a text model; integer convolutions only in ONNX Runtime's files."""
     names = [c.name for c in contests(["minilm"], ["fp32", "int4"], ["own", "onnxruntime"])]
     assert names == ["fp32", "int4 by own", "int4 by onnxruntime"]
-    found = contests(["resnet-34"], ["fp32", "int8", "int4"], ["own", "halfbyte"])
-    assert [c.name for c in found] == ["fp32", "int8 by onnxruntime"]
+    images = contests(["resnet-34"], ["fp32", "int8", "int4"], ["own", "halfbyte"])
+    assert [c.name for c in images] == ["fp32", "int8 by onnxruntime"]
     plan = Plan(rounds=1, threads=[1], batches=[1, 32], lengths=[16])
     assert plan.shapes("minilm") == [(1, 16), (32, 16)]
     assert plan.shapes("resnet-34") == [(1, 0)]
@@ -97,7 +97,7 @@ def test_wrong_options(repository: Path, options: list[str], message: str) -> No
 
 
 def test_contest_names_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each engine's own, or one for both; a file that is there is not made again."""
+    """Each engine's own, or one for both; an existing file is not written again."""
     monkeypatch.setattr("benches.onnx.files.prepare.folder", lambda: tmp_path)
     for by in ("halfbyte", "onnxruntime"):
         (tmp_path / f"minilm-int8-{by}.onnx").touch()

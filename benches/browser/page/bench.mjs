@@ -1,10 +1,10 @@
 // ?engine=relaxed|simd128|numpy|wllama-2|wllama-3|pyodide & model=ADDRESS & context=TOKENS
-//  & threads=COUNT (wllama's; 0 for what it takes by default)
+//  & threads=COUNT (of wllama; 0: its default)
 //
 // window.started: milliseconds from the page's opening to the first token, or what went wrong;
-// window.threads: how many the engine runs on;
+// window.threads: the engine's number of threads;
 // window.measure(ids, count): [prompt, decode after the first token] in tokens/s, without sampling
-// where an engine lets us.
+// if the engine allows it.
 const query = new URL(location.href).searchParams;
 const engine = query.get("engine");
 const model = new URL(query.get("model") ?? "", location.href).href;
