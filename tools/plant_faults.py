@@ -40,13 +40,17 @@ LIMIT_SECONDS = 1200  # of one run of tests
 
 @dataclass(frozen=True)
 class Fault:
-    """`find` becomes `replace` in `file`; `tests` are paths, `operator` names a kernel's cases."""
+    """`find` becomes `replace` in `file`; `tests` are paths of tests.
+
+    Of a kernel, `operator` names the cases, unless the fault is one for the test named `test`.
+    """
 
     name: str
     file: str
     find: str
     replace: str
     operator: str = ""
+    test: str = ""
     tests: tuple[str, ...] = ()
 
 
@@ -118,14 +122,17 @@ def try_kernels(copy: Copy, faults: list[Fault]) -> dict[str, str]:
     copy.build()
     [tests] = (copy.tree / "tests").rglob(CASES)
     tables = " or ".join(f"native-{isa}" for isa in {"scalar", instruction_sets()[0]})
-    report = copy.pytest(str(tests), "-rfE", "-k", f"test_operator and ({tables})").stdout
-    cases = re.findall(r"^FAILED .*\[(.+?)\]", report, re.MULTILINE)
-    if not cases and " passed" not in report:
+    names = " or ".join(sorted({fault.test.split("[")[0] for fault in faults if fault.test}))
+    chosen = f"(test_operator and ({tables}))" + (f" or {names}" if names else "")
+    report = copy.pytest(str(tests), "-rfE", "-k", chosen).stdout
+    failed = re.findall(r"^FAILED \S+::(\S+)", report, re.MULTILINE)
+    if not failed and " passed" not in report:
         raise RuntimeError(f"the operators' cases did not run:\n{report[-2000:]}")
     seen = {}
     for fault in faults:
-        pattern = re.compile(rf"native-\w+-{re.escape(fault.operator)}(-|$)")
-        seen[fault.name] = next((case for case in cases if pattern.match(case)), "")
+        case = rf"test_operator\[native-\w+-{re.escape(fault.operator)}[-\]]"
+        pattern = re.compile(re.escape(fault.test) if fault.test else case)
+        seen[fault.name] = next((test for test in failed if pattern.match(test)), "")
     return seen
 
 

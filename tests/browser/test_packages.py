@@ -63,8 +63,8 @@ def test_it_installs_and_runs(python: Python, expected: dict[str, list[Any]]) ->
     names = [fetch(CLICK).name, fetch(MAGIKA).name]
     assert python.run(INSTALL.format(names=names)) == ["magika", "onnxruntime"]
     lines = IDENTIFY.strip().splitlines()
-    assert lines[-1].startswith("print(json.dumps([found, ")
-    result = python.run("\n".join([*lines[:-1], "found"]))
+    assert lines[-1].startswith("print(json.dumps([labels, ")
+    result = python.run("\n".join([*lines[:-1], "labels"]))
     assert [label for label, _ in result.values()] == [label for label, _ in expected.values()]
     for name, (_, score) in expected.items():
         assert result[name][1] == pytest.approx(score, abs=1e-4)

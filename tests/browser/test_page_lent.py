@@ -58,23 +58,29 @@ def test_an_insecure_origin(
             assert user.failures == []
 
 
+def without_storage(site: Site) -> Site:
+    """The site, each of whose modules begins as where site data are blocked."""
+    files = dict(site.files)
+    for name, content in site.files.items():
+        if name.endswith(".mjs") and "/" not in name:
+            text = content.read_bytes() if isinstance(content, Path) else content
+            files[name] = BLOCKED.encode() + text
+    return replace(site, files=files)
+
+
 def test_site_data_blocked(
-    browser: Browser, page_server: Server, golden: str, elsewhere: ModelServer
+    browser: Browser, site: Site, golden: str, elsewhere: ModelServer
 ) -> None:
-    """Also without the headers that make the page try a service worker."""
-    context = browser.new_context()
-    context.route("**/*.mjs*", patched(lambda text: BLOCKED + text))
-    user = User(context, page_server.address)
-    user.ready()
-    expect(user.page.locator("#lacking")).to_contain_text("keeps no data for this site")
-    user.write(PROMPT)
-    assert user.run() == golden
-    user.give_address(elsewhere.url)
-    assert "the browser did not keep the model (1.1 MB)" in user.get("notes")
-    works(user)
-    expect(user.page.locator("#failure")).to_be_hidden()
-    assert user.failures == []
-    context.close()
+    with in_thread(Server(without_storage(site))) as server, visit(browser, server.address) as user:
+        user.ready()
+        expect(user.page.locator("#lacking")).to_contain_text("keeps no data for this site")
+        user.write(PROMPT)
+        assert user.run() == golden
+        user.give_address(elsewhere.url)
+        assert "the browser did not keep the model (1.1 MB)" in user.get("notes")
+        works(user)
+        expect(user.page.locator("#failure")).to_be_hidden()
+        assert user.failures == []
 
 
 def test_the_policy_forbids_eval_and_strangers(user: User, page_server: Server) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.browser.graph_files import SIDE, with_encoder, write_files
-from tests.browser.test_page_lent import BLOCKED
+from tests.browser.test_page_lent import without_storage
 from tests.browser.visitor import PROMPT
 from tests.engines.drivers import ENGINES, Engine
 from tests.support.http_server import in_thread
@@ -203,13 +203,8 @@ class Scenarios:
 
     def storage_blocked(self, open_page: Callable[[str], Visit]) -> None:
         """Firefox blocks by itself (see PREFERENCES); WebKit's properties are replaced."""
-        files = dict(self.site.files)
-        if open_page.__name__ != "firefox":
-            for name in [n for n in files if n.endswith(".mjs") and "/" not in n]:
-                content = files[name]
-                body = content.read_bytes() if isinstance(content, Path) else content
-                files[name] = BLOCKED.encode() + body
-        with in_thread(Server(replace(self.site, files=files))) as server:
+        site = self.site if open_page.__name__ == "firefox" else without_storage(self.site)
+        with in_thread(Server(site)) as server:
             visit = open_page(server.address)
             visit.ready()
             assert "keeps no data for this site" in visit.text("lacking")

@@ -149,7 +149,7 @@ def test_report_replaces_no_model(model: Path, capsys: pytest.CaptureFixture[str
     for output in ([], ["-o", model.parent / "sub" / ".." / "model-int4.gguf"]):
         (model.parent / "sub").mkdir(exist_ok=True)
         assert run(model, "--int4", *output, "--json", model.parent / "model-int4.gguf") == 2
-        assert "is the output too" in line(capsys)
+        assert "is also the output" in line(capsys)
     assert names(model.parent) == ["link.json", "model.gguf", "sub"]
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from halfbyte.core.ops.operator import operator_of
+from halfbyte.core.ops.operator import OPERATORS, operator_of
 from halfbyte.device import schema
 from halfbyte.device.quantity import Quantity
 from halfbyte.device.schema import named, number
@@ -57,7 +57,7 @@ _PRODUCT, _OTHER = "matmul_f16", "rms_norm_quantize"
 def kernel_of(kind: str, measured: Mapping[str, Kernel]) -> Kernel:
     """The fractions of a kind: measured on the device, else elsewhere, else for a similar kind."""
     known = {**usual_kernels(), **measured}
-    plain = kind.removesuffix(ROWS)
+    plain = kind if kind in OPERATORS else kind.removesuffix(ROWS)
     like = _like(plain)
     if like not in known:
         like = _PRODUCT if kind.startswith("matmul_") else _OTHER

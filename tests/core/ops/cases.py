@@ -336,6 +336,9 @@ def _attention_bound(
 
 
 def _elementwise() -> Iterator[Case]:
+    x = activations(40, 777)  # enough for several threads, which meet inside a row
+    for operator in (ops.add, ops.mul):
+        yield Case("1-777", operator, {"x": x, "y": activations(1, 777)})
     for d in (*range(1, 34), 100):
         x, y = activations(3, d, spread=4), activations(4, d)[:3].copy()
         wide = x.astype(np.float64)

@@ -120,6 +120,13 @@ def reductions() -> Iterator[Case]:
             bound = None if function in ("max", "min") else (b + 2) * EPS * size + TINY
             attributes = {"function": function}
             yield Case(f"{function}-{a}x{b}x{c}", ops.reduce, {"x": x}, attributes, bound=bound)
+    for function, value in (
+        ("min", np.inf),
+        ("max", -np.inf),
+    ):  # the largest and smallest there are
+        for b, c in ((19, 1), (19, 3)):
+            x = np.full((2, b, c), value, np.float32)
+            yield Case(f"{function}-infinite-{b}x{c}", ops.reduce, {"x": x}, {"function": function})
 
 
 FAMILIES = (binary, casts, unary, moves, reductions)

@@ -179,11 +179,10 @@ def clip(
         return None
     if any(v is not None and v.shape for v in (low, high)):
         return None
-    limits = np.finfo(np.float32)
     lowest = min if low is None else float(low.reshape(-1)[0])
     highest = max if high is None else float(high.reshape(-1)[0])
-    lowest = float(limits.min) if lowest is None else lowest
-    highest = float(limits.max) if highest is None else highest
+    lowest = -math.inf if lowest is None else lowest
+    highest = math.inf if highest is None else highest
     return apply(c, x, "clip", lowest, highest)
 
 

@@ -135,7 +135,7 @@ def _last(last: int, size: int, step: int) -> int | None:
 @lower("Split")
 def split(
     c: Capture, x: Value, sizes: Operand = None, *, axis: int = 0, split: list[int] | None = None,
-    num_outputs: int = 0,
+    num_outputs: int | None = None,
 ) -> tuple[Value, ...] | None:  # fmt: skip
     """The parts of x along an axis."""
     if isinstance(sizes, Value):
@@ -143,7 +143,7 @@ def split(
     axis = axis_of(axis, len(x.shape))
     total, count = x.shape[axis], len(c.node.outputs)
     parts = split if sizes is None else ints(sizes)
-    if num_outputs not in (0, count) or (num_outputs and parts is not None):
+    if num_outputs not in (None, count) or (num_outputs and parts is not None):
         return None
     if parts is None:
         share = -(-total // count)

@@ -48,7 +48,7 @@ def check_shape(shape: Iterable[int], itemsize: int = 1) -> tuple[int, ...]:
         raise ValueError(f"a result of {len(sizes)} axes")
     if any(size < 0 for size in sizes):
         raise ValueError(f"a result of shape {list(sizes)}")
-    if (count := math.prod(sizes)) > MAX_ELEMENTS:
+    if (count := math.prod(filter(None, sizes))) > MAX_ELEMENTS:  # NumPy refuses empty ones too
         raise MemoryBudgetError(
             f"a result of shape {list(sizes)}, {_sized(count * itemsize)}: expected at most "
             f"{MAX_ELEMENTS} elements"
