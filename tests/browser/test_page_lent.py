@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.browser.visitor import INSECURE, PROMPT, READY, User, patched, picture, visit, works
+from tests.browser.visitor import (
+    INSECURE,
+    PROMPT,
+    READY,
+    User,
+    leave,
+    patched,
+    picture,
+    visit,
+    works,
+)
 from tests.support.http_server import Server as ModelServer
 from tests.support.http_server import in_thread
 
@@ -146,7 +156,7 @@ def test_webassembly_under_another_type(browser: Browser, page_server: Server) -
     )
     user = User(context, page_server.address)
     user.ready()
-    context.close()
+    leave(context)
 
 
 def test_scripts_that_do_not_come(browser: Browser, page_server: Server) -> None:
@@ -155,7 +165,7 @@ def test_scripts_that_do_not_come(browser: Browser, page_server: Server) -> None
     context.route("**/style.css", patched(lambda text: text.replace("late 1s 10s", "late 0s")))
     user = User(context, page_server.address)
     expect(user.page.locator("#unstarted")).to_be_visible(timeout=READY)
-    context.close()
+    leave(context)
     with visit(browser, page_server.address) as user:
         expect(user.page.locator("#unstarted")).to_be_hidden(timeout=READY)
 

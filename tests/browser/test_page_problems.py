@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.browser.visitor import DROP, PROMPT, READY, User, works
+from tests.browser.visitor import DROP, PROMPT, READY, User, leave, works
 from tests.support.http_server import (
     BAD_ANSWERS,
     answering,
@@ -150,7 +150,7 @@ def test_a_browser_without_simd(browser: Browser, page_server: Server, golden: s
     assert "This browser does not support WebAssembly SIMD" in user.get("notes")
     user.write(PROMPT, 40)
     assert golden.startswith(user.run())
-    context.close()
+    leave(context)
 
 
 def test_pyodide_cannot_be_loaded(browser: Browser, site: Site) -> None:

@@ -121,6 +121,12 @@ def visit(browser: Browser, address: str, **routes: Callable[[Route], None]) -> 
     for name, handle in routes.items():
         context.route(f"**/{name}.mjs*", handle)
     yield Visitor(context, address)
+    leave(context)
+
+
+def leave(context: BrowserContext) -> None:
+    """Close a visit whose page may still be fetching through routes."""
+    context.unroute_all(behavior="ignoreErrors")
     context.close()
 
 

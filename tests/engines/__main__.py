@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.browser.graph_files import SIDE, with_encoder, write_files
+from tests.browser.test_page_ended import ENDED
 from tests.browser.test_page_lent import without_storage
 from tests.browser.visitor import PROMPT
 from tests.engines.drivers import ENGINES, Engine
@@ -33,7 +34,6 @@ from halfbyte.web.server import Server
 from halfbyte.web.site import STORYTELLER, Site, make_site
 
 SECONDS = 300
-ENDED = "The browser has ended the page's Python, most often because memory ran out."
 MESSAGES = ("unstarted", "failure-text", "problem", "wait-text", "onnx-problem")
 END = "new BroadcastChannel('end').addEventListener('message', () => self.close());\n"
 GIVE = """
