@@ -235,13 +235,20 @@ def qgemm(
 @contrib("QuantizeLinear", infer=_shapes.same, types="a a > -")
 def quantize_linear(x: Array, scale: Array, zero: Zero = None, *, axis: int = 1) -> Array:
     """round(x / scale) + zero; vectors are over `axis`."""
-    return quantized(widened(x), widened(scale), zero, axis)
+    return _like(x, quantized(widened(x), widened(scale), zero, axis))
 
 
 @contrib("DequantizeLinear", infer=_shapes.same, types="a b a > b")
 def dequantize_linear(x: Array, scale: Array, zero: Zero = None, *, axis: int = 1) -> Array:
     """(x - zero) scale; vectors are over `axis`."""
-    return rounded(dequantized(x, widened(scale), zero, axis), scale.dtype)
+    return _like(x, rounded(dequantized(x, widened(scale), zero, axis), scale.dtype))
+
+
+def _like(x: Array, result: Array) -> Array:
+    """A result of x's shape; a scale or zero point may not broadcast x."""
+    if result.shape != x.shape:
+        raise ProgramError(f"scale or zero point: {list(result.shape)} with x {list(x.shape)}")
+    return result
 
 
 def _both(a: Array, a_zero: Zero, b: Array, b_zero: Zero = None) -> _shapes.Shape:
