@@ -69,8 +69,11 @@ def changed(text: str, fault: Fault) -> str:
 class Copy:
     """A copy of a checkout, and the package built from it, in a folder of its own."""
 
-    def __init__(self, tree: Path, folder: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self.tree, self.site = folder / "tree", folder / "site"
+
+    def fill(self, tree: Path) -> None:
+        """Copy the files that git tracks."""
         names = subprocess.run(
             ["git", "ls-files", "-z"], cwd=tree, check=True, capture_output=True, text=True
         ).stdout.split("\0")
@@ -153,10 +156,13 @@ def try_all(tree: Path, faults: list[Fault], workers: int) -> dict[str, str]:
     seen: dict[str, str] = {}
     if kernels:
         with tempfile.TemporaryDirectory() as folder:
-            seen |= try_kernels(Copy(tree, Path(folder)), kernels)
+            copy = Copy(Path(folder))
+            copy.fill(tree)
+            seen |= try_kernels(copy, kernels)
     if functions:
         with tempfile.TemporaryDirectory() as folder:
-            first = Copy(tree, Path(folder) / "0")
+            first = Copy(Path(folder) / "0")
+            first.fill(tree)
             first.build()
             seen |= spread(first, functions, workers)
     return seen
@@ -165,16 +171,14 @@ def try_all(tree: Path, faults: list[Fault], workers: int) -> dict[str, str]:
 def spread(copy: Copy, faults: list[Fault], workers: int) -> dict[str, str]:
     """Share the faults among copies of the copy."""
     folder = copy.tree.parent
-    folders = [folder] + [folder.with_name(str(i)) for i in range(1, workers)]
-    for other in folders[1:]:
-        shutil.copytree(folder, other)
+    copies = [copy, *(Copy(folder.with_name(str(i))) for i in range(1, workers))]
+    for other in copies[1:]:
+        shutil.copytree(folder, other.tree.parent)
 
     def run(index: int) -> dict[str, str]:
-        part = object.__new__(Copy)
-        part.tree, part.site = folders[index] / "tree", folders[index] / "site"
         seen = {}
         for fault in faults[index::workers]:
-            seen[fault.name] = try_function(part, fault)
+            seen[fault.name] = try_function(copies[index], fault)
             print(f"{fault.name}: {seen[fault.name] or 'NOT SEEN'}", file=sys.stderr, flush=True)
         return seen
 

@@ -59,23 +59,18 @@ class Scope:
 
     def constant(self, name: str) -> TensorProto | None:
         """The tensor of that name, if there is one that a caller cannot replace."""
-        scope: Scope | None = self
-        while scope is not None:
-            tensor: TensorProto | None = scope.tensors.get(name)
-            if tensor is not None:
-                return tensor
-            scope = scope.outer
-        return None
+        return next((s.tensors[name] for s in self._outwards() if name in s.tensors), None)
 
     def producer(self, name: str) -> NodeProto | None:
         """The node that computes a value."""
+        return next((s.producers[name] for s in self._outwards() if name in s.producers), None)
+
+    def _outwards(self) -> Iterator[Scope]:
+        """This scope, and those around it."""
         scope: Scope | None = self
         while scope is not None:
-            node: NodeProto | None = scope.producers.get(name)
-            if node is not None:
-                return node
+            yield scope
             scope = scope.outer
-        return None
 
 
 @dataclass(frozen=True)
