@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from halfbyte.core.backends import side_module
+
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = ROOT / "runtime/kernels"
 PACKAGE = ROOT / "runtime/halfbyte"
@@ -30,7 +32,7 @@ FLAGS = (
     *("-target", "wasm32-freestanding", "-std=c11", "-Os", "-fPIC", "-fvisibility=hidden", "-g0"),
     *("-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Werror", f"-I{KERNELS}"),
 )
-FEATURES = "generic+simd128+bulk_memory+nontrapping_fptoint+sign_ext+mutable_globals"
+FEATURES = "generic+simd128+atomics+bulk_memory+nontrapping_fptoint+sign_ext+mutable_globals"
 
 # file, source of the table, its symbol, its name, additional CPU features
 VARIANTS = (
@@ -76,58 +78,8 @@ def build(folder: Path, name: str, source: str, table: str, isa: str, features: 
 
 
 def imports(data: bytes) -> set[str]:
-    """Names that a module imports, read from its import section (number 2)."""
-    for number, start, end in sections(data):
-        if number == 2:
-            return set(_import_names(data, start, end))
-    return set()
-
-
-def sections(data: bytes) -> list[tuple[int, int, int]]:
-    """Number, start and end of each section of a module."""
-    if data[:8] != b"\0asm\1\0\0\0":
-        raise ValueError("not a WebAssembly module of version 1")
-    result, at = [], 8
-    while at < len(data):
-        number = data[at]
-        size, start = _leb(data, at + 1)
-        result.append((number, start, start + size))
-        at = start + size
-    return result
-
-
-def _leb(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned LEB128 number and the offset after it."""
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if not byte & 0x80:
-            return value, at
-
-
-def _import_names(data: bytes, at: int, end: int) -> list[str]:
-    count, at = _leb(data, at)
-    names = []
-    for _ in range(count):
-        size, at = _leb(data, at)  # the module's name
-        size, at = _leb(data, at + size)
-        names.append(data[at : at + size].decode())
-        kind, at = data[at + size], at + size + 1
-        if kind == 0:  # a function: its type
-            _, at = _leb(data, at)
-        elif kind in (1, 2):  # a table: its type, then limits; a memory: limits
-            at += kind == 1
-            flags, at = data[at], at + 1
-            _, at = _leb(data, at)
-            if flags & 1:
-                _, at = _leb(data, at)
-        else:  # a global: type and mutability
-            at += 2
-    if at != end:
-        raise ValueError(f"import section ends at {at}, expected {end}")
-    return names
+    """Names that a module imports."""
+    return {entry.name for entry in side_module.imports(data)}
 
 
 def main() -> None:

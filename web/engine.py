@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from halfbyte.core.backends import available
+from halfbyte.core.backends.cores import default_threads
+from halfbyte.core.backends.opening import place_of_files
 from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.text import footprint
 from halfbyte.text.chat import Chat, has_template
@@ -78,7 +80,8 @@ class Engine:
         async def load(options: dict[str, Any]) -> LanguageModel:
             from halfbyte.download.browser import read_file
 
-            data = await read_file(blob, self._progress("model"))
+            place = place_of_files(self._backend, default_threads())
+            data = await read_file(blob, self._progress("model"), place)
             return load_bytes(data, blob.name, own=True, **options)
 
         await self._load(load)

@@ -42,7 +42,8 @@ LOAD = """
 import __main__, ctypes
 import halfbyte, pyodide_js
 
-model = __main__.model = await halfbyte.load_url("/models/{name}", keep=False, context={context})
+options = dict(keep=False, context={context}, threads=1)
+model = __main__.model = await halfbyte.load_url("/models/{name}", **options)
 model.feed(list(range(1, {prompt} + 1)))
 ctypes.CDLL(None).sbrk.restype = ctypes.c_size_t
 [ctypes.CDLL(None).sbrk(0), pyodide_js._module.HEAPU8.length]

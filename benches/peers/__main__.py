@@ -32,7 +32,7 @@ from benches.peers import table
 from benches.peers.limits import Limits, Work, measure_limits, work_of
 from benches.peers.session import Plan, Results, measure
 
-OURS = [("relaxed", 1), ("simd128", 1)]
+OURS = ("relaxed", "simd128")
 
 
 def numbers(text: str) -> list[int]:
@@ -61,8 +61,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("-p", "--prompts", type=positive, default=[128, 512], help="(128,512)")
     parser.add_argument("-n", "--decodes", type=positive, default=[64], help="(default 64)")
     parser.add_argument(
-        "-w", "--wllama-threads", type=numbers, default=[1, 0], metavar="COUNTS",
-        help="wllama's threads; 0 is its default, half of the cores (default 1,0)",
+        "-w", "--tab-threads", type=numbers, default=[1, 2], metavar="COUNTS",
+        help="threads in a tab; 0 is wllama's default, half of the cores (default 1,2)",
     )  # fmt: skip
     parser.add_argument(
         "--large", action="store_true", help="decoding of the 1B models too, natively"
@@ -84,11 +84,11 @@ def parse() -> argparse.Namespace:
 def plan_of(options: argparse.Namespace) -> Plan:
     """The plan that the options describe."""
     counts: list[int] = []
-    for asked in options.wllama_threads:
+    for asked in options.tab_threads:
         count = asked or prepare.wllama_threads()
         if count not in counts:
             counts.append(count)
-    tabs = [*OURS, *((engine, count) for count in counts for engine in prepare.WLLAMA)]
+    tabs = [(engine, count) for count in counts for engine in (*OURS, *prepare.WLLAMA)]
     threads = [] if options.browser_only else options.threads
     return Plan(options.rounds, threads, options.prompts, options.decodes, tabs)
 

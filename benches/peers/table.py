@@ -31,20 +31,24 @@ def native(series: Sequence[Series], work: dict[str, Work], limits: Limits) -> s
 def tabs(
     series: Sequence[Series], natives: Sequence[Series], work: dict[str, Work], limits: Limits
 ) -> str:
-    """One row per engine and test; the native llama.cpp too where it ran on one thread."""
-    ours = {(s.model, s.test): s for s in series if s.engine == "relaxed"}
+    """One row per engine, number of threads and test; the native llama.cpp with as many, too."""
+    ours = {(s.model, s.test, s.threads): s for s in series if s.engine == "relaxed"}
     models = list(dict.fromkeys(s.model for s in series))
-    tests = {(s.model, s.test) for s in series}
+    tests = {(s.model, s.test, s.threads) for s in series}
     beside = [
         s for s in natives
-        if s.engine == "llama.cpp" and s.threads == 1 and (s.model, s.test) in tests
+        if s.engine == "llama.cpp" and (s.model, s.test, s.threads) in tests
     ]  # fmt: skip
     rows = []
     order = [*series, *beside]
-    for s in sorted(order, key=lambda s: (models.index(s.model), not s.test.startswith("pp"))):
+
+    def place(s: Series) -> tuple[int, bool, int]:
+        return models.index(s.model), not s.test.startswith("pp"), s.threads
+
+    for s in sorted(order, key=place):
         ratio = "-"
-        if (s.model, s.test) in ours:
-            ratio = f"{ours[s.model, s.test].times_as_fast_as(s):.2f}"
+        if (s.model, s.test, s.threads) in ours:
+            ratio = f"{ours[s.model, s.test, s.threads].times_as_fast_as(s):.2f}"
         first = digits(1 / s.more["first_seconds"]) if "first_seconds" in s.more else "-"
         engine = ENGINES.get(s.engine, f"{s.engine}, natively")
         row = [s.model, engine, s.test, str(s.threads), digits(s.speed), first, ratio]

@@ -71,14 +71,17 @@ static work work_of(const hb_instruction* instruction) {
   return result;
 }
 
-/* Fewer bytes or operations than this are not worth another thread: a claim costs about as much as
- * moving a few hundred bytes, and a cache line must travel. */
-enum { CHUNK_COST = 16384, MAX_CHUNKS = 64 };
+/* In bytes or operations: less is not worth another thread, and more leaves threads without work
+ * at the end. Between them, each thread gets four chunks: claims are few, since each takes as long as
+ * a cache line travels from core to core, up to half a microsecond. */
+enum { MIN_CHUNK = 1 << 15, MAX_CHUNK = 1 << 21, CHUNKS_PER_THREAD = 4 };
 
-/* Units in a chunk: whole grains, at least CHUNK_COST, and at most MAX_CHUNKS chunks. */
-static int64_t chunk_size(work w) {
-  int64_t least = CHUNK_COST / (w.cost > 0 ? w.cost : 1) + 1, share = w.units / MAX_CHUNKS + 1;
-  int64_t units = least > share ? least : share;
+/* Units in a chunk, whole grains. */
+static int64_t chunk_size(work w, int64_t threads) {
+  int64_t cost = w.cost > 0 ? w.cost : 1;
+  int64_t least = MIN_CHUNK / cost + 1, most = MAX_CHUNK / cost + 1;
+  int64_t share = w.units / (CHUNKS_PER_THREAD * threads) + 1;
+  int64_t units = share < least ? least : share > most ? most : share;
   return (units + w.grain - 1) / w.grain * w.grain;
 }
 
@@ -91,6 +94,8 @@ struct hb_pool {
   _Alignas(64) _Atomic int64_t done; /* chunks of the current instruction that are finished */
   _Alignas(64) _Atomic i32 inside;   /* helpers in hb_help */
   _Atomic i32 stopped;
+  _Atomic i32 wakes; /* changes when helpers that sleep in hb_serve have to wake */
+  _Atomic i32 limit; /* helpers that may be inside; 0: all */
   /* written by the main thread before it publishes chunks, read by threads that claimed one */
   _Alignas(64) const hb_table* table;
   hb_instruction* program;
@@ -148,7 +153,19 @@ HB_EXPORT i32 hb_pool_announce(hb_pool* pool) {
   return atomic_load(&pool->inside);
 }
 
-HB_EXPORT void hb_pool_stop(hb_pool* pool) { atomic_store(&pool->stopped, 1); }
+HB_EXPORT void hb_pool_wake(hb_pool* pool) {
+  atomic_fetch_add(&pool->wakes, 1);
+#ifdef __wasm__
+  __builtin_wasm_memory_atomic_notify((int*)&pool->wakes, UINT32_MAX);
+#endif
+}
+
+HB_EXPORT void hb_pool_limit(hb_pool* pool, i32 helpers) { atomic_store(&pool->limit, helpers); }
+
+HB_EXPORT void hb_pool_stop(hb_pool* pool) {
+  atomic_store(&pool->stopped, 1);
+  hb_pool_wake(pool);
+}
 
 /* Removes a helper from the count, unless a run began in the meantime. */
 static int leave(hb_pool* pool) {
@@ -160,9 +177,24 @@ static int leave(hb_pool* pool) {
   return 0;
 }
 
+/* Removes a helper from the count if there are more than may be: exactly those that are too many. */
+static int surplus(hb_pool* pool) {
+  i32 limit = atomic_load_explicit(&pool->limit, memory_order_relaxed);
+  i32 inside = atomic_load_explicit(&pool->inside, memory_order_relaxed);
+  while (limit && inside > limit) {
+    if (atomic_compare_exchange_weak(&pool->inside, &inside, inside - 1)) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
 HB_EXPORT i32 hb_help(hb_pool* pool, i32 spins) {
   atomic_fetch_add(&pool->inside, 1);
   for (i32 idle = 0;;) {
+    if (surplus(pool)) {
+      return 0;
+    }
     if (atomic_load_explicit(&pool->stopped, memory_order_relaxed)) {
       atomic_fetch_sub(&pool->inside, 1);
       return 1;
@@ -179,9 +211,45 @@ HB_EXPORT i32 hb_help(hb_pool* pool, i32 spins) {
   }
 }
 
+#ifdef __wasm__
+HB_EXPORT void hb_serve(hb_pool* pool, i32 spins) {
+  for (;;) {
+    /* Read before the last look for work: a wake after that changes it, and there is no sleep. */
+    i32 wakes = atomic_load(&pool->wakes);
+    if (hb_help(pool, spins)) {
+      return;
+    }
+    __builtin_wasm_memory_atomic_wait32((int*)&pool->wakes, wakes, -1);
+  }
+}
+#endif
+
 /* ---- a run ---------------------------------------------------------------------------------- */
 
-static void run_shared(hb_pool* pool, int64_t instruction, int64_t chunks) {
+/* Rounds of waiting for a helper until the caller hears of it: half a second, more or less */
+#ifdef __wasm__ /* which has no instruction for a pause */
+enum { PATIENCE = 1 << 28 };
+#else
+enum { PATIENCE = 1 << 25 };
+#endif
+
+/* Waits for chunks that helpers have claimed; returns 0 if patience ends before. */
+static int wait_for_helpers(hb_pool* pool, int64_t chunks) {
+  for (i32 waited = 0; atomic_load_explicit(&pool->done, memory_order_acquire) != chunks;) {
+    pause_briefly();
+    if (++waited > PATIENCE) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+HB_EXPORT i32 hb_pool_wait(hb_pool* pool) {
+  return wait_for_helpers(pool,
+                          chunks_of(atomic_load_explicit(&pool->claims, memory_order_relaxed)));
+}
+
+static int run_shared(hb_pool* pool, int64_t instruction, int64_t chunks) {
   atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
   /* Release: `done`, the slots of the instruction and all earlier results. */
   atomic_store_explicit(&pool->claims,
@@ -189,24 +257,24 @@ static void run_shared(hb_pool* pool, int64_t instruction, int64_t chunks) {
                         memory_order_release);
   while (take_chunk(pool)) {
   }
-  while (atomic_load_explicit(&pool->done, memory_order_acquire) != chunks) {
-    pause_briefly();
-  }
+  return wait_for_helpers(pool, chunks);
 }
 
-static void run_instruction(const hb_table* table, hb_instruction* program, int64_t index,
-                            hb_pool* pool) {
+/* Returns 0 if a helper has not finished its part of the instruction. */
+static int run_instruction(const hb_table* table, hb_instruction* program, int64_t index,
+                           hb_pool* pool) {
   hb_instruction* instruction = &program[index];
   work w = work_of(instruction);
   if (pool) {
-    int64_t size = chunk_size(w), chunks = (w.units + size - 1) / size;
+    i32 helpers = atomic_load_explicit(&pool->inside, memory_order_relaxed);
+    int64_t size = chunk_size(w, 1 + helpers), chunks = (w.units + size - 1) / size;
     if (chunks > 1) {
       instruction->chunk = (i32)size;
-      run_shared(pool, index, chunks);
-      return;
+      return run_shared(pool, index, chunks);
     }
   }
   table->run[instruction->kernel](instruction->slot, 0, w.units);
+  return 1;
 }
 
 HB_EXPORT uint64_t hb_ticks(void) {
@@ -221,9 +289,9 @@ HB_EXPORT uint64_t hb_ticks(void) {
 #endif
 }
 
-HB_EXPORT void hb_run(const hb_table* table, hb_instruction* program, i32 first, i32 last,
-                      const hb_patch* patches, i32 n_patches, const i32* registers, hb_pool* pool,
-                      i32 profile) {
+HB_EXPORT i32 hb_run(const hb_table* table, hb_instruction* program, i32 first, i32 last,
+                     const hb_patch* patches, i32 n_patches, const i32* registers, hb_pool* pool,
+                     i32 profile) {
   for (i32 i = 0; i < n_patches; i++) {
     program[patches[i].instruction].slot[patches[i].slot] = (uint64_t)registers[patches[i].reg];
   }
@@ -233,7 +301,9 @@ HB_EXPORT void hb_run(const hb_table* table, hb_instruction* program, i32 first,
   }
   for (i32 i = first; i < last; i++) {
     uint64_t start = profile ? hb_ticks() : 0;
-    run_instruction(table, program, i, pool);
+    if (!run_instruction(table, program, i, pool)) {
+      return i;
+    }
     if (profile) {
       program[i].ticks += hb_ticks() - start;
     }
@@ -241,4 +311,5 @@ HB_EXPORT void hb_run(const hb_table* table, hb_instruction* program, i32 first,
   if (pool) {
     atomic_store_explicit(&pool->claims, 0, memory_order_release);
   }
+  return last;
 }

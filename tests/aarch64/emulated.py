@@ -191,6 +191,7 @@ class Functions:
     """The functions of run.h, called in a runner; it has no threads to pool."""
 
     hb_pool_size = hb_pool_announce = hb_pool_stop = hb_help = None
+    hb_pool_limit = hb_pool_wait = hb_pool_wake = None
 
     def __init__(self, processor: str) -> None:
         self._runner = runner(processor)
@@ -216,9 +217,10 @@ class Functions:
     def hb_ticks(self) -> int:
         return self._runner.request(TICKS)[0]
 
-    def hb_run(self, *arguments: int) -> None:
+    def hb_run(self, *arguments: int) -> int:
         used = self.memory.used()
         self._runner.request(RUN, *map(int, arguments), data=used, into=used)
+        return int(arguments[3])  # the last instruction: one thread leaves nothing
 
 
 def library(isa: str) -> Library:

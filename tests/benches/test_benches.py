@@ -191,7 +191,7 @@ def test_dot_peak_computes_every_product(native_backends: list[str]) -> None:
         kernels = Kernels(isa, library=opened)
         kernels.call("dot_peak", s=sums, w=weights, x=four, n=2)
         kernels.close()
-        assert sums.view(np.uint32).tolist() == [expected] * 2, isa
+        assert np.asarray(sums.view(np.uint32)).tolist() == [expected] * 2, isa
 
 
 # ---- benches.governors ---------------------------------------------------------------------------

@@ -29,6 +29,7 @@ FLAGS = [
     f"--host-resolver-rules=MAP {INSECURE} 127.0.0.1",
 ]
 HERE = Path(__file__).parent
+TABLES = {"relaxed": "kernels-relaxed.wasm", "simd128": "kernels.wasm"}
 
 
 def tool(repository: Path, name: str) -> Path:

@@ -7,14 +7,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.browser.conftest import Python
+from tests.browser.conftest import TABLES, Python
 
 import halfbyte
 from halfbyte.web.wheel import make_wheel
 
 TOKENS = 120
 MODELS = ("F32", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M")
-TABLES = {"relaxed": "kernels-relaxed.wasm", "simd128": "kernels.wasm"}
 
 FETCH = f"""
 names = {MODELS}

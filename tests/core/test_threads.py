@@ -199,6 +199,59 @@ def test_a_slow_core_does_not_hold_the_others_back() -> None:
     assert 0.1 * units <= helped <= 0.3 * units
 
 
+def test_a_late_helper_is_waited_for() -> None:
+    """C returns to Python meanwhile, where Ctrl-C can end the run; the result is complete."""
+    kernels = library()
+    kernel = kernels.kernels["memory_read"]
+    here, done, waits = threading.get_ident(), [], []
+    claimed = threading.Event()
+
+    def chunk(arguments: int, begin: int, end: int) -> None:
+        if threading.get_ident() == here:
+            claimed.wait(10)  # until the helper has its part
+        else:
+            claimed.set()
+            until(lambda: len(waits) == 2, 60)
+        done.append((begin, end))
+
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(chunk)
+    table = (ctypes.c_void_p * len(kernels.kernels))()
+    table[kernel.index] = ctypes.cast(run, ctypes.c_void_p).value
+    code = np.zeros(2, INSTRUCTION)
+    code["kernel"] = kernel.index
+    code["slot"][:, [field.name for field in kernel.fields].index("n")] = 100
+    pool = Pool(kernels, 2)
+    pool.wake()
+    until(lambda: kernels.pool_announce(pool.address) == 1)
+    arguments = (0, 0, 0, pool.address, 0)
+    at = kernels.run(ctypes.addressof(table), code.ctypes.data, 0, 2, *arguments)
+    assert at == 0  # the first instruction is not complete
+    while not kernels.pool_wait(pool.address):
+        waits.append(len(done))
+    assert kernels.run(ctypes.addressof(table), code.ctypes.data, 1, 2, *arguments) == 2
+    pool.close()
+    covered = sorted(done)
+    assert [begin for begin, _ in covered[::2]] == [begin for begin, _ in covered[1::2]]
+    assert sum(end - begin for begin, end in done) == 200
+
+
+def test_fewer_helpers_may_take_part() -> None:
+    kernels = library()
+    pool = Pool(kernels, 4)
+    for limit, expected in ((1, 1), (2, 2), (0, 3)):
+        kernels.pool_limit(pool.address, limit)
+        for event in pool._events:
+            event.set()
+
+        def inside() -> int:
+            return int(kernels.pool_announce(pool.address))
+
+        until(lambda: inside() == expected)  # noqa: B023 - called in this round
+        time.sleep(0.05)
+        assert inside() == expected
+    pool.close()
+
+
 def sysfs(folder: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         path = folder / name

@@ -8,10 +8,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import wasmtime
 from tests.support import wasm
 from tests.support.encoders import assert_encodes
 from tests.support.tools import load_tool
 
+from halfbyte.core.backends import side_module
 from halfbyte.core.backends.opening import library
 
 
@@ -44,6 +46,34 @@ def test_import_reader_sees_functions(tool: ModuleType) -> None:
     assert tool.imports(data[:8]) == set()
     with pytest.raises(ValueError, match="not a WebAssembly module"):
         tool.imports(b"\x7fELF" + bytes(8))
+
+
+@pytest.mark.parametrize("isa", wasm.FILES)
+def test_the_same_file_runs_in_shared_memory(isa: str) -> None:
+    """Only the type of its memory is changed, which engines check."""
+    data = (wasm.folder() / wasm.FILES[isa]).read_bytes()
+    shared = side_module.with_shared_memory(data, 65536)
+    config = wasmtime.Config()
+    config.wasm_relaxed_simd = config.wasm_threads = True
+    engine = wasmtime.Engine(config)
+    before, after = wasmtime.Module(engine, data), wasmtime.Module(engine, shared)
+    kinds = [[str(i.type) for i in m.imports if i.name != "memory"] for m in (before, after)]
+    assert len(kinds[0]) == len(kinds[1]) == len(side_module.imports(data)) - 1
+    [memory] = [i.type for i in after.imports if i.name == "memory"]
+    assert isinstance(memory, wasmtime.MemoryType)
+    assert memory.limits.max == 65536
+    assert len(shared) < len(data) + 8
+    assert side_module.needs(shared) == side_module.needs(data)
+
+
+def test_side_modules_are_recognized() -> None:
+    with pytest.raises(ValueError, match=r"no section dylink.0"):
+        side_module.needs(b"\0asm\1\0\0\0")
+
+
+@pytest.mark.parametrize("number", [0, 127, 128, 65536, 2**32 - 1])
+def test_numbers_of_modules(number: int) -> None:
+    assert side_module.leb(b"x" + side_module.as_leb(number), 1)[0] == number
 
 
 @pytest.mark.parametrize("isa", wasm.FILES)

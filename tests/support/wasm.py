@@ -17,8 +17,8 @@ import wasmtime
 from tests.support.tools import one_at_a_time
 
 from halfbyte.core.backends.library import Library
-from halfbyte.core.backends.memory import ALIGNMENT, Memory
 from halfbyte.core.backends.native import NativeExecutable
+from halfbyte.core.backends.shared import SharedMemory
 from halfbyte.core.program import Program
 
 FILES = {"simd128": "kernels.wasm", "relaxed": "kernels-relaxed.wasm"}
@@ -49,46 +49,38 @@ def _module(isa: str) -> tuple[wasmtime.Engine, wasmtime.Module]:
     return engine, wasmtime.Module.from_file(engine, str(folder() / FILES[isa]))
 
 
-class WasmMemory(Memory):
-    """One WebAssembly memory; arrays are views of it, allocated from the bottom up."""
+class Bytes:
+    """The bytes of a WebAssembly memory, as `SharedMemory` accesses them."""
 
     def __init__(self, store: wasmtime.Store, nbytes: int) -> None:
-        pages = -(-(HEAP + nbytes) // PAGE)
-        self.memory = wasmtime.Memory(store, wasmtime.MemoryType(wasmtime.Limits(pages, pages)))
-        self._base = ctypes.addressof(self.memory.data_ptr(store).contents)
-        size = pages * PAGE
-        buffer = (ctypes.c_uint8 * size).from_address(self._base)
-        buffer.keep = (store, self.memory)  # type: ignore[attr-defined] # while any array lives
-        self.bytes: U8 = np.ctypeslib.as_array(buffer)
-        self._next = self._kept = HEAP
+        self._store, self._pages = store, -(-(HEAP + nbytes) // PAGE)
+        limits = wasmtime.Limits(self._pages, None)
+        self.memory = wasmtime.Memory(store, wasmtime.MemoryType(limits))
 
-    @property
-    def free(self) -> int:
-        """Bytes that are not allocated."""
-        return len(self.bytes) - self._next
+    def __len__(self) -> int:
+        return self._pages * PAGE
 
-    def keep(self) -> None:
-        """Keep the present allocations when the memory is cleared."""
-        self._kept = self._next
+    def view(self, address: int, nbytes: int) -> U8:
+        """A view, until the memory grows."""
+        base = ctypes.addressof(self.memory.data_ptr(self._store).contents)
+        return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(base + address))
 
-    def clear(self) -> None:
-        """Zero and free the allocations since `keep`."""
-        self.bytes[self._kept : self._next] = 0
-        self._next = self._kept
+    def read(self, address: int, out: npt.NDArray[Any]) -> None:
+        out.reshape(-1).view(np.uint8)[...] = self.view(address, out.nbytes)
 
-    def aligned(self, nbytes: int) -> U8:
-        start, self._next = self._next, -(-(self._next + nbytes) // ALIGNMENT) * ALIGNMENT
-        if self._next > len(self.bytes):
-            raise MemoryError(f"{nbytes} bytes")
-        return self.bytes[start : start + nbytes]
+    def write(self, address: int, data: npt.NDArray[Any]) -> None:
+        self.view(address, data.nbytes)[...] = data.reshape(-1).view(np.uint8)
 
-    def reach(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        copy = self.aligned(array.nbytes).view(array.dtype).reshape(array.shape)
-        copy[...] = array
-        return copy
+    def take(self, address: int, data: Any) -> None:
+        self.write(address, np.frombuffer(data, np.uint8))
 
-    def address(self, array: npt.NDArray[Any]) -> int:
-        return int(array.ctypes.data) - self._base
+    def clear(self, address: int, nbytes: int) -> None:
+        self.view(address, nbytes)[...] = 0
+
+    def grow(self, nbytes: int) -> None:
+        pages = -(-nbytes // PAGE)
+        self.memory.grow(self._store, pages)
+        self._pages += pages
 
 
 class Functions:
@@ -97,14 +89,15 @@ class Functions:
     def __init__(self, isa: str, nbytes: int) -> None:
         engine, module = _module(isa)
         self._store = store = wasmtime.Store(engine)
-        self.memory = WasmMemory(store, nbytes)
+        self._bytes = Bytes(store, nbytes)
+        self.memory = SharedMemory(self._bytes, HEAP)
         table = wasmtime.Table(
             store,
             wasmtime.TableType(wasmtime.ValType.funcref(), wasmtime.Limits(1024, None)),
             None,
         )
         values = {
-            "memory": self.memory.memory,
+            "memory": self._bytes.memory,
             "__indirect_function_table": table,
             "__memory_base": _constant(store, DATA),
             "__table_base": _constant(store, 1),
@@ -122,8 +115,8 @@ class Functions:
     def _text(self, address: int) -> bytes | None:
         if not address:
             return None
-        end = address + int(np.argmin(self.memory.bytes[address:] != 0))
-        return self.memory.bytes[address:end].tobytes()
+        whole = self._bytes.view(address, len(self._bytes) - address)
+        return whole[: int(np.argmin(whole != 0))].tobytes()
 
     def hb_kernel_list(self) -> bytes | None:
         return self._text(self._call("hb_kernel_list"))
@@ -141,8 +134,8 @@ class Functions:
     def hb_ticks(self) -> int:
         return int(self._call("hb_ticks"))
 
-    def hb_run(self, *arguments: int) -> None:
-        self._call("hb_run", *map(int, arguments))
+    def hb_run(self, *arguments: int) -> int:
+        return int(self._call("hb_run", *map(int, arguments)))
 
     def __getattr__(self, name: str) -> Any:
         return lambda *arguments: self._call(name, *arguments)
@@ -165,37 +158,17 @@ def library(isa: str, nbytes: int) -> Library:
 
 
 def open_program(program: Program, isa: str, threads: int) -> NativeExecutable:
-    """A program in a new WebAssembly memory that is just large enough, with one thread."""
+    """A program in a new WebAssembly memory, with one thread."""
     del threads
-    return NativeExecutable(program, isa, 1, library(isa, _needed(program)), "wasm")
-
-
-def _needed(program: Program) -> int:
-    buffers = 2 * sum(buffer.nbytes + 1024 for buffer in program.buffers)
-    return buffers + 256 * len(program.instructions) + (1 << 20)
+    return NativeExecutable(program, isa, 1, library(isa, PAGE), "wasm")
 
 
 @cache
 def _reused(isa: str) -> Library:
-    reused = library(isa, REUSED)
-    reused.table(isa)  # which puts its name into the memory
-    reused.memory.keep()  # type: ignore[attr-defined]
-    return reused
+    return library(isa, REUSED)
 
 
 def opener(isa: str) -> Callable[[Program], NativeExecutable]:
-    """A function that opens programs one after the other in one memory, if they fit.
-
-    Programs opened earlier must not run any more. This is faster for many small models.
-    """
+    """A function that opens programs in one memory, which is faster for many small models."""
     reused = _reused(isa)
-    memory = reused.memory
-    assert isinstance(memory, WasmMemory)
-    memory.clear()
-
-    def open_one(program: Program) -> NativeExecutable:
-        if _needed(program) > memory.free:
-            return open_program(program, isa, 1)
-        return NativeExecutable(program, isa, 1, reused, "wasm")
-
-    return open_one
+    return lambda program: NativeExecutable(program, isa, 1, reused, "wasm")

@@ -1,5 +1,5 @@
 // ?engine=relaxed|simd128|numpy|wllama-2|wllama-3|pyodide & model=ADDRESS & context=TOKENS
-//  & threads=COUNT (of wllama; 0: its default)
+//  & threads=COUNT (0: the engine's default)
 //
 // window.started: milliseconds from the page's opening to the first token, or what went wrong;
 // window.threads: the engine's number of threads;
@@ -20,7 +20,7 @@ async function halfbyte() {
     answers.push((data) => (data.error ? reject(new Error(data.error)) : resolve(data)));
     if (message) worker.postMessage(message);
   });
-  await ask();
+  window.threads = (await ask()).threads;
   return { measure: (ids, count) => ask({ ids, count }) };
 }
 

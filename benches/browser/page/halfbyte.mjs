@@ -25,6 +25,7 @@ kernels = ${JSON.stringify(KERNELS[engine] ?? "")}
 if kernels:
     os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / kernels)
 model = await halfbyte.load_url(${JSON.stringify(model)}, keep=False, context=${Number(query.get("context") ?? 256)},
+    threads=${Number(query.get("threads") ?? 1)},
     source=lambda: FetchSource(fetcher),
     backend=${JSON.stringify(engine === "numpy" ? "numpy" : "native")})
 model.feed([1])
@@ -61,7 +62,7 @@ try {
       self.postMessage({ error: String(error.message ?? error) });
     }
   };
-  self.postMessage("ready");
+  self.postMessage({ threads: pyodide.globals.get("model")?.executable.threads ?? 1 });
 } catch (error) {
   self.postMessage({ error: String(error.stack ?? error) });
 }

@@ -13,12 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from halfbyte.core import ops
-from halfbyte.core.backends.memory import ALIGNMENT, aligned
+from halfbyte.core.backends.memory import ALIGNMENT, Memory, aligned
 from halfbyte.core.backends.native import Kernels
+from halfbyte.core.backends.opening import library_for
 from halfbyte.core.program import Buffer, Kind, Program
 from halfbyte.errors import ProgramError
 from halfbyte.formats.derived import DerivedTensor
-from halfbyte.formats.mapped import is_mapped
+from halfbyte.formats.mapped import is_apart, is_mapped
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.room import machine_bytes
 from halfbyte.weights import U8, Layout, Tensor
@@ -67,15 +68,18 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
     not fit. The tensors give them away, and cannot be used afterwards.
     """
     tensors = {buffer: _tensor(buffer) for buffer in buffers}
-    arena = aligned(sum(_padded(t.nbytes) for t in tensors.values() if not t.owned))
-    single, shared, place = Kernels(), Kernels(threads=threads), 0
+    library = library_for(threads)
+    own = {buffer: _taken(tensor, library.memory) for buffer, tensor in tensors.items()}
+    arena = aligned(sum(_padded(tensors[b].nbytes) for b, data in own.items() if data is None))
+    single, shared = Kernels(library=library), Kernels(threads=threads, library=library)
+    place = 0
     packed = {}
     for buffer, tensor in tensors.items():
         layout = tensor.format.packed
         if layout is None:
             raise ProgramError(f"{buffer}: expected a format with a packed layout")
-        if tensor.owned:
-            source = data = tensor.release()
+        if (mine := own[buffer]) is not None:
+            source = data = mine
         else:
             source, data = tensor.data, arena[place : place + tensor.nbytes]
             place += _padded(tensor.nbytes)
@@ -87,6 +91,15 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
         packed[buffer] = replace(buffer, dtype=layout.dtype, value=value)
     shared.close()
     return program.replaced(packed)
+
+
+def _taken(tensor: Tensor, memory: Memory) -> U8 | None:
+    """A tensor's bytes where kernels may overwrite them; None if they have to be copied."""
+    if memory.apart and not is_apart(tensor.data):
+        data = memory.aligned(tensor.nbytes)
+        data[...] = tensor.data
+        return data
+    return tensor.release() if tensor.owned else None
 
 
 def keep_vectors(program: Program, file: ModelFile) -> Program:
@@ -115,7 +128,7 @@ def _kept(program: Program, buffers: Iterable[Buffer], file: ModelFile) -> Progr
     for buffer in buffers:
         tensor = _tensor(buffer)
         data = aligned(tensor.nbytes)
-        data[...] = tensor.data
+        data[...] = np.asarray(tensor.data)
         value = Tensor(tensor.name, tensor.format, tensor.shape, data, tensor.whole)
         kept[buffer] = replace(buffer, value=value)
         file.forget()
@@ -129,7 +142,7 @@ def _pack_slices(
     """Pack a tensor's bytes into `data`, which may be `source`; yields after each slice."""
     rows, columns = tensor.shape
     size = layout.row_bytes(columns)
-    scratch = np.empty(layout.GROUP * size, np.uint8)
+    scratch = kernels.memory.aligned(layout.GROUP * size)
     step = max(_SLICE // size // layout.GROUP, 1) * layout.GROUP
     for first in range(0, rows, step):
         part = slice(first * size, min(first + step, rows) * size)

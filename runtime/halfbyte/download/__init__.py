@@ -11,7 +11,6 @@ in the browser; `hub` pulls from the Hugging Face hub with the hub's own library
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.download.response import DownloadError
-from halfbyte.download.transfer import Progress, Source, Transfer
+from halfbyte.download.transfer import Allocate, Progress, Source, Transfer, sha256_of
 
 __all__ = ["Download", "DownloadError", "Progress", "Source", "fetch", "forget"]
 
@@ -53,6 +52,7 @@ async def fetch(
     sha256: str | None = None,
     keep: bool = True,
     source: Callable[[], Source] | None = None,
+    allocate: Allocate | None = None,
 ) -> Download:
     """The bytes at an address, or those kept from an earlier visit.
 
@@ -69,6 +69,8 @@ async def fetch(
         damaged or have changed on the server. Elsewhere without effect.
     source : callable, optional
         Returns a :class:`Source` for each attempt; by default the platform's.
+    allocate : callable, optional
+        Makes the array for a number of bytes, which may be in another memory than NumPy's.
 
     Raises
     ------
@@ -82,11 +84,11 @@ async def fetch(
     if keep:
         from halfbyte.download import kept
 
-        if (data := await kept.find(url, progress, sha256)) is not None:
+        if (data := await kept.find(url, progress, sha256, allocate)) is not None:
             return Download(data, kept=True)
-    transfer = Transfer(url, progress, source or _platform_source(), sha256)
+    transfer = Transfer(url, progress, source or _platform_source(), sha256, allocate)
     data = await transfer.fetch()
-    if transfer.sha256 and (actual := _hash(data)) != transfer.sha256:
+    if transfer.sha256 and (actual := sha256_of(data)) != transfer.sha256:
         raise DownloadError(f"{url}: expected sha256 {transfer.sha256}, found {actual}")
     note = await kept.keep(url, data, transfer.head, transfer.sha256) if keep else ""
     return Download(data, note=note)
@@ -98,10 +100,6 @@ async def forget(url: str) -> None:
         from halfbyte.download import kept
 
         await kept.forget(url)
-
-
-def _hash(data: npt.NDArray[np.uint8]) -> str:
-    return hashlib.sha256(data.data).hexdigest()
 
 
 def _platform_source() -> Callable[[], Source]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.download.response import ConnectionLostError, Head, Version, read_head
-from halfbyte.download.transfer import Progress, check_size
+from halfbyte.download.transfer import Allocate, Progress, check_size, new_bytes, put
 
 U8 = npt.NDArray[np.uint8]
 js: Any = import_module("js")
@@ -121,16 +121,16 @@ def head_of(response: Any, start: int = 0) -> Head:
     return replace(head, framed=True)
 
 
-async def read_file(file: Any, progress: Progress) -> U8:
+async def read_file(file: Any, progress: Progress, allocate: Allocate | None = None) -> U8:
     """The bytes of a JavaScript `File` or `Blob`, read straight into one array."""
     size = int(file.size)
     check_size(getattr(file, "name", "file"), size)
-    data, done = np.empty(size, np.uint8), 0
+    data, done = (allocate or new_bytes)(size), 0
     reader = file.stream().getReader()
     progress(0, size)
     while not (step := await call(reader, "read")).done:
         end = done + step.value.length
-        step.value.assign_to(data[done:end])
+        put(step.value, data[done:end])
         done = end
         progress(done, size)
     return data

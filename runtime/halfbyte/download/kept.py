@@ -27,10 +27,10 @@ from halfbyte.download.browser import (
     to_object,
 )
 from halfbyte.download.response import ConnectionLostError, Head, Version
-from halfbyte.download.transfer import Progress
+from halfbyte.download.transfer import Allocate, Progress, pieces, sha256_of
 
 FOLDER = "halfbyte-models"
-PART = 1 << 24  # bytes of a checksum, and of a transfer to JavaScript
+PART = 1 << 24  # bytes of a checksum
 PATIENCE = 5.0  # seconds to wait for the server's current version
 
 # The browser, or this window (such as a private one), does not have the feature or the file.
@@ -62,7 +62,9 @@ class Record:
     sha256: str
 
 
-async def find(url: str, progress: Progress, sha256: str = "") -> U8 | None:
+async def find(
+    url: str, progress: Progress, sha256: str = "", allocate: Allocate | None = None
+) -> U8 | None:
     """The bytes that are kept for an address.
 
     None if there are none, if they are damaged, or if the server has another version or the caller
@@ -79,12 +81,12 @@ async def find(url: str, progress: Progress, sha256: str = "") -> U8 | None:
         return None
     if record.sha256 and sha256 not in ("", record.sha256):
         return None
-    data = await read_file(file, progress)
+    data = await read_file(file, progress, allocate)
     if await _sums(data) != record.sums:
         return None
     if not sha256 or record.sha256:
         return data
-    return data if hashlib.sha256(data.data).hexdigest() == sha256 else None
+    return data if sha256_of(data) == sha256 else None
 
 
 async def keep(url: str, data: U8, head: Head, sha256: str = "") -> str:
@@ -169,7 +171,10 @@ async def _sums(data: U8) -> list[int]:
     """CRC-32 of each part; in WebAssembly seven times as fast as the browser's SHA-256."""
     sums = []
     for first in range(0, len(data), PART):
-        sums.append(zlib.crc32(data[first : first + PART].data))
+        total = 0
+        for piece in pieces(data[first : first + PART]):
+            total = zlib.crc32(piece.data, total)
+        sums.append(total)
         await asyncio.sleep(0)  # a page on this thread stays responsive
     return sums
 
@@ -179,8 +184,8 @@ async def _write(folder: Any, name: str, data: U8) -> None:
     handle = await call(folder, "getFileHandle", name, to_object(create=True))
     stream = await call(handle, "createWritable")
     try:
-        for first in range(0, len(data), PART):
-            await call(stream, "write", to_js(data[first : first + PART]))
+        for piece in pieces(data):
+            await call(stream, "write", to_js(piece))
         await call(stream, "close")  # only this replaces the file
     except _ABSENT:
         with suppress(BrowserError):

@@ -7,9 +7,10 @@ at less than 1 KB per second.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from halfbyte.room import machine_bytes
 
 U8 = npt.NDArray[np.uint8]
 Progress = Callable[[int, "int | None"], None]  # bytes done, bytes in total if known
+Allocate = Callable[[int], U8]  # bytes of any content, also in another memory; or `MemoryError`
 
 ATTEMPTS = 5  # in a row, without PROGRESS between them
 PROGRESS = 1 << 16  # bytes beyond the furthest attempt that reset the count of attempts
@@ -34,6 +36,7 @@ CONNECTIONS = 200  # in total
 PAUSE = 0.2  # seconds before the second attempt; doubled for each further one
 MAX_REASON = 300  # characters of what a server said
 TIMEOUT = 60.0  # seconds without a byte
+_PIECE = 1 << 20  # bytes that are copied or hashed at once
 SLOWEST = 1024  # bytes per second, over TIMEOUT
 HEAP_BYTES = 4 << 30  # addressable in WebAssembly with 32 bits
 ARRAY_BYTES = (2 << 30) - 1  # NumPy's largest array there, hence the largest model file
@@ -65,6 +68,8 @@ class Transfer:
         Returns the source of each attempt.
     sha256 : str, optional
         The hash with which the caller will compare the bytes.
+    allocate : callable, optional
+        Makes the array for a file whose size is known; `numpy.empty` by default.
 
     Attributes
     ----------
@@ -75,10 +80,16 @@ class Transfer:
     """
 
     def __init__(
-        self, url: str, progress: Progress, source: Callable[[], Source], sha256: str = ""
+        self,
+        url: str,
+        progress: Progress,
+        source: Callable[[], Source],
+        sha256: str = "",
+        allocate: Allocate | None = None,
     ) -> None:
         self.url, self._progress, self._source = url, progress, source
         self.head, self.sha256 = Head(0), sha256
+        self._new = allocate or new_bytes
         self._data = np.empty(0, np.uint8)
         self._done = 0
         self._resumable = False
@@ -179,15 +190,12 @@ class Transfer:
         if limit is not None and end > limit:
             raise DownloadError(f"{self.url}: more than the {limit} bytes announced")
         if end > self._data.nbytes:  # the length is unknown
+            self._data = np.asarray(self._data)
             check_size(self.url, end)
             grown = 2 * self._data.nbytes
             size = max(end, min(grown, ARRAY_BYTES) if sys.platform == "emscripten" else grown)
             self._allocate(size, lambda: self._data.resize(size, refcheck=False))
-        target = self._data[self._done : end]
-        if hasattr(chunk, "assign_to"):  # a JavaScript array: one copy into the heap
-            chunk.assign_to(target)
-        else:
-            target[:] = np.frombuffer(chunk, np.uint8)
+        put(chunk, self._data[self._done : end])
         self._done = end
 
     def _reserve(self, size: int) -> None:
@@ -196,7 +204,7 @@ class Transfer:
         if self._data.nbytes == size:
             return
         self._data = np.empty(0, np.uint8)
-        self._data = self._allocate(size, lambda: np.empty(size, np.uint8))
+        self._data = self._allocate(size, lambda: self._new(size))
 
     def _allocate(self, size: int, make: Callable[[], Any]) -> Any:
         try:
@@ -205,6 +213,35 @@ class Transfer:
             raise OutOfMemoryError(
                 f"{self.url}: {size / 1e6:.0f} MB do not fit beside what is in memory now"
             ) from None
+
+
+def new_bytes(size: int) -> U8:
+    """Bytes of any content."""
+    return np.empty(size, np.uint8)
+
+
+def pieces(data: U8) -> Iterator[U8]:
+    """Bytes of any memory in NumPy's, a few at a time."""
+    for first in range(0, len(data), _PIECE):
+        yield np.asarray(data[first : first + _PIECE])
+
+
+def sha256_of(data: U8) -> str:
+    """The hash of bytes in any memory, in hexadecimal digits."""
+    total = hashlib.sha256()
+    for piece in pieces(data):
+        total.update(piece.data)
+    return total.hexdigest()
+
+
+def put(chunk: Any, target: Any) -> None:
+    """Copy a chunk, which may be a JavaScript array, into as many bytes of any memory."""
+    if not hasattr(chunk, "assign_to"):
+        target[:] = np.frombuffer(chunk, np.uint8)
+    elif isinstance(target, np.ndarray):
+        chunk.assign_to(target)
+    else:
+        target.take(chunk)
 
 
 async def _in_time(step: Any) -> Any:

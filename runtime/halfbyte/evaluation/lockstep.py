@@ -71,13 +71,12 @@ class Lockstep:
         return self._tested, self._reference
 
     def _copy(self, buffer: Buffer, source: Executable, target: Executable) -> None:
-        target.array(buffer)[...] = source.array(buffer)
+        target.array(buffer)[...] = np.asarray(source.array(buffer))
 
     def _view(self, executable: Executable, buffer: Buffer, registers: Mapping[str, int]) -> Array:
         """The values of a buffer at given sizes."""
         _, shape = buffer.held_as(registers)
-        view: Array = executable.array(buffer)[tuple(slice(size) for size in shape)]
-        return view
+        return np.asarray(executable.array(buffer)[tuple(slice(size) for size in shape)])
 
     def step(self, number: int, registers: dict[str, int]) -> None:
         """Run one instruction on the backend only."""

@@ -18,12 +18,13 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import gguf, gguf_split
-from halfbyte.formats.mapped import Buffer, Pages, map_file
+from halfbyte.formats.mapped import Buffer, Pages, is_apart, map_file
 from halfbyte.formats.model_file import MetadataValue, ModelFile
 
 __all__ = ["MetadataValue", "ModelFile", "open_bytes", "open_model"]
@@ -80,7 +81,7 @@ def open_bytes(data: Buffer, name: str, *, own: bool = False) -> ModelFile:
     Parameters
     ----------
     data
-        Contiguous bytes: `bytes`, a `memoryview`, an array of uint8.
+        Contiguous bytes: `bytes`, a `memoryview`, an array of uint8, also one in another memory.
     name
         The file's name, for messages.
     own
@@ -89,8 +90,7 @@ def open_bytes(data: Buffer, name: str, *, own: bool = False) -> ModelFile:
     path = Path(name)
     if not len(data):
         raise FormatError(f"{path}: is empty (0 bytes)")
-    pages = np.frombuffer(data, np.uint8).data
-    model = _read(path, pages if own else pages.toreadonly())
+    model = _read(path, _pages(data, own=own))
     if model is None:
         raise UnsupportedError(
             f"{path}: holds only tensors, without the model's config.json: quantize its whole "
@@ -103,9 +103,17 @@ def open_bytes(data: Buffer, name: str, *, own: bool = False) -> ModelFile:
     return model
 
 
+def _pages(data: Any, *, own: bool) -> Any:
+    """The bytes as readers take them."""
+    if is_apart(data):
+        return data if bytes(data[: len(gguf.MAGIC)].copy()) == gguf.MAGIC else data.copy().data
+    pages = np.frombuffer(data, np.uint8).data
+    return pages if own else pages.toreadonly()
+
+
 def _read(path: Path, pages: Pages) -> ModelFile | None:
     """The model in one file; None if the file only has tensors."""
-    start = bytes(pages[:256])
+    start = np.asarray(pages[:256]).tobytes() if is_apart(pages) else bytes(pages[:256])
     if start.startswith(gguf.MAGIC):
         return gguf.read_gguf(path, pages)
     return _read_other(path, pages, start)

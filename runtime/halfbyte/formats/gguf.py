@@ -13,12 +13,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats.mapped import Pages, refuse_overlaps
+from halfbyte.formats.mapped import Pages, is_apart, refuse_overlaps
 from halfbyte.formats.model_file import MetadataValue, ModelFile
 from halfbyte.weights import BY_GGML_TYPE, FORMATS, Tensor
 
@@ -48,6 +49,7 @@ _MAX_NESTING = 4
 _MAX_NAME = 255
 _MAX_HEADER = 1 << 26  # vocabularies of 260,000 tokens with merges take 16 MB
 _MAX_ITEMS = 1 << 17
+_FIRST = 1 << 20  # bytes of a header in another memory that are copied at first
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 
@@ -55,9 +57,10 @@ _U64 = struct.Struct("<Q")
 class _Cursor:
     """Reads values in sequence, never beyond the end of the header."""
 
-    def __init__(self, path: Path, pages: Pages) -> None:
+    def __init__(self, path: Path, pages: Pages, size: int) -> None:
         self.path = path
-        self.pages = pages
+        self.pages = pages  # the first part of the file, or all of it
+        self.size = size  # of the file
         self.end = min(len(pages), _MAX_HEADER)
         self.at = 0
         self.what = "header"  # what is being read, for messages
@@ -70,9 +73,11 @@ class _Cursor:
         """Check that `size` bytes are left."""
         if size <= self.end - self.at:
             return
-        if size <= len(self.pages) - self.at:
+        if self.end == len(self.pages) < self.size:
+            raise _BeyondError
+        if size <= self.size - self.at:
             raise UnsupportedError(f"{self.path}: metadata exceeds {_MAX_HEADER} bytes")
-        left = len(self.pages) - self.at
+        left = self.size - self.at
         raise self.error(f"truncated: {size} bytes expected at offset {self.at}, {left} found")
 
     def each(self, count: int) -> Iterator[int]:
@@ -139,7 +144,7 @@ class _Cursor:
         return values
 
 
-def read_gguf(path: Path, pages: Pages) -> ModelFile:
+def read_gguf(path: Path, pages: Any) -> ModelFile:
     """Parse a GGUF file; tensors are views of its pages. `path` is for messages.
 
     Raises
@@ -149,7 +154,22 @@ def read_gguf(path: Path, pages: Pages) -> ModelFile:
     UnsupportedError
         Another version or byte order, or a tensor type that halfbyte does not know.
     """
-    cursor = _Cursor(path, pages)
+    if not is_apart(pages):
+        return _read_gguf(path, pages, pages)
+    nbytes = _FIRST
+    while True:  # only the header is copied
+        try:
+            return _read_gguf(path, pages, np.asarray(pages[:nbytes]).data)
+        except _BeyondError:
+            nbytes *= 4
+
+
+class _BeyondError(Exception):
+    """The header goes on after the part of it that was copied."""
+
+
+def _read_gguf(path: Path, pages: Pages, head: Pages) -> ModelFile:
+    cursor = _Cursor(path, head, len(pages))
     version, tensor_count, entry_count = _read_start(cursor)
     metadata: dict[str, MetadataValue] = {}
     for index in cursor.each(entry_count):
@@ -239,7 +259,7 @@ def _map_tensors(
     path: Path, pages: Pages, infos: list[_Info], header_end: int, alignment: int
 ) -> dict[str, Tensor]:
     data_start = -(-header_end // alignment) * alignment
-    whole = np.frombuffer(pages, np.uint8)
+    whole: Any = pages if is_apart(pages) else np.frombuffer(pages, np.uint8)
     tensors: dict[str, Tensor] = {}
     spans: list[tuple[int, int, str]] = []
     for name, shape, kind, offset in infos:

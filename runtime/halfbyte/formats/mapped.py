@@ -103,6 +103,11 @@ class OwnPages(mmap.mmap):
     """Anonymous memory of this process, returned to the system with the last view of it."""
 
 
+def is_apart(data: Any) -> bool:
+    """Whether bytes are in a memory of which NumPy has no views; see `core.backends.shared`."""
+    return hasattr(data, "block") and hasattr(data, "address")
+
+
 def is_mapped(array: npt.NDArray[Any]) -> bool:
     """Whether an array is a view of a file's pages."""
     owner: Any = array

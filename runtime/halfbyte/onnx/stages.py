@@ -67,7 +67,8 @@ class Stage:
             observer.program(executable.program, start, executable.profile({}))
         for name, buffer in self.results.items():
             dtype, shape = buffer.held_as({})
-            values[name] = executable.array(buffer.root).reshape(-1).view(dtype).reshape(shape)
+            whole = executable.array(buffer.root).reshape(-1)
+            values[name] = np.asarray(whole.view(dtype).reshape(shape))
 
     def close(self) -> None:
         """Stop its threads and free its memory."""

@@ -6,21 +6,24 @@ import math
 import os
 import warnings
 from collections.abc import Callable
-from typing import Unpack
+from pathlib import Path
+from typing import Any, Unpack
 
 import numpy as np
 
 from halfbyte import arguments, download
 from halfbyte.core import packing
-from halfbyte.core.backends.cores import default_threads
-from halfbyte.download import Progress, Source
+from halfbyte.core.backends.cores import default_threads, usable_threads
+from halfbyte.core.backends.opening import place_of_files
+from halfbyte.download import IN_BROWSER, Progress, Source
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
-from halfbyte.formats import open_bytes, open_model
-from halfbyte.formats.mapped import Buffer
+from halfbyte.formats import gguf, gguf_split, open_bytes, open_model
+from halfbyte.formats.mapped import is_apart
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.model import LanguageModel
 from halfbyte.text.planning import Given, plan, plan_within, settings_of
 from halfbyte.text.tokenizers import from_metadata
+from halfbyte.weights import U8
 
 
 class Options(Given, total=False):
@@ -32,6 +35,7 @@ class Options(Given, total=False):
     memory_budget: int | None
 
 
+_PIECE = 1 << 20  # bytes of a file that are copied at once
 _KEYWORDS = Options.__optional_keys__
 
 
@@ -92,11 +96,38 @@ def load(
     for name, value in (("path", path), ("tokenizer", tokenizer)):
         if not isinstance(value, str | os.PathLike) and (name, value) != ("tokenizer", None):
             arguments.refuse(name, "str or os.PathLike", value)
-    return load_file(open_model(path, tokenizer), **options)
+    file = _open_in_place(path, options) if tokenizer is None else None
+    return load_file(open_model(path, tokenizer) if file is None else file, **options)
+
+
+def _open_in_place(path: str | os.PathLike[str], options: Options) -> ModelFile | None:
+    """A GGUF file, read to where its weights are used; None if it is mapped as any other file."""
+    allocate = _place(options)
+    if allocate is None or not Path(path).is_file():
+        return None
+    with Path(path).open("rb") as stream:
+        if stream.read(len(gguf.MAGIC)) != gguf.MAGIC:
+            return None
+        stream.seek(0)
+        data, done = allocate(os.fstat(stream.fileno()).st_size), 0
+        while piece := stream.read(_PIECE):
+            data[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
+            done += len(piece)
+    file = gguf.read_gguf(Path(path), data)
+    return file if gguf_split.file_count(file) == 1 else None
+
+
+def _place(options: Options) -> Callable[[int], U8] | None:
+    """As `place_of_files`, for these options."""
+    backend: Any = options.get("backend", "native")
+    threads: Any = options.get("threads")
+    if not isinstance(backend, str) or not isinstance(threads, int | None):
+        return None  # refused later
+    return place_of_files(backend, threads or default_threads()) if IN_BROWSER else None
 
 
 def load_bytes(
-    data: Buffer, name: str = "model", *, own: bool = False, **options: Unpack[Options]
+    data: Any, name: str = "model", *, own: bool = False, **options: Unpack[Options]
 ) -> LanguageModel:
     """Open a model that is in memory; it is not copied.
 
@@ -113,8 +144,14 @@ def load_bytes(
         again.
     """
     arguments.check_keywords("load_bytes", options, _KEYWORDS | {"name", "own"})
-    if not isinstance(data, bytes | bytearray | memoryview | np.ndarray):
-        arguments.refuse("data", "bytes", data)
+    if not is_apart(data):
+        if not isinstance(data, bytes | bytearray | memoryview | np.ndarray):
+            arguments.refuse("data", "bytes", data)
+        allocate = _place(options)
+        if allocate is not None and bytes(data[: len(gguf.MAGIC)]) == gguf.MAGIC:
+            copy = allocate(len(data))
+            copy[...] = np.frombuffer(data, np.uint8)
+            data, own = copy, True
     return load_file(open_bytes(data, arguments.text("name", name), own=own), **options)
 
 
@@ -159,7 +196,9 @@ async def load_url(
     """
     known = {"progress", "sha256", "keep", "source"}
     arguments.check_keywords("load_url", options, _KEYWORDS | known)
-    fetched = await download.fetch(url, progress=progress, sha256=sha256, keep=keep, source=source)
+    fetched = await download.fetch(
+        url, progress=progress, sha256=sha256, keep=keep, source=source, allocate=_place(options)
+    )
     try:
         name = url.split("?")[0].rsplit("/", 1)[-1] or url
         model = load_bytes(fetched.data, name, own=True, **options)
@@ -202,7 +241,7 @@ def load_file(
         raise UnsupportedError(
             f"{file.path}: weights 'streamed': expected a file on storage, found one in memory"
         )
-    threads = threads or default_threads()
+    threads = usable_threads(threads)
     program = planned.program
     if backend != "numpy" and (planned.to_pack or planned.reader):
         program = packing.pack(program, planned.to_pack, file, threads)

@@ -167,8 +167,8 @@ class TokenModel:
             self.tokens += tokens[done : done + count].tolist()
             done += count
             if out is not None and wanted:
-                out[done - wanted - first : done - first] = self._logits[:wanted]
-        logits = self._logits[:1] if out is None else out
+                out[done - wanted - first : done - first] = np.asarray(self._logits[:wanted])
+        logits = np.asarray(self._logits[:1]) if out is None else out
         with np.errstate(all="ignore"):
             total = float(logits.sum())  # not finite where a logit is not
         if not math.isfinite(total):
@@ -191,7 +191,7 @@ class TokenModel:
         for tensor in self.weights.values():
             rows, step = tensor.rows, max(1, _SCANNED // tensor.columns)
             for first in range(0, len(rows), step):
-                values = tensor.format.decode(rows[first : first + step])
+                values = tensor.format.decode(np.asarray(rows[first : first + step]))
                 self.file.check_values(tensor, values, first)
         raise HalfbyteError(f"{self.path}: expected finite logits, found {logits.max()}")
 

@@ -48,7 +48,7 @@ class Guarded:
 
     def check(self) -> None:
         assert self.blocks
-        for raw in self.blocks:
+        for raw in map(np.asarray, self.blocks):
             assert (raw[:GUARD] == self.sentinel).all(), "written before an array"
             assert (raw[-GUARD:] == self.sentinel).all(), "written after an array"
 

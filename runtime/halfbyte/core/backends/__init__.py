@@ -24,7 +24,10 @@ class Executable(Protocol):
 
     program: Program
     backend: str
-    threads: int
+
+    @property
+    def threads(self) -> int:
+        """Threads that there are for the work."""
 
     def array(self, buffer: Buffer) -> npt.NDArray[Any]:
         """The memory of an input, output or state buffer, at the maxima of its sizes."""

@@ -8,10 +8,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+from halfbyte.core.backends.opening import one_thread_because
+from halfbyte.core.backends.tuning import AtMost
 
 _SYSTEM = Path("/sys/devices")
+MAX_BROWSER = 8  # threads in a tab: more hardly help, and each takes memory
 _FAST = 0.5  # of the capacity of the fastest core, as rated by Linux
 
 
@@ -27,14 +34,29 @@ def fast_cores(processors: Iterable[int], system: Path = _SYSTEM) -> int:
 
 
 def default_threads() -> int:
-    """One thread per fast core that this process may use; one in a browser."""
+    """One thread per fast core that this process may use; in a browser per core, at most 8."""
     if sys.platform == "emscripten":
-        return 1
+        return 1 if one_thread_because() else AtMost(min(_browser_cores(), MAX_BROWSER))
     if sys.platform == "darwin":
         return _darwin_cores() or os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         return fast_cores(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def usable_threads(threads: int | None) -> int:
+    """The number of threads for a caller's wish, None or 0 for the default."""
+    if not threads:
+        return default_threads()
+    if threads > 1 and (reason := one_thread_because()):
+        warnings.warn(f"threads={threads}: halfbyte uses one thread: {reason}", stacklevel=3)
+        return 1
+    return threads
+
+
+def _browser_cores() -> int:
+    js: Any = import_module("js")
+    return int(js.navigator.hardwareConcurrency or 1)
 
 
 def _text(path: Path) -> str:

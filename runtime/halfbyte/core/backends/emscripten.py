@@ -16,6 +16,7 @@ import numpy as np
 from halfbyte.core.backends.library import Library, declare, packaged
 from halfbyte.core.backends.memory import Memory
 from halfbyte.core.backends.single import SingleKernels
+from halfbyte.core.backends.threads import Pool
 from halfbyte.errors import UnsupportedError
 from halfbyte.weights import Q4_0, Q8_0
 from halfbyte.weights.packed import packed_rows
@@ -33,11 +34,17 @@ def open_library() -> Library:
         elif not _valid(path):
             reasons.append(f"{name} needs SIMD that this browser lacks")
         else:
-            library = Library(declare(ctypes.CDLL(str(path))), Memory())
+            library = Library(declare(ctypes.CDLL(str(path))), Memory(), _one_thread)
+            library.path = path
             if answers_rightly(library):
                 return library
             reasons.append(f"{name} computes wrongly in this browser")
     raise UnsupportedError(f"no kernels: {'; '.join(reasons)}; backend numpy works all the same")
+
+
+def _one_thread(library: Library, threads: int) -> Pool:
+    """The pool of any number of threads: workers have no part in the interpreter's memory."""
+    return Pool(library, min(threads, 1))
 
 
 def _valid(path: Path) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,9 +55,12 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "hb_pool_size": (_I32, ()),
     "hb_pool_announce": (_I32, (_POINTER,)),
     "hb_pool_stop": (None, (_POINTER,)),
+    "hb_pool_limit": (None, (_POINTER, _I32)),
+    "hb_pool_wait": (_I32, (_POINTER,)),
+    "hb_pool_wake": (None, (_POINTER,)),
     "hb_help": (_I32, (_POINTER, _I32)),
     "hb_run": (
-        None,
+        _I32,
         (_POINTER, _POINTER, _I32, _I32, _POINTER, _I32, _POINTER, _POINTER, _I32),
     ),
 }
@@ -72,6 +75,8 @@ class Library:
         Has the functions of run.h as attributes: a `ctypes.CDLL`, or a substitute.
     memory : Memory
         The memory that these functions access.
+    new_pool : callable, optional
+        Makes the pool of this library and a number of threads: by default of Python's threads.
 
     Attributes
     ----------
@@ -81,11 +86,16 @@ class Library:
         Names of the compiled tables that this machine can run, best first.
     """
 
-    def __init__(self, functions: Any, memory: Memory) -> None:
-        self.memory = memory
+    def __init__(
+        self, functions: Any, memory: Memory, new_pool: Callable[[Library, int], Any] | None = None
+    ) -> None:
+        self.memory, self.new_pool = memory, new_pool
+        self.path: Path | None = None  # of its file, if there is another way to open it
         self.run, self.ticks = functions.hb_run, functions.hb_ticks
         self.pool_size, self.pool_announce = functions.hb_pool_size, functions.hb_pool_announce
         self.pool_stop, self.help = functions.hb_pool_stop, functions.hb_help
+        self.pool_wait, self.pool_wake = functions.hb_pool_wait, functions.hb_pool_wake
+        self.pool_limit = functions.hb_pool_limit
         self._open, self._describe = functions.hb_open, functions.hb_describe
         self._capabilities = functions.hb_capability_list().decode().split()
         self.kernels = dict(_parse(functions.hb_kernel_list().decode()))
@@ -107,7 +117,7 @@ class Library:
         """Capabilities of an instruction set: those of isa/caps.h that Python reads, by name."""
         values = self.memory.reach(np.zeros(len(self._capabilities), np.int32))
         self._describe(self.table(isa), self.memory.address(values))
-        return dict(zip(self._capabilities, values.tolist(), strict=True))
+        return dict(zip(self._capabilities, np.asarray(values).tolist(), strict=True))
 
 
 def _parse(text: str) -> Iterator[tuple[str, Kernel]]:

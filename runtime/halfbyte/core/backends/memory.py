@@ -6,6 +6,7 @@ import mmap
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from halfbyte.core.interrupt import step
 from halfbyte.core.program import SHARED, Buffer, Kind, Program
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
-from halfbyte.formats.mapped import OwnPages
+from halfbyte.formats.mapped import OwnPages, is_apart
 from halfbyte.room import available_bytes
 from halfbyte.weights import BY_DTYPE, Tensor
 
@@ -59,6 +60,8 @@ def _own_pages(nbytes: int) -> U8:
 
 class Memory:
     """The memory that kernels access: that of this process."""
+
+    apart = False  # from NumPy's, whose arrays have to be copied into it
 
     def aligned(self, nbytes: int) -> U8:
         """Zeroed bytes, aligned to a cache line."""
@@ -132,6 +135,13 @@ def operand(
         sizes = buffer.sizes_at(registers)
         return Tensor(buffer.name, BY_DTYPE[buffer.dtype], sizes, data)
     return at_sizes(arrays[buffer], buffer, registers)
+
+
+def in_numpy(value: Any) -> Any:
+    """An operand in the memory of NumPy: itself, or a copy of an array in another memory."""
+    if isinstance(value, Tensor) and is_apart(value.data):
+        return replace(value, data=np.asarray(value.data))
+    return value if value is None or isinstance(value, Tensor) else np.asarray(value)
 
 
 def _allocate(program: Program, memory: Memory) -> dict[Buffer, npt.NDArray[Any]]:

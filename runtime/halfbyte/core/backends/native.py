@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends.library import INSTRUCTION, PATCH, SLOTS, Library
-from halfbyte.core.backends.memory import allocate, at_sizes, operand
-from halfbyte.core.backends.opening import instruction_sets
+from halfbyte.core.backends.memory import allocate, at_sizes, in_numpy, operand
+from halfbyte.core.backends.opening import instruction_sets, library_for
 from halfbyte.core.backends.opening import library as package_library
 from halfbyte.core.backends.single import WORD, SingleKernels, float_slot
-from halfbyte.core.backends.threads import Pool
+from halfbyte.core.backends.threads import new_pool
+from halfbyte.core.backends.tuning import AtMost, Tuner
 from halfbyte.core.program import Buffer, Instruction, Program, Size, maximum
 from halfbyte.errors import ProgramError
 
@@ -79,35 +80,43 @@ class NativeExecutable:
         library: Library | None = None,
         family: str = "native",
     ) -> None:
-        self._library = library or package_library()
+        self._library = library or library_for(threads)
         memory = self._memory = self._library.memory
         isa = isa or self._library.instruction_sets[0]
         table = self._library.table(isa)
         self.program = program
         self.backend = f"{family}-{isa}"
-        self.threads = threads
         self._arrays = allocate(program, memory)
         count = len(program.instructions)
-        self._code = memory.aligned(count * INSTRUCTION.itemsize).view(INSTRUCTION)
+        code = np.zeros(count, INSTRUCTION)
         patches: list[tuple[int, int, int]] = []
         registers = {name: index for index, name in enumerate(program.sizes)}
         for number, instruction in enumerate(program.instructions):
             if not instruction.operator.host:
-                self._lower(number, instruction, registers, patches)
+                self._lower(code[number], number, instruction, registers, patches)
+        self._code = memory.aligned(code.nbytes).view(INSTRUCTION)
+        self._code[...] = code
         self._patches = memory.reach(np.array(patches, PATCH))
-        self._registers = memory.reach(np.zeros(max(len(registers), 1), np.int32))
+        self._values = np.zeros(len(registers), np.int32)
+        self._registers = memory.aligned(self._values.nbytes).view(np.int32)
         self._limits = [size.maximum for size in program.sizes.values()]
-        self._pool = Pool(self._library, threads)
+        self._pool = new_pool(self._library, threads)
+        tuned = isinstance(threads, AtMost) and self.threads > 1
+        self._tuner = Tuner(self.threads) if tuned else None
         self._program = (table, memory.address(self._code))
         self._arguments = (
-            memory.address(self._patches), len(patches), memory.address(self._registers),
-            self._pool.address,
+            memory.address(self._patches), len(patches), memory.address(self._registers)
         )  # fmt: skip
         self._segments = _segments(program)
         self._fixed: dict[int, tuple[list[Any], list[npt.NDArray[Any]]]] = {}
         self._run = self._library.run
         self._lock = threading.RLock()  # one run at a time uses memory and pool
         self._closed = False
+
+    @property
+    def threads(self) -> int:
+        """Threads that there are for the work."""
+        return int(self._pool.threads)
 
     def array(self, buffer: Buffer) -> npt.NDArray[Any]:
         """The memory of an input, output or state buffer, at the maxima of its sizes."""
@@ -117,20 +126,54 @@ class NativeExecutable:
         """Execute all instructions with these values of the program's named sizes."""
         with self._lock:
             self._set(registers)
-            for first, last in self._segments:
-                if first == last:
-                    self._run_host(first, registers, profile)
-                else:
-                    self._pool.wake()
-                    self._run(*self._program, first, last, *self._arguments, profile)
+            if self._tuner is None or profile:
+                self._run_all(registers, profile)
+            else:
+                self._run_tuned(self._tuner, registers)
+
+    def _run_tuned(self, tuner: Tuner, registers: Mapping[str, int]) -> None:
+        """Run with the number of threads that is fastest, or one that has to be measured."""
+        several = max(registers.values(), default=0) > 1 and registers.get("n", 1) > 1
+        threads = tuner.threads(several)
+        self._pool.limit(threads)
+        start = time.perf_counter()
+        self._run_all(registers, profile=False)
+        if not several or registers["n"] == self.program.sizes["n"].maximum:
+            tuner.add(several, threads, time.perf_counter() - start)
+
+    def _run_all(self, registers: Mapping[str, int], profile: bool) -> None:
+        for first, last in self._segments:
+            if first == last:
+                self._run_host(first, registers, profile)
+            else:
+                self._call(first, last, profile)
+
+    def _call(self, first: int, last: int, profile: bool) -> None:
+        """Run the instructions [first, last) in C."""
+        pool = self._pool
+        pool.wake()
+        arguments = (*self._arguments, pool.address, profile)
+        done = self._run(*self._program, first, last, *arguments)
+        try:
+            while done < last:
+                pool.wait()
+                done = self._run(*self._program, done + 1, last, *arguments)
+        except BaseException:
+            self._run(*self._program, last, last, *arguments)  # nothing: the run ends
+            raise
 
     def _run_host(self, number: int, registers: Mapping[str, int], profile: bool) -> None:
         """Run an instruction without a kernel, in NumPy."""
         instruction, start = self.program.instructions[number], self._library.ticks()
         inputs, outputs = self._host_arrays(number, registers)
+        inputs = [in_numpy(value) for value in inputs]
         with np.errstate(all="ignore"):
             if instruction.operator.fills:
-                instruction.operator.meaning(*inputs, *outputs)
+                filled = [in_numpy(array) for array in outputs]
+                instruction.operator.meaning(*inputs, *filled)
+                for array, values in zip(outputs, filled, strict=True):
+                    if array is not values:
+                        array[...] = values
             else:
                 results = instruction.results(inputs, registers)
                 for array, result in zip(outputs, results, strict=True):
@@ -159,7 +202,9 @@ class NativeExecutable:
             value = registers[name]
             if not 0 <= value <= limit:
                 raise ProgramError(f"{self.program.name}: {name} = {value}, expected 0 to {limit}")
-            self._registers[index] = value
+            self._values[index] = value
+        if len(self._values):
+            self._registers[...] = self._values
 
     def profile(self, registers: Mapping[str, int]) -> npt.NDArray[np.float64]:
         """Run once; seconds spent in each instruction.
@@ -208,8 +253,7 @@ class NativeExecutable:
     def _step(self, number: int, registers: Mapping[str, int], count: int = 1) -> None:
         """Execute a single instruction or, with a count of 0, only the call for it."""
         if not self.program.instructions[number].operator.host:
-            self._pool.wake()
-            self._run(*self._program, number, number + count, *self._arguments, 0)
+            self._call(number, number + count, profile=False)
         elif count:
             self._run_host(number, registers, profile=False)
 
@@ -223,18 +267,18 @@ class NativeExecutable:
 
     def _lower(
         self,
+        code: np.void,
         number: int,
         instruction: Instruction,
         registers: Mapping[str, int],
         patches: list[tuple[int, int, int]],
     ) -> None:
-        """Fill in the slots of an instruction; named sizes become patches."""
+        """Fill in the code of an instruction; named sizes become patches."""
         instruction.operator.check(instruction)  # passes may have changed its buffers
         name = instruction.operator.kernel(instruction)
         kernel = self._library.kernels.get(name)
         if kernel is None or len(kernel.fields) > SLOTS:
             raise ProgramError(f"{self.program.name}: no kernel '{name}' in the library")
-        code = self._code[number]
         code["kernel"] = kernel.index
         operands = instruction.operands
         values = {**instruction.attributes, **instruction.dims}

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from halfbyte.core.backends.library import Library, declare, packaged
 from halfbyte.core.backends.memory import Memory
+from halfbyte.core.backends.shared import SharedMemory
 from halfbyte.errors import UnsupportedError
 
 
@@ -39,7 +42,46 @@ def library() -> Library:
         functions = ctypes.CDLL(str(path))
     except OSError as error:
         raise UnsupportedError(f"{path}: cannot be loaded: {error}") from None
-    return Library(declare(functions), Memory())
+    opened = Library(declare(functions), Memory())
+    opened.path = path
+    return opened
+
+
+@cache
+def shared_library() -> Library:
+    """The library in memory that threads share; raises `UnsupportedError` where they cannot."""
+    opened = library()
+    if sys.platform == "emscripten" and opened.path is not None:
+        from halfbyte.core.backends import workers
+
+        return workers.open_shared(opened.path)
+    return opened
+
+
+def library_for(threads: int) -> Library:
+    """The library for so many threads; for one thread where they cannot share memory."""
+    return shared_library() if threads > 1 and not one_thread_because() else library()
+
+
+def place_of_files(backend: str, threads: int) -> Callable[[int], Any] | None:
+    """Allocates memory for model files where the kernels of a backend need them; None if anywhere.
+
+    Such bytes are packed in place, so there is one copy of the weights.
+    """
+    if backend == "numpy":
+        return None
+    memory = library_for(threads).memory
+    return memory.unset if isinstance(memory, SharedMemory) else None
+
+
+def one_thread_because() -> str:
+    """Why there can be only one thread; empty if there can be more."""
+    if sys.platform == "emscripten":
+        try:
+            shared_library()
+        except UnsupportedError as error:
+            return str(error).removeprefix("no threads: ")
+    return ""
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core.backends.library import INSTRUCTION, Field, Library
-from halfbyte.core.backends.threads import Pool
+from halfbyte.core.backends.threads import new_pool
 from halfbyte.core.ops.operator import operator_of
 from halfbyte.errors import ProgramError
 
@@ -35,10 +35,11 @@ class SingleKernels:
     def __init__(self, library: Library, isa: str | None = None, threads: int = 1) -> None:
         self._library = library
         self.isa = isa or self._library.instruction_sets[0]
-        self._memory = self._library.memory
+        self.memory = self._library.memory
         self._table = self._library.table(self.isa)
-        self._pool = Pool(self._library, threads)
-        self._instruction = self._memory.aligned(INSTRUCTION.itemsize).view(INSTRUCTION)
+        self._pool = new_pool(self._library, threads)
+        self._instruction = self.memory.aligned(INSTRUCTION.itemsize).view(INSTRUCTION)
+        self._code = np.zeros(1, INSTRUCTION)
         self._lock = threading.Lock()  # one call at a time
 
     def call(self, name: str, **arguments: Any) -> None:
@@ -59,11 +60,12 @@ class SingleKernels:
         given = [_aligned(arguments.get(f.name), f) for f in kernel.fields]
         values = [self._slot(name, *pair) for pair in zip(kernel.fields, given, strict=True)]
         with self._lock:
-            slots = self._instruction["slot"][0]
+            slots = self._code["slot"][0]
             for slot, value in enumerate(values):
                 slots[slot] = value
-            self._instruction["kernel"] = kernel.index
-            address = self._memory.address(self._instruction)
+            self._code["kernel"] = kernel.index
+            self._instruction[...] = self._code
+            address = self.memory.address(self._instruction)
             self._pool.wake()
             self._library.run(self._table, address, 0, 1, 0, 0, 0, self._pool.address, 0)
 
@@ -87,7 +89,7 @@ class SingleKernels:
             raise ProgramError(f"kernel {name}: argument '{field.name}' is not C-contiguous")
         if not value.flags.aligned:
             raise ProgramError(f"kernel {name}: argument '{field.name}' is not aligned")
-        return self._memory.address(value)
+        return self.memory.address(value)
 
 
 def _aligned(value: Any, field: Field) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,7 @@ class Pool:
             raise HalfbyteError(f"{threads} threads: expected 1 to {MAX_THREADS}")
         self.threads = threads
         self.address = 0
-        self._announce = library.pool_announce
+        self._announce, self._wait = library.pool_announce, library.pool_wait
         self._events = [threading.Event() for _ in range(threads - 1)]
         self._finalizer: weakref.finalize[..., Pool] | None = None
         if threads == 1:
@@ -70,10 +71,27 @@ class Pool:
             for event in self._events:
                 event.set()
 
+    def wait(self) -> None:
+        """Wait for the helpers' parts of an instruction; Ctrl-C counts afterwards."""
+        interrupt = None
+        done = 0
+        while not done:
+            try:
+                done = self._wait(self.address)
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
     def close(self) -> None:
         """Stop the helpers and wait for them; also done when the pool is garbage-collected."""
         if self._finalizer is not None:
             self._finalizer()
+
+
+def new_pool(library: Library, threads: int) -> Any:
+    """The pool of a library: of its own kind, such as workers in a browser, or a `Pool`."""
+    return (library.new_pool or Pool)(library, threads)
 
 
 def _help(

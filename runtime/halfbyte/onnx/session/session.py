@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from halfbyte.core.backends import available, open_program, prefers_widened
-from halfbyte.core.backends.cores import default_threads
+from halfbyte.core.backends.cores import usable_threads
 from halfbyte.core.interrupt import interruptible
 from halfbyte.core.profile import Profile
 from halfbyte.core.program import Program
@@ -81,7 +81,7 @@ class InferenceSession(Described):
         level = self._options.graph_optimization_level
         self._optimize = level != GraphOptimizationLevel.ORT_DISABLE_ALL
         threads = self._options.intra_op_num_threads
-        self._threads = threads if threads > 0 else default_threads()
+        self._threads = usable_threads(max(threads, 0))
         backend = self._options.backend
         self._backend = "numpy" if (backend, available()[0]) == ("native", "numpy") else backend
         closed = f"{self._model.path}: the session is closed"

@@ -1,0 +1,69 @@
+"""The number of threads with which a program is fastest, found by measuring its runs.
+
+More threads are not always faster: they have to meet after every instruction, they share memory,
+and slow cores keep fast ones waiting. Runs of one token and of many differ in that, so each kind
+has its own answer.
+"""
+
+from __future__ import annotations
+
+import math
+
+LASTS = 500  # runs, after which the machine may have changed: other work, heat
+ROUNDS = 4  # of runs with each number of threads, the first of which does not count
+GAIN = 0.97  # of the time of fewer threads, above which more are not worth their heat
+
+
+class AtMost(int):
+    """A number of threads that a browser's user did not choose: fewer are used where faster."""
+
+
+class Tuner:
+    """Chooses numbers of threads for the runs of one executable.
+
+    Parameters
+    ----------
+    most : int
+        Threads that there are.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._candidates = candidates(most)
+        self._times: dict[bool, list[list[float]]] = {}
+        self._chosen: dict[bool, int] = {}
+        self._runs: dict[bool, int] = {}  # since then
+
+    def threads(self, kind: bool) -> int:
+        """How many threads the next run of a kind is to have."""
+        if kind in self._chosen:
+            return self._chosen[kind]
+        times = self._times.setdefault(kind, [[] for _ in self._candidates])
+        return self._candidates[min(range(len(times)), key=lambda index: len(times[index]))]
+
+    def add(self, kind: bool, threads: int, seconds: float) -> None:
+        """Count the time of a run with so many threads."""
+        if kind in self._chosen:
+            self._runs[kind] += 1
+            if self._runs[kind] == LASTS:
+                del self._chosen[kind], self._times[kind]
+            return
+        times = self._times[kind]
+        times[self._candidates.index(threads)].append(seconds)
+        if all(len(some) >= ROUNDS for some in times):
+            self._chosen[kind] = self._fastest([min(some[1:]) for some in times])
+            self._runs[kind] = 0
+
+    def _fastest(self, times: list[float]) -> int:
+        best, limit = 1, math.inf
+        for threads, seconds in sorted(zip(self._candidates, times, strict=True)):
+            if seconds < GAIN * limit:
+                best, limit = threads, seconds
+        return best
+
+
+def candidates(most: int) -> list[int]:
+    """Numbers of threads to try: `most`, and halves of it."""
+    numbers = {most, 1}
+    while (most := -(-most // 2)) > 1:
+        numbers.add(most)
+    return sorted(numbers, reverse=True)

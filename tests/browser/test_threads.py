@@ -1,0 +1,328 @@
+"""Threads in a tab: the same results, no growth, and every way in which workers can fail."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tests.browser.conftest import TABLES, Python
+
+import halfbyte
+
+TOKENS = 60
+MODELS = ("F32", "Q8_0", "Q4_0", "Q4_K_M")
+
+isolated = pytest.mark.parametrize("server", [True], ids=["isolated"], indirect=True)
+plain = pytest.mark.parametrize("server", [False], ids=["plain"], indirect=True)
+in_worker = pytest.mark.parametrize("python", ["worker"], indirect=True)
+
+# Every model with 1 to 4 threads; workers that were started, and what is left afterwards.
+TELL = """
+import asyncio, os
+import halfbyte
+from pathlib import Path
+from halfbyte.core.backends import opening, workers
+caches = (opening.library, opening.instruction_sets, opening.shared_library)
+os.environ["HALFBYTE_KERNELS"] = str(Path(halfbyte.__path__[0]) / "{file}")
+for cache in caches:
+    cache.cache_clear()
+results = []
+for name in {models}:
+    for threads in (1, 2, 3, 4):
+        model = await halfbyte.load_url(f"/models/{{name}}.gguf", keep=False, threads=threads)
+        await asyncio.sleep(0.2)  # where Python cannot wait for workers, they start now
+        ready = sum(crew.ready for crew in workers._crews.values())
+        text = model.generate("", max_tokens={tokens}, temperature=0)
+        results.append([name, model.executable.backend, model.executable.threads, ready, text])
+        model.close()
+memory = opening.shared_library().memory
+for _ in range(100):
+    if not workers._ended:
+        break
+    await asyncio.sleep(0.05)
+left = [len(workers._crews), len(workers._ended)]
+del os.environ["HALFBYTE_KERNELS"]
+for cache in caches:
+    cache.cache_clear()
+[results, left]
+"""
+
+
+@isolated
+@pytest.mark.parametrize("table", TABLES)
+def test_golden_texts(python: Python, models: Path, table: str) -> None:
+    expected = []
+    for name in MODELS:
+        with halfbyte.load(models / f"{name}.gguf") as model:
+            text = model.generate("", max_tokens=TOKENS, temperature=0)
+        expected += [[name, f"native-{table}", n, n - 1, text] for n in (1, 2, 3, 4)]
+    code = TELL.format(file=TABLES[table], models=MODELS, tokens=TOKENS)
+    results, left = python.run(code)
+    assert results == expected
+    assert left == [0, 0]
+
+
+def graph() -> tuple[str, list[int]]:
+    """A product, an operator without a kernel and a convolution, in Base64; the input's shape."""
+    random = np.random.default_rng(2)
+    weights = {
+        "w": random.standard_normal((64, 256)).astype(np.float32),
+        "k": random.standard_normal((32, 1, 3, 3)).astype(np.float32),
+        "axis": np.array(1, np.int64),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("CumSum", ["h", "axis"], ["c"]),
+        helper.make_node("Reshape", ["c", "shape"], ["image"]),
+        helper.make_node("Conv", ["image", "k"], ["maps"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["maps"], ["y"]),
+    ]
+    weights["shape"] = np.array([1, 1, 128, 256], np.int64)
+    value = helper.make_tensor_value_info
+    made = helper.make_graph(
+        nodes, "graph", [value("x", TensorProto.FLOAT, [128, 64])],
+        [value("y", TensorProto.FLOAT, [1, 32, 128, 256])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )  # fmt: skip
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return base64.b64encode(model.SerializeToString()).decode(), [128, 64]
+
+
+@isolated
+def test_beams_and_sessions(python: Python, models: Path) -> None:
+    """Beams copy rows of the cache, and sessions compute some nodes in NumPy."""
+    del models
+    data, shape = graph()
+    code = f"""
+import base64
+import numpy as np
+import halfbyte
+texts, outputs = [], []
+x = np.random.default_rng(1).standard_normal({shape}).astype(np.float32)
+for threads in (1, 3):
+    with await halfbyte.load_url("/models/Q8_0.gguf", keep=False, threads=threads) as model:
+        texts.append(model.beam_search("Tom", max_tokens=20, num_beams=3)[0].text)
+    options = halfbyte.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = halfbyte.InferenceSession(base64.b64decode("{data}"), options)
+    for _ in range(3):
+        outputs.append(session.run(None, dict(x=x))[0].tobytes())
+    session.close()
+[texts[0] == texts[1], len(set(outputs))]
+"""
+    assert python.run(code) == [True, 1]
+
+
+@isolated
+@in_worker
+def test_the_weights_are_not_in_the_heap(python: Python, models: Path) -> None:
+    """Loading and closing repeatedly takes no more memory than once, in either memory."""
+    code = """
+import asyncio, gc, halfbyte
+from halfbyte.core.backends import opening, workers
+heap = __import__("pyodide_js")._module
+memory = opening.shared_library().memory
+
+async def cycle():
+    model = await halfbyte.load_url("/models/Q4_0.gguf", keep=False, threads=3)
+    model.generate("Tom", max_tokens=5)
+    model.close()
+    del model
+    gc.collect()
+    for _ in range(100):
+        if not workers._ended:
+            break
+        await asyncio.sleep(0.02)
+
+await cycle()
+sizes = [len(heap.HEAPU8), len(memory.bytes), memory.allocated]
+for _ in range(40):
+    await cycle()
+[sizes, [len(heap.HEAPU8), len(memory.bytes), memory.allocated]]
+"""
+    del models
+    before, after = python.run(code)
+    assert before == after
+
+
+@isolated
+@in_worker
+def test_no_wake_is_lost(python: Python, models: Path) -> None:
+    """Runs after pauses of all lengths around the time after which workers fall asleep."""
+    del models
+    code = """
+import asyncio, random, time
+import numpy as np
+import halfbyte
+model = await halfbyte.load_url("/models/Q8_0.gguf", keep=False, threads=2)
+single = await halfbyte.load_url("/models/Q8_0.gguf", keep=False, threads=1)
+random.seed(1)
+model.feed([1])
+expected, wrong = single.feed([1]).tobytes(), 0
+for number in range(3000):
+    model.reset()
+    wrong += model.feed([1]).tobytes() != expected
+    end = time.perf_counter() + random.choice([0, 0, 1e-4, 1e-3, 2e-3, 4e-3])
+    while time.perf_counter() < end:
+        pass
+model.close()
+single.close()
+wrong
+"""
+    assert python.run(code) == 0
+
+
+@isolated
+@in_worker
+def test_a_worker_that_dies(python: Python, models: Path) -> None:
+    """With a part of the work in its hands: the run fails in a sentence, the next one does not."""
+    del models
+    code = """
+import asyncio
+import numpy as np
+import halfbyte
+from halfbyte.core.backends import workers
+workers.DEAD = 1.0
+model = await halfbyte.load_url("/models/Q8_0.gguf", keep=False, threads=2)
+expected = model.generate("Tom", max_tokens=20, temperature=0)
+[crew] = workers._crews.values()
+wait = crew.library.pool_wait
+crew.library.pool_wait = lambda address: 0  # no result ever arrives
+run = model.executable._run
+model.executable._run = lambda *given: given[2] if given[3] > given[2] else run(*given)
+try:
+    model.generate("Tom", max_tokens=20, temperature=0)
+    message = ""
+except halfbyte.HalfbyteError as error:
+    message = str(error)
+crew.library.pool_wait, model.executable._run = wait, run
+again = model.generate("Tom", max_tokens=20, temperature=0)
+left = len(workers._crews)
+model.close()
+[message, again == expected, left]
+"""
+    message, equal, left = python.run(code)
+    assert "has not answered for 1 seconds" in message
+    assert "further runs use one thread" in message
+    assert equal
+    assert left == 0
+
+
+@isolated
+@in_worker
+def test_a_worker_that_is_terminated(python: Python, models: Path) -> None:
+    """Between two runs: nobody waits for it."""
+    del models
+    code = """
+import halfbyte
+from halfbyte.core.backends import workers
+model = await halfbyte.load_url("/models/Q8_0.gguf", keep=False, threads=2)
+expected = model.generate("Tom", max_tokens=20, temperature=0)
+[crew] = workers._crews.values()
+for worker in crew._workers:
+    worker.terminate()
+again = model.generate("Tom", max_tokens=20, temperature=0)
+model.close()
+again == expected
+"""
+    assert python.run(code) is True
+
+
+@isolated
+@in_worker
+def test_numbers_of_threads(python: Python, models: Path) -> None:
+    del models
+    code = """
+import halfbyte
+results = []
+for threads in (0, -1, 65, 10_000, None):
+    try:
+        model = await halfbyte.load_url("/models/Q8_0.gguf", keep=False, threads=threads)
+        results.append(model.executable.threads)
+        model.close()
+    except halfbyte.HalfbyteError as error:
+        results.append(str(error))
+results
+"""
+    zero, negative, above, huge, default = python.run(code)
+    assert zero == default >= 1
+    assert negative.startswith("-1 threads: expected 1 to ")
+    assert above == "65 threads: expected 1 to 64 in a browser"
+    assert huge == "10000 threads: expected 1 to 64 in a browser"
+
+
+@isolated
+@in_worker
+def test_two_models_at_once(python: Python, models: Path) -> None:
+    """With the same workers, and with others; one is closed while the other goes on."""
+    del models
+    code = """
+import halfbyte
+from halfbyte.core.backends import workers
+a = await halfbyte.load_url("/models/Q8_0.gguf", keep=False, threads=2)
+b = await halfbyte.load_url("/models/Q4_0.gguf", keep=False, threads=2)
+c = await halfbyte.load_url("/models/Q4_0.gguf", keep=False, threads=3)
+crews = len(workers._crews)
+options = dict(max_tokens=15, temperature=0)
+first = [m.generate("Tom", **options) for m in (a, b, c)]
+mixed = ["", "", ""]
+for pieces in zip(*(m.stream("Tom", **options) for m in (a, b, c))):
+    mixed = [text + piece for text, piece in zip(mixed, pieces)]
+b.close()
+last = [m.generate("Tom", **options) for m in (a, c)]
+a.close(), c.close()
+[crews, first == mixed, first[1] == first[2], last == [first[0], first[2]]]
+"""
+    assert python.run(code) == [2, True, True, True]
+
+
+@isolated
+@in_worker
+def test_a_file_cut_short(python: Python, models: Path) -> None:
+    """Its error is the one that other memory gives, and its memory is free again."""
+    del models
+    code = """
+import gc, halfbyte
+from pyodide.http import pyfetch
+from halfbyte.core.backends import opening
+data = await (await pyfetch("/models/Q8_0.gguf")).bytes()
+memory = opening.shared_library().memory
+before, messages = memory.allocated, []
+for size in (3, 20, 400, 5000, len(data) - 1):
+    for threads in (1, 2):
+        try:
+            halfbyte.load_bytes(data[:size], "cut.gguf", threads=threads)
+        except halfbyte.HalfbyteError as error:
+            messages.append(str(error))
+gc.collect()
+[messages, memory.allocated - before]
+"""
+    messages, kept = python.run(code)
+    assert messages[::2] == messages[1::2]
+    assert len(messages) == 10
+    assert kept == 0
+
+
+@plain
+@in_worker
+def test_a_page_that_is_not_isolated(python: Python, models: Path) -> None:
+    """One thread, and a warning that names the headers to those who ask for more."""
+    del models
+    code = """
+import warnings, halfbyte
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    counts = []
+    for threads in (None, 1, 2):
+        model = await halfbyte.load_url("/models/Q8_0.gguf", keep=False, threads=threads)
+        counts.append(model.executable.threads)
+        model.close()
+[counts, [str(w.message) for w in caught]]
+"""
+    counts, messages = python.run(code)
+    assert counts == [1, 1, 1]
+    assert messages
+    assert all("Cross-Origin-Opener-Policy" in message for message in messages)
