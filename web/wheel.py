@@ -107,7 +107,7 @@ def _files() -> Iterator[tuple[str, Path]]:
         prefix = package.replace(".", "/")
         folder = Path(str(importlib.import_module(package).__file__)).parent
         for path in folder.rglob("*"):
-            if path.suffix == ".py" or path.name in KERNELS:
+            if path.suffix == ".py" or path.name in (*KERNELS, "worker.js"):
                 yield f"{prefix}/{path.relative_to(folder).as_posix()}", path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect
 
 READY = 60_000  # milliseconds
+THREADS = min(os.cpu_count() or 1, 8)
+MACHINE = f"WebAssembly, relaxed SIMD, {THREADS} thread{'s' if THREADS > 1 else ''}"
 PROMPT = "One morning, Tom"
 INSECURE = "insecure.test"  # to the browser another machine than this one; it is this one
 

@@ -36,7 +36,8 @@ CONNECTIONS = 200  # in total
 PAUSE = 0.2  # seconds before the second attempt; doubled for each further one
 MAX_REASON = 300  # characters of what a server said
 TIMEOUT = 60.0  # seconds without a byte
-_PIECE = 1 << 20  # bytes that are copied or hashed at once
+_PIECE = 1 << 24  # bytes that are hashed or written at once
+_COPIED = 1 << 20  # the same from another memory, of which each piece is a copy
 SLOWEST = 1024  # bytes per second, over TIMEOUT
 HEAP_BYTES = 4 << 30  # addressable in WebAssembly with 32 bits
 ARRAY_BYTES = (2 << 30) - 1  # NumPy's largest array there, hence the largest model file
@@ -221,9 +222,10 @@ def new_bytes(size: int) -> U8:
 
 
 def pieces(data: U8) -> Iterator[U8]:
-    """Bytes of any memory in NumPy's, a few at a time."""
-    for first in range(0, len(data), _PIECE):
-        yield np.asarray(data[first : first + _PIECE])
+    """Bytes of any memory in NumPy's, a few at a time; views if they are there already."""
+    size = _PIECE if isinstance(data, np.ndarray) else _COPIED
+    for first in range(0, len(data), size):
+        yield np.asarray(data[first : first + size])
 
 
 def sha256_of(data: U8) -> str:
