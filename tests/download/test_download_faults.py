@@ -252,6 +252,25 @@ def test_a_server_that_drips(server: Server, monkeypatch: pytest.MonkeyPatch) ->
     over.set()
 
 
+def test_a_server_that_begins_fast_and_drips(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came before does not count as the speed of now."""
+    monkeypatch.setattr(transfer, "TIMEOUT", 0.2)
+    over = threading.Event()
+
+    def answer(handler: Handler, start: int) -> None:
+        handler.head(200, Content_Length="100000")
+        handler.wfile.write(bytes(50_000))
+        while not over.wait(0.02):
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+
+    server.answer = answer
+    assert "slower than 1024 bytes per second" in problem(server.url)
+    over.set()
+
+
 def test_headers_that_drip(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte is in time, but the whole is too slow."""
     monkeypatch.setattr(transfer, "TIMEOUT", 0.2)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.formats.files import model_metadata, tensor, weights, write_small
 
-from halfbyte.errors import OutputError
+from halfbyte.errors import FormatError, OutputError
 from halfbyte.formats import MetadataValue, open_model
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo, write_gguf
 from halfbyte.weights import F32, FORMATS
@@ -108,6 +108,18 @@ def test_alignment(tmp_path: Path, alignment: int) -> None:
     assert starts == [0, 0, 0]
     assert [t.decode().tolist() for t in file.tensors.values()] == [x.tolist()] * 3
     assert [t.data.tolist() for t in gguf.GGUFReader(path).tensors] == [x.tolist()] * 3
+
+
+def test_offsets_are_aligned_as_the_file_says(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    x = np.arange(9, dtype=np.float32)  # 36 bytes: the second tensor begins at 40
+    write_gguf(path, {"general.alignment": np.uint32(8)}, [tensor(n, x) for n in ("a", "b")])
+    key = b"general.alignment" + struct.pack("<I", 4)
+    data = path.read_bytes()
+    assert data.count(key + struct.pack("<I", 8)) == 1
+    path.write_bytes(data.replace(key + struct.pack("<I", 8), key + struct.pack("<I", 32)))
+    with pytest.raises(FormatError, match="tensor 'b': offset 40 is not a multiple of 32"):
+        open_model(path)
 
 
 def test_tensors_are_views_of_the_file(tmp_path: Path) -> None:

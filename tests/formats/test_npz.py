@@ -78,6 +78,19 @@ def test_a_header_that_lies_takes_no_memory(tmp_path: Path, kind: str) -> None:
         assert str(caught.value).isprintable()
 
 
+def test_a_shape_that_is_a_little_too_large(tmp_path: Path) -> None:
+    """The file has as many bytes, with its header, but the array has not."""
+    np.save(tmp_path / "a.npy", np.arange(4, dtype=np.float32))
+    data = (tmp_path / "a.npy").read_bytes().replace(b"(4,)", b"(5,)")
+    (tmp_path / "a.npy").write_bytes(data)
+    for read, path in (
+        (read_npy, tmp_path / "a.npy"),
+        (read_npz, zipped(tmp_path / "a.npz", data)),
+    ):
+        with pytest.raises(FormatError, match=r"20 bytes for shape \[5\], found 16"):
+            read(path)  # type: ignore[operator]
+
+
 def test_a_bomb_is_not_inflated(tmp_path: Path) -> None:
     """400 MB of zeros in 400 kB."""
     path = tmp_path / "bomb.npz"

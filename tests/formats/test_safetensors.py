@@ -81,6 +81,7 @@ def change(name: str, **values: object) -> Callable[[Header], object]:
         (change("b", data_offsets=[32]), "'b': expected 'data_offsets' [begin, end]"),
         (change("b", data_offsets=[32, 10**400]), "'b': expected 'data_offsets' [begin, end]"),
         (change("a", shape=[2, 5]), "'a': F32 of shape [2, 5] takes 40 bytes, data_offsets say 32"),
+        (change("a", shape=[2, 3]), "'a': F32 of shape [2, 3] takes 24 bytes, data_offsets say 32"),
         (change("a", shape=[1 << 62, 1 << 62]), "'a': expected a 'shape' in the header"),
         (change("a", shape=[2, -4]), "'a': expected a 'shape' in the header"),
         (change("a", shape=[1] * 100), "'a': expected a 'shape' in the header"),

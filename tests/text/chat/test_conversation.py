@@ -201,7 +201,11 @@ def test_the_oldest_turns_leave_a_full_context(path: Path) -> None:
         "".join(second)
         assert chat.dropped == dropped
         assert second.reused >= len(first.prompt_ids) + len(first.ids) - 1
-        # Another conversation has lost nothing.
+        # Another conversation has lost nothing, or what it loses by itself.
+        fresh, other = Chat(model), [{**message, "content": "Hi."} for message in messages]
+        for one in (fresh, chat):
+            "".join(one.begin(other, max_tokens=5))
+        assert chat.dropped == fresh.dropped != dropped
         "".join(chat.begin(conversation(1), max_tokens=1))
         assert chat.dropped == 0
 

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from halfbyte.formats import open_model
 from halfbyte.text.tokenizers.base import BaseTokenizer
+from halfbyte.text.tokenizers.wordpiece import longest_matches
 
 OLD = unicodedata.ucd_3_2_0
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -89,6 +90,15 @@ def test_every_character_is_treated_as_by_tokenizers(judge: Tokenizer, ours: Bas
         normal = judge.normalizer.normalize_str(text)
         words = [word for word, _ in judge.pre_tokenizer.pre_tokenize_str(normal)]
         assert ours._words(ours._normalize(text)) == words, hex(ord(character))
+
+
+@pytest.mark.parametrize("size", [1, 4, 5])
+def test_the_longest_tokens_are_found(size: int) -> None:
+    """At the beginning of a word and after it, up to the length of the longest token."""
+    token = "bcdef"[:size]
+    first, rest = {"a": 1, token: 2}, {"x": 3, token: 4}
+    for word, ids in (("a" + token, [1, 4]), (token + "x", [2, 3]), ("a" + token + "x", [1, 4, 3])):
+        assert [piece[0] for piece in longest_matches(word, first, rest, size)] == ids
 
 
 def test_text_returns_in_lower_case(ours: BaseTokenizer) -> None:
