@@ -221,7 +221,7 @@ def new_bytes(size: int) -> U8:
     return np.empty(size, np.uint8)
 
 
-def pieces(data: U8) -> Iterator[U8]:
+def pieces(data: Any) -> Iterator[U8]:
     """Bytes of any memory in NumPy's, a few at a time; views if they are there already."""
     size = _PIECE if isinstance(data, np.ndarray) else _COPIED
     for first in range(0, len(data), size):
