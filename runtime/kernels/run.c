@@ -72,8 +72,8 @@ static work work_of(const hb_instruction* instruction) {
 }
 
 /* In bytes or operations: less is not worth another thread, and more leaves threads without work
- * at the end. Between them, each thread gets four chunks: claims are few, since each takes as long as
- * a cache line travels from core to core, up to half a microsecond. */
+ * at the end. Between them, each thread gets four chunks: claims are few, since each takes as long
+ * as a cache line travels from core to core, up to half a microsecond. */
 enum { MIN_CHUNK = 1 << 15, MAX_CHUNK = 1 << 21, CHUNKS_PER_THREAD = 4 };
 
 /* Units in a chunk, whole grains. */
@@ -177,7 +177,8 @@ static int leave(hb_pool* pool) {
   return 0;
 }
 
-/* Removes a helper from the count if there are more than may be: exactly those that are too many. */
+/* Removes a helper from the count if there are more than may be: exactly those that are too many.
+ */
 static int surplus(hb_pool* pool) {
   i32 limit = atomic_load_explicit(&pool->limit, memory_order_relaxed);
   i32 inside = atomic_load_explicit(&pool->inside, memory_order_relaxed);
