@@ -23,7 +23,9 @@ def results(program: Program, backend: str) -> list[bytes]:
         executable.array(buffer)[...] = activations(*executable.array(buffer).shape)
     executable.run({"n": 5, "position": 3})
     kinds = Kind.STATE, Kind.OUTPUT
-    written = [executable.array(b).tobytes() for b in program.buffers if b.kind in kinds]
+    written = [
+        np.asarray(executable.array(b)).tobytes() for b in program.buffers if b.kind in kinds
+    ]
     executable.close()
     return written
 

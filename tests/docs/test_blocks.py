@@ -182,7 +182,7 @@ def test_nothing_is_excused_in_vain(repository: Path) -> None:
     blocks = [block for page in PAGES for block in read_blocks(repository, page)]
     texts = [text for b in blocks for text in (b.commands if b.language == "sh" else [b.text])]
     assert [key for key in NOT_RUN if not any(f"\n{key}" in f"\n{text}" for text in texts)] == []
-    assert {block.language for block in blocks} <= {*LANGUAGES, "js"}
+    assert {block.language for block in blocks} <= {*LANGUAGES, "js", "http"}
 
 
 @pytest.mark.parametrize("page", PAGES)

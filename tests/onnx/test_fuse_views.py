@@ -53,7 +53,7 @@ def results(program: Program, backend: str) -> list[bytes]:
     executable = open_program(plan_memory(program), backend)
     executable.array(program.inputs["x"])[...] = activations(N, D)
     executable.run({})
-    outputs = [executable.array(b.root).tobytes() for b in program.outputs.values()]
+    outputs = [np.asarray(executable.array(b.root)).tobytes() for b in program.outputs.values()]
     executable.close()
     return outputs
 
