@@ -28,8 +28,8 @@ from halfbyte.device.machine import machine_profile
 from halfbyte.device.measure import measure
 from halfbyte.device.profile import Profile
 from halfbyte.device.speed import Draws, Processor, Speed
-from halfbyte.formats import open_model
 from halfbyte.text.bench import dot_peak, read_bandwidth
+from halfbyte.text.opening import open_model
 from halfbyte.text.planning import Settings, plan
 
 CASES = [

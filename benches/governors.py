@@ -26,7 +26,7 @@ from halfbyte.device.profile import load_profile
 from halfbyte.device.simulate import GOVERNORS, simulate
 from halfbyte.device.speed import Tokens
 from halfbyte.device.summary import band, quantities
-from halfbyte.formats import open_model
+from halfbyte.text.opening import open_model
 from halfbyte.text.planning import LEVELS, Plan, plan
 
 PHONES = ("pixel-6", "galaxy-s25", "oneplus-12")

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from halfbyte.core.backends.cores import default_threads
 from halfbyte.errors import FormatError, OutputError, UnsupportedError
-from halfbyte.formats import ModelFile, open_model
+from halfbyte.formats import ModelFile
 from halfbyte.formats.gguf import QUANTIZED_BY
 from halfbyte.formats.model_file import MetadataValue
 from halfbyte.quantize.encode import Codec, Slice, slices
@@ -40,6 +40,7 @@ from halfbyte.quantize.recipe import (
 )
 from halfbyte.quantize.report import Report, Row, decibels
 from halfbyte.text import architectures
+from halfbyte.text.opening import open_model
 from halfbyte.weights import BlockFormat, ScaledFormat, Tensor
 
 F32 = npt.NDArray[np.float32]

@@ -32,8 +32,9 @@ from tests.formats.files import (
 import halfbyte
 from halfbyte.cli import main
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats import MetadataValue, open_model
+from halfbyte.formats import MetadataValue
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_model
 
 MUTATIONS = 1500
 MEMORY = 4 << 20  # the tests' files are smaller than 200 kB

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import halfbyte
 from halfbyte.errors import OutputError
-from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
+from halfbyte.text.opening import open_model
 from halfbyte.web import pyodide
 from halfbyte.web.wheel import file_name, make_wheel, repack
 

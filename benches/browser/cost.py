@@ -26,7 +26,7 @@ from halfbyte.device.profile import Profile
 from halfbyte.device.speed import Draws, Processor, Speed
 from halfbyte.device.tab import in_tab
 from halfbyte.device.timing import decoders
-from halfbyte.formats import open_model
+from halfbyte.text.opening import open_model
 from halfbyte.text.planning import Given, Settings, plan
 
 CASES = {

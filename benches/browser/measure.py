@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Response, sync_pl
 from tests.browser.conftest import FLAGS, tool
 from tests.support.http_server import in_thread
 
-from halfbyte.formats import open_bytes, open_model
+from halfbyte.text.opening import open_bytes, open_model
 from halfbyte.text.tokenizers import from_metadata
 from halfbyte.web.server import Server
 from halfbyte.web.site import Site

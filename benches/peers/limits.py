@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benches.figures import Series
 
-from halfbyte.formats import open_model
 from halfbyte.text.bench import dot_peak, read_bandwidth
+from halfbyte.text.opening import open_model
 from halfbyte.weights import Tensor
 
 

@@ -21,7 +21,7 @@ from tests.support import wasm
 from halfbyte.core.backends.native import Kernels
 from halfbyte.core.backends.opening import instruction_sets, library
 from halfbyte.device.simulate import GOVERNORS
-from halfbyte.formats import open_model
+from halfbyte.text.opening import open_model
 from halfbyte.text.planning import LEVELS, plan
 
 LIMITS = Limits(read={1: 40.0, 2: 50.0}, dot={1: 500.0, 2: 1000.0})

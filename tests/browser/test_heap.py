@@ -13,7 +13,7 @@ from tests.support.tools import load_tool
 
 from halfbyte.device.fit import Fitter
 from halfbyte.device.profile import load_profile
-from halfbyte.formats import open_model
+from halfbyte.text.opening import open_model
 from halfbyte.text.planning import Given
 from halfbyte.web.server import Server
 

@@ -19,11 +19,11 @@ from halfbyte.core.backends.native import Kernels
 from halfbyte.core.backends.opening import library
 from halfbyte.core.passes import optimize
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats import open_bytes, open_model
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.quantize import quantize_file
 from halfbyte.text.loading import load_bytes
 from halfbyte.text.model import LanguageModel
+from halfbyte.text.opening import open_bytes, open_model
 from halfbyte.text.planning import Settings, capture_model, plan
 from halfbyte.text.tokenizers import from_metadata
 from halfbyte.weights import BY_DTYPE, FORMATS, Packed, Tensor

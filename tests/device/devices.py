@@ -9,7 +9,7 @@ from pathlib import Path
 from halfbyte.device.cooling import Allocator, Link, Node, Thermal, Trip
 from halfbyte.device.profile import Cluster, Profile, load_profile
 from halfbyte.device.quantity import Quantity, Steps
-from halfbyte.formats import open_model
+from halfbyte.text.opening import open_model
 from halfbyte.text.planning import LEVELS, Plan, plan
 
 CAPACITY, RESISTANCE, IDLE = 20.0, 10.0, 0.5  # J/K, K/W, W

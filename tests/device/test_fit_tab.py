@@ -25,9 +25,9 @@ from halfbyte.device.tab import Tab, in_tab, usual_tab
 from halfbyte.device.toml_writer import to_toml
 from halfbyte.download.transfer import HEAP_BYTES
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats import open_model
 from halfbyte.onnx.files import open_onnx
 from halfbyte.text.footprint import FILE, REST_BYTES, TAB_BYTES
+from halfbyte.text.opening import open_model
 from halfbyte.text.planning import Given, Settings, plan
 
 

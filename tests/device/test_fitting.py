@@ -23,7 +23,7 @@ from halfbyte.device.simulate import simulate
 from halfbyte.device.speed import Tokens
 from halfbyte.device.summary import bands
 from halfbyte.errors import FormatError, HalfbyteError
-from halfbyte.formats import open_model
+from halfbyte.text.opening import open_model
 from halfbyte.text.planning import Settings, plan
 
 STRESS, EVERYDAY = "s25_stress_20251126_142908", "s25_20251126_112051"

@@ -144,7 +144,7 @@ def test_a_model_that_does_not_fit(run: Run, storyteller: Path, tmp_path: Path) 
 
 
 def test_a_model_that_fits_at_another_level(run: Run, storyteller: Path, tmp_path: Path) -> None:
-    from halfbyte.formats import open_model
+    from halfbyte.text.opening import open_model
     from halfbyte.text.planning import LEVELS, plan
 
     plans = {name: plan(open_model(storyteller), LEVELS[name]) for name in LEVELS}
@@ -161,7 +161,7 @@ def test_a_model_that_fits_at_another_level(run: Run, storyteller: Path, tmp_pat
 def test_pages_that_are_dropped_are_read_again_as_fit_has_it(
     run: Run, storyteller: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from halfbyte.formats import open_model
+    from halfbyte.text.opening import open_model
     from halfbyte.text.planning import LEVELS, plan
 
     planned = plan(open_model(storyteller), LEVELS["basic"])

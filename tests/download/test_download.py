@@ -26,8 +26,8 @@ from tests.support.http_server import (
 import halfbyte
 from halfbyte.download import DownloadError, fetch, transfer
 from halfbyte.download.response import Head, Version
-from halfbyte.formats import open_bytes
 from halfbyte.quantize import quantize_file
+from halfbyte.text.opening import open_bytes
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ import pytest
 from tests.formats.files import model_metadata, tensor, weights, write_small
 
 from halfbyte.errors import FormatError, OutputError
-from halfbyte.formats import MetadataValue, open_model
+from halfbyte.formats import MetadataValue
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo, write_gguf
+from halfbyte.text.opening import open_model
 from halfbyte.weights import F32, FORMATS
 
 METADATA: dict[str, MetadataValue] = {

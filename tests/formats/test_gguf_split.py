@@ -12,9 +12,9 @@ from tests.formats.files import model_metadata, tensor, weights, write_small
 import halfbyte
 from halfbyte.cli import main
 from halfbyte.errors import HalfbyteError, UnsupportedError
-from halfbyte.formats import open_bytes, open_model
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_bytes, open_model
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ from tests.formats.test_gguf import METADATA
 import halfbyte
 from halfbyte.cli import main
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats import open_model
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_model
 from halfbyte.weights import FORMATS
 
 MUTATIONS = 400  # of each format

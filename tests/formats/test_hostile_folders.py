@@ -15,7 +15,7 @@ from tests.formats.torch_files import write_legacy, write_zip
 from tests.support.tools import load_tool
 
 from halfbyte.errors import FormatError, HalfbyteError
-from halfbyte.formats import open_model
+from halfbyte.text.opening import open_model
 
 MUTATIONS = 150
 BIN = "pytorch_model.bin"

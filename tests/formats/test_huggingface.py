@@ -23,8 +23,8 @@ from tests.formats.torch_files import write_legacy, write_zip
 import halfbyte
 from halfbyte.cli import main
 from halfbyte.errors import UnsupportedError
-from halfbyte.formats import open_bytes, open_model
 from halfbyte.formats.derived import DerivedTensor
+from halfbyte.text.opening import open_bytes, open_model
 from halfbyte.weights import BF16, F16, F32
 
 BIN = "pytorch_model.bin"

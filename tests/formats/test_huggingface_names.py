@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
-from halfbyte.formats.huggingface.names import PLUS_ONE, SAME, TRANSPOSED, naming
+from halfbyte.formats.huggingface import names as translation
+from halfbyte.formats.huggingface.names import PLUS_ONE, SAME, TRANSPOSED, Naming
+from halfbyte.text.architectures import model_types
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
@@ -30,6 +32,10 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
+
+
+def naming(config: dict[str, Any], where: str = "config.json") -> Naming:
+    return translation.naming(config, model_types(), where)
 
 
 def test_metadata_of_a_llama() -> None:

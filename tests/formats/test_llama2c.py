@@ -25,8 +25,9 @@ from tests.formats.files import (
 
 import halfbyte
 from halfbyte.errors import FormatError, HalfbyteError
-from halfbyte.formats import ModelFile, open_model
+from halfbyte.formats import ModelFile
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_model
 from halfbyte.weights import F32, Q8_0
 
 IDS = [1, 260, 261, 263]

@@ -18,9 +18,10 @@ from tests.quantize.kills import graph as large_graph
 
 import halfbyte
 from halfbyte.errors import FormatError
-from halfbyte.formats import mapped, open_model
+from halfbyte.formats import mapped
 from halfbyte.formats.mapped import file_system, map_file
 from halfbyte.quantize import encode, quantize_file
+from halfbyte.text.opening import open_model
 from halfbyte.weights import Tensor
 
 # Runs in a process of its own, which a signal would end. Prints the outcome of each attempt.

@@ -16,7 +16,7 @@ from tests.support.tools import load_tool
 
 import halfbyte
 from halfbyte.cli import main
-from halfbyte.formats import open_bytes, open_model
+from halfbyte.text.opening import open_bytes, open_model
 from halfbyte.weights import F32, Q8_0
 
 Header = dict[str, Any]

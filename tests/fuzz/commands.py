@@ -28,7 +28,7 @@ from tests.onnx.session.mutants import MAX_ELEMENTS
 
 from halfbyte.cli import main
 from halfbyte.errors import MAX_MESSAGE, HalfbyteError
-from halfbyte.formats import open_model
+from halfbyte.text.opening import open_model
 
 TEXT_MODELS = (
     "run m.gguf ab -n 2 -t 1", "run m.gguf ab -n 2 -t 1 --beams 2 --json", "run m.gguf ab -n 1 "

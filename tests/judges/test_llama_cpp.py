@@ -11,9 +11,9 @@ import pytest
 import xllamacpp
 
 import halfbyte
-from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_model
 from halfbyte.weights import F32, Tensor
 
 F64 = npt.NDArray[np.float64]

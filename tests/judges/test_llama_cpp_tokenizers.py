@@ -14,10 +14,11 @@ import xllamacpp
 from tests.text.tokenizers import hugging_face
 from tests.text.tokenizers.strings import strings
 
-from halfbyte.formats import MetadataValue, open_model
+from halfbyte.formats import MetadataValue
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 from halfbyte.formats.pretokenizers import SPLITS
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_model
 from halfbyte.text.tokenizers import load_tokenizer
 from halfbyte.weights import F32, Tensor
 

@@ -20,11 +20,11 @@ from tests.judges.test_llama_cpp_architectures import log_probabilities
 from tests.support.tools import load_tool
 
 import halfbyte
-from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.quantize.presets import presets
+from halfbyte.text.opening import open_model
 from halfbyte.weights import FORMATS, BlockFormat, Tensor
 
 F32 = npt.NDArray[np.float32]

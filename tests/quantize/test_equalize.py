@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from tests.formats.files import DIM, HIDDEN, F32Array, model_metadata, tensor, weights
 
-from halfbyte.formats import MetadataValue, open_model
+from halfbyte.formats import MetadataValue
 from halfbyte.quantize import Report, quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_model
 
 Weights = dict[str, F32Array]
 CHANNEL, ROW = 3, 5

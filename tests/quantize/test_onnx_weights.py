@@ -28,10 +28,10 @@ from tests.quantize.small_models import (
 )
 from tests.quantize.test_quantize import write_model
 
-from halfbyte.formats import open_model
 from halfbyte.onnx.session import InferenceSession
 from halfbyte.quantize import Report, quantize_file
 from halfbyte.quantize.onnx import Options, quantize_onnx
+from halfbyte.text.opening import open_model
 from halfbyte.weights import Q4_0, Q8_0
 
 FORMATS = {"int8": (8, Q8_0), "int4": (4, Q4_0)}

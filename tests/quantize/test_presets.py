@@ -13,10 +13,10 @@ from tests.support.tools import load_tool
 import halfbyte
 from halfbyte.cli import quantize as main
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.presets import presets, takes_more
 from halfbyte.quantize.search_blocks import search
+from halfbyte.text.opening import open_model
 from halfbyte.weights import FORMATS, ScaledFormat
 
 F32 = npt.NDArray[np.float32]

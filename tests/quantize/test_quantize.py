@@ -17,7 +17,6 @@ from tests.formats.files import tensor as made_tensor
 import halfbyte
 from halfbyte.cli import quantize as main
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats import open_model
 from halfbyte.formats.grouped import Groups
 from halfbyte.quantize import encode, quantize_file
 from halfbyte.quantize.encode import Codec
@@ -25,6 +24,7 @@ from halfbyte.quantize.equalize import exponents, find_scales
 from halfbyte.quantize.gguf_writer import GGUFWriter, TensorInfo, write_gguf
 from halfbyte.quantize.recipe import norm_groups
 from halfbyte.quantize.scale_search import search
+from halfbyte.text.opening import open_model
 from halfbyte.weights import F32, Q8_0, Tensor
 
 GGUF_TYPES = {

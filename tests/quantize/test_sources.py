@@ -16,9 +16,9 @@ from tests.formats.torch_files import write_legacy, write_zip
 
 import halfbyte
 from halfbyte.cli import quantize as main
-from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_model
 from halfbyte.weights import BF16, F16, F32, Q4_0, Q8_0
 
 BIN = "pytorch_model.bin"

@@ -97,8 +97,8 @@ def test_backends_agree(path: Path, backend: str) -> None:
 
 
 def test_a_plan_is_half_as_large(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    program = capture_model(halfbyte.formats.open_model(path), Settings(128, cache="q8_0"))
-    fp16 = capture_model(halfbyte.formats.open_model(path), Settings(128, cache="f16"))
+    program = capture_model(halfbyte.text.opening.open_model(path), Settings(128, cache="q8_0"))
+    fp16 = capture_model(halfbyte.text.opening.open_model(path), Settings(128, cache="f16"))
     planned, before = (p.bytes_by_kind()[Kind.STATE] for p in (program, fp16))
     assert planned * 32 == before // 2 * 34
     assert main(["info", str(path), "--context", "128", "--cache", "q8_0", "--json"]) == 0
@@ -108,7 +108,7 @@ def test_a_plan_is_half_as_large(path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_attention_moves_what_it_reads(path: Path) -> None:
     """Whole groups of sixteen keys, the values of past tokens, query and result."""
-    program = capture_model(halfbyte.formats.open_model(path), Settings(128, cache="q8_0"))
+    program = capture_model(halfbyte.text.opening.open_model(path), Settings(128, cache="q8_0"))
     step = next(
         i for i in program.instructions if i.operator is halfbyte.core.ops.group_query_attention
     )

@@ -19,10 +19,10 @@ import halfbyte
 from halfbyte.cli import main
 from halfbyte.core.program import Kind
 from halfbyte.errors import FormatError, MemoryBudgetError, UnsupportedError
-from halfbyte.formats import open_model
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_model
 from halfbyte.text.planning import LEVELS, Settings, plan
 
 IDS = [1, *range(300, 340)]
@@ -130,7 +130,7 @@ held = b"x" * int(sys.argv[4])  # other memory of a process differs a little eac
 import halfbyte
 from halfbyte.text import footprint
 from halfbyte.errors import MemoryBudgetError
-from halfbyte.formats import open_model
+from halfbyte.text.opening import open_model
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.text.planning import Settings, plan
 path, way, use = sys.argv[1:4]

@@ -14,8 +14,8 @@ import pytest
 from tests.support.tools import load_tool
 
 import halfbyte
-from halfbyte.formats import open_model
 from halfbyte.quantize.presets import presets
+from halfbyte.text.opening import open_model
 
 PARTS = ("attn_v", "ffn_down")
 

@@ -23,10 +23,11 @@ from halfbyte.core.backends import open_program
 from halfbyte.core.passes import optimize
 from halfbyte.core.program import capture
 from halfbyte.errors import HalfbyteError
-from halfbyte.formats import MetadataValue, open_model
+from halfbyte.formats import MetadataValue
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
 from halfbyte.quantize.presets import presets
+from halfbyte.text.opening import open_model
 from halfbyte.weights import Q4_0, BlockFormat, Tensor, registry
 from halfbyte.weights.base import F32Array
 from halfbyte.weights.packed import Packed

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import halfbyte
-from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_model
 from halfbyte.weights import F32, Tensor
 
 FACTOR = 64

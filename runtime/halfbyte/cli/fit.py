@@ -12,9 +12,9 @@ from halfbyte.cli.run_graph import add_sizes, refuse_graph_options, refuse_text_
 from halfbyte.cli.shared import command, given_settings
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation.columns import table
-from halfbyte.formats import open_model
 from halfbyte.onnx.files import is_onnx_file
 from halfbyte.text.footprint import FILE
+from halfbyte.text.opening import open_model
 from halfbyte.text.planning import LEVELS, WEIGHTS
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from halfbyte.device.summary import Band, band, bands
 from halfbyte.device.workload import load_workload
 from halfbyte.errors import MemoryBudgetError
 from halfbyte.evaluation.columns import table
-from halfbyte.formats import open_model
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.onnx.files import is_onnx_file
+from halfbyte.text.opening import open_model
 from halfbyte.text.planning import LEVELS, WEIGHTS, Given, plan, settings_of
 
 _ABOUT = """\

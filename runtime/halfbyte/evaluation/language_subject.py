@@ -175,7 +175,7 @@ class LanguageSubject(Subject):
         """Write the program as captured and after passes."""
         if not self.dump:
             return
-        from halfbyte.formats import open_model
+        from halfbyte.text.opening import open_model
         from halfbyte.text.planning import Settings, capture_model
 
         e = self.evaluation

@@ -23,7 +23,7 @@ from halfbyte.errors import FormatError
 from halfbyte.formats.checkpoints import MAX_ELEMENTS, Checkpoint
 from halfbyte.formats.grouped import Groups, grouped_notes, grouped_tensor
 from halfbyte.formats.huggingface.folder import model_tensors
-from halfbyte.formats.huggingface.names import naming
+from halfbyte.formats.huggingface.names import Translators, naming
 from halfbyte.formats.json_file import field
 from halfbyte.formats.mapped import Pages, refuse_overlaps
 from halfbyte.formats.model_file import MetadataValue, ModelFile
@@ -51,13 +51,17 @@ def is_torchless(header: dict[str, Any]) -> bool:
     return isinstance(tensors, dict) and "data_offsets" not in tensors
 
 
-def read_torchless(path: Path, pages: Pages, header: dict[str, Any], start: int) -> ModelFile:
+def read_torchless(
+    path: Path, pages: Pages, header: dict[str, Any], start: int, translators: Translators
+) -> ModelFile:
     """Parse a torchless file: tensors are views of its pages, int8 groups become Q8_0 on demand.
 
     Parameters
     ----------
     header, start
         From `safetensors.read_json_header`.
+    translators
+        As for `names.naming`.
 
     Raises
     ------
@@ -67,7 +71,7 @@ def read_torchless(path: Path, pages: Pages, header: dict[str, Any], start: int)
     if start % ALIGNMENT:
         raise FormatError(f"{path}: header ends at {start}, expected a multiple of {ALIGNMENT}")
     weights = _weights(path, pages, field(path, header, "tensors", dict), start)
-    names = naming(_config(path, header, weights), str(path))
+    names = naming(_config(path, header, weights), translators, str(path))
     tensors, notes = model_tensors(str(path), names, weights), grouped_notes(weights.tensors)
     tokenizer = _tokenizer(path, field(path, header, "tokenizer", dict))
     fit_vocabulary(str(path), tokenizer, tensors["token_embd.weight"].shape[0], notes)

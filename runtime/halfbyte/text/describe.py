@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import printable
-from halfbyte.formats import metadata, open_model
+from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile
+from halfbyte.text.opening import open_model
 from halfbyte.text.planning import Settings, capture_model, plan
 
 

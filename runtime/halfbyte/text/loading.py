@@ -17,10 +17,11 @@ from halfbyte.core.backends.cores import default_threads, usable_threads
 from halfbyte.core.backends.opening import place_of_files
 from halfbyte.download import IN_BROWSER, Progress, Source
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
-from halfbyte.formats import gguf, gguf_split, open_bytes, open_model
+from halfbyte.formats import gguf, gguf_split
 from halfbyte.formats.mapped import is_apart
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.model import LanguageModel
+from halfbyte.text.opening import open_bytes, open_model
 from halfbyte.text.planning import Given, plan, plan_within, settings_of
 from halfbyte.text.tokenizers import from_metadata
 from halfbyte.weights import U8

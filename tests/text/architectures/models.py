@@ -22,6 +22,7 @@ from tests.formats.files import VOCABULARY, tensor, tokenizer_metadata
 from halfbyte.formats import MetadataValue
 from halfbyte.formats.huggingface.names import naming
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text import architectures
 
 F32Array = npt.NDArray[np.float32]
 
@@ -164,7 +165,7 @@ def write(
 
     `architecture` renames it, `change` may change its metadata and tensors in any way.
     """
-    names = naming(config(name))
+    names = naming(config(name), architectures.model_types())
     shapes = read_golden(name)[0]
     metadata, tensors = dict(names.metadata), dict(names.tensors)
     for source, shape in shapes.items():

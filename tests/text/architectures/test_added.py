@@ -15,10 +15,10 @@ from tests.text.architectures import models, test_folders, test_goldens, test_qu
 
 import halfbyte
 from halfbyte.errors import UnsupportedError
-from halfbyte.formats import open_model
 from halfbyte.formats.huggingface.names import naming
 from halfbyte.quantize import quantize_file
 from halfbyte.text import architectures
+from halfbyte.text.opening import open_model
 
 F64 = npt.NDArray[np.float64]
 
@@ -123,7 +123,7 @@ def test_generates_from_folder_and_file(tmp_path: Path) -> None:
 
 def test_messages_know_it(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"expected one of \[.*'parallel'"):
-        naming({"model_type": "none"})
+        naming({"model_type": "none"}, architectures.model_types())
     path = models.write(tmp_path / "model.gguf", NAME, architecture="none")
     with pytest.raises(UnsupportedError, match=r"expected one of \[.*'parallel'"):
         architectures.find(open_model(path))

@@ -12,8 +12,8 @@ from tests.formats.torch_files import write_legacy, write_zip
 from tests.text.architectures import models
 
 import halfbyte
-from halfbyte.formats import open_model
 from halfbyte.quantize import quantize_file
+from halfbyte.text.opening import open_model
 
 WRITERS: dict[str, Callable[..., Path]] = {
     "model.safetensors": write_safetensors, "pytorch_model.bin": write_legacy, "m.pt": write_zip,

@@ -9,8 +9,9 @@ import pytest
 from tests.text.architectures import models
 
 import halfbyte
-from halfbyte.formats import metadata, open_model
+from halfbyte.formats import metadata
 from halfbyte.text import architectures
+from halfbyte.text.opening import open_model
 
 BOUND = 1e-4  # of the largest logit
 

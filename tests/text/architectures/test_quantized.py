@@ -9,10 +9,11 @@ import pytest
 from tests.text.architectures import models
 
 import halfbyte
-from halfbyte.formats import MetadataValue, open_model
+from halfbyte.formats import MetadataValue
 from halfbyte.quantize import quantize_file
 from halfbyte.text import architectures
 from halfbyte.text.describe import describe
+from halfbyte.text.opening import open_model
 
 EXACT = [name for name, config in models.CONFIGS.items() if config["model_type"] != "gpt2"]
 

@@ -11,11 +11,11 @@ from tests.text.architectures.models import values
 from tests.text.chat.templates import CHATML
 from tests.text.tokenizers.hugging_face import byte_level, lines
 
-from halfbyte.formats import open_model
 from halfbyte.formats.model_file import MetadataValue
 from halfbyte.formats.pretokenizers import SPLITS
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.opening import open_model
 
 REPOSITORY = Path(__file__).parents[3]
 STORYTELLER = REPOSITORY / "runtime/halfbyte/data/storyteller.bin"

@@ -14,8 +14,9 @@ from tests.text.tokenizers.strings import strings
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
-from halfbyte.formats import ModelFile, open_model
+from halfbyte.formats import ModelFile
 from halfbyte.formats.pretokenizers import SPLITS
+from halfbyte.text.opening import open_model
 from halfbyte.text.tokenizers import from_metadata
 from halfbyte.text.tokenizers.base import BaseTokenizer
 from halfbyte.text.tokenizers.composition import compose, composites

@@ -11,7 +11,7 @@ from tests.text.tokenizers import hugging_face
 from tests.text.tokenizers.strings import strings
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from halfbyte.formats import open_model
+from halfbyte.text.opening import open_model
 from halfbyte.text.tokenizers.base import BaseTokenizer
 from halfbyte.text.tokenizers.wordpiece import longest_matches
 

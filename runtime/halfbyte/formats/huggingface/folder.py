@@ -21,7 +21,14 @@ from halfbyte.formats.checkpoints.shards import (
     read_weights,
 )
 from halfbyte.formats.derived import aligned, reordered, transposed, widened
-from halfbyte.formats.huggingface.names import SAME, TRANSPOSED, Naming, Transform, naming
+from halfbyte.formats.huggingface.names import (
+    SAME,
+    TRANSPOSED,
+    Naming,
+    Transform,
+    Translators,
+    naming,
+)
 from halfbyte.formats.huggingface.shapes import Shapes, check_layers
 from halfbyte.formats.huggingface.tokenizer import tokenizer_metadata
 from halfbyte.formats.json_file import read_json
@@ -43,7 +50,9 @@ _SAMPLING: dict[str, tuple[str, Callable[[float], np.generic]]] = {
 _MAX_SETTING = 1e6
 
 
-def read_folder(folder: Path, weights: Checkpoint | None = None) -> ModelFile:
+def read_folder(
+    folder: Path, translators: Translators, weights: Checkpoint | None = None
+) -> ModelFile:
     """The model in a folder; `weights` replace those of the folder.
 
     Raises
@@ -58,7 +67,7 @@ def read_folder(folder: Path, weights: Checkpoint | None = None) -> ModelFile:
             f"{folder}: is a directory, expected a model file, or a Hugging Face folder with "
             f"{CONFIG}"
         )
-    names = naming(read_json(path), str(path))
+    names = naming(read_json(path), translators, str(path))
     if weights is None:
         weights = read_folder_weights(folder)
     kind = f"Hugging Face, {weights.kind}"
@@ -73,7 +82,7 @@ def read_folder(folder: Path, weights: Checkpoint | None = None) -> ModelFile:
     return ModelFile(folder, kind, metadata, tensors, notes, weights.parts)
 
 
-def read_beside(path: Path, pages: Pages) -> ModelFile:
+def read_beside(path: Path, pages: Pages, translators: Translators) -> ModelFile:
     """The model whose weights are in this file, or in several files including this one."""
     if not path.with_name(CONFIG).is_file():
         raise FormatError(
@@ -81,7 +90,7 @@ def read_beside(path: Path, pages: Pages) -> ModelFile:
         )
     index = index_of(path)
     weights = read_shards(index) if index is not None else read_weights(path, pages)
-    return read_folder(path.parent, weights)
+    return read_folder(path.parent, translators, weights)
 
 
 def _model_name(folder: Path) -> str:

@@ -1,8 +1,8 @@
 """Hugging Face's names -> GGUF's: config.json becomes metadata, tensors get names and orders.
 
-`naming(config, where)` translates all that a config.json says about its model: metadata, tensors
-that are computed from the config (``rope_freqs.weight``), and for each tensor its name and the
-transform of its values, such as the order of rows in which GGUF's Llama rotates them. Names and
+`naming(config, translators)` translates all that a config.json says about its model: metadata,
+tensors that are computed from the config (``rope_freqs.weight``), and for each tensor its name and
+the transform of its values, such as the order of rows in which GGUF's Llama rotates them. Names and
 metadata are those that llama.cpp reads, so files written from them load there too. Each
 architecture's own module fills in a `Translation`.
 """
@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -244,13 +243,27 @@ def _llama3_factors(rope: Keys, base: float, rotated: int) -> npt.NDArray[np.flo
     return (1 / ((1 - share) / factor + share)).astype(np.float32)
 
 
-def naming(config: Mapping[str, Any], where: str = "config.json") -> Naming:
+class Translator(Protocol):
+    """An architecture's translation of its config.json."""
+
+    def translate(self, config: Translation, /) -> None:
+        """Fill in the translation."""
+
+
+Translators = Mapping[str, Translator]  # by `model_type`
+
+
+def naming(
+    config: Mapping[str, Any], translators: Translators, where: str = "config.json"
+) -> Naming:
     """Translate a parsed config.json.
 
     Parameters
     ----------
     config : mapping
         The file's content.
+    translators : mapping
+        The architectures that are known.
     where : str
         The file's name, for messages.
 
@@ -264,10 +277,10 @@ def naming(config: Mapping[str, Any], where: str = "config.json") -> Naming:
         raise UnsupportedError(
             f"{where}: key 'quantization_config': expected weights that are not quantized"
         )
-    kind, known = keys.text("model_type"), translators()
-    if kind not in known:
+    kind = keys.text("model_type")
+    if kind not in translators:
         raise UnsupportedError(
-            f"{where}: model_type {kind[:80]!r}: expected one of {sorted(known)}"
+            f"{where}: model_type {kind[:80]!r}: expected one of {sorted(translators)}"
         )
     for name in keys.list("architectures"):
         if not str(name).endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")):
@@ -275,22 +288,5 @@ def naming(config: Mapping[str, Any], where: str = "config.json") -> Naming:
                 f"{where}: architecture {str(name)[:80]!r}: expected a language model"
             )
     translation = Translation(keys, kind)
-    known[kind].translate(translation)
+    translators[kind].translate(translation)
     return translation.naming()
-
-
-class Translator(Protocol):
-    """An architecture's translation of its config.json."""
-
-    def translate(self, config: Translation, /) -> None:
-        """Fill in the translation."""
-
-
-def translators() -> Mapping[str, Translator]:
-    """Architectures by `model_type`.
-
-    Their package is in a layer above this one, so it is imported by name, as plug-ins are: the only
-    import of that kind. A page for text has the architectures without the readers of folders.
-    """
-    types: Mapping[str, Translator] = import_module("halfbyte.text.architectures").model_types()
-    return types

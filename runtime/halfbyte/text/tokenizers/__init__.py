@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Protocol
 
 from halfbyte.errors import FormatError, UnsupportedError
-from halfbyte.formats import open_model
 from halfbyte.formats.mapped import map_file
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.tokens import PIPELINE
+from halfbyte.text.opening import open_model
 from halfbyte.text.tokenizers.vocabulary import Vocabulary
 
 __all__ = ["StreamDecoder", "Tokenizer", "from_metadata", "load_tokenizer"]
