@@ -19,8 +19,9 @@ from benches.figures import Series, add_json_option, pytest_json, write_json
 
 from halfbyte.core import ops
 from halfbyte.core.backends import Executable, open_program
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.passes import fuse, plan_memory, quantize_activations
-from halfbyte.core.program import Buffer, Program, capture
+from halfbyte.core.program import Program, capture
 from halfbyte.weights import F16, Q4_0, Tensor, WeightFormat
 
 DIM, HIDDEN, KEYS, HEAD, CONTEXT = 576, 1536, 192, 64, 256

@@ -12,8 +12,9 @@ from tests.core.ops.cases import activations, weight
 
 from halfbyte.core import ops
 from halfbyte.core.backends import open_program
+from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.core.passes import fuse, plan_memory, quantize_activations
-from halfbyte.core.program import Buffer, Kind, Program, capture
+from halfbyte.core.program import Program, capture
 
 
 def results(program: Program, backend: str) -> list[bytes]:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from halfbyte.core import ops
+from halfbyte.core.buffer import Kind
 from halfbyte.core.passes import optimize, plan_memory, quantize_activations
-from halfbyte.core.program import Kind, Program, capture
+from halfbyte.core.program import Program, capture
 from halfbyte.errors import ProgramError
 from halfbyte.weights import Q4_0, Tensor
 

@@ -17,7 +17,7 @@ from tests.onnx.graphs import Net
 from tools.onnx_models.builder import FLOAT
 
 from halfbyte.cli import main
-from halfbyte.core.program import Kind
+from halfbyte.core.buffer import Kind
 from halfbyte.device.cost import work_of
 from halfbyte.device.fit import Fit
 from halfbyte.device.graphs import GraphFitter, GraphNeed, GraphPlanner, Runs

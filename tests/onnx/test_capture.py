@@ -22,8 +22,9 @@ from tests.onnx.graphs import (
     runner,
 )
 
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.profile import Profile
-from halfbyte.core.program import Buffer, Program
+from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.lowering.registry import rule_of
 from halfbyte.onnx.runner import Runner

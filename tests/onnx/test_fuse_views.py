@@ -10,8 +10,9 @@ from tests.core.ops.cases import activations
 
 from halfbyte.core import ops
 from halfbyte.core.backends import open_program
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.passes import plan_memory
-from halfbyte.core.program import Buffer, Program, capture
+from halfbyte.core.program import Program, capture
 from halfbyte.onnx.passes import fuse_views
 
 N, D = 5, 64

@@ -15,7 +15,7 @@ from tests.support.tools import load_tool
 
 import halfbyte
 from halfbyte.cli import main
-from halfbyte.core.program import Kind, maximum
+from halfbyte.core.buffer import Kind, maximum
 from halfbyte.errors import HalfbyteError
 from halfbyte.quantize import quantize_file
 from halfbyte.text.model import LanguageModel

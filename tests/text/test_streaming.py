@@ -17,7 +17,7 @@ from tests.text.architectures import models
 
 import halfbyte
 from halfbyte.cli import main
-from halfbyte.core.program import Kind
+from halfbyte.core.buffer import Kind
 from halfbyte.errors import FormatError, MemoryBudgetError, UnsupportedError
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.quantize import quantize_file

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends import Executable
-from halfbyte.core.program import Buffer, Kind
+from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.session import InferenceSession, SessionOptions
 from halfbyte.onnx.stages import Opener

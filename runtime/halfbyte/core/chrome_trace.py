@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.dtypes import DTYPES
+from halfbyte.core.instruction import Instruction
 from halfbyte.core.profile import Call, Kinds, Profile, Run
-from halfbyte.core.program import Buffer, Instruction
 
 _KERNELS, _NUMPY = 0, 1  # rows of a trace
 

@@ -16,7 +16,8 @@ from halfbyte.core import ops
 from halfbyte.core.backends.memory import ALIGNMENT, Memory, aligned
 from halfbyte.core.backends.native import Kernels
 from halfbyte.core.backends.opening import library_for
-from halfbyte.core.program import Buffer, Kind, Program
+from halfbyte.core.buffer import Buffer, Kind
+from halfbyte.core.program import Program
 from halfbyte.errors import ProgramError
 from halfbyte.formats.derived import DerivedTensor
 from halfbyte.formats.mapped import is_apart, is_mapped

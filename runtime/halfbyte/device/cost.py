@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.buffer import Buffer, Kind, maximum
 from halfbyte.core.dtypes import DTYPES
-from halfbyte.core.program import Buffer, Instruction, Kind, Program, maximum
+from halfbyte.core.instruction import Instruction
+from halfbyte.core.program import Program
 from halfbyte.device.kernels import HOST, ROWS, Kernel, kernel_of
 from halfbyte.device.quantity import Quantity
 from halfbyte.weights import BY_DTYPE, BY_GGML_TYPE

@@ -14,9 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from halfbyte.core.backends import available, open_program
+from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.core.dtypes import dtype_key
+from halfbyte.core.instruction import Instruction
 from halfbyte.core.ops.operator import host_instruction
-from halfbyte.core.program import Buffer, Instruction, Kind, Program
+from halfbyte.core.program import Program
 from halfbyte.device.cost import Cost, held_by_host, multiplied_bytes
 from halfbyte.device.fit import Fit, Room, Spread, Verdict, largest
 from halfbyte.device.profile import Profile

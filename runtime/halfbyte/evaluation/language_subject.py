@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends import Executable
+from halfbyte.core.buffer import Kind
 from halfbyte.core.chrome_trace import chrome_trace
 from halfbyte.core.profile import Profile
-from halfbyte.core.program import Kind, Program
+from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation import transformers_reference
 from halfbyte.evaluation.evaluation import Evaluation

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends import Executable, open_program
-from halfbyte.core.program import Buffer, Instruction, Program
+from halfbyte.core.buffer import Buffer
+from halfbyte.core.instruction import Instruction
+from halfbyte.core.program import Program
 
 Array = npt.NDArray[Any]
 _FLOATS = ("f32", "f16", "f64")

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from halfbyte.core.backends import Executable
-from halfbyte.core.program import Buffer, Instruction, Program
+from halfbyte.core.buffer import Buffer
+from halfbyte.core.instruction import Instruction
+from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation import onnx_runtime
 from halfbyte.evaluation.comparison import Comparison, compare

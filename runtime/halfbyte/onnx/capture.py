@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.core.dtypes import dtype_key
 from halfbyte.core.interrupt import step
 from halfbyte.core.ops.operator import record_host
-from halfbyte.core.program import Buffer, Kind, Program
+from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
 from halfbyte.onnx.evaluate import UNFIT, Call, bound, check_outputs
 from halfbyte.onnx.files.model import Graph, Model, Node

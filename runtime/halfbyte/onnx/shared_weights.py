@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from halfbyte.core.program import Buffer
+from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.files.model import Graph, Node
 
 Array = npt.NDArray[Any]

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from halfbyte.core.backends import Executable
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.dtypes import dtype_key
-from halfbyte.core.program import Buffer, Program
+from halfbyte.core.program import Program
 from halfbyte.onnx.evaluate import used_names
 from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.values import Unknown, Value

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.dtypes import DTYPES, dtype_key
-from halfbyte.core.program import Buffer
 from halfbyte.errors import ProgramError
 
 Array = npt.NDArray[Any]

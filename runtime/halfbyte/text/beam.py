@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte import arguments
+from halfbyte.core.buffer import Kind
 from halfbyte.core.ops.attention import KEY_BLOCK
-from halfbyte.core.program import Kind
 from halfbyte.errors import HalfbyteError, MemoryBudgetError
 from halfbyte.room import available_bytes
 from halfbyte.text.sampling import F32Array, Sampler, largest, log_softmax

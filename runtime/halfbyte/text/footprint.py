@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.core.passes.stream_weights import window_bytes
-from halfbyte.core.program import Buffer, Kind, Program
+from halfbyte.core.program import Program
 from halfbyte.formats.mapped import is_mapped
 from halfbyte.weights import Tensor
 from halfbyte.weights.registry import is_packed

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from halfbyte.core import ops, packing
+from halfbyte.core.buffer import Buffer, maximum
 from halfbyte.core.passes import optimize
-from halfbyte.core.program import Buffer, Program, maximum
+from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError, MemoryBudgetError, UnsupportedError
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile

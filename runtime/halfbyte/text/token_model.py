@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends import open_program
+from halfbyte.core.buffer import Kind
 from halfbyte.core.profile import Profile
-from halfbyte.core.program import Kind, Program
+from halfbyte.core.program import Program
 from halfbyte.core.turns import Turn, Turns
 from halfbyte.errors import ArgumentTypeError, HalfbyteError
 from halfbyte.formats.mapped import is_mapped

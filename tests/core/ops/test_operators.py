@@ -12,11 +12,12 @@ from tests.core.ops.cases import Case, all_cases
 from halfbyte.core import ops
 from halfbyte.core.backends import memory, native, open_program
 from halfbyte.core.backends.opening import library
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.dtypes import DTYPES
 from halfbyte.core.ops.operator import OPERATORS
 from halfbyte.core.ops.reduce import REDUCTIONS
 from halfbyte.core.passes import plan_memory
-from halfbyte.core.program import Buffer, Program, capture
+from halfbyte.core.program import Program, capture
 from halfbyte.weights import Tensor
 
 CASES = all_cases()

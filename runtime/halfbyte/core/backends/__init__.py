@@ -15,7 +15,8 @@ import numpy.typing as npt
 from halfbyte.core.backends import native
 from halfbyte.core.backends.native import NativeExecutable, instruction_sets
 from halfbyte.core.backends.numpy import NumpyExecutable
-from halfbyte.core.program import Buffer, Program
+from halfbyte.core.buffer import Buffer
+from halfbyte.core.program import Program
 from halfbyte.errors import UnsupportedError
 
 

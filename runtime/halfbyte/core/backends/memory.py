@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.buffer import SHARED, Buffer, Kind
 from halfbyte.core.interrupt import step
-from halfbyte.core.program import SHARED, Buffer, Kind, Program
+from halfbyte.core.program import Program
 from halfbyte.errors import MemoryBudgetError, OutOfMemoryError
 from halfbyte.formats.mapped import OwnPages, is_apart
 from halfbyte.room import available_bytes

@@ -22,7 +22,9 @@ from halfbyte.core.backends.opening import library as package_library
 from halfbyte.core.backends.single import WORD, SingleKernels, float_slot
 from halfbyte.core.backends.threads import new_pool
 from halfbyte.core.backends.tuning import AtMost, Tuner
-from halfbyte.core.program import Buffer, Instruction, Program, Size, maximum
+from halfbyte.core.buffer import Buffer, Size, maximum
+from halfbyte.core.instruction import Instruction
+from halfbyte.core.program import Program
 from halfbyte.errors import ProgramError
 
 __all__ = ["Kernels", "NativeExecutable", "instruction_sets"]

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends.memory import Memory, allocate, at_sizes, operand
-from halfbyte.core.program import Buffer, Instruction, Program
+from halfbyte.core.buffer import Buffer
+from halfbyte.core.instruction import Instruction
+from halfbyte.core.program import Program
 
 
 class NumpyExecutable:

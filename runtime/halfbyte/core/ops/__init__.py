@@ -1,5 +1,6 @@
 """The operators: functions with a signature and a definition in NumPy; see `operator`."""
 
+from halfbyte.core.instruction import Operand
 from halfbyte.core.ops.activation import add, gelu, mul, silu, softmax
 from halfbyte.core.ops.attention import (
     KEY_BLOCK,
@@ -59,7 +60,6 @@ from halfbyte.core.ops.rotated import (
     matmul_rotated,
     matmul_widened,
 )
-from halfbyte.core.program import Operand
 
 __all__ = [
     "FUSED",

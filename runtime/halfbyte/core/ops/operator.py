@@ -18,17 +18,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.core.buffer import Buffer, Dim, Size, maximum
+from halfbyte.core.instruction import Instruction, Operand, Operation
 from halfbyte.core.interrupt import step
-from halfbyte.core.program import (
-    Buffer,
-    Dim,
-    Instruction,
-    Operand,
-    Operation,
-    Size,
-    current,
-    maximum,
-)
+from halfbyte.core.program import current
 from halfbyte.errors import ProgramError
 
 OPERATORS: dict[str, Operator] = {}

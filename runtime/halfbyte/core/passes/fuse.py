@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 
 from halfbyte.core import ops
-from halfbyte.core.program import Buffer, Instruction, Kind, Program, resume
+from halfbyte.core.buffer import Buffer, Kind
+from halfbyte.core.instruction import Instruction
+from halfbyte.core.program import Program, resume
 
 
 def fuse(program: Program) -> Program:

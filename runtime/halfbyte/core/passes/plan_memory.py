@@ -12,8 +12,10 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from halfbyte.core.buffer import SHARED, Buffer
+from halfbyte.core.instruction import Instruction
 from halfbyte.core.interrupt import step
-from halfbyte.core.program import SHARED, Buffer, Instruction, Program
+from halfbyte.core.program import Program
 
 ALIGNMENT = 64
 MAX_BY_SIZE = 2048  # buffers; the largest models have some hundreds

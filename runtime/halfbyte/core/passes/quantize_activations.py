@@ -7,7 +7,9 @@ its quantization.
 from __future__ import annotations
 
 from halfbyte.core import ops
-from halfbyte.core.program import Buffer, Instruction, Program, resume
+from halfbyte.core.buffer import Buffer
+from halfbyte.core.instruction import Instruction
+from halfbyte.core.program import Program, resume
 from halfbyte.weights import BY_DTYPE, BlockFormat
 
 

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer, Kind
+from halfbyte.core.instruction import Instruction
 from halfbyte.core.ops.operator import host_instruction
-from halfbyte.core.program import Buffer, Instruction, Kind, Program, current, resume
+from halfbyte.core.program import Program, current, resume
 from halfbyte.formats.reading import Reader, Rows
 from halfbyte.weights import Tensor
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.ops.full_attention import MAX_HEAD
 from halfbyte.core.ops.operator import record_host
-from halfbyte.core.program import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.elementwise import combine
 from halfbyte.onnx.lowering.linear import flat, product

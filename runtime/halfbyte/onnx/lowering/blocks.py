@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from halfbyte.core.program import Buffer
+from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.values import Array
 from halfbyte.weights import Q4_0, Q4_1, Q8_0, BlockFormat, Packed, Tensor

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core import ops
-from halfbyte.core.program import Buffer
+from halfbyte.core.buffer import Buffer
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.elementwise import apply, combine

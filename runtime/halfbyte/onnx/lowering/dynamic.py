@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core import ops
-from halfbyte.core.program import Buffer
+from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.conv import floats
 from halfbyte.onnx.lowering.linear import vector

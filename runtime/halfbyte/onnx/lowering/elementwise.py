@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core import ops
-from halfbyte.core.program import Buffer
+from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.files.dtypes import DTYPES
 from halfbyte.onnx.lowering.registry import MICROSOFT, lower

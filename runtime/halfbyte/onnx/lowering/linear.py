@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.ops.panels import PANEL, Activation, pack_panels
 from halfbyte.core.ops.panels import panels as count
 from halfbyte.core.ops.rotated import fits
 from halfbyte.core.ops.rotated import matrix as hadamard_matrix
-from halfbyte.core.program import Buffer
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.blocks import block_weight

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.dtypes import DTYPES
-from halfbyte.core.program import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.registry import lower
 from halfbyte.onnx.lowering.strides import Dimension, broadcast, joined, planned, row_major

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core import ops
-from halfbyte.core.program import Buffer
+from halfbyte.core.buffer import Buffer
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.conv import Sliding, floats, image, result, sliding
 from halfbyte.onnx.lowering.elementwise import apply, combine, each_element, is_channels_last

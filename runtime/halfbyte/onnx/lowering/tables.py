@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer
 from halfbyte.core.ops.operator import record_host
-from halfbyte.core.program import Buffer
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.lowering.blocks import BLOCK, block_weight

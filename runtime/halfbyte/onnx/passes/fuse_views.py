@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 
 from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer, Kind
+from halfbyte.core.instruction import Instruction, Operation
 from halfbyte.core.ops.panels import Activation
-from halfbyte.core.program import Buffer, Instruction, Kind, Operation, Program, resume
+from halfbyte.core.program import Program, resume
 
 
 def fuse_views(program: Program) -> Program:

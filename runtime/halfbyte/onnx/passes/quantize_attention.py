@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer
+from halfbyte.core.instruction import Instruction
 from halfbyte.core.ops import Operator
 from halfbyte.core.ops.full_attention import MAX_INT8_HEAD
-from halfbyte.core.program import Buffer, Instruction, Program, resume
+from halfbyte.core.program import Program, resume
 
 _DROPPED = ("reach", "softcap", "bias_row")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from halfbyte.core.program import Kind, Program
+from halfbyte.core.buffer import Kind
+from halfbyte.core.program import Program
 
 
 def remove_dead_code(program: Program) -> Program:

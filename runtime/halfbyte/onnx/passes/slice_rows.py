@@ -16,9 +16,11 @@ from itertools import pairwise
 import numpy as np
 
 from halfbyte.core import ops
+from halfbyte.core.buffer import Buffer, Kind
+from halfbyte.core.instruction import Instruction
 from halfbyte.core.ops.elementwise import PLAN_DIMS
 from halfbyte.core.passes.plan_memory import lifetimes, placed
-from halfbyte.core.program import Buffer, Instruction, Kind, Program, current, resume
+from halfbyte.core.program import Program, current, resume
 
 CACHE = 2 << 20  # bytes that a slice may take per core: its own cache, and some of the next level
 MIN_ROWS = 64  # of a product in a slice: fewer would read the weights too often

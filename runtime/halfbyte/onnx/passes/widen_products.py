@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from halfbyte.core import ops
-from halfbyte.core.program import Instruction, Program, maximum
+from halfbyte.core.buffer import maximum
+from halfbyte.core.instruction import Instruction
+from halfbyte.core.program import Program
 
 MIN_ROWS = 16  # of activations: with fewer, widening the weights costs more than it saves
 

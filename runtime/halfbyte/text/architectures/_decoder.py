@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core import ops
-from halfbyte.core.program import Buffer, Program, maximum
+from halfbyte.core.buffer import Buffer, maximum
+from halfbyte.core.program import Program
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats import metadata
 from halfbyte.formats.model_file import ModelFile

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from halfbyte.core import ops
-from halfbyte.core.program import Buffer, Program, capture
+from halfbyte.core.buffer import Buffer
+from halfbyte.core.program import Program, capture
 from halfbyte.errors import FormatError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.architectures import CHANNELS, _decoder

@@ -1,0 +1,134 @@
+"""Buffers, the operands of a program: memory for numbers whose sizes may change between runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from halfbyte.core.dtypes import DTYPES
+from halfbyte.errors import ProgramError
+from halfbyte.weights import BY_DTYPE, Tensor
+
+
+@dataclass(frozen=True)
+class Size:
+    """A dimension or position that is known only at run time."""
+
+    name: str
+    maximum: int
+
+    def __str__(self) -> str:
+        return f"{self.name}≤{self.maximum}"
+
+
+Dim = int | Size
+
+
+def maximum(dim: Dim) -> int:
+    """The largest value a dimension takes."""
+    return dim.maximum if isinstance(dim, Size) else dim
+
+
+def at(dim: Dim, registers: Mapping[str, int]) -> int:
+    """A dimension's value in one run."""
+    return registers[dim.name] if isinstance(dim, Size) else dim
+
+
+class Kind(StrEnum):
+    """The purpose of a buffer. Only the memory of scratch and windows is reused.
+
+    A window holds a part of the weights while it is needed, read from the file in every run.
+    """
+
+    WEIGHT = "weight"
+    CONSTANT = "constant"
+    STATE = "state"
+    INPUT = "input"
+    OUTPUT = "output"
+    SCRATCH = "scratch"
+    WINDOW = "window"
+
+
+SHARED = frozenset({Kind.SCRATCH, Kind.WINDOW})  # kinds that share one arena
+
+
+@dataclass(eq=False)
+class Buffer:
+    """Memory for numbers; only weights and constants have a `value`, or a function that returns it.
+
+    A buffer with a `source` is a view of that buffer's memory, from the byte `offset` on.
+    """
+
+    name: str
+    kind: Kind
+    dtype: str  # a key of DTYPES, or a weight format's name in lower case
+    shape: tuple[Dim, ...]
+    value: Tensor | npt.NDArray[Any] | Callable[[], npt.NDArray[Any]] | None = None
+    source: Buffer | None = None
+    offset: int = 0
+
+    @property
+    def root(self) -> Buffer:
+        """The buffer that owns the memory: itself, except for views."""
+        return self if self.source is None else self.source.root
+
+    def view(self, shape: tuple[Dim, ...], dtype: str | None = None) -> Buffer:
+        """The same bytes with another shape, and optionally another of DTYPES."""
+        dtype = dtype or self.dtype
+        if (shape, dtype) == (self.shape, self.dtype):
+            return self
+        view = self.part(0, shape, dtype)
+        if view.nbytes != self.nbytes:
+            raise ProgramError(f"{self}: cannot be viewed as {view}")
+        whole = self.root
+        return whole if (shape, dtype, view.offset) == (whole.shape, whole.dtype, 0) else view
+
+    def part(self, offset: int, shape: tuple[Dim, ...], dtype: str | None = None) -> Buffer:
+        """A view of the bytes from `offset` on, with this shape."""
+        root, first = self.root, self.offset + offset
+        where = f"+{first}" if first else ""
+        name = f"{root.name}{where}:{'x'.join(map(str, shape))}"
+        part = Buffer(name, self.kind, dtype or self.dtype, shape, source=root, offset=first)
+        if offset + part.nbytes > self.nbytes:
+            raise ProgramError(f"{self}: has no part {part}")
+        return part
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes at the maxima of all sizes."""
+        return self.bytes_at({})
+
+    def bytes_at(self, registers: Mapping[str, int], rows: int | None = None) -> int:
+        """Bytes at given sizes (by default maxima), or of `rows` rows (the last dimension)."""
+        *outer, columns = self.sizes_at(registers) or (1,)
+        count = columns * (math.prod(outer) if rows is None else rows)
+        if self.dtype in DTYPES:
+            return count * DTYPES[self.dtype].itemsize
+        return BY_DTYPE[self.dtype].row_bytes(count)
+
+    def held_as(self, registers: Mapping[str, int]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Dtype and shape of the array that holds it, at given sizes (by default maxima).
+
+        Block formats are held as bytes: per row, or per element of the first two dimensions.
+        """
+        shape = self.sizes_at(registers)
+        if self.dtype in DTYPES:
+            return DTYPES[self.dtype], shape
+        outer = min(len(shape) - 1, 2)
+        row_bytes = BY_DTYPE[self.dtype].row_bytes(math.prod(shape[outer:]))
+        return np.dtype(np.uint8), (*shape[:outer], row_bytes)
+
+    def sizes_at(self, registers: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape at given sizes (by default maxima)."""
+        return tuple(
+            registers.get(d.name, d.maximum) if isinstance(d, Size) else d for d in self.shape
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype}[{', '.join(map(str, self.shape))}]"
