@@ -53,11 +53,9 @@ def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
-@pytest.fixture(scope="session", params=[True, False], ids=["isolated", "plain"])
-def server(
-    request: pytest.FixtureRequest, repository: Path, wheel: Path, models: Path
-) -> Iterator[Server]:
-    """Pyodide, the wheel and a bare page, with and without cross-origin isolation."""
+@pytest.fixture(scope="session")
+def bare_site(repository: Path, wheel: Path, models: Path) -> Site:
+    """Pyodide, the wheel, models and a page with nothing in it."""
     pyodide = tool(repository, "get_pyodide")
     lock = json.loads((pyodide / LOCK).read_bytes())
     lock["packages"]["halfbyte"] = lock_entry(wheel.read_bytes())
@@ -68,8 +66,7 @@ def server(
     files |= {f"wheels/{path.name}": path for path in map(fetch, (CLICK, MAGIKA))}
     files[f"pyodide/{LOCK}"] = json.dumps(lock).encode()
     files[f"pyodide/{wheel.name}"] = wheel
-    with in_thread(Server(Site(files), isolated=request.param)) as output:
-        yield output
+    return Site(files)
 
 
 @pytest.fixture(scope="session")
@@ -115,14 +112,20 @@ class Python:
         return result["value"]
 
 
-@pytest.fixture(scope="session", params=["worker", "main"])
+# Where Python is, and whether its page is isolated, so that there are threads
+PLACES = {"worker": ("worker", True), "main": ("main", True), "plain": ("worker", False)}
+
+
+@pytest.fixture(scope="session", params=PLACES)
 def python(
-    request: pytest.FixtureRequest, server: Server, browser: Browser, wheel: Path
+    request: pytest.FixtureRequest, bare_site: Site, browser: Browser, wheel: Path
 ) -> Iterator[Python]:
-    """Pyodide with halfbyte installed, in a module worker and on the main thread."""
+    """Pyodide with halfbyte installed, at each of the places."""
+    place, isolated = PLACES[request.param]
     context = browser.new_context()
-    yield Python(context.new_page(), server.address, wheel.name, request.param)
-    context.close()
+    with in_thread(Server(bare_site, isolated=isolated)) as server:
+        yield Python(context.new_page(), server.address, wheel.name, place)
+        context.close()
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,7 @@ from tests.browser.conftest import Python
 from tests.support.http_server import Handler, Server, answering, in_pieces
 from tests.support.raw_server import BODY, chunk, chunked, head, measured, raw
 
-pytestmark = [
-    pytest.mark.parametrize("server", [True], ids=["isolated"], indirect=True),
-    pytest.mark.parametrize("python", ["worker"], indirect=True),
-]
+pytestmark = pytest.mark.parametrize("python", ["worker"], indirect=True)
 SHA256 = hashlib.sha256(BODY).hexdigest()
 
 # What comes of each address: the file, or a message

@@ -15,9 +15,9 @@ import halfbyte
 TOKENS = 60
 MODELS = ("F32", "Q8_0", "Q4_0", "Q4_K_M")
 
-isolated = pytest.mark.parametrize("server", [True], ids=["isolated"], indirect=True)
-plain = pytest.mark.parametrize("server", [False], ids=["plain"], indirect=True)
+isolated = pytest.mark.parametrize("python", ["worker", "main"], indirect=True)
 in_worker = pytest.mark.parametrize("python", ["worker"], indirect=True)
+plain = pytest.mark.parametrize("python", ["plain"], indirect=True)
 
 # Every model with 1 to 4 threads; workers that were started, and what is left afterwards.
 TELL = """
@@ -40,7 +40,7 @@ for name in {models}:
         model.close()
 memory = opening.shared_library().memory
 for _ in range(100):
-    if not workers._ended:
+    if not workers._crews and not workers._ended:
         break
     await asyncio.sleep(0.05)
 left = [len(workers._crews), len(workers._ended)]
@@ -116,7 +116,6 @@ for threads in (1, 3):
     assert python.run(code) == [True, 1]
 
 
-@isolated
 @in_worker
 def test_the_weights_are_not_in_the_heap(python: Python, models: Path) -> None:
     """Loading and closing repeatedly takes no more memory than once, in either memory."""
@@ -133,7 +132,7 @@ async def cycle():
     del model
     gc.collect()
     for _ in range(100):
-        if not workers._ended:
+        if not workers._crews and not workers._ended:
             break
         await asyncio.sleep(0.02)
 
@@ -148,7 +147,6 @@ for _ in range(40):
     assert before == after
 
 
-@isolated
 @in_worker
 def test_no_wake_is_lost(python: Python, models: Path) -> None:
     """Runs after pauses of all lengths around the time after which workers fall asleep."""
@@ -175,7 +173,28 @@ wrong
     assert python.run(code) == 0
 
 
-@isolated
+@in_worker
+def test_models_in_a_row(python: Python, models: Path) -> None:
+    """Loaded without a return to the event loop: workers start, and the next model has them too."""
+    del models
+    code = """
+import halfbyte
+from pyodide.http import pyfetch
+from halfbyte.core.backends import workers
+data = await (await pyfetch("/models/Q8_0.gguf")).bytes()
+counts, crews = [], []
+for threads in (2, 2, 3, 2, 3, 2):
+    with halfbyte.load_bytes(data, "a.gguf", threads=threads) as model:
+        model.generate("Tom", max_tokens=2)
+        crews.append(workers._crews[threads])
+        counts.append([threads, crews[-1].ready])
+[counts, len(set(map(id, crews)))]
+"""
+    counts, crews = python.run(code)
+    assert counts == [[threads, threads - 1] for threads in (2, 2, 3, 2, 3, 2)]
+    assert crews < 6
+
+
 @in_worker
 def test_a_worker_that_dies(python: Python, models: Path) -> None:
     """With a part of the work in its hands: the run fails in a sentence, the next one does not."""
@@ -211,7 +230,6 @@ model.close()
     assert left == 0
 
 
-@isolated
 @in_worker
 def test_a_worker_that_is_terminated(python: Python, models: Path) -> None:
     """Between two runs: nobody waits for it."""
@@ -231,7 +249,6 @@ again == expected
     assert python.run(code) is True
 
 
-@isolated
 @in_worker
 def test_numbers_of_threads(python: Python, models: Path) -> None:
     del models
@@ -254,7 +271,6 @@ results
     assert huge == "10000 threads: expected 1 to 64 in a browser"
 
 
-@isolated
 @in_worker
 def test_two_models_at_once(python: Python, models: Path) -> None:
     """With the same workers, and with others; one is closed while the other goes on."""
@@ -279,7 +295,6 @@ a.close(), c.close()
     assert python.run(code) == [2, True, True, True]
 
 
-@isolated
 @in_worker
 def test_a_file_cut_short(python: Python, models: Path) -> None:
     """Its error is the one that other memory gives, and its memory is free again."""
@@ -307,7 +322,6 @@ gc.collect()
 
 
 @plain
-@in_worker
 def test_a_page_that_is_not_isolated(python: Python, models: Path) -> None:
     """One thread, and a warning that names the headers to those who ask for more."""
     del models

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,7 @@ class Crew:
         self._hear, self._fail = create_proxy(self._heard), create_proxy(self._failed)
         self._workers: list[Any] = []
         self._rooms = []
+        self._all: Any = None  # a future, until all have started
         for index in range(threads - 1):
             data, stack = functions.room()
             self._rooms.append((data, stack))
@@ -227,18 +229,26 @@ class Crew:
         """Let the workers start now, if Python may wait for the browser here."""
         ffi: Any = import_module("pyodide.ffi")
         if ffi.can_run_sync():
+            # Not by looking again and again: the browser would then hear of no worker for seconds.
             asyncio: Any = import_module("asyncio")
-            end = time.monotonic() + PATIENCE
-            while self.ready < len(self._workers) and time.monotonic() < end and not self.problem:
-                ffi.run_sync(asyncio.sleep(0.001))
+            self._all = asyncio.get_event_loop().create_future()
+            with suppress(TimeoutError):
+                ffi.run_sync(asyncio.wait_for(self._all, PATIENCE))
 
     def _heard(self, event: Any) -> None:
         self.ready += 1 if event.data == "ready" else -1
+        if self.ready == len(self._workers):
+            self._go_on()
         if not self.ready and self.users <= 0:
             self._forget()
 
     def _failed(self, event: Any) -> None:
         self.problem = str(getattr(event, "message", None) or BLOCKED)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._all is not None and not self._all.done():
+            self._all.set_result(None)
 
     def _forget(self) -> None:
         """Free all memory: the workers use it no longer."""
@@ -247,6 +257,11 @@ class Crew:
         self._workers.clear()
         self._hear.destroy()
         self._fail.destroy()
+
+    @property
+    def works(self) -> bool:
+        """Whether there still are workers."""
+        return bool(self._workers)
 
     def stop(self) -> None:
         """Let the workers end; their memory is kept until they say that they have."""
@@ -337,8 +352,15 @@ class WorkerPool:
 
 
 def _leave(threads: int, crew: Crew) -> None:
+    """The last one ends the workers, unless somebody follows before the event loop runs."""
     crew.users -= 1
     if not crew.users:
+        asyncio: Any = import_module("asyncio")
+        asyncio.get_event_loop().call_soon(_end, threads, crew)
+
+
+def _end(threads: int, crew: Crew) -> None:
+    if not crew.users and crew.works and crew not in _ended:
         if _crews.get(threads) is crew:
             del _crews[threads]
         crew.stop()
