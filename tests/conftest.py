@@ -115,6 +115,8 @@ def compiled_backends(native_backends: list[str]) -> list[str]:
     """Every table of kernels: native ones, AArch64's in QEMU, WebAssembly's under wasmtime."""
     if os.environ.get("HALFBYTE_KERNELS"):  # only those are tested
         return native_backends
+    for name in REQUIRED - {*native_backends, *EMULATED}:
+        lacking(name, "not compiled in, or not offered by this CPU")
     others = [name for name in BACKENDS if name.startswith("wasm-")]
     if not emulated.missing():
         others += EMULATED

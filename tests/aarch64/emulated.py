@@ -115,6 +115,7 @@ class Runner:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         self._lock = threading.Lock()
+        self.constant = cache(self.request)  # of requests whose reply is always the same
         self.close = weakref.finalize(self, _end, self._process)  # at exit, if not before
         self.base, _ = self._reply()
 
@@ -198,17 +199,17 @@ class Functions:
         self.memory = RemoteMemory(self._runner.base)
 
     def hb_kernel_list(self) -> bytes:
-        return bytes(self._runner.request(KERNEL_LIST)[1])
+        return bytes(self._runner.constant(KERNEL_LIST)[1])
 
     def hb_capability_list(self) -> bytes:
-        return bytes(self._runner.request(CAPABILITY_LIST)[1])
+        return bytes(self._runner.constant(CAPABILITY_LIST)[1])
 
     def hb_isa_name(self, index: int) -> bytes | None:
-        there, name = self._runner.request(ISA_NAME, index)
+        there, name = self._runner.constant(ISA_NAME, index)
         return bytes(name) if there else None
 
     def hb_open(self, name: bytes) -> int:
-        return self._runner.request(OPEN, data=name + b"\0")[0]
+        return self._runner.constant(OPEN, data=name + b"\0")[0]
 
     def hb_describe(self, table: int, capabilities: int) -> None:
         used = self.memory.used()

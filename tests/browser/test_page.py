@@ -110,7 +110,7 @@ def test_an_address_that_cannot_be_reached_any_more(
 ) -> None:
     """The second visit takes the model out of the browser's storage, and Python starts warm."""
     context = browser.new_context()
-    first = User(context, page_server.address)
+    first = User(context, page_server.address, keeps=True)
     first.ready()
     first.give_address(elsewhere.url)
     first.write(PROMPT, 30)
@@ -118,7 +118,7 @@ def test_an_address_that_cannot_be_reached_any_more(
     expect(first.page.locator("html")).to_have_attribute("data-start", "kept", timeout=READY)
     first.page.close()
     elsewhere.answer, requests = status(500), len(elsewhere.starts)
-    second = User(context, page_server.address)
+    second = User(context, page_server.address, keeps=True)
     second.ready()
     expect(second.page.locator("html")).to_have_attribute("data-restored", "true")
     second.give_address(elsewhere.url)

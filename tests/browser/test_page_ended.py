@@ -49,7 +49,7 @@ def test_a_worker_that_ends_while_it_writes(
     browser: Browser, page_server: Server, models: Path, repository: Path
 ) -> None:
     """Python is started again, with the model that was there."""
-    with visit(browser, f"{page_server.address}?backend=numpy") as user:
+    with visit(browser, f"{page_server.address}?backend=numpy", keeps=True) as user:
         user.ready()
         user.page.set_input_files("#file", models / "F32.gguf")
         expect(user.page.locator("#model-name")).to_have_text("F32.gguf", timeout=READY)
@@ -74,7 +74,7 @@ def test_while_it_searches(browser: Browser, site: Site, files: Path, repository
     """The encoder that a person gave, in two goes, is there again."""
     with (
         in_thread(Server(with_encoder(site, {}))) as server,
-        visit(browser, f"{server.address}#search") as user,
+        visit(browser, f"{server.address}#search", keeps=True) as user,
     ):
         user.give("search", files / "small.onnx")
         user.give("search", files / "tokenizer.json")
@@ -103,7 +103,7 @@ def test_the_site_s_own_encoder(browser: Browser, site: Site, files: Path) -> No
     encoder = {"model": files / "small.onnx", "tokenizer": files / "tokenizer.json"}
     with (
         in_thread(Server(with_encoder(site, encoder))) as server,
-        visit(browser, f"{server.address}#search") as user,
+        visit(browser, f"{server.address}#search", keeps=True) as user,
     ):
         for _ in range(2):
             expect(user.page.locator("#search-run")).to_be_enabled(timeout=READY)
@@ -117,7 +117,7 @@ def test_the_site_s_own_encoder(browser: Browser, site: Site, files: Path) -> No
 
 def test_the_onnx_model(browser: Browser, page_server: Server, files: Path) -> None:
     """With what was given for it later; also where another tab is open when Python ends."""
-    with visit(browser, f"{page_server.address}#onnx") as user:
+    with visit(browser, f"{page_server.address}#onnx", keeps=True) as user:
         user.give("onnx", files / "colours.onnx")
         user.give("onnx", files / "colours.txt")
         for there in (True, False):
@@ -140,7 +140,7 @@ def test_the_onnx_model(browser: Browser, page_server: Server, files: Path) -> N
 
 def test_while_a_model_is_opened(browser: Browser, page_server: Server, files: Path) -> None:
     """It is not opened again, lest it end Python again; the one before it is."""
-    with visit(browser, f"{page_server.address}#onnx") as user:
+    with visit(browser, f"{page_server.address}#onnx", keeps=True) as user:
         user.give("onnx", files / "colours.onnx")
         [worker] = [worker for worker in user.page.workers if "worker.mjs" in worker.url]
         worker.evaluate("""() => {
@@ -165,7 +165,7 @@ def test_a_worker_that_ends_unseen(browser: Browser, site: Site, repository: Pat
     output = replace(site, files={**site.files, "python.mjs": quick})
     with in_thread(Server(output, names=[INSECURE])) as server:
         address = f"http://{INSECURE}:{server.server_address[1]}/"
-        with visit(browser, address) as user:
+        with visit(browser, address, keeps=True) as user:
             user.ready()
             user.page.workers[0].evaluate("self.close()")
             expect(user.page.locator("#failure-text")).to_have_text(
@@ -183,7 +183,7 @@ def test_python_that_fails_for_good(browser: Browser, page_server: Server) -> No
     shown = patched(
         lambda text: text.replace('mark("Python");\n  if', "self.broken = pyodide;\n  if")
     )
-    with visit(browser, page_server.address, worker=shown) as user:
+    with visit(browser, page_server.address, keeps=True, worker=shown) as user:
         user.ready()
         worker = next(w for w in user.page.workers if "worker.mjs" in w.url)
         worker.evaluate("try { broken._api.fatal_error(new Error('out of stack')); } catch {}")

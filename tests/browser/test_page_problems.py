@@ -75,7 +75,7 @@ def test_what_arrives_is_no_model(user: User, elsewhere: ModelServer) -> None:
 def test_a_full_storage(browser: Browser, page_server: Server, elsewhere: ModelServer) -> None:
     """The model runs; the page says that it was not kept, and nothing half is left."""
     context = browser.new_context()
-    user = User(context, page_server.address)
+    user = User(context, page_server.address, keeps=True)
     user.ready()
     expect(user.page.locator("html")).to_have_attribute(
         "data-start", re.compile(".+"), timeout=READY
@@ -143,7 +143,7 @@ def test_a_browser_without_simd(browser: Browser, page_server: Server, golden: s
         body = "WebAssembly.validate = () => false;\n" + response.text()
         route.fulfill(response=response, body=body)  # type: ignore[attr-defined]
 
-    context.route("**/worker.mjs", patch)
+    context.route("**/worker.mjs*", patch)
     user = User(context, page_server.address)
     user.ready()
     assert user.get("machine") == "NumPy, without SIMD, 1 thread"

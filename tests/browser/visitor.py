@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect
 
@@ -17,16 +18,18 @@ INSECURE = "insecure.test"  # to the browser another machine than this one; it i
 
 
 class User:
-    """Somebody at the page."""
+    """Somebody at the page, which keeps no results of its start unless `keeps`: that takes long."""
 
-    def __init__(self, context: BrowserContext, address: str) -> None:
+    def __init__(self, context: BrowserContext, address: str, keeps: bool = False) -> None:
         self.page: Page = context.new_page()
         self.requests: list[str] = []
         self.failures: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.failures.append(str(error)))
         self.page.on("console", self._console)
-        self.page.goto(address)
+        parts = urlsplit(address)
+        query = parts.query if keeps else "&".join(filter(None, (parts.query, "fresh")))
+        self.page.goto(urlunsplit(parts._replace(query=query)))
 
     def _console(self, message: ConsoleMessage) -> None:
         if "Content Security Policy" in message.text:
@@ -118,12 +121,14 @@ def patched(change: Callable[[str], str]) -> Callable[[Route], None]:
 
 
 @contextmanager
-def visit(browser: Browser, address: str, **routes: Callable[[Route], None]) -> Iterator[Visitor]:
+def visit(
+    browser: Browser, address: str, keeps: bool = False, **routes: Callable[[Route], None]
+) -> Iterator[Visitor]:
     """A visit of its own; `routes` by the names of modules."""
     context = browser.new_context(viewport={"width": 360, "height": 780})
     for name, handle in routes.items():
         context.route(f"**/{name}.mjs*", handle)
-    yield Visitor(context, address)
+    yield Visitor(context, address, keeps)
     leave(context)
 
 

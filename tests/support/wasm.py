@@ -26,6 +26,7 @@ PAGE = 1 << 16
 STACK, DATA = 8 * PAGE, 16 * PAGE  # end of the stack, which grows down; start of the module's data
 HEAP = 32 * PAGE
 REUSED = 1 << 26
+TEXT = PAGE  # bytes, more than any text that the kernels return
 
 U8 = npt.NDArray[np.uint8]
 
@@ -115,8 +116,8 @@ class Functions:
     def _text(self, address: int) -> bytes | None:
         if not address:
             return None
-        whole = self._bytes.view(address, len(self._bytes) - address)
-        return whole[: int(np.argmin(whole != 0))].tobytes()
+        text = self._bytes.view(address, min(TEXT, len(self._bytes) - address))
+        return text[: int(np.argmin(text != 0))].tobytes()
 
     def hb_kernel_list(self) -> bytes | None:
         return self._text(self._call("hb_kernel_list"))

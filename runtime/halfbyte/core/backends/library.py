@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,14 +121,18 @@ class Library:
         return dict(zip(self._capabilities, np.asarray(values).tolist(), strict=True))
 
 
-def _parse(text: str) -> Iterator[tuple[str, Kernel]]:
+@cache
+def _parse(text: str) -> tuple[tuple[str, Kernel], ...]:
+    """Kernels by name; once for all libraries of the same kernels."""
+    kernels = []
     for index, line in enumerate(text.splitlines()):
         name, *fields = line.split()
         parsed = []
         for item in fields:
             kind, *dtype, field = item.split(":")
             parsed.append(Field(kind, dtype[0] if dtype else kind, field))
-        yield name, Kernel(index, name, tuple(parsed))
+        kernels.append((name, Kernel(index, name, tuple(parsed))))
+    return tuple(kernels)
 
 
 def declare(functions: ctypes.CDLL) -> ctypes.CDLL:
