@@ -41,7 +41,9 @@ HERE = f"{SYSTEM}-{platform.machine().replace('AMD64', 'x86_64')}"
 
 # Only this machine's, which runs, is optimized as a release is: the others are there in a seventh
 # of the time, and differ in nothing that these tests read.
-UNOPTIMIZED = ("-O0", "-fno-sanitize=all", "-Wno-unused-command-line-argument")
+UNOPTIMIZED = (
+    *("-O0", "-fno-stack-protector", "-fno-sanitize=all", "-Wno-unused-command-line-argument"),
+)
 QUICK = {name: UNOPTIMIZED for name in LIBRARIES if name != HERE}
 
 NEEDED = {"ELF": {"libc.so.6"}, "Mach-O": {"/usr/lib/libSystem.B.dylib"}, "PE": set[str]()}
