@@ -16,7 +16,7 @@ MINUTES := 60
 # Workers of pytest, one per core, each with its own files
 WORKERS := -n auto --maxprocesses 8
 
-.PHONY: help demo web wheels test test-browser test-engines fuzz judge tokenizers peers bench-peers bench-onnx report soak docs lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser test-engines fuzz judge tokenizers peers bench bench-peers bench-onnx report soak docs lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make judge     compare models with transformers, and write the tests' goldens (minutes)"
 	@echo "make tokenizers     compare real tokenizers with their originals   (minutes)"
 	@echo "make peers     build llama.cpp, fetch wllama, make models for the benchmark (minutes)"
+	@echo "make bench     the benchmark suite   (make bench ARGS=--short: minutes; ARGS=--help)"
 	@echo "make bench-peers    compare speed with them        (options: make bench-peers ARGS=--help)"
 	@echo "make bench-onnx     compare speed with ONNX Runtime    (options: the same way)"
 	@echo "make report    write docs/benchmarks.md from benches/results   (ARGS=--run: run all benches first)"
@@ -90,6 +91,9 @@ tokenizers: $(VENV)/.installed-dev
 
 peers: $(WASM)
 	@$(BIN)/python -m benches.prepare $(ARGS)
+
+bench: $(WASM)
+	@$(BIN)/python -m benches $(ARGS)
 
 bench-peers: $(WASM)
 	@$(BIN)/python -m benches.peers $(ARGS)

@@ -2,6 +2,7 @@
 
 A file is in pytest-benchmark's format. Beside its entries stand the command, the processor, the
 versions of the peers, and in `rows` figures that are not times. `benches.report` reads such files.
+An entry with a yardstick has the yardstick's times too, and the process of each round.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benches.samples import NOISY, variation
 from pytest_benchmark.stats import Stats
 
 from halfbyte.core.backends.opening import instruction_sets
@@ -28,11 +30,24 @@ from halfbyte.outputs import write_text
 
 Content = dict[str, Any]
 NOT_SHOWN = ("--json", "--compare")  # options that change no figure
+ROUNDS = ("unit", "yardstick", "beside", "passes")  # of a series, in a file
 
 
 @dataclass
 class Series:
-    """Seconds that one engine takes for one thing (a token, a start), one value per round."""
+    """Seconds that one engine takes for one thing (a token, a start), one value per round.
+
+    Attributes
+    ----------
+    unit
+        "s", or "B": the values are bytes.
+    source
+        The bench, such as "benches/products"; empty for that of the file.
+    yardstick, beside
+        What was timed beside each round, and its seconds; see `benches.yardstick`.
+    passes
+        The process of each round, by number.
+    """
 
     model: str
     engine: str
@@ -40,6 +55,37 @@ class Series:
     threads: int = 1
     seconds: list[float] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict)
+    unit: str = "s"
+    source: str = ""
+    yardstick: str = ""
+    beside: list[float] = field(default_factory=list)
+    passes: list[int] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Of the entry in a file, without its source."""
+        return f"{self.test}[{self.model}-{self.engine}-{self.threads}]"
+
+    @property
+    def ratios(self) -> list[float]:
+        """The values by those of the yardstick; the values themselves if there is none."""
+        if not self.beside:
+            return self.seconds
+        return [value / beside for value, beside in zip(self.seconds, self.beside, strict=True)]
+
+    @property
+    def by_pass(self) -> list[list[float]]:
+        """The ratios of each process."""
+        numbers = self.passes or [0] * len(self.seconds)
+        return [
+            [ratio for ratio, found in zip(self.ratios, numbers, strict=True) if found == number]
+            for number in dict.fromkeys(numbers)
+        ]
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the values vary too much to be judged."""
+        return variation(self.ratios) > NOISY
 
     @property
     def median(self) -> float:
@@ -101,7 +147,7 @@ def pytest_json(
         "versions": versions or {},
         "machine_info": {**machine_info(), **machine},
         "commit_info": {},
-        "benchmarks": [_entry(s, source) for s in series],
+        "benchmarks": entries(series, source),
         "rows": list(rows),
         "datetime": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "version": "5.3.1",
@@ -124,9 +170,12 @@ def command_of(source: str, arguments: Sequence[str]) -> str:
 def series_of(content: Content) -> list[Series]:
     """The series that a file was written from."""
     return [
-        Series(**entry["params"], seconds=entry["stats"]["data"], more=entry["extra_info"])
+        Series(
+            **entry["params"], seconds=entry["stats"]["data"], more=entry["extra_info"],
+            source=entry["fullname"].split("::")[0], **entry.get("rounds", {}),
+        )
         for entry in content["benchmarks"]
-    ]
+    ]  # fmt: skip
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -155,22 +204,28 @@ def _rounded(value: Any) -> Any:
     return [_rounded(item) for item in value] if isinstance(value, list) else value
 
 
+def entries(series: Iterable[Series], source: str = "") -> list[dict[str, Any]]:
+    """The series as a file has them."""
+    return [_entry(s, source) for s in series]
+
+
 def _entry(series: Series, source: str) -> dict[str, Any]:
     s, data = series, series.seconds
-    case = f"{s.model}-{s.engine}-{s.threads}"
-    name = f"{s.test}[{case}]"
     stats: Any = Stats()  # type: ignore[no-untyped-call]
     for value in data:
         stats.update(value)
-    return {
+    summary = stats.as_dict() if data else {}
+    entry = {
         "group": f"{s.model} {s.test}",
-        "name": name,
-        "fullname": f"{source}::{name}",
+        "name": s.name,
+        "fullname": f"{s.source or source}::{s.name}",
         "params": {"model": s.model, "engine": s.engine, "test": s.test, "threads": s.threads},
-        "param": case,
+        "param": f"{s.model}-{s.engine}-{s.threads}",
         "extra_info": s.more,
-        "stats": {**stats.as_dict(), "iterations": 1, "data": data},
+        "stats": {**summary, "iterations": 1, "data": data},
     }
+    rounds = {key: getattr(s, key) for key in ROUNDS if getattr(s, key)}
+    return {**entry, "rounds": rounds} if rounds.keys() - {"unit"} or s.unit != "s" else entry
 
 
 # ---- this machine --------------------------------------------------------------------------------

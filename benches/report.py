@@ -37,8 +37,8 @@ BENCHES = {  # module and options, by the file of results
     "quality": "benches.quality",
     "peers": "benches.peers --large",
     "browser": "benches.browser",
-    "encode": "benches.encode",
-    "fusions": "benches.fusions",
+    "encode": "benches -k encode",
+    "fusions": "benches -k fusion",
     "onnx": "benches.onnx -r 5",
     "onnx-browser": "benches.onnx.browser -p int8,int4",
 }

@@ -23,7 +23,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from benches import compare
+from benches import comparison
 from benches.figures import add_json_option, pytest_json, write_json
 from benches.onnx import table
 from benches.onnx.files import MODELS, PRECISIONS, Contest, contests
@@ -94,7 +94,7 @@ def _contests(options: argparse.Namespace) -> list[Contest]:
 def main() -> None:
     """Measure, print, write."""
     options = parse()
-    old = compare.read(options.compare) if options.compare else None
+    old = comparison.read(options.compare) if options.compare else None
     plan = Plan(options.rounds, options.threads, options.batches, options.lengths)
     results = Results()
     for contest in _contests(options):
@@ -109,7 +109,7 @@ def main() -> None:
     write_json(options.json, content)
     if old:
         print(f"\nCompared with {options.compare}:\n")
-        print(compare.report(old, content, colours=sys.stdout.isatty()))
+        print(comparison.report(old, content, colours=sys.stdout.isatty()))
 
 
 if __name__ == "__main__":

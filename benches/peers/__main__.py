@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from benches import compare, prepare
+from benches import comparison, prepare
 from benches.browser.measure import Bench
 from benches.browser.site import make_bench_site
 from benches.figures import Series, add_json_option, pytest_json, write_json
@@ -133,7 +133,7 @@ def show(limits: Limits, work: dict[str, Work], results: list[Results]) -> None:
 def main() -> None:
     """The command line."""
     options = parse()
-    old = compare.read(options.compare) if options.compare else None
+    old = comparison.read(options.compare) if options.compare else None
     limits, work, results = run(options)
     show(limits, work, results)
     series: list[Series] = [s for result in results for s in result.all]
@@ -144,7 +144,7 @@ def main() -> None:
     write_json(options.json, content)
     if old:
         print(f"\nCompared with {options.compare}:\n")
-        print(compare.report(old, content, colours=sys.stdout.isatty()))
+        print(comparison.report(old, content, colours=sys.stdout.isatty()))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benches import compare, governors
+from benches import comparison, governors
 from benches.figures import Series, digits, markdown, pytest_json
 from benches.peers import table
 from benches.peers.limits import Limits, Work, work_of
@@ -121,7 +121,7 @@ def test_work_of_a_model(repository: Path, tmp_path: Path) -> None:
 
 
 def write(path: Path, tokens: dict[str, float]) -> Path:
-    engines = [series(engine, "tg64", [seconds] * 3) for engine, seconds in tokens.items()]
+    engines = [series(engine, "tg64", [seconds] * 5) for engine, seconds in tokens.items()]
     path.write_text(json.dumps(pytest_json(engines, "benches/peers")))
     return path
 
@@ -137,24 +137,27 @@ def test_file_is_pytest_benchmarks(tmp_path: Path) -> None:
 def test_compare_marks_what_changed(tmp_path: Path) -> None:
     old = write(tmp_path / "old.json", {"a": 0.0100, "b": 0.0100, "c": 0.0100, "gone": 1.0})
     new = write(tmp_path / "new.json", {"a": 0.0090, "b": 0.0108, "c": 0.0103, "come": 1.0})
-    text = compare.report(compare.read(old), compare.read(new))
-    assert cells(text, 0) == ["benches/peers::tg64[m-a-1]", "10", "9", "+11.1 %", "faster"]
-    assert cells(text, 1)[3:] == ["-7.4 %", "slower"]
-    assert cells(text, 2)[3:] == ["-2.9 %", ""]
+    text = comparison.report(comparison.read(old), comparison.read(new))
+    name = "benches/peers::tg64[m-a-1]"
+    assert cells(text, 0) == [name, "10 ms", "9 ms", "-10.0 %", "-10.0 to -10.0", "faster"]
+    assert cells(text, 1)[3:] == ["+8.0 %", "+8.0 to +8.0", "slower"]
+    assert cells(text, 2)[3:] == ["+3.0 %", "+3.0 to +3.0", ""]
     assert "only in the old file: benches/peers::tg64[m-gone-1]" in text
     assert "only in the new file: benches/peers::tg64[m-come-1]" in text
-    assert text.splitlines()[-1] == "1 faster, 1 slower, 1 within 5 %"
+    assert text.splitlines()[-1] == "1 slower, 1 faster, 1 within 5 %, 0 not judged"
     assert "\033" not in text
-    coloured = compare.report(compare.read(old), compare.read(new), colours=True).splitlines()
+    coloured = comparison.report(
+        comparison.read(old), comparison.read(new), colours=True
+    ).splitlines()
     assert [line[:5] for line in coloured[2:5]] == ["\033[32m", "\033[31m", "| ben"]
 
 
 def test_compare_names_another_machine(tmp_path: Path) -> None:
-    old = compare.read(write(tmp_path / "old.json", {"a": 1.0}))
+    old = comparison.read(write(tmp_path / "old.json", {"a": 1.0}))
     new = json.loads(json.dumps(old))
     new["machine_info"]["cpu"] = {"count": 4096}
-    assert "Two machines" in compare.report(old, new)
-    assert "Two machines" not in compare.report(old, old)
+    assert "Two machines" in comparison.report(old, new)
+    assert "Two machines" not in comparison.report(old, old)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +174,7 @@ def test_compare_refuses(content: str | None, message: str, tmp_path: Path) -> N
     if content is not None:
         path.write_text(content)
     with pytest.raises(SystemExit, match=message) as error:
-        compare.read(path)
+        comparison.read(path)
     assert str(path) in str(error.value)
 
 

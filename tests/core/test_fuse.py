@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benches.fusions import FUSIONS
+from benches.suite.bench_fusions import FUSIONS
 from tests.core.ops.cases import activations, weight
 
 from halfbyte.core import ops

@@ -1,24 +1,21 @@
 """The gain of each fusion: two instructions against the one that replaces them.
 
-    python -m benches.fusions [-r 50] [--backend native] [--json FILE]
-
-SmolLM2-135M's sizes, one token and a batch of 128, on one thread; both programs take turns. The
-table shows medians in microseconds and the median of the rounds' ratios.
+SmolLM2-135M's sizes, one token and a batch of 128, on one thread; both programs take turns.
 """
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from benches import tables
-from benches.figures import Series, add_json_option, pytest_json, write_json
+import pytest
+from benches.case import Bench
+from benches.figures import Series
+from benches.turns import Contender
 
 from halfbyte.core import ops
-from halfbyte.core.backends import Executable, open_program
+from halfbyte.core.backends import open_program
 from halfbyte.core.buffer import Buffer
 from halfbyte.core.passes import fuse, plan_memory, quantize_activations
 from halfbyte.core.program import Program, capture
@@ -94,43 +91,13 @@ FUSIONS = {
 }
 
 
-def _seconds(executable: Executable, n: int) -> float:
-    registers = {"n": n, "position": 7}
-    start = time.perf_counter()
-    for _ in range(20):
-        executable.run(registers)
-    return (time.perf_counter() - start) / 20
-
-
-def measure(name: str, n: int, rounds: int, backend: str) -> list[Series]:
-    """Both programs of a fusion for `n` tokens."""
+@pytest.mark.parametrize("n", [1, 128])
+@pytest.mark.parametrize("name", FUSIONS)
+def bench_fusion(bench: Bench, name: str, n: int) -> None:
     program = quantize_activations(FUSIONS[name].build(n))
-    pair = [open_program(plan_memory(p), backend) for p in (program, fuse(program))]
-    tokens = f"{n} token{'s' * (n > 1)}"
-    series = [Series(name, engine, tokens) for engine in ("apart", "fused")]
-    for _ in range(rounds):
-        for one, executable in zip(series, pair, strict=True):
-            one.seconds.append(_seconds(executable, n))
-    return series
-
-
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benches.fusions", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("-r", "--rounds", type=int, default=50, help="(default 50)")
-    parser.add_argument("--backend", default="native", help="native, native-avx2, numpy ...")
-    add_json_option(parser)
-    options = parser.parse_args()
-    series: list[Series] = []
-    for name in FUSIONS:
-        for n in (1, 128):
-            series += measure(name, n, options.rounds, options.backend)
-    print(tables.fusions(series))
-    write_json(options.json, pytest_json(series, "benches/fusions"))
-
-
-if __name__ == "__main__":
-    main()
+    registers, contenders = {"n": n, "position": 7}, []
+    for engine, each in {"apart": program, "fused": fuse(program)}.items():
+        run = open_program(plan_memory(each)).run
+        series = Series(name, engine, f"{n} token{'s' * (n > 1)}")
+        contenders.append(Contender(series, lambda run=run: run(registers)))
+    bench.measure(contenders, "clock")
