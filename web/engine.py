@@ -14,7 +14,7 @@ from typing import Any
 
 from halfbyte.core.backends import available
 from halfbyte.core.backends.cores import default_threads
-from halfbyte.core.backends.opening import place_of_files
+from halfbyte.core.backends.opening import alone_because, place_of_files
 from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.text import footprint
 from halfbyte.text.chat import Chat, has_template
@@ -199,6 +199,7 @@ class Engine:
             type=max(types, key=lambda name: types[name]),
             backend=model.executable.backend,
             threads=model.executable.threads,
+            alone=alone_because(model.executable),
             context=model.context,
             vocabulary=model.vocabulary,
             chat=has_template(model.file),

@@ -47,7 +47,7 @@ def _address_bytes() -> float:
             return math.inf
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
         return most - pages * resource.getpagesize()
-    except (ImportError, OSError):
+    except (ImportError, AttributeError, OSError):  # JupyterLite has an empty module of this name
         return math.inf
 
 

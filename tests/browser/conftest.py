@@ -93,21 +93,42 @@ def models(storyteller: Path, repository: Path, tmp_path_factory: pytest.TempPat
     return folder
 
 
+@pytest.fixture(scope="session")
+def large_model(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random weights in the shape of SmolLM2 135M, in Q4_0."""
+    path = tmp_path_factory.mktemp("large") / "large.gguf"
+    load_tool(repository, "make_model").make_model(path, "smollm2-135m", "Q4_0")
+    return path
+
+
 class Python:
     """Pyodide in a page: runs Python, returns what its last line is worth."""
 
     def __init__(self, page: Page, address: str, wheel: str, place: str) -> None:
-        self._page = page
+        self.page = page
         self.errors: list[str] = []
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.goto(f"{address}page/index.html?place={place}&wheel={wheel}")
-        page.wait_for_function("window.ready !== undefined", timeout=120_000)
-        state = page.evaluate("window.ready")
+        self.start()
+
+    def start(self) -> None:
+        """Wait until Python runs, also after a reload."""
+        self.page.wait_for_function("window.ready !== undefined", timeout=120_000)
+        state = self.page.evaluate("window.ready")
         assert state == "ready", state
 
     def run(self, code: str) -> Any:
         """Value of the last expression, as JSON; an exception's text fails the test."""
-        result = self._page.evaluate("code => window.run(code)", code)
+        self.begin(code)
+        return self.end()
+
+    def begin(self, code: str) -> None:
+        """As `run`, without waiting for the value."""
+        self.page.evaluate("code => { window.pending = window.run(code); }", code)
+
+    def end(self) -> Any:
+        """The value of what began."""
+        result = self.page.evaluate("() => window.pending")
         assert "error" not in result, result["error"]
         return result["value"]
 

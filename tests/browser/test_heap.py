@@ -9,7 +9,6 @@ from benches.browser.python import python_site
 from playwright.sync_api import Browser
 from tests.browser.conftest import Python
 from tests.support.http_server import in_thread
-from tests.support.tools import load_tool
 
 from halfbyte.device.fit import Fitter
 from halfbyte.device.profile import load_profile
@@ -18,12 +17,9 @@ from halfbyte.text.planning import Given
 from halfbyte.web.server import Server
 
 
-def test_the_heap_is_what_fit_says(
-    repository: Path, wheel: Path, browser: Browser, tmp_path: Path
-) -> None:
+def test_the_heap_is_what_fit_says(large_model: Path, wheel: Path, browser: Browser) -> None:
     assert wheel.exists()  # and so do the kernels
-    path = tmp_path / "model.gguf"
-    load_tool(repository, "make_model").make_model(path, "smollm2-135m", "Q4_0")
+    path = large_model
     fitter = Fitter(open_model(path), load_profile("pixel-6"), tab=True)
     planned = fitter.fit("baseline", Given(context=512)).asked.total
     context = browser.new_context()

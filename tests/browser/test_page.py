@@ -135,7 +135,8 @@ def test_without_cross_origin_isolation(browser: Browser, site: Site, golden: st
         user = User(context, plain.address)
         user.ready()
         assert user.page.evaluate("crossOriginIsolated") is False
-        assert "this page is not cross-origin isolated" in user.get("machine")
+        assert "1 thread: the page is not cross-origin isolated" in user.get("machine")
+        assert "Cross-Origin-Embedder-Policy: require-corp" in user.get("machine")
         user.write(PROMPT)
         assert user.run() == golden
         context.close()

@@ -40,6 +40,8 @@ NOT_RUN = {
     "halfbyte eval mobilenet-int8.onnx": "shows how one processor rounds",
     "python tools/build_wasm.py": "compiles; `make test` does",
     "pip wheel ": "builds; tests/packaging does",
+    "pip install jupyterlite": "installs from PyPI; `make test-notebooks` does",
+    "jupyter lite ": "needs JupyterLite; `make test-notebooks` does",
     "import micropip": "runs in Pyodide; tests/browser/test_packages.py does",
     "from pyodide": "runs in Pyodide; tests/browser/test_graphs.py does",
     "import onnxruntime": "refused beside the real one; tests/onnx/session/test_standin.py",

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.backends import Executable
+from halfbyte.core.backends.opening import alone_because
 from halfbyte.core.buffer import Buffer, Kind
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.session import InferenceSession, SessionOptions
@@ -147,6 +148,7 @@ class GraphModel:
             "bytes": self.size,
             "backend": self.session.clock.backend if programs else "",
             "threads": self.session.clock.threads,
+            "alone": alone_because(self.session.clock),
             "memory": {
                 "the model's file": self.size,
                 "activations": activations,

@@ -117,7 +117,7 @@ function showModel(model) {
   $("model-facts").textContent =
     `${megabytes(model.bytes)} of weights, mostly ${model.type}; ` +
     `${model.vocabulary.toLocaleString("en")} tokens; context ${model.context.toLocaleString("en")}`;
-  $("machine").textContent = runsOn(model.backend, model.threads);
+  $("machine").textContent = runsOn(model.backend, model.threads, model.alone);
   $("notes").textContent = model.notes.join(" ");
   $("notes").hidden = !model.notes.length;
   $("length").max = model.context;

@@ -23,11 +23,11 @@ export function side(view, { drop, accept, take }) {
       part("notes").hidden = !content.length;
     },
     busy(value) { input.disabled = value; },
-    show({ name, bytes, memory, backend, threads }, facts) {
+    show({ name, bytes, memory, backend, threads, alone }, facts) {
       part("name").textContent = name;
       part("facts").textContent = [megabytes(bytes), ...facts].join("; ");
       showMemory(part("bar"), part("memory"), memory);
-      if (backend) part("machine").textContent = runsOn(backend, threads);
+      if (backend) part("machine").textContent = runsOn(backend, threads, alone);
     },
   };
 }

@@ -29,9 +29,9 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-export const runsOn = (backend, threads) =>
-  `${BACKENDS[backend] ?? backend}, ${threads} thread${threads > 1 ? "s" : ""}` +
-  `${self.crossOriginIsolated ? "" : "; this page is not cross-origin isolated"}`;
+// `alone` is why there is only one thread.
+export const runsOn = (backend, threads, alone) =>
+  `${BACKENDS[backend] ?? backend}, ${threads} thread${threads > 1 ? "s" : ""}${alone ? `: ${alone}` : ""}`;
 
 export function showMemory(bar, table, memory) {
   const rows = Object.entries(memory).sort(([, a], [, b]) => b - a);

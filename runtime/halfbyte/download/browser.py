@@ -77,6 +77,7 @@ class FetchSource:
         A page may not send If-Range to every origin, so the response's version is compared anyway.
         """
         headers = to_object(Range=f"bytes={start}-") if start else to_object()
+        url = whole_url(url)
         # The browser's cache may hold an older version, which its heuristics consider fresh.
         options = to_object(headers=headers, cache="no-cache")
         try:
@@ -121,11 +122,19 @@ def head_of(response: Any, start: int = 0) -> Head:
     return replace(head, framed=True)
 
 
+def whole_url(url: str) -> str:
+    """An address with its origin; a worker made from a blob has only the origin of its page."""
+    try:
+        return str(js.URL.new(url, js.location.href.removeprefix("blob:")).href)
+    except JsException:  # which `fetch` reports
+        return url
+
+
 async def read_file(file: Any, progress: Progress, allocate: Allocate | None = None) -> U8:
     """The bytes of a JavaScript `File` or `Blob`, read straight into one array."""
     size = int(file.size)
     check_size(getattr(file, "name", "file"), size)
-    data, done = (allocate or new_bytes)(size), 0
+    data, done = new_bytes(size, allocate), 0
     reader = file.stream().getReader()
     progress(0, size)
     while not (step := await call(reader, "read")).done:

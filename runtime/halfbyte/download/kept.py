@@ -25,6 +25,7 @@ from halfbyte.download.browser import (
     read_file,
     to_js,
     to_object,
+    whole_url,
 )
 from halfbyte.download.response import ConnectionLostError, Head, Version
 from halfbyte.download.transfer import Allocate, Progress, pieces, sha256_of
@@ -127,8 +128,7 @@ async def forget(url: str) -> None:
 
 
 def _name(url: str) -> str:
-    whole = js.URL.new(url, js.location.href).href
-    return hashlib.sha256(whole.encode()).hexdigest()
+    return hashlib.sha256(whole_url(url).encode()).hexdigest()
 
 
 async def _folder() -> Any:
@@ -156,7 +156,7 @@ async def _changed(url: str, record: Record) -> bool:
     """Whether the server has another version now; False if it cannot be reached."""
     asked = to_object(method="HEAD", cache="no-store")
     try:
-        response = await asyncio.wait_for(call(js.self, "fetch", url, asked), PATIENCE)
+        response = await asyncio.wait_for(call(js.self, "fetch", whole_url(url), asked), PATIENCE)
         head = head_of(response)
     except (BrowserError, ConnectionLostError, TimeoutError):
         return False

@@ -11,6 +11,7 @@ import hashlib
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -90,7 +91,7 @@ class Transfer:
     ) -> None:
         self.url, self._progress, self._source = url, progress, source
         self.head, self.sha256 = Head(0), sha256
-        self._new = allocate or new_bytes
+        self._allocate_in = allocate
         self._data = np.empty(0, np.uint8)
         self._done = 0
         self._resumable = False
@@ -205,7 +206,7 @@ class Transfer:
         if self._data.nbytes == size:
             return
         self._data = np.empty(0, np.uint8)
-        self._data = self._allocate(size, lambda: self._new(size))
+        self._data = self._allocate(size, lambda: new_bytes(size, self._allocate_in))
 
     def _allocate(self, size: int, make: Callable[[], Any]) -> Any:
         try:
@@ -216,8 +217,11 @@ class Transfer:
             ) from None
 
 
-def new_bytes(size: int) -> U8:
-    """Bytes of any content."""
+def new_bytes(size: int, allocate: Allocate | None = None) -> U8:
+    """Bytes of any content, in NumPy's memory if the other one has no room; or `MemoryError`."""
+    if allocate is not None:
+        with suppress(MemoryError):
+            return allocate(size)
     return np.empty(size, np.uint8)
 
 

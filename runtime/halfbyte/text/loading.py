@@ -6,6 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -110,7 +111,10 @@ def _open_in_place(path: str | os.PathLike[str], options: Options) -> ModelFile 
         if stream.read(len(gguf.MAGIC)) != gguf.MAGIC:
             return None
         stream.seek(0)
-        data, done = allocate(os.fstat(stream.fileno()).st_size), 0
+        try:
+            data, done = allocate(os.fstat(stream.fileno()).st_size), 0
+        except MemoryError:
+            return None
         while piece := stream.read(_PIECE):
             data[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
             done += len(piece)
@@ -150,9 +154,10 @@ def load_bytes(
             arguments.refuse("data", "bytes", data)
         allocate = _place(options)
         if allocate is not None and bytes(data[: len(gguf.MAGIC)]) == gguf.MAGIC:
-            copy = allocate(len(data))
-            copy[...] = np.frombuffer(data, np.uint8)
-            data, own = copy, True
+            with suppress(MemoryError):
+                copy = allocate(len(data))
+                copy[...] = np.frombuffer(data, np.uint8)
+                data, own = copy, True
     return load_file(open_bytes(data, arguments.text("name", name), own=own), **options)
 
 
@@ -242,7 +247,7 @@ def load_file(
         raise UnsupportedError(
             f"{file.path}: weights 'streamed': expected a file on storage, found one in memory"
         )
-    threads = usable_threads(threads)
+    threads = _threads(file, backend, threads)
     program = planned.program
     if backend != "numpy" and (planned.to_pack or planned.reader):
         program = packing.pack(program, planned.to_pack, file, threads)
@@ -252,3 +257,21 @@ def load_file(
         program = packing.keep_all(program, file)
     room = math.inf if memory_budget is None else memory_budget - planned.total
     return LanguageModel(file, tokenizer, program, backend, threads, room)
+
+
+def _threads(file: ModelFile, backend: str, wanted: int | None) -> int:
+    """How many threads: one if the memory that they share, in a browser, is too small."""
+    threads = usable_threads(wanted)
+    allocate = place_of_files(backend, threads) if IN_BROWSER else None
+    if allocate is None or any(map(is_apart, file.parts.values())):
+        return threads
+    try:
+        allocate(file.size)  # freed at once: the weights are copied there later
+    except MemoryError:
+        warnings.warn(
+            f"{file.path}: halfbyte uses one thread: the browser grants the memory that threads "
+            f"share no {file.size / 1e6:.0f} MB more",
+            stacklevel=3,
+        )
+        return 1
+    return threads

@@ -74,13 +74,22 @@ def place_of_files(backend: str, threads: int) -> Callable[[int], Any] | None:
     return memory.unset if isinstance(memory, SharedMemory) else None
 
 
+def alone_because(executable: Any) -> str:
+    """Why a program runs on one thread, where the page is the reason; empty otherwise."""
+    compiled = executable.backend.startswith("native")
+    return one_thread_because() if compiled and executable.threads == 1 else ""
+
+
 def one_thread_because() -> str:
     """Why there can be only one thread; empty if there can be more."""
     if sys.platform == "emscripten":
+        from halfbyte.core.backends import workers
+
         try:
             shared_library()
         except UnsupportedError as error:
             return str(error).removeprefix("no threads: ")
+        return workers.why_not()
     return ""
 
 

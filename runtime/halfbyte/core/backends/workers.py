@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,17 @@ SPINS = 200_000  # idle rounds before a worker sleeps: about a millisecond
 PATIENCE = 2.0  # seconds to wait for workers that start
 BLOCKED = "the page's Content-Security-Policy forbids workers: its worker-src needs blob:"
 DEAD = 10.0  # seconds without the result of a worker, after which it counts as ended
+AWAKE = 1.0  # seconds that one look for it may count: a page in the background sleeps for hours
+
+
+_refusal = ""  # of a worker by this page, once it is known
 
 
 def why_not() -> str:
-    """Why this page cannot have threads; empty if it can."""
+    """Why this page cannot have threads; empty if it can, as far as is known."""
     js: Any = import_module("js")
+    if _refusal:
+        return _refusal
     if not getattr(js, "crossOriginIsolated", False):
         return (
             "the page is not cross-origin isolated, which its server has to ask for with the "
@@ -193,14 +200,14 @@ class Crew:
     ready : int
         Workers that have started.
     problem : str
-        Why none can start; empty if that is not known.
+        Why one of them could not start, or failed; empty if that is not known.
     """
 
     def __init__(self, library: Library, functions: SharedFunctions, threads: int) -> None:
         js: Any = import_module("js")
         create_proxy: Any = import_module("pyodide.ffi").create_proxy
         self.library, self.ready, self.users, self.limit = library, 0, 0, 0
-        self.problem = ""
+        self.problem, self._lost = "", 0
         self._memory = library.memory.aligned(library.pool_size())
         self.address = library.memory.address(self._memory)
         text = Path(__file__).with_name("worker.js").read_text(encoding="utf-8")
@@ -208,27 +215,31 @@ class Crew:
         url = js.URL.createObjectURL(blob)
         self._hear, self._fail = create_proxy(self._heard), create_proxy(self._failed)
         self._workers: list[Any] = []
-        self._rooms = []
+        self._rooms: list[tuple[SharedArray, SharedArray]] = []
         self._all: Any = None  # a future, until all have started
-        for index in range(threads - 1):
-            data, stack = functions.room()
-            self._rooms.append((data, stack))
-            worker = js.Worker.new(url, to_object(name=f"halfbyte {index + 1}"))
-            worker.onmessage, worker.onerror = self._hear, self._fail
-            worker.postMessage(to_object(
-                module=functions.module, memory=functions.js_memory, base=data.address,
-                stack=stack.address + STACK, entries=1 + functions.needs.table,
-                pool=self.address, spins=SPINS,
-            ))  # fmt: skip
-            self._workers.append(worker)
-
+        try:
+            for index in range(threads - 1):
+                self._start(js.Worker.new(url, to_object(name=f"halfbyte {index + 1}")), functions)
+        except Exception:  # some browsers' SecurityError; others fire an event
+            self._refuse()
         js.URL.revokeObjectURL(url)
         self._started()
+
+    def _start(self, worker: Any, functions: SharedFunctions) -> None:
+        data, stack = functions.room()
+        self._rooms.append((data, stack))
+        self._workers.append(worker)
+        worker.onmessage, worker.onerror = self._hear, self._fail
+        worker.postMessage(to_object(
+            module=functions.module, memory=functions.js_memory, base=data.address,
+            stack=stack.address + STACK, entries=1 + functions.needs.table,
+            pool=self.address, spins=SPINS,
+        ))  # fmt: skip
 
     def _started(self) -> None:
         """Let the workers start now, if Python may wait for the browser here."""
         ffi: Any = import_module("pyodide.ffi")
-        if ffi.can_run_sync():
+        if ffi.can_run_sync() and self.works:
             # Not by looking again and again: the browser would then hear of no worker for seconds.
             asyncio: Any = import_module("asyncio")
             self._all = asyncio.get_event_loop().create_future()
@@ -243,8 +254,22 @@ class Crew:
             self._forget()
 
     def _failed(self, event: Any) -> None:
-        self.problem = str(getattr(event, "message", None) or BLOCKED)
+        """A worker could not start, or its code failed, which has a message."""
+        event.preventDefault()  # it is known here; the page need not report it
+        if message := getattr(event, "message", None):
+            self.problem = str(message)
+            self._lost += 1
+            if self._lost == len(self._workers):
+                self.terminate()
+        elif self.works:
+            self._refuse()
         self._go_on()
+
+    def _refuse(self) -> None:
+        """Go on without workers, which this page must not have."""
+        global _refusal
+        _refusal = self.problem = BLOCKED
+        self.terminate()
 
     def _go_on(self) -> None:
         if self._all is not None and not self._all.done():
@@ -253,6 +278,8 @@ class Crew:
     def _forget(self) -> None:
         """Free all memory: the workers use it no longer."""
         _ended.discard(self)
+        for worker in self._workers:  # which may still have something to report
+            worker.onmessage = worker.onerror = _quietly()
         self._rooms.clear()
         self._workers.clear()
         self._hear.destroy()
@@ -273,6 +300,13 @@ class Crew:
         for worker in self._workers:
             worker.terminate()
         self._forget()
+
+
+@cache
+def _quietly() -> Any:
+    """Handles an event of no interest; unhandled errors would become the page's."""
+    create_proxy: Any = import_module("pyodide.ffi").create_proxy
+    return create_proxy(lambda event: event.preventDefault())
 
 
 _crews: dict[int, Crew] = {}
@@ -304,11 +338,6 @@ class WorkerPool:
         """How many there are, as far as is known: workers may be forbidden, or have ended."""
         return self._wanted if self._crew_address and not self._crew.problem else 1
 
-    @property
-    def problem(self) -> str:
-        """Why there is only one thread; empty if there are more."""
-        return self._crew.problem if self._crew_address else ""
-
     def limit(self, threads: int) -> None:
         """Use at most so many threads from the next run on."""
         if self._crew_address and threads != self._helpers + 1:
@@ -333,9 +362,12 @@ class WorkerPool:
         HalfbyteError
             A worker does not answer; from now on, the calling thread works without help.
         """
-        start = time.monotonic()
+        waited, start = 0.0, time.monotonic()
         while not self._library.pool_wait(self.address):
-            if time.monotonic() - start > DEAD:
+            now = time.monotonic()
+            waited, start = waited + min(now - start, AWAKE), now
+            if waited > DEAD:
+                self._crew.problem = "a worker has ended"
                 self._crew.terminate()
                 _crews.pop(self._wanted, None)
                 self.address = self._crew_address = 0
@@ -360,9 +392,11 @@ def _leave(threads: int, crew: Crew) -> None:
 
 
 def _end(threads: int, crew: Crew) -> None:
-    if not crew.users and crew.works and crew not in _ended:
-        if _crews.get(threads) is crew:
-            del _crews[threads]
+    if crew.users or crew in _ended:
+        return
+    if _crews.get(threads) is crew:
+        del _crews[threads]
+    if crew.works:
         crew.stop()
 
 
