@@ -16,7 +16,7 @@ MINUTES := 60
 # Workers of pytest, one per core, each with its own files
 WORKERS := -n auto --maxprocesses 8
 
-.PHONY: help demo web wheels test test-browser test-engines fuzz judge tokenizers peers bench bench-peers bench-onnx report soak docs lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser test-engines test-notebooks fuzz judge tokenizers peers bench bench-peers bench-onnx report soak soak-tab docs lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make test      lint, the site, then every test   (one folder: make test ARGS=tests/core/ops)"
 	@echo "make test-browser   only the tests in Chromium"
 	@echo "make test-engines   the page in an installed Firefox and WebKitGTK"
+	@echo "make test-notebooks    halfbyte in JupyterLite and PyScript, from their registries"
 	@echo "make fuzz      mutate files of every format, on all cores   (make fuzz MINUTES=30)"
 	@echo "make judge     compare models with transformers, and write the tests' goldens (minutes)"
 	@echo "make tokenizers     compare real tokenizers with their originals   (minutes)"
@@ -35,6 +36,7 @@ help:
 	@echo "make bench-onnx     compare speed with ONNX Runtime    (options: the same way)"
 	@echo "make report    write docs/benchmarks.md from benches/results   (ARGS=--run: run all benches first)"
 	@echo "make soak      check that memory stays flat for an hour   (MINUTES=3: for three minutes)"
+	@echo "make soak-tab  the same for two threads in a tab, and that none of them waits (minutes)"
 	@echo "make docs      build the documentation into build/site, and check its links"
 	@echo "make lint      ruff, mypy --strict and import-linter on the built wheel, clang-format"
 	@echo "make format    format Python and C"
@@ -65,6 +67,10 @@ test-browser: $(WASM)
 # Debian: firefox-esr webkit2gtk-driver xvfb (make test-engines ARGS="firefox --only python_ended")
 test-engines: $(WASM)
 	@xvfb-run -a $(BIN)/python -m tests.engines $(ARGS)
+
+# Only some: make test-notebooks ARGS=pyscript
+test-notebooks: $(WASM)
+	@$(BIN)/python -m tests.notebooks $(ARGS)
 
 # Files that reveal a fault are left in build/fuzz. Only some formats: make fuzz ARGS="gguf onnx".
 # Guided by coverage, each format for MINUTES, with the package atheris:
@@ -109,6 +115,10 @@ report: $(if $(findstring --run,$(ARGS)),$(WASM),$(VENV)/.installed-dev)
 # Memory over an hour of loading, running and closing models; exit code 1 if it grows
 soak: $(VENV)/.installed-dev
 	@$(BIN)/python tools/soak.py --minutes $(MINUTES)
+
+# 10,000 tokens, 200 loads and 100,000 wakes of a worker in a tab
+soak-tab: $(WASM)
+	@$(BIN)/python -m tools.soak_tab $(ARGS)
 
 # ---- lint ----------------------------------------------------------------------------------------
 

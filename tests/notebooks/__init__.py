@@ -1,0 +1,1 @@
+"""halfbyte in products that are not ours: JupyterLite's notebooks and PyScript's pages."""
