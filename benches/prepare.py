@@ -19,6 +19,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from benches.peers import amx
+
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = {
     "135M Q4_0": ("smollm2-135m", "Q4_0"),
@@ -34,7 +36,7 @@ VERSIONS = {
     **{engine: f"wllama {version}" for engine, version in WLLAMA.items()},
 }
 # Its own threads, not OpenMP's: those spin on after a run and take time from whoever has the turn.
-LLAMA_CPP_CMAKE = "-DGGML_NATIVE=ON -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF"
+LLAMA_CPP_CMAKE = "-DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF"
 
 
 def folder() -> Path:
@@ -114,7 +116,7 @@ def _build_llama_cpp(home: Path) -> None:
     # no cache: pip's does not know what a wheel was built with
     pip = [str(home / "bin/python"), "-m", "pip", "install", "--verbose", "--no-cache-dir"]
     flags = {
-        "CMAKE_ARGS": LLAMA_CPP_CMAKE,
+        "CMAKE_ARGS": f"{LLAMA_CPP_CMAKE} {amx.cmake_options()}",
         "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count() or 1),
     }
     with log.open("w") as file:

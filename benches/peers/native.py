@@ -13,6 +13,10 @@ from benches.prepare import python_of
 WORKER = Path(__file__).parent / "worker.py"
 
 
+class PeerError(SystemExit):
+    """An engine's process ended; a peer's failure is shown where its figures would be."""
+
+
 class Process:
     """A process with a loaded model, which answers each line with a line of JSON."""
 
@@ -48,7 +52,7 @@ class Process:
             self._process.wait()
             self._errors.seek(0)
             tail = self._errors.read().decode(errors="replace").strip()[-2000:]
-            raise SystemExit(f"{self.engine} ended with {self._process.returncode}:\n{tail}")
+            raise PeerError(f"{self.engine} ended with {self._process.returncode}:\n{tail}")
         return json.loads(line)
 
     def close(self) -> None:
@@ -68,6 +72,7 @@ class Worker(Process):
         self, engine: str, model: Path, threads: int, context: int, python: Path | None = None
     ) -> None:
         self.threads = threads
+        self.reason = ""  # why it has failed
         arguments = [str(WORKER), engine, str(model), str(threads), str(context)]
         super().__init__(engine, [str(python or python_of(engine)), *arguments])
 

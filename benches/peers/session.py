@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benches.browser.measure import Bench, Tab
 from benches.figures import Series
-from benches.peers.native import Worker
+from benches.peers.native import PeerError, Worker
 from benches.prepare import say
 
 ENGINES = ("halfbyte", "llama.cpp")
@@ -67,14 +67,14 @@ def measure(name: str, path: Path, plan: Plan, bench: Bench | None, address: str
         for turn in range(plan.rounds + 1):
             say(f"{name}: round {turn} of {plan.rounds}" + (" (to warm up)" if not turn else ""))
             for (test, worker), series in native.items():
-                taken = worker.run(test) / int(test[2:])
-                if turn:
-                    series.seconds.append(taken)
+                _native_turn(test, worker, series, first=not turn)
             for tab, pair in zip(tabs, pairs, strict=True):
                 _take_turn(tab, pair, first=not turn)
-        for worker, load in zip(workers, results.loads, strict=True):
-            load.more["memory_bytes"] = worker.peak_bytes()
-        results.native = list(native.values())
+        loads = {(load.engine, load.threads): load for load in results.loads}
+        for worker in workers:
+            if not worker.reason:
+                loads[worker.engine, worker.threads].more["memory_bytes"] = worker.peak_bytes()
+        results.native = [*native.values(), *_not_started(name, plan, results.loads, workers)]
         results.tabs = [series for pair in pairs for series in pair]
     return results
 
@@ -93,7 +93,13 @@ def _start(
     for turn in range(loads):
         say(f"{name}: loading, {turn + 1} of {loads}")
         for series in results.loads:
-            worker = Worker(series.engine, path, series.threads, plan.context)
+            if "reason" in series.more:
+                continue
+            try:
+                worker = Worker(series.engine, path, series.threads, plan.context)
+            except PeerError as error:
+                _failed(series, error)
+                continue
             series.seconds.append(worker.load_seconds)
             results.about[f"{series.engine}, {name}"] = worker.about
             if turn + 1 < loads:
@@ -101,6 +107,45 @@ def _start(
             else:
                 workers.append(stack.enter_context(closing(worker)))
     return workers
+
+
+def _native_turn(test: str, worker: Worker, series: Series, *, first: bool) -> None:
+    """One turn; a peer that fails has no more of them, and its figures say why."""
+    if not worker.reason:
+        try:
+            taken = worker.run(test) / int(test[2:])
+        except PeerError as error:
+            worker.reason = _failed(series, error)
+        else:
+            if not first:
+                series.seconds.append(taken)
+    if worker.reason:
+        series.seconds.clear()
+        series.more["reason"] = worker.reason
+
+
+def _failed(series: Series, error: PeerError) -> str:
+    """The reason, which stands for the peer's figures; halfbyte may not fail."""
+    if series.engine == "halfbyte":
+        raise error
+    reason = str(error).splitlines()[0].rstrip(":")
+    say(reason)
+    series.seconds.clear()
+    series.more["reason"] = reason
+    return reason
+
+
+def _not_started(
+    name: str, plan: Plan, loads: Sequence[Series], workers: Sequence[Worker]
+) -> list[Series]:
+    """Empty series of peers that did not even load."""
+    started = {(worker.engine, worker.threads) for worker in workers}
+    return [
+        Series(name, load.engine, test, load.threads, more={"reason": load.more["reason"]})
+        for test in plan.tests
+        for load in loads
+        if (load.engine, load.threads) not in started
+    ]
 
 
 def _series_of(name: str, tab: Tab, plan: Plan) -> tuple[Series, Series]:

@@ -21,6 +21,11 @@ def native(series: Sequence[Series], work: dict[str, Work], limits: Limits) -> s
         if ours.engine != "halfbyte":
             continue
         peer = peers[ours.model, ours.test, ours.threads]
+        if not peer.seconds:
+            row = [ours.model, ours.test, str(ours.threads), digits(ours.speed)]
+            share = work[ours.model].share(ours, limits)
+            rows.append([*row, peer.more["reason"], "-", share, "-"])
+            continue
         shares = [work[ours.model].share(s, limits) for s in (ours, peer)]
         ratio = f"{ours.times_as_fast_as(peer):.2f}"
         speeds = [digits(ours.speed), digits(peer.speed)]
@@ -37,7 +42,7 @@ def tabs(
     tests = {(s.model, s.test, s.threads) for s in series}
     beside = [
         s for s in natives
-        if s.engine == "llama.cpp" and (s.model, s.test, s.threads) in tests
+        if s.engine == "llama.cpp" and s.seconds and (s.model, s.test, s.threads) in tests
     ]  # fmt: skip
     rows = []
     order = [*series, *beside]
@@ -60,6 +65,10 @@ def loads(series: Sequence[Series]) -> str:
     """One row per engine and number of threads."""
     rows = []
     for s in series:
-        memory = digits(s.more["memory_bytes"] / 1e6)
+        if not s.seconds:
+            rows.append([s.model, s.engine, str(s.threads), s.more["reason"], "-"])
+            continue
+        size = s.more.get("memory_bytes")  # of a peer that failed later it is not known
+        memory = digits(size / 1e6) if size else "-"
         rows.append([s.model, s.engine, str(s.threads), f"{s.median:.3f}", memory])
     return markdown(LOADS, rows, left=2)

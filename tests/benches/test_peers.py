@@ -1,0 +1,100 @@
+"""Peers that fail leave the reason where their figures would be, and AMX that is denied."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benches.figures import pytest_json, series_of
+from benches.peers import amx, session, table
+from benches.peers.limits import Limits, Work
+from benches.peers.native import PeerError
+from benches.peers.session import Plan
+
+LIMITS, WORK = Limits(read={1: 40.0}, dot={1: 500.0}), {"m": Work(10**8, 10**8)}
+
+
+class Worker:
+    """Stands for a process; `fails` says when it ends."""
+
+    fails = ""
+    load_seconds = 0.5
+    about = "code"
+
+    def __init__(self, engine: str, path: Path, threads: int, context: int) -> None:
+        self.engine, self.threads, self.reason = engine, threads, ""
+        if f"{engine} load" == self.fails:
+            raise PeerError(f"{engine} ended with -11:\nbacktrace")
+
+    def run(self, test: str) -> float:
+        if f"{self.engine} {test}" == self.fails:
+            raise PeerError(f"{self.engine} ended with -11:\nbacktrace")
+        return 0.5 * int(test[2:])
+
+    def peak_bytes(self) -> int:
+        return 10**6
+
+    def close(self) -> None:
+        pass
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: str) -> session.Results:
+    monkeypatch.setattr(session, "Worker", Worker)
+    monkeypatch.setattr(Worker, "fails", fails)
+    path = tmp_path / "model"
+    path.touch()
+    return session.measure("m", path, Plan(2, [1], [128], [64], []), None, "")
+
+
+@pytest.mark.parametrize("fails", ["llama.cpp load", "llama.cpp pp128", "llama.cpp tg64"])
+def test_a_failing_peer_ends_no_run(
+    fails: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    results = measured(monkeypatch, tmp_path, fails)
+    ours = [s for s in results.native if s.engine == "halfbyte"]
+    assert [s.seconds for s in ours] == [[0.5, 0.5]] * 2
+    theirs = {s.test: s for s in results.native if s.engine == "llama.cpp"}
+    assert theirs["tg64"].seconds == []
+    assert theirs["tg64"].more["reason"] == "llama.cpp ended with -11"
+    rows = table.native(results.native, WORK, LIMITS)
+    assert "| llama.cpp ended with -11 |     - |" in rows
+    assert len(rows.splitlines()) == 4
+    again = series_of(pytest_json(results.all, "benches/peers"))
+    assert [s.more for s in again] == [s.more for s in results.all]
+    assert table.loads(results.loads)
+
+
+def test_halfbyte_may_not_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(PeerError, match="halfbyte ended"):
+        measured(monkeypatch, tmp_path, "halfbyte tg64")
+
+
+def test_all_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    results = measured(monkeypatch, tmp_path, "")
+    assert [len(s.seconds) for s in results.all] == [2] * 6
+    assert results.loads[1].more["memory_bytes"] == 10**6
+
+
+@pytest.mark.parametrize(
+    ("listed", "allowed", "native"),
+    [(True, True, True), (True, False, False), (False, False, True)],
+)
+def test_amx_is_left_out_where_it_is_denied(listed: bool, allowed: bool, native: bool) -> None:
+    options = amx.cmake_options(lambda: listed, lambda: allowed)
+    assert ("-DGGML_NATIVE=ON" in options) is native
+    assert ("-DGGML_AVX512_VNNI=ON" in options) is not native
+    assert "AMX" not in options
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("flags\t\t: fpu amx_tile avx2\n", True), ("flags\t: fpu avx2\nname: amx_tile\n", False)],
+)
+def test_amx_is_listed(
+    text: str, expected: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file: Any = tmp_path / "cpuinfo"
+    file.write_text(text)
+    monkeypatch.setattr(amx, "CPUINFO", file)
+    assert amx.listed() is expected
