@@ -34,7 +34,7 @@ help:
 	@echo "make bench     the benchmark suite   (make bench ARGS=--short: minutes; ARGS=--help)"
 	@echo "make bench-peers    compare speed with them        (options: make bench-peers ARGS=--help)"
 	@echo "make bench-onnx     compare speed with ONNX Runtime    (options: the same way)"
-	@echo "make report    write docs/benchmarks.md from benches/results   (ARGS=--run: run all benches first)"
+	@echo "make report    write docs/benchmarks.md from benches/results, and build/bench/report.html"
 	@echo "make soak      check that memory stays flat for an hour   (MINUTES=3: for three minutes)"
 	@echo "make soak-tab  the same for two threads in a tab, and that none of them waits (minutes)"
 	@echo "make docs      build the documentation into build/site, and check its links"

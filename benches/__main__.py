@@ -21,11 +21,10 @@ from pathlib import Path
 
 from benches.comparison import read, report
 from benches.figures import Content, Series, command_of, digits, markdown, series_of, write_json
-from benches.prepare import ROOT
+from benches.report import HISTORY, LATEST
 from benches.samples import quartiles, variation
 from benches.session import compared, passes
 
-LATEST = ROOT / "build/bench/latest.json"
 PASSES, SHORT_PASSES = 3, 2
 
 
@@ -40,6 +39,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("-k", metavar="EXPRESSION", help="only cases whose names match")
     parser.add_argument("--passes", type=int, metavar="N", help="processes (default 3, short 2)")
     parser.add_argument("--json", type=Path, default=LATEST, metavar="FILE", help="for the figures")
+    parser.add_argument("--keep", action="store_true", help="keep the figures in benches/history")
     parser.add_argument("--compare", type=Path, metavar="OLD.json", help="the baseline")
     options = parser.parse_args()
     options.passes = options.passes or (SHORT_PASSES if options.short else PASSES)
@@ -81,6 +81,9 @@ def main() -> int:
     content["command"] = command_of("benches", sys.argv[1:])
     options.json.parent.mkdir(parents=True, exist_ok=True)
     write_json(options.json, content)
+    if options.keep:
+        HISTORY.mkdir(exist_ok=True)
+        write_json(HISTORY / f"{content['datetime'][:16].replace(':', '')}.json", content)
     print(table(content))
     if old:
         print(f"\nCompared with {options.compare}:\n")

@@ -29,7 +29,7 @@ from halfbyte.core.backends.opening import instruction_sets
 from halfbyte.outputs import write_text
 
 Content = dict[str, Any]
-NOT_SHOWN = ("--json", "--compare")  # options that change no figure
+NOT_SHOWN = ("--json", "--compare")  # with a value; options that change no figure
 ROUNDS = ("unit", "yardstick", "beside", "passes")  # of a series, in a file
 
 

@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md and the README's table from the files in benches/results/.
+"""Write docs/benchmarks.md and the README's table from the files in benches/results/, and the HTML.
 
     make report                        from the files as they are
     make report ARGS=--run             after running every bench, about an hour on a quiet machine
@@ -6,7 +6,8 @@
     make report ARGS=--check           say whether the pages are what the files give
 
 Each bench writes its file with `--json benches/results/NAME.json`. A bench without a file has no
-section.
+section. build/bench/report.html is of the last `make bench`, or of the newest file in
+benches/history/, with all those files as its history.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benches import page as html
 from benches import tables
 from benches.browser import table as browser
 from benches.figures import Content, Series, digits, series_of
@@ -32,6 +34,8 @@ from halfbyte.outputs import write_text
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benches/results"
 PAGE, README = ROOT / "docs/benchmarks.md", ROOT / "README.md"
+HISTORY, LATEST = ROOT / "benches/history", ROOT / "build/bench/latest.json"
+HTML = ROOT / "build/bench/report.html"
 BEGIN, END = "<!-- This table is written by `make report`. -->", "<!-- end -->"
 BENCHES = {  # module and options, by the file of results
     "quality": "benches.quality",
@@ -39,6 +43,7 @@ BENCHES = {  # module and options, by the file of results
     "browser": "benches.browser",
     "encode": "benches -k encode",
     "fusions": "benches -k fusion",
+    "products": "benches -k bench_product",
     "onnx": "benches.onnx -r 5",
     "onnx-browser": "benches.onnx.browser -p int8,int4",
 }
@@ -174,6 +179,14 @@ SECTIONS = (
         "Two instructions of a program beside the one that the pass `fuse` puts in their place, "
         "in SmolLM2-135M's sizes on one thread.",
         lambda content: tables.fusions(series_of(content)),
+    ),
+    Section(
+        "products", INSIDE, "Products by type and shape",
+        "Products with a weight matrix (rows x columns) on one thread: with one row of "
+        "activations, as in decoding, and with 128, as in a prompt. In block formats activations "
+        "are int8, otherwise floats. GB/s are those of the weights. Marked (*) are cases that "
+        "varied by more than a tenth.",
+        lambda content: tables.products(series_of(content)),
     ),
 )  # fmt: skip
 
@@ -324,6 +337,22 @@ def read_results(folder: Path = RESULTS) -> dict[str, Content]:
     }
 
 
+def sessions(history: Path = HISTORY, latest: Path = LATEST) -> list[Content]:
+    """Sessions of the suite, the oldest first; a session that was kept counts once."""
+    paths = [*history.glob("*.json"), *([latest] if latest.exists() else [])]
+    contents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    by_date = {content["datetime"]: content for content in contents}
+    return [by_date[moment] for moment in sorted(by_date)]
+
+
+def write_html() -> None:
+    """The report on the suite, if there is anything to report."""
+    if found := sessions():
+        HTML.parent.mkdir(parents=True, exist_ok=True)
+        write_text(HTML, html.page(found[-1], found[:-1]))
+        print(f"{HTML.relative_to(ROOT)} written")
+
+
 def pages() -> Iterator[tuple[Path, str]]:
     """The files that the report writes, and their content."""
     results = read_results()
@@ -361,6 +390,8 @@ def main() -> int:
         print(f"{path.relative_to(ROOT)} {'differs' if options.check else 'written'}")
         if not options.check:
             write_text(path, text.removesuffix("\n"))  # which it adds
+    if not options.check:
+        write_html()
     return 1 if options.check and different else 0
 
 

@@ -47,3 +47,17 @@ def fusions(series: Sequence[Series]) -> str:
             times = f"{apart.median * 1e6:.1f}", f"{one.median * 1e6:.1f}"
             rows.append([apart.model, apart.test, *times, f"{one.times_as_fast_as(apart):.2f}"])
     return markdown(header, rows, left=2)
+
+
+def products(series: Sequence[Series]) -> str:
+    """One row per type and shape."""
+    header = ["type", "matrix", "1 row ms", "GB/s", "128 rows ms", "GOP/s"]
+    found = {(s.model, s.test): s for s in series}
+    rows = []
+    for model in dict.fromkeys(s.model for s in series):
+        one, many = found[model, "1 row"], found[model, "128 rows"]
+        times = [f"{digits(1e3 * s.median)}{'*' if s.noisy else ''}" for s in (one, many)]
+        read = digits(one.more["bytes"] / one.median / 1e9)
+        done = digits(many.more["operations"] / many.median / 1e9)
+        rows.append([*model.split(), times[0], read, times[1], done])
+    return markdown(header, rows, left=2)

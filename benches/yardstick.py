@@ -76,3 +76,12 @@ def _clock(threads: int) -> Callable[[], None]:
 
 
 _WORK = {"memory": _memory, "dot": _dot, "clock": _clock}
+
+
+def rate(name: str, seconds: float, threads: int = 1) -> float:
+    """GB/s of `memory`; 10^9 operations/s of `dot` (a multiply and an add are two) or `clock`."""
+    if name == "memory":
+        return READ_BYTES / seconds / 1e9
+    if name == "dot":
+        return 2 * DOT_UNITS * threads * 512 * 8 * 2 * 256 / seconds / 1e9
+    return ADDITIONS * CHAINS / seconds / 1e9
