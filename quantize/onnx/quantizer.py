@@ -70,14 +70,14 @@ def quantize(
     if not options.requantize:
         _refuse_quantized(editor)
     inputs = Inputs(editor)
-    given = inputs.read(samples, options.normalization) if samples else []
-    runs = options.compare and may_run(source, is_given=bool(given), what="outputs not compared")
-    outputs = Outputs(source, (given or [inputs.random()]) if runs else [])
+    feeds = inputs.read(samples, options.normalization) if samples else []
+    runs = options.compare and may_run(source, is_given=bool(feeds), what="outputs not compared")
+    outputs = Outputs(source, (feeds or [inputs.random()]) if runs else [])
     codec = Codec(default_threads() if threads is None else threads)
     try:
         encoder = Encoder(editor, codec, options.rtn, _Meter(source, progress).advance)
-        calibration = Calibration(given or [inputs.random()], options.calibration)
-        rewriter = _rewriter(encoder, options, calibration, is_given=bool(given))
+        calibration = Calibration(feeds or [inputs.random()], options.calibration)
+        rewriter = _rewriter(encoder, options, calibration, is_given=bool(feeds))
         rewriter.run()
         _refuse_unchanged(editor, encoder)
         if isinstance(rewriter, WeightOnly):
@@ -102,7 +102,7 @@ def quantize(
         rows=tuple(rows),
         notes=(*source.notes, *rewriter.remarks),
         outputs=tuple(compared),
-        samples=f"{len(given)} samples" if given else "made-up inputs",
+        samples=f"{len(feeds)} samples" if feeds else "made-up inputs",
     )
 
 

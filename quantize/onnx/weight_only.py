@@ -192,7 +192,7 @@ class WeightOnly(Rewriter):
         before = n * k * dtype_of(weight.tensor.data_type).itemsize
         if n * blocks.block_count(k) * block < before:
             return True
-        self._note(weight, f"rows of {k} are no larger as they are")
+        self._note(weight, f"rows of {k} are not smaller in this type")
         return False
 
     def _matmul_n_bits(

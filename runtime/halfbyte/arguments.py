@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 from halfbyte.errors import ArgumentTypeError
 
 
-def check_keywords(function: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+def check_keywords(function: str, names: Mapping[str, Any], known: Collection[str]) -> None:
     """Raise `ArgumentTypeError` for a keyword that a function does not know."""
-    for name in given:
+    for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -33,7 +33,7 @@ TABLES = {"relaxed": "kernels-relaxed.wasm", "simd128": "kernels.wasm"}
 
 
 def tool(repository: Path, name: str) -> Path:
-    """What a tool prints last: a path."""
+    """Run a tool; returns the path in its last line."""
     command = [sys.executable, repository / f"tools/{name}.py"]
     with one_at_a_time():
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -43,7 +43,7 @@ def tool(repository: Path, name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel for Pyodide: pure, with the WebAssembly kernels in it."""
+    """The wheel for Pyodide: pure Python with the WebAssembly kernels."""
     command = [sys.executable, repository / "tools/build_wasm.py"]
     subprocess.run(command, check=True, capture_output=True)
     folder = tmp_path_factory.mktemp("wheel")
@@ -55,7 +55,7 @@ def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def bare_site(repository: Path, wheel: Path, models: Path) -> Site:
-    """Pyodide, the wheel, models and a page with nothing in it."""
+    """A site with Pyodide, the wheel, models and an empty page."""
     pyodide = tool(repository, "get_pyodide")
     lock = json.loads((pyodide / LOCK).read_bytes())
     lock["packages"]["halfbyte"] = lock_entry(wheel.read_bytes())
@@ -102,7 +102,7 @@ def large_model(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 class Python:
-    """Pyodide in a page: runs Python, returns what its last line is worth."""
+    """Pyodide in a page: runs Python and returns the value of the last line."""
 
     def __init__(self, page: Page, address: str, wheel: str, place: str) -> None:
         self.page = page
@@ -133,7 +133,7 @@ class Python:
         return result["value"]
 
 
-# Where Python is, and whether its page is isolated, so that there are threads
+# Where Python runs, and whether its page is isolated, which threads require
 PLACES = {"worker": ("worker", True), "main": ("main", True), "plain": ("worker", False)}
 
 
@@ -141,7 +141,7 @@ PLACES = {"worker": ("worker", True), "main": ("main", True), "plain": ("worker"
 def python(
     request: pytest.FixtureRequest, bare_site: Site, browser: Browser, wheel: Path
 ) -> Iterator[Python]:
-    """Pyodide with halfbyte installed, at each of the places."""
+    """Pyodide with halfbyte installed."""
     place, isolated = PLACES[request.param]
     context = browser.new_context()
     with in_thread(Server(bare_site, isolated=isolated)) as server:
@@ -156,7 +156,7 @@ def site(wheel: Path) -> Site:  # which builds the kernels too
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of `graph_files`."""
+    """The paths of `graph_files`."""
     folder = tmp_path_factory.mktemp("graphs")
     write_files(folder)
     return folder
@@ -170,7 +170,7 @@ def page_server(site: Site) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def golden(site: Site) -> str:
-    """What the native library continues the prompt with."""
+    """The native library's continuation of the prompt."""
     content = site.files[f"models/{STORYTELLER}"]
     assert isinstance(content, bytes)
     with halfbyte.load_bytes(content) as model:
@@ -179,7 +179,7 @@ def golden(site: Site) -> str:
 
 @pytest.fixture(scope="module")
 def user(browser: Browser, page_server: Server) -> Iterator[User]:
-    """One visit that many tests share: whatever went wrong, the page goes on."""
+    """One visit that many tests share; the page continues after each error."""
     context = browser.new_context()
     output = User(context, page_server.address)
     output.ready()
@@ -190,7 +190,7 @@ def user(browser: Browser, page_server: Server) -> Iterator[User]:
 
 @pytest.fixture
 def elsewhere(models: Path) -> Iterator[ModelServer]:
-    """A model on another origin."""
+    """The address of a model on another origin."""
     with answering() as output:
         output.body = (models / "Q8_0.gguf").read_bytes()
         yield output

@@ -1,4 +1,4 @@
-"""Small ONNX models, pictures and words to give to the page, and a page without an encoder."""
+"""Small ONNX models, pictures and labels for the page, and a page without an encoder."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ DROP = """
 
 @pytest.fixture(scope="module")
 def bare(site: Site) -> Site:
-    """A site without an encoder, whatever is in the cache."""
+    """A site without an encoder, also if the cache has one."""
     return with_encoder(site, {})
 
 
@@ -47,7 +47,7 @@ def visitor(browser: Browser, bare: Site) -> Iterator[Visitor]:
         context.close()
 
 
-def test_nothing_of_it_is_fetched_before_it_is_asked_for(visitor: Visitor) -> None:
+def test_graph_files_are_fetched_at_the_first_use(visitor: Visitor) -> None:
     names = [url.rsplit("/", 1)[-1] for url in visitor.requests]
     assert not {"graphs.mjs", "search.mjs", "onnx.mjs"} & set(names)
     wheels = [url for url in visitor.requests if url.endswith(".whl") and "halfbyte" in url]
@@ -55,7 +55,7 @@ def test_nothing_of_it_is_fetched_before_it_is_asked_for(visitor: Visitor) -> No
 
 
 def test_the_tabs_by_keyboard(visitor: Visitor) -> None:
-    """Arrow keys move; one tab stop for all; each shows its panel; the address remembers."""
+    """Arrow keys change the tab; there is one tab stop; the address has the tab's name."""
     page = visitor.page
     page.focus("#language-tab")
     seen = []
@@ -72,7 +72,7 @@ def test_the_tabs_by_keyboard(visitor: Visitor) -> None:
 
 
 def test_a_picture_is_classified(visitor: Visitor, files: Path) -> None:
-    """With both orders of channels, by names; what is around the middle is cropped."""
+    """With both orders of channels and labels; the picture is cropped around its centre."""
     visitor.page.click("#onnx-tab")
     for model in ("colours.onnx", "last.onnx"):
         visitor.give("onnx", files / "colours.txt", files / model)
@@ -105,7 +105,7 @@ def test_values_are_typed(visitor: Visitor, files: Path) -> None:
 
 
 def test_hostile_files(visitor: Visitor, files: Path) -> None:
-    """Each is refused in words, and the model that was there goes on."""
+    """Each is refused with a message, and the model in use continues."""
     visitor.page.click("#onnx-tab")
     visitor.give("onnx", files / "colours.onnx", files / "colours.txt")
     good = (files / "colours.onnx").read_bytes()
@@ -126,8 +126,8 @@ def test_hostile_files(visitor: Visitor, files: Path) -> None:
     expect(visitor.page.locator("#onnx-problem")).to_be_hidden()
 
 
-def test_a_search_with_files_of_one_s_own(visitor: Visitor, files: Path) -> None:
-    """Without an encoder the tab says how to get one; a passage is nearest to itself."""
+def test_a_search_with_own_files(visitor: Visitor, files: Path) -> None:
+    """Without an encoder the tab explains how to get one; a passage is nearest to itself."""
     visitor.page.click("#search-tab")
     assert "make web" in visitor.page.locator("#search-side").inner_text()
     visitor.give("search", files / "small.onnx")
@@ -161,7 +161,7 @@ def test_reading_is_stopped(visitor: Visitor, files: Path) -> None:
     expect(visitor.page.locator("#search-run")).to_be_enabled()
 
 
-def test_the_language_model_is_there_still(visitor: Visitor) -> None:
+def test_the_language_model_is_still_loaded(visitor: Visitor) -> None:
     visitor.page.click("#language-tab")
     visitor.write("One morning, Tom", 20)
     assert len(visitor.run()) > 20
@@ -184,7 +184,7 @@ def test_paraphrases_come_first(
     browser: Browser, searched: Server, repository: Path,
     name: str, width: int, height: int, scheme: str,
 ) -> None:  # fmt: skip
-    """With MiniLM in int8, by an address of the tab; screenshots are kept to be looked at."""
+    """With MiniLM in int8, opened by the tab's address; screenshots are saved."""
     context = browser.new_context(
         viewport={"width": width, "height": height},
         color_scheme=scheme,  # type: ignore[arg-type]

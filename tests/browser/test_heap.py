@@ -1,4 +1,4 @@
-"""What `halfbyte fit --tab` plans against what a tab's heap has taken."""
+"""The memory planned by `halfbyte fit --tab`, compared with the growth of a tab's heap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from halfbyte.text.planning import Given
 from halfbyte.web.server import Server
 
 
-def test_the_heap_is_what_fit_says(large_model: Path, wheel: Path, browser: Browser) -> None:
+def test_the_heap_grows_as_planned(large_model: Path, wheel: Path, browser: Browser) -> None:
     assert wheel.exists()  # and so do the kernels
     path = large_model
     fitter = Fitter(open_model(path), load_profile("pixel-6"), tab=True)

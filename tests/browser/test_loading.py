@@ -1,4 +1,4 @@
-"""Models by their address inside Pyodide: one copy in memory, kept for the next visit."""
+"""Models loaded by address inside Pyodide: one copy in memory, cached for the next visit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def models_server(models: Path) -> Iterator[Server]:
 
 
 def test_progress_resumption_and_text(python: Python, models_server: Server, models: Path) -> None:
-    """The connection breaks off every 250 kB; the text is the native one."""
+    """The connection is cut every 250 kB; the text equals the native one."""
     models_server.answer = lambda handler, start: in_pieces(handler, start, 250_000, 0.2)
     digest = hashlib.sha256(models_server.body).hexdigest()
     text, seen = python.run(f"""
@@ -39,14 +39,14 @@ pieces = [piece async for piece in model.astream("Once", max_tokens=40, temperat
     with halfbyte.load(models / "Q4_0.gguf") as model:
         assert text == model.generate("Once", max_tokens=40, temperature=0)
     size = len(models_server.body)
-    starts = models_server.starts  # a browser may lose what came just before the break
+    starts = models_server.starts  # a browser may lose bytes that arrived just before the cut
     assert starts[0] == 0
     assert len(starts) >= 3
     assert all(0 < b - a <= 250_000 for a, b in itertools.pairwise(starts))
     assert [seen[0], seen[-1]] == [[0, size], [size, size]]
 
 
-def test_kept_for_a_visit_without_network(python: Python, models_server: Server) -> None:
+def test_cached_models_load_without_network(python: Python, models_server: Server) -> None:
     code = f"""
 import halfbyte
 model = await halfbyte.load_url("{models_server.url}")
@@ -63,10 +63,10 @@ model.generate("Once", max_tokens=8, temperature=0)
 FETCH = """
 from halfbyte.download import fetch, kept
 import hashlib
-found = await fetch("{url}")
-[found.kept, hashlib.sha256(found.data.data).hexdigest(), found.note]
+file = await fetch("{url}")
+[file.kept, hashlib.sha256(found.data.data).hexdigest(), found.note]
 """
-# What may happen to a kept model's file; FILE is a handle of it, RECORD one of what is beside it.
+# Damage to a cached model's file; FILE is its handle, RECORD that of its metadata.
 DAMAGE = {
     "a flipped bit": "await write(FILE, position=SIZE // 2, data=to_js(b'?'))",
     "the last byte": "await write(FILE, position=SIZE - 1, data=to_js(b'?'))",
@@ -96,7 +96,7 @@ async def write(handle, type="write", **what):
 
 
 def fetched(python: Python, server: Server) -> tuple[bool, bool]:
-    """Whether the bytes came out of the storage; whether they are the server's."""
+    """Whether the bytes came from storage, and whether they equal the server's."""
     came, digest, note = python.run(FETCH.format(url=server.url))
     assert not note
     return came, digest == hashlib.sha256(server.body).hexdigest()
@@ -106,9 +106,7 @@ def forget(python: Python, server: Server) -> None:
     python.run(f"from halfbyte.download import forget\nawait forget('{server.url}')")
 
 
-def test_a_kept_file_that_was_damaged_is_fetched_again(
-    python: Python, models_server: Server
-) -> None:
+def test_a_damaged_cached_file_is_fetched_again(python: Python, models_server: Server) -> None:
     body = models_server.body = np.random.default_rng(1).bytes((1 << 24) + 1000)  # two parts
     assert fetched(python, models_server) == (False, True)
     for name, action in DAMAGE.items():
@@ -126,7 +124,7 @@ DATES = [f"Mon, 01 Jan 2024 00:00:0{second} GMT" for second in (1, 2)]
 def test_a_file_that_changed_on_the_server(
     python: Python, models_server: Server, shown: str
 ) -> None:
-    """It is noticed by what a page of another origin may see."""
+    """The headers that another origin may read reveal the change."""
     body = models_server.body
     hidden = {"Access-Control-Expose-Headers": ""}
     date = {"Last-Modified": DATES[0]}
@@ -139,14 +137,14 @@ def test_a_file_that_changed_on_the_server(
     assert fetched(python, models_server) == (False, True)
     assert fetched(python, models_server) == (True, True)
     assert (len(models_server.starts), models_server.heads) == (2, 3)
-    for status_ in (404, 405, 503):  # a server that does not say
+    for status_ in (404, 405, 503):  # a server without this information
         models_server.body, models_server.head_status = body + b"more", status_
         assert fetched(python, models_server) == (True, False)
     forget(python, models_server)
 
 
-def test_a_server_that_keeps_a_visitor_waiting(python: Python, models_server: Server) -> None:
-    """Asked whether the file has changed, it says nothing: the kept one is taken."""
+def test_a_server_that_does_not_answer(python: Python, models_server: Server) -> None:
+    """If the server does not answer whether the file has changed, the cached one is used."""
     assert fetched(python, models_server) == (False, True)
     models_server.head_status = 0
     python.run("from halfbyte.download import kept\nkept.PATIENCE = 0.2")
@@ -157,17 +155,17 @@ def test_a_server_that_keeps_a_visitor_waiting(python: Python, models_server: Se
 
 
 def test_one_copy_in_the_heap(python: Python, models_server: Server) -> None:
-    """The heap, which never shrinks, grows by less than a file and a half, keeping included."""
+    """The heap, which never shrinks, grows by less than 1.5 files, including the caching."""
     models_server.body = np.random.default_rng(0).bytes(SIZE)
     grown, digest = python.run(f"""
 import hashlib, pyodide_js
 from halfbyte.download import fetch, forget
 url = "{models_server.url}"
 before = pyodide_js._module.HEAPU8.length
-found = await fetch(url)
-digest = hashlib.sha256(found.data.data).hexdigest()
-assert not found.kept and not found.note, found.note
-del found
+file = await fetch(url)
+digest = hashlib.sha256(file.data.data).hexdigest()
+assert not file.kept and not found.note, found.note
+del file
 again = await fetch(url)
 assert again.kept and hashlib.sha256(again.data.data).hexdigest() == digest
 await forget(url)
@@ -178,7 +176,7 @@ await forget(url)
 
 
 @pytest.mark.parametrize("name", BAD_ANSWERS)
-def test_problems_are_told(python: Python, models_server: Server, name: str) -> None:
+def test_problems_are_reported(python: Python, models_server: Server, name: str) -> None:
     models_server.answer, expected = BAD_ANSWERS[name]
     result = python.run(f"""
 import halfbyte
@@ -194,7 +192,7 @@ text
     assert "\n" not in result
 
 
-def test_what_is_no_model_is_not_kept(python: Python, models_server: Server) -> None:
+def test_invalid_models_are_not_cached(python: Python, models_server: Server) -> None:
     models_server.body = b"<html>Not found</html>" * 10
     result = python.run(f"""
 import halfbyte
@@ -210,7 +208,7 @@ except halfbyte.HalfbyteError as error:
     assert result[1] is None
 
 
-def test_another_hash_is_refused(python: Python, models_server: Server) -> None:
+def test_a_different_hash_is_refused(python: Python, models_server: Server) -> None:
     result = python.run(f"""
 import halfbyte
 try:
@@ -237,8 +235,8 @@ GAPS = """
 
 
 @pytest.mark.parametrize("python", ["main"], indirect=True)
-def test_a_page_stays_alive_while_python_writes_on_its_thread(python: Python) -> None:
-    """Slow on purpose (NumPy): timers run between tokens, and not while `generate` runs."""
+def test_a_page_stays_responsive_while_python_generates_on_its_thread(python: Python) -> None:
+    """Timers run between tokens of NumPy, which is slow, but not while `generate` runs."""
     code = """
 import halfbyte, js
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Servers that break off, lie and dawdle, as a page meets them; and a storage that is full."""
+"""Downloads of a page from servers that cut, misreport or delay data, and full storage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.raw_server import BODY, chunk, chunked, head, measured, raw
 pytestmark = pytest.mark.parametrize("python", ["worker"], indirect=True)
 SHA256 = hashlib.sha256(BODY).hexdigest()
 
-# What comes of each address: the file, or a message
+# The result for each address: the file, or a message
 FETCH = """
 import hashlib
 from halfbyte.download import fetch, transfer
@@ -25,10 +25,10 @@ from halfbyte.errors import HalfbyteError
 
 async def outcome(url, **options):
     try:
-        found = await fetch(url, keep=False, **options)
+        file = await fetch(url, keep=False, **options)
     except HalfbyteError as error:
         return str(error)
-    return hashlib.sha256(found.data.data).hexdigest()
+    return hashlib.sha256(file.data.data).hexdigest()
 
 pause, transfer.PAUSE = transfer.PAUSE, 0.0005
 try:
@@ -52,7 +52,7 @@ def asked(request: bytes) -> int:
 
 @pytest.mark.parametrize("response", [measured, chunked])
 def test_cut_once_at_every_byte(python: Python, response: Callable[[bytes], bytes]) -> None:
-    """In the status, in headers, in a chunk's size, in a chunk, between two, at the trailers."""
+    """Cuts in the status, headers, chunk sizes, chunks, between chunks and in trailers."""
     seen: list[int] = []
 
     def answer(request: bytes, n: int) -> bytes:
@@ -71,7 +71,7 @@ def test_cut_once_at_every_byte(python: Python, response: Callable[[bytes], byte
 
 HEAD = head("200 OK", "Transfer-Encoding: chunked")
 END = b"0\r\n\r\n"
-LIES = {
+INCONSISTENT = {
     "a size that is none": HEAD + b"zz\r\n" + BODY + b"\r\n" + END,
     "a negative size": HEAD + chunk(BODY, "-96") + END,
     "a size that is too small": HEAD + chunk(BODY, "90") + END,
@@ -94,13 +94,13 @@ LIES = {
 }  # fmt: skip
 
 
-def test_lies_are_refused(python: Python) -> None:
-    """Where the browser can tell; one message each, after a bounded number of requests."""
-    names, seen = list(LIES), [0] * len(LIES)
+def test_inconsistent_responses_are_refused(python: Python) -> None:
+    """If the browser can detect it: one message each, after a bounded number of requests."""
+    names, seen = list(INCONSISTENT), [0] * len(INCONSISTENT)
 
     def answer(request: bytes, n: int) -> bytes:
         seen[asked(request)] += 1
-        return LIES[names[asked(request)]]
+        return INCONSISTENT[names[asked(request)]]
 
     with raw(answer) as server:
         result = outcomes(python, [f"{server.url}?{n}" for n in range(len(names))])
@@ -109,8 +109,8 @@ def test_lies_are_refused(python: Python) -> None:
     assert max(seen) <= 2 * 5
 
 
-def test_what_is_packed_on_its_way_arrives(python: Python) -> None:
-    """The browser unpacks it, whoever asked for that."""
+def test_compressed_responses(python: Python) -> None:
+    """The browser decompresses them, whether requested or not."""
     packed = gzip.compress(BODY)
     answers = [
         head("200 OK", "Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed,
@@ -121,7 +121,7 @@ def test_what_is_packed_on_its_way_arrives(python: Python) -> None:
         assert outcomes(python, [f"{server.url}?{n}" for n in (0, 1)]) == [SHA256] * 2
 
 
-def test_a_body_without_an_end_of_its_own(python: Python) -> None:
+def test_a_body_without_a_length(python: Python) -> None:
     """A browser cannot tell that it was cut; a hash can."""
     answers = [head("200 OK") + BODY, head("200 OK") + BODY[:-1]]
     with raw(lambda request, n: answers[asked(request)]) as server:
@@ -139,8 +139,10 @@ def changing() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("length", [6000, 6004])
-def test_a_file_that_changes_on_its_way(python: Python, changing: Server, length: int) -> None:
-    """By its ETag, or by its length: the new one arrives whole."""
+def test_a_file_that_changes_during_the_download(
+    python: Python, changing: Server, length: int
+) -> None:
+    """A new ETag or length is noticed, and the new file arrives complete."""
     new = np.random.default_rng(4).bytes(length)
 
     def answer(handler: Handler, start: int) -> None:
@@ -151,8 +153,8 @@ def test_a_file_that_changes_on_its_way(python: Python, changing: Server, length
     assert outcomes(python, [changing.url]) == [hashlib.sha256(new).hexdigest()]
 
 
-def test_a_server_that_drips(python: Python, changing: Server) -> None:
-    """A byte now and then: bounded in all, however long each one is waited for."""
+def test_a_very_slow_server(python: Python, changing: Server) -> None:
+    """Single bytes arrive with pauses: the total time is bounded."""
     over = threading.Event()
 
     def drips(handler: Handler, start: int) -> None:
@@ -174,9 +176,9 @@ def test_a_server_that_drips(python: Python, changing: Server) -> None:
     assert len(changing.starts) == 5
 
 
-# ---- a full storage ------------------------------------------------------------------------------
+# ---- full storage --------------------------------------------------------------------------------
 
-# The quota is met at the call of this number, of those that write; then what is there is told.
+# The quota is exceeded at the write of this number; the result lists what is left in storage.
 FULL = """
 from halfbyte.download import fetch, forget, kept
 from halfbyte.download.browser import BrowserError
@@ -192,20 +194,20 @@ async def call(target, method, *arguments):
 
 kept.call = call
 try:
-    found = await fetch(URL)
+    file = await fetch(URL)
 finally:
     kept.call = real
 names, keys = [], (await kept._folder()).keys()
 while not (step := await keys.next()).done:
     names.append(step.value)
-digest = hashlib.sha256(found.data.data).hexdigest()
+digest = hashlib.sha256(file.data.data).hexdigest()
 await forget(URL)
-[found.note, digest, names]
+[file.note, digest, names]
 """
 
 
-def test_a_storage_that_is_full(python: Python, changing: Server) -> None:
-    """At the file, within it, at its end and at the record beside it: nothing half is left."""
+def test_full_storage(python: Python, changing: Server) -> None:
+    """At the file's start, middle and end, and at its record: nothing incomplete is left."""
     changing.body = np.random.default_rng(5).bytes((1 << 24) + 1000)  # two parts
     digest = hashlib.sha256(changing.body).hexdigest()
     for calls in range(8):

@@ -1,4 +1,4 @@
-"""A package from PyPI that requires onnxruntime, in Pyodide: installed by micropip, unchanged."""
+"""An unchanged package from PyPI that requires onnxruntime, installed by micropip in Pyodide."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ options.enable_profiling = True
 options.profile_file_prefix = "/tmp/profile"
 session = halfbyte.InferenceSession(base64.b64decode("{data}"), options)
 x = np.array({x}, np.float32)
-found = []
-session.run_async(None, {{"x": x}}, lambda results, data, problem: found.append(results), None)
+received = []
+session.run_async(None, {{"x": x}}, lambda results, data, problem: received.append(results), None)
 events = json.loads(Path(session.end_profiling()).read_text())
 kernels = {{e["args"]["kernel"] for e in events if e["cat"] == "Node"}}
-[found[0][0].tolist(), sorted(kernel for kernel in kernels if kernel.startswith("numpy:"))]
+[received[0][0].tolist(), sorted(kernel for kernel in kernels if kernel.startswith("numpy:"))]
 """
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What it says with ONNX Runtime."""
+    """The package's result with ONNX Runtime."""
     folder = tmp_path_factory.mktemp("magika")
     with zipfile.ZipFile(fetch(MAGIKA)) as wheel:
         wheel.extractall(folder)
@@ -70,8 +70,8 @@ def test_it_installs_and_runs(python: Python, expected: dict[str, list[Any]]) ->
         assert result[name][1] == pytest.approx(score, abs=1e-4)
 
 
-def test_a_session_gives_what_it_gives_natively(python: Python) -> None:
-    """Without threads, where `run_async` runs before it returns."""
+def test_results_of_a_session_equal_native_ones(python: Python) -> None:
+    """There are no threads, so `run_async` runs before it returns."""
     data, x = network(), np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
     (expected,) = halfbyte.InferenceSession(data).run(None, {"x": x})
     code = RUN.format(data=base64.b64encode(data).decode(), x=x.tolist())

@@ -1,4 +1,4 @@
-"""The page as a person uses it: type, run, change the model, come back, on any host."""
+"""The page as a user sees it: type, run, change the model, come back, on any host."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_a_story(user: User, golden: str) -> None:
     assert [name for name in names if name.startswith("weights")] == ["weights"]
 
 
-def test_nothing_leaves_the_origin(user: User, page_server: Server) -> None:
+def test_requests_stay_on_the_origin(user: User, page_server: Server) -> None:
     assert len(user.requests) > 5
     own = (page_server.address, f"blob:{page_server.address}")  # a worker's script
     assert [url for url in user.requests if not url.startswith(own)] == []
 
 
 def test_the_model_is_fetched_once(user: User) -> None:
-    """Begun while Python starts, and handed on."""
+    """The fetch begins while Python starts."""
     assert sum("/models/" in url for url in user.requests) == 1
 
 
@@ -84,8 +84,8 @@ def test_a_file_is_dropped(user: User, models: Path) -> None:
     works(user)
 
 
-def test_a_file_of_a_format_that_the_page_starts_without(user: User, tmp_path: Path) -> None:
-    """Its reader is fetched then, once."""
+def test_a_file_of_a_format_that_is_loaded_on_demand(user: User, tmp_path: Path) -> None:
+    """The format's reader is fetched once."""
     make_torchless = load_tool(REPOSITORY, "make_torchless").make_torchless
     folder = write_folder(tmp_path / "folder", model_type="mistral", sliding_window=None)
     make_torchless(folder, tmp_path / "model.bin")
@@ -105,10 +105,10 @@ def test_an_address(user: User, elsewhere: ModelServer) -> None:
     works(user)
 
 
-def test_an_address_that_cannot_be_reached_any_more(
+def test_an_address_that_is_no_longer_reachable(
     browser: Browser, page_server: Server, elsewhere: ModelServer
 ) -> None:
-    """The second visit takes the model out of the browser's storage, and Python starts warm."""
+    """The second visit uses the model in the browser's storage, and cached bytecode."""
     context = browser.new_context()
     first = User(context, page_server.address, keeps=True)
     first.ready()
@@ -144,7 +144,7 @@ def test_without_cross_origin_isolation(browser: Browser, site: Site, golden: st
 
 @pytest.fixture(scope="module")
 def exported(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Static files in a subfolder of a host that sets no headers."""
+    """Static files in a subfolder of a host without extra headers."""
     root = tmp_path_factory.mktemp("host")
     site.export(root / "some" / "where")
     handler = partial(_Quiet, directory=str(root))
@@ -180,7 +180,7 @@ def test_screenshots(
     browser: Browser, page_server: Server, repository: Path,
     name: str, width: int, height: int, scheme: str,
 ) -> None:  # fmt: skip
-    """Kept in build/screenshots to be looked at; nothing is wider than the window."""
+    """Saved in build/screenshots; nothing is wider than the window."""
     context = browser.new_context(
         viewport={"width": width, "height": height},
         color_scheme=scheme,  # type: ignore[arg-type]

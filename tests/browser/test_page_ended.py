@@ -1,4 +1,4 @@
-"""The page when the browser ends its Python: it says so, starts it again, and goes on."""
+"""The page after the browser has ended its Python: it reports this, restarts and continues."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def end_python(user: User) -> None:
     worker.evaluate("self.close()")
 
 
-# A promise of the first of a text, which may be whole before anyone looks a second time.
+# Resolves when the text begins; it may be complete before a second look.
 WATCH = """
 () => {
   const written = document.getElementById("written");
@@ -45,10 +45,10 @@ WATCH = """
 """
 
 
-def test_a_worker_that_ends_while_it_writes(
+def test_a_worker_that_ends_while_generating(
     browser: Browser, page_server: Server, models: Path, repository: Path
 ) -> None:
-    """Python is started again, with the model that was there."""
+    """Python is restarted with the same model."""
     with visit(browser, f"{page_server.address}?backend=numpy", keeps=True) as user:
         user.ready()
         user.page.set_input_files("#file", models / "F32.gguf")
@@ -70,8 +70,10 @@ def test_a_worker_that_ends_while_it_writes(
         assert user.failures == []
 
 
-def test_while_it_searches(browser: Browser, site: Site, files: Path, repository: Path) -> None:
-    """The encoder that a person gave, in two goes, is there again."""
+def test_a_worker_that_ends_while_searching(
+    browser: Browser, site: Site, files: Path, repository: Path
+) -> None:
+    """An encoder whose files the user chose one by one is loaded again."""
     with (
         in_thread(Server(with_encoder(site, {}))) as server,
         visit(browser, f"{server.address}#search", keeps=True) as user,
@@ -92,7 +94,7 @@ def test_while_it_searches(browser: Browser, site: Site, files: Path, repository
         user.page.fill("#document", "A first one. The second one.")
         assert user.search("The second one.")[0] == "The second one."
         expect(user.page.locator("#failure")).to_be_hidden()
-        end_python(user)  # and of a Python that does nothing
+        end_python(user)  # and an idle Python
         expect(user.page.locator("#failure-text")).to_have_text(ENDED)
         expect(user.page.locator("#search-run")).to_be_enabled(timeout=READY)
         assert user.search("A first one.")[0] == "A first one."
@@ -116,7 +118,7 @@ def test_the_site_s_own_encoder(browser: Browser, site: Site, files: Path) -> No
 
 
 def test_the_onnx_model(browser: Browser, page_server: Server, files: Path) -> None:
-    """With what was given for it later; also where another tab is open when Python ends."""
+    """With its labels and tokenizer; also if another tab is open when Python ends."""
     with visit(browser, f"{page_server.address}#onnx", keeps=True) as user:
         user.give("onnx", files / "colours.onnx")
         user.give("onnx", files / "colours.txt")
@@ -138,8 +140,10 @@ def test_the_onnx_model(browser: Browser, page_server: Server, files: Path) -> N
         assert user.failures == []
 
 
-def test_while_a_model_is_opened(browser: Browser, page_server: Server, files: Path) -> None:
-    """It is not opened again, lest it end Python again; the one before it is."""
+def test_a_worker_that_ends_while_opening_a_model(
+    browser: Browser, page_server: Server, files: Path
+) -> None:
+    """It is not opened again, since it may end Python again; the previous model is."""
     with visit(browser, f"{page_server.address}#onnx", keeps=True) as user:
         user.give("onnx", files / "colours.onnx")
         [worker] = [worker for worker in user.page.workers if "worker.mjs" in worker.url]
@@ -157,8 +161,10 @@ def test_while_a_model_is_opened(browser: Browser, page_server: Server, files: P
         assert user.failures == []
 
 
-def test_a_worker_that_ends_unseen(browser: Browser, site: Site, repository: Path) -> None:
-    """Without locks its silence is all there is: a person decides."""
+def test_a_worker_that_ends_without_an_event(
+    browser: Browser, site: Site, repository: Path
+) -> None:
+    """Without locks the page only sees that nothing happens, and asks the user."""
     module = site.files["python.mjs"]
     assert isinstance(module, Path)
     quick = module.read_bytes().replace(b"BEAT = 10_000", b"BEAT = 500")
@@ -178,8 +184,8 @@ def test_a_worker_that_ends_unseen(browser: Browser, site: Site, repository: Pat
             works(user)
 
 
-def test_python_that_fails_for_good(browser: Browser, page_server: Server) -> None:
-    """Pyodide runs nothing after what it calls a fatal error."""
+def test_a_fatal_error_of_python(browser: Browser, page_server: Server) -> None:
+    """Pyodide runs nothing after a fatal error."""
     shown = patched(
         lambda text: text.replace('mark("Python");\n  if', "self.broken = pyodide;\n  if")
     )

@@ -1,4 +1,4 @@
-"""The page when something goes wrong: it says what, and goes on."""
+"""Errors in the page: it shows a message and continues."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_a_bad_address(user: User, elsewhere: ModelServer, name: str) -> None:
     works(user)
 
 
-def test_a_network_lost_half_way(user: User, elsewhere: ModelServer) -> None:
-    """Taken up where it stopped; and where it stays lost, it is said at which byte."""
+def test_a_lost_network(user: User, elsewhere: ModelServer) -> None:
+    """The download is resumed; if the network stays lost, the message names the byte."""
     elsewhere.answer = lambda handler, start: in_pieces(handler, start, 500_000, 0.2)
     user.give_address(elsewhere.url)
     assert user.get("model-name") == "model.gguf"
@@ -65,7 +65,7 @@ def test_a_network_lost_half_way(user: User, elsewhere: ModelServer) -> None:
     works(user)
 
 
-def test_what_arrives_is_no_model(user: User, elsewhere: ModelServer) -> None:
+def test_a_download_that_is_not_a_model(user: User, elsewhere: ModelServer) -> None:
     elsewhere.body = b"<html>Log in first</html>"
     user.give_address(elsewhere.url)
     expect(user.page.locator("#problem")).to_contain_text("not a model file that halfbyte reads")
@@ -73,7 +73,7 @@ def test_what_arrives_is_no_model(user: User, elsewhere: ModelServer) -> None:
 
 
 def test_a_full_storage(browser: Browser, page_server: Server, elsewhere: ModelServer) -> None:
-    """The model runs; the page says that it was not kept, and nothing half is left."""
+    """The model runs; the page says that it was not cached, and nothing incomplete is left."""
     context = browser.new_context()
     user = User(context, page_server.address, keeps=True)
     user.ready()
@@ -104,7 +104,7 @@ def test_a_full_storage(browser: Browser, page_server: Server, elsewhere: ModelS
 def test_stop_and_a_second_click(
     browser: Browser, page_server: Server, repository: Path, tmp_path: Path
 ) -> None:
-    """With a model that is slow: 8 million weights on NumPy."""
+    """With a slow model: 8 million weights on NumPy."""
     slow = tmp_path / "slow.gguf"
     tool = [sys.executable, repository / "tools/make_model.py", "--shape", "small"]
     subprocess.run([*tool, "--type", "Q4_0", "-o", slow], check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""halfbyte inside Pyodide, in Chromium: the native backend, token for token what it is natively."""
+"""halfbyte inside Pyodide, in Chromium: the kernels give the same tokens as natively."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ for name in names:
 True
 """
 
-TELL = """
+GENERATE = """
 import os, sys
 import halfbyte
 from halfbyte.core.backends.opening import instruction_sets, library, shared_library
@@ -50,7 +50,7 @@ texts
 
 @pytest.fixture(scope="module")
 def expected(models: Path) -> dict[str, str]:
-    """Greedy texts of the native library."""
+    """Greedy texts generated natively."""
     texts = {}
     for name in MODELS:
         with halfbyte.load(models / f"{name}.gguf") as model:
@@ -66,7 +66,7 @@ def test_chromium_gets_the_fastest_table(python: Python) -> None:
 @pytest.mark.parametrize("table", TABLES)
 def test_golden_texts(python: Python, expected: dict[str, str], table: str) -> None:
     assert python.run(FETCH) is True
-    result = python.run(TELL.format(file=TABLES[table], tokens=TOKENS, models=MODELS))
+    result = python.run(GENERATE.format(file=TABLES[table], tokens=TOKENS, models=MODELS))
     assert result == {name: [f"native-{table}", text] for name, text in expected.items()}
 
 
@@ -81,7 +81,7 @@ def test_shipped_model_in_two_lines(python: Python) -> None:
 
 
 def test_texts_take_turns_without_threads(python: Python) -> None:
-    """Those of one reader, and those of several tasks; a session beside them."""
+    """Texts in one task and in several tasks, with a session between them."""
     code = """
 import asyncio, halfbyte
 from pathlib import Path
@@ -133,16 +133,16 @@ hashlib.sha256(Path("/tmp/here.gguf").read_bytes()).hexdigest()
     assert result == hashlib.sha256(there.read_bytes()).hexdigest()
 
 
-def test_the_page_s_wheel_is_what_runs_there(wheel: Path) -> None:
-    """The sources and kernels of the published wheel, no weights, nothing of the environment."""
+def test_the_wheel_of_the_page(wheel: Path) -> None:
+    """It has the sources and kernels of the published wheel, without weights and local files."""
     with zipfile.ZipFile(wheel) as published, zipfile.ZipFile(io.BytesIO(make_wheel())) as output:
         suffixes = (".py", ".wasm", "worker.js")
         expected = {n: published.read(n) for n in published.namelist() if n.endswith(suffixes)}
         assert {n: output.read(n) for n in output.namelist() if n.endswith(suffixes)} == expected
 
 
-def test_the_page_starts_with_a_part_of_it(wheel: Path) -> None:
-    """Byte for byte; without ONNX, whose size nobody waits for who wants a text."""
+def test_the_text_part_of_the_wheel(wheel: Path) -> None:
+    """Its files equal the wheel's; ONNX is left out, so that a text page starts faster."""
     with (
         zipfile.ZipFile(wheel) as published,
         zipfile.ZipFile(io.BytesIO(make_wheel(graphs=False))) as part,
@@ -153,7 +153,7 @@ def test_the_page_starts_with_a_part_of_it(wheel: Path) -> None:
         assert sum(i.compress_size for i in part.infolist()) < 400_000
 
 
-def test_wheel_is_small_and_ties_itself_to_nothing(wheel: Path) -> None:
+def test_wheel_is_small_and_has_no_dependencies(wheel: Path) -> None:
     assert wheel.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
         infos = [i for i in archive.infolist() if not i.filename.endswith("storyteller.bin")]

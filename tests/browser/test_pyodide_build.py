@@ -1,4 +1,4 @@
-"""Pyodide's own tools on our files, where a Python that they need (3.12 or newer) is found."""
+"""Pyodide's own tools applied to our files, if Python 3.12 or newer is found for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = ("kernels.wasm", "kernels-relaxed.wasm")
 
 
 def candidates() -> Iterator[str]:
-    """Pythons on the PATH, in pyenv, in uv."""
+    """Interpreters on the PATH, of pyenv and of uv."""
     for minor in (14, 13, 12):
         yield from filter(None, [shutil.which(f"python3.{minor}")])
         root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
@@ -39,7 +39,7 @@ PYTHON = next(filter(works, candidates()), None)
 
 @pytest.fixture(scope="session")
 def pyodide() -> Path:
-    """The command, in an environment of its own that is kept."""
+    """The command, in a separate environment that is kept."""
     folder = cache_folder().parent / f"pyodide-build-{VERSION}"
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -64,7 +64,7 @@ if PYTHON:
         }  # fmt: skip
 
     def test_lock_entry(pyodide: Path, wheel: Path, tmp_path: Path) -> None:
-        """What `pyodide lockfile add-wheels` writes, and what we write."""
+        """`pyodide lockfile add-wheels` writes the same entry as we do."""
         target = tmp_path / "lock.json"
         paths = ["--input", get_pyodide() / LOCK, "--output", target, "--base-path", wheel.parent]
         subprocess.run([pyodide, "lockfile", "add-wheels", *paths, wheel], check=True)

@@ -1,4 +1,4 @@
-"""Threads in a tab: the same results, no growth, and every way in which workers can fail."""
+"""Threads in a tab: equal results, constant memory, and failures of workers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ isolated = pytest.mark.parametrize("python", ["worker", "main"], indirect=True)
 in_worker = pytest.mark.parametrize("python", ["worker"], indirect=True)
 plain = pytest.mark.parametrize("python", ["plain"], indirect=True)
 
-# Every model with 1 to 4 threads; workers that were started, and what is left afterwards.
-TELL = """
+# Texts of every model with 1 to 4 threads, and the numbers of workers started and left.
+GENERATE = """
 import asyncio, os
 import halfbyte
 from pathlib import Path
@@ -33,7 +33,7 @@ results = []
 for name in {models}:
     for threads in (1, 2, 3, 4):
         model = await halfbyte.load_url(f"/models/{{name}}.gguf", keep=False, threads=threads)
-        await asyncio.sleep(0.2)  # where Python cannot wait for workers, they start now
+        await asyncio.sleep(0.2)  # without a blocking wait for workers, they start now
         ready = sum(crew.ready for crew in workers._crews.values())
         text = model.generate("", max_tokens={tokens}, temperature=0)
         results.append([name, model.executable.backend, model.executable.threads, ready, text])
@@ -59,7 +59,7 @@ def test_golden_texts(python: Python, models: Path, table: str) -> None:
         with halfbyte.load(models / f"{name}.gguf") as model:
             text = model.generate("", max_tokens=TOKENS, temperature=0)
         expected += [[name, f"native-{table}", n, n - 1, text] for n in (1, 2, 3, 4)]
-    code = TELL.format(file=TABLES[table], models=MODELS, tokens=TOKENS)
+    code = GENERATE.format(file=TABLES[table], models=MODELS, tokens=TOKENS)
     results, left = python.run(code)
     assert results == expected
     assert left == [0, 0]
@@ -82,12 +82,12 @@ def graph() -> tuple[str, list[int]]:
     ]
     weights["shape"] = np.array([1, 1, 128, 256], np.int64)
     value = helper.make_tensor_value_info
-    made = helper.make_graph(
+    proto = helper.make_graph(
         nodes, "graph", [value("x", TensorProto.FLOAT, [128, 64])],
         [value("y", TensorProto.FLOAT, [1, 32, 128, 256])],
         [numpy_helper.from_array(array, name) for name, array in weights.items()],
     )  # fmt: skip
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     return base64.b64encode(model.SerializeToString()).decode(), [128, 64]
 
 
@@ -118,7 +118,7 @@ for threads in (1, 3):
 
 @in_worker
 def test_the_weights_are_not_in_the_heap(python: Python, models: Path) -> None:
-    """Loading repeatedly takes no more memory than once, in either; so if nothing is closed."""
+    """Loading repeatedly needs no more memory than once, in either memory, closed or not."""
     code = """
 import asyncio, gc, halfbyte
 from halfbyte.core.backends import opening, workers
@@ -176,7 +176,7 @@ wrong
 
 @in_worker
 def test_models_in_a_row(python: Python, models: Path) -> None:
-    """Loaded without a return to the event loop: workers start, and the next model has them too."""
+    """Loaded without returning to the event loop: workers start, and the next model uses them."""
     del models
     code = """
 import halfbyte
@@ -198,7 +198,7 @@ for threads in (2, 2, 3, 2, 3, 2):
 
 @in_worker
 def test_a_worker_that_dies(python: Python, models: Path) -> None:
-    """With a part of the work in its hands: the run fails in a sentence, the next one does not."""
+    """While it computes: this run fails with a message, the next one succeeds."""
     del models
     code = """
 import asyncio
@@ -233,7 +233,7 @@ model.close()
 
 @in_worker
 def test_a_worker_that_is_terminated(python: Python, models: Path) -> None:
-    """Between two runs: nobody waits for it."""
+    """Between two runs: the next run does not wait for it."""
     del models
     code = """
 import halfbyte
@@ -274,7 +274,7 @@ results
 
 @in_worker
 def test_two_models_at_once(python: Python, models: Path) -> None:
-    """With the same workers, and with others; one is closed while the other goes on."""
+    """With shared and with separate workers; one is closed while the other continues."""
     del models
     code = """
 import halfbyte
@@ -298,7 +298,7 @@ a.close(), c.close()
 
 @in_worker
 def test_a_file_cut_short(python: Python, models: Path) -> None:
-    """Its error is the one that other memory gives, and its memory is free again."""
+    """The error equals that without threads, and the memory is freed."""
     del models
     code = """
 import gc, halfbyte

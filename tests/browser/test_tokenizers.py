@@ -39,7 +39,7 @@ FAMILIES: dict[str, tuple[str, Callable[[Path], bytes]]] = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_ids_are_the_native_ones(
+def test_ids_equal_the_native_ones(
     family: str, python: Python, repository: Path, tmp_path: Path
 ) -> None:
     name, make = FAMILIES[family]
@@ -47,7 +47,7 @@ def test_ids_are_the_native_ones(
     (tmp_path / name).write_bytes(content)
     native = halfbyte.load_tokenizer(tmp_path / name)
     texts = strings(300)
-    asked = json.dumps(json.dumps(texts))  # surrogates that stand alone survive in escapes
+    asked = json.dumps(json.dumps(texts))  # lone surrogates survive in escapes
     result = python.run(f"""
 import base64, json, halfbyte
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Somebody at the page, and what they do there."""
+"""A user of the page, and the user's actions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INSECURE = "insecure.test"  # to the browser another machine than this one; it i
 
 
 class User:
-    """Somebody at the page, which keeps no results of its start unless `keeps`: that takes long."""
+    """A user of the page, which caches no bytecode unless `keeps`, since that takes long."""
 
     def __init__(self, context: BrowserContext, address: str, keeps: bool = False) -> None:
         self.page: Page = context.new_page()
@@ -39,12 +39,12 @@ class User:
         return self.page.locator(f"#{name}").inner_text()
 
     def ready(self) -> None:
-        """Until a model is there."""
+        """Wait until a model is loaded."""
         expect(self.page.locator("#run")).to_be_enabled(timeout=READY)
         expect(self.page.locator("#wait")).to_be_hidden(timeout=READY)
 
     def settle(self) -> None:
-        """Until the model is loaded, or the page says why not."""
+        """Wait until the model is loaded, or the page shows a problem."""
         expect(self.page.locator("#wait")).to_be_hidden(timeout=READY)
 
     def write(self, prompt: str, length: int = 100, temperature: str = "0") -> None:
@@ -53,7 +53,7 @@ class User:
         self.page.locator("#temperature").fill(temperature)
 
     def run(self) -> str:
-        """Run, and wait for the end."""
+        """Run the model, and wait for the end."""
         self.page.click("#run")
         return self.end()
 
@@ -68,21 +68,21 @@ class User:
 
 
 class Visitor(User):
-    """Somebody at the tabs for ONNX models."""
+    """A user of the tabs for ONNX models."""
 
     def give(self, view: str, *paths: Path) -> None:
-        """Choose files, and wait for what comes of them."""
+        """Choose files, and wait for the result."""
         self.page.set_input_files(f"#{view}-file", paths)
         expect(self.page.locator(f"#{view}-wait")).to_be_hidden(timeout=READY)
 
     def run_model(self) -> list[str]:
-        """Run, and give the best classes."""
+        """Run the model; returns the best classes."""
         self.page.click("#onnx-run")
         expect(self.page.locator("#outputs")).to_have_attribute("aria-busy", "false", timeout=READY)
         return self.page.locator(".best th").all_inner_texts()
 
     def search(self, question: str) -> list[str]:
-        """Search, and give the nearest passages."""
+        """Search; returns the nearest passages."""
         self.page.fill("#question", question)
         self.page.click("#search-run")
         expect(self.page.locator("#search-run")).to_be_enabled(timeout=READY)
@@ -94,7 +94,7 @@ class Visitor(User):
 
 
 def works(user: User) -> None:
-    """A text comes, and no problem is shown."""
+    """Assert that a text is generated and no problem shown."""
     user.write(PROMPT, 20)
     assert len(user.run()) > 20
     expect(user.page.locator("#problem")).to_be_hidden()
@@ -111,7 +111,7 @@ DROP = """
 
 
 def patched(change: Callable[[str], str]) -> Callable[[Route], None]:
-    """A route's handler: the server's file, changed."""
+    """A route's handler that changes the server's file."""
 
     def handle(route: Route) -> None:
         response = route.fetch()
@@ -124,7 +124,7 @@ def patched(change: Callable[[str], str]) -> Callable[[Route], None]:
 def visit(
     browser: Browser, address: str, keeps: bool = False, **routes: Callable[[Route], None]
 ) -> Iterator[Visitor]:
-    """A visit of its own; `routes` by the names of modules."""
+    """A separate visit, with `routes` by the names of modules."""
     context = browser.new_context(viewport={"width": 360, "height": 780})
     for name, handle in routes.items():
         context.route(f"**/{name}.mjs*", handle)
@@ -133,13 +133,13 @@ def visit(
 
 
 def leave(context: BrowserContext) -> None:
-    """Close a visit whose page may still be fetching through routes."""
+    """Close a visit whose page may still fetch through routes."""
     context.unroute_all(behavior="ignoreErrors")
     context.close()
 
 
 def picture(user: User, repository: Path, name: str) -> None:
-    """Kept in build/screenshots to be looked at; nothing is wider than the window."""
+    """Saved in build/screenshots; asserts that nothing is wider than the window."""
     folder = repository / "build/screenshots"
     folder.mkdir(parents=True, exist_ok=True)
     user.page.screenshot(path=folder / f"{name}.png")

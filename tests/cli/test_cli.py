@@ -1,4 +1,4 @@
-"""The command line as its user meets it."""
+"""The command line from a user's perspective."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_beams(small: str, capsys: Capture) -> None:
     assert f"score {best.score:.4f}" in err
 
 
-def test_seed_decides(small: str, capsys: Capture) -> None:
+def test_seed_determines_the_text(small: str, capsys: Capture) -> None:
     texts = []
     for seed in ("1", "1", "2"):
         assert main(["run", small, "-n", "40", "--seed", seed]) == 0
@@ -75,7 +75,7 @@ def test_profile(small: str, capsys: Capture) -> None:
     assert float(row[4]) > 0  # GB/s
 
 
-def test_passes_off_is_the_program_as_captured(small: str, capsys: Capture) -> None:
+def test_passes_off_runs_the_captured_program(small: str, capsys: Capture) -> None:
     assert main(["run", small, "-n", "10", "--profile", "--passes", "off"]) == 0
     err = capsys.readouterr().err
     assert "matmul_int8" not in err
@@ -125,7 +125,7 @@ def test_demo(capsys: Capture) -> None:
     assert "tokens/s" in err
 
 
-def test_quantize_is_a_command_too(storyteller: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_quantize_is_also_a_command(storyteller: Path, tmp_path: Path, capsys: Capture) -> None:
     target = tmp_path / "out.gguf"
     assert main(["quantize", str(storyteller), "--int8", "-o", str(target)]) == 0
     assert target.exists()
@@ -135,7 +135,7 @@ def test_quantize_is_a_command_too(storyteller: Path, tmp_path: Path, capsys: Ca
 @pytest.mark.parametrize(
     "words", [[], ["run"], ["chat"], ["info"], ["perplexity"], ["bench"], ["demo"], ["quantize"]]
 )
-def test_help_teaches(words: list[str], capsys: Capture) -> None:
+def test_help_has_examples(words: list[str], capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="0"):
         main([*words, "--help"])
     out = capsys.readouterr().out
@@ -168,7 +168,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "expected"), BAD)
-def test_what_a_user_can_mend_is_one_line(
+def test_user_errors_are_one_line(
     small: str, words: list[str], expected: str, capsys: Capture
 ) -> None:
     assert main([word.replace("{model}", small) for word in words]) == 2
@@ -185,8 +185,8 @@ def test_debug_shows_a_traceback() -> None:
 
 
 @pytest.mark.parametrize("more", [[], ["--program"]], ids=["short", "long"])
-def test_a_reader_that_leaves_is_no_error(small: str, more: list[str]) -> None:
-    """Whether the output fits Python's buffer, and is written at the end, or does not."""
+def test_a_closed_pipe_is_not_an_error(small: str, more: list[str]) -> None:
+    """This holds for output that fits into Python's buffer, and for longer output."""
     command = [sys.executable, "-m", "halfbyte", "info", small, *more]
     reading, writing = os.pipe()
     os.close(reading)

@@ -1,4 +1,4 @@
-"""Whatever a command is given, it ends: with 0 or, in one printable line on stderr, with 2."""
+"""For any input a command exits with 0, or with 2 and one printable line on stderr."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _bytes(start: bytes, seed: int = 0, size: int = 2000) -> Callable[[Path], No
 
 
 def void(_: object) -> None:
-    """Nothing, of what something gives."""
+    """Discard the result of a function."""
 
 
 GARBAGE: dict[str, Callable[[Path], None]] = {
@@ -128,7 +128,7 @@ def test_values(words: list[str], storyteller: Path, capsys: pytest.CaptureFixtu
 
 
 def _parsers() -> dict[str, argparse.ArgumentParser]:
-    """Of all commands, by name."""
+    """The parsers of all commands, by name."""
     result: dict[str, argparse.ArgumentParser] = {}
     for action in make_parser()._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -136,7 +136,7 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
     return {**result, "quantize": quantize_command.make_parser()}
 
 
-def test_every_command_that_opens_files_is_here() -> None:
+def test_every_command_that_opens_files_is_tested() -> None:
     here = {words[0] for words in (*MODELS, *OTHERS)}
     assert here == set(_parsers()) - {"demo", "pull"}
 
@@ -145,7 +145,7 @@ def test_every_command_that_opens_files_is_here() -> None:
 def test_every_option(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a model that is not there: what is wrong is said before, or that."""
+    """Options are checked before the model, which does not exist here, is opened."""
     monkeypatch.chdir(tmp_path)
     words = [name, *{"demo": [], "device": ["show", "none"], "pull": ["\x1b/"]}.get(name, ["none"])]
     words += {"quantize": ["--int4"], "web": ["--export", "out"], "fit": ["--device", "pixel-6"],

@@ -1,4 +1,4 @@
-"""Helps that teach: every option has an example, every example works, defaults are shown."""
+"""Help: every option has an example and shows its default, and every example is parsed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Parsers = dict[str, argparse.ArgumentParser]
 
 
 def parts(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """A parser's name and itself, and those of its commands."""
+    """A parser with its name, and those of its commands."""
     yield parser.prog, parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -32,7 +32,7 @@ PARSERS: Parsers = {"quantize": make_quantize_parser(), **dict(parts(make_parser
 
 
 def commands(lines: str) -> Iterator[list[str]]:
-    """The words of the commands in a text: behind pipes, without remarks."""
+    """The words of the commands in a text, also those after pipes, without comments."""
     for line in lines.splitlines():
         match = re.fullmatch(r" {4,}(?:\$ )?(?:[^|]* \| )?((?:halfbyte|quantize) .*)", line)
         if match:
@@ -41,7 +41,7 @@ def commands(lines: str) -> Iterator[list[str]]:
 
 
 def shown(repository: Path) -> list[list[str]]:
-    """All examples: of helps, and of what there is to read."""
+    """All examples in help texts and in documents."""
     texts = [
         "\n".join(f"    {example}" for example in getattr(parser, "examples", ()))
         for parser in PARSERS.values()
@@ -54,12 +54,12 @@ def shown(repository: Path) -> list[list[str]]:
 
 
 def name_of(words: list[str]) -> str:
-    """The parser that takes these words."""
+    """The name of the parser for these words."""
     names = [" ".join(words[:count]) for count in (3, 2, 1)]
     return next(name for name in names if name in PARSERS)
 
 
-def test_every_example_is_understood(repository: Path) -> None:
+def test_every_example_is_parsed(repository: Path) -> None:
     examples = shown(repository)
     assert len(examples) > 120
     top = PARSERS["halfbyte"]
@@ -82,7 +82,7 @@ def options_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def test_every_option_has_an_example(repository: Path) -> None:
-    """In its own command, or in another that has the same option."""
+    """The example is of this command, or of another with the same option."""
     shows: dict[str, set[str]] = {name: set() for name in PARSERS}
     for words in shown(repository):
         shows[name_of(words)].update(word.partition("=")[0] for word in words)
@@ -115,7 +115,7 @@ def test_every_option_is_explained_with_its_default() -> None:
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_helps_fit_a_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_fits_a_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     text = PARSERS[name].format_help()
     assert max(map(len, text.splitlines())) <= 100

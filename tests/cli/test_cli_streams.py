@@ -1,4 +1,4 @@
-"""Commands beside pipes, files and terminals: what is read, and what cannot be written."""
+"""Commands with pipes, files and terminals: what they read, and failed writes."""
 
 from __future__ import annotations
 
@@ -110,15 +110,15 @@ def test_a_prompt_goes_through_the_chat_template(instruct: Path, tmp_path: Path)
         assert result["prompt_ids"] == model.tokenizer.encode("WHO IS TOM?", False)
 
 
-def test_no_prompt_is_the_beginning_of_a_text(instruct: Path) -> None:
-    """Also for a model with a template: there is nothing to answer."""
+def test_an_empty_prompt_starts_a_text(instruct: Path) -> None:
+    """This includes models with a template: there is no message to answer."""
     done = call("run", instruct, "--temp", 0, "-n", 9, stdin=subprocess.DEVNULL)
     with halfbyte.load(instruct) as model:
         assert done.stdout.decode() == model.generate(temperature=0, max_tokens=9) + "\n"
 
 
 def test_until_the_end(storyteller: Path) -> None:
-    """-1 ends where the story does; a full context is said."""
+    """-1 generates until the story ends; a full context is reported."""
     done = call("run", storyteller, "Once", "-n", -1, "--seed", 1)
     with halfbyte.load(storyteller) as model:
         generation = model.generation("Once", max_tokens=10_000, seed=1)
@@ -147,7 +147,7 @@ def test_run_as_json(storyteller: Path) -> None:
     assert [text["text"] for text in json.loads(done.stdout)["texts"]] == [b.text for b in best]
 
 
-def test_more_threads_than_cores_are_not_taken(storyteller: Path) -> None:
+def test_more_threads_than_cores_are_refused(storyteller: Path) -> None:
     done = call("run", storyteller, "Once", "-n", 3, "--threads", 1000)
     said = done.stderr.decode().splitlines()
     assert said[0].startswith("--threads 1000: this machine has ")
@@ -202,7 +202,7 @@ ENCODINGS = [
 def test_encodings_that_lack_characters(
     storyteller: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """What cannot be shown is escaped, in answers and in messages."""
+    """Characters outside the encoding are escaped, in answers and in messages."""
     prompt = tmp_path / "prompt"
     prompt.write_text("Once \u2603")
     done = call("run", storyteller, "-n", 3, "--file", prompt, environment=environment)
@@ -228,7 +228,7 @@ def test_closed_streams(storyteller: Path, closed: str) -> None:
 
 
 @pytest.mark.parametrize("words", [["run", "-n", "3", "{}", "Once"], ["info", "{}"], ["--help"]])
-def test_a_full_device(storyteller: Path, words: list[str]) -> None:
+def test_a_full_disk(storyteller: Path, words: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = call(*(word.replace("{}", str(storyteller)) for word in words), stdout=full)
     assert done.returncode == 2
@@ -236,7 +236,7 @@ def test_a_full_device(storyteller: Path, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["device", "list"]])
-def test_a_reader_that_leaves(words: list[str]) -> None:
+def test_a_closed_pipe(words: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = call(*words, stdout=writing)
@@ -247,8 +247,8 @@ def test_a_reader_that_leaves(words: list[str]) -> None:
 @pytest.mark.parametrize(
     "module", ["numpy", "halfbyte.cli.commands", "halfbyte.core.backends.native"]
 )
-def test_ctrl_c_while_it_starts(storyteller: Path, module: str) -> None:
-    """Interrupted at the import of one of its modules: one line."""
+def test_ctrl_c_during_start(storyteller: Path, module: str) -> None:
+    """An interrupt while a module is imported gives one line."""
     code = (
         "import sys, signal, importlib.abc\n"
         "class Finder(importlib.abc.MetaPathFinder):\n"
@@ -263,8 +263,8 @@ def test_ctrl_c_while_it_starts(storyteller: Path, module: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"\ninterrupted\n")
 
 
-def test_entry_points_wait_for_nothing_heavy() -> None:
-    """What is imported before Ctrl-C is met takes milliseconds."""
+def test_entry_points_import_little() -> None:
+    """Modules imported before Ctrl-C is handled take milliseconds."""
     code = "import sys, halfbyte.cli; print([m for m in ('numpy', 'argparse') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout == "[]\n"
@@ -299,8 +299,8 @@ class Terminal:
         self.code = self.process.wait(60)
 
 
-def test_a_file_that_is_not_ours_is_asked_for(storyteller: Path, tmp_path: Path) -> None:
-    """At a terminal; elsewhere it is refused. `--force` asks nobody, and ours is replaced."""
+def test_other_files_are_replaced_after_a_question(storyteller: Path, tmp_path: Path) -> None:
+    """A terminal asks; elsewhere it is refused. `--force` and our own files need no question."""
     target, report = tmp_path / "out.gguf", tmp_path / "report.json"
     command = ["quantize", storyteller, "--int4", "-o", target, "--json", report]
     target.write_text("precious")

@@ -1,4 +1,4 @@
-"""`halfbyte run` and `halfbyte info` of ONNX graphs, as their user meets them."""
+"""`halfbyte run` and `halfbyte info` of ONNX graphs, from a user's perspective."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def test_random_inputs(tmp_path: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize(("kind", "width"), [(FLOAT, 4), (TensorProto.INT32, 4), (BOOL, 1)])
-def test_random_inputs_take_little_more_memory_than_they_hold(
-    tmp_path: Path, kind: int, width: int
-) -> None:
+def test_random_inputs_need_little_additional_memory(tmp_path: Path, kind: int, width: int) -> None:
     count = 3 << 20
     opened = open_onnx(saved(tmp_path, identity(kind, ["n"])))
     tracemalloc.start()
@@ -159,7 +157,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be(tmp_path: Path, capsys: Capture, name: str) -> None:
+def test_impossible_options(tmp_path: Path, capsys: Capture, name: str) -> None:
     options, text = WRONG[name]
     assert main(["run", saved(tmp_path, added()), *options]) == 2
     error = capsys.readouterr().err
@@ -214,7 +212,7 @@ def test_info(tmp_path: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.data
-def test_the_nine_is_a_nine(data: Path, capsys: Capture) -> None:
+def test_the_digit_in_the_guide(data: Path, capsys: Capture) -> None:
     folder = data / "onnx"
     command = ["run", str(folder / "mnist.onnx"), "--input", str(folder / "mnist_nine.bmp")]
     assert main(command) == 0

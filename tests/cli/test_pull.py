@@ -1,4 +1,4 @@
-"""``halfbyte pull`` against a hub of our own, in processes of their own, as its library wants."""
+"""``halfbyte pull`` from a local hub, in new processes, as its library requires."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture
 def run(hub: Hub, tmp_path: Path) -> Run:
-    """`halfbyte` with arguments, and a cache of the test's own."""
+    """Run `halfbyte` with arguments and this test's cache."""
 
     def command(*arguments: str | Path, **environment: str) -> Done:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
@@ -63,7 +63,7 @@ JUNK = {
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_what_is_pulled_runs(hub: Hub, run: Run, shards: int, tmp_path: Path) -> None:
+def test_a_pulled_model_runs(hub: Hub, run: Run, shards: int, tmp_path: Path) -> None:
     output = folder_files(tmp_path, shards)
     hub.repositories["org/model"] = Repository(output | JUNK)
     done = run("pull", "org/model")
@@ -84,8 +84,8 @@ def test_what_is_pulled_runs(hub: Hub, run: Run, shards: int, tmp_path: Path) ->
     assert "  model\n" in shown.stdout
 
 
-def test_a_transfer_that_breaks_off_is_taken_up(hub: Hub, run: Run) -> None:
-    """The library keeps whole pieces of 10 MB."""
+def test_an_interrupted_transfer_is_resumed(hub: Hub, run: Run) -> None:
+    """The library keeps complete chunks of 10 MB."""
     content = b"GGUF" + bytes(24 << 20)
     hub.repositories["org/model"] = Repository({"m.gguf": content})
     hub.breaks["m.gguf"] = 1
@@ -96,8 +96,8 @@ def test_a_transfer_that_breaks_off_is_taken_up(hub: Hub, run: Run) -> None:
     assert asked == [None, f"bytes={10 << 20}-"]
 
 
-def test_what_arrived_is_kept(hub: Hub, run: Run, tmp_path: Path) -> None:
-    """A file that cannot be had: the others are not fetched again."""
+def test_complete_files_are_kept(hub: Hub, run: Run, tmp_path: Path) -> None:
+    """After one file failed, the others are not fetched again."""
     output = folder_files(tmp_path, 3)
     hub.repositories["org/model"] = Repository(output)
     name = "model-00002-of-00003.safetensors"
@@ -114,7 +114,7 @@ def test_what_arrived_is_kept(hub: Hub, run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("taken_up", [False, True])
 def test_a_full_disk(hub: Hub, run: Run, taken_up: bool) -> None:
-    """At its first bytes, or where a transfer is taken up; with room it goes on."""
+    """At the first bytes, or when a transfer is resumed; with free space it continues."""
     content = b"GGUF" + bytes(24 << 20)
     hub.repositories["org/model"] = Repository({"m.gguf": content})
     if taken_up:
@@ -160,7 +160,7 @@ def one_line(done: Done) -> str:
     return done.stderr
 
 
-def test_repositories_that_are_closed(hub: Hub, run: Run, tmp_path: Path) -> None:
+def test_gated_and_private_repositories(hub: Hub, run: Run, tmp_path: Path) -> None:
     output = folder_files(tmp_path)
     hub.repositories["org/private"] = Repository(output, private=True)
     hub.repositories["org/gated"] = Repository(output, gated=True)
@@ -188,7 +188,7 @@ def test_no_network(run: Run) -> None:
     assert one_line(done).startswith("error: org/model: could not be fetched: ")
 
 
-def test_the_extra_is_named_where_it_is_missing(
+def test_a_missing_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from halfbyte.cli import main
@@ -217,7 +217,7 @@ def test_choices(names: list[str], expected: list[str] | None) -> None:
     assert sorted(choose("o/m", sorted(names))) == sorted(expected or names)
 
 
-def test_choices_that_cannot_be_made() -> None:
+def test_impossible_choices() -> None:
     for names in ([], ["config.json"], ["model.safetensors"], ["a.gguf", "b.gguf"]):
         with pytest.raises(HalfbyteError, match=r"o/m: (holds no model|name one of its files)"):
             choose("o/m", names)

@@ -1,4 +1,4 @@
-"""Made-up devices whose heat and speed can be computed by hand."""
+"""Artificial devices whose heat and speed can be computed by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def exactly(value: float) -> Quantity:
 
 
 def cluster(name: str = "cores", node: str = "soc", **changes: Quantity) -> Cluster:
-    """One core from 500 to 2000 MHz at 1 V, 1 mW for a megahertz, which leaks nothing."""
+    """One core from 500 to 2000 MHz at 1 V, 1 mW per MHz, without leakage."""
     frequencies = tuple(500.0 + 100 * i for i in range(16))
     like = load_profile("pixel-6").clusters[0]
     output = replace(
@@ -41,7 +41,7 @@ def one_node(
     sustainable: float = 1.0,
     trips: Sequence[Trip] = (),
 ) -> Profile:
-    """One node `soc`, and nothing that is uncertain in its heat and power."""
+    """A device with one node `soc`, whose heat and power are known exactly."""
     phone = load_profile("pixel-6")
     thermal = Thermal(
         exactly(AIR), {"soc": Node(exactly(CAPACITY))},

@@ -9,7 +9,7 @@ Table = dict[str, Any]
 
 
 def small() -> Table:
-    """A small profile that is right."""
+    """A small valid profile."""
 
     def of(value: Any) -> Table:
         return {"value": value, "source": "a data sheet"}
@@ -45,7 +45,7 @@ def small() -> Table:
 
 
 def put(path: str, value: Any) -> Callable[[Table], None]:
-    """Set what a path of keys and indices leads to."""
+    """Set the entry at a path of keys and indices."""
 
     def change(table: Table) -> None:
         *way, last = [int(part) if part.isdigit() else part for part in path.split("/")]

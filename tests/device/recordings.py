@@ -1,4 +1,4 @@
-"""Synthetic recordings: of a phone whose numbers are known, in the files' own format."""
+"""Synthetic recordings of a phone with known parameters, in the format of the files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST_STAMP = 1_764_000_000.0
 
 
 def chips(rng: np.random.Generator, ticks: int) -> dict[str, Floats]:
-    """Loads that come and go, other ones on each chip, in air of 25 degrees."""
+    """Loads that start and end at different times on each chip, in air of 25 degrees."""
     at = np.arange(ticks)
     zones = {}
     for zone, warmest in (("CPU_BIG", 45), ("CPU_LITTLE", 60), ("GPU", 20), ("MODEM", 25)):
@@ -29,7 +29,7 @@ def chips(rng: np.random.Generator, ticks: int) -> dict[str, Floats]:
 
 
 def phone(rng: np.random.Generator, values: Floats, ticks: int, air_c: float = 25.0) -> Recording:
-    """What a phone of `values` (as in fitting.GUESS) does, exactly."""
+    """The exact temperatures of a phone with the parameters `values` (as in fitting.GUESS)."""
     zones = {**chips(rng, ticks), "CHASSIS": np.full(ticks, 26.5), "BATTERY": np.full(ticks, 26.2)}
     air = np.full(ticks, air_c)
     recording = Recording(Path("phone.npz"), 1.0, zones, air)
@@ -39,7 +39,7 @@ def phone(rng: np.random.Generator, values: Floats, ticks: int, air_c: float = 2
 
 
 def arrays(recording: Recording) -> dict[str, NDArray[Any]]:
-    """As in a file."""
+    """The arrays of a file."""
     count, ticks = len(ZONES), len(recording.air_c)
     rows = np.zeros((ticks, count, len(COLUMNS)), np.float32)
     rows[:, :, 0] = (FIRST_STAMP + recording.tick_s * np.arange(ticks))[:, None]
@@ -54,6 +54,6 @@ def arrays(recording: Recording) -> dict[str, NDArray[Any]]:
 
 
 def save(path: Path, content: dict[str, NDArray[Any]]) -> Path:
-    """An npz as recorders write it."""
+    """Write an .npz as recorders do."""
     np.savez_compressed(path, **content)  # type: ignore[arg-type]
     return path

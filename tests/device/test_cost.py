@@ -1,4 +1,4 @@
-"""The cost model: work from the program, time from the roofline, fractions from measurements."""
+"""The cost model: the program's work, the roofline's time, and measured fractions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rates(**changes: float) -> Rates:
     return Rates(**{k: np.array([v]) for k, v in (values | changes).items()})
 
 
-def test_work_is_what_the_shape_asks_for(planned: Plan) -> None:
+def test_work_follows_from_shapes(planned: Plan) -> None:
     dim, hidden, kv, layers, vocabulary = 576, 1536, 192, 30, 49152
     weights = layers * (2 * dim * dim + 2 * dim * kv + 3 * dim * hidden)
     for registers in (TOKEN, PROMPT):
@@ -62,7 +62,7 @@ def test_work_is_what_the_shape_asks_for(planned: Plan) -> None:
 
 
 def test_roofline(planned: Plan) -> None:
-    """Twice the bandwidth halves what memory bounds, and nothing else; so does the peak."""
+    """Twice the bandwidth halves the time of memory-bound kernels only; so does twice the peak."""
     kernels = dict.fromkeys(
         usual_kernels(), Kernel("int8", *[Quantity(1.0, 1.0, 1.0, "a test")] * 3)
     )
@@ -82,7 +82,7 @@ def test_roofline(planned: Plan) -> None:
     assert cached.seconds(rates(int8=1e18))[0] < 1e-6
 
 
-def test_kinds_that_were_not_measured_are_like_others() -> None:
+def test_unmeasured_kinds_use_similar_kinds() -> None:
     usual = usual_kernels()
     assert kernel_of("matmul_int8_q5_k", {}) == usual["matmul_int8_q4_k"]
     assert kernel_of("matmul_int8_q5_k_rows", {}) == usual["matmul_int8_q4_k_rows"]
@@ -117,7 +117,7 @@ def test_draws_are_within_their_ranges(planned: Plan) -> None:
     assert seconds.min() < middle[0] < seconds.max()
 
 
-def test_storage_bounds_what_is_streamed(planned: Plan) -> None:
+def test_streamed_weights_are_bound_by_storage(planned: Plan) -> None:
     profile = load_profile("pixel-6")
     storage = profile.memory.storage_gb_s.value * 1e9
     cpu = Processor(profile, 4, Draws())
@@ -139,7 +139,7 @@ def test_every_device_has_a_plausible_speed(name: str, repository: Path) -> None
 
 
 def test_measured_fractions_predict_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The made-up decoder's own time comes out again, kind by kind."""
+    """Predictions equal the times that were measured, for each kind."""
     monkeypatch.setattr(measuring, "TYPES", ("Q4_0", "F32"))
     monkeypatch.setattr(timing, "_LARGE", timing._SMALL)
     monkeypatch.setattr(timing, "_IN_MEMORY", timing._IN_CACHE)
@@ -159,7 +159,7 @@ def test_measured_fractions_predict_what_was_measured(monkeypatch: pytest.Monkey
 
 
 def test_times_without_a_clock_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a tab: what Python takes to call single instructions does not count."""
+    """In a tab, the time in which Python calls single instructions does not count."""
     token = {"n": 1, "position": 256, "rows": 1}
     (clocked,) = timing._time_decoder(timing._SMALL, "Q4_0", "packed", (token,))
     monkeypatch.setattr(NativeExecutable, "has_clock", False)
@@ -169,7 +169,7 @@ def test_times_without_a_clock_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0.5 < ratio < 1.6  # with it, 2 and more
 
 
-def test_a_machine_s_profile_reads_back(tmp_path: Path) -> None:
+def test_profile_of_this_machine_is_read_back(tmp_path: Path) -> None:
     measured = Measured(
         {1: 2e10, 2: 3e10}, {1: 4e11, 2: 7e11}, 1e11, 1e-7, 3e-6,
         {"matmul_int8_q4_0": (0.7, 0.3, 0.8), "rms_norm": (0.2, 0.1, 1.0)},
@@ -201,29 +201,29 @@ def test_measure_on_the_command_line(
         assert "expected" in capsys.readouterr().err
 
 
-def test_measure_replaces_no_profile_of_others(
+def test_measure_does_not_replace_other_profiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is measured; profiles that cannot be read are others' too."""
+    """This is checked before measuring; unreadable files are not replaced either."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(measuring, "measure", lambda threads, step: MEASURED)
-    path = tmp_path / "halfbyte/devices/my-desk.toml"
+    path = tmp_path / "halfbyte/devices/my-pc.toml"
     path.parent.mkdir(parents=True)
     shipped = Path(machine.__file__).parent / "profiles/pixel-6.toml"
-    written = shipped.read_text(encoding="utf-8").replace('"pixel-6"', '"my-desk"')
+    written = shipped.read_text(encoding="utf-8").replace('"pixel-6"', '"my-pc"')
     for text in (written, "name = 'my"):
         path.write_text(text, encoding="utf-8")
-        assert main(["device", "measure", "--name", "my-desk"]) == 2
+        assert main(["device", "measure", "--name", "my-pc"]) == 2
         error = capsys.readouterr().err
-        assert "my-desk.toml: exists already" in error
+        assert "my-pc.toml: exists already" in error
         assert "expected another --name, or --force to replace it" in error
         assert path.read_text(encoding="utf-8") == text
-    assert main(["device", "measure", "--name", "my-desk", "--force"]) == 0
-    assert machine.is_measured(load_profile("my-desk"))
+    assert main(["device", "measure", "--name", "my-pc", "--force"]) == 0
+    assert machine.is_measured(load_profile("my-pc"))
 
 
 def test_medians_of_passes() -> None:
-    """Each fraction's own; of kinds and limits the last pass's."""
+    """Each fraction is a median of its own; kinds and limits are those of the last pass."""
     fractions = [(0.3, 0.5, 0.9), (0.1, 0.6, 0.7), (0.2, 0.4, 0.8)]
     passes = [
         Measured({1: float(number)}, {1: 1.0}, kernels={"matmul_f32": one})

@@ -63,7 +63,7 @@ def test_show_as_json(capsys: Capture) -> None:
     assert result["derived"]["int8_gops"] == profile.int8_gops
 
 
-def test_a_wrong_device_is_one_line(capsys: Capture) -> None:
+def test_unknown_device_is_reported_in_one_line(capsys: Capture) -> None:
     assert main(["device", "show", "nokia"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -71,14 +71,16 @@ def test_a_wrong_device_is_one_line(capsys: Capture) -> None:
     assert err.count("\n") == 1
 
 
-def test_a_page_for_text_does_without() -> None:
+def test_text_part_of_the_wheel_has_no_devices() -> None:
     names = zipfile.ZipFile(BytesIO(make_wheel(graphs=False))).namelist()
     assert "halfbyte/text/loading.py" in names
     assert not [name for name in names if name.startswith("halfbyte/device/")]
 
 
 @pytest.mark.parametrize("threads", ["0", "-1", "100000000"])
-def test_threads_that_a_machine_has_not(threads: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_more_threads_than_the_machine_has(
+    threads: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["device", "measure", "-t", threads]) == 2
     assert (
         f"error: --threads {threads}: expected 1 to {os.cpu_count()}, the cores"
@@ -87,10 +89,10 @@ def test_threads_that_a_machine_has_not(threads: str, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(("claimed", "result"), [("1024K", 1.048576), ("515072K", 24.0)])
-def test_a_cache_is_no_larger_than_its_cores_have(
+def test_cache_size_is_limited_by_the_cores(
     claimed: str, result: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Virtual machines are told of their host's whole cache."""
+    """Virtual machines report the whole cache of their host."""
     monkeypatch.setattr(machine, "_system", lambda path: claimed if "cache" in path else "")
     cache = machine._cache(2)
     assert cache.value == pytest.approx(result)

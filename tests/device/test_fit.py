@@ -1,4 +1,4 @@
-"""Fits or does not: the numbers, the exit codes, what would fit."""
+"""Whether a model fits: the bytes, the exit codes and the suggestions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def with_app(megabytes: float, low: float = 0.0, high: float = 0.0) -> Profile:
 
 
 def watch(folder: Path, megabytes: int) -> Path:
-    """A profile's file, of a device that gives an app so much."""
+    """The file of a profile with this limit for an app."""
     path = folder / "watch.toml"
     text = (Path(load_profile.__code__.co_filename).parent / "profiles/pixel-6.toml").read_text()
     start = text.index("app_mb = ")
@@ -47,11 +47,11 @@ def fit(
 
 @pytest.fixture(autouse=True)
 def _an_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a size that does not depend on what this process has imported."""
+    """Fix the interpreter's size, which depends on what this process has imported."""
     monkeypatch.setattr(footprint, "_at_import", 60_000_000)
 
 
-def test_the_bytes_are_the_plan_s(repository: Path) -> None:
+def test_bytes_are_those_of_the_plan(repository: Path) -> None:
     result = fit(repository, 1000)
     planned = plan(zeros(repository, "smollm2-135m", "Q8_0"), LEVELS["baseline"])
     assert result.asked.memory == planned.memory
@@ -60,17 +60,17 @@ def test_the_bytes_are_the_plan_s(repository: Path) -> None:
     assert not fit(repository, result.asked.total / 1e6 - 0.001).fits
 
 
-def test_pages_that_may_be_dropped_do_not_count(repository: Path) -> None:
+def test_pages_that_the_system_may_drop_do_not_count(repository: Path) -> None:
     result = fit(repository, 150, level="basic", context=512)
     assert result.fits
     assert result.asked.total > 150e6 > result.asked.private
-    assert result.asked.from_storage  # since what does not fit is read again and again
+    assert result.asked.from_storage  # since pages that do not fit are read repeatedly
     roomy = fit(repository, 1000, level="basic", context=512)
     assert not roomy.asked.from_storage
     assert roomy.asked.decode.median > 5 * result.asked.decode.median
 
 
-def test_each_suggestion_fits_by_itself(repository: Path) -> None:
+def test_each_suggestion_fits(repository: Path) -> None:
     result = fit(repository, 280)
     assert not result.fits
     assert all(need.fits for need in result.would)
@@ -83,7 +83,7 @@ def test_each_suggestion_fits_by_itself(repository: Path) -> None:
     assert {"--weights mapped", "--level extreme"} <= set(words)
 
 
-def test_smaller_types_have_the_sizes_that_quantize_writes(repository: Path) -> None:
+def test_smaller_types_have_the_sizes_of_quantized_files(repository: Path) -> None:
     output = dict(smaller_types(zeros(repository, "smollm2-135m", "F16")))
     for words, file in output.items():
         kind = {"--int8": "Q8_0", "--int4": "Q4_0"}.get(words.split()[-1], "Q4_K_M")
@@ -95,7 +95,7 @@ def test_smaller_types_have_the_sizes_that_quantize_writes(repository: Path) -> 
     assert not dict(smaller_types(zeros(repository, "smollm2-135m", "Q4_0")))
 
 
-def test_what_is_not_known_is_said(repository: Path) -> None:
+def test_unknown_sizes_are_reported(repository: Path) -> None:
     file = zeros(repository, "smollm2-135m", "Q4_0")
     total = plan(file, LEVELS["baseline"]).total / 1e6
     for low, high, sure in ((total - 1, total + 9, False), (total + 1, total + 9, True)):
@@ -104,14 +104,14 @@ def test_what_is_not_known_is_said(repository: Path) -> None:
         assert asked.sure == sure
 
 
-def test_a_model_that_nothing_makes_fit(repository: Path) -> None:
+def test_a_model_that_cannot_fit(repository: Path) -> None:
     result = fit(repository, 30)
     assert not result.fits
     assert result.would == []
 
 
 def test_a_shorter_context_is_tried_with_smaller_levels(repository: Path) -> None:
-    """Where no level fits as it is."""
+    """This is tried if no level fits with its own context."""
     least = min(need.private for need in fit(repository, 1000).levels.values()) / 1e6
     result = fit(repository, least - 2)
     assert not any(need.fits for need in result.levels.values())
@@ -123,7 +123,7 @@ def test_a_shorter_context_is_tried_with_smaller_levels(repository: Path) -> Non
 
 
 @pytest.mark.parametrize("threads", [0, -1, 9])
-def test_cores_that_a_device_has_not(threads: int, repository: Path) -> None:
+def test_more_cores_than_the_device_has(threads: int, repository: Path) -> None:
     file = zeros(repository, "smollm2-135m", "Q4_0")
     with pytest.raises(HalfbyteError, match=f"threads {threads}: expected 1 to 8"):
         Fitter(file, load_profile("pixel-6"), threads)

@@ -60,7 +60,7 @@ def model(tmp_path: Path) -> Model:
 
 
 def test_the_bytes_are_the_programs(model: Model, tmp_path: Path) -> None:
-    """What a session's programs plan, by kind; the sizes are those that were asked for."""
+    """They equal the memory plans of a session's programs, by kind, at the requested sizes."""
     sizes = {"batch": 8, "n": 3}
     memory = GraphPlanner(model).plan(sizes).memory
     with InferenceSession(tmp_path / "graph.onnx") as session:
@@ -75,8 +75,8 @@ def test_the_bytes_are_the_programs(model: Model, tmp_path: Path) -> None:
     assert memory["interpreter"] == process_bytes()
 
 
-def test_numbers_where_the_file_has_them(tmp_path: Path) -> None:
-    """NumPy's float16 products read the file; what is folded beforehand is no longer there."""
+def test_weights_read_from_the_file(tmp_path: Path) -> None:
+    """NumPy's float16 products read the file; folded constants do not."""
     net = Net()
     x = net.input("x", onnx.TensorProto.FLOAT16, [4, 64])
     w = net.array(net.numbers(64, 32), np.float16)
@@ -93,7 +93,7 @@ def test_numbers_where_the_file_has_them(tmp_path: Path) -> None:
     assert folded.memory["constants"] >= 64 * 32 * 4  # the numbers before they were packed
 
 
-def test_nodes_between_programs_count(tmp_path: Path) -> None:
+def test_nodes_between_programs_are_counted(tmp_path: Path) -> None:
     net = Net()
     x = net.x(6, 4)
     some = net.node("Compress", net.node("Relu", x), net.array([True, False] * 3), axis=0)
@@ -114,7 +114,7 @@ def test_nodes_between_programs_count(tmp_path: Path) -> None:
     assert one > (hosts + 1) * rates.call[0]
 
 
-def test_numpy_reads_rows_of_a_table_alone(tmp_path: Path) -> None:
+def test_numpy_reads_only_the_rows_it_needs(tmp_path: Path) -> None:
     net = Net()
     ids = net.input("ids", onnx.TensorProto.INT64, [3])
     y = net.node("Gather", net.array(np.ones((1000, 8)), np.float64), ids)
@@ -139,7 +139,7 @@ def test_dropped_pages_are_read_from_storage(tmp_path: Path) -> None:
     assert tight.runs.high < storage.high * 1e9 / (2 * 2048 * 4096)
 
 
-def test_a_size_changes_the_bytes_and_the_time(model: Model) -> None:
+def test_bytes_and_time_depend_on_sizes(model: Model) -> None:
     small, large = (fit(model, 4000, {"batch": batch}).asked for batch in (8, 512))
     ratio = large.memory["activations"] / small.memory["activations"]
     assert 30 < ratio < 64  # the table's rows do not grow
@@ -150,7 +150,7 @@ def test_a_size_changes_the_bytes_and_the_time(model: Model) -> None:
     assert 2 < small.runs.median / large.runs.median < 64
 
 
-def test_the_last_program_takes_no_memory(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planning_opens_no_program(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: Any, **names: Any) -> Any:
         raise AssertionError("a program took memory")
 
@@ -159,7 +159,7 @@ def test_the_last_program_takes_no_memory(model: Model, monkeypatch: pytest.Monk
     assert planned.memory["activations"] > 4 * 100_000 * (WIDE + 2 * DEEP)
 
 
-def test_each_suggestion_fits_by_itself(model: Model) -> None:
+def test_each_suggestion_fits(model: Model) -> None:
     asked = fit(model, 4000, {"batch": 1000}).asked
     limit = asked.private / 1e6 - 1.2
     result = fit(model, limit, {"batch": 1000})
@@ -176,7 +176,7 @@ def test_each_suggestion_fits_by_itself(model: Model) -> None:
     ]  # fmt: skip
 
 
-def test_a_graph_that_nothing_makes_fit(model: Model) -> None:
+def test_a_graph_that_cannot_fit(model: Model) -> None:
     result = fit(model, INTERPRETER / 2, {})
     assert not result.fits
     assert result.would == []
@@ -195,14 +195,14 @@ def test_smaller_types_have_the_sizes_of_their_blocks(model: Model) -> None:
     assert half["weights (packed)"] == 0
 
 
-def test_smaller_types_of_what_has_no_matrices(tmp_path: Path) -> None:
+def test_smaller_types_without_matrices(tmp_path: Path) -> None:
     net = Net()
     y = net.node("Conv", net.x(1, 32, 8, 8), net.w(32, 32, 3, 3))
     assert not dict(smaller_graphs(model_from(net.proto(y))))
 
 
 def test_smaller_types_of_gemm_and_of_a_shared_table(tmp_path: Path) -> None:
-    """A table that is the head too, transposed; what adds a matrix stays as it is."""
+    """The table is also the head, transposed; a Gemm that adds a matrix is not quantized."""
     net = Net()
     ids = net.input("ids", onnx.TensorProto.INT64, [2])
     table = net.w(64, 32)
@@ -217,7 +217,7 @@ def test_smaller_types_of_gemm_and_of_a_shared_table(tmp_path: Path) -> None:
     assert planned.memory["weights (packed)"] >= 2 * 64 * 34  # in rows, and packed for products
 
 
-def test_a_size_that_cannot_be_planned_here(tmp_path: Path) -> None:
+def test_a_size_that_cannot_be_planned(tmp_path: Path) -> None:
     net = Net()
     x, y = net.input("x", FLOAT, ["n", 1]), net.input("y", FLOAT, [1, "n"])
     wide = net.node("Cast", net.node("MatMul", x, y), to=onnx.TensorProto.DOUBLE)
@@ -231,7 +231,7 @@ def test_a_size_that_cannot_be_planned_here(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--int8", "--int4"])
 def test_quantize_writes_what_was_planned(model: Model, tmp_path: Path, option: str) -> None:
-    """The file that `quantize` makes has the plan's weights, but for a head that stays int8."""
+    """The weights in the file of `quantize` have the planned bytes; the head stays int8."""
     out = tmp_path / "small.onnx"
     quantize_onnx(model.path, out, Options(option[2:], compare=False))
     real = GraphPlanner(open_onnx(out)).plan({}).memory["weights (packed)"]
@@ -243,7 +243,7 @@ def test_quantize_writes_what_was_planned(model: Model, tmp_path: Path, option: 
 
 @pytest.mark.parametrize("name", profile_names())
 def test_every_device_has_a_plausible_speed(name: str, model: Model) -> None:
-    """A run with 64 rows is slower than the peak and faster than a hundredth of it."""
+    """A run with 64 rows reaches between a hundredth of the peak and the peak."""
     profile = load_profile(name)
     threads = fast_cores(profile)
     planned = GraphPlanner(model).plan({"batch": 64})
@@ -283,9 +283,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 < asked["runs"]["low"] < asked["runs"]["median"] < asked["runs"]["high"]
 
 
-def test_what_a_user_can_mend(
-    tmp_path: Path, storyteller: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_user_errors(tmp_path: Path, storyteller: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, device = str(saved(tmp_path, perceptron())), ["--device", "pixel-6"]
     for words, expected in (
         ([path, "--size", "rows=2"], "size 'rows': expected one of ['batch', 'n']"),

@@ -1,4 +1,4 @@
-"""Couplings found again in recordings that they made, and real ones predicted."""
+"""Fits of thermal couplings: to synthetic recordings with known couplings, and to real ones."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ def phone() -> Recording:
     return recordings.phone(np.random.default_rng(5), TRUE, 4000)
 
 
-def test_known_couplings_are_found_again(tool: ModuleType, phone: Recording) -> None:
+def test_known_couplings_are_recovered(tool: ModuleType, phone: Recording) -> None:
     result = tool.fit([phone], blocks=0).values
     np.testing.assert_allclose(result, TRUE, rtol=0.05)
 
 
-def test_a_recording_that_says_too_little(tool: ModuleType) -> None:
+def test_a_recording_with_too_little_information(tool: ModuleType) -> None:
     short = recordings.phone(np.random.default_rng(5), TRUE, 10)
     with pytest.raises(HalfbyteError, match=r"phone\.npz: expected 11 ticks or more, found 10"):
         tool.fit([short])
 
 
-def test_an_air_that_the_recorder_does_not_know_is_found(tool: ModuleType) -> None:
-    """Two phones' files at once; one recorder is 2 K off."""
+def test_air_temperature_is_fitted(tool: ModuleType) -> None:
+    """Recordings of two phones are fitted together; one recorder is off by 2 K."""
     rng = np.random.default_rng(6)
     both = [recordings.phone(rng, TRUE, 3000, air) for air in (25.0, 23.0)]
     both[1] = Recording(both[1].path, both[1].tick_s, both[1].zones, both[1].air_c + 2)
     np.testing.assert_allclose(tool.fit(both, blocks=0).values, TRUE, rtol=0.08)
 
 
-def test_ranges_hold_what_is_true(tool: ModuleType, phone: Recording) -> None:
-    """Sensors that round to tenths, a battery that is read every 30 s."""
+def test_ranges_contain_the_true_values(tool: ModuleType, phone: Recording) -> None:
+    """Sensors round to tenths of a degree, and the battery is read every 30 s."""
     rng = np.random.default_rng(7)
     zones = {name: np.round(zone + rng.normal(0, 0.05, len(zone)), 1)
              for name, zone in phone.zones.items()}  # fmt: skip
@@ -75,8 +75,8 @@ def test_ranges_hold_what_is_true(tool: ModuleType, phone: Recording) -> None:
     assert np.all(result.left_out < 0.3)
 
 
-def test_prediction_is_its_equations(phone: Recording) -> None:
-    """As the module states them, in words of SciPy's integrator."""
+def test_prediction_solves_the_equations(phone: Recording) -> None:
+    """The equations in the module's docstring, solved by SciPy's integrator."""
     ticks, air = 150, 25.0
     busiest = int((phone.zones["CPU_LITTLE"] - phone.zones["GPU"])[100:-100].argmax()) + 50
     zones = {name: zone[busiest : busiest + ticks] for name, zone in phone.zones.items()}
@@ -106,14 +106,14 @@ def test_prediction_is_its_equations(phone: Recording) -> None:
     assert np.ptp(result[:, 1]) > 0.4
 
 
-def test_body_begins_where_the_battery_rests(phone: Recording) -> None:
+def test_body_starts_at_the_temperature_of_the_battery(phone: Recording) -> None:
     course = fitting.predict(phone, TRUE[None], 25.0)[:, 0]
     slope = np.abs(np.diff(course[:, 1]))
     assert slope[0] < 0.01 * slope.max()
     assert (course[0, 0], course[0, 1]) == (26.5, 26.2)
 
 
-def test_no_later_measurement_is_used(phone: Recording) -> None:
+def test_later_measurements_are_not_used(phone: Recording) -> None:
     blind = {name: zone if name in fitting.CHIPS.values() else np.full_like(zone, zone[0])
              for name, zone in phone.zones.items()}  # fmt: skip
     air = np.full_like(phone.air_c, phone.air_c[0])
@@ -123,10 +123,10 @@ def test_no_later_measurement_is_used(phone: Recording) -> None:
     np.testing.assert_array_equal(result, seen)
 
 
-def test_stairs_of_a_sensor_are_taken_out() -> None:
+def test_steps_of_a_sensor_are_smoothed() -> None:
     ticks = np.arange(900)
     slow = 20 + 5 * np.sin(ticks / 300)
-    slow[:300] = slow[300]  # at rest first: a long stair is none
+    slow[:300] = slow[300]  # constant at first: this long step is not smoothed
     air = np.full(900, 20.0)
     stairs = Recording(Path("a"), 1.0, {"BATTERY": slow[ticks // 30 * 30]}, air)
     result = fitting.between_readings(stairs)
@@ -134,7 +134,7 @@ def test_stairs_of_a_sensor_are_taken_out() -> None:
     assert np.abs(stairs.zones["BATTERY"] - slow).max() > 0.4
 
 
-def test_errors_beside_holding(phone: Recording) -> None:
+def test_errors_of_the_model_and_of_a_constant(phone: Recording) -> None:
     result = fitting.errors(phone, TRUE)
     for zone, (ours, holding) in result.items():
         assert ours < 1e-9
@@ -179,7 +179,7 @@ def test_command(repository: Path, tmp_path: Path) -> None:
 
 
 def simulates(part: str, repository: Path, folder: Path) -> None:
-    """A profile with this part in place of its own nodes and links loads, and warms up."""
+    """A profile with these nodes and links is loaded, and warms up."""
     source = repository / "runtime/halfbyte/device/profiles/galaxy-s25.toml"
     tables = re.split(r"^(?=\[)", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
     kept = [t for t in tables if not t.startswith(("[thermal.nodes.", "[[thermal.links]]"))]
@@ -217,7 +217,7 @@ def test_command_refuses(repository: Path, tmp_path: Path) -> None:
 
 @pytest.mark.data
 def test_stress_predicts_another_day(tool: ModuleType, data: Path) -> None:
-    """Fitted on the stress recording alone; see docs/device.md for how the model was chosen."""
+    """Fitted to the stress recording only; docs/device.md says how the model was chosen."""
     stress, everyday = (read_recording(data / f"thermal/{name}.npz") for name in (STRESS, EVERYDAY))
     values = tool.fit([stress], blocks=0).values
     result = fitting.errors(everyday, values)

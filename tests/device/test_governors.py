@@ -1,4 +1,4 @@
-"""Governors and trip points: their rules, on made-up temperatures."""
+"""The rules of governors and trip points, at artificial temperatures."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def board(task: Task, profile: Profile, draws: int = 1, threads: int | None = No
 def run(
     governor: Governor, on: Board, temperatures: Sequence[float], busy: float = 1.0
 ) -> list[Orders]:
-    """What it orders, at one node's temperatures."""
+    """The caps that a governor sets at these temperatures of one node."""
     tops = [np.full(on.draws, supply.highest) for supply in on.supplies]
     result, at = [], tops
     for now in temperatures:
@@ -60,15 +60,15 @@ def first(orders: Sequence[Orders], of: int = 0) -> list[int]:
     return [int(one.steps[of][0]) for one in orders]
 
 
-# ---- none, step-wise -----------------------------------------------------------------------------
+# ---- no governor, step-wise ----------------------------------------------------------------------
 
 
-def test_none_is_as_fast_as_it_can_be(task: Task) -> None:
+def test_without_a_governor_nothing_is_limited(task: Task) -> None:
     on = board(task, one_node())
     assert first(run(Unlimited(on), on, [30, 50, 90])) == [15, 15, 15]
 
 
-def test_step_wise_goes_a_step_at_a_time(task: Task) -> None:
+def test_step_wise_changes_by_one_step(task: Task) -> None:
     on = board(task, one_node(control=40))
     temperatures = [39, 40, 41, 41, 42, 41, 39, 39, 38, 39.5, 38]
     #  warming to and above 40: slower; level or cooling above it: as before; cooling below: faster
@@ -82,7 +82,7 @@ def test_step_wise_stops_at_both_ends(task: Task) -> None:
     there, back = np.arange(40, 60, 0.5), np.arange(40, 20, -0.5)
     result = first(run(StepWise(on), on, [*there, *back]))
     assert result[len(there) - 1] == 0
-    # 40 itself is no cooling below it
+    # staying at 40 is not cooling below it
     assert result[len(there) : len(there) + 3] == [0, 1, 2]
     assert result[-1] == 15
 
@@ -90,22 +90,22 @@ def test_step_wise_stops_at_both_ends(task: Task) -> None:
 # ---- the power allocator -------------------------------------------------------------------------
 
 
-def test_the_allocator_limits_nothing_below_its_switch_on_temperature(task: Task) -> None:
+def test_power_allocator_is_off_below_its_switch_on_temperature(task: Task) -> None:
     on = board(task, one_node(control=40, sustainable=0.6))
     assert first(run(PowerAllocator(on), on, [32.9])) == [15]
     assert first(run(PowerAllocator(on), on, [39.0])) != [15]
 
 
 @pytest.mark.parametrize("below", [0.0, 0.5, 2.0, 5.0])
-def test_its_budget_rises_with_the_distance(below: float, task: Task) -> None:
-    """One core takes 1 mW a megahertz: the step is the budget, S (1 + 2 e / 7), in 100 MHz."""
+def test_power_budget_grows_with_the_distance(below: float, task: Task) -> None:
+    """A core takes 1 mW per MHz, so the step is the budget S (1 + 2 e / 7) in 100 MHz."""
     on = board(task, one_node(control=40, sustainable=0.61))
     budget = 0.61 * (1 + 2 * below / 7)
     expected = min(int(budget * 10 + 1e-6) - 5, 15)
     assert first(run(PowerAllocator(on), on, [40 - below])) == [expected]
 
 
-def test_it_sums_what_is_too_hot_and_forgets_it_below_the_switch(task: Task) -> None:
+def test_integral_of_the_error_is_reset_below_the_switch_on_temperature(task: Task) -> None:
     on = board(task, one_node(control=40, sustainable=1.9))
     # at 41: S - S/7 - n S/35, which is 1.9 - 0.27 - 0.054 n
     budgets = [1.9 - 1.9 / 7 - n * 1.9 / 35 for n in range(1, 6)]
@@ -117,8 +117,8 @@ def test_it_sums_what_is_too_hot_and_forgets_it_below_the_switch(task: Task) -> 
     assert first(run(governor, on, [30, 40])) == [15, int(19 + 1e-6) - 5]
 
 
-def test_it_grants_by_what_clusters_ask_for(task: Task) -> None:
-    """Both at 2 GHz ask for 2 and 6 W: a quarter and the rest of the budget of 4 W."""
+def test_power_is_granted_in_proportion_to_requests(task: Task) -> None:
+    """At 2 GHz they request 2 and 6 W: they get 1/4 and 3/4 of the budget of 4 W."""
     three = cluster("more", cores=exactly(3))
     on = board(task, one_node([cluster(), three], control=40, sustainable=4.0))
     orders = run(PowerAllocator(on), on, [40.0])
@@ -128,7 +128,7 @@ def test_it_grants_by_what_clusters_ask_for(task: Task) -> None:
     assert first(idle, 0) == [15]
 
 
-def test_what_one_cannot_use_goes_to_the_others(task: Task) -> None:
+def test_unused_power_goes_to_other_clusters(task: Task) -> None:
     on = board(task, one_node([cluster(), cluster("two")], control=40, sustainable=2.4))
     governor = PowerAllocator(on)
     slow, fast = np.zeros(1, np.intp), np.full(1, 15)
@@ -156,7 +156,7 @@ def steps_of(caps: Sequence[Indices]) -> list[int]:
     return [int(cap[0]) for cap in caps]
 
 
-def test_a_trip_slows_from_its_start_to_its_floor() -> None:
+def test_a_trip_slows_down_from_its_start_to_its_floor() -> None:
     trip = Trip("soc", exactly(50), exactly(60), exactly(0.5), exactly(2))
     profile = one_node(trips=[trip])
     supply = Supply(profile.clusters[0], 1, Draws())
@@ -166,7 +166,7 @@ def test_a_trip_slows_from_its_start_to_its_floor() -> None:
     assert result == [15, 10, 10, 11, 5, 5, 15]
 
 
-def test_a_trip_of_a_die_slows_what_warms_it_and_any_other_all() -> None:
+def test_trips_of_dies_slow_down_their_cluster_and_other_trips_all() -> None:
     phone = load_profile("galaxy-s25")
     nodes = list(phone.thermal.nodes)
     supplies = [Supply(c, 1, Draws()) for c in phone.clusters]
@@ -193,7 +193,7 @@ def test_cores_of_the_first_clusters_compute_first() -> None:
     np.testing.assert_array_equal(counts[2], [0, 0, 0, 0, 1, 2, 3, 4])
 
 
-def test_draws_do_not_know_of_each_other(task: Task) -> None:
+def test_draws_are_independent(task: Task) -> None:
     on = board(task, one_node(control=40), 2)
     on = replace(on, control_c=np.array([40.0, 60.0]))
     for output in (StepWise(on), PowerAllocator(on)):

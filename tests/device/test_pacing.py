@@ -1,4 +1,4 @@
-"""Pacing: which settings are worth taking, what it learns of a device, what it promises."""
+"""Pacing: efficient settings, what it learns of a device, and the speed that it reaches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def task(storyteller: Path) -> Task:
 
 
 def phone(low: float = RESISTANCE, high: float = RESISTANCE) -> Profile:
-    """One node and core, whose voltage rises with its frequency, and an unsure way to the air."""
+    """One node and core: voltage rises with frequency; the link to the air is uncertain."""
     core = cluster()
     volts = tuple(600.0 + 40 * i for i in range(16))
     output = one_node([replace(core, voltages_mv=Steps(volts))], control=CONTROL)
@@ -40,7 +40,7 @@ def phone(low: float = RESISTANCE, high: float = RESISTANCE) -> Profile:
 
 
 @pytest.mark.parametrize("name", ["pixel-6", "oneplus-12", "raspberry-pi-5"])
-def test_ways_warm_less_the_slower_they_are(name: str, task: Task) -> None:
+def test_slower_settings_warm_less(name: str, task: Task) -> None:
     profile = load_profile(name)
     node = list(profile.thermal.nodes).index(profile.thermal.allocator.node)
     ways = efficient_points(task, profile, 4, node, 1200.0)
@@ -54,7 +54,7 @@ def test_ways_warm_less_the_slower_they_are(name: str, task: Task) -> None:
 
 
 def test_kelvins_are_those_of_the_horizon(task: Task) -> None:
-    """Of one node: R W (1 - exp(-t / RC)), for a token as long as it takes."""
+    """Of one node: R W (1 - exp(-t / RC)) for the duration of a token."""
     ways = efficient_points(task, phone(), 1, 0, 100.0)
     watts = ways.watts[:, 0]
     share = RESISTANCE * (1 - np.exp(-100 / 200))
@@ -65,8 +65,8 @@ def test_kelvins_are_those_of_the_horizon(task: Task) -> None:
 # ---- learning ------------------------------------------------------------------------------------
 
 
-def test_a_line_is_learnt_where_it_can_be_seen() -> None:
-    """Of two devices, at rest at 30 and 33 degrees, that warm 1.2 and 0.9 times as much."""
+def test_a_line_is_learned_from_changes() -> None:
+    """Two devices at 30 and 33 degrees when idle warm 1.2 and 0.9 times as much."""
     rest, scale = np.array([30.0, 33.0]), np.array([1.2, 0.9])
     line = Line(rest + 0.4, Tuning())
     for second in range(7200):
@@ -83,7 +83,7 @@ def test_a_line_hardly_moves_in_a_minute() -> None:
     assert abs(line.scale[0] - 1) < 0.05
 
 
-# ---- what it promises ----------------------------------------------------------------------------
+# ---- the speed that is reached -------------------------------------------------------------------
 
 
 def test_a_known_device_is_paced_from_its_first_token(task: Task) -> None:
@@ -91,7 +91,7 @@ def test_a_known_device_is_paced_from_its_first_token(task: Task) -> None:
     soc = s.temperatures["soc"]
     assert soc.max() < CONTROL
     assert soc[-1].min() > CONTROL - 1
-    # the warmest that it may be, less what is idle: so much the core takes in the end
+    # the power at the control temperature, minus the idle power: the core's share in the end
     np.testing.assert_allclose(s.watts[-1], (CONTROL - 0.3 - AIR) / RESISTANCE, rtol=0.05)
     assert s.watts[-1].max() > IDLE
     steps = np.abs(np.diff(s.speed, axis=0)) / s.speed[1:]
@@ -102,8 +102,8 @@ def test_a_known_device_is_paced_from_its_first_token(task: Task) -> None:
     assert (result["sustained_tokens_s"] > 0.97 * quantities(limited)["sustained_tokens_s"]).all()
 
 
-def test_an_unknown_device_is_learnt(task: Task) -> None:
-    """Its way to the air is up to twice as bad as the profile has it."""
+def test_an_unknown_device_is_learned(task: Task) -> None:
+    """Its resistance to the air is up to twice that of the profile."""
     s = simulate(task, phone(6.0, 20.0), governor="pacing", minutes=180, draws=40)
     soc = s.temperatures["soc"]
     late = soc[s.seconds > 7200]
@@ -113,7 +113,7 @@ def test_an_unknown_device_is_learnt(task: Task) -> None:
     assert steps.max() < 0.2
 
 
-def test_hot_air_stops_nothing_altogether(task: Task) -> None:
+def test_hot_air_does_not_stop_decoding(task: Task) -> None:
     s = simulate(task, phone(), governor="pacing", minutes=10, ambient=50, draws=2)
     full = simulate(task, phone(), governor="none", minutes=10, ambient=50, draws=2)
     share = s.units.sum(axis=0) / full.units.sum(axis=0)
@@ -121,7 +121,7 @@ def test_hot_air_stops_nothing_altogether(task: Task) -> None:
     assert (share < 0.1).all()
 
 
-def test_reading_pauses_make_answers_faster(task: Task) -> None:
+def test_pauses_for_reading_make_answers_faster(task: Task) -> None:
     hot = phone()
     result = [
         quantities(simulate(task, hot, workload, "pacing", minutes=30, draws=2))
@@ -131,8 +131,8 @@ def test_reading_pauses_make_answers_faster(task: Task) -> None:
     assert (paused > 1.2 * without).all()
 
 
-def test_waiting_tokens_take_what_they_were_ordered(task: Task) -> None:
-    """The governor sees how long tokens take to compute, and asks for a time, not for a rate."""
+def test_paced_tokens_take_the_requested_time(task: Task) -> None:
+    """The governor sees the computing time of tokens and sets a duration, not a rate."""
     s = simulate(task, load_profile("pixel-6"), governor="pacing", minutes=5, draws=30)
     each = s.spent[20:] / s.units[20:]
     changes = np.abs(np.diff(each, axis=0)) / each[1:]

@@ -1,4 +1,4 @@
-"""Profiles of devices: the shipped ones, their numbers, and where they are found."""
+"""Profiles of devices: the shipped ones, their numbers, and the folders that have them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("own")
 # ---- shipped profiles ----------------------------------------------------------------------------
 
 
-def test_many_are_shipped() -> None:
+def test_number_of_shipped_profiles() -> None:
     assert len(NAMES) >= 10
     assert profile_names() == NAMES
     assert {load_profile(name).kind for name in NAMES} >= {"phone", "tablet", "board", "laptop"}
@@ -32,7 +32,7 @@ def test_many_are_shipped() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_number_of_a_shipped_profile_says_where_it_is_from(name: str) -> None:
+def test_every_number_of_a_shipped_profile_has_a_source(name: str) -> None:
     profile = load_profile(name)
     numbers = dict(profile.numbers())
     assert len(numbers) >= 30
@@ -46,7 +46,7 @@ def test_every_number_of_a_shipped_profile_says_where_it_is_from(name: str) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_profile_is_plausible(name: str) -> None:
-    """Steady at the watts that it sustains, what is controlled is about as warm as it may be."""
+    """At the sustained power, the controlled node is near its control temperature."""
     profile = load_profile(name)
     thermal, allocator = profile.thermal, profile.thermal.allocator
     nodes = list(thermal.nodes)
@@ -72,7 +72,7 @@ def test_a_shipped_profile_is_plausible(name: str) -> None:
     assert each == sorted(each, reverse=True), "fastest first"
 
 
-def test_pixel_6_is_as_its_device_tree() -> None:
+def test_pixel_6_agrees_with_its_device_tree() -> None:
     """P = C f V^2 of a Cortex-X1 at 2802 MHz and 1.05625 V."""
     fast = load_profile("pixel-6").clusters[0]
     assert fast.full_w == pytest.approx(2 * 650e-6 * 2802 * 1.05625**2)
@@ -83,7 +83,7 @@ def test_pixel_6_is_as_its_device_tree() -> None:
 # ---- drawing -------------------------------------------------------------------------------------
 
 
-def test_draws_are_in_range_and_most_at_the_value() -> None:
+def test_draws_are_triangular_around_the_value() -> None:
     quantity = Quantity(20, 15, 40, assumed="x")
     drawn = quantity.draw(np.random.default_rng(0), 50_000)
     assert drawn.shape == (50_000,)
@@ -96,7 +96,7 @@ def test_draws_are_in_range_and_most_at_the_value() -> None:
     assert edges[counts.argmax()] == pytest.approx(20, abs=1.5)
 
 
-def test_without_a_range_or_a_generator_the_value_comes() -> None:
+def test_the_value_is_drawn_without_range_or_generator() -> None:
     random = np.random.default_rng(0)
     assert Quantity(3, 3, 3, source="x").draw(random, 4).tolist() == [3, 3, 3, 3]
     assert Quantity(20, 15, 40, source="x").draw().tolist() == [20]
@@ -116,7 +116,7 @@ def test_every_quantity_can_be_drawn(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_written_it_reads_back_the_same(name: str, tmp_path: Path) -> None:
+def test_a_written_profile_is_read_back(name: str, tmp_path: Path) -> None:
     profile = load_profile(name)
     path = tmp_path / f"{name}.toml"
     path.write_text(to_toml(profile), encoding="utf-8")
@@ -134,7 +134,7 @@ def test_writing_keeps_every_digit_and_sign(tmp_path: Path) -> None:
     assert profile.power.idle_w == Quantity(1 / 3, 1e-7, 7e3, "x = 'y' # z")
 
 
-def test_writing_leaves_out_what_there_is_not(tmp_path: Path) -> None:
+def test_absent_parts_are_not_written(tmp_path: Path) -> None:
     table = small()
     del table["battery"], table["thermal"]["trips"]
     profile = read_table(profiles.Profile, table, Where("small"))
@@ -147,7 +147,7 @@ def test_writing_leaves_out_what_there_is_not(tmp_path: Path) -> None:
 # ---- finding -------------------------------------------------------------------------------------
 
 
-def test_an_unknown_device_lists_those_that_are_known() -> None:
+def test_an_unknown_device_lists_the_known_ones() -> None:
     with pytest.raises(
         ProfileError, match=r"'nokia': expected one of .*pixel-6.* or a \.toml file"
     ):
@@ -155,13 +155,13 @@ def test_an_unknown_device_lists_those_that_are_known() -> None:
 
 
 @pytest.mark.parametrize("name", ["../pixel-6", "Pixel 6", "", "a" * 500, "\x1b[31m"])
-def test_a_name_is_no_path(name: str) -> None:
+def test_names_are_not_paths(name: str) -> None:
     with pytest.raises(ProfileError, match="expected one of") as caught:
         load_profile(name)
     assert "\x1b" not in str(caught.value)
 
 
-def test_the_users_own_profiles_are_found_first(own: Path) -> None:
+def test_profiles_of_the_user_come_first(own: Path) -> None:
     assert user_folder() == own
     own.mkdir(parents=True)
     for name in ("this-machine", "pixel-6"):
@@ -185,7 +185,7 @@ def test_the_users_own_profiles_are_found_first(own: Path) -> None:
         ("win32", "", "{home}/AppData/Local/halfbyte/devices"),
     ],
 )
-def test_where_the_users_own_are(
+def test_folder_of_the_user(
     system: str, variable: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.platform", system)

@@ -1,4 +1,4 @@
-"""Profiles that are refused, and in which words."""
+"""Profiles that are refused, and the error messages."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-def test_the_small_profile_is_right() -> None:
+def test_the_small_profile_is_valid() -> None:
     profile = read_table(profiles.Profile, small(), Where("small"))
     assert profile.clusters[0].frequencies_mhz == Steps((600, 1200), "a data sheet")
     assert profile.thermal.links[1].between == ("case", "ambient")
@@ -209,11 +209,11 @@ def test_the_small_profile_is_right() -> None:
 
 
 @pytest.mark.parametrize(("change", "key", "expected", "result"), REFUSED)
-def test_what_is_wrong_is_said_in_a_sentence(
+def test_errors_name_the_entry(
     change: Callable[[Table], None], key: str, expected: str, result: str,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """File, key, what was expected and what was found, of a table as TOML would give it."""
+    """The message has the file, the key, what was expected and what was found."""
     table = small()
     change(table)
     path = tmp_path / "small.toml"
@@ -246,9 +246,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
         (b"#" * 1_000_001, "a file of at most 1000000 bytes", "more"),
     ],
 )  # fmt: skip
-def test_what_is_no_toml_is_said_in_a_sentence(
-    data: bytes, expected: str, result: str, tmp_path: Path
-) -> None:
+def test_invalid_toml(data: bytes, expected: str, result: str, tmp_path: Path) -> None:
     path = tmp_path / "small.toml"
     path.write_bytes(data)
     with pytest.raises(ProfileError) as caught:
@@ -261,6 +259,6 @@ def test_what_is_no_toml_is_said_in_a_sentence(
     assert len(message) < len(str(path)) + 400
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load_profile(tmp_path / "small.toml")

@@ -1,4 +1,4 @@
-"""Simulations: energy closes, heat is the closed form's, speed falls as it must."""
+"""Simulations: energy is conserved, heat follows closed forms, speed falls with temperature."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def task(storyteller: Path) -> Task:
 
 @pytest.mark.parametrize("governor", GOVERNORS)
 @pytest.mark.parametrize("workload", [CONTINUOUS, CHAT])
-def test_energy_closes(governor: str, workload: Workload, task: Task) -> None:
+def test_energy_is_conserved(governor: str, workload: Workload, task: Task) -> None:
     s = simulate(
         task, load_profile("galaxy-s25"), workload, governor, minutes=5, draws=20, ambient=35
     )
@@ -52,15 +52,15 @@ def test_energy_closes(governor: str, workload: Workload, task: Task) -> None:
     np.testing.assert_allclose((s.watts * lengths[:, None]).sum(axis=0), s.taken_j, rtol=1e-9)
 
 
-def test_one_node_warms_as_its_closed_form(task: Task) -> None:
-    """2 W and what is idle: T = air + P R - 2 W R exp(-t / RC)."""
+def test_one_node_follows_its_closed_form(task: Task) -> None:
+    """With 2 W above idle: T = air + P R - 2 W R exp(-t / RC)."""
     s = simulate(task, one_node(), governor="none", minutes=10, draws=3)
     expected = AIR + RESISTANCE * (IDLE + 2 * (1 - np.exp(-s.seconds / (RESISTANCE * CAPACITY))))
     np.testing.assert_allclose(s.temperatures["soc"], expected[:, None].repeat(3, 1), rtol=1e-6)
     np.testing.assert_allclose(s.watts, 2 + IDLE, rtol=1e-12)
 
 
-def test_leakage_is_added_at_the_temperature_that_is_reached(task: Task) -> None:
+def test_leakage_depends_on_the_temperature(task: Task) -> None:
     leaking = cluster(leakage_w=exactly(0.2), leakage_doubling_k=exactly(20))
     s = simulate(task, one_node([leaking]), governor="none", minutes=60, draws=1)
     at, watts = float(s.temperatures["soc"][-1, 0]), float(s.watts[-1, 0])
@@ -82,7 +82,7 @@ def test_the_step_does_not_matter_at_constant_power(task: Task) -> None:
         )  # fmt: skip
 
 
-def test_with_leakage_the_step_matters_little(task: Task) -> None:
+def test_the_step_matters_little_with_leakage(task: Task) -> None:
     def heat(step: float) -> Any:
         profile = load_profile("pixel-6")
         s = simulate(task, profile, governor="none", minutes=4, draws=20, step=step)
@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_devices(task: Task) -> None:
 
 
 class Replayed:
-    """A generator that gives draw `at` alone of what was drawn, in the same order."""
+    """A generator that replays only draw `at` of recorded draws, in the same order."""
 
     def __init__(self, drawn: list[Any], at: int) -> None:
         self._drawn, self._at = iter(drawn), at
@@ -133,7 +133,7 @@ class Replayed:
 
 
 class Recorded(Replayed):
-    """A generator that keeps what it gives."""
+    """A generator that records its draws."""
 
     def __init__(self) -> None:
         self.drawn: list[Any] = []
@@ -145,7 +145,7 @@ class Recorded(Replayed):
 
 
 @pytest.mark.parametrize("governor", GOVERNORS)
-def test_all_draws_at_once_are_each_by_itself(governor: str, task: Task) -> None:
+def test_draws_are_independent(governor: str, task: Task) -> None:
     def run(random: Any, count: int) -> Simulation:
         return simulate(
             task, load_profile("galaxy-s25"), CHAT, governor, minutes=3, ambient=40,
@@ -155,16 +155,16 @@ def test_all_draws_at_once_are_each_by_itself(governor: str, task: Task) -> None
     recorded = Recorded()
     together = run(recorded, 3)
     for draw in range(3):
-        alone = run(Replayed(recorded.drawn, draw), 1)
-        np.testing.assert_allclose(alone.units[:, 0], together.units[:, draw], rtol=1e-9)
-        np.testing.assert_allclose(alone.watts[:, 0], together.watts[:, draw], rtol=1e-9)
+        single = run(Replayed(recorded.drawn, draw), 1)
+        np.testing.assert_allclose(single.units[:, 0], together.units[:, draw], rtol=1e-9)
+        np.testing.assert_allclose(single.watts[:, 0], together.watts[:, draw], rtol=1e-9)
 
 
 # ---- throttling, switching off -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("governor", GOVERNORS)
-def test_what_cannot_overheat_never_throttles(governor: str, task: Task) -> None:
+def test_devices_that_stay_cool_are_never_throttled(governor: str, task: Task) -> None:
     s = simulate(task, one_node(resistance=0.1), governor=governor, minutes=5, draws=5)
     result = quantities(s)
     assert np.isinf(result["throttle_s"]).all()
@@ -176,7 +176,7 @@ def test_what_cannot_overheat_never_throttles(governor: str, task: Task) -> None
 
 @pytest.mark.parametrize("governor", LIMITING)
 def test_governors_hold_the_control_temperature(governor: str, task: Task) -> None:
-    """2.5 W would be 50 degrees; at 40 it is 1.5 W, 1 of them of the core."""
+    """2.5 W would reach 50 degrees; 40 degrees allow 1.5 W, of which the core takes 1 W."""
     s = simulate(task, one_node(control=40), governor=governor, minutes=40, draws=3)
     late = s.seconds > 1500
     soc = s.temperatures["soc"][late]
@@ -185,7 +185,7 @@ def test_governors_hold_the_control_temperature(governor: str, task: Task) -> No
     assert governor == "pacing" or (quantities(s)["throttle_s"] < 600).all()
 
 
-def test_a_die_that_runs_away_switches_the_device_off(task: Task) -> None:
+def test_thermal_runaway_switches_the_device_off(task: Task) -> None:
     leaking = cluster(leakage_w=exactly(1.0), leakage_doubling_k=exactly(10))
     s = simulate(task, one_node([leaking]), governor="none", minutes=30, draws=2)
     assert s.overheated.all()
@@ -200,7 +200,7 @@ def test_a_die_that_runs_away_switches_the_device_off(task: Task) -> None:
     np.testing.assert_allclose(s.stored_j + s.given_j, s.taken_j, rtol=1e-9)
 
 
-def test_a_battery_drains_by_what_is_taken(task: Task) -> None:
+def test_a_battery_loses_the_energy_used(task: Task) -> None:
     profile = one_node(resistance=1.0)
     assert profile.battery is not None
     small = replace(profile, battery=replace(profile.battery, capacity_wh=exactly(2.5 / 6)))
@@ -219,7 +219,7 @@ def test_a_battery_drains_by_what_is_taken(task: Task) -> None:
 # ---- work, time and bounds -----------------------------------------------------------------------
 
 
-def test_turns_take_their_time(task: Task) -> None:
+def test_turns_of_a_chat_take_time(task: Task) -> None:
     profile = one_node(resistance=0.1)
     speed = simulate(task, profile, governor="none", minutes=1, draws=2).units.sum(axis=0) / 60
     turns = Workload("x", (Turn(0, 1000, 7.0),))
@@ -233,7 +233,7 @@ def test_turns_take_their_time(task: Task) -> None:
     assert (slower.units.sum(axis=0) < s.units.sum(axis=0)).all()
 
 
-def test_a_long_time_is_told_in_fewer_samples(task: Task) -> None:
+def test_long_simulations_have_fewer_samples(task: Task) -> None:
     s = simulate(task, one_node(), governor="none", minutes=35, draws=1)
     assert len(s.seconds) == 1050
     assert s.seconds[-1] == 2100

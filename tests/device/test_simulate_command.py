@@ -1,4 +1,4 @@
-"""``halfbyte simulate``: text, JSON, pictures, and what is refused."""
+"""``halfbyte simulate``: text, JSON, plots and errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(storyteller: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command on the storyteller: exit code, stdout, stderr."""
+    """Run the command on the shipped model; returns exit code, stdout and stderr."""
 
     def command(*words: str, model: Path = storyteller) -> tuple[int, str, str]:
         short = ("--minutes", "1", "--draws", "5")
@@ -31,7 +31,7 @@ def run(storyteller: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return command
 
 
-def test_the_command_for_people(run: Run) -> None:
+def test_text_output(run: Run) -> None:
     code, out, _ = run("--device", "pixel-6", "--ambient", "30", "--minutes", "2")
     lines = out.splitlines()
     assert code == 0
@@ -42,7 +42,7 @@ def test_the_command_for_people(run: Run) -> None:
     assert "warning" not in out
 
 
-def test_the_command_for_programs(run: Run) -> None:
+def test_json_output(run: Run) -> None:
     code, out, _ = run("--device", "galaxy-s25", "--workload", "chat", "--json", "--seed", "4")
     result = json.loads(out)
     assert code == 0
@@ -70,7 +70,7 @@ def test_a_plot(suffix: str, begin: bytes, run: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_plot_that_cannot_be_is_refused_before_anything_runs(
+def test_an_impossible_plot_is_refused_before_the_simulation(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(*_: Any, **__: Any) -> Any:
@@ -92,7 +92,7 @@ def test_a_plot_that_cannot_be_is_refused_before_anything_runs(
     assert error == "error: a plot needs matplotlib: pip install 'halfbyte[plot]'\n"
 
 
-def test_a_plot_that_breaks_off_leaves_what_was_there(
+def test_a_failed_plot_keeps_the_old_file(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from matplotlib.figure import Figure
@@ -110,7 +110,7 @@ def test_a_plot_that_breaks_off_leaves_what_was_there(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_nothing_of_matplotlib_is_imported_without_a_plot(storyteller: Path) -> None:
+def test_matplotlib_is_imported_only_for_plots(storyteller: Path) -> None:
     import subprocess
 
     code = (
@@ -121,7 +121,7 @@ def test_nothing_of_matplotlib_is_imported_without_a_plot(storyteller: Path) -> 
 
 
 def write_phone(folder: Path, app_mb: float) -> Path:
-    """The Pixel 6 with so much memory for an app."""
+    """Write the Pixel 6's profile with this limit for an app."""
     from halfbyte.device.toml_writer import to_toml
 
     phone = load_profile("pixel-6")
@@ -158,7 +158,7 @@ def test_a_model_that_fits_at_another_level(run: Run, storyteller: Path, tmp_pat
     assert run("--device", str(phone), "--level", "aggressive")[0] == 0
 
 
-def test_pages_that_are_dropped_are_read_again_as_fit_has_it(
+def test_dropped_pages_are_read_again_as_in_fit(
     run: Run, storyteller: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from halfbyte.text.opening import open_model
@@ -177,7 +177,7 @@ def test_pages_that_are_dropped_are_read_again_as_fit_has_it(
     assert speed == pytest.approx(fits["decode"]["median"], rel=0.1)
 
 
-def test_other_bad_input(run: Run) -> None:
+def test_invalid_input(run: Run) -> None:
     assert "expected one of android-go-2gb" in run("--device", "pixel-60")[2]
     assert (
         "expected continuous, chat, a rate such as 30/s, or a"

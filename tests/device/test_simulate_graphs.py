@@ -1,4 +1,4 @@
-"""Graphs that are called again and again: the speed of `fit`, energy per run, cameras, NumPy."""
+"""Graphs that run repeatedly: the speed of `fit`, energy per run, cameras, NumPy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def planned(tmp_path: Path, model: onnx.ModelProto, **sizes: int) -> GraphPlan:
 
 
 def in_numpy(rows: int) -> onnx.ModelProto:
-    """A product that NumPy computes, of numbers that it reads from the file."""
+    """A product that NumPy computes, with weights that it reads from the file."""
     net = Net()
     x = net.input("x", onnx.TensorProto.FLOAT16, [rows, 512])
     return net.proto(net.node("MatMul", x, net.array(np.ones((512, 1024)), np.float16)))
@@ -57,7 +57,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 def uncached(profile: Profile, memory_pj: float = 0.0) -> Profile:
-    """It reads all weights from memory, at so many picojoules a byte."""
+    """A device that reads all weights from memory, at this many picojoules per byte."""
     memory = replace(profile.memory, cache_mb=exactly(0.001))
     power = replace(profile.power, memory_pj_per_byte=exactly(memory_pj))
     return replace(profile, memory=memory, power=power)
@@ -69,10 +69,10 @@ def uncached(profile: Profile, memory_pj: float = 0.0) -> Profile:
 @pytest.mark.parametrize("make", [perceptron, lambda: in_numpy(4)])
 @pytest.mark.parametrize("threads", [None, 1, 3])
 @pytest.mark.parametrize("name", ["pixel-6", "raspberry-pi-5"])
-def test_a_cool_device_is_as_fast_as_fit_says(
+def test_a_cool_device_has_the_speed_of_fit(
     name: str, threads: int | None, make: Any, tmp_path: Path
 ) -> None:
-    """The same draws, so the same runs/s in the first minute and its range."""
+    """With the same draws, runs/s in the first minute have the same value and range."""
     profile, model = load_profile(name), open_onnx(saved(tmp_path, make()))
     sizes = {"batch": 8} if make is perceptron else {}
     expected = GraphFitter(model, profile, threads).fit(sizes).asked.runs
@@ -114,7 +114,7 @@ def test_more_rows_take_longer(tmp_path: Path, task: Runs) -> None:
 
 @pytest.mark.parametrize("governor", GOVERNORS)
 @pytest.mark.parametrize("workload", [CONTINUOUS, BURSTS])
-def test_energy_closes(governor: str, workload: Workload, task: Runs) -> None:
+def test_energy_is_conserved(governor: str, workload: Workload, task: Runs) -> None:
     s = simulate(
         task, load_profile("galaxy-s25"), workload, governor, minutes=5, draws=20, ambient=35
     )
@@ -122,8 +122,8 @@ def test_energy_closes(governor: str, workload: Workload, task: Runs) -> None:
     np.testing.assert_allclose(s.stored_j + s.given_j, s.taken_j, rtol=1e-9)
 
 
-def test_joules_of_a_run_are_those_of_its_time_and_bytes(task: Runs) -> None:
-    """A core of 2 W, 0.5 W beside it, and 200 pJ for each byte of the weights."""
+def test_energy_of_a_run_follows_from_its_time_and_bytes(task: Runs) -> None:
+    """A core takes 2 W, the rest 0.5 W, and each byte of the weights 200 pJ."""
     profile = uncached(one_node(resistance=0.1), 200.0)
     assert profile.battery is not None
     battery = replace(profile.battery, capacity_wh=exactly(10))
@@ -142,7 +142,7 @@ def test_joules_of_a_run_are_those_of_its_time_and_bytes(task: Runs) -> None:
 # ---- rates and bursts ----------------------------------------------------------------------------
 
 
-def test_a_camera_asks_for_so_many_runs(task: Runs) -> None:
+def test_a_camera_limits_the_rate_of_runs(task: Runs) -> None:
     """Cores wait between runs: 2 W for the time that a run computes."""
     profile = one_node(resistance=0.1)
     full = quantities(simulate(task, profile, governor="none", minutes=1, draws=5))
@@ -157,16 +157,16 @@ def test_a_camera_asks_for_so_many_runs(task: Runs) -> None:
     np.testing.assert_allclose(quantities(fast)["sustained_runs_s"], full["sustained_runs_s"])
 
 
-def test_pacing_takes_what_is_enough_for_a_camera(task: Runs) -> None:
-    """Lower frequencies than a pacing that is not told, and no run less."""
+def test_pacing_chooses_frequencies_for_the_rate_of_a_camera(task: Runs) -> None:
+    """Frequencies are lower than without the rate, and no run is lost."""
 
-    def untold(board: Board) -> Governor:
+    def unpaced(board: Board) -> Governor:
         return Pacing(replace(board, per_s=inf))
 
     camera, profile = load_workload("30/s", "run"), load_profile("pixel-6")
     told, other, linux = (
         simulate(task, profile, camera, governor, minutes=3, draws=20)
-        for governor in ("pacing", untold, "power-allocator")
+        for governor in ("pacing", unpaced, "power-allocator")
     )
     for s in (told, other, linux):
         np.testing.assert_allclose(quantities(s)["sustained_runs_s"], 30, rtol=1e-6)
@@ -178,7 +178,7 @@ def test_pacing_takes_what_is_enough_for_a_camera(task: Runs) -> None:
     assert (unasked["sustained_runs_s"] > 300).all()
 
 
-def test_bursts_take_their_time(task: Runs) -> None:
+def test_bursts_take_time(task: Runs) -> None:
     profile = one_node(resistance=0.1)
     speed = quantities(simulate(task, profile, governor="none", minutes=1, draws=2))
     s = simulate(task, profile, BURSTS, "none", minutes=10, draws=2)
@@ -209,14 +209,14 @@ def test_a_known_device_is_paced_from_its_first_run(task: Runs) -> None:
 
 
 def test_numpy_computes_on_one_core(tmp_path: Path, task: Runs) -> None:
-    """More cores make a graph faster, but not what NumPy does: pacing takes one for that."""
+    """More cores make kernels faster, but not NumPy: pacing uses one core for it."""
     profile = load_profile("pixel-6")
-    alone = Runs(planned(tmp_path, in_numpy(256)))
+    single = Runs(planned(tmp_path, in_numpy(256)))
     node = list(profile.thermal.nodes).index(profile.thermal.allocator.node)
-    assert efficient_points(alone, profile, 4, node, 1200.0).threads.max() == 1
+    assert efficient_points(single, profile, 4, node, 1200.0).threads.max() == 1
     assert efficient_points(task, profile, 4, node, 1200.0).threads.max() > 1
     one, two = (
-        alone.passes(profile, Draws())[0].seconds(Processor(profile, n, Draws()).rates())[0]
+        single.passes(profile, Draws())[0].seconds(Processor(profile, n, Draws()).rates())[0]
         for n in (1, 2)
     )
     assert one == pytest.approx(two, rel=1e-12)
@@ -226,7 +226,7 @@ def test_numpy_computes_on_one_core(tmp_path: Path, task: Runs) -> None:
 
 
 @pytest.mark.parametrize("governor", GOVERNORS)
-def test_thousands_of_runs_in_a_second_are_no_slower(governor: str, tmp_path: Path) -> None:
+def test_thousands_of_runs_per_second_are_simulated_quickly(governor: str, tmp_path: Path) -> None:
     net = Net()
     tiny = Runs(planned(tmp_path, net.proto(net.node("Relu", net.input("x", FLOAT, [1, 8])))))
     begin = time.process_time()
@@ -243,7 +243,7 @@ def path(tmp_path: Path) -> Path:
     return saved(tmp_path, perceptron())
 
 
-def test_the_command_for_people(run: Run, path: Path) -> None:
+def test_text_output(run: Run, path: Path) -> None:
     code, out, _ = run("--device", "pixel-6", "--size", "batch=4", model=path)
     lines = out.splitlines()
     assert code == 0
@@ -255,7 +255,7 @@ def test_the_command_for_people(run: Run, path: Path) -> None:
     assert "token" not in out
 
 
-def test_the_command_for_programs(run: Run, path: Path) -> None:
+def test_json_output(run: Run, path: Path) -> None:
     words = ("--device", "galaxy-s25", "--workload", "30/s", "--governor", "pacing", "--json")
     code, out, _ = run(*words, model=path)
     result = json.loads(out)
@@ -268,13 +268,13 @@ def test_the_command_for_programs(run: Run, path: Path) -> None:
     assert "token" not in out
 
 
-def test_a_plot_says_runs(task: Runs) -> None:
+def test_the_plot_shows_runs(task: Runs) -> None:
     s = simulate(task, load_profile("pixel-6"), minutes=0.1, draws=2)
     assert plot.draw(s).axes[0].get_ylabel() == "runs/s"
     assert bands(s)["runs"].median > 0
 
 
-def test_what_does_not_fit(run: Run, path: Path, tmp_path: Path) -> None:
+def test_a_graph_that_does_not_fit(run: Run, path: Path, tmp_path: Path) -> None:
     code, out, error = run("--device", str(write_phone(tmp_path, 1)), model=path)
     assert (code, out) == (1, "")
     assert f"{path}: expected to need at most 1 MB, which an app on phone may take" in error
@@ -287,7 +287,7 @@ def test_what_does_not_fit(run: Run, path: Path, tmp_path: Path) -> None:
     assert "MB: weights are read from storage in every run" in out.splitlines()[0]
 
 
-def test_what_a_user_can_mend(run: Run, path: Path, storyteller: Path, task: Runs) -> None:
+def test_user_errors(run: Run, path: Path, storyteller: Path, task: Runs) -> None:
     for model, words, expected in (
         (path, ("--workload", "chat"), "'chat': expected continuous, a rate such as 30/s"),
         (path, ("--size", "rows=2"), "size 'rows': expected one of ['batch', 'n']"),

@@ -1,4 +1,4 @@
-"""What a simulation comes to: speeds, spreads and ranges."""
+"""The summary of a simulation: speeds, spreads and ranges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from halfbyte.device.summary import band, bands, quantities
 
 
 def simulated(speeds: Any, busy: Any = 1.0, unit: str = "token") -> Simulation:
-    """A sample a second at these tokens/s (or runs/s), of one draw."""
+    """One draw, with a sample per second of these tokens/s (or runs/s)."""
     count = len(speeds)
     answering = np.broadcast_to(np.asarray(busy, float), count)[:, None] * np.ones((1, 1))
     flat = np.ones((count, 1))
@@ -30,7 +30,7 @@ def simulated(speeds: Any, busy: Any = 1.0, unit: str = "token") -> Simulation:
     )  # fmt: skip
 
 
-def test_what_a_simulation_comes_to() -> None:
+def test_summary_of_a_simulation() -> None:
     s = simulated([20] * 60 + [18] * 60 + [10] * 80)
     result = {name: float(values[0]) for name, values in quantities(s).items()}
     assert result["first_minute_tokens_s"] == 20
@@ -57,12 +57,12 @@ def test_pauses_do_not_count_as_slow() -> None:
     assert quantities(slow)["throttle_s"][0] == 161
 
 
-def test_a_band_is_of_values_that_occur() -> None:
+def test_bands_consist_of_values_that_occur() -> None:
     result = band(np.array([3.0, 1.0, np.inf, 2.0, np.inf]))
     assert (result.low, result.median, result.high) == (1, 3, np.inf)
 
 
-def test_bands_are_of_all_quantities(storyteller: Path) -> None:
+def test_all_quantities_have_bands(storyteller: Path) -> None:
     task = Tokens(small_plan(storyteller))
     s = simulate(task, load_profile("pixel-6"), minutes=0.5, draws=20)
     result, values = bands(s), quantities(s)

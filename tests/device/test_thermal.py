@@ -1,4 +1,4 @@
-"""Networks of heat capacities beside closed forms, SciPy's matrix exponential and physics."""
+"""Networks of heat capacities, compared with closed forms and SciPy's matrix exponential."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_one_node_follows_its_exponential() -> None:
         np.testing.assert_allclose(temperature[:, 0], expected, rtol=1e-9)
 
 
-def test_two_nodes_share_heat_as_their_capacities() -> None:
+def test_two_nodes_share_heat_in_proportion_to_capacity() -> None:
     """Insulated from the air: the difference decays, the weighted mean stays."""
     c1, c2, resistance, dt = 3.0, 12.0, 2.5, 0.9
     network = Network.from_resistances({"a": c1, "b": c2}, [("a", "b", resistance)])
@@ -57,14 +57,14 @@ def test_two_nodes_share_heat_as_their_capacities() -> None:
         np.testing.assert_allclose(temperature[0], expected, rtol=1e-9)
 
 
-def test_an_isolated_node_warms_by_its_watts() -> None:
+def test_an_isolated_node_integrates_its_power() -> None:
     network = Network.from_resistances({"a": 4.0, "b": 2.0}, [("a", "ambient", 1.0)])
     temperature = network.stepper(10.0).step(np.array([[30.0, 30.0]]), np.array([[0.0, 3.0]]), 30.0)
     np.testing.assert_allclose(temperature, [[30.0, 45.0]], rtol=1e-12)
 
 
 @pytest.mark.parametrize("dt", [1e-6, 0.01, 1.0, 60.0, 1e5])
-def test_steps_are_the_matrix_exponential(rng: np.random.Generator, dt: float) -> None:
+def test_steps_equal_the_matrix_exponential(rng: np.random.Generator, dt: float) -> None:
     """[T, P, air] as one state whose derivative is a matrix: SciPy's exponential of it."""
     network = random_network(rng)
     start, watts = rng.uniform(0, 90, (DRAWS, SIZE)), rng.uniform(0, 9, (DRAWS, SIZE))
@@ -97,7 +97,7 @@ def test_energy_is_conserved(rng: np.random.Generator, dt: float, open_air: bool
         temperature = after
 
 
-def test_steady_is_where_steps_end_and_stay(rng: np.random.Generator) -> None:
+def test_steady_state_is_the_limit_of_steps(rng: np.random.Generator) -> None:
     network = random_network(rng)
     watts, air = rng.uniform(0, 9, (DRAWS, SIZE)), rng.uniform(-5, 40, DRAWS)
     steady = network.steady(watts, air)
@@ -107,7 +107,7 @@ def test_steady_is_where_steps_end_and_stay(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(ends, steady, rtol=1e-9)
 
 
-def test_constant_power_knows_no_step(rng: np.random.Generator) -> None:
+def test_constant_power_does_not_depend_on_the_step(rng: np.random.Generator) -> None:
     network = random_network(rng)
     start, watts = rng.uniform(0, 90, (DRAWS, SIZE)), rng.uniform(0, 9, (DRAWS, SIZE))
     once, many = network.stepper(64.0).step(start, watts, 25.0), start
@@ -117,7 +117,7 @@ def test_constant_power_knows_no_step(rng: np.random.Generator) -> None:
 
 
 def test_maximum_principle(rng: np.random.Generator) -> None:
-    """Without power nothing leaves the span of air and start; warmer air warms every node."""
+    """Without power all temperatures stay between air and start; warmer air warms every node."""
     for _ in range(20):
         network, dt = random_network(rng), float(np.exp(rng.uniform(-3, 8)))
         start, air = rng.uniform(0, 90, (DRAWS, SIZE)), rng.uniform(0, 90, DRAWS)
@@ -132,8 +132,8 @@ def test_maximum_principle(rng: np.random.Generator) -> None:
         assert np.all(network.steady(1.0, air + 5) > network.steady(1.0, air))
 
 
-def test_driven_network_is_the_whole_one(rng: np.random.Generator) -> None:
-    """Prescribe what the whole network itself did: the other nodes do the same again."""
+def test_driven_network_equals_the_whole_network(rng: np.random.Generator) -> None:
+    """With temperatures of the whole network prescribed, the other nodes behave the same."""
     network, fine = random_network(rng), 0.01
     network = Network(network.nodes, *(part[:1] for part in (
         network.capacities, network.conductances, network.to_ambient)))  # fmt: skip
@@ -149,7 +149,7 @@ def test_driven_network_is_the_whole_one(rng: np.random.Generator) -> None:
 
 
 def test_driven_is_exact_for_lines() -> None:
-    """Of one node behind a ramp: T = a (t - tau) + (T0 + a tau) exp(-t / tau), for any step."""
+    """One node driven by a ramp: T = a (t - tau) + (T0 + a tau) exp(-t / tau), for any step."""
     capacity, resistance, slope = np.array([10.0, 40.0]), np.array([3.0, 0.5]), 0.25
     tau = capacity * resistance
     network = Network.from_resistances({"in": 1.0, "out": capacity}, [("in", "out", resistance)])
@@ -160,7 +160,7 @@ def test_driven_is_exact_for_lines() -> None:
         np.testing.assert_allclose(result[:, :, 0], ramp, rtol=1e-9)
 
 
-def test_driven_takes_air_and_power_by_the_sample() -> None:
+def test_driven_takes_air_and_power_of_each_sample() -> None:
     network = Network.from_resistances({"in": 1.0, "out": 8.0}, [("out", "ambient", 2.0)])
     air, watts = np.array([10.0, 30.0, 20.0, 20.0]), np.array([0.0, 5.0, 1.0, 0.0])
     result = network.driven(["in"], 3.0).run(
@@ -172,7 +172,7 @@ def test_driven_takes_air_and_power_by_the_sample() -> None:
         np.testing.assert_allclose(result[i + 1, 0], temperature[0, 1:], rtol=1e-12)
 
 
-def test_resistances_side_by_side_add_up() -> None:
+def test_parallel_conductances_add_up() -> None:
     twice = Network.from_resistances({"a": 1.0}, [("a", "ambient", 4.0), ("ambient", "a", 4.0)])
     once = Network.from_resistances({"a": 1.0}, [("a", "ambient", 2.0)])
     np.testing.assert_array_equal(twice.to_ambient, once.to_ambient)
@@ -248,14 +248,14 @@ def test_trip_follows_warming_and_lags_cooling() -> None:
 
 
 def test_trip_of_many_draws(rng: np.random.Generator) -> None:
-    """Each draw for itself, never above the factor without hysteresis, at most the play below."""
+    """Draws are independent, never above the factor without hysteresis, at most `play` below."""
     start, full = np.array([30.0, 35.0, 40.0]), np.array([40.0, 45.0, 42.0])
     floor, play = np.array([0.2, 0.5, 0.0]), np.array([0.0, 2.0, 5.0])
     together = Trip(start, full, floor, play)
-    alone = [Trip(*one) for one in zip(start, full, floor, play, strict=True)]
+    single = [Trip(*one) for one in zip(start, full, floor, play, strict=True)]
     for temperature in rng.uniform(20, 60, (200, 3)):
         factor = together.update(temperature)
-        expected = [trip.update(t) for trip, t in zip(alone, temperature, strict=True)]
+        expected = [trip.update(t) for trip, t in zip(single, temperature, strict=True)]
         np.testing.assert_array_equal(factor, expected)
         plain = 1 - (1 - floor) * np.clip((temperature - start) / (full - start), 0, 1)
         late = 1 - (1 - floor) * np.clip((temperature + play - start) / (full - start), 0, 1)

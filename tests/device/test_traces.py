@@ -1,4 +1,4 @@
-"""Reading recordings: what a file says, and what is refused with a sentence."""
+"""Reading recordings: the contents of files, and errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def content() -> Arrays:
     return recordings.arrays(recordings.phone(np.random.default_rng(3), fitting.GUESS, 600))
 
 
-def test_reads_what_was_written(tmp_path: Path, content: Arrays) -> None:
+def test_written_recordings_are_read_back(tmp_path: Path, content: Arrays) -> None:
     recording = read_recording(recordings.save(tmp_path / "a.npz", content))
     assert tuple(recording.zones) == recordings.ZONES
     rows = content["predictions"].reshape(-1, COUNT, len(recordings.COLUMNS))
@@ -35,14 +35,14 @@ def test_reads_what_was_written(tmp_path: Path, content: Arrays) -> None:
     assert recording.tick_s == pytest.approx(1.0, abs=0.01)  # stamps of 128 s, 600 ticks
 
 
-def test_begins_and_ends_with_whole_ticks(tmp_path: Path, content: Arrays) -> None:
+def test_recordings_start_and_end_with_whole_ticks(tmp_path: Path, content: Arrays) -> None:
     content["predictions"] = content["predictions"][4:-2]
     recording = read_recording(recordings.save(tmp_path / "a.npz", content))
     assert {len(zone) for zone in recording.zones.values()} == {598}
     assert recording.zones["BATTERY"][0] == content["predictions"][3 + 3, 3]
 
 
-def test_a_tick_is_as_long_as_stamps_say(tmp_path: Path, content: Arrays) -> None:
+def test_duration_of_a_tick_follows_from_timestamps(tmp_path: Path, content: Arrays) -> None:
     stamps = content["predictions"][:, 0].astype(np.float64) - recordings.FIRST_STAMP
     content["predictions"][:, 0] = recordings.FIRST_STAMP + 2 * stamps
     path = recordings.save(tmp_path / "a.npz", content)
@@ -59,7 +59,7 @@ def test_nothing_is_unpickled(tmp_path: Path, content: Arrays) -> None:
 
 
 class Trap:
-    """Says whether it was unpickled."""
+    """Reports whether it was unpickled."""
 
     sprung = False
 
@@ -140,7 +140,7 @@ def test_absurd_sizes_take_no_memory(tmp_path: Path, content: Arrays) -> None:
             read_recording(bomb)
 
 
-def test_what_is_no_npz(tmp_path: Path, content: Arrays) -> None:
+def test_files_that_are_not_npz(tmp_path: Path, content: Arrays) -> None:
     whole = recordings.save(tmp_path / "a.npz", content).read_bytes()
     rng = np.random.default_rng(8)
     damaged = [b"", b"PK", b"\x93NUMPY", whole[: len(whole) // 2], whole[:-1], bytes(1000)]
@@ -164,7 +164,7 @@ def test_what_is_no_npz(tmp_path: Path, content: Arrays) -> None:
 
 
 def test_damaged_arrays(tmp_path: Path, content: Arrays) -> None:
-    """Headers and bytes of arrays in an archive that is in order: refused in a line, or read."""
+    """Damaged headers and bytes in a valid archive are refused in one line, or read."""
     rng, path, refused = np.random.default_rng(2), tmp_path / "b.npz", 0
     content["predictions"] = content["predictions"][:70]
     whole = {}

@@ -1,4 +1,4 @@
-"""What a device is asked to do: turns over time, and files of them that are none."""
+"""Workloads of devices: turns over time, and invalid files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOML = "[[turn]]\nprompt = 200\nanswer = 150\npause_s = 20\n"
 
 
 def by_hand(turns: Sequence[Turn], seconds: float, prompt_s: float, unit_s: float) -> list[float]:
-    """Tokens of prompts and answers, and seconds of both, event by event."""
+    """Tokens and seconds of prompts and answers, computed event by event."""
     result = [0.0, 0.0, 0.0, 0.0]
     while True:
         for turn in turns:
@@ -40,7 +40,7 @@ def by_hand(turns: Sequence[Turn], seconds: float, prompt_s: float, unit_s: floa
                     return result
 
 
-def test_turns_follow_each_other() -> None:
+def test_turns_in_sequence() -> None:
     turns = (Turn(7, 3, 0.5), Turn(0, 11, 0.1, per_s=10), Turn(2, 0, 4.0), Turn(1, 2, 0.2, 0.5))
     prompt_s, token_s = np.array([0.01, 0.3, 1.7]), np.array([0.13, 0.02, 2.5])
     progress = Progress(Workload("x", turns), 3)
@@ -72,7 +72,7 @@ def test_names_and_files(tmp_path: Path) -> None:
         assert load_workload(str(tmp_path / name)) == Workload(name, CHAT.turns * 2)
 
 
-def test_what_a_graph_is_asked_for(tmp_path: Path) -> None:
+def test_workloads_of_graphs(tmp_path: Path) -> None:
     assert load_workload("continuous", "run") is CONTINUOUS
     bursts = Workload("a.toml", (Turn(0, 300, 10, 30), Turn(0, 5, 0.5)))
     (tmp_path / "a.toml").write_text(
@@ -116,15 +116,13 @@ def test_a_rate(unit: str) -> None:
         ("x.csv", "runs,pause_s,per_s\n1,2,0\n", "line 2.per_s: expected a number from 0.001"),
     ],
 )
-def test_what_is_no_workload_of_a_graph(
-    name: str, content: str, message: str, tmp_path: Path
-) -> None:
+def test_invalid_workloads_of_graphs(name: str, content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(ProfileError, match=message):
         load_workload(str(tmp_path / name), "run")
 
 
-def test_a_graph_does_not_chat() -> None:
+def test_chat_is_refused_for_graphs() -> None:
     words = "'chat': expected continuous, a rate .*; graphs have no prompts and answers"
     with pytest.raises(ProfileError, match=words):
         load_workload("chat", "run")
@@ -166,9 +164,7 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("name", "content"), [(name, content) for name, cases in REFUSED.items() for content in cases]
 )
-def test_what_is_no_workload_is_refused_in_a_sentence(
-    name: str, content: str, tmp_path: Path
-) -> None:
+def test_invalid_workloads(name: str, content: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(ProfileError, match=REFUSED[name][content]) as caught:
         load_workload(str(tmp_path / name))
@@ -177,7 +173,7 @@ def test_what_is_no_workload_is_refused_in_a_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(bytes(range(256)))
     with pytest.raises(ProfileError, match="expected a table of text with commas"):
         load_workload(str(tmp_path / "x.csv"))

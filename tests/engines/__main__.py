@@ -24,7 +24,7 @@ from typing import Any
 
 from tests.browser.graph_files import SIDE, with_encoder, write_files
 from tests.browser.test_page_ended import ENDED
-from tests.browser.test_page_lent import without_storage
+from tests.browser.test_page_restricted import without_storage
 from tests.browser.visitor import PROMPT
 from tests.engines.drivers import ENGINES, Engine
 from tests.support.http_server import in_thread

@@ -101,9 +101,9 @@ def test_wheel_holds_the_package_and_nothing_else(site: Path, repository: Path) 
     expected = {f"halfbyte/{name}" for name in files(repository / "runtime/halfbyte")}
     for package in ("quantize", "web"):
         expected |= {f"halfbyte/{package}/{name}" for name in files(repository / package)}
-    found = {name for name in files(site) if ".dist-info/" not in name}
-    assert found == expected | {LIBRARY}
-    assert "halfbyte/py.typed" in found
+    names = {name for name in files(site) if ".dist-info/" not in name}
+    assert names == expected | {LIBRARY}
+    assert "halfbyte/py.typed" in names
 
 
 def test_wheel_imports_and_finds_its_kernels(site: Path, version: str) -> None:
@@ -147,12 +147,12 @@ def test_sdist_holds_the_kernels_and_the_house(sdist: Path, repository: Path) ->
 
 def test_no_file_names_a_private_place(sdist: Path) -> None:
     private = re.compile(rb"(?<![\w./~}$-])/(home|root|work|Users|mnt|opt)/\w")
-    found = {
+    matches = {
         name: match.group().decode()
         for name in files(sdist)
         if (match := private.search((sdist / name).read_bytes())) and not name.endswith(".bin")
     }
-    assert found == {}
+    assert matches == {}
 
 
 def test_runtime_imports_numpy_and_the_standard_library_alone(repository: Path) -> None:

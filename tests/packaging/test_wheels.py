@@ -109,20 +109,20 @@ def test_wheel_holds_the_package_and_its_kernels(
     expected |= {f"halfbyte/{file}" for file in kernels}
     info = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
     expected |= {f"halfbyte-{halfbyte.__version__}.dist-info/{file}" for file in info}
-    found = contents(get_wheel(name))
-    assert set(found) == expected
+    content = contents(get_wheel(name))
+    assert set(content) == expected
     model = repository / "runtime/halfbyte/data/storyteller.bin"
-    assert found["halfbyte/data/storyteller.bin"] == model.read_bytes()
+    assert content["halfbyte/data/storyteller.bin"] == model.read_bytes()
 
 
 def test_record_is_right(wheel: Path) -> None:
-    found = contents(wheel)
+    content = contents(wheel)
     record = f"halfbyte-{halfbyte.__version__}.dist-info/RECORD"
     expected = {f"{record},,"}
-    for name in found.keys() - {record}:
-        digest = base64.urlsafe_b64encode(hashlib.sha256(found[name]).digest()).decode()
-        expected.add(f"{name},sha256={digest.rstrip('=')},{len(found[name])}")
-    lines = found[record].decode().splitlines()
+    for name in content.keys() - {record}:
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content[name]).digest()).decode()
+        expected.add(f"{name},sha256={digest.rstrip('=')},{len(content[name])}")
+    lines = content[record].decode().splitlines()
     assert len(lines) == len(expected)
     assert set(lines) == expected
 
@@ -141,11 +141,11 @@ def test_wheel_is_small_and_tells_no_time(wheel: Path) -> None:
 def test_library_is_the_platforms(get_wheel: Callable[[str], Path], name: str) -> None:
     """Its format and machine, the functions of run.h and no others, nothing needed but libc."""
     _, _, format_, machine = LIBRARIES[name]
-    found = read(library(get_wheel(name)))
-    assert (found.format, found.machine) == (format_, machine)
-    assert found.exports == set(_FUNCTIONS)
-    assert found.needed == NEEDED[format_]
-    assert_runs_where_the_tag_says(found)
+    header = read(library(get_wheel(name)))
+    assert (header.format, header.machine) == (format_, machine)
+    assert header.exports == set(_FUNCTIONS)
+    assert header.needed == NEEDED[format_]
+    assert_runs_where_the_tag_says(header)
 
 
 def assert_runs_where_the_tag_says(found: Binary) -> None:
@@ -197,14 +197,14 @@ def test_cmake_reads_the_same_sources(tool: ModuleType, processor: str, tmp_path
     )
     assert done.returncode == 0, done.stdout + done.stderr
     warnings = ("-Wall", "-Wextra")
-    found = {}
+    options_by_file = {}
     for entry in json.loads((tmp_path / "compile_commands.json").read_text()):
         words = entry["command"].split()
         options = [w for w in words if re.match(r"-[mfOW]", w) and w not in warnings]
         name = Path(entry["file"]).relative_to(tool.KERNELS).as_posix()
-        found[name] = [w for w in options if w not in ("-fPIC", "-fvisibility=hidden")]
+        options_by_file[name] = [w for w in options if w not in ("-fPIC", "-fvisibility=hidden")]
         assert {w for w in words if w.startswith("-DHB_")} == {f"-D{table}" for table in tables}
-    assert found == {source.name: list(source.options) for source in listed}
+    assert options_by_file == {source.name: list(source.options) for source in listed}
 
 
 def test_every_source_is_listed(tool: ModuleType, repository: Path) -> None:

@@ -133,7 +133,7 @@ def test_bytes_at_random(tmp_path: Path) -> None:
     for _ in range(60):
         data = bytearray(original)
         for _ in range(chance.choice([1, 3, 20])):
-            end = len(data) if chance.random() < 0.3 else 900  # what is no number lies in front
+            end = len(data) if chance.random() < 0.3 else 900  # bytes other than numbers come first
             data[chance.randrange(end)] = chance.randrange(256)
         path.write_bytes(data)
         assert "\n" not in refusal(tmp_path, Options(compare=False))

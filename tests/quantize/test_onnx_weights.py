@@ -322,7 +322,7 @@ def test_what_stays_is_told(tmp_path: Path) -> None:
     assert types(report)["w"] == "Q8_0"
     assert notes["large"].startswith("values up to 3.")
     assert notes["large"].endswith("do not fit int8")
-    assert notes["thin"] == "rows of 4 are no larger as they are"
+    assert notes["thin"] == "rows of 4 are not smaller in this type"
     assert notes["double"] == "products of F64 stay as they are"
     assert notes["table"] == "rows of 12, expected at least 32"
     assert set(types(report).values()) == {"Q8_0", "F32", "F64"}

@@ -1,4 +1,4 @@
-"""The part of the wheel that a page of text loads: whole, and no more than the layers below it."""
+"""The part of the wheel that a text page loads has all that it imports, and no higher layers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def module(name: str) -> str:
 
 
 def imported(source: str) -> Iterator[str]:
-    """What a module imports when it is imported itself, in the order of its text."""
+    """The modules that a module imports when it is loaded, in order."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
@@ -36,7 +36,7 @@ def imported(source: str) -> Iterator[str]:
             yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
-def test_what_it_imports_is_in_it(part: dict[str, str]) -> None:
+def test_the_part_contains_its_imports(part: dict[str, str]) -> None:
     with zipfile.ZipFile(io.BytesIO(make_wheel())) as archive:
         everything = {module(name) for name in archive.namelist() if name.endswith(".py")}
     missing = {
@@ -48,7 +48,7 @@ def test_what_it_imports_is_in_it(part: dict[str, str]) -> None:
     assert not missing
 
 
-def test_it_has_nothing_of_the_layers_above_text(part: dict[str, str], repository: Path) -> None:
+def test_the_part_has_no_layers_above_text(part: dict[str, str], repository: Path) -> None:
     contracts = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
     [layers] = [
         contract["layers"]

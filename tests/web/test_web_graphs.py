@@ -1,4 +1,4 @@
-"""The Python side of the page's tabs for ONNX models, natively: passages, inputs, outputs, desk."""
+"""The Python side of the tabs for ONNX models: passages, inputs, outputs, requests."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tools.onnx_models import make
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.session.metadata import NodeArg
 from halfbyte.web.graphs import display, feeds
-from halfbyte.web.graphs.desk import Desk
 from halfbyte.web.graphs.encoder import LENGTHS, batches
+from halfbyte.web.graphs.handler import Handler
 from halfbyte.web.graphs.passages import MAX_LENGTH, passages
 from halfbyte.web.graphs.pictures import layout, picture_array
 from halfbyte.web.graphs.side_files import labels
@@ -29,7 +29,7 @@ from halfbyte.web.graphs.side_files import labels
 TEXT = """\
 Opening hours
 
-The museum opens at 9 a.m. on weekdays. Dr. J. Smith said: "Come early!" Then he left.
+The museum opens at 9 a.m. on weekdays. Dr. J. Smith posted: "Come early!" Then he left.
 Prices rose by 3.2 % in 2020, e.g. on p. 5. Wow 😀! No. They fell later.
 
 - milk and eggs
@@ -40,7 +40,7 @@ and goes on here. 今日は天気がいい。明日は雨です。
 """
 PASSAGES = [
     "Opening hours\n\nThe museum opens at 9 a.m. on weekdays.",
-    'Dr. J. Smith said: "Come early!"',
+    'Dr. J. Smith posted: "Come early!"',
     "Then he left.",
     "Prices rose by 3.2 % in 2020, e.g. on p. 5. Wow 😀! No.",
     "They fell later.",
@@ -68,7 +68,7 @@ def test_long_sentences_are_cut_between_words() -> None:
 @pytest.mark.parametrize(
     "text", ["." * 200_000, "A. b " * 40_000, "\n" * 200_000, "- " * 100_000, "\ud800. " * 9, " "]
 )
-def test_strange_texts_are_cut_in_time(text: str) -> None:
+def test_unusual_texts_are_cut_in_linear_time(text: str) -> None:
     start = time.perf_counter()
     spans = passages(text)
     assert time.perf_counter() - start < 10
@@ -93,7 +93,7 @@ PIXELS = np.array([[[255, 0, 0, 255], [0, 255, 0, 9]], [[0, 0, 255, 0], [51, 102
 
 
 def test_pictures() -> None:
-    """By the formulas, pixel by pixel; opacity goes nowhere."""
+    """Pixels follow the formulas; opacity is ignored."""
     asked = {"height": 2, "width": 2, "scale": "signed"}
     form = layout([1, 3, "h", None])
     assert form
@@ -119,7 +119,7 @@ def test_pictures() -> None:
 @pytest.mark.parametrize(
     "shape", [[2, 3, 8, 8], [1, 5, 8, 8], [3, 4], [], [1, 384], [1, 3, 4, 2], [1, None, 8, 8]]
 )
-def test_shapes_that_are_no_picture(shape: list[int | str | None]) -> None:
+def test_shapes_that_are_not_pictures(shape: list[int | str | None]) -> None:
     assert layout(shape) is None
 
 
@@ -207,36 +207,36 @@ def test_labels(data: bytes, expected: list[str]) -> None:
     assert labels(data) == expected
 
 
-# ---- the desk ------------------------------------------------------------------------------------
+# ---- the handler ---------------------------------------------------------------------------------
 
 
 class File:
-    """A file of the page's."""
+    """A file chosen in the page."""
 
     def __init__(self, name: str, data: bytes) -> None:
         self.name, self.data = name, data
 
 
 class Visit:
-    """A desk, and what it said."""
+    """A handler of requests, and the messages that it posted."""
 
     def __init__(self) -> None:
-        self.said: list[dict[str, Any]] = []
-        self.desk = Desk(lambda text: self.said.append(json.loads(text)), read=self._read)
+        self.posted: list[dict[str, Any]] = []
+        self.handler = Handler(lambda text: self.posted.append(json.loads(text)), read=self._read)
 
     async def _read(self, file: File, progress: Callable[[int, int], None]) -> npt.NDArray[Any]:
         progress(len(file.data), len(file.data))
         return np.frombuffer(file.data, np.uint8)
 
     def ask(self, what: str, files: Any = None, **content: Any) -> dict[str, Any]:
-        """The last answer."""
-        aio.run(self.desk.ask(json.dumps({"ask": what, **content}), files))
-        return self.said[-1]
+        """Handle a request; returns the last message posted."""
+        aio.run(self.handler.handle(json.dumps({"ask": what, **content}), files))
+        return self.posted[-1]
 
 
 @pytest.fixture(scope="module")
 def encoder() -> list[File]:
-    """A small random one, whose tokens are letters."""
+    """The files of a small random encoder whose tokens are letters."""
     letters = [mark + chr(code) for code in range(33, 127) for mark in ("", "##")]
     pieces = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters])
     words = word_piece({piece: i for i, piece in enumerate(pieces)}).to_str().encode()
@@ -255,23 +255,23 @@ def test_a_search(encoder: list[File]) -> None:
     assert actual["event"] == "found"
     assert actual["hits"][0] == {"passage": 1, "score": pytest.approx(1, abs=1e-3)}
     assert actual["threads"] >= 1
-    [read] = [message for message in visit.said if message["event"] == "read"]
+    [read] = [message for message in visit.posted if message["event"] == "read"]
     assert "".join(read["pieces"]) == text
     visit.ask("search", text=text, question="The cat sleeps.")
-    assert sum(message["event"] == "read" for message in visit.said) == 1
-    assert visit.said[-1]["hits"][0]["passage"] == 0
+    assert sum(message["event"] == "read" for message in visit.posted) == 1
+    assert visit.posted[-1]["hits"][0]["passage"] == 0
 
 
 def test_embeddings_are_those_of_the_whole_sentence(encoder: list[File]) -> None:
-    """Padding and batches change nothing, and the mean of hidden states is the pooled output."""
+    """They do not depend on padding and batches; the mean of hidden states is the pooled output."""
     hidden = File("hidden.onnx", make("bert-small").SerializeToString())
     vectors = []
     texts = ["short", "a text of some more letters", "x" * 60, "y"]
     for model in (encoder[1], hidden):
         visit = Visit()
         visit.ask("encoder", [encoder[0], model])
-        assert visit.desk._search
-        coder = visit.desk._search.encoder
+        assert visit.handler._search
+        coder = visit.handler._search.encoder
         vectors.append(aio.run(coder.embed(texts, lambda done: True)).vectors)
         single = aio.run(coder.embed(texts[1:2], lambda done: True)).vectors
         np.testing.assert_allclose(single[0], vectors[-1][1], atol=1e-5)
@@ -286,19 +286,19 @@ def test_a_search_is_stopped(encoder: list[File]) -> None:
 
     async def go() -> None:
         task = asyncio.create_task(
-            visit.desk.ask(json.dumps({"ask": "search", "text": text, "question": "a"}))
+            visit.handler.handle(json.dumps({"ask": "search", "text": text, "question": "a"}))
         )
-        while not any(m["event"] == "progress" and m.get("done") == 0 for m in visit.said):
+        while not any(m["event"] == "progress" and m.get("done") == 0 for m in visit.posted):
             await asyncio.sleep(0)
-        await visit.desk.ask('{"ask": "search", "text": "", "question": ""}')
-        await visit.desk.ask('{"ask": "stop"}')
+        await visit.handler.handle('{"ask": "search", "text": "", "question": ""}')
+        await visit.handler.handle('{"ask": "stop"}')
         await task
 
     aio.run(go())
-    assert [m["text"] for m in visit.said if m["event"] == "error"] == [
+    assert [m["text"] for m in visit.posted if m["event"] == "error"] == [
         "A model is already running: stop it first."
     ]
-    assert visit.said[-1]["event"] == "stopped"
+    assert visit.posted[-1]["event"] == "stopped"
 
 
 def classifier() -> bytes:
@@ -345,21 +345,21 @@ def test_any_model() -> None:
         ("encoder", File("tokenizer.json", b"{"), "tokenizer.json: "),
     ],
 )
-def test_files_that_are_none(ask: str, file: File, message: str) -> None:
-    said = Visit().ask(ask, [file])
-    assert said["event"] == "error"
-    assert said["text"].startswith(message)
-    assert "/" not in said["text"].replace("tensors/", "")
+def test_invalid_files(ask: str, file: File, message: str) -> None:
+    posted = Visit().ask(ask, [file])
+    assert posted["event"] == "error"
+    assert posted["text"].startswith(message)
+    assert "/" not in posted["text"].replace("tensors/", "")
 
 
-def test_a_model_that_is_no_encoder(encoder: list[File]) -> None:
+def test_a_model_that_is_not_an_encoder(encoder: list[File]) -> None:
     visit = Visit()
-    said = visit.ask("encoder", [encoder[0], File("colours.onnx", classifier())])
-    assert said["text"].startswith("colours.onnx: its inputs are 'image': expected a sentence")
+    posted = visit.ask("encoder", [encoder[0], File("colours.onnx", classifier())])
+    assert posted["text"].startswith("colours.onnx: its inputs are 'image': expected a sentence")
     assert visit.ask("encoder", encoder)["event"] == "encoder"
 
 
-def test_no_encoder_is_no_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_encoder_is_not_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from halfbyte.web import site
 
     monkeypatch.setenv("HALFBYTE_MINILM", str(tmp_path))

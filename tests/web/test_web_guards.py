@@ -1,4 +1,4 @@
-"""Whom the site's server answers, and how long a client may take: raw sockets."""
+"""Which requests the site's server answers, and its time limits, through raw sockets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def get(server: Server, *headers: str, path: str = "/models/model.gguf") -> byte
     ["127.0.0.1:PORT", "localhost:PORT", "LOCALHOST:PORT", "[::1]:PORT",
      "demo.example", "Demo.Example:PORT", "demo.example:443", "other.example:8443"],
 )  # fmt: skip
-def test_its_own_names(server: Server, host: str) -> None:
+def test_own_host_names(server: Server, host: str) -> None:
     assert get(server, f"Host: {host}").endswith(b"\r\n\r\nprivate")
 
 
@@ -78,7 +78,7 @@ def test_its_own_names(server: Server, host: str) -> None:
         (["Host: localhost:PORT", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: document"], 200),
     ],
 )  # fmt: skip
-def test_who_is_answered(server: Server, headers: list[str], status: int) -> None:
+def test_hosts_and_origins(server: Server, headers: list[str], status: int) -> None:
     answer = get(server, *headers)
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
     assert (b"private" in answer) == (status == 200)
@@ -90,7 +90,7 @@ def test_a_proxy_s_request_is_refused(server: Server) -> None:
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
-def test_headers_that_bound_a_page(server: Server) -> None:
+def test_security_headers(server: Server) -> None:
     head = get(server, "Host: localhost:PORT").decode()
     assert "Content-Security-Policy: default-src 'none'\r\n" in head
     assert "X-Content-Type-Options: nosniff\r\n" in head
@@ -115,7 +115,7 @@ def test_a_body_is_not_taken_for_a_request(server: Server) -> None:
     ids=["line", "header", "headers"],
 )
 def test_heads_are_bounded(server: Server, request_text: str) -> None:
-    """No answer with a file, and the connection is closed though the head has no end."""
+    """The connection is closed without a file, though the head has no end."""
     with connect(server) as client:
         try:
             client.sendall(request_text.encode())
@@ -132,7 +132,7 @@ def test_ranges_of_any_length(server: Server, size: str) -> None:
 
 
 def test_slow_heads_and_idle_connections_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A byte now and then keeps no connection; nor does one that has been answered."""
+    """Single bytes do not keep a connection open, nor does an answered request."""
     monkeypatch.setattr(web, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(web, "IDLE_SECONDS", 0.5)
     with in_thread(Server(SITE)) as server:
@@ -155,7 +155,7 @@ def test_slow_heads_and_idle_connections_end(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One too many is closed; when another ends, there is room again."""
+    """A connection beyond the limit is closed; after another ends, a new one is accepted."""
     monkeypatch.setattr(web, "CONNECTIONS", 2)
     with in_thread(Server(SITE)) as server:
         request = f"GET / HTTP/1.1\r\nHost: localhost:{server.server_address[1]}\r\n\r\n".encode()
@@ -169,7 +169,7 @@ def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _served(server: Server, request: bytes) -> bool:
-    """Whether a request is answered before long; a connection may be one too many until then."""
+    """Whether a request is answered soon; until then connections may be at their limit."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
         with suppress(OSError):

@@ -1,4 +1,4 @@
 """ONNX models in the page: any model with any input, and search by meaning.
 
-`desk.Desk` handles the page's requests; nothing here is imported before the first request.
+`handler.Handler` handles the page's requests; nothing here is imported before the first request.
 """

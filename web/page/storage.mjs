@@ -1,7 +1,7 @@
 // Storage, locks and service workers, which not every page gets: over http from another machine
 // there are none, and with site data blocked, reading the property or using it throws. The page
 // accesses them only here; what is not available is null.
-const lent = (read) => {
+const attempt = (read) => {
   try {
     return read() ?? null;
   } catch {
@@ -9,9 +9,9 @@ const lent = (read) => {
   }
 };
 
-export const session = lent(() => self.sessionStorage);
-export const locks = lent(() => navigator.locks);
-export const serviceWorkers = lent(() => navigator.serviceWorker);
+export const session = attempt(() => self.sessionStorage);
+export const locks = attempt(() => navigator.locks);
+export const serviceWorkers = attempt(() => navigator.serviceWorker);
 
 export async function openCache(name) {
   try {
@@ -21,10 +21,10 @@ export async function openCache(name) {
   }
 }
 
-export const dropCache = (name) => lent(() => caches.delete(name))?.catch(() => false);
+export const dropCache = (name) => attempt(() => caches.delete(name))?.catch(() => false);
 
 // Asks the browser not to clear the storage; a worker cannot ask.
-export const persist = () => lent(() => navigator.storage.persist())?.catch(() => false);
+export const persist = () => attempt(() => navigator.storage.persist())?.catch(() => false);
 
 // A message for the user about what this window lacks; "" if nothing is missing.
 export async function lacking() {

@@ -1,5 +1,5 @@
 // Runs Pyodide with halfbyte, and exchanges messages with the page: see engine.py for those of
-// language models, and graphs/desk.py, which is loaded at the first request, for ONNX models.
+// language models, and graphs/handler.py, which is loaded at the first request, for ONNX models.
 //
 // ?backend=numpy   computes without the kernels
 // ?fresh           starts without the results of an earlier visit
@@ -12,7 +12,7 @@ const parts = {};
 let last = performance.now();
 let engine;
 let rest;  // a promise of the part of halfbyte that the page starts without
-let desk;  // a promise of the function that answers requests for ONNX models
+let handler;  // a promise of the function that answers requests for ONNX models
 let templates;  // a promise of Jinja and its limits, once a model has a chat template
 
 function mark(name) {
@@ -83,26 +83,26 @@ function unpackRest(pyodide, wheel) {
   });
 }
 
-async function startDesk() {
+async function startHandler() {
   const { pyodide, key, wheel } = await started;
   await unpackRest(pyodide, wheel);
   const kept = await unpackKept(pyodide, "graphs", key).catch(() => true);
   const before = pyodide.runPython("import sys; set(sys.modules)");
-  const { Desk } = pyodide.pyimport("halfbyte.web.graphs.desk");
+  const { Handler } = pyodide.pyimport("halfbyte.web.graphs.handler");
   if (key && !kept) {
     const bytecode = pyodide.pyimport("halfbyte.web.start").bytecode(before).toJs();
     keepBytecode("graphs", key, bytecode).catch(() => {});  // if storage is full, the next start is slower
   }
-  const instance = Desk((json) => self.postMessage(JSON.parse(json)), query.get("backend") ?? "native");
-  return (request, files) => instance.ask(JSON.stringify(request), pyodide.toPy(files ?? []));
+  const instance = Handler((json) => self.postMessage(JSON.parse(json)), query.get("backend") ?? "native");
+  return (request, files) => instance.handle(JSON.stringify(request), pyodide.toPy(files ?? []));
 }
 
 async function graphs({ view, request, files }) {
   try {
-    desk ??= startDesk();
-    await (await desk)(request, files);
+    handler ??= startHandler();
+    await (await handler)(request, files);
   } catch (error) {
-    desk = undefined;
+    handler = undefined;
     say("graphs", { event: "error", view, text: plain(error) });
   }
 }

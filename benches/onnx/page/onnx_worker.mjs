@@ -37,8 +37,8 @@ try {
   const pyodide = await start();
   self.onmessage = ({ data: { feeds, runs } }) => {
     try {
-      const found = pyodide.globals.get("measure")(pyodide.toPy(feeds), runs);
-      self.postMessage(found.toJs({ dict_converter: Object.fromEntries }));
+      const times = pyodide.globals.get("measure")(pyodide.toPy(feeds), runs);
+      self.postMessage(times.toJs({ dict_converter: Object.fromEntries }));
     } catch (error) {
       self.postMessage({ error: String(error.message ?? error) });
     }

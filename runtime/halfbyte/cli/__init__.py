@@ -20,30 +20,30 @@ __all__ = ["guarded", "main", "quantize"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 2 for input that cannot be used."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
 
     def command() -> int:
-        if given[:1] == ["quantize"]:
+        if words[:1] == ["quantize"]:
             from halfbyte.cli.quantize_command import run
 
-            return run(given[1:])
+            return run(words[1:])
         from halfbyte.cli.commands import run_command
 
-        return run_command(given)
+        return run_command(words)
 
-    return _guarded(command, given, is_process=arguments is None)
+    return _guarded(command, words, is_process=arguments is None)
 
 
 def quantize(arguments: Sequence[str] | None = None) -> int:
     """The command ``quantize``, which is also ``halfbyte quantize``."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
 
     def command() -> int:
         from halfbyte.cli.quantize_command import run
 
-        return run(given)
+        return run(words)
 
-    return _guarded(command, given, is_process=arguments is None)
+    return _guarded(command, words, is_process=arguments is None)
 
 
 def _guarded(command: Callable[[], int], arguments: Sequence[str], *, is_process: bool) -> int:

@@ -49,7 +49,7 @@ def add_device(commands: Commands[Parser]) -> None:
         help="measure this machine, in about three minutes, and save it as `this-machine`",
         examples=[
             "halfbyte device measure",
-            "halfbyte device measure --name my-desk --threads 4 --json",
+            "halfbyte device measure --name my-pc --threads 4 --json",
         ],
     )
     measuring.add_argument(

@@ -189,8 +189,8 @@ def _overrides(options: argparse.Namespace) -> tuple[tuple[Rule, ...], ...]:
     from halfbyte.evaluation.tolerances import Rule, expectation, fits, read_rules
 
     layers = [] if options.tolerances is None else [tuple(read_rules(options.tolerances))]
-    given = {key: getattr(options, key) for key in ("rtol", "atol", "min_cosine")}
-    numbers = {key: value for key, value in given.items() if value is not None}
+    limits = {key: getattr(options, key) for key in ("rtol", "atol", "min_cosine")}
+    numbers = {key: value for key, value in limits.items() if value is not None}
     for key, value in numbers.items():
         if not fits(key, value):
             option = f"--{key.replace('_', '-')}"

@@ -213,7 +213,7 @@ _SUFFIXES = ("gguf", "onnx")
 
 
 def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
-    given = (
+    used = (
         "method",
         "calibrate",
         "mean",
@@ -223,7 +223,7 @@ def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
         "external",
         "attention",
     )
-    for option in given:
+    for option in used:
         if getattr(options, option):
             shown = "dynamic or --static" if option == "method" else option.replace("_", "-")
             raise HalfbyteError(f"{options.model}: --{shown} is for ONNX models")
@@ -244,12 +244,12 @@ def _quantize_gguf(options: argparse.Namespace, bar: Bar) -> Report:
 def _quantize_onnx(options: argparse.Namespace, bar: Bar) -> Report:
     if options.tokenizer is not None:
         raise HalfbyteError(f"{options.model}: --tokenizer is for llama2.c models")
-    given = {"mean": options.mean, "std": options.std}
+    numbers = {"mean": options.mean, "std": options.std}
     chosen = Options(
         type=options.kind,
         method=options.method or "auto",
         calibration=options.calibration_method,
-        normalization=Normalization(**{name: v for name, v in given.items() if v is not None}),
+        normalization=Normalization(**{name: v for name, v in numbers.items() if v is not None}),
         activations=options.activations,
         per_channel=options.per_channel,
         keep=[split_keep(text) for text in options.keep],

@@ -147,11 +147,11 @@ def _time(
 def _feeds(session: InferenceSession, options: argparse.Namespace) -> dict[str, Any]:
     from halfbyte.evaluation.inputs import completed
 
-    given: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     if options.input is not None:
-        given = _read(options.input, session.get_inputs(), options)
+        arrays = _read(options.input, session.get_inputs(), options)
     return completed(
-        session.model, given, dict(options.size), options.seed or 0, str(options.input)
+        session.model, arrays, dict(options.size), options.seed or 0, str(options.input)
     )
 
 
@@ -186,8 +186,8 @@ def _of_picture(
     channel, row, column = layout
     sizes = [argument.shape[i] for i in (row, column)]
     height, width = (
-        size if isinstance(size, int) else given
-        for size, given in zip(sizes, pixels.shape, strict=False)
+        size if isinstance(size, int) else length
+        for size, length in zip(sizes, pixels.shape, strict=False)
     )
     channels = argument.shape[channel]
     values = pictures.in_channels(pixels, channels if isinstance(channels, int) else 3)

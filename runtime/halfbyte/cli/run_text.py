@@ -49,9 +49,9 @@ def _check(options: argparse.Namespace) -> None:
         if options.length_penalty is not None:
             raise HalfbyteError("--length-penalty: expected --beams too")
         return
-    given = [name for name in (*SAMPLING, "stop") if getattr(options, name) not in (None, [])]
-    if given:
-        option = f"--{given[0].replace('_', '-')}"
+    used = [name for name in (*SAMPLING, "stop") if getattr(options, name) not in (None, [])]
+    if used:
+        option = f"--{used[0].replace('_', '-')}"
         raise HalfbyteError(
             f"{option}: --beams takes the likeliest text and does not sample: expected one of the "
             "two"
@@ -106,13 +106,13 @@ class _Run:
     # ---- the prompt ------------------------------------------------------------------------------
 
     def _begin(self) -> Generation:
-        given = generation_options(self._options)
+        options = generation_options(self._options)
         if self._options.json:
-            given["logprobs"] = 0
+            options["logprobs"] = 0
         if self._is_chat:
             self._check_room(self._encoded())
-            return self._chat().begin(self._messages, **given)
-        generation = self._model.generation(self._prompt, **given)
+            return self._chat().begin(self._messages, **options)
+        generation = self._model.generation(self._prompt, **options)
         self._check_room(generation.prompt_ids)
         return generation
 

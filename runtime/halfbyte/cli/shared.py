@@ -144,9 +144,9 @@ def check_threads(threads: Sequence[int]) -> None:
 
 def given_settings(options: argparse.Namespace) -> Given:
     """The settings that were given; others are the level's, or the defaults."""
-    given = {key: getattr(options, key, None) for key in Given.__annotations__}
-    given["passes"] = False if getattr(options, "passes", "on") == "off" else None
-    return cast(Given, {key: value for key, value in given.items() if value not in (None, "auto")})
+    values = {key: getattr(options, key, None) for key in Given.__annotations__}
+    values["passes"] = False if getattr(options, "passes", "on") == "off" else None
+    return cast(Given, {key: value for key, value in values.items() if value not in (None, "auto")})
 
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -225,20 +225,20 @@ SAMPLING = ("temp", "top_k", "top_p", "min_p", "seed")
 
 def adjustments(options: argparse.Namespace) -> dict[str, Any]:
     """The penalties and biases that were given."""
-    given = {name: getattr(options, name) for name in ADJUSTMENTS}
-    given["logit_bias"] = dict(options.logit_bias) or None
-    return {name: value for name, value in given.items() if value is not None}
+    values = {name: getattr(options, name) for name in ADJUSTMENTS}
+    values["logit_bias"] = dict(options.logit_bias) or None
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def generation_options(options: argparse.Namespace) -> Options:
     """The options of `add_generation`, as arguments of the Python interface."""
-    given = {name: getattr(options, name) for name in SAMPLING}
-    given["temperature"] = given.pop("temp")
-    given = {name: value for name, value in given.items() if value is not None}
+    values = {name: getattr(options, name) for name in SAMPLING}
+    values["temperature"] = values.pop("temp")
+    values = {name: value for name, value in values.items() if value is not None}
     return cast(
         Options,
         {
-            **given, **adjustments(options),
+            **values, **adjustments(options),
             "max_tokens": max_tokens(options), "stop": options.stop,
         },
     )  # fmt: skip

@@ -203,9 +203,9 @@ def _given(options: argparse.Namespace) -> Given:
 
 def _other_level(options: argparse.Namespace, file: ModelFile, room: Room) -> str:
     """A hint: the first level that fits, or that none does."""
-    given = {key: value for key, value in _given(options).items() if key != "weights"}
+    settings = {key: value for key, value in _given(options).items() if key != "weights"}
     for level in LEVELS:
-        planned = plan(file, settings_of(level, cast(Given, given)))
+        planned = plan(file, settings_of(level, cast(Given, settings)))
         verdict = room.verdict("", planned.memory)
         if verdict.fits:
             return f"; --level {level} needs {verdict.private / 1e6:.0f} MB"

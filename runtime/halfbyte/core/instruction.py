@@ -88,8 +88,8 @@ class Instruction:
     def arguments(self) -> tuple[Buffer | None, ...]:
         """The inputs in the order of the signature, None for those left out."""
         names = self.given or tuple(o.name for o in self.operator.inputs)
-        given = dict(zip(names, self.inputs, strict=False))
-        return tuple(given.get(o.name) for o in self.operator.inputs)
+        operands = dict(zip(names, self.inputs, strict=False))
+        return tuple(operands.get(o.name) for o in self.operator.inputs)
 
     def results(self, arguments: Collection[Any], registers: Mapping[str, int]) -> tuple[Any, ...]:
         """The operator's results for values of its `arguments`."""

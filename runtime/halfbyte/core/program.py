@@ -113,8 +113,8 @@ class Program:
         """
         known = dict(buffers)
 
-        def others(given: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-            return tuple(_other(buffer, known) for buffer in given)
+        def others(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+            return tuple(_other(buffer, known) for buffer in buffers)
 
         program = self.rewritten([
             replace(i, inputs=others(i.inputs), outputs=others(i.outputs))

@@ -72,7 +72,8 @@ class Thermal:
     def check(self, where: Where) -> None:
         """All heat has a way to the air, and no limit is as cold as the air."""
         if AMBIENT in self.nodes:
-            raise where.at("nodes").at(AMBIENT).error("another name: the air is no node", AMBIENT)
+            where = where.at("nodes").at(AMBIENT)
+            raise where.error("another name: the air is not a node", AMBIENT)
         _check_links(self, where)
         known(self.allocator.node, self.nodes, where.at("allocator").at("node"))
         air = self.ambient_c.value

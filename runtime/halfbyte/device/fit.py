@@ -186,24 +186,24 @@ class Fitter:
     ) -> None:
         self.file, self.room = file, Room(profile, threads, seed, tab=tab)
 
-    def fit(self, level: str, given: Given) -> Fit[Need]:
-        """The verdict for a level, with the `given` settings in place of the level's.
+    def fit(self, level: str, overrides: Given) -> Fit[Need]:
+        """The verdict for a level, with these settings in place of the level's.
 
         Raises
         ------
         HalfbyteError
             Weights that are not packed are asked for in a tab.
         """
-        settings = settings_of(level, given)
+        settings = settings_of(level, overrides)
         if self.room.tab and settings.weights != "packed":
             raise HalfbyteError(
                 f"{self.file.path}: weights {settings.weights!r} in a tab: expected 'packed', as "
                 "of level baseline: all weights lie in its heap, nothing is mapped or streamed; "
                 "--context, --cache and --batch need less there"
             )
-        asked = self.need(_as_options(level, given), plan(self.file, settings))
+        asked = self.need(_as_options(level, overrides), plan(self.file, settings))
         levels = {
-            name: self.need(f"--level {name}", plan(self.file, settings_of(name, given)))
+            name: self.need(f"--level {name}", plan(self.file, settings_of(name, overrides)))
             for name in (LEVELS if not self.room.tab else (level,))
         }
         would = [] if asked.fits else list(self._would(settings))
@@ -312,5 +312,5 @@ def _private(memory: dict[str, int]) -> int:
     return sum(memory.values()) - memory.get("weights (mapped)", 0)
 
 
-def _as_options(level: str, given: Given) -> str:
-    return " ".join([f"--level {level}", *(f"--{key} {value}" for key, value in given.items())])
+def _as_options(level: str, overrides: Given) -> str:
+    return " ".join([f"--level {level}", *(f"--{key} {value}" for key, value in overrides.items())])

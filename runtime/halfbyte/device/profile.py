@@ -206,12 +206,12 @@ def _numbers(value: Any, key: str) -> Iterator[tuple[str, Quantity | Steps]]:
 def user_folder() -> Path:
     """The folder of the user's own profiles, in the system's place for application data."""
     if sys.platform == "win32":
-        given, default = os.environ.get("LOCALAPPDATA", ""), Path.home() / "AppData" / "Local"
+        chosen, default = os.environ.get("LOCALAPPDATA", ""), Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
-        given, default = "", Path.home() / "Library" / "Application Support"
+        chosen, default = "", Path.home() / "Library" / "Application Support"
     else:
-        given, default = os.environ.get("XDG_DATA_HOME", ""), Path.home() / ".local" / "share"
-    home = Path(given) if given and Path(given).is_absolute() else default
+        chosen, default = os.environ.get("XDG_DATA_HOME", ""), Path.home() / ".local" / "share"
+    home = Path(chosen) if chosen and Path(chosen).is_absolute() else default
     return home / "halfbyte" / "devices"
 
 

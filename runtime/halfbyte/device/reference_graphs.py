@@ -117,9 +117,9 @@ def _linear(builder: GraphBuilder, x: str, k: int, m: int) -> str:
 def _add_integer_products(builder: GraphBuilder) -> None:
     """Integer products, after operators whose output is quantized for them."""
     node, x, bias = builder.node, builder.input(1, _TOKENS, _WIDTH), _numbers((_WIDTH,))
-    given = node("LayerNormalization", x, bias, bias)
-    gelu = node("Gelu", _matmul_blocks(builder, given, _WIDTH))
-    for source, k in ((given, _WIDTH), (gelu, _WIDTH)):
+    normalized = node("LayerNormalization", x, bias, bias)
+    gelu = node("Gelu", _matmul_blocks(builder, normalized, _WIDTH))
+    for source, k in ((normalized, _WIDTH), (gelu, _WIDTH)):
         _matmul_blocks(builder, source, k)
     node(
         "DynamicQuantizeMatMul", x, _integers(_WIDTH, _HIDDEN), _numbers((1,)), domain=_MICROSOFT

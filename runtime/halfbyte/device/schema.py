@@ -64,8 +64,8 @@ Reader = Callable[[object, Where], Any]
 def number(least: float, most: float, *, whole: bool = False) -> Reader:
     """``{ value = 20, range = [15, 25], source = "..." }`` from least to most."""
 
-    def read(given: object, where: Where) -> Quantity:
-        entry = _entry(given, where, ("value", "range", "source", "assumed"))
+    def read(data: object, where: Where) -> Quantity:
+        entry = _entry(data, where, ("value", "range", "source", "assumed"))
         value = _bounded(entry.get("value"), where.at("value"), least, most, whole=whole)
         source, assumed = _origin(entry, where)
         low = high = value
@@ -84,8 +84,8 @@ def number(least: float, most: float, *, whole: bool = False) -> Reader:
 def numbers(least: float, most: float) -> Reader:
     """``{ value = [300, 600], source = "..." }``, all from least to most, in ascending order."""
 
-    def read(given: object, where: Where) -> Steps:
-        entry = _entry(given, where, ("value", "source", "assumed"))
+    def read(data: object, where: Where) -> Steps:
+        entry = _entry(data, where, ("value", "source", "assumed"))
         place = where.at("value")
         listed = entry.get("value")
         if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_STEPS:
@@ -103,53 +103,53 @@ def numbers(least: float, most: float) -> Reader:
 def integer(least: int, most: int) -> Reader:
     """A whole number."""
 
-    def read(given: object, where: Where) -> int:
-        return int(_bounded(given, where, least, most, whole=True))
+    def read(data: object, where: Where) -> int:
+        return int(_bounded(data, where, least, most, whole=True))
 
     return read
 
 
-def text(given: object, where: Where) -> str:
+def text(data: object, where: Where) -> str:
     """A line of text that a terminal can show."""
-    if not isinstance(given, str) or not given.strip() or not given.isprintable():
-        raise where.error("a line of printable text", given)
-    if len(given) > MAX_TEXT:
-        raise where.error(f"at most {MAX_TEXT} characters", Text(f"{len(given)}"))
-    return given
+    if not isinstance(data, str) or not data.strip() or not data.isprintable():
+        raise where.error("a line of printable text", data)
+    if len(data) > MAX_TEXT:
+        raise where.error(f"at most {MAX_TEXT} characters", Text(f"{len(data)}"))
+    return data
 
 
-def name(given: object, where: Where) -> str:
+def name(data: object, where: Where) -> str:
     """A short name, which may also be a key or a file's name."""
-    if not isinstance(given, str) or not NAME.fullmatch(given):
-        raise where.error("a name of up to 64 of a-z, 0-9, - and _", given)
-    return given
+    if not isinstance(data, str) or not NAME.fullmatch(data):
+        raise where.error("a name of up to 64 of a-z, 0-9, - and _", data)
+    return data
 
 
 def choice(*choices: str) -> Reader:
     """One of the given strings."""
 
-    def read(given: object, where: Where) -> str:
-        if given not in choices:
-            raise where.error(f"one of {', '.join(choices)}", given)
-        return str(given)
+    def read(data: object, where: Where) -> str:
+        if data not in choices:
+            raise where.error(f"one of {', '.join(choices)}", data)
+        return str(data)
 
     return read
 
 
-def pair(given: object, where: Where) -> tuple[str, str]:
+def pair(data: object, where: Where) -> tuple[str, str]:
     """Two names."""
-    if not isinstance(given, list) or len(given) != 2:
-        raise where.error("a list of two names", _sized(given))
-    return name(given[0], where.item(0)), name(given[1], where.item(1))
+    if not isinstance(data, list) or len(data) != 2:
+        raise where.error("a list of two names", _sized(data))
+    return name(data[0], where.item(0)), name(data[1], where.item(1))
 
 
 def tables(of: type[T], least: int, most: int) -> Reader:
     """An array of tables."""
 
-    def read(given: object, where: Where) -> tuple[T, ...]:
-        if not isinstance(given, list) or not least <= len(given) <= most:
-            raise where.error(f"an array of {least} to {most} tables", _sized(given))
-        return tuple(read_table(of, table, where.item(i)) for i, table in enumerate(given))
+    def read(data: object, where: Where) -> tuple[T, ...]:
+        if not isinstance(data, list) or not least <= len(data) <= most:
+            raise where.error(f"an array of {least} to {most} tables", _sized(data))
+        return tuple(read_table(of, table, where.item(i)) for i, table in enumerate(data))
 
     return read
 
@@ -157,10 +157,10 @@ def tables(of: type[T], least: int, most: int) -> Reader:
 def named(of: type[T], least: int, most: int) -> Reader:
     """A table of tables, by name."""
 
-    def read(given: object, where: Where) -> dict[str, T]:
-        if not isinstance(given, dict) or not least <= len(given) <= most:
-            raise where.error(f"{least} to {most} tables by name", _sized(given))
-        return {name(key, where): read_table(of, given[key], where.at(key)) for key in given}
+    def read(data: object, where: Where) -> dict[str, T]:
+        if not isinstance(data, dict) or not least <= len(data) <= most:
+            raise where.error(f"{least} to {most} tables by name", _sized(data))
+        return {name(key, where): read_table(of, data[key], where.at(key)) for key in data}
 
     return read
 
@@ -168,7 +168,7 @@ def named(of: type[T], least: int, most: int) -> Reader:
 # ---- tables --------------------------------------------------------------------------------------
 
 
-def read_table(of: type[T], given: object, where: Where) -> T:
+def read_table(of: type[T], data: object, where: Where) -> T:
     """The dataclass `of` from a table with exactly its fields.
 
     Raises
@@ -177,7 +177,7 @@ def read_table(of: type[T], given: object, where: Where) -> T:
         The table is not valid; the message names the file and the key.
     """
     readers = _readers(of)
-    table = _entry(given, where, tuple(readers))
+    table = _entry(data, where, tuple(readers))
     values = {}
     for key, (reader, required) in readers.items():
         if key in table or required:
@@ -227,17 +227,17 @@ def _readers(of: type[Any]) -> Mapping[str, tuple[Reader, bool]]:
 
 
 def _table_of(of: Any) -> Reader:
-    return lambda given, where: read_table(of, given, where)
+    return lambda data, where: read_table(of, data, where)
 
 
-def _entry(given: object, where: Where, keys: tuple[str, ...]) -> dict[str, Any]:
+def _entry(data: object, where: Where, keys: tuple[str, ...]) -> dict[str, Any]:
     """A table with no other keys."""
-    if not isinstance(given, dict):
-        raise where.error(f"a table of {', '.join(keys)}", given)
-    for key in given:
+    if not isinstance(data, dict):
+        raise where.error(f"a table of {', '.join(keys)}", data)
+    for key in data:
         if key not in keys:
             raise where.at(key).error(f"one of {', '.join(keys)}", key)
-    return given
+    return data
 
 
 def _origin(entry: Mapping[str, Any], where: Where) -> tuple[str, str]:
@@ -249,24 +249,24 @@ def _origin(entry: Mapping[str, Any], where: Where) -> tuple[str, str]:
     return "", text(entry["assumed"], where.at("assumed"))
 
 
-def _range(given: object, where: Where, least: float, most: float) -> tuple[float, float]:
-    if not isinstance(given, list) or len(given) != 2:
-        raise where.error("a list of two numbers, lowest and highest", _sized(given))
-    low, high = (_bounded(v, where.item(i), least, most) for i, v in enumerate(given))
+def _range(data: object, where: Where, least: float, most: float) -> tuple[float, float]:
+    if not isinstance(data, list) or len(data) != 2:
+        raise where.error("a list of two numbers, lowest and highest", _sized(data))
+    low, high = (_bounded(v, where.item(i), least, most) for i, v in enumerate(data))
     return low, high
 
 
-def _bounded(given: Any, where: Where, least: float, most: float, *, whole: bool = False) -> float:
+def _bounded(data: Any, where: Where, least: float, most: float, *, whole: bool = False) -> float:
     """A number in bounds; NaN is in none."""
-    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if is_number and least <= given <= most and (not whole or given == int(given)):
-        return float(given)
+    is_number = isinstance(data, (int, float)) and not isinstance(data, bool)
+    if is_number and least <= data <= most and (not whole or data == int(data)):
+        return float(data)
     kind = "whole number" if whole else "number"
-    raise where.error(f"a {kind} from {least:g} to {most:g}", given)
+    raise where.error(f"a {kind} from {least:g} to {most:g}", data)
 
 
-def _sized(given: object) -> object:
-    return Text(f"{len(given)}") if isinstance(given, (list, dict)) else given
+def _sized(data: object) -> object:
+    return Text(f"{len(data)}") if isinstance(data, (list, dict)) else data
 
 
 def _shown(value: object) -> str:

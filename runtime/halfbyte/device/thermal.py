@@ -178,25 +178,25 @@ class Driven:
             raise ThermalError(f"driven: no node {', '.join(unknown)} in the network")
         if not (rest := [i for i, name in enumerate(network.nodes) if name not in names]):
             raise ThermalError("driven: no node is left to compute")
-        given = [network.nodes.index(name) for name in names]
+        prescribed = [network.nodes.index(name) for name in names]
         self.network, self.dt = network, _positive(dt)
         self.free = tuple(network.nodes[i] for i in rest)
         capacities, self._to_air = network.capacities[:, rest], network.to_ambient[:, rest]
-        self._inwards = network.conductances[:, rest][:, :, given]
+        self._inwards = network.conductances[:, rest][:, :, prescribed]
         flow = network.laplacian[:, rest][:, :, rest]
         self._decay, self._gain, _, ramp = propagators(capacities, flow, self.dt)
         # For a ramp over the step: the weight of its end; its beginning has the rest
         self._end = ramp / self.dt
 
     def run(
-        self, start: ArrayLike, given: ArrayLike, ambient: ArrayLike, power: ArrayLike = 0.0
+        self, start: ArrayLike, prescribed: ArrayLike, ambient: ArrayLike, power: ArrayLike = 0.0
     ) -> Floats:
         """Temperatures [samples, draws, free] from `start` [draws, free].
 
-        `given` [samples, names] are the prescribed ones; `ambient`, a number, [draws] or [samples,
+        `prescribed` has shape [samples, names]; `ambient`, a number, [draws] or [samples,
         draws], and `power` [samples, draws, free] in watts hold from a sample to the next.
         """
-        forced = _finite("prescribed temperatures", given)
+        forced = _finite("prescribed temperatures", prescribed)
         if forced.ndim != 2 or forced.shape[1] != self._inwards.shape[2] or len(forced) < 1:
             names = self._inwards.shape[2]
             raise ThermalError(f"driven: expected [samples, {names}], found {forced.shape}")

@@ -35,8 +35,8 @@ _BOUNDS = {
 def _bare(key: str) -> Reader:
     """A reader of a plain number within the bounds of `key`."""
 
-    def read(given: object, where: Where) -> float:
-        return _bounded(key, given, where)
+    def read(data: object, where: Where) -> float:
+        return _bounded(key, data, where)
 
     return read
 
@@ -175,13 +175,13 @@ def _number(cell: str) -> object:
         return cell
 
 
-def _bounded(key: str, given: Any, where: Where) -> float:
+def _bounded(key: str, data: Any, where: Where) -> float:
     """A number within the bounds of its column; NaN is in none."""
     least, most = _BOUNDS[key]
-    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if is_number and least <= given <= most:
-        return float(given)
-    raise where.error(f"a number from {least:g} to {most:g}", given)
+    is_number = isinstance(data, (int, float)) and not isinstance(data, bool)
+    if is_number and least <= data <= most:
+        return float(data)
+    raise where.error(f"a number from {least:g} to {most:g}", data)
 
 
 class Progress:

@@ -48,27 +48,27 @@ def graph_feeds(
         The model has no such name, an array has another type or shape, or an input cannot be
         random.
     """
-    given = read_npz(path) if path is not None else {}
-    return completed(model, given, sizes, seed, str(path))
+    arrays = read_npz(path) if path is not None else {}
+    return completed(model, arrays, sizes, seed, str(path))
 
 
 def completed(
-    model: Model, given: Mapping[str, Array], sizes: Mapping[str, int], seed: int, source: str
+    model: Model, arrays: Mapping[str, Array], sizes: Mapping[str, int], seed: int, source: str
 ) -> dict[str, Any]:
     """The same with given arrays; errors name their `source`."""
     inputs = _inputs(model)
-    for name in given:
+    for name in arrays:
         if name not in inputs:
             raise HalfbyteError(f"{source}: array {name!r}: expected one of {sorted(inputs)}")
     _check_sizes(model, inputs, sizes)
     random = np.random.default_rng(seed)
     feeds: dict[str, Any] = {}
     for name, info in inputs.items():
-        if info.type is not None and info.type.kind == "optional" and name not in given:
+        if info.type is not None and info.type.kind == "optional" and name not in arrays:
             continue
         shape, dtype = _type(model, info, sizes)
-        if name in given:
-            feeds[name] = _checked(given[name], info, dtype, f"{source}: array {name!r}")
+        if name in arrays:
+            feeds[name] = _checked(arrays[name], info, dtype, f"{source}: array {name!r}")
         else:
             limit = _limit(model.graph, name)
             feeds[name] = np.asarray(_random(random, shape, dtype, limit, name))

@@ -55,10 +55,10 @@ def _read_entries(path: Path, data: memoryview) -> tuple[list[float], list[str]]
     return scores, pieces
 
 
-def with_tokenizer(model: ModelFile, given: Path | None) -> ModelFile:
+def with_tokenizer(model: ModelFile, file: Path | None) -> ModelFile:
     """The model with a llama2.c tokenizer in its metadata.
 
-    It is `given`, or the first of ``<stem>-tokenizer.bin``, ``tokenizer.bin``, ``tok<size>.bin``
+    It is `file`, or the first of ``<stem>-tokenizer.bin``, ``tokenizer.bin``, ``tok<size>.bin``
     beside the model with as many tokens as the model. If there is none, the model gets a note.
 
     Raises
@@ -70,7 +70,7 @@ def with_tokenizer(model: ModelFile, given: Path | None) -> ModelFile:
     size = embedding.shape[0] if embedding is not None else None
     names = (f"{model.path.stem}-tokenizer.bin", "tokenizer.bin", f"tok{size}.bin")
     beside = [model.path.with_name(name) for name in names]
-    candidates = [given] if given is not None else [path for path in beside if path.is_file()]
+    candidates = [file] if file is not None else [path for path in beside if path.is_file()]
     mismatches = []
     for path in candidates:
         tokenizer = read_tokenizer(path, memoryview(map_file(path)))

@@ -142,11 +142,11 @@ def resized(values: npt.NDArray[np.float32], height: int, width: int) -> npt.NDA
     return np.ascontiguousarray(result, np.float32)
 
 
-def _weights(given: int, wanted: int) -> npt.NDArray[np.float32]:
+def _weights(length: int, wanted: int) -> npt.NDArray[np.float32]:
     """[wanted, given]: the weight of each old pixel in each new one; rows sum to one."""
-    ratio = given / wanted
+    ratio = length / wanted
     centres = (np.arange(wanted) + 0.5) * ratio - 0.5
-    distances = np.abs(np.arange(given) - centres[:, None])
+    distances = np.abs(np.arange(length) - centres[:, None])
     weights = np.maximum(0, 1 - distances / max(ratio, 1.0))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
 

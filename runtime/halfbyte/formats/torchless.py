@@ -84,15 +84,15 @@ def read_torchless(
 
 def _config(path: Path, header: dict[str, Any], weights: Checkpoint) -> dict[str, Any]:
     """The same settings as a config.json."""
-    given = field(path, header, "metadata", dict)
+    fields = field(path, header, "metadata", dict)
     config: dict[str, Any] = {
         "model_type": "mistral",
-        "hidden_act": given.get("act_type", "silu"),
+        "hidden_act": fields.get("act_type", "silu"),
         "tie_word_embeddings": "lm_head.weight" not in weights.tensors,
     }
     for names, form, kind in ((_INTEGERS, _INTEGER, int), (_NUMBERS, _NUMBER, float)):
         for name, key in names.items():
-            value = field(path, given, name, str, "metadata.")
+            value = field(path, fields, name, str, "metadata.")
             if name == "sliding_window" and value in _NOTHING:
                 continue
             if form.fullmatch(value) is None:
@@ -148,10 +148,10 @@ def _shape(path: Path, name: str, entry: dict[str, Any]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _tokenizer(path: Path, given: dict[str, Any]) -> dict[str, MetadataValue]:
+def _tokenizer(path: Path, fields: dict[str, Any]) -> dict[str, MetadataValue]:
     """SentencePiece BPE with byte fallback: pieces that are merged earlier have higher scores."""
-    vocab = field(path, given, "vocab", dict, "tokenizer.")
-    merges = field(path, given, "merges", list, "tokenizer.")
+    vocab = field(path, fields, "vocab", dict, "tokenizer.")
+    merges = field(path, fields, "merges", list, "tokenizer.")
     tokens = {number: token for token, number in vocab.items() if type(number) is int}
     if not vocab or tokens.keys() != set(range(len(vocab))):
         last = max(tokens, default=0)

@@ -124,17 +124,17 @@ class Evaluator:
         definition = lookup(node.domain, node.op_type, version, f"{self.path}: {node}")
 
         def bind(graph: Graph) -> Body:
-            return Bound(graph, lambda given: self._body(graph, given, values, opsets))
+            return Bound(graph, lambda inputs: self._body(graph, inputs, values, opsets))
 
         opset = opsets.get("", 1) if node.domain else version
         return bound(definition, node, opset, bind, f"{self.path}: {node}")(inputs)
 
     def _body(
-        self, graph: Graph, given: Sequence[Any], values: Values, opsets: Mapping[str, int]
+        self, graph: Graph, inputs: Sequence[Any], values: Values, opsets: Mapping[str, int]
     ) -> list[Any]:
         step()
         inner = values.new_child(dict(graph.initializers))
-        inner.update(zip((v.name for v in graph.inputs), given, strict=True))
+        inner.update(zip((v.name for v in graph.inputs), inputs, strict=True))
         wanted = [v.name for v in graph.outputs]
         self._nodes(graph.nodes, inner, opsets, set(wanted))
         return [inner[name] for name in wanted]
@@ -193,9 +193,9 @@ def resolved(node: Node, attributes: Mapping[str, Any]) -> Node:
         name: attributes.get(value.name) if isinstance(value, Reference) else value_of(value)
         for name, value in node.attributes.items()
     }
-    given = {name: value for name, value in values.items() if value is not None}
+    present = {name: value for name, value in values.items() if value is not None}
     return Node(
-        node.op_type, node.inputs, node.outputs, given, node.domain, node.name, node.overload,
+        node.op_type, node.inputs, node.outputs, present, node.domain, node.name, node.overload,
         node.version,
     )  # fmt: skip
 
@@ -247,8 +247,8 @@ class Call:
     types: Rule
     where: str
 
-    def check(self, inputs: Sequence[Any], given: Sequence[np.dtype[Any] | None]) -> None:
-        """Check the number of inputs and their types; `given` are the types of arrays.
+    def check(self, inputs: Sequence[Any], dtypes: Sequence[np.dtype[Any] | None]) -> None:
+        """Check the number of inputs and their types; `dtypes` are the types of arrays.
 
         Raises
         ------
@@ -264,7 +264,7 @@ class Call:
         left_out = [i for i in signature.needed if inputs[i] is None]
         if left_out:
             raise ProgramError(f"{self.where}: input {left_out[0]} is left out")
-        if problem := self.types.problem(given):
+        if problem := self.types.problem(dtypes):
             raise ProgramError(f"{self.where}: {problem}")
 
     def infer(self, inputs: Sequence[Any]) -> list[tuple[np.dtype[Any], tuple[int, ...]]] | None:
@@ -282,11 +282,11 @@ class Call:
         rule = self.definition.infer.shapes
         if rule is None:
             return None
-        given = [v.dtype if isinstance(v, np.ndarray) else None for v in inputs]
+        dtypes = [v.dtype if isinstance(v, np.ndarray) else None for v in inputs]
         try:
             inferred = rule(*inputs, **self.keywords)
             shapes = [inferred] if isinstance(inferred, tuple) else inferred or []
-            kinds = zip(self.types.results(given), shapes, strict=False)
+            kinds = zip(self.types.results(dtypes), shapes, strict=False)
             specs = [(d, check_elements(shape, d.itemsize)) for d, shape in kinds if d is not None]
         except UNFIT as error:
             raise ProgramError(f"{self.where}: {error} for {_described(inputs)}") from error

@@ -29,12 +29,12 @@ _MATRICES = {"Gemm", "MatMul", "MatMulInteger"}
 
 def work_of(definition: Definition, node: Node, inputs: Iterable[Operand]) -> int:
     """Upper bound of a node's operations, unless its result is larger than its inputs."""
-    given = _tensors(inputs)
-    if (exact := exact_work(node, given)) is not None:
+    tensors = _tensors(inputs)
+    if (exact := exact_work(node, tensors)) is not None:
         return exact
-    sizes = [v.size for v in given]
-    if node.op_type in _MATRICES and len(given) > 1 and given[0].shape:
-        summed = given[0].shape[0 if node.attributes.get("transA") else -1]
+    sizes = [v.size for v in tensors]
+    if node.op_type in _MATRICES and len(tensors) > 1 and tensors[0].shape:
+        summed = tensors[0].shape[0 if node.attributes.get("transA") else -1]
         return math.prod(sizes[:2]) // max(summed, 1)
     return math.prod(sizes) if definition.product else sum(sizes)
 
@@ -51,8 +51,8 @@ def exact_work(node: Node, inputs: Iterable[Operand]) -> int | None:
 
 def bytes_given(node: Node, inputs: Sequence[Any]) -> int:
     """Bytes of a node's input arrays and attributes."""
-    given = (*inputs, *node.attributes.values())
-    return sum(v.nbytes for v in given if isinstance(v, np.ndarray))
+    tensors = (*inputs, *node.attributes.values())
+    return sum(v.nbytes for v in tensors if isinstance(v, np.ndarray))
 
 
 def folded(

@@ -72,11 +72,11 @@ class Given(TypedDict, total=False):
     activations: str
 
 
-def settings_of(level: str | None, given: Given) -> Settings:
+def settings_of(level: str | None, overrides: Given) -> Settings:
     """A level's settings, overridden by the given ones."""
     if level is not None and level not in LEVELS:
         raise HalfbyteError(f"level '{level}': expected one of {tuple(LEVELS)}")
-    return replace(Settings() if level is None else LEVELS[level], **given)
+    return replace(Settings() if level is None else LEVELS[level], **overrides)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ class StopStrings:
     """
 
     def __init__(self, strings: str | Sequence[str] | None) -> None:
-        given = [strings] if isinstance(strings, str) else () if strings is None else strings
-        self._strings = arguments.texts("stop", given)
+        texts = [strings] if isinstance(strings, str) else () if strings is None else strings
+        self._strings = arguments.texts("stop", texts)
         if not all(0 < len(string) <= MAX_CHARACTERS for string in self._strings):
             raise HalfbyteError(f"stop: expected strings of 1 to {MAX_CHARACTERS} characters")
         if len(self._strings) > MAX_STRINGS:

@@ -57,8 +57,8 @@ class SingleKernels:
                 f"kernel {name}: expected arguments {[f.name for f in kernel.fields]}, "
                 f"found {sorted(arguments)}"
             )
-        given = [_aligned(arguments.get(f.name), f) for f in kernel.fields]
-        values = [self._slot(name, *pair) for pair in zip(kernel.fields, given, strict=True)]
+        aligned = [_aligned(arguments.get(f.name), f) for f in kernel.fields]
+        values = [self._slot(name, *pair) for pair in zip(kernel.fields, aligned, strict=True)]
         with self._lock:
             slots = self._code["slot"][0]
             for slot, value in enumerate(values):

@@ -126,19 +126,19 @@ class Operator:
             )
         program = current()
         dims: dict[str, Dim] = {k: v for k, v in attributes.items() if isinstance(v, int | Size)}
-        given = [(o, b) for o, b in zip(self.inputs, operands, strict=False) if b is not None]
-        if not {o.name for o in self.inputs if not o.optional} <= {o.name for o, _ in given}:
+        present = [(o, b) for o, b in zip(self.inputs, operands, strict=False) if b is not None]
+        if not {o.name for o in self.inputs if not o.optional} <= {o.name for o, _ in present}:
             raise ProgramError(f"{self.name}: only optional operands may be None")
-        for operand, buffer in given:
+        for operand, buffer in present:
             self._bind(operand, buffer, dims)
-        by_name = {o.name: b for o, b in given}
+        by_name = {o.name: b for o, b in present}
         results = tuple(
             by_name.get(o.name)
-            or program.scratch(_dtype(o, given), tuple(self._resolved(d, dims) for d in o.dims))
+            or program.scratch(_dtype(o, present), tuple(self._resolved(d, dims) for d in o.dims))
             for o in self.outputs
         )
         buffers, names = (
-            tuple(part) for part in zip(*((b, o.name) for o, b in given), strict=True)
+            tuple(part) for part in zip(*((b, o.name) for o, b in present), strict=True)
         )
         instruction = Instruction(self, buffers, results, attributes, dims, names)
         self.check(instruction)
@@ -225,11 +225,11 @@ def _known(instruction: Instruction) -> dict[str, Any]:
     return {name: value for name, value in every.items() if not isinstance(value, Size)}
 
 
-def _dtype(result: Operand, given: Sequence[tuple[Operand, Buffer]]) -> str:
+def _dtype(result: Operand, present: Sequence[tuple[Operand, Buffer]]) -> str:
     """A result's dtype; ``*`` is that of the first operand with ``*``."""
     if result.dtype != "*":
         return result.dtype
-    return next(buffer.dtype for operand, buffer in given if operand.dtype == "*")
+    return next(buffer.dtype for operand, buffer in present if operand.dtype == "*")
 
 
 def record_host(

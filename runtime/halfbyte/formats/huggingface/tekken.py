@@ -2,7 +2,7 @@
 
 Tokens are bytes in base64, in the order in which their parts are merged; ids of control tokens come
 first. As in `tiktoken`, any two pieces whose union is a token are merged, the union of the lowest
-rank first, so there is no list of merges.
+rank first, so a list of merges is not needed.
 """
 
 from __future__ import annotations

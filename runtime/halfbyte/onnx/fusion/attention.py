@@ -224,11 +224,11 @@ def _is_number(r: Rewriter, name: str) -> bool:
     node = r.producer(name, "Gather", "Slice")
     if node is None or r.producer(node.inputs[0], "Shape") is None:
         return False
-    given = [r.constant(n) for n in node.inputs[1:]]
-    if any(value is None or value.size != 1 for value in given):
+    constants = [r.constant(n) for n in node.inputs[1:]]
+    if any(value is None or value.size != 1 for value in constants):
         return False
-    numbers = [int(value.reshape(-1)[0]) for value in given if value is not None]
+    numbers = [int(value.reshape(-1)[0]) for value in constants if value is not None]
     if node.op_type == "Gather":
-        return all(value is not None and value.ndim <= 1 for value in given)
+        return all(value is not None and value.ndim <= 1 for value in constants)
     first, last, *_ = numbers
     return last - first == 1 or (first == -1 and last >= _LAST)

@@ -179,8 +179,8 @@ def _gated(r: Rewriter, node: Node) -> Iterator[str]:
 
 
 def _is_sixth(node: Node) -> bool:
-    given = node.attributes
-    return near(given.get("alpha", 0.2), 1 / 6) and near(given.get("beta", 0.5), 0.5)
+    attributes = node.attributes
+    return near(attributes.get("alpha", 0.2), 1 / 6) and near(attributes.get("beta", 0.5), 0.5)
 
 
 def _is_clipped(r: Rewriter, name: str, x: str) -> bool:

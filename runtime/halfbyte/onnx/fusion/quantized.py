@@ -129,12 +129,12 @@ def _absorbed(r: Rewriter, activation: Node, node: Node) -> bool:
     slack = float(scale[0]) / 2
     if activation.op_type == "Relu":
         return low >= -slack
-    given = [activation.attributes.get("min"), activation.attributes.get("max")]
+    bounds = [activation.attributes.get("min"), activation.attributes.get("max")]
     for index, name in enumerate(activation.inputs[1:3]):
         if name and r.number(name) is None:
             return False  # it is computed
-        given[index] = r.number(name)
-    least, most = given
+        bounds[index] = r.number(name)
+    least, most = bounds
     return (least is None or low >= least - slack) and (most is None or high <= most + slack)
 
 

@@ -31,12 +31,12 @@ def ranks(graph: Graph) -> Ranks:
 
 def _of(node: Node, graph: Graph, known: Ranks, producers: dict[str, Node]) -> int | None:
     """The rank of a node's outputs, by the rule of its operator's newest definition."""
-    given = [known.get(name) for name in node.inputs]
+    ranks = [known.get(name) for name in node.inputs]
     definition = find(node.domain, node.op_type, _NEWEST)
-    if not given or definition is None or definition.infer.rank is None:
+    if not ranks or definition is None or definition.infer.rank is None:
         return None
     return definition.infer.rank(
-        given, node, lambda place: _length(node.inputs[place], graph, known, producers)
+        ranks, node, lambda place: _length(node.inputs[place], graph, known, producers)
     )
 
 

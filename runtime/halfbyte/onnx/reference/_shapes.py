@@ -85,9 +85,9 @@ def _reduced_by_input(
     x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
 ) -> Shape:
     """The shape of a reduction over axes that an input names; without it over all, or none."""
-    given = [] if axes is None else integers(axes)
+    listed = [] if axes is None else integers(axes)
     whole = [] if noop_with_empty_axes else range(x.ndim)
-    return without(x.shape, axes_of(given or whole, x.ndim), keepdims)
+    return without(x.shape, axes_of(listed or whole, x.ndim), keepdims)
 
 
 def _one_axis(x: Array, *, axis: int = 0, keepdims: int = 1, **attributes: Any) -> Shape:
@@ -125,49 +125,49 @@ def _by_channel(x: Array, **attributes: Any) -> Shape:
 # ---- ranks -------------------------------------------------------------------------------------
 
 
-def _first_rank(given: Ranks, node: Node, length: Length) -> int | None:
-    return given[0]
+def _first_rank(ranks: Ranks, node: Node, length: Length) -> int | None:
+    return ranks[0]
 
 
-def _most_rank(given: Ranks, node: Node, length: Length) -> int | None:
-    known = [rank for rank in given if rank is not None]
+def _most_rank(ranks: Ranks, node: Node, length: Length) -> int | None:
+    known = [rank for rank in ranks if rank is not None]
     return max(known) if len(known) == len([*filter(None, node.inputs)]) else None
 
 
-def _product_rank(given: Ranks, node: Node, length: Length) -> int | None:
+def _product_rank(ranks: Ranks, node: Node, length: Length) -> int | None:
     """The rank of a product of matrices, or of stacks of them."""
-    known = [rank for rank in given[:2] if rank is not None and rank >= 2]
+    known = [rank for rank in ranks[:2] if rank is not None and rank >= 2]
     return max(known) if len(known) == 2 else None
 
 
-def _kept_rank(given: Ranks, node: Node, length: Length) -> int | None:
-    return given[0] if node.attributes.get("keepdims", 1) else None
+def _kept_rank(ranks: Ranks, node: Node, length: Length) -> int | None:
+    return ranks[0] if node.attributes.get("keepdims", 1) else None
 
 
-def _gathered_rank(given: Ranks, node: Node, length: Length) -> int | None:
+def _gathered_rank(ranks: Ranks, node: Node, length: Length) -> int | None:
     """The axes of the indices replace one axis."""
-    first, places = (*given, None)[:2]
+    first, places = (*ranks, None)[:2]
     return None if first is None or places is None else first - 1 + places
 
 
-def _stated_rank(given: Ranks, node: Node, length: Length) -> int | None:
+def _stated_rank(ranks: Ranks, node: Node, length: Length) -> int | None:
     """The number of elements of the second input."""
-    return length(1) if len(given) > 1 else None
+    return length(1) if len(ranks) > 1 else None
 
 
-def _expanded_rank(given: Ranks, node: Node, length: Length) -> int | None:
-    wanted = _stated_rank(given, node, length)
-    return None if given[0] is None or wanted is None else max(given[0], wanted)
+def _expanded_rank(ranks: Ranks, node: Node, length: Length) -> int | None:
+    wanted = _stated_rank(ranks, node, length)
+    return None if ranks[0] is None or wanted is None else max(ranks[0], wanted)
 
 
 def _axes_more(sign: int) -> Callable[[Ranks, Node, Length], int | None]:
     """The rank with axes added or removed that the second input or an attribute names."""
 
-    def rank(given: Ranks, node: Node, length: Length) -> int | None:
+    def rank(ranks: Ranks, node: Node, length: Length) -> int | None:
         axes = node.attributes.get("axes")
         count = len(axes) if isinstance(axes, list) else None
         count = length(1) if len(node.inputs) > 1 else count
-        return None if given[0] is None or count is None else given[0] + sign * count
+        return None if ranks[0] is None or count is None else ranks[0] + sign * count
 
     return rank
 
@@ -185,8 +185,8 @@ reduced_by_input = Rule(_reduced_by_input, _kept_rank)
 one_axis = Rule(_one_axis, _kept_rank)
 standardized = Rule(_standardized, _first_rank)
 by_channel = Rule(_by_channel, _first_rank)
-vector = Rule(rank=lambda given, node, length: 1)
-matrix = Rule(rank=lambda given, node, length: 2)
+vector = Rule(rank=lambda ranks, node, length: 1)
+matrix = Rule(rank=lambda ranks, node, length: 2)
 gathered = Rule(_gathered, _gathered_rank)
 joined = Rule(_joined, _first_rank)
 stated = Rule(rank=_stated_rank)

@@ -86,9 +86,9 @@ def take(x: Array, places: npt.ArrayLike, axis: int) -> Array:
     IndexError
         An index is out of range.
     """
-    given = np.asarray(places)
-    here = given.astype(np.intp, copy=False)
-    if here.dtype.itemsize < given.dtype.itemsize and not np.array_equal(here, given):
+    positions = np.asarray(places)
+    here = positions.astype(np.intp, copy=False)
+    if here.dtype.itemsize < positions.dtype.itemsize and not np.array_equal(here, positions):
         raise IndexError(f"an index beyond axis {axis} of size {x.shape[axis]}")
     return np.take(x, here, axis)
 

@@ -243,8 +243,8 @@ def linear_attention(
     if "gated" in update_rule:
         gate = np.exp(split_heads(widened(_needed(decay, "decay")), kv_num_heads))[..., None]
     if "delta" in update_rule:
-        given = widened(_needed(beta, "beta"))
-        rate = split_heads(given, min(kv_num_heads, given.shape[2]))
+        rates = widened(_needed(beta, "beta"))
+        rate = split_heads(rates, min(kv_num_heads, rates.shape[2]))
     outputs = np.zeros((*q.shape[:3], v.shape[3]), q.dtype)
     for t in range(q.shape[2]):
         if gate is not None:

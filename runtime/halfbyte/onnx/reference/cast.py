@@ -53,7 +53,7 @@ def converted(X: Array, dtype: np.dtype[Any], saturate: int, round_mode: str) ->
 def parsed(strings: Array, dtype: np.dtype[Any]) -> Array:
     """Numbers that strings hold, as int64, uint64 or float64.
 
-    Raises `ValueError` where a string is no number, `OverflowError` where it needs more bits.
+    Raises `ValueError` if a string is not a number, `OverflowError` if it needs more bits.
     """
     if dtype.kind in "iub" or dtypes.special_name(dtype) in dtypes.INTEGER_BITS:
         widest: Any = np.uint64 if dtype == np.uint64 else np.int64

@@ -36,9 +36,9 @@ def constant(
         (value_float, np.float32), (value_floats, np.float32), (value_int, np.int64),
         (value_ints, np.int64), (value_string, object), (value_strings, object),
     ]  # fmt: skip
-    for given, dtype in plain:
-        if given is not None:
-            return np.array(given, dtype)
+    for numbers, dtype in plain:
+        if numbers is not None:
+            return np.array(numbers, dtype)
     raise ProgramError("a constant without a value")
 
 

@@ -112,8 +112,8 @@ def convolved(x: Array, *others: Array | None, **attributes: Any) -> _shapes.Sha
     w = others[0] if len(others) < 7 else others[2]
     if w is None:
         raise ProgramError("filters are left out")
-    given = dict.fromkeys(("dilations", "kernel_shape", "pads", "strides"))
-    window = checked_window(x, w, **{"group": 1, "auto_pad": "NOTSET", **given, **attributes})
+    defaults = dict.fromkeys(("dilations", "kernel_shape", "pads", "strides"))
+    window = checked_window(x, w, **{"group": 1, "auto_pad": "NOTSET", **defaults, **attributes})
     return (len(x), len(w), *counts(x.shape[2:], window))
 
 

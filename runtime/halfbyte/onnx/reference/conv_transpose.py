@@ -113,8 +113,8 @@ def _widened_images(
 ) -> _shapes.Shape:  # fmt: skip
     """The shape of a transposed convolution."""
     others = ("dilations", "output_padding", "output_shape", "pads", "strides")
-    given = {"auto_pad": "NOTSET", **dict.fromkeys(others), **attributes}
-    _, sizes = _transposed_window(x, w, **given)
+    options = {"auto_pad": "NOTSET", **dict.fromkeys(others), **attributes}
+    _, sizes = _transposed_window(x, w, **options)
     if x.ndim < 3 or w.ndim != x.ndim:
         raise ValueError(f"filters {list(w.shape)} for {list(x.shape)}")
     return (len(x), w.shape[1] * group, *sizes)

@@ -41,12 +41,12 @@ def pad(
     if mode not in MODES:
         raise UnsupportedError(f"mode {mode!r}: expected one of {MODES}")
     along = range(data.ndim) if axes is None else axes_of(integers(axes), data.ndim)
-    given = integers(pads)
-    if len(given) != 2 * len(along):
-        raise ValueError(f"{len(given)} pads of {len(along)} axes")
+    sizes = integers(pads)
+    if len(sizes) != 2 * len(along):
+        raise ValueError(f"{len(sizes)} pads of {len(along)} axes")
     before, after = [0] * data.ndim, [0] * data.ndim
     for place, axis in enumerate(along):
-        before[axis], after[axis] = given[place], given[place + len(along)]
+        before[axis], after[axis] = sizes[place], sizes[place + len(along)]
     check_elements(map(sum, zip(data.shape, before, after, strict=True)), data.dtype.itemsize)
     kept: list[Any] = [
         slice(max(-b, 0), size - max(-a, 0))

@@ -107,9 +107,9 @@ def declare(name: str, kernel: Kernel, since: int) -> None:
         keepdims: int = 1,
         noop_with_empty_axes: int = 0,
     ) -> Array:
-        given = [] if axes is None else integers(axes)
+        listed = [] if axes is None else integers(axes)
         whole = [] if noop_with_empty_axes else range(data.ndim)
-        return reduced(kernel, data, axes_of(given or whole, data.ndim), keepdims)
+        return reduced(kernel, data, axes_of(listed or whole, data.ndim), keepdims)
 
     by_attribute.__doc__ = f"{kernel.__doc__} ONNX {name}-1."
     by_input.__doc__ = f"{kernel.__doc__} No axes are all, or none as asked. ONNX {name}-{since}."

@@ -243,10 +243,10 @@ def resize(
     cropped = coordinate_transformation_mode == "tf_crop_and_resize"
     region = _given(roi) if cropped else None
     scales, sizes = _given(scales), _given(sizes)
-    for given, factor in ((region, 2), (scales, 1)):
-        if given is not None and given.shape != (factor * len(numbers),):
+    for factors, factor in ((region, 2), (scales, 1)):
+        if factors is not None and factors.shape != (factor * len(numbers),):
             raise ProgramError(
-                f"roi or scales of shape {list(given.shape)}: expected {factor * len(numbers)}"
+                f"roi or scales of shape {list(factors.shape)}: expected {factor * len(numbers)}"
             )
     if scales is not None and sizes is None:
         resized = _scaled_axes(x, scales, region, numbers)

@@ -35,10 +35,10 @@ class Rule:
     inputs: tuple[tuple[str, frozenset[int] | None, bool], ...]
     outputs: tuple[str, ...]
 
-    def problem(self, given: Sequence[Dtype | None]) -> str | None:
+    def problem(self, known_types: Sequence[Dtype | None]) -> str | None:
         """The problem with the types of inputs, if any; None is a type that is not known."""
         seen: dict[str, Dtype] = {}
-        for place, dtype in enumerate(given):
+        for place, dtype in enumerate(known_types):
             letter, types = self._at(place)
             if dtype is None or letter == "-":
                 continue
@@ -49,9 +49,9 @@ class Rule:
                 return f"input {place} is {_name(dtype)}, expected {_name(seen[letter])}"
         return None
 
-    def results(self, given: Sequence[Dtype | None]) -> list[Dtype | None]:
+    def results(self, known_types: Sequence[Dtype | None]) -> list[Dtype | None]:
         """Types of outputs, as far as the inputs' types decide them."""
-        seen = {self._at(i)[0]: dtype for i, dtype in enumerate(given) if dtype is not None}
+        seen = {self._at(i)[0]: dtype for i, dtype in enumerate(known_types) if dtype is not None}
         return [
             dtypes.DTYPES.get(int(word)) if word.isdigit() else seen.get(word)
             for word in self.outputs
@@ -106,11 +106,11 @@ def check_types(model: Model) -> None:
         step()
         version = node.version or model.opsets.get(node.domain, 1)
         rule = rule_of(node.domain, node.op_type, version)
-        given = [known.get(name) if name else None for name in node.inputs]
-        problem = rule.problem(given) or _wrong_count(node, rule, version)
+        known_types = [known.get(name) if name else None for name in node.inputs]
+        problem = rule.problem(known_types) or _wrong_count(node, rule, version)
         if problem:
             raise ProgramError(f"{model.path}: {node}: {problem}")
-        known |= dict(zip(node.outputs, rule.results(given), strict=False))
+        known |= dict(zip(node.outputs, rule.results(known_types), strict=False))
         known |= _stated(node)
 
 

@@ -155,12 +155,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
                     return True
         return False
 
-    def _dict(self, given: Any = (), **named: Any) -> dict[Any, Any]:
-        pairs = given.items() if isinstance(given, Mapping) else self.meter.counted(given)
+    def _dict(self, content: Any = (), **named: Any) -> dict[Any, Any]:
+        pairs = content.items() if isinstance(content, Mapping) else self.meter.counted(content)
         return {self.meter.key(key): value for key, value in pairs} | named
 
-    def _namespace(self, given: Any = (), **named: Any) -> Namespace:
-        return Namespace(self._dict(given, **named))
+    def _namespace(self, content: Any = (), **named: Any) -> Namespace:
+        return Namespace(self._dict(content, **named))
 
 
 class Nesting(Extension):

@@ -107,8 +107,8 @@ def _split_name(file: ModelFile) -> str:
     name = file.metadata.get(key)
     if isinstance(name, str) and name in SPLITS:
         return name
-    found = "nothing" if name is None else repr(name)[:80]
+    shown = "nothing" if name is None else repr(name)[:80]
     raise UnsupportedError(
-        f"{file.path}: metadata '{key}': found {found}, a way of splitting text that halfbyte "
+        f"{file.path}: metadata '{key}': found {shown}, a way of splitting text that halfbyte "
         f"does not know: expected one of {', '.join(sorted(SPLITS))}"
     )

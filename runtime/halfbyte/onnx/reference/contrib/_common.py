@@ -70,7 +70,7 @@ def activated(x: Array, name: str | None, parameters: Sequence[float] = ()) -> A
     return np.asarray(function(x, *parameters), x.dtype)
 
 
-def given(*parameters: float | None) -> list[float]:
+def present(*parameters: float | None) -> list[float]:
     """The parameters up to the first that is left out."""
     end = next((i for i, value in enumerate(parameters) if value is None), len(parameters))
     return [value for value in parameters[:end] if value is not None]

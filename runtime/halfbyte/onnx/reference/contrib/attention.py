@@ -191,8 +191,8 @@ def _unpacked_heads(
         pairs = [key[:, :, :, i].swapaxes(1, 2) for i in range(2)]
         parts = [split_heads(query, heads), *pairs]
     elif key is not None and value is not None:
-        given = (query, key, value)
-        parts = [split_heads(x, heads) if x.ndim == 3 else x for x in given]
+        inputs = (query, key, value)
+        parts = [split_heads(x, heads) if x.ndim == 3 else x for x in inputs]
     else:
         raise ProgramError(f"query of shape {list(query.shape)} without key and value")
     q, k, v = map(widened, parts)

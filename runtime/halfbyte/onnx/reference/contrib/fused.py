@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import rounded, widened
-from halfbyte.onnx.reference.contrib._common import activated, contrib, given
+from halfbyte.onnx.reference.contrib._common import activated, contrib, present
 from halfbyte.onnx.reference.conv import conv, convolved
 from halfbyte.onnx.reference.conv_transpose import conv_transpose
 from halfbyte.onnx.reference.pooling import max_pool, pooled
@@ -72,7 +72,7 @@ def fused_matmul_activation(
         widened(a), widened(b), alpha=alpha, transA=transA, transB=transB,
         transBatchA=transBatchA, transBatchB=transBatchB,
     )  # fmt: skip
-    parameters = given(activation_alpha, activation_beta, activation_gamma)
+    parameters = present(activation_alpha, activation_beta, activation_gamma)
     return rounded(activated(product, activation, parameters), a.dtype)
 
 
@@ -96,7 +96,7 @@ def fused_gemm(
     result = left @ right * np.asarray(alpha, left.dtype)
     if c is not None:
         result = result + widened(c) * np.asarray(beta, left.dtype)
-    parameters = given(activation_alpha, activation_beta, activation_gamma)
+    parameters = present(activation_alpha, activation_beta, activation_gamma)
     return rounded(activated(result, activation, parameters), a.dtype)
 
 

@@ -29,9 +29,9 @@ def layer_norm(x: Array, gamma: Array, beta: Array | None, epsilon: float) -> tu
 def _skipped(x: Array, skip: Array, bias: Array | None, *vectors: Array | None) -> Array:
     """x + skip + bias; scales and biases are vectors over the last axis."""
     whole = widened(x) + widened(skip)
-    for given in (bias, *vectors):
-        if given is not None:
-            vector(given, whole.shape[-1] if whole.ndim else 1, "gamma, beta or bias")
+    for parameter in (bias, *vectors):
+        if parameter is not None:
+            vector(parameter, whole.shape[-1] if whole.ndim else 1, "gamma, beta or bias")
     return whole if bias is None else whole + widened(bias)
 
 

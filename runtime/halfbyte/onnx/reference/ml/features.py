@@ -87,7 +87,7 @@ def one_hot_encoder(
     fitting((*x.shape, len(categories)), 4)
     matches = values[..., None] == categories
     if not zeros and not matches.any(-1).all():
-        raise ProgramError("a value that is no category")
+        raise ProgramError("a value that is not a category")
     return np.asarray(matches, np.float32)
 
 

@@ -127,26 +127,26 @@ def _weighted(
     fitting((nodes, count), 8, "weights of leaves")
     fitting((*leaves.shape, count), 8, "weights of trees")
     table = np.zeros((nodes, count), weights.dtype)
-    given = np.zeros((nodes, count), np.bool_)
+    present = np.zeros((nodes, count), np.bool_)
     for tree, node, target, weight in zip(treeids, nodeids, targets, weights, strict=True):
         at = places.get((tree, node))
         if at is None:
             raise ProgramError(f"no node {node} of tree {tree}")
         table[at, target] += weight
-        given[at, target] = True
-    return aggregated(table[leaves], given[leaves], aggregate)
+        present[at, target] = True
+    return aggregated(table[leaves], present[leaves], aggregate)
 
 
-def aggregated(parts: Array, given: Array, aggregate: str) -> Array:
-    """parts [n, trees, targets] aggregated over the trees that `given` selects; 0 without one."""
+def aggregated(parts: Array, present: Array, aggregate: str) -> Array:
+    """parts [n, trees, targets] aggregated over the trees that `present` selects; 0 without one."""
     if aggregate in ("SUM", "AVERAGE"):
         total = parts.sum(1)
         return np.asarray(total / parts.shape[1] if aggregate == "AVERAGE" else total)
     if aggregate not in ("MIN", "MAX"):
         raise ProgramError(f"aggregate_function {aggregate!r}, expected one of {AGGREGATES}")
     far, pick = (np.inf, np.min) if aggregate == "MIN" else (-np.inf, np.max)
-    picked = pick(np.where(given, parts, far), axis=1)
-    return np.asarray(np.where(given.any(1), picked, 0), parts.dtype)
+    picked = pick(np.where(present, parts, far), axis=1)
+    return np.asarray(np.where(present.any(1), picked, 0), parts.dtype)
 
 
 def _values(floats: Sequence[float] | None, tensor: Array | None) -> Array:
@@ -280,9 +280,9 @@ def tree_ensemble(
     reached = trees.leaves(x) - nodes
     targets = np.array(leaf_targetids, np.int64)[reached]
     fitting((*reached.shape, n_targets), 8, "weights of trees")
-    given = targets[..., None] == np.arange(n_targets)
-    parts = np.where(given, leaf_weights[reached][..., None], leaf_weights.dtype.type(0))
-    scores = aggregated(parts, given, AGGREGATES[aggregate_function])
+    present = targets[..., None] == np.arange(n_targets)
+    parts = np.where(present, leaf_weights[reached][..., None], leaf_weights.dtype.type(0))
+    scores = aggregated(parts, present, AGGREGATES[aggregate_function])
     return transformed(scores.astype(x.dtype), POST[post_transform])
 
 

@@ -29,7 +29,7 @@ Request = Mapping[str, Any]
 Reader = Callable[[Any, Callable[[int, "int | None"], None]], Awaitable[Any]]
 
 
-class Desk:
+class Handler:
     """Answers requests; `post` sends one message.
 
     Parameters
@@ -57,7 +57,7 @@ class Desk:
             "run": ("onnx", self._run),
         }
 
-    async def ask(self, request: str, files: Any = None) -> None:
+    async def handle(self, request: str, files: Any = None) -> None:
         """Answer one request; `files` are the page's files, or pixels by the input's name."""
         asked = json.loads(request)
         if asked["ask"] == "stop":
@@ -177,15 +177,15 @@ class Desk:
         if self._model is None:
             raise HalfbyteError("There is no model yet: drop an ONNX file first.")
         encode = self._tokenizer.encode if self._tokenizer is not None else None
-        given = feeds.feeds(self._model.inputs, asked["inputs"], files or {}, encode)
-        results, first, _ = self._model.timed(given)
+        arrays = feeds.feeds(self._model.inputs, asked["inputs"], files or {}, encode)
+        results, first, _ = self._model.timed(arrays)
         seconds: list[float] = []
         kernels, start = 0.0, time.perf_counter()
         while len(seconds) < RUNS and time.perf_counter() - start < RUN_SECONDS:
             await asyncio.sleep(0)
             if self._stopped and seconds:
                 break
-            _, taken, in_kernels = self._model.timed(given)
+            _, taken, in_kernels = self._model.timed(arrays)
             seconds.append(taken)
             kernels += in_kernels
         names = [output.name for output in self._model.outputs]
@@ -197,7 +197,7 @@ class Desk:
             first=first,
             seconds=seconds,
             kernels=kernels / max(sum(seconds), 1e-9),
-            fed=[f"{name} {list(value.shape)}" for name, value in given.items()],
+            fed=[f"{name} {list(value.shape)}" for name, value in arrays.items()],
             **self._model.facts(),
         )
 

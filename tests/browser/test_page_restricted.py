@@ -1,4 +1,4 @@
-"""The page where a browser lends it little, and where its policy is strict."""
+"""The page with few features of the browser available, and with a strict policy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if (navigator.storage) navigator.storage.getDirectory = async () => {
 
 
 def fails(user: User, text: str | re.Pattern[str]) -> None:
-    """The page says so, and waits for nothing."""
+    """Assert that the page shows this problem and is not busy."""
     expect(user.page.locator("#failure-text")).to_have_text(text, timeout=READY)
     expect(user.page.locator("#failure")).to_be_visible()
     expect(user.page.locator("#wait")).to_be_hidden()
@@ -69,7 +69,7 @@ def test_an_insecure_origin(
 
 
 def without_storage(site: Site) -> Site:
-    """The site, each of whose modules begins as where site data are blocked."""
+    """The site, with properties replaced as in a browser that blocks site data."""
     files = dict(site.files)
     for name, content in site.files.items():
         if name.endswith(".mjs") and "/" not in name:
@@ -93,8 +93,8 @@ def test_site_data_blocked(
         assert user.failures == []
 
 
-def test_the_policy_forbids_eval_and_strangers(user: User, page_server: Server) -> None:
-    """The page's policy is in force, in its worker too; the other tests run under it."""
+def test_the_policy_forbids_eval_and_other_origins(user: User, page_server: Server) -> None:
+    """The page's policy also applies in its worker; the other tests run under it."""
     refused = """(refuse) => new Promise((resolve) => {
       const told = ({ blockedURI }) => resolve(blockedURI);
       self.addEventListener("securitypolicyviolation", told, { once: true });
@@ -113,7 +113,7 @@ def test_the_policy_forbids_eval_and_strangers(user: User, page_server: Server) 
 def test_a_policy_without_webassembly(
     browser: Browser, site: Site, repository: Path, asked: str
 ) -> None:
-    """WebKit compiles what the policy forbids, and refuses to run it."""
+    """WebKit compiles WebAssembly despite the policy, and refuses to run it."""
     module = site.files["start.mjs"]
     assert isinstance(module, Path)
     changed = module.read_text().replace("  mayCompile();", asked, 1).encode()
@@ -136,7 +136,7 @@ def test_a_policy_without_webassembly(
 def test_files_that_are_missing_or_broken(
     browser: Browser, site: Site, name: str, content: bytes | None, expected: str
 ) -> None:
-    """Where Python cannot start, it is said which file is to blame; nothing waits for ever."""
+    """If Python cannot start, the message names the file; nothing waits for ever."""
     files = {**site.files}
     files.pop(name) if content is None else files.update({name: content})
     broken = Server(replace(site, files=files))
@@ -145,7 +145,7 @@ def test_files_that_are_missing_or_broken(
 
 
 def test_webassembly_under_another_type(browser: Browser, page_server: Server) -> None:
-    """Some hosts call it application/octet-stream."""
+    """Some hosts send it as application/octet-stream."""
     context = browser.new_context()
     context.route(
         "**/pyodide.asm.wasm",
@@ -159,7 +159,7 @@ def test_webassembly_under_another_type(browser: Browser, page_server: Server) -
     leave(context)
 
 
-def test_scripts_that_do_not_come(browser: Browser, page_server: Server) -> None:
+def test_missing_scripts(browser: Browser, page_server: Server) -> None:
     context = browser.new_context()
     context.route("**/chat.mjs", lambda route: route.abort())
     context.route("**/style.css", patched(lambda text: text.replace("late 1s 10s", "late 0s")))
@@ -170,7 +170,7 @@ def test_scripts_that_do_not_come(browser: Browser, page_server: Server) -> None
         expect(user.page.locator("#unstarted")).to_be_hidden(timeout=READY)
 
 
-def test_a_tab_whose_module_does_not_come(
+def test_a_tab_with_a_missing_module(
     browser: Browser, page_server: Server, repository: Path
 ) -> None:
     with visit(browser, page_server.address, search=lambda route: route.abort()) as user:
