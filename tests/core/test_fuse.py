@@ -66,8 +66,7 @@ def test_a_result_that_is_used_twice_stays() -> None:
 def test_an_output_stays() -> None:
     with capture("p") as program:
         x = program.input("x", "f32", (4, 64))
-        gate = ops.silu(x)
-        program.output("gate", gate)
+        gate = program.output("gate", ops.silu(x))
         program.output("y", ops.mul(gate, x))
     assert [i.operator.name for i in fuse(program).instructions] == ["silu", "mul"]
 

@@ -19,8 +19,8 @@ from halfbyte.core.program import Program, capture
 def _program() -> Program:
     with capture("sum") as program:
         x = program.input("x", "f32", (4, 8))
-        program.output("y", ops.add(ops.add(x, x), x))
-    program.instructions[1].origin = "/layer/Add"
+        y = program.output("y", ops.add(ops.add(x, x), x))
+        program.change_last((y,), origin="/layer/Add")
     return program
 
 

@@ -58,7 +58,7 @@ class Kind(StrEnum):
 SHARED = frozenset({Kind.SCRATCH, Kind.WINDOW})  # kinds that share one arena
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Buffer:
     """Memory for numbers; only weights and constants have a `value`, or a function that returns it.
 

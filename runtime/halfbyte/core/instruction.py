@@ -58,7 +58,7 @@ class Operation(Protocol):
     def kernel(self, instruction: Instruction) -> str: ...
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Instruction:
     """One operator applied to buffers. `dims` are the signature's dimensions and attributes.
 
@@ -69,8 +69,8 @@ class Instruction:
     operator: Operation
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
-    attributes: dict[str, Any]
-    dims: dict[str, Dim]
+    attributes: Mapping[str, Any]
+    dims: Mapping[str, Dim]
     given: tuple[str, ...] = ()
     origin: str = ""
 

@@ -7,7 +7,7 @@ the context: memory is planned at their maxima, and each run gets their values i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -54,10 +54,21 @@ class Program:
         """A buffer that the caller fills before a run."""
         return self.inputs.setdefault(name, Buffer(name, Kind.INPUT, dtype, shape))
 
-    def output(self, name: str, buffer: Buffer) -> None:
-        """Turn a computed buffer into an output, which the caller reads after a run."""
-        buffer.name, buffer.kind = name, Kind.OUTPUT
-        self.outputs[name] = buffer
+    def output(self, name: str, buffer: Buffer) -> Buffer:
+        """The output, which the caller reads after a run, in place of a computed buffer."""
+        return self.set_outputs({name: buffer})[name]
+
+    def set_outputs(self, buffers: Mapping[str, Buffer]) -> dict[str, Buffer]:
+        """Outputs in place of computed buffers, which instructions no longer refer to.
+
+        A buffer with several names gets the first one; others than scratch stay as they are.
+        """
+        known: dict[Buffer, Buffer] = {}
+        for name, root in ((name, buffer.root) for name, buffer in buffers.items()):
+            if root.kind is Kind.SCRATCH and root not in known:
+                known[root] = self.outputs[name] = replace(root, name=name, kind=Kind.OUTPUT)
+        self.instructions = _with_buffers(self.instructions, known)
+        return {name: _other(buffer, known) for name, buffer in buffers.items()}
 
     def state(self, name: str, dtype: str, shape: tuple[Dim, ...]) -> Buffer:
         """A buffer that keeps its content between runs, such as the KV cache."""
@@ -99,6 +110,10 @@ class Program:
         """Add an instruction at the end."""
         self.instructions.append(instruction)
 
+    def change_last(self, outputs: tuple[Buffer, ...], origin: str = "") -> None:
+        """Let the last instruction write other buffers, for a node of the graph."""
+        self.instructions[-1] = replace(self.instructions[-1], outputs=outputs, origin=origin)
+
     def rewritten(self, instructions: list[Instruction]) -> Program:
         """A program with other instructions, and no memory plan."""
         return Program(
@@ -112,14 +127,7 @@ class Program:
         This program is not changed; the two share all other buffers.
         """
         known = dict(buffers)
-
-        def others(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-            return tuple(_other(buffer, known) for buffer in buffers)
-
-        program = self.rewritten([
-            replace(i, inputs=others(i.inputs), outputs=others(i.outputs))
-            for i in self.instructions
-        ])  # fmt: skip
+        program = self.rewritten(_with_buffers(self.instructions, known))
         program._weights = {name: _other(b, known) for name, b in self._weights.items()}
         program.places, program.arena_bytes = dict(self.places), self.arena_bytes
         return program
@@ -171,6 +179,17 @@ class Program:
         offset = self.places.get(buffer.root)
         where = f"@{offset}" if offset is not None else ""
         return f"{buffer}{where} {buffer.nbytes:,} B"
+
+
+def _with_buffers(
+    instructions: Iterable[Instruction], known: dict[Buffer, Buffer]
+) -> list[Instruction]:
+    """Instructions in which buffers are replaced, and their parts."""
+
+    def others(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+        return tuple(_other(buffer, known) for buffer in buffers)
+
+    return [replace(i, inputs=others(i.inputs), outputs=others(i.outputs)) for i in instructions]
 
 
 def _other(buffer: Buffer, known: dict[Buffer, Buffer]) -> Buffer:

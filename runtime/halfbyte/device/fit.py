@@ -7,7 +7,7 @@ here, and input sizes and rewritten graphs there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -149,16 +149,18 @@ class Room:
         if not 1 <= self.threads <= profile.cores:
             raise HalfbyteError(f"threads {self.threads}: expected 1 to {profile.cores}")
 
-    def fits(self, memory: dict[str, int]) -> bool:
+    def fits(self, memory: Mapping[str, int]) -> bool:
         """Whether these bytes by kind fit, including the limit on a tab's file."""
         return _private(memory) <= self.limit.value * 1e6 and not too_large(memory)
 
-    def verdict(self, settings: str, memory: dict[str, int], *, streamed: bool = False) -> Verdict:
+    def verdict(
+        self, settings: str, memory: Mapping[str, int], *, streamed: bool = False
+    ) -> Verdict:
         """The verdict on these bytes; weights may be streamed."""
         total, private = sum(memory.values()), _private(memory)
         dropped = private < total and total > self.limit.value * 1e6
         return Verdict(
-            settings, memory, total, private,
+            settings, dict(memory), total, private,
             fits=self.fits(memory),
             sure=too_large(memory)
             or private <= self.limit.low * 1e6
@@ -230,7 +232,7 @@ class Fitter:
     def _fits(self, planned: Plan) -> bool:
         return self.room.fits(self._memory(planned))
 
-    def _memory(self, planned: Plan) -> dict[str, int]:
+    def _memory(self, planned: Plan) -> Mapping[str, int]:
         """Bytes by kind: in a tab, weights are packed in place, in the heap that has the file."""
         if not self.room.tab:
             return planned.memory
@@ -303,12 +305,12 @@ def largest(fits: Callable[[int], bool], limit: int) -> int:
     return low
 
 
-def too_large(memory: dict[str, int]) -> bool:
+def too_large(memory: Mapping[str, int]) -> bool:
     """Whether a tab's file is larger than the largest array of a browser."""
     return memory.get(FILE, 0) > ARRAY_BYTES
 
 
-def _private(memory: dict[str, int]) -> int:
+def _private(memory: Mapping[str, int]) -> int:
     return sum(memory.values()) - memory.get("weights (mapped)", 0)
 
 

@@ -47,7 +47,7 @@ class GraphPlan:
         Number of programs.
     inputs : dict of str to tuple of int
         Shapes of the inputs.
-    memory : dict of str to int
+    memory : mapping of str to int
         Bytes by kind; see :func:`halfbyte.text.footprint.planned_graph`.
     file : int
         Bytes of the model's file and its external data.
@@ -56,7 +56,7 @@ class GraphPlan:
     program: Program
     calls: int
     inputs: dict[str, tuple[int, ...]]
-    memory: dict[str, int]
+    memory: Mapping[str, int]
     file: int
 
 
@@ -230,12 +230,12 @@ class GraphFitter:
         runs = Spread.of(1 / run.seconds(rates))
         return GraphNeed(**vars(verdict), inputs=planned.inputs, runs=runs)
 
-    def _verdict(self, settings: str, memory: dict[str, int]) -> Verdict:
+    def _verdict(self, settings: str, memory: Mapping[str, int]) -> Verdict:
         """The verdict on these bytes; a graph that does not fit does not run from storage."""
         verdict = self.room.verdict(settings, memory)
         return replace(verdict, from_storage=verdict.fits and verdict.from_storage)
 
-    def _memory(self, memory: dict[str, int], file: int) -> dict[str, int]:
+    def _memory(self, memory: Mapping[str, int], file: int) -> Mapping[str, int]:
         """Bytes by kind; a tab holds the file as well as the packed weights."""
         return footprint.in_tab(memory, file) if self.room.tab else memory
 
@@ -258,9 +258,9 @@ class GraphFitter:
                 yield self.need(command, planned)
             planner.close()
         now = self._planner.plan(sizes)
-        fp16 = fp16_memory(self.model, now.memory)
-        saved = fp16["weights (mapped)"] - now.memory["weights (mapped)"]  # also in the file
-        fp16 = self._memory(fp16, now.file - saved)
+        needed = fp16_memory(self.model, now.memory)
+        saved = needed["weights (mapped)"] - now.memory["weights (mapped)"]  # also in the file
+        fp16 = self._memory(needed, now.file - saved)
         if fp16 != asked.memory and self.room.fits(fp16):
             command = f"quantize {self.model.path.name} --fp16"
             yield GraphNeed(**vars(self._verdict(command, fp16)), inputs=asked.inputs, runs=None)

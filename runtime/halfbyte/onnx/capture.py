@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -185,19 +186,17 @@ class Capture:
     def outputs(self, names: Iterable[str]) -> tuple[dict[str, Buffer], dict[str, Any]]:
         """The values of these names: buffers to read after a run, and constants.
 
-        Buffers that a run fills become outputs of the program.
+        Outputs of the program take the place of buffers that a run fills: it ends the capture.
         """
         buffers: dict[str, Buffer] = {}
         constants: dict[str, Any] = {}
         for name in sorted(names):
             value = self.values.get(name)
             if isinstance(value, Value):
-                buffers[name] = buffer = self.plain(value)
-                if buffer.root.kind is Kind.SCRATCH:
-                    self.program.output(name, buffer.root)
+                buffers[name] = self.plain(value)
             elif value is not None:
                 constants[name] = value
-        return buffers, constants
+        return self.program.set_outputs(buffers), constants
 
     # ---- nodes -----------------------------------------------------------------------------------
 
@@ -221,8 +220,11 @@ class Capture:
             raise type(error)(f"{self.model.path}: {node}: {error}") from error
         except UNFIT as error:
             raise ProgramError(f"{self.model.path}: {node}: {error!r}") from error
-        for instruction in self.program.instructions[first:]:
-            instruction.origin = instruction.origin or node.title
+        instructions = self.program.instructions
+        instructions[first:] = [
+            instruction if instruction.origin else replace(instruction, origin=node.title)
+            for instruction in instructions[first:]
+        ]
 
     def _record(self, node: Node) -> None:
         inputs = [self.values[name] if name else None for name in node.inputs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def _foreign(file: ModelFile) -> list[str]:
 
 
 def _data(
-    file: ModelFile, notes: list[str], context: int, memory: dict[str, int]
+    file: ModelFile, notes: list[str], context: int, memory: Mapping[str, int]
 ) -> dict[str, Any]:
     return {
         "file": str(file.path),
@@ -112,7 +113,7 @@ def _tensors(file: ModelFile) -> str:
     return "\n".join(lines)
 
 
-def _memory(context: int, memory: dict[str, int]) -> str:
+def _memory(context: int, memory: Mapping[str, int]) -> str:
     lines = [f"planned memory at a context of {context} tokens"]
     for kind, count in (*memory.items(), ("total", sum(memory.values()))):
         lines.append(f"  {kind:<18} {count / 1e6:>10.2f} MB")

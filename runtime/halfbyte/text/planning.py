@@ -6,7 +6,9 @@ packing returns another program.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TypedDict
 
 from halfbyte.core import ops, packing
@@ -89,7 +91,7 @@ class Plan:
         Weights to pack.
     reader : Reader or None
         Reads streamed weights.
-    memory : dict of str to int
+    memory : mapping of str to int
         Bytes by kind; see :func:`halfbyte.text.footprint.planned`.
     settings : Settings
         The settings asked for, with the context that was chosen.
@@ -98,7 +100,7 @@ class Plan:
     program: Program
     to_pack: tuple[Buffer, ...]
     reader: Reader | None
-    memory: dict[str, int]
+    memory: Mapping[str, int]
     settings: Settings
 
     @property
@@ -152,7 +154,7 @@ def _planned(file: ModelFile, settings: Settings, captured: Program) -> Plan:
         merges=_count(file.metadata.get("tokenizer.ggml.merges")),
     )  # fmt: skip
     return Plan(
-        program, tuple(to_pack), reader, memory,
+        program, tuple(to_pack), reader, MappingProxyType(memory),
         replace(settings, context=program.sizes["position"].maximum),
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ def fuse(program: Program) -> Program:
                 rewritten.append(instruction)
             else:
                 replaced.add(first)
-                rewritten.instructions[-1].outputs = instruction.outputs
+                rewritten.change_last(instruction.outputs)
             producers.update(dict.fromkeys(instruction.outputs, rewritten.instructions[-1]))
     rewritten.instructions = [i for i in rewritten.instructions if i not in replaced]
     return rewritten

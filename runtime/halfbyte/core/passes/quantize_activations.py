@@ -26,7 +26,7 @@ def quantize_activations(program: Program) -> Program:
             if x not in quantized:
                 quantized[x] = ops.dynamic_quantize(x)
             ops.matmul_int8(*quantized[x], w)
-            rewritten.instructions[-1].outputs = instruction.outputs
+            rewritten.change_last(instruction.outputs)
     return rewritten
 
 

@@ -83,7 +83,7 @@ def _multiply(instruction: Instruction, weight: Tensor, lot_bytes: int) -> dict[
         windows[window] = rows
         part = instruction.operator(*activations, window)
         if rows.size == weight.row_count:
-            current().instructions[-1].outputs = (y,)
+            current().change_last((y,))
         else:
             ops.concat_part(y.view(y.shape, "i32"), part.view(part.shape, "i32"), offset=first)
     return windows

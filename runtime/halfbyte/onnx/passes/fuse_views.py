@@ -45,8 +45,7 @@ def fuse_views(program: Program) -> Program:
             else:
                 rewritten.append(instruction)
                 continue
-            fused_instruction = rewritten.instructions[-1]
-            fused_instruction.outputs, fused_instruction.origin = outputs, instruction.origin
+            rewritten.change_last(outputs, instruction.origin)
     return rewritten
 
 

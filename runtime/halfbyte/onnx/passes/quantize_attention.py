@@ -32,8 +32,7 @@ def quantize_attention(program: Program, products: Collection[Operator]) -> Prog
                 continue
             attributes = {k: v for k, v in instruction.attributes.items() if k not in _DROPPED}
             ops.attention_int8(*instruction.inputs, **attributes)
-            quantized = rewritten.instructions[-1]
-            quantized.outputs, quantized.origin = instruction.outputs, instruction.origin
+            rewritten.change_last(instruction.outputs, instruction.origin)
     return rewritten
 
 

@@ -143,9 +143,8 @@ def _record(
         pieces |= _narrower(instruction.operands["plan"], rows.outer, count)
     operands = [None if b is None else pieces.get(b, b) for b in instruction.arguments]
     instruction.operator(*operands, **attributes)
-    piece = current().instructions[-1]
-    piece.outputs = tuple(pieces[b] for b in instruction.outputs)
-    piece.origin = instruction.origin
+    outputs = tuple(pieces[b] for b in instruction.outputs)
+    current().change_last(outputs, instruction.origin)
 
 
 def _narrower(plan: Buffer, outer: int | None, count: int) -> dict[Buffer, Buffer]:
