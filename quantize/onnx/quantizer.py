@@ -65,10 +65,7 @@ def quantize(
     options.check()
     source = read_source(path)
     target = _target(source, output, options.type)
-    editor = Editor(source)
-    check_nodes(editor)
-    if not options.requantize:
-        _refuse_quantized(editor)
+    editor = _editor(source, options)
     inputs = Inputs(editor)
     feeds = inputs.read(samples, options.normalization) if samples else []
     runs = options.compare and may_run(source, is_given=bool(feeds), what="outputs not compared")
@@ -104,6 +101,14 @@ def quantize(
         outputs=tuple(compared),
         samples=f"{len(feeds)} samples" if feeds else "made-up inputs",
     )
+
+
+def _editor(source: Source, options: Options) -> Editor:
+    editor = Editor(source)
+    check_nodes(editor)
+    if not options.requantize:
+        _refuse_quantized(editor)
+    return editor
 
 
 def _target(source: Source, output: Path | None, type: str) -> Path:

@@ -105,6 +105,19 @@ def search(
     return sorted(finished, key=lambda text: -text[1])[:num_beams]
 
 
+def _check(num_beams: int, length_penalty: float, max_tokens: int) -> None:
+    for name, number in {"num_beams": num_beams, "max_tokens": max_tokens}.items():
+        if arguments.integer(name, number) < 1:
+            raise HalfbyteError(f"{name} {number}: expected 1 or more")
+    if not np.isfinite(arguments.number("length_penalty", length_penalty)):
+        raise HalfbyteError(f"length_penalty {length_penalty}: expected a finite number")
+    if num_beams > MAX_BEAMS:
+        raise HalfbyteError(
+            f"num_beams {num_beams}: expected at most {MAX_BEAMS}; each is a text that takes "
+            "time and memory of its own"
+        )
+
+
 def beam_search(
     model: TokenModel,
     prompt: str | Sequence[int],
@@ -118,16 +131,7 @@ def beam_search(
     The context holds one text. Each beam keeps a copy of its own rows of the KV cache, those after
     the prompt, and restores them before it goes on: a copy takes far less time than a token.
     """
-    for name, number in {"num_beams": num_beams, "max_tokens": max_tokens}.items():
-        if arguments.integer(name, number) < 1:
-            raise HalfbyteError(f"{name} {number}: expected 1 or more")
-    if not np.isfinite(arguments.number("length_penalty", length_penalty)):
-        raise HalfbyteError(f"length_penalty {length_penalty}: expected a finite number")
-    if num_beams > MAX_BEAMS:
-        raise HalfbyteError(
-            f"num_beams {num_beams}: expected at most {MAX_BEAMS}; each is a text that takes "
-            "time and memory of its own"
-        )
+    _check(num_beams, length_penalty, max_tokens)
     ids = model.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
     limit = min(max_tokens, model.context - len(ids) + 1)
     room = min(model.room, available_bytes())

@@ -85,11 +85,7 @@ class Reader:
             elif number == _FUNCTION:
                 functions.append(self.function(message.message(value, "function")))
         ir_version = numbers[_IR_VERSION]
-        if ir_version not in IR_VERSIONS:
-            raise UnsupportedError(
-                f"{self._path}: expected IR version {IR_VERSIONS[0]} to {IR_VERSIONS[-1]}, found "
-                f"{ir_version}"
-            )
+        self._check_version(ir_version)
         if not graphs:
             raise message.error("expected one graph, found none")
         model = Model(
@@ -103,6 +99,13 @@ class Reader:
         for info in training:
             _check_training(info, model)
         return model
+
+    def _check_version(self, version: int) -> None:
+        if version not in IR_VERSIONS:
+            raise UnsupportedError(
+                f"{self._path}: expected IR version {IR_VERSIONS[0]} to {IR_VERSIONS[-1]}, found "
+                f"{version}"
+            )
 
     def graph(self, message: Message, depth: int = 0, references: bool = False) -> Graph:
         """A GraphProto; in functions, `references` to attributes are allowed."""

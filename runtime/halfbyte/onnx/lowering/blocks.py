@@ -24,22 +24,9 @@ def block_weight(
 ) -> Buffer | None:  # fmt: skip
     """The matrix [n, k] as a buffer; None if no block format can represent it."""
     n, k = shape
-    if bits not in (4, 8) or block_size % BLOCK or k % BLOCK:
+    if not _fits(data, scales, zeros, shape, block_size, bits):
         return None
-    whole = -(-k // block_size) if block_size > 0 else 0
-    if (
-        scales.shape not in ((n * whole,), (n, whole))
-        or data.size * 8 != n * whole * block_size * bits
-    ):
-        return None
-    if data.dtype != np.uint8:
-        return None
-    if zeros is not None:
-        each = -(-whole * bits // 8) if zeros.dtype == np.uint8 else whole
-        if zeros.size != n * each:
-            return None
-    if bits == 8 and zeros is not None and not (zeros.dtype == np.uint8 and (zeros == 128).all()):
-        return None
+    whole = -(-k // block_size)
     with np.errstate(over="ignore"):
         rounded = scales.astype(np.float32).reshape(n, whole).astype(np.float16)
     tiny = (rounded == 0) & (scales.reshape(n, whole) != 0)
@@ -64,6 +51,27 @@ def block_weight(
     if None in others:
         return make()
     return c.weights.get(data, f"blocks {packed} {bits} {block_size} {others}", make)
+
+
+def _fits(
+    data: Array, scales: Array, zeros: Array | None, shape: tuple[int, int], block_size: int,
+    bits: int,
+) -> bool:  # fmt: skip
+    """Whether arrays have the sizes of MatMulNBits, and blocks and zero points of our formats."""
+    n, k = shape
+    if bits not in (4, 8) or block_size <= 0 or block_size % BLOCK or k % BLOCK:
+        return False
+    whole = -(-k // block_size)
+    if data.dtype != np.uint8 or data.size * 8 != n * whole * block_size * bits:
+        return False
+    if scales.shape not in ((n * whole,), (n, whole)):
+        return False
+    if zeros is None:
+        return True
+    packed = zeros.dtype == np.uint8
+    if zeros.size != n * (-(-whole * bits // 8) if packed else whole):
+        return False
+    return bits == 4 or (packed and bool((zeros == 128).all()))
 
 
 def _quantized(data: Array, n: int, k: int, bits: int) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -140,14 +141,48 @@ def _bpe(
     separator = "\0"
     if options.get("by_rank") is True:
         ranks, separator = {token: float(i) for token, i in ids.items()}, ""
+    return _Bpe(ids, ranks, separator, prefix, suffix, bytes_, unknown, fuses, whole)
 
-    def symbols(word: str) -> Iterator[tuple[str, int, int]]:
+
+@dataclass(frozen=True)
+class _Bpe:
+    """Byte-pair encoding of a word.
+
+    `ranks` has the order of merges by their two parts, joined by `separator`; `fuses` joins unknown
+    neighbours to one piece; `whole` takes words that are tokens as they are.
+    """
+
+    ids: dict[str, int]
+    ranks: dict[str, float]
+    separator: str
+    prefix: str
+    suffix: str
+    bytes: dict[int, int]
+    unknown: int | None
+    fuses: bool
+    whole: bool
+
+    def __call__(self, word: str) -> list[Piece]:
+        """The tokens of a word, with their spans."""
+        if self.whole and word in self.ids:
+            return [(self.ids[word], 0, len(word))]
+        pieces: list[Piece] = []
+        for known, group in groupby(self._symbols(word), key=lambda symbol: symbol[0] != ""):
+            parts = list(group)
+            if known:
+                pieces += _merged(parts, self.ids, self.ranks, self.separator, len(self.prefix))
+            else:
+                pieces += ((self.unknown or 0, start, end) for _, start, end in parts)
+        return pieces
+
+    def _symbols(self, word: str) -> Iterator[tuple[str, int, int]]:
         """The symbols to merge and their spans; "" is unknown."""
+        ids, bytes_ = self.ids, self.bytes
         last = len(word) - 1
         begin = -1  # of a run of unknown characters
         for at, character in enumerate(word):
-            symbol = prefix + character if at else character
-            symbol += suffix if at == last else ""
+            symbol = self.prefix + character if at else character
+            symbol += self.suffix if at == last else ""
             utf8 = symbol.encode() if bytes_ and symbol not in ids else b""
             if symbol in ids or (utf8 and all(byte in bytes_ for byte in utf8)):
                 if begin >= 0:
@@ -155,26 +190,12 @@ def _bpe(
                     begin = -1
                 names = (f"<0x{byte:02X}>" for byte in utf8) if utf8 else (symbol,)
                 yield from ((name, at, at + 1) for name in names)
-            elif unknown is not None:
-                if begin >= 0 and not fuses:
+            elif self.unknown is not None:
+                if begin >= 0 and not self.fuses:
                     yield "", begin, at
-                begin = begin if fuses and begin >= 0 else at
+                begin = begin if self.fuses and begin >= 0 else at
         if begin >= 0:
             yield "", begin, len(word)
-
-    def tokens(word: str) -> list[Piece]:
-        if whole and word in ids:
-            return [(ids[word], 0, len(word))]
-        pieces: list[Piece] = []
-        for known, group in groupby(symbols(word), key=lambda symbol: symbol[0] != ""):
-            parts = list(group)
-            if known:
-                pieces += _merged(parts, ids, ranks, separator, len(prefix))
-            else:
-                pieces += ((unknown or 0, start, end) for _, start, end in parts)
-        return pieces
-
-    return tokens
 
 
 def _merged(
