@@ -316,7 +316,7 @@ def readme_table(results: dict[str, Content]) -> str:
 
 
 def readme(text: str, results: dict[str, Content]) -> str:
-    """The README with its table written anew."""
+    """The README with a new table."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

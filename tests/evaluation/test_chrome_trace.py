@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import halfbyte
-from halfbyte.core import ops, profile
+from halfbyte.core import ops, profiling
 from halfbyte.core.chrome_trace import chrome_trace
-from halfbyte.core.profile import Call, Profile
+from halfbyte.core.profiling import Call, Profile
 from halfbyte.core.program import Program, capture
 
 
@@ -72,7 +72,7 @@ def test_rows_of_kernels_and_of_numpy() -> None:
 
 
 def test_events_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profile, "MAX_EVENTS", 5)
+    monkeypatch.setattr(profiling, "MAX_EVENTS", 5)
     kept = Profile(keep_events=True)
     for _ in range(4):
         kept.add(_program(), {}, np.zeros(2))

@@ -23,7 +23,7 @@ from tests.onnx.graphs import (
 )
 
 from halfbyte.core.buffer import Buffer
-from halfbyte.core.profile import Profile
+from halfbyte.core.profiling import Profile
 from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.onnx.lowering.registry import rule_of

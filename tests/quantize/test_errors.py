@@ -160,7 +160,7 @@ def test_more_threads_than_the_system_gives(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    monkeypatch.setattr("halfbyte.cli.shared.cores", lambda: 16)
+    monkeypatch.setattr("halfbyte.cli.common.cores", lambda: 16)
     assert run(model, "--int4", "--threads", "9") == 2
     assert "9 threads: can't start new thread; expected fewer" in line(capsys)
     assert names(model.parent) == ["model.gguf"]

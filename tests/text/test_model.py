@@ -13,7 +13,7 @@ import pytest
 from tests.support import aio
 
 import halfbyte
-from halfbyte.core.profile import Profile
+from halfbyte.core.profiling import Profile
 from halfbyte.errors import HalfbyteError
 from halfbyte.quantize import quantize_file
 from halfbyte.text import generate

@@ -15,7 +15,7 @@ MAX_CHARACTERS = 1_000_000
 MAX_PASSAGES = 5000
 BEST = 5  # hits in an answer
 
-Progress = Callable[[int, int], bool]  # (passages done, total) -> whether to go on
+Progress = Callable[[int, int], bool]  # (passages done, total) -> whether to continue
 
 
 class Search:

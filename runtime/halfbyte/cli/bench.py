@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
+from halfbyte.cli.common import add_backend, check_threads, command
 from halfbyte.cli.parser import Commands, Parser, counts, whole
-from halfbyte.cli.shared import add_backend, check_threads, command
 from halfbyte.text import bench
 
 

@@ -7,9 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from halfbyte.cli.parser import Commands, Parser
-from halfbyte.cli.run import add_template
-from halfbyte.cli.shared import (
+from halfbyte.cli.common import (
     add_execution,
     add_generation,
     command,
@@ -18,6 +16,8 @@ from halfbyte.cli.shared import (
     has_colours,
     load_model,
 )
+from halfbyte.cli.parser import Commands, Parser
+from halfbyte.cli.run import add_template
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.chat import Chat
 from halfbyte.text.chat.conversation import MAX_TOKENS

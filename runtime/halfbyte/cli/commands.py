@@ -9,6 +9,7 @@ from pathlib import Path
 from halfbyte import __version__
 from halfbyte.cli.bench import add_bench
 from halfbyte.cli.chat import add_chat
+from halfbyte.cli.common import name_options
 from halfbyte.cli.demo import add_demo
 from halfbyte.cli.device import add_device
 from halfbyte.cli.evaluate import add_eval
@@ -19,7 +20,6 @@ from halfbyte.cli.perplexity import add_perplexity
 from halfbyte.cli.prompts import take_remaining
 from halfbyte.cli.pull import add_pull, located
 from halfbyte.cli.run import add_run
-from halfbyte.cli.shared import name_options
 from halfbyte.cli.simulate import add_simulate
 from halfbyte.cli.tokenize import add_tokenize
 from halfbyte.cli.web import add_web

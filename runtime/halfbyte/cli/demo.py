@@ -8,8 +8,8 @@ import tempfile
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from halfbyte.cli.common import add_debug
 from halfbyte.cli.parser import Commands, Parser, whole
-from halfbyte.cli.shared import add_debug
 from halfbyte.quantize import quantize_file
 from halfbyte.text.loading import load
 from halfbyte.text.sampling import Sampler

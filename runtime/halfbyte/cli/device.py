@@ -9,9 +9,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from halfbyte.cli.common import Progress, add_debug
 from halfbyte.cli.parser import Commands, Parser, whole
 from halfbyte.cli.replacing import add_force, may_replace
-from halfbyte.cli.shared import Progress, add_debug
 from halfbyte.core.backends.cores import default_threads
 from halfbyte.errors import HalfbyteError, ProfileError
 from halfbyte.evaluation.columns import table

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from halfbyte.cli.common import Progress, add_backend, add_debug, check_threads, has_colours
 from halfbyte.cli.parser import Commands, Parser, counts, named_size, number, whole
 from halfbyte.cli.replacing import add_force, is_own_json, may_replace
-from halfbyte.cli.shared import Progress, add_backend, add_debug, check_threads, has_colours
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.planning import CACHES
 

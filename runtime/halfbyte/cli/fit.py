@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
+from halfbyte.cli.common import command, given_settings
 from halfbyte.cli.parser import Commands, Parser, whole
 from halfbyte.cli.run_graph import add_sizes, refuse_graph_options, refuse_text_options
-from halfbyte.cli.shared import command, given_settings
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation.columns import table
 from halfbyte.onnx.files import is_onnx_file

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from halfbyte.cli.common import command
 from halfbyte.cli.parser import Commands, Parser
-from halfbyte.cli.shared import command
 from halfbyte.onnx.files import is_onnx_file
 from halfbyte.text import describe
 

@@ -6,8 +6,8 @@ import argparse
 import json
 
 from halfbyte.cli import prompts
+from halfbyte.cli.common import add_execution, command, load_model
 from halfbyte.cli.parser import Commands, Parser
-from halfbyte.cli.shared import add_execution, command, load_model
 
 
 def add_perplexity(commands: Commands[Parser]) -> None:

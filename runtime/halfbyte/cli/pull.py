@@ -6,8 +6,8 @@ import argparse
 import re
 from pathlib import Path
 
+from halfbyte.cli.common import add_debug, ask
 from halfbyte.cli.parser import Commands, Parser
-from halfbyte.cli.shared import add_debug, ask
 from halfbyte.download.hub import pull
 from halfbyte.errors import HalfbyteError
 

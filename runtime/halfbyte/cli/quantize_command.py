@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from halfbyte.cli.common import add_debug, useful_threads
 from halfbyte.cli.parser import Parser, numbers, whole
 from halfbyte.cli.pull import located
 from halfbyte.cli.replacing import add_force, is_own_gguf, is_own_json, is_own_onnx, may_replace
-from halfbyte.cli.shared import add_debug, useful_threads
 from halfbyte.errors import HalfbyteError, OutputError
 from halfbyte.onnx.files import is_onnx_file
 from halfbyte.outputs import write_text

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from halfbyte.cli.shared import ask
+from halfbyte.cli.common import ask
 from halfbyte.errors import OutputError
 from halfbyte.formats.gguf import MAGIC, QUANTIZED_BY, STRING
 from halfbyte.outputs import reporting

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 
 from halfbyte.cli import prompts, run_graph, run_text
+from halfbyte.cli.common import add_execution, add_generation, command
 from halfbyte.cli.parser import Commands, Parser, number, whole
-from halfbyte.cli.shared import add_execution, add_generation, command
 from halfbyte.onnx.files import is_onnx_file
 
 MAX_TOKENS = 256

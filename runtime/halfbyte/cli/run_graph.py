@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from halfbyte.cli.common import useful_threads
 from halfbyte.cli.parser import named_size, number, numbers, whole
 from halfbyte.cli.replacing import add_force, is_own_npz, may_replace
-from halfbyte.cli.shared import useful_threads
 from halfbyte.errors import HalfbyteError, OutputError, printable
 from halfbyte.formats import pictures
 from halfbyte.formats.npz import read_npy, read_npz

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from halfbyte.cli import prompts
-from halfbyte.cli.run_graph import refuse_graph_options
-from halfbyte.cli.shared import (
+from halfbyte.cli.common import (
     SAMPLING,
     adjustments,
     generation_options,
@@ -19,7 +18,8 @@ from halfbyte.cli.shared import (
     load_model,
     max_tokens,
 )
-from halfbyte.core.profile import Profile
+from halfbyte.cli.run_graph import refuse_graph_options
+from halfbyte.core.profiling import Profile
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.beam import beam_search
 from halfbyte.text.chat import Chat, has_template

@@ -13,11 +13,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from halfbyte.cli.common import command, given_settings
 from halfbyte.cli.fit import NO
 from halfbyte.cli.parser import Commands, Parser, number, whole
 from halfbyte.cli.replacing import add_force, is_own_plot, may_replace
 from halfbyte.cli.run_graph import add_sizes, refuse_graph_options, refuse_text_options
-from halfbyte.cli.shared import command, given_settings
 from halfbyte.device import plot
 from halfbyte.device.electricity import SHUTDOWN_C
 from halfbyte.device.fit import Room, Verdict

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from halfbyte.cli import prompts
+from halfbyte.cli.common import add_debug
 from halfbyte.cli.parser import Commands, Parser
-from halfbyte.cli.shared import add_debug
 from halfbyte.errors import HalfbyteError, printable
 from halfbyte.evaluation.columns import table
 from halfbyte.text.tokenizers import load_tokenizer

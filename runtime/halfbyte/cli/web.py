@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from halfbyte.cli.common import add_debug
 from halfbyte.cli.parser import Commands, Parser, whole
-from halfbyte.cli.shared import add_debug
 
 
 def add_web(commands: Commands[Parser]) -> None:

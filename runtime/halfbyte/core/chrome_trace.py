@@ -11,7 +11,7 @@ import numpy as np
 from halfbyte.core.buffer import Buffer
 from halfbyte.core.dtypes import DTYPES
 from halfbyte.core.instruction import Instruction
-from halfbyte.core.profile import Call, Kinds, Profile, Run
+from halfbyte.core.profiling import Call, Kinds, Profile, Run
 
 _KERNELS, _NUMPY = 0, 1  # rows of a trace
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from halfbyte.core.backends import Executable
 from halfbyte.core.buffer import Kind
 from halfbyte.core.chrome_trace import chrome_trace
-from halfbyte.core.profile import Profile
+from halfbyte.core.profiling import Profile
 from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError
 from halfbyte.evaluation import transformers_reference

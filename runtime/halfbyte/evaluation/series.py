@@ -40,7 +40,7 @@ class Series:
         return third - first
 
     def ratio(self, other: Series) -> float:
-        """The median of the turns' ratios: a change of the machine's speed affects both alike."""
+        """The median of the turns' ratios: a change of the machine's speed affects both equally."""
         pairs = zip(self.speeds, other.speeds, strict=True)
         return statistics.median(ours / theirs for ours, theirs in pairs)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from halfbyte.core.backends import Executable
-from halfbyte.core.profile import Profile
+from halfbyte.core.profiling import Profile
 from halfbyte.core.program import Program
 from halfbyte.evaluation.dump import Dump
 from halfbyte.evaluation.evaluation import Evaluation

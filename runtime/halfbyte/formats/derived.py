@@ -45,7 +45,7 @@ class DerivedTensor(Tensor):
             object.__setattr__(self, field, value)
 
     def take(self, first: int, count: int) -> U8:
-        """The bytes of at most `count` rows from row `first` on, computed anew."""
+        """The bytes of at most `count` rows from row `first` on, computed again."""
         return self.make(first, min(count, self.row_count - first))
 
     @property

@@ -165,7 +165,7 @@ def read_gguf(path: Path, pages: Any) -> ModelFile:
 
 
 class _BeyondError(Exception):
-    """The header goes on after the part of it that was copied."""
+    """The header continues after the part of it that was copied."""
 
 
 def _read_gguf(path: Path, pages: Pages, head: Pages) -> ModelFile:

@@ -83,7 +83,7 @@ def grouped_tensor(where: str, name: str, shape: tuple[int, ...], groups: Groups
 
 
 def grouped_notes(tensors: dict[str, Tensor]) -> list[str]:
-    """How these tensors differ from the file, in words."""
+    """A description of how these tensors differ from the file."""
     derived = [t.make for t in tensors.values() if isinstance(t, DerivedTensor)]
     groups = [make for make in derived if isinstance(make, Groups)]
     repacked = [g for g in groups if g.format is Q8_0]

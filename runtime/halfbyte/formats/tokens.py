@@ -64,7 +64,7 @@ def fit_vocabulary(
     rows : int
         Rows of the embedding.
     notes : list of str
-        Changes are appended here, in words.
+        Descriptions of changes are appended here.
 
     Raises
     ------

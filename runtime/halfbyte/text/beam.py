@@ -129,7 +129,7 @@ def beam_search(
     """See `LanguageModel.beam_search`.
 
     The context holds one text. Each beam keeps a copy of its own rows of the KV cache, those after
-    the prompt, and restores them before it goes on: a copy takes far less time than a token.
+    the prompt, and restores them before it continues: a copy takes far less time than a token.
     """
     _check(num_beams, length_penalty, max_tokens)
     ids = model.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)

@@ -66,7 +66,7 @@ class Generation:
         One per generated token, if `logprobs` was given.
     finish_reason : str
         "stop" (a token or a string that ends a text), "length" (`max_tokens`), "context" (it is
-        full); empty while the text goes on.
+        full); empty while the text continues.
     prompt_seconds, decode_seconds : float
         Time in the model and the sampler, for the prompt and for the tokens after it.
     """

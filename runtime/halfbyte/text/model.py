@@ -23,7 +23,7 @@ class LanguageModel(TokenModel):
     Any number of threads and tasks may use one model: their texts take turns, first come, first
     served, and each is the same as it would be by itself. A text that is read piece by piece keeps
     its turn between pieces. If its reader pauses for more than a second, or asks the model for
-    something else, others go on, and its tokens are processed again when it continues.
+    something else, other texts continue, and its tokens are processed again when it continues.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class LanguageModel(TokenModel):
         ----------
         messages : sequence of mapping
             Each with "role" ("system", "user", "assistant") and "content", the oldest first. To
-            go on, append the answer and the next question: only what is new is processed.
+            continue, append the answer and the next question: only what is new is processed.
         **options
             As for :meth:`generate`; `max_tokens` is 1024 unless it is given.
         """

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from halfbyte.core.backends import open_program
 from halfbyte.core.buffer import Kind
-from halfbyte.core.profile import Profile
+from halfbyte.core.profiling import Profile
 from halfbyte.core.program import Program
 from halfbyte.core.turns import Turn, Turns
 from halfbyte.errors import ArgumentTypeError, HalfbyteError

@@ -28,7 +28,7 @@ from tests.onnx.session.models import (
 )
 from tests.onnx.session.test_errors import compare, outcome
 
-from halfbyte.core import profile
+from halfbyte.core import profiling
 from halfbyte.core.backends import available
 from halfbyte.errors import HalfbyteError, OutputError
 
@@ -233,7 +233,7 @@ def test_trace(tmp_path: Path) -> None:
 def test_trace_is_bounded_and_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profile, "MAX_EVENTS", 5)
+    monkeypatch.setattr(profiling, "MAX_EVENTS", 5)
     for prefix in ("profile", "no/folder/profile"):
         options = HALFBYTE.SessionOptions()
         options.enable_profiling = True

@@ -41,7 +41,7 @@ class Tuner:
         return self._candidates[min(range(len(times)), key=lambda index: len(times[index]))]
 
     def add(self, kind: bool, threads: int, seconds: float) -> None:
-        """Count the time of a run with so many threads."""
+        """Count the time of a run with this many threads."""
         if kind in self._chosen:
             self._runs[kind] += 1
             if self._runs[kind] == LASTS:

@@ -56,7 +56,7 @@ def tokenizer_metadata(path: Path, notes: list[str] | None = None) -> Metadata:
         them and Hugging Face's other files: tokenizer_config.json, special_tokens_map.json,
         added_tokens.json, config.json, generation_config.json, chat_template.jinja.
     notes
-        Differences from the files are appended here, in words.
+        Descriptions of differences from the files are appended here.
 
     Returns
     -------

@@ -29,7 +29,7 @@ class IOBinding:
         self._results: list[OrtValue] = []
 
     def bind_cpu_input(self, name: str, arr_on_cpu: npt.NDArray[Any]) -> None:
-        """Bind an input to an array, which each run reads anew."""
+        """Bind an input to an array, which each run reads again."""
         self.bind_ortvalue_input(name, OrtValue.ortvalue_from_numpy(arr_on_cpu))
 
     def bind_input(

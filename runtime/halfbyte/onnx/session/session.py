@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from halfbyte.core.backends import available, open_program, prefers_widened
 from halfbyte.core.backends.cores import usable_threads
 from halfbyte.core.interrupt import interruptible
-from halfbyte.core.profile import Profile
+from halfbyte.core.profiling import Profile
 from halfbyte.core.program import Program
 from halfbyte.core.turns import Turns
 from halfbyte.errors import HalfbyteError

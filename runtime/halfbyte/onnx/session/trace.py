@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.core.chrome_trace import chrome_trace
-from halfbyte.core.profile import Call, Profile
+from halfbyte.core.profiling import Call, Profile
 from halfbyte.core.program import Program
 from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.session.metadata import element_name

@@ -3,7 +3,7 @@
 Models with a long context divide the frequencies of their pairs by ``rope_factors_short.weight`` or
 ``rope_factors_long.weight``, and multiply cos and sin by a factor (LongRoPE; Ding et al. 2024). As
 in llama.cpp, the context that a model is loaded with decides: beyond the original context it is the
-long factors, for every text, since a text's keys are rotated once and must be rotated alike.
+long factors, for every text, since a text's keys are rotated once and must be rotated the same way.
 transformers decides by the length of each text so far, and does not rotate the keys in its cache
 again. Its texts are the same as ours with a context of at most the original one, which is the
 default if that is 4096 or more.

@@ -11,7 +11,7 @@ import numpy as np
 
 from halfbyte import arguments
 from halfbyte.errors import HalfbyteError
-from halfbyte.text.chat.control import ControlTokens
+from halfbyte.text.chat.control_tokens import ControlTokens
 from halfbyte.text.chat.template import find_template
 from halfbyte.text.generate import KEYWORDS, Generation, Options, begin
 from halfbyte.text.token_model import TokenModel

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError, UnsupportedError
-from halfbyte.onnx.reference import _shapes, constant, gather, sampling
+from halfbyte.onnx.reference import _shapes, constant, gather, interpolation
 from halfbyte.onnx.reference import pad as padding
 from halfbyte.onnx.reference._numbers import fitting, rounded, widened
 from halfbyte.onnx.reference.contrib._common import contrib
@@ -133,7 +133,7 @@ def grid_sample(
     padding_mode: str = "zeros",
 ) -> Any:
     """ONNX's GridSample of images."""
-    return sampling.grid_sample(
+    return interpolation.grid_sample(
         x, grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode
     )
 
