@@ -14,7 +14,7 @@ from onnx import NodeProto, TensorProto
 
 from halfbyte.quantize.onnx.editor import Editor, Weight
 from halfbyte.quantize.onnx.nodes import attribute, input_of, is_op, replace_nodes
-from halfbyte.quantize.onnx.weight_encoder import Numbers
+from halfbyte.quantize.onnx.numbers import Numbers
 
 F32 = npt.NDArray[np.float32]
 

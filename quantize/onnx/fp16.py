@@ -21,9 +21,10 @@ from onnx import NodeProto, TensorProto, helper
 from halfbyte.quantize.encode import Codec
 from halfbyte.quantize.onnx.editor import Editor
 from halfbyte.quantize.onnx.nodes import captured_names, element_type, inner_graphs, replace_nodes
+from halfbyte.quantize.onnx.numbers import Numbers
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import Rewriter
-from halfbyte.quantize.onnx.weight_encoder import Encoder, Numbers
+from halfbyte.quantize.onnx.weight_encoder import Encoder
 from halfbyte.weights import F16
 
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16

@@ -10,7 +10,7 @@ from onnx import NodeProto, TensorProto
 
 from halfbyte.quantize.onnx.editor import Editor, Scope
 from halfbyte.quantize.onnx.nodes import input_of, is_op
-from halfbyte.quantize.onnx.weight_encoder import FORMATS, Numbers
+from halfbyte.quantize.onnx.numbers import FORMATS, Numbers
 
 F32 = npt.NDArray[np.float32]
 

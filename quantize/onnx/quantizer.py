@@ -29,6 +29,7 @@ from halfbyte.quantize.onnx.editor import TYPES, Editor
 from halfbyte.quantize.onnx.fp16 import Float16
 from halfbyte.quantize.onnx.model_writer import is_data_of, write_model
 from halfbyte.quantize.onnx.nodes import is_op
+from halfbyte.quantize.onnx.numbers import F32Array
 from halfbyte.quantize.onnx.options import Options
 from halfbyte.quantize.onnx.output_quality import Outputs, may_run
 from halfbyte.quantize.onnx.recipe import Keep
@@ -36,7 +37,7 @@ from halfbyte.quantize.onnx.rewriter import Rewriter
 from halfbyte.quantize.onnx.samples import SEED, Inputs
 from halfbyte.quantize.onnx.source import Source, element_bits, read_source
 from halfbyte.quantize.onnx.static import Static
-from halfbyte.quantize.onnx.weight_encoder import Encoder, F32Array
+from halfbyte.quantize.onnx.weight_encoder import Encoder
 from halfbyte.quantize.onnx.weight_only import WeightOnly
 from halfbyte.quantize.quantizer import default_output, refuse_to_replace
 from halfbyte.quantize.report import Report, Row

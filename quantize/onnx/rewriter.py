@@ -13,9 +13,10 @@ from halfbyte.quantize.onnx import blocks
 from halfbyte.quantize.onnx.editor import TYPES, Editor, Scope, Weight
 from halfbyte.quantize.onnx.folding import fold_batch_norms
 from halfbyte.quantize.onnx.nodes import attribute, is_op, replace_nodes
+from halfbyte.quantize.onnx.numbers import F32Array, dtype_of
 from halfbyte.quantize.onnx.opset import raise_opset
 from halfbyte.quantize.onnx.recipe import Keep
-from halfbyte.quantize.onnx.weight_encoder import Encoder, F32Array, Result, dtype_of
+from halfbyte.quantize.onnx.weight_encoder import Encoder, Result
 
 BITS = {"int8": 8, "int4": 4}
 NARROW = {"F16": TensorProto.FLOAT16, "BF16": TensorProto.BFLOAT16}

@@ -25,8 +25,8 @@ from onnx import NodeProto, helper
 from halfbyte.quantize.onnx.editor import CHAIN, Editor
 from halfbyte.quantize.onnx.nodes import attribute, is_op, replace_nodes
 from halfbyte.quantize.onnx.norms import Norm, find_norm
+from halfbyte.quantize.onnx.numbers import Numbers
 from halfbyte.quantize.onnx.rewriter import Product
-from halfbyte.quantize.onnx.weight_encoder import Numbers
 
 F32 = npt.NDArray[np.float32]
 

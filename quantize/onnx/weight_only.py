@@ -23,10 +23,11 @@ from halfbyte.quantize.onnx import blocks
 from halfbyte.quantize.onnx.editor import MICROSOFT, Editor, Scope, Weight
 from halfbyte.quantize.onnx.importance import Importance
 from halfbyte.quantize.onnx.nodes import attribute, is_op
+from halfbyte.quantize.onnx.numbers import F32Array, dtype_of
 from halfbyte.quantize.onnx.recipe import Keep
 from halfbyte.quantize.onnx.rewriter import BITS, CHANNELS, Product, Rewriter, find_product
 from halfbyte.quantize.onnx.smooth import MAX_FACTOR, find_groups, smooth
-from halfbyte.quantize.onnx.weight_encoder import Encoder, F32Array, Result, dtype_of
+from halfbyte.quantize.onnx.weight_encoder import Encoder, Result
 
 ACCURACY = 4  # MatMulNBits' level: products of int8
 # Operators that may stand between the last product and an output

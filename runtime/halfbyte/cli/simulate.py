@@ -5,30 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
+from typing import cast
 
 from halfbyte.cli.common import command, given_settings
 from halfbyte.cli.fit import NO
 from halfbyte.cli.parser import Commands, Parser, number, whole
 from halfbyte.cli.replacing import add_force, is_own_plot, may_replace
 from halfbyte.cli.run_graph import add_sizes, refuse_graph_options, refuse_text_options
+from halfbyte.cli.simulate_report import Subject, as_json, as_text
 from halfbyte.device import plot
-from halfbyte.device.electricity import SHUTDOWN_C
 from halfbyte.device.fit import Room, Verdict
 from halfbyte.device.profile import Profile, load_profile
-from halfbyte.device.recording import Simulation
 from halfbyte.device.simulate import GOVERNORS, MAX_DRAWS, MAX_MINUTES, simulate
-from halfbyte.device.speed import Task, Tokens
-from halfbyte.device.summary import Band, band, bands
+from halfbyte.device.speed import Tokens
 from halfbyte.device.workload import load_workload
 from halfbyte.errors import MemoryBudgetError
-from halfbyte.evaluation.columns import table
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.onnx.files import is_onnx_file
 from halfbyte.text.opening import open_model
@@ -109,17 +101,6 @@ def add_simulate(commands: Commands[Parser]) -> None:
     add("--json", action="store_true", help="print JSON, with the series over time")
 
 
-@dataclass(frozen=True)
-class _Subject:
-    """What is simulated: the task, a warning or an empty string, and a language model's context or
-    the shapes of a graph's inputs."""
-
-    task: Task
-    note: str = ""
-    context: int | None = None
-    inputs: Mapping[str, tuple[int, ...]] | None = None
-
-
 def _simulate(options: argparse.Namespace) -> int:
     if options.plot is not None:
         plot.check_path(options.plot)
@@ -138,14 +119,13 @@ def _simulate(options: argparse.Namespace) -> int:
         ambient=options.ambient, threads=options.threads, draws=options.draws, seed=options.seed,
         model=Path(options.model).name,
     )  # fmt: skip
-    as_text = json.dumps(_as_json(result, subject)) if options.json else _text(result, subject)
-    print(as_text)
+    print(json.dumps(as_json(result, subject)) if options.json else as_text(result, subject))
     if options.plot is not None:
         plot.write(result, options.plot)
     return 0
 
 
-def _graph(options: argparse.Namespace, profile: Profile) -> _Subject:
+def _graph(options: argparse.Namespace, profile: Profile) -> Subject:
     """Runs of a graph.
 
     Raises
@@ -170,10 +150,10 @@ def _graph(options: argparse.Namespace, profile: Profile) -> _Subject:
     if not verdict.fits:
         raise _too_large(options, verdict, profile, room)
     note = _dropped(verdict, profile, room)
-    return _Subject(Runs(planned, verdict.from_storage), note, inputs=planned.inputs)
+    return Subject(Runs(planned, verdict.from_storage), note, inputs=planned.inputs)
 
 
-def _language_model(options: argparse.Namespace, profile: Profile) -> _Subject:
+def _language_model(options: argparse.Namespace, profile: Profile) -> Subject:
     refuse_graph_options(options)
     file = open_model(options.model, tokenizer=options.tokenizer)
     planned = plan(file, settings_of(options.level, _given(options)))
@@ -183,7 +163,7 @@ def _language_model(options: argparse.Namespace, profile: Profile) -> _Subject:
         raise _too_large(options, verdict, profile, room, _other_level(options, file, room))
     streamed = planned.reader is not None or verdict.from_storage
     note = _dropped(verdict, profile, room)
-    return _Subject(Tokens(planned, streamed), note, context=planned.settings.context)
+    return Subject(Tokens(planned, streamed), note, context=planned.settings.context)
 
 
 def _too_large(
@@ -220,111 +200,3 @@ def _dropped(verdict: Verdict, profile: Profile, room: Room) -> str:
         f"warning: the model needs {verdict.total / 1e6:.0f} MB, and an app on {profile.name} may "
         f"take {room.limit.value:.0f} MB: weights are read from storage in every run"
     )
-
-
-# ---- text ----------------------------------------------------------------------------------------
-
-_FACTORS = {"%": 100.0, "min": 1 / 60}
-
-
-def _text(s: Simulation, subject: _Subject) -> str:
-    by_name = bands(s)
-    rows = []
-    for name, (title, unit) in _rows(s.unit).items():
-        if name in by_name:
-            values = [by_name[name].median, by_name[name].low, by_name[name].high]
-            cells = [_shown(float(value) * _FACTORS.get(unit, 1.0), unit) for value in values]
-            rows.append([title, unit, *cells])
-    lines = [subject.note] if subject.note else []
-    lines += [
-        f"{s.model} on {s.profile.title}: {s.threads} threads, {s.governor}, {s.workload}, air of "
-        f"{s.ambient:g} C; {s.draws} draws",
-        *([f"a token: at the middle of a context of {subject.context}"] if subject.context else []),
-        *([f"a run: {_shapes(subject.inputs)}"] if subject.inputs else []),
-        "", *table(["", "", "median", "10 %", "90 %"], rows, left=2),
-    ]  # fmt: skip
-    if off := int(s.overheated.sum()):
-        lines += ["", f"{off} of {s.draws} draws switch off: a die reaches {SHUTDOWN_C:.0f} C"]
-    return "\n".join([*lines, "", *_minutes(s)])
-
-
-def _rows(unit: str) -> dict[str, tuple[str, str]]:
-    """The title and unit of each quantity, by its name."""
-    return {
-        f"first_minute_{unit}s_s": ("first minute", f"{unit}s/s"),
-        f"sustained_{unit}s_s": ("sustained (last fifth)", f"{unit}s/s"),
-        "kept": ("of the first minute's speed", "%"),
-        "throttle_s": ("slower by 5 % after", "min"),
-        f"{unit}_spread": (f"spread of {unit}s' times", "%"),
-        f"joules_per_{unit}": (f"whole device, for a {unit}", "J"),
-        "watts": ("whole device", "W"),
-        f"{unit}s_per_percent": ("for 1 % of the battery", f"{unit}s"),
-    }
-
-
-def _shapes(inputs: Mapping[str, tuple[int, ...]]) -> str:
-    return ", ".join(f"{name} {list(shape)}" for name, shape in inputs.items())
-
-
-def _shown(value: float, unit: str) -> str:
-    """At least three digits; "never" for times that are infinite, "-" for undefined values."""
-    if not isfinite(value):
-        return "never" if unit == "min" else "-"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _minutes(s: Simulation) -> list[str]:
-    """Medians at the end of each minute, or of up to about twenty parts of a longer time."""
-    columns = _series(s)
-    heads = ["min", *(f"{name} {unit}" for name, (unit, _) in columns.items())]
-    medians = [band(values).median for _, values in columns.values()]
-    every = max(1.0, np.ceil(s.seconds[-1] / 60 / 20)) * 60
-    ends = [*np.arange(every, s.seconds[-1], every), s.seconds[-1]]
-    rows = []
-    for end in ends:
-        at = int(np.searchsorted(s.seconds, end - 1e-6))
-        cells = [_shown(float(values[at]), "") for values in medians]
-        rows.append([f"{s.seconds[at] / 60:.3g}", *cells])
-    return table(heads, rows, left=0)
-
-
-def _series(s: Simulation) -> dict[str, tuple[str, Any]]:
-    """Each series' unit and values [samples, draws], by name."""
-    battery = {} if s.charge is None else {"battery": ("%", s.charge)}
-    return {
-        "speed": (f"{s.unit}s/s", s.speed),
-        "power": ("W", s.watts),
-        **{name: ("C", values) for name, values in s.temperatures.items()},
-        **{name: ("MHz", values) for name, values in s.megahertz.items()},
-        **battery,
-    }
-
-
-# ---- JSON ----------------------------------------------------------------------------------------
-
-
-def _as_json(s: Simulation, subject: _Subject) -> dict[str, Any]:
-    """The whole simulation; infinite and undefined numbers are null."""
-    series = {
-        name: {"unit": unit, **_band(band(values))} for name, (unit, values) in _series(s).items()
-    }
-    return {
-        "model": s.model, "device": s.profile.name, "governor": s.governor,
-        "workload": s.workload, "ambient_c": s.ambient, "threads": s.threads, "draws": s.draws,
-        "seed": s.seed, "warning": subject.note or None, "unit": s.unit,
-        "context": subject.context, "inputs": subject.inputs,
-        "summary": {name: _band(values) for name, values in bands(s).items()},
-        "switched_off": float(np.mean(s.overheated)),
-        "seconds": s.seconds.tolist(), "series": series,
-    }  # fmt: skip
-
-
-def _band(values: Band) -> dict[str, Any]:
-    return {name: _plain(getattr(values, name)) for name in ("low", "median", "high")}
-
-
-def _plain(values: Any) -> Any:
-    """Numbers of six digits, in lists."""
-    if np.ndim(values):
-        return [_plain(value) for value in values]
-    return float(f"{values:.6g}") if isfinite(values) else None

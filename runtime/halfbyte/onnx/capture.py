@@ -27,7 +27,8 @@ from halfbyte.core.interrupt import step
 from halfbyte.core.ops.operator import record_host
 from halfbyte.core.program import Program
 from halfbyte.errors import HalfbyteError, MemoryBudgetError, ProgramError
-from halfbyte.onnx.evaluate import UNFIT, Call, bound, check_outputs
+from halfbyte.onnx.calls import UNFIT, Call, bound
+from halfbyte.onnx.evaluate import check_outputs
 from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.onnx.reference import Definition, lookup
 from halfbyte.onnx.reference.arrays import check_elements, check_shape

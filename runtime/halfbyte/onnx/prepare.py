@@ -20,7 +20,8 @@ import numpy as np
 
 from halfbyte.core.interrupt import step
 from halfbyte.errors import HalfbyteError, UnsupportedError
-from halfbyte.onnx.evaluate import bound, resolved, subgraphs, used_names
+from halfbyte.onnx.calls import bound
+from halfbyte.onnx.evaluate import resolved, subgraphs, used_names
 from halfbyte.onnx.files.model import Function, Graph, Model, Node, SparseTensor, ValueInfo
 from halfbyte.onnx.fusion import fuse
 from halfbyte.onnx.fusion.convolution import SCALED_KERNEL

@@ -17,13 +17,8 @@ import numpy as np
 
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.huggingface.added import Added
-from halfbyte.formats.huggingface.pipelines import (
-    Pipeline,
-    merges_of,
-    pieces_of,
-    scored_pieces,
-    steps,
-)
+from halfbyte.formats.huggingface.pipelines import Pipeline, steps
+from halfbyte.formats.huggingface.vocabulary import merges_of, pieces_of, scored_pieces
 from halfbyte.formats.json_file import field
 from halfbyte.formats.model_file import MetadataValue
 from halfbyte.formats.tokens import MERGES, PIPELINE, SCORES

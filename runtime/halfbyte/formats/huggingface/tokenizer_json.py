@@ -18,13 +18,13 @@ from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.huggingface.added import Added, read_added
 from halfbyte.formats.huggingface.as_it_is import own_keys, read_as_it_is
 from halfbyte.formats.huggingface.pipelines import (
-    MAX_TOKENS,
     Pipeline,
     model_kind,
     read_pipeline,
     steps,
 )
 from halfbyte.formats.huggingface.tekken import is_tekken, read_tekken
+from halfbyte.formats.huggingface.vocabulary import MAX_TOKENS
 from halfbyte.formats.json_file import field, optional, read_json
 from halfbyte.formats.model_file import MetadataValue
 from halfbyte.formats.tokens import CONTROL, NORMAL, UNUSED, USER_DEFINED

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from halfbyte.errors import ProgramError
-from halfbyte.onnx.evaluate import UNFIT
+from halfbyte.onnx.calls import UNFIT
 from halfbyte.onnx.files.model import Model
 from halfbyte.onnx.fusion.attention import fuse_attention
 from halfbyte.onnx.fusion.broadcast import fuse_expanded
