@@ -28,7 +28,7 @@ from halfbyte.core.program import Program, capture
 from halfbyte.device.cost import Cost, Rates, work_of
 from halfbyte.device.kernels import HOST, kernel_of, usual_kernels
 from halfbyte.errors import ProgramError
-from halfbyte.onnx import evaluate
+from halfbyte.onnx.calls import Call
 from halfbyte.onnx.capture import Capture
 from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.lowering import registry as rules
@@ -180,13 +180,13 @@ def test_its_time_is_estimated(snake: Operator) -> None:
 def test_shapes_follow_without_running_it(snake: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     """For a type that its rule does not support, the definition runs once per run."""
     model = prepare(model_from(model_of(TensorProto.DOUBLE), "snakes.onnx"))
-    calls, call = list[str](), evaluate.Call.__call__
+    calls, call = list[str](), Call.__call__
 
-    def counted(self: evaluate.Call, given: Any) -> Any:
+    def counted(self: Call, given: Any) -> Any:
         calls.append(self.definition.name)
         return call(self, given)
 
-    monkeypatch.setattr(evaluate.Call, "__call__", counted)
+    monkeypatch.setattr(Call, "__call__", counted)
     runner = Runner(model, lambda program: open_program(program, "native", 1))
     x = numbers(3, WIDTH).astype(np.float64)
     (program,) = runner.plan({"x": x})

@@ -211,7 +211,16 @@ def rotary_embedding(
     return rounded(join_heads(rotated) if x.ndim == 3 else rotated, x.dtype)
 
 
-@define("LinearAttention", since=27, special=True)
+def _read_state(
+    query: Array, key: Array, value: Array, *others: Array | None, kv_num_heads: int,
+    q_num_heads: int, **attributes: Any,
+) -> _shapes.Shapes:  # fmt: skip
+    """The shapes of the result and of the last state."""
+    dk, dv = (x.shape[2] // kv_num_heads for x in (key, value))
+    return [(*query.shape[:2], q_num_heads * dv), (len(query), kv_num_heads, dk, dv)]
+
+
+@define("LinearAttention", since=27, special=True, infer=_shapes.Rule(_read_state))
 def linear_attention(
     query: Array,
     key: Array,
@@ -266,7 +275,12 @@ def _needed(x: Array | None, name: str) -> Array:
     return x
 
 
-@define("CausalConvWithState", since=27)
+def _with_state(x: Array, weight: Array, *others: Array | None, **a: Any) -> _shapes.Shapes:
+    """The shapes of the result and of the elements before the next call's."""
+    return [x.shape, (*x.shape[:2], weight.shape[2] - 1)]
+
+
+@define("CausalConvWithState", since=27, infer=_shapes.Rule(_with_state))
 def causal_conv_with_state(
     x: Array,
     weight: Array,

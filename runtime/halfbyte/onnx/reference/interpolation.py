@@ -20,7 +20,7 @@ from halfbyte.onnx.reference._numbers import (
     widened,
 )  # fmt: skip
 from halfbyte.onnx.reference._windows import counts
-from halfbyte.onnx.reference.conv import checked_window
+from halfbyte.onnx.reference.conv import checked_window, convolved
 from halfbyte.onnx.reference.registry import define
 
 
@@ -189,7 +189,13 @@ def affine_grid(theta: Array, size: Array, *, align_corners: int = 0) -> Array:
     return rounded(grid.reshape(len(theta), *spatial, rank), theta.dtype)
 
 
-@define("DeformConv", since=19, product=True)
+def _deformed(
+    x: Array, w: Array, *others: Array | None, offset_group: int = 1, **attributes: Any
+) -> _shapes.Shape:
+    return convolved(x, w, **attributes)
+
+
+@define("DeformConv", since=19, product=True, infer=_shapes.alike(_deformed))
 def deform_conv(
     x: Array,
     w: Array,
