@@ -35,7 +35,7 @@ def test_both_libraries_have_the_same_kernels(isa: str) -> None:
     assert emulated.library(isa).kernels == library().kernels
 
 
-def test_processors_tell_what_they_have(isa: str) -> None:
+def test_processors_report_their_features(isa: str) -> None:
     """The best table first, and none that the processor lacks."""
     best_first = ["i8mm", "dotprod", "neon", "scalar"]
     assert emulated.library(isa).instruction_sets == best_first[best_first.index(isa) :]

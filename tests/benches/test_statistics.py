@@ -88,7 +88,7 @@ def alarms(factor: float, spread: float = 0.02) -> int:
     return sum(bool(worse(pair)) for [*pair] in compared)
 
 
-def test_nothing_changed_and_nothing_alarms() -> None:
+def test_unchanged_results_raise_no_alarm() -> None:
     """Although the machine's speed differs by a fifth between processes."""
     assert alarms(1.0, 0.01) <= 2
 
@@ -97,7 +97,7 @@ def test_a_tenth_alarms() -> None:
     assert alarms(1.1, 0.01) >= 40
 
 
-def test_faster_is_no_alarm() -> None:
+def test_faster_results_raise_no_alarm() -> None:
     [pair] = pairs(content(sample(1)), content(sample(2, 0.7)))
     assert pair.verdict(5) == "faster"
     assert not worse([pair])
@@ -212,7 +212,7 @@ def test_joined_keeps_processes_apart() -> None:
     assert not both["failed"]
 
 
-def test_joined_keeps_what_only_one_pass_has() -> None:
+def test_joined_keeps_entries_of_single_passes() -> None:
     extra = Series("m", "halfbyte", "load", 1, [0.1], source="benches/load")
     merged = session.joined([content(sample(1), extra), {**content(sample(2)), "failed": True}])
     assert [s.source for s in series_of(merged)] == ["benches/products", "benches/load"]

@@ -221,7 +221,7 @@ def test_a_part_takes_the_bytes_of_the_whole() -> None:
         _ = first.dat  # type: ignore[attr-defined]
 
 
-def test_bytes_of_a_file_are_not_given_away(path: Path) -> None:
+def test_bytes_of_a_file_cannot_be_released(path: Path) -> None:
     tensor = next(iter(open_model(path).tensors.values()))
     with pytest.raises(HalfbyteError, match="expected bytes in memory, found a file's"):
         tensor.release()

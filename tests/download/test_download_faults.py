@@ -179,7 +179,7 @@ def test_a_part_of_another_place(server: Server, text: str) -> None:
     assert server.starts == [0, 1500, 0]
 
 
-def test_another_version_by_its_etag_alone(server: Server) -> None:
+def test_another_version_by_its_etag_only(server: Server) -> None:
     """A changed file of the same length and date, from a server that ignores If-Range."""
     server.headers["Last-Modified"] = "Mon, 01 Jan 2024 00:00:00 GMT"
 

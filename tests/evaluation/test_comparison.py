@@ -77,7 +77,7 @@ def test_what_is_no_number(actual: list[float], expected: list[float], passed: b
         assert c.differing == 1
 
 
-def test_cosine_can_decide_alone() -> None:
+def test_cosine_can_decide_by_itself() -> None:
     wide = Tolerance(math.inf, math.inf, 0.9, 0)
     expected = np.array([1.0, 0.0])
     assert compare(np.array([1.0, 1.0]), expected, Tolerance(math.inf, 0.0, 0.7, 0)).passed
@@ -86,7 +86,7 @@ def test_cosine_can_decide_alone() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
-def test_numbers_whose_squares_are_none(scale: float) -> None:
+def test_numbers_whose_squares_overflow_or_underflow(scale: float) -> None:
     expected = np.array([1.0, 2.0]) * scale
     assert compare(expected.copy(), expected, T).passed
     json.dumps(compare(expected * 2, expected, T).as_json(), allow_nan=False)

@@ -49,7 +49,7 @@ def test_every_type_of_metadata_returns(tmp_path: Path) -> None:
     assert nested[1:] == [["x"], [["y"], ["z"]]]
 
 
-def test_gguf_reads_what_we_write(tmp_path: Path) -> None:
+def test_gguf_reads_our_files(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     flat = {k: v for k, v in METADATA.items() if k not in ("t.nested", "t.none")}
     x = np.random.default_rng(0).standard_normal((6, 256), np.float32)
@@ -70,7 +70,7 @@ def test_gguf_reads_what_we_write(tmp_path: Path) -> None:
         np.testing.assert_array_equal(tensor_read.data.view(np.uint8).ravel(), written.data)
 
 
-def test_we_read_what_gguf_writes(tmp_path: Path) -> None:
+def test_we_read_files_of_gguf(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_uint32("llama.block_count", 7)
@@ -140,7 +140,7 @@ def test_content_decides_not_the_name(tmp_path: Path) -> None:
     assert open_model(moved).kind == "GGUF v3"
 
 
-def test_an_unfinished_file_is_no_file(tmp_path: Path) -> None:
+def test_an_incomplete_file_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     infos = [TensorInfo("a", F32, (4, 4))]
     with pytest.raises(ValueError, match="'a': 32 bytes were never written"):  # noqa: SIM117
@@ -202,7 +202,7 @@ def test_version_2_and_an_empty_array_at_the_end(tmp_path: Path) -> None:
     assert file.metadata["k"].tolist() == []  # type: ignore[union-attr]
 
 
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(b"before")
     infos = [TensorInfo("a", F32, (4,))]

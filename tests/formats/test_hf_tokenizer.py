@@ -91,7 +91,7 @@ def test_templates_with_names(folder: Path) -> None:
     assert metadata["tokenizer.chat_templates"] == ["tool_use"]
 
 
-def test_a_file_alone(folder: Path) -> None:
+def test_a_tokenizer_file_without_a_folder(folder: Path) -> None:
     metadata = tokenizer_metadata(folder / "tokenizer.json")
     assert metadata["tokenizer.ggml.bos_token_id"] == 0
     assert "tokenizer.ggml.eos_token_id" not in metadata

@@ -177,7 +177,7 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_json_that_is_none(name: str, tmp_path: Path) -> None:
+def test_invalid_json(name: str, tmp_path: Path) -> None:
     content, expected = CONTENTS[name]
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)

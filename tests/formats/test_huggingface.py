@@ -56,7 +56,7 @@ def test_folders_are_the_model_of_the_gguf_file(kind: str, format_: type, tmp_pa
         assert not read.data.ctypes.data % read.format.block_bytes
 
 
-def test_only_what_moves_is_copied(tmp_path: Path) -> None:
+def test_only_moved_elements_are_copied(tmp_path: Path) -> None:
     file = open_model(write_folder(tmp_path / "m"))
     derived = {n for n, t in file.tensors.items() if isinstance(t, DerivedTensor)}
     assert {n for n in derived if ".attn_q." in n or ".attn_k." in n} == {

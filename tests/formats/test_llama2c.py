@@ -194,7 +194,7 @@ def test_grouped_tensors_are_made_on_demand_and_let_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [-4, 4])
-def test_a_file_of_another_size_is_told_what_it_lacks(tmp_path: Path, change: int) -> None:
+def test_a_file_of_another_size_names_the_missing_bytes(tmp_path: Path, change: int) -> None:
     path = write_v0(tmp_path / "m.bin")
     whole = path.read_bytes()
     path.write_bytes(whole[:change] if change < 0 else whole + bytes(change))

@@ -156,7 +156,7 @@ def test_between_tokens(language_model: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [0, -1])
-def test_quantize_reads_what_it_began_with(
+def test_quantize_reads_the_file_it_opened(
     place: int, language_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut within the first tensor, and at the end of the last, after which nothing is read."""

@@ -62,7 +62,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("kind", HEADERS)
-def test_a_header_that_lies_takes_no_memory(tmp_path: Path, kind: str) -> None:
+def test_a_false_header_allocates_no_memory(tmp_path: Path, kind: str) -> None:
     data = header(HEADERS[kind] + "\n") + bytes(8)
     (tmp_path / "a.npy").write_bytes(data)
     for read, path in (

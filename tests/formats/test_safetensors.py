@@ -122,7 +122,7 @@ def refused(path: Path) -> str:
         ('{"a": "\ud800"}', None),
     ],
 )
-def test_headers_that_are_no_json(text: str, expected: str | None, tmp_path: Path) -> None:
+def test_headers_that_are_not_json(text: str, expected: str | None, tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     data = text.encode("utf-8", "surrogatepass")
     path.write_bytes(struct.pack("<Q", len(data)) + data)

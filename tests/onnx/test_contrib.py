@@ -96,7 +96,7 @@ def test_against_formulas(case: Case, expected: Sequence[Array]) -> None:
     compare(case, defined(case), expected)
 
 
-def test_sessions_know_what_definitions_know() -> None:
+def test_sessions_know_all_definitions() -> None:
     for case in [*CASES, *(case for case, _ in all_formulas())]:
         check_nodes(model_from(built(case), f"{case}.onnx"))
 

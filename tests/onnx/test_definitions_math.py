@@ -539,7 +539,7 @@ def test_results_that_no_machine_holds_are_refused(case: Case) -> None:
         call(case.operator, case.version, *case.arrays, **case.attributes)
 
 
-def test_memory_that_there_is_not_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any) -> None:
         raise MemoryError("no room")
 
@@ -603,7 +603,7 @@ def schemas() -> list[onnx.defs.OpSchema]:
     return starts
 
 
-def test_every_version_takes_what_its_schema_says() -> None:
+def test_every_version_takes_the_inputs_of_its_schema() -> None:
     missing = []
     for schema in schemas():
         definition = find(schema.domain, schema.name, schema.since_version)

@@ -73,7 +73,7 @@ def test_dynamic_product_in_kernels(
 
 @pytest.mark.parametrize("activation", ["", "Gelu", "tanh", "Relu"])
 @pytest.mark.parametrize("residual", [False, True])
-def test_dynamic_product_with_what_follows(activation: str, residual: bool) -> None:
+def test_dynamic_product_with_its_consumers(activation: str, residual: bool) -> None:
     """Two products of the same activations, with bias, sum or activation, are two instructions."""
     g = Net(20)
     x = g.x(5, 6)

@@ -472,7 +472,7 @@ def test_a_norm_beyond_float32() -> None:
     assert kinds(g.proto(y)) == {"Conv": 1}
 
 
-def test_training_is_no_inference() -> None:
+def test_training_is_not_inference() -> None:
     """In training mode, statistics are the batch's own."""
     g = Net(15)
     y = conv(g, g.x(2, 4, 6, 5), 4, 8)

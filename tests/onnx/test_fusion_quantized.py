@@ -160,7 +160,7 @@ def test_product(axis: int | None, zero: bool, shape: tuple[int, ...]) -> None:
     assert fused(g, quantized(g, y)) == {"QLinearMatMul"}
 
 
-def test_products_of_what_is_computed() -> None:
+def test_products_of_computed_matrices() -> None:
     g = Net(13)
     y = g.node("MatMul", quantized(g, g.x(2, 5, 6)), quantized(g, g.x(2, 6, 3), zero=90))
     assert fused(g, quantized(g, y)) == {"QLinearMatMul"}

@@ -129,7 +129,7 @@ def test_pooled_is_the_mean_of_the_hidden_states() -> None:
 
 
 @pytest.mark.parametrize("past", [1, 4])
-def test_gpt2_goes_on_from_its_past(past: int) -> None:
+def test_gpt2_continues_from_its_past(past: int) -> None:
     """Two runs, the second with the first one's keys and values, equal a single run."""
     model, whole = make("gpt2-small"), text(2, 7)
     expected = run(model, whole)

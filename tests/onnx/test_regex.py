@@ -16,7 +16,7 @@ ATOMS = ["a", "b", ".", "[ab]", "[^a]", "[a-c1]", "(a|b)", "(?:ab|c)", r"\d", r"
 REPEATS = ["", "", "*", "+", "?", "{2}", "{1,2}", "{2,}", "*?", "{0,3}"]
 
 
-def test_random_patterns_match_what_re_matches() -> None:
+def test_random_patterns_match_like_re() -> None:
     rng = random.Random(0)
     matched = 0
     for _ in range(4000):

@@ -155,7 +155,7 @@ def test_no_file_names_a_private_place(sdist: Path) -> None:
     assert matches == {}
 
 
-def test_runtime_imports_numpy_and_the_standard_library_alone(repository: Path) -> None:
+def test_runtime_imports_only_numpy_and_the_standard_library(repository: Path) -> None:
     allowed = {*sys.stdlib_module_names, "numpy", "halfbyte"}
     foreign = set()
     for path in (repository / "runtime/halfbyte").rglob("*.py"):
@@ -180,7 +180,7 @@ def test_runtime_imports_numpy_and_the_standard_library_alone(repository: Path) 
     assert {(file, m) for file, m in foreign if (file, m.split(".")[0]) not in optional} == set()
 
 
-def test_the_compiler_keeps_what_fetches_ahead() -> None:
+def test_the_compiler_keeps_prefetches() -> None:
     """GCC once dropped every prefetch as without effect: the same results at half the speed.
 
     In the library that is installed, a release build: the wheel above is not one.

@@ -215,7 +215,7 @@ def test_every_source_is_listed(tool: ModuleType, repository: Path) -> None:
     assert listed <= there
 
 
-def test_a_processor_that_is_none_is_refused(
+def test_an_invalid_processor_is_refused(
     tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "sources.txt"
@@ -238,7 +238,7 @@ def test_what_zig_says_is_said(
 # ---- installed -----------------------------------------------------------------------------------
 
 
-def test_installed_it_computes_what_the_sources_do(
+def test_the_installed_package_computes_the_same(
     get_wheel: Callable[[str], Path], repository: Path, tmp_path: Path
 ) -> None:
     """Another compiler's kernels: the same tables, and of each the same logits to the bit."""

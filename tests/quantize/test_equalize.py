@@ -60,7 +60,7 @@ def add(name: str, length: int) -> Callable[[Weights], object]:
     ],
     ids=["plain", "bias of q", "bias of the norm", "bias of up", "no gate"],
 )
-def test_only_what_cancels_is_scaled(
+def test_only_pairs_that_cancel_are_scaled(
     tmp_path: Path, change: Callable[[Weights], object], norm: bool, row: bool
 ) -> None:
     assert scaled(rough(tmp_path / "m.gguf", change, "llama"))[:2] == (norm, row)
@@ -71,7 +71,7 @@ def test_only_what_cancels_is_scaled(
     ["command-r", "", ["llama"], np.uint32(1)],
     ids=["known", "empty", "list", "int"],
 )
-def test_other_graphs_are_left_alone(tmp_path: Path, architecture: MetadataValue) -> None:
+def test_other_graphs_are_not_changed(tmp_path: Path, architecture: MetadataValue) -> None:
     """In other architectures a norm may have more readers, such as both halves of a layer."""
     path = rough(tmp_path / "m.gguf", drop("ffn_norm"), architecture)
     norm, row, report = scaled(path)

@@ -73,7 +73,7 @@ def test_attention_as_it_is_asked_for(source: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["--fp16"], ["--int8", "--dynamic"]])
-def test_attention_is_refused_where_nothing_heeds_it(
+def test_the_attention_option_is_refused_where_it_has_no_effect(
     source: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "q.onnx"

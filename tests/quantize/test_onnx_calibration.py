@@ -301,7 +301,7 @@ def test_pictures_that_cannot_be_read(tmp_path: Path, name: str, data: bytes, me
 
 
 @pytest.mark.parametrize("numbers", [(0.5, 0.5), (), (np.nan,) * 3, (0.0, 1.0, 1.0)])
-def test_normalizations_that_are_none(numbers: tuple[float, ...]) -> None:
+def test_invalid_normalizations(numbers: tuple[float, ...]) -> None:
     with pytest.raises(HalfbyteError, match="expected"):
         Normalization(std=numbers)
 

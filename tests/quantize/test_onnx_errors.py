@@ -163,7 +163,7 @@ def test_outputs_that_cannot_be_written(model: Path, capsys: pytest.CaptureFixtu
     assert names(model.parent) == ["fifo.onnx", "folder", "model.onnx"]
 
 
-def test_a_failure_while_writing_leaves_what_was_there(
+def test_a_failure_while_writing_keeps_the_old_file(
     model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The data is renamed first; where the model cannot be, the old data stays as it was."""

@@ -116,7 +116,7 @@ def test_islands_where_half_precision_does_not_suffice(tmp_path: Path) -> None:
     assert any("values no larger than 1e-12" in note for note in report.notes)
 
 
-def test_fp16_keeps_what_it_is_told_to(tmp_path: Path) -> None:
+def test_fp16_keeps_the_selected_tensors(tmp_path: Path) -> None:
     path = products(tmp_path / "m.onnx")
     report = quantized(path, type="fp16", keep=[("up_product", "fp32"), ("down", "fp32")])
     kinds = element_types(report.output)

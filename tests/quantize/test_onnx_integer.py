@@ -194,7 +194,7 @@ def test_static_products_of_a_transformer_stay_between_floats(tmp_path: Path) ->
     assert cosine(run(path, IDS)[0], y) > 0.9995
 
 
-def test_static_keeps_what_it_is_told_to(tmp_path: Path) -> None:
+def test_static_keeps_the_selected_tensors(tmp_path: Path) -> None:
     path = convolutions(tmp_path / "m.onnx")
     samples = samples_of(tmp_path, PICTURES)
     report = quantized(path, samples, keep=[("second_conv", "fp32"), ("residual", "fp32")])

@@ -86,7 +86,7 @@ def test_what_stays(sizes: dict[str, Any], options: dict[str, Any], tmp_path: Pa
     assert "hadamard" not in tensors_of(quantized(path, **options))
 
 
-def test_floats_read_what_they_did(tmp_path: Path) -> None:
+def test_products_in_floats_are_not_rotated(tmp_path: Path) -> None:
     path = products(tmp_path / "m.onnx")
     nodes = {one.name: one for one in load(quantized(path, keep=[("first", "fp32")])).graph.node}
     assert (nodes["first"].op_type, nodes["first"].input[0]) == ("MatMul", "x")

@@ -75,7 +75,7 @@ def difference(path: Path, other: Path, feeds: dict[str, Array]) -> float:
     return max(float(np.abs(x - y).max() / np.abs(x).max()) for x, y in pairs)
 
 
-def test_before_rounding_nothing_changes(tmp_path: Path) -> None:
+def test_results_before_rounding_are_unchanged(tmp_path: Path) -> None:
     path = norms(tmp_path / "m.onnx")
     factors = smoothed(path, tmp_path / "o.onnx")
     assert len(factors) == 2
@@ -141,7 +141,7 @@ def test_it_pays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("why", ["input", "float16", "shared", "kept"])
-def test_left_alone(tmp_path: Path, why: str) -> None:
+def test_norms_that_are_not_changed(tmp_path: Path, why: str) -> None:
     """Gains that a caller may replace or that are float16, matrices that others read or in floats.
 
     Of the last kind is one of two: the other's norm has a new gain and a new bias.

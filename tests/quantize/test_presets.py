@@ -72,7 +72,7 @@ def test_heads_and_fused_matrices() -> None:
 
 
 @pytest.mark.parametrize(("kind", "types"), [("Q4_K", {"Q5_0", "Q8_0"}), ("Q6_K", {"Q8_0"})])
-def test_rows_that_are_no_whole_blocks(
+def test_rows_of_incomplete_blocks(
     kind: str, types: set[str], storyteller: Path, tmp_path: Path
 ) -> None:
     report = quantize_file(storyteller, kind, tmp_path / "m.gguf")

@@ -33,7 +33,7 @@ def big(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["big", "storyteller"])
-def test_plan_is_what_a_process_takes(name: str, request: pytest.FixtureRequest) -> None:
+def test_a_process_needs_the_planned_memory(name: str, request: pytest.FixtureRequest) -> None:
     path: Path = request.getfixturevalue(name)
     command = [sys.executable, "-c", FILL, str(path)]
     if name == "storyteller":

@@ -32,7 +32,7 @@ def without_collector() -> Iterator[None]:
         gc.enable()
 
 
-def test_a_model_goes_with_its_last_reference(storyteller: Path) -> None:
+def test_a_model_is_freed_with_its_last_reference(storyteller: Path) -> None:
     """Without waiting for the garbage collector, which may run much later."""
     with without_collector():
         model = halfbyte.load(storyteller)
@@ -46,7 +46,7 @@ def test_a_model_goes_with_its_last_reference(storyteller: Path) -> None:
         assert [part() for part in alive] == [None] * 5
 
 
-def test_a_session_goes_with_its_last_reference() -> None:
+def test_a_session_is_freed_with_its_last_reference() -> None:
     with without_collector():
         opened = session(HALFBYTE, network())
         opened.run(None, {"x": np.zeros((2, 8), np.float32)}, HALFBYTE.RunOptions())
@@ -141,7 +141,7 @@ def test_two_thousand_shapes_through_one_session(tmp_path: Path) -> None:
     assert late <= early + 2
 
 
-def test_the_soak_sees_what_grows(repository: Path) -> None:
+def test_the_soak_detects_growth(repository: Path) -> None:
     tool = load_tool(repository, "soak")
 
     def grown(megabytes: float = 0, threads: int = 0, files: int = 0) -> list[str]:

@@ -58,7 +58,7 @@ def test_backends_agree(path: Path, backend: str) -> None:
     assert np.abs(actual - expected).max() < bound
 
 
-def test_passes_off_differ_by_the_activations_alone(path: Path) -> None:
+def test_passes_off_differs_only_by_the_activations(path: Path) -> None:
     with (
         halfbyte.load(path, passes=False) as plain,
         halfbyte.load(path, activations="float") as float_,
@@ -103,7 +103,7 @@ def test_perplexity_is_that_of_the_logits(storyteller: Path) -> None:
         assert model.perplexity(text) == pytest.approx(np.exp(np.mean(losses)), rel=1e-6)
 
 
-def test_perplexity_of_what_cannot_be_is_infinite(
+def test_perplexity_of_impossible_tokens_is_infinite(
     storyteller: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(halfbyte.LanguageModel, "token_losses", lambda *_: np.full(3, 1e3))

@@ -78,7 +78,7 @@ def test_a_run_that_broke_off_leaves_the_next_one_right(storyteller: Path, tmp_p
         np.testing.assert_array_equal(model.logits(IDS)[-1:], before)
 
 
-def test_a_file_that_takes_its_name_is_not_read(storyteller: Path, tmp_path: Path) -> None:
+def test_a_file_of_the_same_name_is_not_read(storyteller: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     quantize_file(storyteller, "int8", path)
     with halfbyte.load(path, weights="streamed") as model:

@@ -40,7 +40,7 @@ class Value:
         if self.channels_last is not None:
             return self.channels_last, (0, rank - 1, *range(1, rank - 1))
         if self.permuted is None:
-            raise ProgramError("a value that lies nowhere")
+            raise ProgramError("a value without a buffer")
         return self.permuted
 
     @property

@@ -143,7 +143,7 @@ def test_operator(
                 np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
 
 
-def test_tables_agree_on_what_is_not_finite(compiled_backends: list[str]) -> None:
+def test_tables_agree_on_values_that_are_not_finite(compiled_backends: list[str]) -> None:
     """At any position in a block; NumPy does not define its quantized value."""
     x = np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32)
     x[np.arange(64), np.arange(64) % 32] = np.repeat(np.array([np.nan, np.inf], np.float32), 32)

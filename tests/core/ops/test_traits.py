@@ -52,7 +52,7 @@ def test_speed_is_that_of_an_operator_that_was_measured() -> None:
         assert any(operator_of(kind) is OPERATORS[like] for kind in kinds), name
 
 
-def test_a_product_costs_what_a_product_costs() -> None:
+def test_costs_of_a_product() -> None:
     """Rates of other kinds are for bytes: an operation of a product has no such rate."""
     plain = [name for name, o in OPERATORS.items() if o.product and o.kind is None]
     attention = OPERATORS["group_query_attention"]
@@ -71,7 +71,7 @@ def test_steps_and_parts_are_of_operators() -> None:
     assert all(FUSED[o.parts] is o for o in OPERATORS.values() if o.parts)
 
 
-def test_kernels_may_leave_out_what_their_operator_may(native_backends: list[str]) -> None:
+def test_kernels_may_leave_out_optional_operands(native_backends: list[str]) -> None:
     """NULL is only for optional operands; `bias` is an optional operand of other operators."""
     assert native_backends
     kernels, x, y = Kernels(), np.ones((1, 32), np.float32), np.zeros((1, 16), np.float32)

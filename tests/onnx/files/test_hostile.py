@@ -470,7 +470,7 @@ SPARSE: dict[str, tuple[list[int], Any, list[int], str]] = {
 
 
 @pytest.mark.parametrize("name", SPARSE)
-def test_sparse_lies(name: str) -> None:
+def test_false_sparse_tensors(name: str) -> None:
     few, indices, dims, expected = SPARSE[name]
     model = small_model()
     model.graph.sparse_initializer.append(

@@ -92,7 +92,7 @@ def test_text_beside_a_message_is_tokenized_with_it(tmp_path: Path) -> None:
         assert ids == [model.tokenizer.bos, *encode(text, add_special_tokens=False)]
 
 
-def test_the_second_turn_processes_only_what_is_new(path: Path) -> None:
+def test_the_second_turn_processes_only_new_tokens(path: Path) -> None:
     fed: list[int] = []
     messages: Messages = [{"role": "user", "content": "Tom saw a cat. What did it do?"}]
     with halfbyte.load(path) as model:
@@ -145,7 +145,7 @@ def test_an_answer_keeps_the_tokens_that_it_was_made_of(path: Path) -> None:
         assert second.prompt_ids[second.reused] == first.ids[-1]
 
 
-def test_an_answer_that_was_stopped_goes_on_from_there(path: Path) -> None:
+def test_a_stopped_answer_is_continued(path: Path) -> None:
     messages: Messages = [{"role": "user", "content": "Tell me of Tom."}]
     with halfbyte.load(path) as model:
         chat = Chat(model)
@@ -256,7 +256,7 @@ def test_a_model_without_a_template(storyteller: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [np.uint32(3), ["a"]])
-def test_a_template_that_is_no_text(tmp_path: Path, value: Any) -> None:
+def test_a_template_that_is_not_text(tmp_path: Path, value: Any) -> None:
     path = sentencepiece(tmp_path / "m.gguf", tokenizer__chat_template=value)
     with halfbyte.load(path) as model, pytest.raises(FormatError, match="expected a string"):
         model.chat([{"role": "user", "content": "hi"}])

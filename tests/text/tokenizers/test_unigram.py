@@ -101,7 +101,7 @@ def test_unigram_in_a_tokenizer_json(fallback: bool, repository: Path, tmp_path:
     assert hugging_face.differences(judge, ours, texts) == []
 
 
-def test_ties_and_the_score_of_what_is_unknown(tmp_path: Path) -> None:
+def test_ties_and_the_score_of_unknown_characters(tmp_path: Path) -> None:
     """Of equal sums, the one with the longest last token; unknown is ten below the worst."""
     scores = {"<unk>": 0.0, "▁": -1.0, "a": -6.0, "aa": -6.0, "ab": -1.0, "bz": -15.0, "aba": -2.0}
     scores |= {"c": -1.0, "d": -1.0, "cd": -2.0, "dc": -2.0, "cdc": -3.0, "dcd": -3.0}
