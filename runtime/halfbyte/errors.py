@@ -14,19 +14,19 @@ MAX_MESSAGE = 1999  # characters
 _CUT = " ... "
 
 
-def printable(text: str, most: int = MAX_MESSAGE) -> str:
-    """A text of at most `most` characters that cannot control a terminal.
+def printable(text: str, maximum: int = MAX_MESSAGE) -> str:
+    """A text of at most `maximum` characters that cannot control a terminal.
 
     Characters that do not print are escaped as in Python: control characters, line breaks, marks
     without width or for the direction of writing, surrogates. A longer text keeps its beginning and
     its end.
     """
-    if len(text) > most:
-        tail = most // 4
-        head = most - tail - len(_CUT)
-        return _escaped(text[:most])[:head] + _CUT + _escaped(text[-tail:])[-tail:]
+    if len(text) > maximum:
+        tail = maximum // 4
+        head = maximum - tail - len(_CUT)
+        return _escaped(text[:maximum])[:head] + _CUT + _escaped(text[-tail:])[-tail:]
     escaped = _escaped(text)
-    return escaped if len(escaped) <= most else printable(escaped, most)
+    return escaped if len(escaped) <= maximum else printable(escaped, maximum)
 
 
 def _escaped(text: str) -> str:

@@ -180,14 +180,14 @@ def sweep(part: int = 0, parts: int = 1) -> Iterator[Mutant]:
             yield label, mutant
 
 
-def random_cases(seed: int, most: int = 4) -> Iterator[Mutant]:
+def random_cases(seed: int, maximum: int = 4) -> Iterator[Mutant]:
     """Several changes at once; endless."""
     random = np.random.default_rng(seed)
     cases = all_cases()
     while True:
         mutant = cases[random.integers(len(cases))]
         label = mutant.label
-        for _ in range(random.integers(1, most + 1)):
+        for _ in range(random.integers(1, maximum + 1)):
             names = [*mutant.arrays, ""]  # an attribute, as often as each operand
             name = names[random.integers(len(names))]
             changes = list(operand_mutants(mutant, [name]) if name else attribute_mutants(mutant))

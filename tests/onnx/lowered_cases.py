@@ -117,8 +117,8 @@ class _Numbers:
         """Seven bits: on some processors, ONNX Runtime truncates sums of larger ones."""
         return self.rng.integers(-64, 64, shape).astype(np.int8)
 
-    def below(self, most: int, *shape: int, dtype: Any = np.int64) -> Array:
-        return self.rng.integers(0, most, shape).astype(dtype)
+    def below(self, maximum: int, *shape: int, dtype: Any = np.int64) -> Array:
+        return self.rng.integers(0, maximum, shape).astype(dtype)
 
 
 N = _Numbers("cases")

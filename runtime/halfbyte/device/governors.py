@@ -163,13 +163,13 @@ class PowerAllocator:
         return Orders(steps, self._orders.threads, self._orders.least_s)
 
     def _budget(self, error: F64, cool: npt.NDArray[np.bool_]) -> F64:
-        per_kelvin, most = self._board.sustainable_w / self.SWITCH_ON_K, self._most.sum(axis=0)
+        per_kelvin, maximum = self._board.sustainable_w / self.SWITCH_ON_K, self._most.sum(axis=0)
         added = self._integral + self.INTEGRAL * per_kelvin * error
-        integrates = (error < 0) & (np.abs(added) < most)
+        integrates = (error < 0) & (np.abs(added) < maximum)
         self._integral = np.where(cool, 0, np.where(integrates, added, self._integral))
         proportional = np.where(error < 0, 1, 2) * per_kelvin * error
         budget = self._board.sustainable_w + proportional + self._integral
-        clipped: F64 = np.clip(budget, 0, most)
+        clipped: F64 = np.clip(budget, 0, maximum)
         return clipped
 
     def _granted(self, budget: F64, steps: Sequence[Indices], busy: F64) -> F64:

@@ -173,8 +173,8 @@ def kernels_of(
     """
 
     def quantity(value: float, kind: str) -> Quantity:
-        least, most = _HOST_SPREAD if kind == HOST else spread
-        low, value, high = (float(f"{value * f:.3g}") for f in (least, 1.0, most))
+        smallest, largest = _HOST_SPREAD if kind == HOST else spread
+        low, value, high = (float(f"{value * f:.3g}") for f in (smallest, 1.0, largest))
         return Quantity(value, low, high, f"{source}; {_HOST_WHY}" if kind == HOST else source)
 
     return {

@@ -69,8 +69,8 @@ def efficient_points(
         np.concatenate([part.kelvin_s for part in parts]),
     )  # fmt: skip
     order = np.lexsort((every.kelvin_s, every.unit_s))
-    least = np.minimum.accumulate(every.kelvin_s[order])
-    chosen = order[np.diff(least, prepend=np.inf) < 0]
+    lowest = np.minimum.accumulate(every.kelvin_s[order])
+    chosen = order[np.diff(lowest, prepend=np.inf) < 0]
     return OperatingPoints(
         every.threads[chosen], every.steps[:, chosen], every.unit_s[chosen],
         every.watts[chosen], every.kelvin_s[chosen],

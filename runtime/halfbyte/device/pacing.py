@@ -44,7 +44,7 @@ class Tuning:
     drift_scale: float = 0.1  # drift of scale in an hour
     smooth_s: float = 60.0  # time constant of the pace
     spare: float = 0.02  # by how much an operating point is faster than the pace
-    least: float = 0.05  # the slowest pace, as a fraction of the fastest
+    slowest: float = 0.05  # the slowest pace, as a fraction of the fastest
 
 
 class Pacing:
@@ -73,8 +73,8 @@ class Pacing:
         line = self._line = self._line or Line(now, tuning)
         self._learn(seen, now, line)
         unit_s = points.unit_s * (1 + tuning.spare)
-        most = np.minimum(1 / unit_s, self._kelvins(now, line)[:, None] / points.kelvin_s)
-        wanted = np.maximum(most.max(axis=1), tuning.least / unit_s[0])
+        fastest = np.minimum(1 / unit_s, self._kelvins(now, line)[:, None] / points.kelvin_s)
+        wanted = np.maximum(fastest.max(axis=1), tuning.slowest / unit_s[0])
         if begins:
             self._pace = wanted
         self._pace *= (wanted / self._pace) ** (PERIOD_S / tuning.smooth_s)

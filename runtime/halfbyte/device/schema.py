@@ -61,16 +61,16 @@ Reader = Callable[[object, Where], Any]
 # ---- readers of fields ---------------------------------------------------------------------------
 
 
-def number(least: float, most: float, *, whole: bool = False) -> Reader:
+def number(minimum: float, maximum: float, *, whole: bool = False) -> Reader:
     """``{ value = 20, range = [15, 25], source = "..." }`` from least to most."""
 
     def read(data: object, where: Where) -> Quantity:
         entry = _entry(data, where, ("value", "range", "source", "assumed"))
-        value = _bounded(entry.get("value"), where.at("value"), least, most, whole=whole)
+        value = _bounded(entry.get("value"), where.at("value"), minimum, maximum, whole=whole)
         source, assumed = _origin(entry, where)
         low = high = value
         if "range" in entry:
-            low, high = _range(entry["range"], where.at("range"), least, most)
+            low, high = _range(entry["range"], where.at("range"), minimum, maximum)
             if not low <= value <= high:
                 span = Text(f"{low:g} to {high:g}")
                 raise where.at("range").error(f"a range around {value:g}", span)
@@ -81,7 +81,7 @@ def number(least: float, most: float, *, whole: bool = False) -> Reader:
     return read
 
 
-def numbers(least: float, most: float) -> Reader:
+def numbers(minimum: float, maximum: float) -> Reader:
     """``{ value = [300, 600], source = "..." }``, all from least to most, in ascending order."""
 
     def read(data: object, where: Where) -> Steps:
@@ -90,7 +90,7 @@ def numbers(least: float, most: float) -> Reader:
         listed = entry.get("value")
         if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_STEPS:
             raise place.error(f"a list of 1 to {MAX_STEPS} numbers", _sized(listed))
-        values = tuple(_bounded(v, place.item(i), least, most) for i, v in enumerate(listed))
+        values = tuple(_bounded(v, place.item(i), minimum, maximum) for i, v in enumerate(listed))
         for index in range(1, len(values)):
             if values[index] < values[index - 1]:
                 expected = f"{values[index - 1]:g} or more, since it must not fall"
@@ -100,11 +100,11 @@ def numbers(least: float, most: float) -> Reader:
     return read
 
 
-def integer(least: int, most: int) -> Reader:
+def integer(minimum: int, maximum: int) -> Reader:
     """A whole number."""
 
     def read(data: object, where: Where) -> int:
-        return int(_bounded(data, where, least, most, whole=True))
+        return int(_bounded(data, where, minimum, maximum, whole=True))
 
     return read
 
@@ -143,23 +143,23 @@ def pair(data: object, where: Where) -> tuple[str, str]:
     return name(data[0], where.item(0)), name(data[1], where.item(1))
 
 
-def tables(of: type[T], least: int, most: int) -> Reader:
+def tables(of: type[T], minimum: int, maximum: int) -> Reader:
     """An array of tables."""
 
     def read(data: object, where: Where) -> tuple[T, ...]:
-        if not isinstance(data, list) or not least <= len(data) <= most:
-            raise where.error(f"an array of {least} to {most} tables", _sized(data))
+        if not isinstance(data, list) or not minimum <= len(data) <= maximum:
+            raise where.error(f"an array of {minimum} to {maximum} tables", _sized(data))
         return tuple(read_table(of, table, where.item(i)) for i, table in enumerate(data))
 
     return read
 
 
-def named(of: type[T], least: int, most: int) -> Reader:
+def named(of: type[T], minimum: int, maximum: int) -> Reader:
     """A table of tables, by name."""
 
     def read(data: object, where: Where) -> dict[str, T]:
-        if not isinstance(data, dict) or not least <= len(data) <= most:
-            raise where.error(f"{least} to {most} tables by name", _sized(data))
+        if not isinstance(data, dict) or not minimum <= len(data) <= maximum:
+            raise where.error(f"{minimum} to {maximum} tables by name", _sized(data))
         return {name(key, where): read_table(of, data[key], where.at(key)) for key in data}
 
     return read
@@ -249,20 +249,22 @@ def _origin(entry: Mapping[str, Any], where: Where) -> tuple[str, str]:
     return "", text(entry["assumed"], where.at("assumed"))
 
 
-def _range(data: object, where: Where, least: float, most: float) -> tuple[float, float]:
+def _range(data: object, where: Where, minimum: float, maximum: float) -> tuple[float, float]:
     if not isinstance(data, list) or len(data) != 2:
         raise where.error("a list of two numbers, lowest and highest", _sized(data))
-    low, high = (_bounded(v, where.item(i), least, most) for i, v in enumerate(data))
+    low, high = (_bounded(v, where.item(i), minimum, maximum) for i, v in enumerate(data))
     return low, high
 
 
-def _bounded(data: Any, where: Where, least: float, most: float, *, whole: bool = False) -> float:
+def _bounded(
+    data: Any, where: Where, minimum: float, maximum: float, *, whole: bool = False
+) -> float:
     """A number in bounds; NaN is in none."""
     is_number = isinstance(data, (int, float)) and not isinstance(data, bool)
-    if is_number and least <= data <= most and (not whole or data == int(data)):
+    if is_number and minimum <= data <= maximum and (not whole or data == int(data)):
         return float(data)
     kind = "whole number" if whole else "number"
-    raise where.error(f"a {kind} from {least:g} to {most:g}", data)
+    raise where.error(f"a {kind} from {minimum:g} to {maximum:g}", data)
 
 
 def _sized(data: object) -> object:

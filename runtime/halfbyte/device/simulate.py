@@ -116,12 +116,12 @@ def _check(
     if not 1 <= periods < inf or abs(periods - round(periods)) > 1e-9:
         raise HalfbyteError(f"step of {step} s: expected {PERIOD_S:g} s or a whole part of it")
     count = draws if isinstance(draws, int) else draws.count
-    for name, value, least, most in (
+    for name, value, minimum, maximum in (
         ("minutes", minutes, step / 60, MAX_MINUTES), ("ambient", ambient, *AIR_C),
         ("threads", threads, 1, cores), ("draws", count, 1, MAX_DRAWS),
     ):  # fmt: skip
-        if not least <= value <= most:
-            raise HalfbyteError(f"{name} {value:g}: expected {least:g} to {most:g}")
+        if not minimum <= value <= maximum:
+            raise HalfbyteError(f"{name} {value:g}: expected {minimum:g} to {maximum:g}")
     if seed < 0:
         raise HalfbyteError(f"seed {seed}: expected 0 or more")
 
@@ -213,7 +213,7 @@ class _Device:
         self.given_j += air
         return done, total
 
-    def _work(self, steps: Sequence[Indices], counts: Sequence[Indices], least: F64) -> _Done:
+    def _work(self, steps: Sequence[Indices], counts: Sequence[Indices], minimum: F64) -> _Done:
         pairs = zip(self.supplies, steps, strict=True)
         rates = self._processor.rates([supply.hertz[at] for supply, at in pairs], counts)
         each, prompt = self._each, self._prompt
@@ -222,7 +222,7 @@ class _Device:
         (prompted, units), (prompting, spent) = self._progress.advance(
             np.where(self.on, self.step, 0.0),
             np.maximum(prompt_s, prompt.storage_s) if prompt else prompt_s,
-            np.maximum(np.maximum(unit_s, each.storage_s), least),
+            np.maximum(np.maximum(unit_s, each.storage_s), minimum),
         )
         computing = prompted * prompt_s + units * unit_s
         read = units * each.bytes_read + (prompted * prompt.bytes_read if prompt else 0)

@@ -104,9 +104,9 @@ def _time_runs(executable: NativeExecutable, registers: Mapping[str, int]) -> Ti
         if not clock:
             calls.append(executable.profile_calls(dict(registers)))
     if len(passes) <= _PASSES:
-        seconds, least = np.min(passes, axis=0), min(whole)
+        seconds, fastest = np.min(passes, axis=0), min(whole)
     else:
-        seconds, least = _faster(passes), float(_faster(whole))
+        seconds, fastest = _faster(passes), float(_faster(whole))
     if not clock:
         seconds = seconds - _faster(calls)
     by_kind: dict[str, float] = {}
@@ -114,7 +114,7 @@ def _time_runs(executable: NativeExecutable, registers: Mapping[str, int]) -> Ti
         name = kind_of(instruction)
         by_kind[name] = by_kind.get(name, 0.0) + float(spent)
     by_kind = {name: max(spent, 1e-9) for name, spent in by_kind.items()}
-    return Timed(work_of(program, registers), by_kind, least)
+    return Timed(work_of(program, registers), by_kind, fastest)
 
 
 def _faster(passes: Sequence[F64] | Sequence[float]) -> F64:

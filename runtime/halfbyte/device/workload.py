@@ -177,11 +177,11 @@ def _number(cell: str) -> object:
 
 def _bounded(key: str, data: Any, where: Where) -> float:
     """A number within the bounds of its column; NaN is in none."""
-    least, most = _BOUNDS[key]
+    minimum, maximum = _BOUNDS[key]
     is_number = isinstance(data, (int, float)) and not isinstance(data, bool)
-    if is_number and least <= data <= most:
+    if is_number and minimum <= data <= maximum:
         return float(data)
-    raise where.error(f"a number from {least:g} to {most:g}", data)
+    raise where.error(f"a number from {minimum:g} to {maximum:g}", data)
 
 
 class Progress:

@@ -35,7 +35,7 @@ _WRONG = (
 
 
 def read_npz(
-    path: Path, names: Sequence[str] | None = None, most: float = math.inf
+    path: Path, names: Sequence[str] | None = None, maximum: float = math.inf
 ) -> dict[str, Array]:
     """Arrays by name.
 
@@ -43,14 +43,14 @@ def read_npz(
     ----------
     names : sequence of str, optional
         The wanted arrays, which must exist; others are not read. By default all.
-    most : int, optional
+    maximum : int, optional
         Maximum bytes of an array.
 
     Raises
     ------
     FormatError
         Not such a file, damaged, or with arrays of Python objects; one of `names` is missing, or
-        larger than `most`.
+        larger than `maximum`.
     MemoryBudgetError
         It inflates to more than `MAX_INFLATED` plus `MAX_RATIO` times its size, or than is free.
     """
@@ -62,11 +62,11 @@ def read_npz(
                 f"{path}: expected arrays {', '.join(names or ())}; found none named "
                 f"{', '.join(sorted(missing))}"
             )
-        _check_size(path, sum(min(part.file_size, most) for _, part in parts))
+        _check_size(path, sum(min(part.file_size, maximum) for _, part in parts))
         arrays = {}
         for name, part in parts:
             with _told(name), archive.open(part) as stream:
-                arrays[name] = _array(stream, part.file_size, most)
+                arrays[name] = _array(stream, part.file_size, maximum)
         return arrays
 
 
@@ -87,10 +87,10 @@ def _told(name: str) -> Iterator[None]:
 
 
 def _check_size(path: Path, nbytes: float) -> None:
-    most = min(MAX_INFLATED + MAX_RATIO * path.stat().st_size, available_bytes())
-    if nbytes > most:
+    maximum = min(MAX_INFLATED + MAX_RATIO * path.stat().st_size, available_bytes())
+    if nbytes > maximum:
         raise MemoryBudgetError(
-            f"{path}: {int(nbytes):,} bytes of arrays, expected at most {int(most):,}"
+            f"{path}: {int(nbytes):,} bytes of arrays, expected at most {int(maximum):,}"
         )
 
 
@@ -109,7 +109,7 @@ def _named(path: Path, expected: str) -> Iterator[None]:
         ) from None
 
 
-def _array(stream: IO[bytes], size: int, most: float = math.inf) -> Array:
+def _array(stream: IO[bytes], size: int, maximum: float = math.inf) -> Array:
     """The array in a stream of `size` bytes; reads no more than these."""
     version = np.lib.format.read_magic(stream)
     if version[0] not in (1, 2, 3):
@@ -123,8 +123,8 @@ def _array(stream: IO[bytes], size: int, most: float = math.inf) -> Array:
     if any(length < 0 for length in shape):
         raise ValueError(f"shape {list(shape)}")
     nbytes = math.prod(shape) * dtype.itemsize
-    if nbytes > most:
-        raise ValueError(f"{nbytes} bytes for shape {list(shape)}, expected at most {most}")
+    if nbytes > maximum:
+        raise ValueError(f"{nbytes} bytes for shape {list(shape)}, expected at most {maximum}")
     if nbytes > size:
         raise ValueError(f"{nbytes} bytes for shape {list(shape)}, found fewer than {size}")
     data = stream.read(nbytes)

@@ -91,16 +91,16 @@ def _palette(path: Path, data: memoryview, at: int) -> Pixels:
 def _portable(path: Path, data: memoryview, header: re.Match[bytes]) -> Pixels:
     """PGM (P5) or PPM (P6): a header in text, then rows from the top."""
     channels = 1 if header[1] == b"5" else 3
-    width, height, most = (int(header[i]) for i in (2, 3, 4))
-    if not 0 < most < 256:
-        raise UnsupportedError(f"{path}: values up to {most}, expected up to 255")
+    width, height, maximum = (int(header[i]) for i in (2, 3, 4))
+    if not 0 < maximum < 256:
+        raise UnsupportedError(f"{path}: values up to {maximum}, expected up to 255")
     size = width * height * channels
     _checked(path, width, height, size, len(data) - header.end())
     pixels = np.frombuffer(data[header.end() : header.end() + size], np.uint8)
     pixels = pixels.reshape(height, width, channels)
-    if most == 255:
+    if maximum == 255:
         return pixels
-    scaled = np.minimum(pixels, most).astype(np.float32) * (255 / most)
+    scaled = np.minimum(pixels, maximum).astype(np.float32) * (255 / maximum)
     return (scaled + np.float32(0.5)).astype(np.uint8)
 
 

@@ -80,10 +80,10 @@ class Call:
             An input is missing, or its type does not fit.
         """
         signature = signature_of(self.definition)
-        if not signature.least <= len(inputs) <= signature.most:
+        if not signature.minimum <= len(inputs) <= signature.maximum:
             raise ProgramError(
-                f"{self.where}: {len(inputs)} inputs, expected {signature.least} to "
-                f"{signature.most}"
+                f"{self.where}: {len(inputs)} inputs, expected {signature.minimum} to "
+                f"{signature.maximum}"
             )
         left_out = [i for i in signature.needed if inputs[i] is None]
         if left_out:

@@ -56,16 +56,16 @@ def bytes_given(node: Node, inputs: Sequence[Any]) -> int:
 
 
 def folded(
-    call: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any], most: int
+    call: Callable[[Sequence[Any]], Sequence[Any]], inputs: Sequence[Any], maximum: int
 ) -> Sequence[Any] | None:
-    """Results of a node whose inputs are known, if they have at most `most` bytes."""
+    """Results of a node whose inputs are known, if they have at most `maximum` bytes."""
     try:
-        with results_limited(most):
+        with results_limited(maximum):
             results = call(inputs)
     except MemoryBudgetError:
         return None
     nbytes = sum(r.nbytes for r in results if isinstance(r, np.ndarray))
-    return results if nbytes <= most else None
+    return results if nbytes <= maximum else None
 
 
 def _tensors(inputs: Iterable[Operand]) -> Sequence[Value | Array]:

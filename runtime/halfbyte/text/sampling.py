@@ -199,9 +199,9 @@ def top(values: npt.NDArray[np.floating], k: int) -> Ids:
     """Indices of the k largest values, the first among equals, in ascending order. O(n)."""
     if k >= len(values):
         return np.arange(len(values))
-    least = np.partition(values, len(values) - k)[len(values) - k]
-    indices = np.flatnonzero(values >= least)
-    equal = np.flatnonzero(values[indices] == least)
+    threshold = np.partition(values, len(values) - k)[len(values) - k]
+    indices = np.flatnonzero(values >= threshold)
+    equal = np.flatnonzero(values[indices] == threshold)
     return np.delete(indices, equal[len(equal) - (len(indices) - k) :])
 
 

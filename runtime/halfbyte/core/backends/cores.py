@@ -83,8 +83,8 @@ def _capable(processors: set[int], system: Path) -> set[int]:
     ratings = {cpu: _text(system / f"system/cpu/cpu{cpu}/cpu_capacity") for cpu in processors}
     if not all(rating.isdigit() for rating in ratings.values()):
         return set()
-    most = max(map(int, ratings.values()), default=0)
-    return {cpu for cpu, rating in ratings.items() if int(rating) >= _FAST * most}
+    maximum = max(map(int, ratings.values()), default=0)
+    return {cpu for cpu, rating in ratings.items() if int(rating) >= _FAST * maximum}
 
 
 def _core(cpu: int, system: Path) -> str:

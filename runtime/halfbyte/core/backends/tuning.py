@@ -23,12 +23,12 @@ class Tuner:
 
     Parameters
     ----------
-    most : int
+    maximum : int
         Threads that there are.
     """
 
-    def __init__(self, most: int) -> None:
-        self._candidates = candidates(most)
+    def __init__(self, maximum: int) -> None:
+        self._candidates = candidates(maximum)
         self._times: dict[bool, list[list[float]]] = {}
         self._chosen: dict[bool, int] = {}
         self._runs: dict[bool, int] = {}  # since then
@@ -61,9 +61,9 @@ class Tuner:
         return best
 
 
-def candidates(most: int) -> list[int]:
-    """Numbers of threads to try: `most`, and halves of it."""
-    numbers = {most, 1}
-    while (most := -(-most // 2)) > 1:
-        numbers.add(most)
+def candidates(maximum: int) -> list[int]:
+    """Numbers of threads to try: `maximum`, and halves of it."""
+    numbers = {maximum, 1}
+    while (maximum := -(-maximum // 2)) > 1:
+        numbers.add(maximum)
     return sorted(numbers, reverse=True)

@@ -45,7 +45,7 @@ def zero_points(*zeros: str) -> dict[str, Demand]:
     }
 
 
-def windows(taps: str = "", most: int = LIMIT) -> dict[str, Demand]:
+def windows(taps: str = "", maximum: int = LIMIT) -> dict[str, Demand]:
     """Demands on windows over images; `taps` is a dimension with one entry per pixel."""
     demands: dict[str, Demand] = {
         "kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, p, q of 1 and more": (
@@ -64,7 +64,7 @@ def windows(taps: str = "", most: int = LIMIT) -> dict[str, Demand]:
         ),
     }  # fmt: skip
     if taps:
-        demands[f"{taps} = kernel_h kernel_w, at most {most}"] = lambda d: (
-            d["kernel_h"] * d["kernel_w"] == d[taps] <= most
+        demands[f"{taps} = kernel_h kernel_w, at most {maximum}"] = lambda d: (
+            d["kernel_h"] * d["kernel_w"] == d[taps] <= maximum
         )
     return demands

@@ -115,8 +115,8 @@ def attention(
 
 def capped(scores: F32, softcap: float) -> F32:
     """softcap tanh(x / softcap), or x if softcap is 0, in x's type."""
-    most = scores.dtype.type(softcap)
-    return np.asarray(most * np.tanh(scores / most)) if softcap else scores
+    cap = scores.dtype.type(softcap)
+    return np.asarray(cap * np.tanh(scores / cap)) if softcap else scores
 
 
 @operator(

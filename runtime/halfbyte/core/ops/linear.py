@@ -89,10 +89,10 @@ def rounded(x: F32) -> tuple[F32, F32]:
     return np.clip(np.rint(x * by), -127, 127), d[..., 0]
 
 
-def inverse(most: int, top: F32) -> F32:
+def inverse(maximum: int, top: F32) -> F32:
     """most / top, or 0 if that is not finite."""
     with np.errstate(divide="ignore", over="ignore"):
-        by = np.float32(most) / top
+        by = np.float32(maximum) / top
     return np.where(np.isfinite(by), by, np.float32(0))
 
 

@@ -36,8 +36,8 @@ def max_pool(
         "kernel_h": kernel_h, "kernel_w": kernel_w, "stride_h": stride_h, "stride_w": stride_w,
         "dilation_h": dilation_h, "dilation_w": dilation_w, "top": top, "left": left,
     }  # fmt: skip
-    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    y: Image = taps(x, p, q, window, least).max(axis=3)
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    y: Image = taps(x, p, q, window, lowest).max(axis=3)
     return y
 
 

@@ -26,14 +26,14 @@ class Keys:
         """The value of any type, or None."""
         return self.values.get(key)
 
-    def integer(self, key: str, default: int = _MISSING, *, most: int = _MAX_INTEGER) -> int:
-        """An integer from 1 to `most`."""
+    def integer(self, key: str, default: int = _MISSING, *, maximum: int = _MAX_INTEGER) -> int:
+        """An integer from 1 to `maximum`."""
         value = self._value(key, default, "an integer")
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._wrong(key, "an integer", value)
-        if not 1 <= value <= most:
+        if not 1 <= value <= maximum:
             raise FormatError(
-                f"{self.where}: key '{key}': expected 1 to {most}, found {value!r:.40}"
+                f"{self.where}: key '{key}': expected 1 to {maximum}, found {value!r:.40}"
             )
         return value
 

@@ -160,7 +160,7 @@ class Translation:
         """Set the sizes of a decoder with RMSNorm and rotary positions."""
         keys, self.architecture = self.keys, architecture
         dim, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
-        head_dim = keys.integer("head_dim", head_dim or max(dim // heads, 1), most=MAX_HEAD)
+        head_dim = keys.integer("head_dim", head_dim or max(dim // heads, 1), maximum=MAX_HEAD)
         self.metadata |= {
             "vocab_size": np.uint32(keys.integer("vocab_size")),
             "context_length": np.uint32(keys.integer("max_position_embeddings")),
@@ -203,7 +203,7 @@ class Translation:
 
     def local_layers(self, otherwise: Callable[[int], bool]) -> list[bool]:
         """Which layers have a sliding window, by `layer_types` or else by a rule."""
-        layers = self.keys.integer("num_hidden_layers", most=1 << 10)
+        layers = self.keys.integer("num_hidden_layers", maximum=1 << 10)
         types = self.keys.list("layer_types")
         if not types:
             return [otherwise(layer) for layer in range(layers)]

@@ -134,8 +134,9 @@ def _absorbed(r: Rewriter, activation: Node, node: Node) -> bool:
         if name and r.number(name) is None:
             return False  # it is computed
         bounds[index] = r.number(name)
-    least, most = bounds
-    return (least is None or low >= least - slack) and (most is None or high <= most + slack)
+    floor, ceiling = bounds
+    is_above = floor is None or low >= floor - slack
+    return is_above and (ceiling is None or high <= ceiling + slack)
 
 
 def _conv(r: Rewriter, conv: Node, node: Node) -> Node | None:

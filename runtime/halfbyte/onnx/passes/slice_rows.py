@@ -49,8 +49,8 @@ def slice_rows(program: Program, cores: int = 1) -> Program:
     cuts = [_rows(instruction) for instruction in program.instructions]
     largest = max((rows.nbytes for rows in cuts if rows), default=0)
     products = [i.dims[i.operator.rows] for i in program.instructions if _is_product(i)]
-    most = max((n for n in products if isinstance(n, int)), default=0)
-    pieces = min(-(-largest // (CACHE * cores)), most // MIN_ROWS)
+    maximum = max((n for n in products if isinstance(n, int)), default=0)
+    pieces = min(-(-largest // (CACHE * cores)), maximum // MIN_ROWS)
     pieces = min(pieces, MAX_INSTRUCTIONS // max(len(program.instructions), 1))
     if pieces < 2:
         return program

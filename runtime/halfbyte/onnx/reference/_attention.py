@@ -70,14 +70,14 @@ def grouped(q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
 
 def softmax(scores: Array, sink: Array | None = None) -> Array:
     """exp(x) / sum exp(x) over the last axis; 0 where all are -inf."""
-    most = scores.max(-1, keepdims=True, initial=-np.inf)
+    maxima = scores.max(-1, keepdims=True, initial=-np.inf)
     if sink is not None:
-        most = np.maximum(most, sink)
-    most = np.where(np.isfinite(most), most, np.zeros_like(most))
-    powers = np.exp(scores - most)
+        maxima = np.maximum(maxima, sink)
+    maxima = np.where(np.isfinite(maxima), maxima, np.zeros_like(maxima))
+    powers = np.exp(scores - maxima)
     total = powers.sum(-1, keepdims=True)
     if sink is not None:
-        total = total + np.exp(sink - most)
+        total = total + np.exp(sink - maxima)
     return np.asarray(powers / np.where(total == 0, np.ones_like(total), total))
 
 

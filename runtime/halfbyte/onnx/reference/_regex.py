@@ -57,16 +57,16 @@ class Pattern:
                 return then
             case ("any", [*ways]):
                 return self._state(None, *(self._automaton(way, then) for way in ways))
-            case ("repeat", tuple() as inner, int(least), most):
-                if most is None:
+            case ("repeat", tuple() as inner, int(minimum), maximum):
+                if maximum is None:
                     again = self._state(None)
                     self.ways[again] = (self._automaton(inner, again), then)
                     then = again
                 else:
                     end = then
-                    for _ in range(most - least):
+                    for _ in range(maximum - minimum):
                         then = self._state(None, self._automaton(inner, then), end)
-                for _ in range(least):
+                for _ in range(minimum):
                     then = self._automaton(inner, then)
                 return then
         raise AssertionError(tree)

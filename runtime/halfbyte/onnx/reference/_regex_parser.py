@@ -128,12 +128,12 @@ class Parser:
         digits = (low + high).isascii() and (low + high).isdigit() and low
         if not digits or stop < 0:
             return None
-        least = int(low[:5])
-        most = (int(high[:5]) if high else None) if comma else least
-        if max(least, most or 0) > MAX_REPEATS or (most is not None and most < least):
+        minimum = int(low[:5])
+        maximum = (int(high[:5]) if high else None) if comma else minimum
+        if max(minimum, maximum or 0) > MAX_REPEATS or (maximum is not None and maximum < minimum):
             raise self.error(f"repeated {{{low}{comma}{high}}}, expected at most {MAX_REPEATS}")
         self.at = stop + 1
-        return least, most
+        return minimum, maximum
 
     def literal(self, wanted: str) -> Test:
         test: Test = wanted.__eq__

@@ -209,9 +209,9 @@ def non_max_suppression(
     """
     if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape[::2] != (len(scores), 4):
         raise ProgramError(f"boxes {list(boxes.shape)} and scores {list(scores.shape)} do not fit")
-    most = 0 if max_output_boxes_per_class is None else scalar(max_output_boxes_per_class, "max")
+    maximum = 0 if max_output_boxes_per_class is None else scalar(max_output_boxes_per_class, "max")
     overlap = 0.0 if iou_threshold is None else float(scalar(iou_threshold, "iou_threshold"))
-    least = (
+    minimum = (
         -np.inf if score_threshold is None else float(scalar(score_threshold, "score_threshold"))
     )
     wide = widened(boxes).astype(np.float32)
@@ -226,20 +226,20 @@ def non_max_suppression(
     chosen: list[tuple[int, int, int]] = []
     for batch, classes in enumerate(widened(scores)):
         for number, values in enumerate(classes):
-            kept = _suppressed(low[batch], high[batch], values, int(most), overlap, least)
+            kept = _suppressed(low[batch], high[batch], values, int(maximum), overlap, minimum)
             chosen += [(batch, number, box) for box in kept]
     return np.asarray(chosen, np.int64).reshape(-1, 3)
 
 
 def _suppressed(
-    low: Array, high: Array, scores: Array, most: int, overlap: float, least: float
+    low: Array, high: Array, scores: Array, maximum: int, overlap: float, minimum: float
 ) -> list[int]:
     """Boxes of one class by falling score (the first of equal ones first)."""
     order = np.argsort(-scores, kind="stable")
-    order = order[scores[order] > least]
+    order = order[scores[order] > minimum]
     areas = np.prod(high - low, axis=1)
     kept: list[int] = []
-    while order.size and len(kept) < most:
+    while order.size and len(kept) < maximum:
         best, order = order[0], order[1:]
         kept.append(int(best))
         sides = np.minimum(high[best], high[order]) - np.maximum(low[best], low[order])

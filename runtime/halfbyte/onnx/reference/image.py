@@ -55,19 +55,19 @@ def _pnm(data: bytes) -> Array:
             raise ValueError("PNM: expected a width, a height and a largest value")
         numbers.append(int(token[1]))
         place = token.end()
-    width, height, most = numbers
+    width, height, maximum = numbers
     depth = 3 if data[1:2] in b"36" else 1
-    if not 0 < most < 256 or width < 1 or height < 1:
-        raise UnsupportedError(f"PNM of {width} by {height}, values up to {most}")
+    if not 0 < maximum < 256 or width < 1 or height < 1:
+        raise UnsupportedError(f"PNM of {width} by {height}, values up to {maximum}")
     if data[1:2] in b"56":
         values = _pixels(data, height, width * depth, place + 1)
     else:
         count = height * width * depth
         tokens = data[place:].split(maxsplit=count)[:count]
         values = np.asarray([int(token) for token in tokens], np.int64)
-        if len(values) != count or values.min() < 0 or values.max() > most:
-            raise ValueError(f"PNM: {len(values)} values, expected {count} up to {most}")
-    scaled = (values.astype(np.int64) * 255 + most // 2) // most
+        if len(values) != count or values.min() < 0 or values.max() > maximum:
+            raise ValueError(f"PNM: {len(values)} values, expected {count} up to {maximum}")
+    scaled = (values.astype(np.int64) * 255 + maximum // 2) // maximum
     return np.minimum(scaled, 255).astype(np.uint8).reshape(height, width, depth)
 
 

@@ -27,7 +27,7 @@ class Signature:
 
     Attributes
     ----------
-    least, most : int
+    minimum, maximum : int
         Number of inputs.
     inputs : tuple of str
         Their names, without variadic ones.
@@ -39,8 +39,8 @@ class Signature:
         Whether an attribute is a list, and the types of its values, where they are known.
     """
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
     inputs: tuple[str, ...]
     needed: tuple[int, ...]
     required: frozenset[str]

@@ -43,9 +43,9 @@ def string_split(
     # An empty string has no parts, whatever the delimiter.
     parts = [part if text else [] for part, text in zip(parts, x.flat, strict=True)]
     counts = [len(part) for part in parts]
-    most = max(counts, default=0)
-    padded = [text for part in parts for text in part + [""] * (most - len(part))]
-    return texts(padded, (*x.shape, most)), np.array(counts, np.int64).reshape(x.shape)
+    maximum = max(counts, default=0)
+    padded = [text for part in parts for text in part + [""] * (maximum - len(part))]
+    return texts(padded, (*x.shape, maximum)), np.array(counts, np.int64).reshape(x.shape)
 
 
 CASES: dict[str, Callable[[str], str]] = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}
@@ -137,11 +137,11 @@ def _grams(
 
 
 def _occurring(
-    row: Sequence[Any], least: int, most: int, skips: int
+    row: Sequence[Any], minimum: int, maximum: int, skips: int
 ) -> Iterable[tuple[tuple[Any, ...], int]]:
     """n-grams of a row, and how often each occurs."""
     counted: Counter[tuple[Any, ...]] = Counter()
-    for length in range(least, min(most, len(row)) + 1):
+    for length in range(minimum, min(maximum, len(row)) + 1):
         for step in range(1, 2 if length == 1 else min(skips, len(row)) + 2):
             reach = (length - 1) * step
             counted.update(_gram(row, at, length, step) for at in range(len(row) - reach))

@@ -57,7 +57,7 @@ class Rule:
             for word in self.outputs
         ]
 
-    def most(self) -> int:
+    def maximum(self) -> int:
         """The largest number of outputs; any number where it is not known."""
         many = not self.outputs or self.outputs[-1].endswith("*")
         return 1 << 30 if many else len(self.outputs)
@@ -116,8 +116,8 @@ def check_types(model: Model) -> None:
 
 def _wrong_count(node: Node, rule: Rule, version: int) -> str | None:
     """The problem with the number of inputs and outputs, if any."""
-    if any(node.outputs[rule.most() :]):
-        return f"{len(node.outputs)} outputs, expected {rule.most()}"
+    if any(node.outputs[rule.maximum() :]):
+        return f"{len(node.outputs)} outputs, expected {rule.maximum()}"
     definition = find(node.domain, node.op_type, version)
     needed = () if definition is None else signature_of(definition).needed
     left_out = [i for i in needed if i >= len(node.inputs) or not node.inputs[i]]

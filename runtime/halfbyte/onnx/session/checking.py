@@ -79,9 +79,9 @@ def _definition(node: Node, version: int, where: str) -> Definition:
 def _check_node(definition: Definition, node: Node, where: str) -> None:
     signature = signature_of(definition)
     count = len(node.inputs)
-    if not signature.least <= count <= signature.most:
-        limit = signature.most if signature.most < 1 << 30 else "any number"
-        raise InvalidGraph(f"{where}: {count} inputs, expected {signature.least} to {limit}")
+    if not signature.minimum <= count <= signature.maximum:
+        limit = signature.maximum if signature.maximum < 1 << 30 else "any number"
+        raise InvalidGraph(f"{where}: {count} inputs, expected {signature.minimum} to {limit}")
     unknown = sorted(set(node.attributes) - definition.attributes - definition.given)
     if unknown:
         raise InvalidGraph(

@@ -29,7 +29,7 @@ def translate(config: Translation) -> None:
     keys.expect("scale_attn_weights", True)
     keys.expect("scale_attn_by_inverse_layer_idx", False)
     keys.expect("add_cross_attention", False)
-    dim = keys.integer("n_embd", most=1 << 20)
+    dim = keys.integer("n_embd", maximum=1 << 20)
     hidden = keys.integer("n_inner", 4 * dim)
     config.metadata = {
         "vocab_size": np.uint32(keys.integer("vocab_size")),

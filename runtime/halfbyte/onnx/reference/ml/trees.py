@@ -259,8 +259,8 @@ def tree_ensemble(
 
     def ways(ids: Sequence[int], leafs: Sequence[int]) -> Array:
         places, are_leaves = np.array(ids, np.int64), np.array(leafs, np.bool_)
-        most = np.where(are_leaves, leaves, nodes)
-        if places.shape != (nodes,) or ((places < 0) | (places >= most)).any():
+        sizes = np.where(are_leaves, leaves, nodes)
+        if places.shape != (nodes,) or ((places < 0) | (places >= sizes)).any():
             raise ProgramError(f"nodes_*nodeids beyond {nodes} nodes and {leaves} leaves")
         return places + np.where(are_leaves, nodes, 0)
 
