@@ -1,6 +1,6 @@
 """Prepare models and peers for the benches, once, in a folder below the system's temporary one.
 
-    python -m benches.prepare [--large]
+    python -m benches.prepare [--large] [--also ik_llama.cpp openvino]
 
 Models are SmolLM2-135M's shape with random weights in Q4_0, Q8_0 and F16 (with --large also Llama
 3.2 1B's in Q4_0 and Q4_K_M). Peers are llama.cpp as llama-cpp-python, built here for this machine's
@@ -31,9 +31,11 @@ LARGE = {"1B Q4_0": ("llama-1b", "Q4_0"), "1B Q4_K_M": ("llama-1b", "Q4_K_M")}
 WLLAMA = {"wllama-2": "2.4.0", "wllama-3": "3.8.1"}
 ORT_WEB, ORT_WEB_VERSION = "onnxruntime-web", "1.30.0"
 LLAMA_CPP = "llama-cpp-python==0.3.36"
+OPTIONAL = {"ik_llama.cpp": "ik-llama-cpp-python==0.1.5", "openvino": "openvino==2026.4.1"}
 VERSIONS = {
     "llama.cpp": LLAMA_CPP.replace("==", " "),
     **{engine: f"wllama {version}" for engine, version in WLLAMA.items()},
+    **{engine: name.replace("==", " ") for engine, name in OPTIONAL.items()},
 }
 # Its own threads, not OpenMP's: those spin on after a run and take time from whoever has the turn.
 LLAMA_CPP_CMAKE = "-DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF"
@@ -101,10 +103,33 @@ def python_of(engine: str) -> Path:
     """The interpreter that has an engine; the first call builds llama.cpp."""
     if engine == "halfbyte":
         return Path(sys.executable)
+    if engine in OPTIONAL:
+        return _environment(engine) / "bin/python"
     home = folder() / LLAMA_CPP.replace("==", "-")
     if not (home / "done").exists():
         _build_llama_cpp(home)
     return home / "bin/python"
+
+
+def installed(engine: str) -> bool:
+    """Whether an optional peer is there."""
+    return (_environment(engine) / "done").exists()
+
+
+def install(engine: str) -> None:
+    """Install an optional peer into an environment of its own."""
+    home = _environment(engine)
+    if not installed(engine):
+        say(f"installing {OPTIONAL[engine]} ...")
+        shutil.rmtree(home, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", home], check=True)
+        pip = [str(home / "bin/python"), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, OPTIONAL[engine]], check=True)
+        (home / "done").touch()
+
+
+def _environment(engine: str) -> Path:
+    return folder() / OPTIONAL[engine].replace("==", "-")
 
 
 def _build_llama_cpp(home: Path) -> None:
@@ -140,7 +165,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--large", action="store_true", help="also the models of one billion")
+    parser.add_argument(
+        "--also", nargs="*", choices=OPTIONAL, default=[], metavar="PEER",
+        help=f"install optional peers: {', '.join(OPTIONAL)}",
+    )  # fmt: skip
     options = parser.parse_args()
+    for engine in options.also:
+        install(engine)
+        say(f"{engine}: {python_of(engine)}")
     for name in [*MODELS, *(LARGE if options.large else [])]:
         say(f"{name}: {model(name)}")
     for engine in WLLAMA:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import statistics
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -16,11 +18,14 @@ import tokenizers
 from benches.figures import Series
 from benches.onnx.files import IMAGES, Contest
 from benches.onnx.sentences import SENTENCES
-from benches.prepare import say
+from benches.peers.native import PeerError, Process, reason
+from benches.prepare import installed, python_of, say
 from tools.get_minilm import get_minilm
 from tools.onnx_models import minilm
 
 ENGINES = ("halfbyte", "onnxruntime")  # modules with an InferenceSession
+OPTIONAL = "openvino"  # takes part if it is installed
+WORKER = Path(__file__).with_name("worker.py")
 TURN = 0.2  # seconds of a turn; a longer run is a turn by itself
 MAX_RUNS = 100  # in a turn
 REST = 0.3  # seconds between turns: threads of the other engine may still be spinning
@@ -85,6 +90,9 @@ class Session:
         """The first output."""
         return cast("Array", self._session.run(None, feeds)[0])
 
+    def close(self) -> None:
+        """The memory is given back with the object."""
+
     def seconds(self, feeds: Feeds, runs: int) -> list[float]:
         """The seconds of each of several runs in a row."""
         taken = []
@@ -93,6 +101,39 @@ class Session:
             self._session.run(None, feeds)
             taken.append(time.perf_counter() - start)
         return taken
+
+
+class Apart:
+    """A peer in an environment and a process of its own, on the file that ONNX Runtime gets."""
+
+    def __init__(self, engine: str, contest: Contest, threads: int) -> None:
+        self.engine, self.path = engine, contest.file("onnxruntime")
+        command = [str(python_of(engine)), str(WORKER), str(self.path), str(threads), engine]
+        self._process = Process(engine, command)
+        self._folder = tempfile.TemporaryDirectory()
+        self._files: dict[int, Path] = {}
+        self.load_seconds = self._process.load_seconds
+
+    def output(self, feeds: Feeds) -> Array:
+        path = self._file(feeds)
+        self._process.ask(f"={path}")
+        return cast("Array", np.load(f"{path}.npy"))
+
+    def seconds(self, feeds: Feeds, runs: int) -> list[float]:
+        path = self._file(feeds)
+        return [float(self._process.ask(str(path))) for _ in range(runs)]
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+        self._folder.cleanup()
+
+    def _file(self, feeds: Feeds) -> Path:
+        key = id(feeds)
+        if key not in self._files:
+            self._files[key] = Path(self._folder.name) / f"{key}.npz"
+            np.savez(self._files[key], **feeds)
+        return self._files[key]
 
 
 def turn(engine: Engine, feeds: Feeds, runs: int) -> float:
@@ -110,8 +151,15 @@ def measure(contest: Contest, plan: Plan) -> Results:
     """Measure all numbers of threads and all shapes."""
     results = Results()
     for threads in plan.threads:
-        sessions = [Session(engine, contest, threads) for engine in ENGINES]
+        sessions: list[Session | Apart] = [Session(e, contest, threads) for e in ENGINES]
         cosines = [least_cosine(contest.model, session) for session in sessions]
+        if installed(OPTIONAL):
+            try:
+                sessions.append(Apart(OPTIONAL, contest, threads))
+                cosines.append(least_cosine(contest.model, sessions[-1]))
+            except PeerError as error:
+                del sessions[len(cosines) :]
+                results.runs += _failed(contest, plan, threads, error)
         for session in sessions:
             more = {"file_bytes": session.path.stat().st_size}
             results.loads.append(
@@ -125,21 +173,42 @@ def measure(contest: Contest, plan: Plan) -> Results:
             for series, cosine in zip(pair, cosines, strict=True):
                 series.more["cosine"] = cosine
             results.runs += pair
+        for session in sessions:
+            session.close()
     return results
 
 
 def _measure_shape(
-    contest: Contest, shape: tuple[int, int], threads: int, sessions: list[Session], rounds: int
-) -> list[Series]:
+    contest: Contest, shape: tuple[int, int], threads: int,
+    sessions: Sequence[Session | Apart], rounds: int,
+) -> list[Series]:  # fmt: skip
     feeds = inputs(contest.model, *shape)
     test = f"{contest.name} {test_name(*shape)}"
     say(f"{contest.model}: {test}, {threads} threads")
     results = [Series(contest.model, session.engine, test, threads) for session in sessions]
-    runs = [runs_of_a_turn(session, feeds) for session in sessions]
-    for _ in range(rounds):
-        for session, series, count in zip(sessions, results, runs, strict=True):
-            series.seconds.append(turn(session, feeds, count))
+    runs: dict[str, int] = {}
+    for number in range(rounds + 1):
+        for session, series in zip(sessions, results, strict=True):
+            try:
+                if number:
+                    series.seconds.append(turn(session, feeds, runs[session.engine]))
+                else:
+                    runs[session.engine] = runs_of_a_turn(session, feeds)
+            except PeerError as error:
+                series.seconds.clear()
+                series.more["reason"], runs[session.engine] = reason(error), 1
     return results
+
+
+def _failed(contest: Contest, plan: Plan, threads: int, error: PeerError) -> list[Series]:
+    """Empty series of a peer that does not run the file."""
+    return [
+        Series(
+            contest.model, OPTIONAL, f"{contest.name} {test_name(*shape)}", threads,
+            more={"reason": reason(error)},
+        )
+        for shape in plan.shapes(contest.model)
+    ]  # fmt: skip
 
 
 def test_name(batch: int, length: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,12 @@ WORKER = Path(__file__).parent / "worker.py"
 
 class PeerError(SystemExit):
     """An engine's process ended; a peer's failure is shown where its figures would be."""
+
+
+def reason(error: PeerError) -> str:
+    """Its first line, with the process's last words if there are any."""
+    first, *rest = str(error).splitlines()
+    return " ".join([first, *rest[-1:]])[:160]
 
 
 class Process:
@@ -33,8 +40,9 @@ class Process:
     def ask(self, line: str) -> Any:
         """The answer to a line."""
         assert self._process.stdin
-        self._process.stdin.write(f"{line}\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # without a process there is no answer
+            self._process.stdin.write(f"{line}\n")
+            self._process.stdin.flush()
         return self._answer()
 
     def finish(self) -> Any:
@@ -61,7 +69,8 @@ class Process:
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             assert stream
-            stream.close()
+            with suppress(BrokenPipeError):  # what was asked and not read
+                stream.close()
         self._errors.close()
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from benches.browser.measure import Bench, Tab
 from benches.figures import Series
-from benches.peers.native import PeerError, Worker
-from benches.prepare import say
+from benches.peers.native import PeerError, Worker, reason
+from benches.prepare import installed, say
 
 ENGINES = ("halfbyte", "llama.cpp")
+OPTIONAL = "ik_llama.cpp"  # takes part if it is installed
 LOADS = 3  # at most; a process each
 
 
@@ -86,7 +87,8 @@ def _start(
     if not plan.threads:
         return []
     path.read_bytes()  # into the system's cache
-    kinds = [(engine, threads) for threads in plan.threads for engine in ENGINES]
+    engines = [*ENGINES, *([OPTIONAL] if installed(OPTIONAL) else [])]
+    kinds = [(engine, threads) for threads in plan.threads for engine in engines]
     results.loads = [Series(name, engine, "load", threads) for engine, threads in kinds]
     loads = min(LOADS, plan.rounds)
     workers = []
@@ -128,11 +130,10 @@ def _failed(series: Series, error: PeerError) -> str:
     """The reason, which stands for the peer's figures; halfbyte may not fail."""
     if series.engine == "halfbyte":
         raise error
-    reason = str(error).splitlines()[0].rstrip(":")
-    say(reason)
+    say(str(error))
     series.seconds.clear()
-    series.more["reason"] = reason
-    return reason
+    series.more["reason"] = reason(error)
+    return reason(error)
 
 
 def _not_started(

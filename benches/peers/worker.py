@@ -1,6 +1,6 @@
-"""One engine with one model in a process of its own; both engines run the same loop.
+"""One engine with one model in a process of its own; all engines run the same loop.
 
-    python worker.py halfbyte|llama.cpp MODEL THREADS CONTEXT
+    python worker.py halfbyte|llama.cpp|ik_llama.cpp MODEL THREADS CONTEXT
 
 After the first token, the process prints a line of JSON with the time that it took. Then it reads
 lines, such as "pp128" or "tg64", and answers each with seconds. At the end of input it prints the
@@ -136,6 +136,53 @@ class LlamaCpp:
         self._pause(self._pool)
 
 
+class IkLlamaCpp:
+    """ik_llama.cpp through ik-llama-cpp-python's low-level interface."""
+
+    def __init__(self, path: str, threads: int, context: int) -> None:
+        from ik_llama_cpp import _ctypes_api as api  # type: ignore[import-not-found]
+
+        self._api: Any = api
+        api.llama_backend_init()
+        model_options = api.llama_model_default_params()
+        model_options.n_gpu_layers = 0
+        model = api.llama_model_load_from_file(path.encode(), model_options)
+        options = api.llama_context_default_params()
+        options.n_ctx = options.n_batch = context
+        options.n_threads = options.n_threads_batch = threads
+        options.flash_attn = True
+        self._context = model and api.llama_init_from_model(model, options)
+        if not self._context:
+            raise SystemExit(f"ik_llama.cpp: {path} cannot be loaded")
+        self._position = 0
+        self.about = "ik-llama-cpp-python's wheel"
+
+    def reset(self) -> None:
+        self._api.llama_kv_cache_clear(self._context)
+        self._position = 0
+
+    def prepare(self, ids: list[int]) -> Any:
+        tokens = (self._api.llama_token * len(ids))(*ids)
+        batch = self._api.llama_batch(n_tokens=len(ids), token=tokens, all_pos_1=1)
+        return batch, tokens
+
+    def feed(self, ids: Any) -> None:
+        ids[0].all_pos_0 = self._position  # positions count up from here
+        self._position += ids[0].n_tokens
+        if status := self._api.llama_decode(self._context, ids[0]):
+            raise SystemExit(f"ik_llama.cpp: llama_decode answered {status}, expected 0")
+
+    def rest(self) -> None:
+        pass  # OpenMP's threads sleep after a while
+
+
+ENGINES = {
+    "halfbyte": ("halfbyte", Halfbyte),
+    "llama.cpp": ("llama_cpp", LlamaCpp),
+    "ik_llama.cpp": ("ik_llama_cpp", IkLlamaCpp),
+}
+
+
 def seconds(engine: Engine, test: str, ids: list[int]) -> float:
     """One run of a test: all tokens in one batch, or one by one after BOS."""
     engine.reset()
@@ -166,10 +213,10 @@ def main() -> None:
     kind, path, threads, context = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # prints of an engine are not answers
-    engines: dict[str, Any] = {"halfbyte": Halfbyte, "llama.cpp": LlamaCpp}
-    __import__("halfbyte" if kind == "halfbyte" else "llama_cpp")
+    module, make = ENGINES[kind]
+    __import__(module)
     start = time.perf_counter()
-    engine: Engine = engines[kind](path, int(threads), int(context))
+    engine: Engine = make(path, int(threads), int(context))
     engine.feed(engine.prepare([BOS]))
     loaded = time.perf_counter() - start
     engine.rest()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from importlib.metadata import version
 
 import pytest
+from benches import prepare
 from benches.case import Bench
 from benches.onnx.files import MODELS, PRECISIONS, Contest, contests
-from benches.onnx.measure import Plan, measure
+from benches.onnx.measure import OPTIONAL, Plan, measure
 
 CONTESTS = contests([*MODELS], [*PRECISIONS], ["own"])
 SHORT = {("minilm", "int8"), ("resnet-34", "fp32")}
@@ -28,4 +29,6 @@ def bench_graph(bench: Bench, contest: Contest) -> None:
     lengths = [128] if bench.short else [16, 128]
     results = measure(contest, Plan(bench.rounds, [1], [1], lengths))
     bench.keep(*results.runs, *results.loads)
+    if prepare.installed(OPTIONAL):
+        bench.figures.versions[OPTIONAL] = prepare.VERSIONS[OPTIONAL]
     bench.figures.versions["onnxruntime"] = f"ONNX Runtime {version('onnxruntime')}"

@@ -14,6 +14,8 @@ from benches.figures import Series
 from benches.onnx import measure, table
 from benches.onnx.files import Contest, contests
 from benches.onnx.measure import Plan
+from benches.peers.native import PeerError, Process, reason
+from benches.suite import bench_operators
 
 
 def pair(ours: list[float], theirs: list[float]) -> list[Series]:
@@ -108,3 +110,50 @@ def test_contest_names_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         "onnxruntime.onnx",
     ]
     assert {one.file(e).name for e in engines} == {"minilm-int8-halfbyte.onnx"}
+
+
+class Failing(Engine):
+    """A peer whose process ends after some answers."""
+
+    engine = "openvino"
+
+    def seconds(self, feeds: dict[str, Any], runs: int) -> list[float]:
+        if taken := super().seconds(feeds, runs):
+            return taken
+        raise PeerError("openvino ended with -11:\nlast words")
+
+
+def test_a_failing_peer_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its figures give way to the reason; the others have all their rounds."""
+    monkeypatch.setattr(measure, "REST", 0)
+    ours, theirs = Engine(*[1.0] * 9), Failing(*[1.0] * 3)
+    ours.engine = "halfbyte"  # type: ignore[attr-defined]
+    contest, one = Contest("resnet-34", "fp32", ""), [ours, theirs]
+    first, second = measure._measure_shape(contest, (1, 0), 1, one, 4)  # type: ignore[arg-type]
+    assert first.seconds == [1.0] * 4
+    assert second.seconds == []
+    assert second.more["reason"] == "openvino ended with -11: last words"
+
+
+def test_an_ended_process_says_so() -> None:
+    """Also when it is asked for more afterwards."""
+    program = 'import sys; print(\'{"seconds": 1, "about": ""}\'); sys.exit(\'no memory\')'
+    process = Process("peer", [sys.executable, "-c", program])
+    for _ in range(2):
+        with pytest.raises(PeerError, match="peer ended with 1:\nno memory") as error:
+            process.ask("pp128")
+        assert reason(error.value) == "peer ended with 1: no memory"
+    process.close()
+
+
+def test_worker_runs_a_graph(tmp_path: Path) -> None:
+    """Seconds of a run, and the first output when asked for."""
+    model, feeds = tmp_path / "m.onnx", tmp_path / "x.npz"
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    model.write_bytes(bench_operators.model(bench_operators.Node("Exp", x.shape)))
+    np.savez(feeds, x=x)
+    process = Process("halfbyte", [sys.executable, str(measure.WORKER), str(model), "1"])
+    assert process.ask(str(feeds)) > 0
+    assert process.ask(f"={feeds}") > 0
+    process.close()
+    np.testing.assert_allclose(np.load(f"{feeds}.npy"), np.exp(x), rtol=1e-6)

@@ -39,8 +39,11 @@ class Worker:
         pass
 
 
-def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: str) -> session.Results:
+def measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: str, optional: bool = False
+) -> session.Results:
     monkeypatch.setattr(session, "Worker", Worker)
+    monkeypatch.setattr(session, "installed", lambda engine: optional)
     monkeypatch.setattr(Worker, "fails", fails)
     path = tmp_path / "model"
     path.touch()
@@ -56,9 +59,9 @@ def test_a_failing_peer_ends_no_run(
     assert [s.seconds for s in ours] == [[0.5, 0.5]] * 2
     theirs = {s.test: s for s in results.native if s.engine == "llama.cpp"}
     assert theirs["tg64"].seconds == []
-    assert theirs["tg64"].more["reason"] == "llama.cpp ended with -11"
+    assert theirs["tg64"].more["reason"] == "llama.cpp ended with -11: backtrace"
     rows = table.native(results.native, WORK, LIMITS)
-    assert "| llama.cpp ended with -11 |     - |" in rows
+    assert "| llama.cpp ended with -11: backtrace |     - |" in rows
     assert len(rows.splitlines()) == 4
     again = series_of(pytest_json(results.all, "benches/peers"))
     assert [s.more for s in again] == [s.more for s in results.all]
@@ -74,6 +77,13 @@ def test_all_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     results = measured(monkeypatch, tmp_path, "")
     assert [len(s.seconds) for s in results.all] == [2] * 6
     assert results.loads[1].more["memory_bytes"] == 10**6
+
+
+def test_an_optional_peer_takes_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    results = measured(monkeypatch, tmp_path, "ik_llama.cpp load", optional=True)
+    engines = [series.engine for series in results.native if series.test == "tg64"]
+    assert engines == ["halfbyte", "llama.cpp", "ik_llama.cpp"]
+    assert results.native[-1].more["reason"] == "ik_llama.cpp ended with -11: backtrace"
 
 
 @pytest.mark.parametrize(
