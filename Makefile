@@ -7,7 +7,7 @@ KERNELS := $(foreach kind,c h inc,$(wildcard $(addsuffix .$(kind),$(addprefix ru
 SOURCES := pyproject.toml $(KERNELS) $(addprefix runtime/kernels/,CMakeLists.txt sources.txt)
 C_FILES := $(KERNELS) $(wildcard $(addprefix tests/,aarch64/*.[ch] core/added/*/*.[ch]))
 WASM   := runtime/halfbyte/kernels.wasm
-SITE   := build/lint/site
+PACKAGE := build/package
 
 # More for pytest: make test ARGS="tests/core/ops -k matmul"
 ARGS :=
@@ -16,7 +16,7 @@ MINUTES := 60
 # Workers of pytest, one per core, each with its own files
 WORKERS := -n auto --maxprocesses 8
 
-.PHONY: help demo web wheels test test-browser test-engines test-notebooks fuzz judge tokenizers peers bench bench-peers bench-onnx report soak soak-tab docs lint lint-python lint-site lint-types lint-layers lint-c format coverage hooks clean
+.PHONY: help demo web wheels test test-browser test-engines test-notebooks fuzz judge tokenizers peers bench bench-peers bench-onnx report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 
 help:
@@ -58,7 +58,9 @@ web: $(WASM)
 wheels: $(VENV)/.installed-dev
 	@$(BIN)/python tools/build_wheels.py $(ARGS)
 
-test: $(WASM) lint docs
+# The tools of lint and of the site use one core each: two at a time
+test: $(WASM)
+	@$(MAKE) --no-print-directory --jobs=2 lint docs
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 test-browser: $(WASM)
@@ -129,25 +131,25 @@ lint-python: $(VENV)/.installed-dev
 	@$(BIN)/ruff format --quiet --check .
 	@echo "ruff          clean"
 
-# The wheel as users get it: in an editable install mypy overlooks errors in quantize/, and
-# import-linter regards the repository as a part of the package.
-lint-site: $(VENV)/.installed-dev
-	@rm -rf build/lint && mkdir -p $(SITE)
-	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/lint \
+# The wheel as users get it, installed: in an editable install mypy overlooks errors in quantize/,
+# import-linter regards the repository as a part of the package, and mkdocstrings finds no quantize/.
+package: $(VENV)/.installed-dev
+	@rm -rf build/wheel $(PACKAGE) && mkdir -p build/lint $(PACKAGE)
+	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel \
 	    --config-settings wheel.cmake=false .
-	@$(PIP) install --quiet --no-deps --no-compile --target $(SITE) build/lint/*.whl
+	@$(PIP) install --quiet --no-deps --no-compile --target $(PACKAGE) build/wheel/*.whl
 
 # sed replaces paths of the wheel by those of the sources.
-lint-types: lint-site
-	@MYPYPATH=$(SITE) $(BIN)/mypy --package halfbyte >build/lint/report 2>&1; status=$$?; \
-	    [ $$status = 0 ] || sed -e 's|^$(SITE)/halfbyte/quantize/|quantize/|' \
-	                            -e 's|^$(SITE)/halfbyte/|runtime/halfbyte/|' build/lint/report; \
+lint-types: package
+	@MYPYPATH=$(PACKAGE) $(BIN)/mypy --package halfbyte >build/lint/report 2>&1; status=$$?; \
+	    [ $$status = 0 ] || sed -e 's|^$(PACKAGE)/halfbyte/quantize/|quantize/|' \
+	                            -e 's|^$(PACKAGE)/halfbyte/|runtime/halfbyte/|' build/lint/report; \
 	    exit $$status
 	@echo "mypy --strict clean"
 
 # -S: without the .pth file of the editable install
-lint-layers: lint-site
-	@PYTHONPATH=$(SITE):$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
+lint-layers: package
+	@PYTHONPATH=$(PACKAGE):$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))") \
 	    $(BIN)/python -S -c "from importlinter.cli import lint_imports_command as run; run()" \
 	    --no-cache >build/lint/layers 2>&1 || { cat build/lint/layers; exit 1; }
 	@echo "import-linter clean"
@@ -167,13 +169,10 @@ hooks: $(VENV)/.installed-dev
 # ---- documentation -------------------------------------------------------------------------------
 
 # Pages have the same paths as in the repository, so links work in both. The reference is read from
-# the wheel, in which quantize/ is a part of the package. Warnings and broken links fail.
-docs: $(VENV)/.installed-docs
+# the package. Warnings and broken links fail.
+docs: $(VENV)/.installed-docs package
 	@rm -rf build/docs build/site && mkdir -p build/docs/pages
 	@cp -R docs README.md CONTRIBUTING.md SECURITY.md build/docs/pages
-	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/docs \
-	    --config-settings wheel.cmake=false .
-	@$(PIP) install --quiet --no-deps --no-compile --target build/docs/package build/docs/*.whl
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict >build/docs/report 2>&1 || \
 	    { grep -v '^INFO' build/docs/report; exit 1; }
 	@$(BIN)/python tools/check_site.py build/site
