@@ -46,7 +46,7 @@ NOT_RUN = {
     "from pyodide": "runs in Pyodide; tests/browser/test_graphs.py does",
     "import onnxruntime": "refused beside the real one; tests/onnx/session/test_standin.py",
 }
-LANGUAGES = {"sh", "python", "toml"}  # "js" needs a page: tests/browser/test_packages.py
+LANGUAGES = {"sh", "python", "toml"}  # "js" and "html" need a page: tests/browser, tests/notebooks
 PROGRAMS: dict[str, Callable[[list[str]], int]] = {"halfbyte": main, "quantize": quantize}
 SHELL_SYNTAX = set("|<>$;&`")
 DECIMAL = re.compile(r"[-+]?\d+(\.\d+)?e[-+]\d+|[-+]?\d+\.\d+")  # measured: the machine's own
@@ -184,7 +184,7 @@ def test_nothing_is_excused_in_vain(repository: Path) -> None:
     blocks = [block for page in PAGES for block in read_blocks(repository, page)]
     texts = [text for b in blocks for text in (b.commands if b.language == "sh" else [b.text])]
     assert [key for key in NOT_RUN if not any(f"\n{key}" in f"\n{text}" for text in texts)] == []
-    assert {block.language for block in blocks} <= {*LANGUAGES, "js", "http"}
+    assert {block.language for block in blocks} <= {*LANGUAGES, "js", "html", "http"}
 
 
 @pytest.mark.parametrize("page", PAGES)
