@@ -124,8 +124,9 @@ SECTIONS = (
     Section(
         "peers", TEXT, "In a browser tab, beside wllama",
         "Tokens/s in tabs of one Chromium: halfbyte under Python in Pyodide, and wllama, which is "
-        "llama.cpp in WebAssembly. The ratio is that of relaxed SIMD to the row's engine. The "
-        "first run is the one in which V8 still compiles.",
+        "llama.cpp in WebAssembly. The ratio is that of relaxed SIMD to the row's engine, with as "
+        "many threads. The first run is the one in which V8 still compiles. The last column is the "
+        "share of the speed at which the kernels read memory in the tab.",
         _tabs,
     ),
     Section(
@@ -170,8 +171,9 @@ SECTIONS = (
     ),
     Section(
         "onnx-browser", GRAPHS, "In a browser tab, beside onnxruntime-web",
-        "Milliseconds per run of MiniLM on one thread, in tabs of one Chromium. The ratio is that "
-        "of the row's engine to halfbyte on relaxed SIMD. Loading includes Pyodide's start.",
+        "Milliseconds per run of MiniLM in tabs of one Chromium. The ratio is that of the row's "
+        "engine to halfbyte on relaxed SIMD with as many threads. Loading includes Pyodide's "
+        "start.",
         lambda content: onnx.tabs(series_of(content)),
     ),
     Section(

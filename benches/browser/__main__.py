@@ -1,18 +1,20 @@
 """halfbyte in a browser tab beside wllama (llama.cpp in WebAssembly), in one run, taking turns.
 
-    python -m benches.browser [-p 128] [-n 32] [-r 5] [--json FILE]
+    python -m benches.browser [-p 128] [-n 32] [-t 1,2] [-r 5] [--json FILE]
 
 Models are SmolLM2-135M's shape with random weights in Q4_0 and Q8_0, and the storyteller in int4.
 Engines are halfbyte on relaxed SIMD, on SIMD128 and on NumPy, and npm's @wllama/wllama 2.x and 3.x,
-all on one thread. For speeds, every engine has a tab of the same browser, and they take turns;
-NumPy gets only a few tokens. For starts, each engine has a fresh browser, which opens the page once
-cold and then from its cache; peak memory is that of the tab's process. Figures are medians.
+with one and two threads, NumPy with one. For speeds, every engine has tabs of the same browser,
+and they take turns; NumPy gets only a few tokens. For starts, each engine has a fresh browser,
+which opens the page once cold and then from its cache; peak memory is that of the tab's process.
+Figures are medians.
 """
 
 from __future__ import annotations
 
 import argparse
 
+from benches.arguments import counts
 from benches.browser import table
 from benches.browser.measure import Bench, Speed, Start
 from benches.browser.names import ENGINES
@@ -26,7 +28,7 @@ def as_series(speeds: list[Speed], starts: list[Start]) -> list[Series]:
     series = []
     for s in speeds:
         for test, values in (("prompt", s.prompt), ("decode", s.decode)):
-            series.append(Series(s.model, s.engine, test, seconds=[1 / v for v in values]))
+            series.append(Series(s.model, s.engine, test, s.threads, [1 / v for v in values]))
     for t in starts:
         sizes = {"code_bytes": t.code, "memory_bytes": t.memory}
         series.append(Series(t.model, t.engine, "start-cold", seconds=[t.cold], more=sizes))
@@ -42,6 +44,7 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("-p", type=int, default=128, help="prompt tokens (default 128)")
     parser.add_argument("-n", type=int, default=32, help="decoded tokens (default 32)")
+    parser.add_argument("-t", type=counts, default=[1, 2], help="threads (default 1,2)")
     parser.add_argument("-r", type=int, default=5, help="rounds (default 5)")
     parser.add_argument(
         "-e", "--engines", default=",".join(ENGINES), help="engines, separated by commas"
@@ -53,11 +56,12 @@ def main() -> None:
     if options.models:
         addresses = {name: addresses[name] for name in options.models.split(",")}
     engines = options.engines.split(",")
+    tabs = [(e, threads) for threads in options.t for e in engines if threads == 1 or e != "numpy"]
     speeds: list[Speed] = []
     starts: list[Start] = []
     with Bench(site, ROOT) as bench:
         for name, address in addresses.items():
-            speeds += bench.speeds(name, address, engines, options.p, options.n, options.r)
+            speeds += bench.speeds(name, address, tabs, options.p, options.n, options.r)
         for name in ("storyteller", "135M Q4_0"):
             if name in addresses:
                 starts += bench.starts(name, addresses[name], engines)

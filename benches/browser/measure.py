@@ -31,6 +31,7 @@ class Speed:
 
     model: str
     engine: str
+    threads: int
     prompt: list[float] = field(default_factory=list)
     decode: list[float] = field(default_factory=list)
 
@@ -57,10 +58,11 @@ class Tab:
     asked: tuple[list[int], int, str]  # the prompt, how many tokens to decode, its text
     few: bool  # so slow that it gets only a few tokens
 
-    def run(self) -> tuple[float, float]:
-        """Prompt and decode speed in tokens/s."""
-        speeds = self.page.evaluate("(asked) => window.measure(...asked)", self.asked)
-        return speeds[0], speeds[1]
+    def run(self) -> tuple[float, float, float | None]:
+        """Prompt and decode speed in tokens/s; GB/s at which halfbyte's kernels read memory."""
+        script = "(asked) => window.measure(...asked)"
+        prompt, decode, *read = self.page.evaluate(script, self.asked)
+        return prompt, decode, read[0] if read else None
 
 
 class Bench:
@@ -126,11 +128,12 @@ class Bench:
             yield tabs
 
     def speeds(
-        self, name: str, model: str, engines: list[str], prompt: int, count: int, rounds: int
-    ) -> list[Speed]:
+        self, name: str, model: str, engines: Sequence[tuple[str, int]], prompt: int, count: int,
+        rounds: int,
+    ) -> list[Speed]:  # fmt: skip
         """Measure all engines on one model in turns; the first round warms up."""
-        with self.tabs(name, model, [(e, 1) for e in engines], prompt, count) as tabs:
-            results = [Speed(name, tab.engine) for tab in tabs]
+        with self.tabs(name, model, engines, prompt, count) as tabs:
+            results = [Speed(name, tab.engine, tab.threads) for tab in tabs]
             for turn in range(rounds + 1):
                 for tab, result in zip(tabs, results, strict=True):
                     if tab.few and turn > 1:

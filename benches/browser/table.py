@@ -7,22 +7,23 @@ from collections.abc import Sequence
 from benches.browser.names import ENGINES
 from benches.figures import Series, digits, markdown
 
-SPEEDS = ["model", "engine", "prompt", "decode", "decode / wllama 2"]
+SPEEDS = ["model", "engine", "threads", "prompt", "decode", "decode / wllama 2"]
 STARTS = ["model", "engine", "cold s", "from cache s", "code MB", "memory MB"]
 
 
 def speeds(series: Sequence[Series]) -> str:
-    """Tokens/s: one row per model and engine."""
-    pairs = {(s.model, s.engine, s.test): s for s in series}
+    """Tokens/s: one row per model, engine and number of threads."""
+    pairs = {(s.model, s.engine, s.threads, s.test): s for s in series}
     rows = []
     for decode in series:
         if decode.test != "decode":
             continue
-        prompt = pairs[decode.model, decode.engine, "prompt"]
-        peer = pairs.get((decode.model, "wllama-2", "decode"))
+        prompt = pairs[decode.model, decode.engine, decode.threads, "prompt"]
+        peer = pairs.get((decode.model, "wllama-2", decode.threads, "decode"))
         ratio = f"{decode.times_as_fast_as(peer):.2f}" if peer else "-"
         medians = digits(prompt.speed), digits(decode.speed)
-        rows.append([decode.model, ENGINES[decode.engine], *medians, ratio])
+        engine = ENGINES[decode.engine], str(decode.threads)
+        rows.append([decode.model, *engine, *medians, ratio])
     return markdown(SPEEDS, rows, left=2)
 
 

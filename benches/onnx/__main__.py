@@ -24,35 +24,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benches import comparison
+from benches.arguments import Some, counts
 from benches.figures import add_json_option, pytest_json, write_json
 from benches.onnx import table
 from benches.onnx.files import MODELS, PRECISIONS, Contest, contests
 from benches.onnx.measure import Plan, Results, measure
 
 WHOSE = ("own", "onnxruntime", "halfbyte")
-
-
-class Some:
-    """A type of arguments: known names, separated by commas."""
-
-    def __init__(self, known: tuple[str, ...]) -> None:
-        self._known = known
-
-    def __call__(self, text: str) -> list[str]:
-        names = [part.strip() for part in text.split(",") if part.strip()]
-        if wrong := [name for name in names if name not in self._known]:
-            raise argparse.ArgumentTypeError(
-                f"expected some of {', '.join(self._known)}; found {', '.join(wrong)}"
-            )
-        return names
-
-
-def counts(text: str) -> list[int]:
-    """Numbers of 1 or more, separated by commas."""
-    values = [int(part) for part in text.split(",")]
-    if min(values) < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, found {min(values)}")
-    return values
 
 
 def parse() -> argparse.Namespace:

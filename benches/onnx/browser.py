@@ -1,13 +1,13 @@
 """MiniLM in a browser tab: `InferenceSession` in Pyodide beside onnxruntime-web, taking turns.
 
-    python -m benches.onnx.browser [-p int8] [-f own] [--json FILE]
+    python -m benches.onnx.browser [-p int8] [-f own] [-t 1,2] [--json FILE]
 
-Each engine has one thread and a tab of the same browser, and runs the file that its own quantizer
-writes (or, with -f, one file for both). A round gives each engine a turn, whose figure is the
-median of its runs. The table shows medians of the rounds, the median of the rounds' ratios of the
-engine's time to that of halfbyte on relaxed SIMD, and the lowest cosine of 32 sentences to their
-embeddings in float32. Loading lasts from opening the page until the model is ready, including
-Pyodide's start.
+Each engine has a tab of the same browser for each number of threads, and runs the file that its own
+quantizer writes (or, with -f, one file for both). A round gives each tab a turn, whose figure is
+the median of its runs. The table shows medians of the rounds, the median of the rounds' ratios of
+the engine's time to that of halfbyte on relaxed SIMD with as many threads, and the lowest cosine of
+32 sentences to their embeddings in float32. Loading lasts from opening the page until the model is
+ready, including Pyodide's start.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 from benches import prepare
+from benches.arguments import Some, counts
 from benches.browser.measure import PATIENCE, Bench
 from benches.figures import Series, add_json_option, pytest_json, write_json
 from benches.onnx import table
-from benches.onnx.__main__ import WHOSE, Some, counts
+from benches.onnx.__main__ import WHOSE
 from benches.onnx.files import PRECISIONS, Contest, contests
 from benches.onnx.measure import (
     Array,
@@ -43,9 +44,9 @@ PAGE = Path(__file__).parent / "page"
 class Tab:
     """One engine with one file."""
 
-    def __init__(self, page: Page, engine: str, address: str, model: str) -> None:
-        self.engine, self._page = engine, page
-        page.goto(f"{address}bench/onnx.html?engine={engine}&model={model}")
+    def __init__(self, page: Page, engine: str, threads: int, address: str) -> None:
+        self.engine, self.threads, self._page = engine, threads, page
+        page.goto(f"{address}&engine={engine}&threads={threads}")
         page.wait_for_function("window.started !== undefined", timeout=PATIENCE)
         started = page.evaluate("window.started")
         if not isinstance(started, float | int):
@@ -79,22 +80,23 @@ def side(engine: str) -> str:
 
 
 def measure(
-    bench: Bench, contest: Contest, engines: Sequence[str], shapes: Sequence[tuple[int, int]],
-    rounds: int,
+    bench: Bench, contest: Contest, engines: Sequence[tuple[str, int]],
+    shapes: Sequence[tuple[int, int]], rounds: int,
 ) -> list[Series]:  # fmt: skip
-    """Measure all shapes; return a series for each engine and shape."""
+    """Measure all shapes; return a series for each engine, number of threads, and shape."""
     results = []
     with bench.browser() as browser:
         window, tabs = browser.new_context(), []
-        for engine in engines:
+        for engine, threads in engines:
             model = f"/models/{contest.file(side(engine)).name}"
-            tabs.append(Tab(window.new_page(), engine, bench.address, model))
+            address = f"{bench.address}bench/onnx.html?model={model}"
+            tabs.append(Tab(window.new_page(), engine, threads, address))
         cosines = [least_cosine(contest.model, tab) for tab in tabs]
         for shape in shapes:
             test, feeds = f"{contest.name} {test_name(*shape)}", inputs(contest.model, *shape)
             prepare.say(f"{contest.model}: {test}")
             runs = [runs_of_a_turn(tab, feeds) for tab in tabs]
-            series = [Series(contest.model, tab.engine, test) for tab in tabs]
+            series = [Series(contest.model, tab.engine, test, tab.threads) for tab in tabs]
             for tab, cosine, one in zip(tabs, cosines, series, strict=True):
                 size = contest.file(side(tab.engine)).stat().st_size
                 one.more = {
@@ -122,6 +124,7 @@ def main() -> None:
     parser.add_argument("-f", "--files", type=Some(WHOSE), default=["own"])
     parser.add_argument("-b", "--batches", type=counts, default=[1, 32], help="(default 1,32)")
     parser.add_argument("-n", "--lengths", type=counts, default=[16, 128], help="(default 16,128)")
+    parser.add_argument("-t", "--threads", type=counts, default=[1, 2], help="(default 1,2)")
     parser.add_argument("-r", "--rounds", type=int, default=5, help="(default 5)")
     add_json_option(parser)
     options = parser.parse_args()
@@ -131,7 +134,8 @@ def main() -> None:
     series: list[Series] = []
     with Bench(make_onnx_site(sorted(files)), prepare.ROOT) as bench:
         for contest in asked:
-            series += measure(bench, contest, options.engines, shapes, options.rounds)
+            engines = [(e, threads) for threads in options.threads for e in options.engines]
+            series += measure(bench, contest, engines, shapes, options.rounds)
     print(table.tabs(series))
     versions = {"onnxruntime-web": table.ENGINES[prepare.ORT_WEB]}
     write_json(options.json, pytest_json(series, "benches/onnx/browser", versions=versions))

@@ -15,7 +15,7 @@ ENGINES = {
 RUNS = [
     "model", "test", "threads", "halfbyte ms", "ORT ms", "ratio", "cosine", "ORT's cosine",
 ]  # fmt: skip
-TABS = ["engine", "test", "ms", "ratio", "cosine", "load s", "file MB"]
+TABS = ["engine", "test", "threads", "ms", "ratio", "cosine", "load s", "file MB"]
 LOADS = ["model", "file", "engine", "threads", "load to first output s", "file MB"]
 
 
@@ -35,14 +35,16 @@ def runs(series: Sequence[Series]) -> str:
 
 
 def tabs(series: Sequence[Series]) -> str:
-    """One row per engine and test in a tab."""
-    ours = {s.test: s for s in series if s.engine == "relaxed"}
+    """One row per engine, test and number of threads in a tab."""
+    ours = {(s.test, s.threads): s for s in series if s.engine == "relaxed"}
     rows = []
     for s in series:
-        ratio = f"{ours[s.test].times_as_fast_as(s):.2f}" if s.test in ours else "-"
+        peer = ours.get((s.test, s.threads))
+        ratio = f"{peer.times_as_fast_as(s):.2f}" if peer else "-"
         cosine, load = f"{s.more['cosine']:.5f}", f"{s.more['load_seconds']:.2f}"
         size = digits(s.more["file_bytes"] / 1e6)
-        rows.append([ENGINES[s.engine], s.test, digits(1000 * s.median), ratio, cosine, load, size])
+        row = [ENGINES[s.engine], s.test, str(s.threads), digits(1000 * s.median)]
+        rows.append([*row, ratio, cosine, load, size])
     return markdown(TABS, rows, left=2)
 
 

@@ -10,10 +10,11 @@ Speeds are medians of the rounds in tokens/s. A ratio is the median of the round
 where halfbyte is faster. The limit of tg is the measured read bandwidth, with the file read once
 per token; the limit of pp is the measured peak of the int8 dot product, with a multiplication and
 an addition per token for each weight in blocks ("-": float products). In the browser the first
-values of -p and -n are measured, beside the native llama.cpp on one thread; "first run" is the
-speed before V8's second compiler has compiled everything. Loading lasts from load() to the first
-token, with the file in memory, in a fresh process; peak memory is that of the process, including
-the pages of the mapped file.
+values of -p and -n are measured, beside the native llama.cpp with as many threads; "first run" is
+the speed before V8's second compiler has compiled everything, "of reading" the share of the speed
+at which the kernels read memory in the tab, with as many threads. Loading lasts from load() to the
+first token, with the file in memory, in a fresh process; peak memory is that of the process,
+including the pages of the mapped file.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benches import comparison, prepare
+from benches.arguments import Some, counts
 from benches.browser.measure import Bench
 from benches.browser.site import make_bench_site
 from benches.figures import Series, add_json_option, pytest_json, write_json
@@ -32,19 +34,12 @@ from benches.peers import table
 from benches.peers.limits import Limits, Work, measure_limits, work_of
 from benches.peers.session import Plan, Results, measure
 
-OURS = ("relaxed", "simd128")
+TABS = ("relaxed", "simd128", *prepare.WLLAMA)
 
 
 def numbers(text: str) -> list[int]:
-    """Counts separated by commas."""
+    """Counts separated by commas, 0 among them."""
     return [int(part) for part in text.split(",")]
-
-
-def positive(text: str) -> list[int]:
-    """The same, each 1 or more."""
-    if min(values := numbers(text)) < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, found {min(values)}")
-    return values
 
 
 def parse() -> argparse.Namespace:
@@ -57,13 +52,16 @@ def parse() -> argparse.Namespace:
     names = ", ".join(prepare.MODELS)
     parser.add_argument("-r", "--rounds", type=int, default=7, help="(default 7)")
     parser.add_argument("-m", "--models", default=",".join(prepare.MODELS), help=f"from {names}")
-    parser.add_argument("-t", "--threads", type=positive, default=[1, 2], help="(default 1,2)")
-    parser.add_argument("-p", "--prompts", type=positive, default=[128, 512], help="(128,512)")
-    parser.add_argument("-n", "--decodes", type=positive, default=[64], help="(default 64)")
+    parser.add_argument("-t", "--threads", type=counts, default=[1, 2], help="(default 1,2)")
+    parser.add_argument("-p", "--prompts", type=counts, default=[128, 512], help="(128,512)")
+    parser.add_argument("-n", "--decodes", type=counts, default=[64], help="(default 64)")
     parser.add_argument(
         "-w", "--tab-threads", type=numbers, default=[1, 2], metavar="COUNTS",
         help="threads in a tab; 0 is wllama's default, half of the cores (default 1,2)",
     )  # fmt: skip
+    parser.add_argument(
+        "-e", "--engines", type=Some(TABS), default=list(TABS), help="in tabs (default: all)"
+    )
     parser.add_argument(
         "--large", action="store_true", help="decoding of the 1B models too, natively"
     )
@@ -83,12 +81,8 @@ def parse() -> argparse.Namespace:
 
 def plan_of(options: argparse.Namespace) -> Plan:
     """The plan that the options describe."""
-    counts: list[int] = []
-    for asked in options.tab_threads:
-        count = asked or prepare.wllama_threads()
-        if count not in counts:
-            counts.append(count)
-    tabs = [(engine, count) for count in counts for engine in (*OURS, *prepare.WLLAMA)]
+    asked = [count or prepare.wllama_threads() for count in options.tab_threads]
+    tabs = [(engine, count) for count in dict.fromkeys(asked) for engine in options.engines]
     threads = [] if options.browser_only else options.threads
     return Plan(options.rounds, threads, options.prompts, options.decodes, tabs)
 

@@ -157,8 +157,11 @@ def _series_of(name: str, tab: Tab, plan: Plan) -> tuple[Series, Series]:
 
 def _take_turn(tab: Tab, pair: tuple[Series, Series], *, first: bool) -> None:
     """One turn; the first run is mostly code of the browser's first compiler."""
-    for series, speed in zip(pair, tab.run(), strict=True):
+    *speeds, read = tab.run()
+    for series, speed in zip(pair, speeds, strict=True):
         if first:
             series.more["first_seconds"] = 1 / speed
         else:
             series.seconds.append(1 / speed)
+    if read and not first:
+        pair[1].more.setdefault("reads", []).append(read)

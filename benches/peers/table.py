@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from benches.browser.names import ENGINES
@@ -9,7 +10,10 @@ from benches.figures import Series, digits, markdown
 from benches.peers.limits import Limits, Work
 
 NATIVE = ["model", "test", "threads", "halfbyte", "llama.cpp", "ratio", "of limit", "llama.cpp's"]
-TABS = ["model", "engine", "test", "threads", "tokens/s", "first run", "ratio", "of limit"]
+TABS = [
+    "model", "engine", "test", "threads", "tokens/s", "first run", "ratio", "of limit",
+    "of reading",
+]  # fmt: skip
 LOADS = ["model", "engine", "threads", "load to first token s", "peak memory MB"]
 
 
@@ -57,8 +61,17 @@ def tabs(
         first = digits(1 / s.more["first_seconds"]) if "first_seconds" in s.more else "-"
         engine = ENGINES.get(s.engine, f"{s.engine}, natively")
         row = [s.model, engine, s.test, str(s.threads), digits(s.speed), first, ratio]
-        rows.append([*row, work[s.model].share(s, limits)])
+        rows.append([*row, work[s.model].share(s, limits), _of_reading(s, work[s.model])])
     return markdown(TABS, rows, left=3)
+
+
+def _of_reading(series: Series, work: Work) -> str:
+    """Percent of the speed at which the tab's kernels read memory, round by round."""
+    if "reads" not in series.more:
+        return "-"
+    pairs = zip(series.seconds, series.more["reads"], strict=True)
+    share = statistics.median(work.file_bytes / taken / read for taken, read in pairs) / 1e9
+    return f"{share:.0%}".replace("%", " %")
 
 
 def loads(series: Sequence[Series]) -> str:

@@ -92,13 +92,15 @@ def test_tabs_and_loads() -> None:
     other = series("wllama-2", "tg64", [0.04])
     for s in (relaxed, other):
         s.more["first_seconds"] = 0.1
+    relaxed.more["reads"] = [WORK["m"].file_bytes / 1e9 / 0.005]
     peers = [series("llama.cpp", "tg64", [0.02], threads) for threads in (1, 2)]
     text = table.tabs([relaxed, other], [*peers, series("halfbyte", "tg64", [1])], WORK, LIMITS)
     assert cells(text, 0)[1:] == [
-        "halfbyte, relaxed SIMD", "tg64", "1", "100", "10", "1.00", "25 %"
+        "halfbyte, relaxed SIMD", "tg64", "1", "100", "10", "1.00", "25 %", "50 %"
     ]  # fmt: skip
-    assert cells(text, 1)[3:] == ["1", "25", "10", "4.00", "6 %"]
-    assert cells(text, 2)[1:] == ["llama.cpp, natively", "tg64", "1", "50", "-", "2.00", "12 %"]
+    assert cells(text, 1)[3:] == ["1", "25", "10", "4.00", "6 %", "-"]
+    native = ["llama.cpp, natively", "tg64", "1", "50", "-", "2.00", "12 %", "-"]
+    assert cells(text, 2)[1:] == native
     assert len(text.splitlines()) == 2 + 3
     load = series("halfbyte", "load", [0.3, 0.1, 0.2])
     load.more["memory_bytes"] = 159_000_000

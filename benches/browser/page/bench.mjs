@@ -4,7 +4,7 @@
 // window.started: milliseconds from the page's opening to the first token, or what went wrong;
 // window.threads: the engine's number of threads;
 // window.measure(ids, count): [prompt, decode after the first token] in tokens/s, without sampling
-// if the engine allows it.
+// if the engine allows it; of halfbyte's kernels also the GB/s at which they read memory.
 const query = new URL(location.href).searchParams;
 const engine = query.get("engine");
 const model = new URL(query.get("model") ?? "", location.href).href;

@@ -19,6 +19,7 @@ sys.dont_write_bytecode = False
 import os, time
 import halfbyte
 import halfbyte.web.engine
+from halfbyte.text.bench import read_bandwidth
 from halfbyte.download.browser import FetchSource
 from pathlib import Path
 kernels = ${JSON.stringify(KERNELS[engine] ?? "")}
@@ -41,7 +42,8 @@ def measure(ids, count):
     for i in range(count):
         model.feed([ids[i % len(ids)]])
     end = time.perf_counter()
-    return [len(ids) / (middle - start), count / (end - begin)]
+    speeds = [len(ids) / (middle - start), count / (end - begin)]
+    return speeds + [read_bandwidth(model.executable.threads, 1)] if kernels else speeds
 `);
   if (key && !fromSnapshot) setTimeout(() => keep(pyodide, key), 1000);
   return pyodide;

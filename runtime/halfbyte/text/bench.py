@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core.backends.native import Kernels
+from halfbyte.core.backends.opening import library_for
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.loading import load
 from halfbyte.text.model import LanguageModel
@@ -103,9 +104,9 @@ class Test:
 
 def read_bandwidth(threads: int, repetitions: int = 3) -> float:
     """GB/s at which this machine reads memory with so many threads; the best of some runs."""
-    values = np.ones(READ_BYTES // 4, np.float32)
-    sums = np.zeros(values.size // 4096, np.float32)
-    kernels = Kernels(threads=threads)
+    kernels = Kernels(threads=threads, library=library_for(threads))
+    values = kernels.memory.reach(np.ones(READ_BYTES // 4, np.float32))
+    sums = kernels.memory.reach(np.zeros(values.size // 4096, np.float32))
     times = []
     for _ in range(repetitions + 1):
         start = time.perf_counter()
@@ -117,9 +118,10 @@ def read_bandwidth(threads: int, repetitions: int = 3) -> float:
 
 def dot_peak(threads: int, repetitions: int = 3) -> float:
     """GOP/s of this machine's int8 dot product with so many threads; the best of some runs."""
-    w, x = np.full((4, 16, 4), 0x55, np.int8), np.ones((8, 8, 4), np.int8)
-    sums = np.zeros(128 * threads, np.int32)
-    kernels = Kernels(threads=threads)
+    kernels = Kernels(threads=threads, library=library_for(threads))
+    reach = kernels.memory.reach
+    w, x = reach(np.full((4, 16, 4), 0x55, np.int8)), reach(np.ones((8, 8, 4), np.int8))
+    sums = reach(np.zeros(128 * threads, np.int32))
     times = []
     for _ in range(repetitions + 1):
         start = time.perf_counter()
