@@ -53,6 +53,10 @@ typedef struct {
                      : "r"(w), "r"(x));                                                     \
   }
 DOT(dot_pairs, "i32x4.dot_i16x8_s", "i32x4.add")
+#ifdef HB_WASM_RELAXED
+DOT(dot_bytes, "i16x8.relaxed_dot_i8x16_i7x16_s", "i16x8.add") /* w has seven bits */
+#endif
+#undef DOT
 static inline pairs pairs_of(v128_t four) {
   return (pairs){wasm_i16x8_shr(wasm_i16x8_shl(four, 8), 8), wasm_i16x8_shr(four, 8)};
 }
@@ -149,6 +153,7 @@ static inline four_numbers numbers_of(v128_t four) { return pairs_of(four); }
     four_numbers four = numbers_of(SPLAT(x + c * stride, offset));                              \
     UNROLL for (int p = 0; p < parts; p++) { dot(&dots[p * columns + c], quantized[p], four); } \
   }
+#define STEPS STEP(0, 0, 16) STEP(64, 4, 20) STEP(128, 8, 24) STEP(192, 12, 28)
 #define STEP(place, low_offset, high_offset)                    \
   if (columns == 1) {                                           \
     four_numbers first = numbers_of(SPLAT(x, low_offset));      \
@@ -172,12 +177,44 @@ static inline four_numbers numbers_of(v128_t four) { return pairs_of(four); }
 INLINE void pi_dots_q4_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                          const pi* starts) {
   UNROLL for (int i = 0; i < parts * columns; i++) { dots[i] = starts[i % columns]; }
-  STEP(0, 0, 16)
-  STEP(64, 4, 20)
-  STEP(128, 8, 24)
-  STEP(192, 12, 28)
+  STEPS
 }
 #undef STEP
+#ifdef HB_WASM_RELAXED
+/* Whether the processor lacks the instruction and the engine composes it from PMADDUBSW, which
+ * saturates the sum of two products at 16 bits, and three or four others: then products of bytes
+ * are added in 16 bits, or 16-bit integers are multiplied. */
+SHARED int is_composed(void) {
+  v128_t ones = wasm_i8x16_splat(-1), most = wasm_i8x16_splat(127), sum;
+  __asm__(
+      "local.get %1\n\tlocal.get %2\n\tlocal.get %1\n\t"
+      "i32x4.relaxed_dot_i8x16_i7x16_add_s\n\tlocal.set %0"
+      : "=r"(sum)
+      : "r"(most), "r"(ones));
+  return wasm_i32x4_extract_lane(sum, 0) == 0x7F7F7F7F + 2 * 32767;
+}
+/* A single row of activations: a lane of 16 bits holds the sum of its 16 products, 127 * 15 at
+ * most. */
+INLINE void composed_row_q4_0(pi* dots, const pw* w, int parts, const i8* x, pi start) {
+  v128_t sums[PARTS];
+  UNROLL for (int p = 0; p < parts; p++) { sums[p] = wasm_i32x4_splat(0); }
+#define STEP(place, low_offset, high_offset)                             \
+  {                                                                      \
+    v128_t first = SPLAT(x, low_offset), second = SPLAT(x, high_offset); \
+    UNROLL for (int p = 0; p < parts; p++) {                             \
+      v128_t both = QUANTIZED_AT(w[p], place);                           \
+      dot_bytes(&sums[p], low_quantized(both), first);                   \
+      dot_bytes(&sums[p], high_quantized(both), second);                 \
+    }                                                                    \
+  }
+  STEPS
+#undef STEP
+  UNROLL for (int p = 0; p < parts; p++) {
+    dots[p] = wasm_i32x4_add(start, wasm_i32x4_extadd_pairwise_i16x8(sums[p]));
+  }
+}
+#endif
+#undef STEPS
 #define STEPS \
   STEP(0, 0)  \
   STEP(64, 4) STEP(128, 8) STEP(192, 12) STEP(256, 16) STEP(320, 20) STEP(384, 24) STEP(448, 28)
@@ -242,18 +279,6 @@ INLINE void pair_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_
 #undef STEP
 }
 #ifdef HB_WASM_RELAXED
-/* Whether the processor lacks the instruction and the engine emulates it with PMADDUBSW, which
- * saturates the sum of two products at 16 bits: then 16-bit integers are faster than two byte
- * products. */
-static inline int is_composed(void) {
-  v128_t ones = kept(wasm_i8x16_splat(-1)), most = kept(wasm_i8x16_splat(127)), sum;
-  __asm__(
-      "local.get %1\n\tlocal.get %2\n\tv128.const 0, 0\n\t"
-      "i32x4.relaxed_dot_i8x16_i7x16_add_s\n\tlocal.set %0"
-      : "=r"(sum)
-      : "r"(most), "r"(ones));
-  return wasm_i32x4_extract_lane(sum, 0) == 2 * 32767;
-}
 /* A value is its low seven bits, minus 128 if it is negative: two products of seven bits */
 static inline four_quantized signs(v128_t quantized) {
   return wasm_v128_and(wasm_u16x8_shr(quantized, 7), kept(wasm_i8x16_splat(1)));
@@ -286,12 +311,13 @@ INLINE void row_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x) {
 #undef STEP
   UNROLL for (int p = 0; p < parts; p++) { dots[p] = wasm_i32x4_sub(dots[p], negative[p]); }
 }
+/* Several columns are unpacked: linear/unpacked.inc */
+INLINE void composed_row_q8_0(pi* dots, const pw* w, int parts, const i8* x, pi start) {
+  pair_dots_q8_0(dots, w, parts, x, 0, 1, &start);
+}
 INLINE void pi_dots_q8_0(pi* dots, const pw* w, int parts, const i8* x, int64_t stride, int columns,
                          const pi* starts) {
-  if (columns == 1 && is_composed()) { /* several columns: linear/unpacked.inc */
-    pair_dots_q8_0(dots, w, parts, x, stride, columns, starts);
-    return;
-  }
+  (void)starts;
   if (columns == 1) {
     row_dots_q8_0(dots, w, parts, x);
     return;

@@ -97,7 +97,6 @@ INLINE void dot_unpacked_16(pi* dots, const uint8_t* w, const i16* x, int column
   } while (x < end);
 }
 #ifdef HB_WASM_RELAXED
-DOT(dot_bytes, "i16x8.relaxed_dot_i8x16_i7x16_s", "i16x8.add")
 INLINE void dot_unpacked_4(pi* dots, const uint8_t* w, const i8* x, const i32* starts) {
   UNROLL for (int i = 0; i < 8; i++) {
     dots[i] = wasm_v128_load32_splat(starts + i % 4 * (UNPACKED_SPAN / 32));
@@ -116,6 +115,5 @@ INLINE void dot_unpacked_4(pi* dots, const uint8_t* w, const i8* x, const i32* s
 #endif
 #undef UNPACKED_STEP
 #undef UNPACKED_COLUMN
-#undef DOT
 
 #endif

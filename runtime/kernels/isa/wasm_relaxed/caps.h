@@ -6,6 +6,8 @@
 #include "isa/shared/wasm_caps.h"
 
 enum { BYTE_PRODUCTS = 1, UNPACKED_ONLY = 0 };
-#define UNPACKED_FASTER is_composed() /* only the engine knows: packed.h */
+/* only the engine knows: packed.h */
+#define UNPACKED_FASTER is_composed()
+#define COMPOSED is_composed()
 
 #endif
