@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ BEGIN, END = "<!-- This table is written by `make report`. -->", "<!-- end -->"
 BENCHES = {  # module and options, by the file of results
     "quality": "benches.quality",
     "peers": "benches.peers --large",
+    "tab-threads": "benches.peers -r 4 -p 128 -m '135M Q4_0' -e relaxed,simd128,wllama-2",
     "browser": "benches.browser",
     "encode": "benches -k encode",
     "fusions": "benches -k fusion",
@@ -127,6 +129,12 @@ SECTIONS = (
         "llama.cpp in WebAssembly. The ratio is that of relaxed SIMD to the row's engine, with as "
         "many threads. The first run is the one in which V8 still compiles. The last column is the "
         "share of the speed at which the kernels read memory in the tab.",
+        _tabs,
+    ),
+    Section(
+        "tab-threads", TEXT, "Threads in a browser tab",
+        "The same on one and two threads, on a virtual machine whose two cores often have the time "
+        "of one: see [Performance](performance.md).",
         _tabs,
     ),
     Section(
@@ -364,7 +372,7 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 def run(name: str) -> None:
     """Run a bench and replace its file of results."""
-    command = [sys.executable, "-m", *BENCHES[name].split()]
+    command = [sys.executable, "-m", *shlex.split(BENCHES[name])]
     print(f"{name}: {' '.join(command[1:])}", file=sys.stderr, flush=True)
     target = RESULTS / f"{name}.json"
     subprocess.run([*command, "--json", str(target)], check=True, cwd=ROOT)
