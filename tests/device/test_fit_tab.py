@@ -1,4 +1,4 @@
-"""A tab of a browser in place of an app: what its heap holds, how fast it is, what would fit."""
+"""Models in a browser tab: the bytes in its heap, the speed and the suggestions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from halfbyte.text.planning import Given, Settings, plan
 
 
 def with_tab(megabytes: float, low: float = 0.0, high: float = 0.0) -> Profile:
-    """A phone whose apps may take anything, its tabs so much."""
+    """A phone with these limits for a tab and an app."""
     profile = load_profile("pixel-6")
     tab = Quantity(megabytes, low or megabytes, high or megabytes, "a test")
     app = Quantity(8000, 8000, 8000, "a test")
@@ -89,7 +89,7 @@ def test_a_file_larger_than_an_array_fits_no_tab(
     assert f"DOES NOT FIT: the file has {size / 1e6:.0f} MB; an array has" in _verdict(result)
 
 
-def test_each_suggestion_fits_by_itself(repository: Path) -> None:
+def test_each_suggestion_fits(repository: Path) -> None:
     result = fit(repository, 255)
     assert not result.fits
     assert all(need.fits for need in result.would)
@@ -115,7 +115,7 @@ def test_a_smaller_type_is_a_smaller_file(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("weights", ["mapped", "streamed"])
-def test_weights_that_no_tab_has(repository: Path, weights: str) -> None:
+def test_mapped_and_streamed_weights_are_refused_in_a_tab(repository: Path, weights: str) -> None:
     fitter = Fitter(zeros(repository, "smollm2-135m", "Q4_0"), with_tab(500), tab=True)
     with pytest.raises(HalfbyteError, match=f"weights '{weights}' in a tab: expected 'packed'"):
         fitter.fit("baseline", Given(weights=weights))
@@ -126,7 +126,7 @@ def test_weights_that_no_tab_has(repository: Path, weights: str) -> None:
 
 
 def test_a_tab_is_slower_than_one_core_of_an_app(repository: Path) -> None:
-    """By what was measured beside each other: prompts 3 to 10 times, tokens less."""
+    """According to interleaved measurements: 3 to 10 times for prompts, less for decoding."""
     file = zeros(repository, "smollm2-135m", "Q4_0")
     tab, app = (
         Fitter(file, with_tab(1000), 1, tab=tab).fit("baseline", Given()).asked
@@ -138,7 +138,7 @@ def test_a_tab_is_slower_than_one_core_of_an_app(repository: Path) -> None:
 
 
 def test_every_kind_was_measured_in_a_tab(tmp_path: Path) -> None:
-    """But those of weights in the order of the file, which a tab packs."""
+    """Kernels for weights in file order are the exception: a tab always packs."""
     kinds = {kind for kind in usual_kernels() if kind in OPERATORS or not kind.endswith(ROWS)}
     assert usual_tab().kernels.keys() == kinds
     path = tmp_path / "tab.toml"
@@ -146,7 +146,7 @@ def test_every_kind_was_measured_in_a_tab(tmp_path: Path) -> None:
     assert read_file(Tab, path) == usual_tab()
 
 
-def test_kernels_measured_natively_are_none_of_a_tab_s() -> None:
+def test_native_measurements_are_not_used_for_tabs() -> None:
     profile = load_profile("pixel-6")
     measured = replace(profile, kernels=usual_kernels())
     result = in_tab(measured)
@@ -160,7 +160,7 @@ def graph(tmp_path: Path, megabytes: float, sizes: Mapping[str, int]) -> Fit[Gra
     return GraphFitter(model, with_tab(megabytes), tab=True).fit(sizes)
 
 
-def test_a_graph_has_its_file_and_what_is_packed(tmp_path: Path) -> None:
+def test_a_graph_needs_its_file_and_packed_weights(tmp_path: Path) -> None:
     sizes = {"batch": 8, "n": 3}
     result = graph(tmp_path, 1000, sizes)
     memory, size = result.asked.memory, (tmp_path / "graph.onnx").stat().st_size
