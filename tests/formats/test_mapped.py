@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -179,30 +181,49 @@ def test_quantize_reads_the_file_it_opened(
     assert read == [name]
 
 
-# Also in a process of its own. The file is changed when a function is first called.
+# Also outside of this process: imports everything, and forks a child for each line of its input,
+# which has the arguments. The file is changed when a function is first called.
 QUANTIZE = """
-import importlib, os, sys
+import importlib, json, os, sys, traceback
+import halfbyte.quantize.gguf_writer, halfbyte.quantize.onnx.quantizer
 from halfbyte.cli import main
-changed, how, module, name, *arguments = sys.argv[1:]
-place = importlib.import_module(module)
-*holders, name = name.split(".")
-for holder in holders:
-    place = getattr(place, holder)
-function = getattr(place, name)
 
-def change(*arguments, **options):
-    setattr(place, name, function)
-    if how == "rewritten":
-        os.utime(changed, ns=(1, 1))
-    elif how == "replaced":
-        os.rename(changed, changed + ".old")
-        os.symlink(os.devnull, changed)
-    else:
-        os.truncate(changed, 4096)
-    return function(*arguments, **options)
+def quantize(changed, how, module, name, *arguments):
+    place = importlib.import_module(module)
+    *holders, name = name.split(".")
+    for holder in holders:
+        place = getattr(place, holder)
+    function = getattr(place, name)
 
-setattr(place, name, change)
-sys.exit(main(["quantize", *arguments]))
+    def change(*arguments, **options):
+        setattr(place, name, function)
+        if how == "rewritten":
+            os.utime(changed, ns=(1, 1))
+        elif how == "replaced":
+            os.rename(changed, changed + ".old")
+            os.symlink(os.devnull, changed)
+        else:
+            os.truncate(changed, 4096)
+        return function(*arguments, **options)
+
+    setattr(place, name, change)
+    return main(["quantize", *arguments])
+
+for line in sys.stdin:
+    errors, *arguments = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            sys.stdin = open(os.devnull)
+            code = quantize(*arguments)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 ONNX = "halfbyte.quantize.onnx."
 MOMENTS = {
@@ -217,13 +238,22 @@ MOMENTS = {
 MOMENTS["external"] = MOMENTS["graph"]
 
 
+@pytest.fixture(scope="module")
+def quantizer() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", QUANTIZE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+
+
 @pytest.mark.parametrize("how", ["truncated", "rewritten", "replaced"])
 @pytest.mark.parametrize(
     ("kind", "moment"), [(kind, moment) for kind in MOMENTS for moment in MOMENTS[kind]]
 )
 def test_a_file_that_is_changed_while_it_is_quantized(
-    kind: str, moment: tuple[str, str], how: str, language_model: Path, tmp_path: Path
-) -> None:
+    kind: str, moment: tuple[str, str], how: str,
+    language_model: Path, quantizer: subprocess.Popen[str], tmp_path: Path,
+) -> None:  # fmt: skip
     """No output mixes two versions; a new file under the same name changes nothing."""
     path = language_model
     if kind == "folder":
@@ -240,14 +270,16 @@ def test_a_file_that_is_changed_while_it_is_quantized(
     target = tmp_path / "out" / f"out{'.gguf' if kind in ('gguf', 'folder') else '.onnx'}"
     target.parent.mkdir()
     arguments = [str(changed), how, *moment, str(path), "--int8", "-t", "1", "-o", str(target)]
-    done = subprocess.run(
-        [sys.executable, "-c", QUANTIZE, *arguments], capture_output=True, text=True, check=False
-    )
+    errors = tmp_path / "stderr"
+    assert quantizer.stdin
+    assert quantizer.stdout
+    print(json.dumps([str(errors), *arguments]), file=quantizer.stdin, flush=True)
+    code, stderr = int(quantizer.stdout.readline()), errors.read_text()
     if how == "replaced":
-        assert (done.returncode, target.exists()) == (0, True), done.stderr
+        assert (code, target.exists()) == (0, True), stderr
         return
-    assert done.returncode == 2, (done.returncode, done.stderr[-500:])
-    said = done.stderr.splitlines()[-1]
+    assert code == 2, (code, stderr[-500:])
+    said = stderr.splitlines()[-1]
     actual = {"truncated": "4096", "rewritten": "as many, which were written since"}[how]
     assert re.fullmatch(rf"error: .*{changed.name}: was changed while .* found {actual}; .*", said)
     assert list(target.parent.iterdir()) == []
