@@ -70,14 +70,15 @@ def complete(folder: Path) -> bool:
 def fill(folder: Path, read: Reader) -> None:
     """Copy all files, each checked and written atomically; the lock file comes last."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = _checked(read, LOCK, CORE[LOCK])
+    lock = checked(read, LOCK, CORE[LOCK])
     for name, sha256 in needed_files(lock).items():
         if name != LOCK:
-            _write(folder / name, _checked(read, name, sha256))
-    _write(folder / LOCK, lock)
+            write(folder / name, checked(read, name, sha256))
+    write(folder / LOCK, lock)
 
 
-def _checked(read: Reader, name: str, sha256: str) -> bytes:
+def checked(read: Reader, name: str, sha256: str) -> bytes:
+    """A file's bytes; raises ValueError if their sha256 is another one."""
     data = read(name)
     if not matches(data, sha256):
         actual = hashlib.sha256(data).hexdigest()
@@ -85,7 +86,8 @@ def _checked(read: Reader, name: str, sha256: str) -> bytes:
     return data
 
 
-def _write(path: Path, data: bytes) -> None:
+def write(path: Path, data: bytes) -> None:
+    """Write a file atomically."""
     write_file(path, lambda file: file.write(data))
 
 

@@ -213,7 +213,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return None
 
     def _answer(self, *, body: bool) -> None:
-        name = unquote(urlsplit(self.path).path).lstrip("/") or "index.html"
+        name = unquote(urlsplit(self.path).path).lstrip("/")
+        if name.endswith("/") or not name:
+            name += "index.html"
         content = self.server.site.files.get(name)
         if content is None or (isinstance(content, Path) and not content.is_file()):
             self.send_error(HTTPStatus.NOT_FOUND)

@@ -18,6 +18,7 @@ from halfbyte.errors import OutputError
 from halfbyte.quantize import quantize_file
 from halfbyte.text.opening import open_model
 from halfbyte.web import pyodide
+from halfbyte.web.peers import PEERS, get_peers
 from halfbyte.web.wheel import file_name, make_wheel, repack
 
 PAGE = Path(__file__).parent / "page"
@@ -82,15 +83,18 @@ def make_site(model: Path | None = None) -> Site:
         The model cannot be read, Pyodide cannot be downloaded, or the kernels were not built.
     """
     files: dict[str, Path | bytes] = {}
-    for path in sorted(PAGE.iterdir()):
-        files[path.name] = path
+    for path in sorted(PAGE.rglob("*")):
+        if path.is_file():
+            files[path.relative_to(PAGE).as_posix()] = path
     lock, python = _pyodide_files()
     files |= python
     name, content = _model(model)
     files[f"models/{name}"] = content
     encoder = _encoder_files()
     files |= encoder
+    peers, facts = _peer_files()
     settings = {
+        "peers": facts,
         "model": f"models/{name}",
         "version": halfbyte.__version__,
         "wheel": f"pyodide/{file_name()}",
@@ -99,7 +103,7 @@ def make_site(model: Path | None = None) -> Site:
         "encoder": dict(zip(("model", "tokenizer"), encoder, strict=False)),
     }
     files["site.json"] = json.dumps(settings).encode()
-    return Site(files, _policy())
+    return Site({**files, **peers}, _policy())
 
 
 def _policy() -> str:
@@ -155,6 +159,17 @@ def _template_wheels() -> dict[str, tuple[dict[str, object], bytes]]:
     except PackageNotFoundError:
         return {}
     return wheels
+
+
+def _peer_files() -> tuple[dict[str, Path | bytes], dict[str, dict[str, str]]]:
+    """The files of the engines in the race; and by engine its version, and why it is missing."""
+    files: dict[str, Path | bytes] = {}
+    facts = {}
+    for name, (folder, problem) in get_peers().items():
+        facts[name] = {"version": PEERS[name].version, "problem": problem}
+        if not problem:
+            files |= {f"race/{name}/{path}": folder / path for path in PEERS[name].files}
+    return files, facts
 
 
 def encoder_folder() -> Path:

@@ -27,7 +27,8 @@ BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, t
     *("download/http.py", "download/hub.py", "text/bench.py", "text/describe.py"),
     *("text/chat/filters.py", "text/chat/meter.py", "text/chat/sandbox.py"),
     *("core/chrome_trace.py", "outputs.py", "__main__.py"),
-    *("web/graphs/", "web/pyodide.py", "web/server.py", "web/site.py", "web/wheel.py"),
+    *("web/graphs/", "web/peers.py", "web/pyodide.py", "web/race.py", "web/server.py"),
+    *("web/site.py", "web/wheel.py"),
 )
 _DATE = (1980, 1, 1, 0, 0, 0)  # constant, so that the same files give the same bytes
 _MODE = 0o100644  # readable by all
@@ -107,7 +108,7 @@ def _files() -> Iterator[tuple[str, Path]]:
         prefix = package.replace(".", "/")
         folder = Path(str(importlib.import_module(package).__file__)).parent
         for path in folder.rglob("*"):
-            if path.suffix == ".py" or path.name in (*KERNELS, "worker.js"):
+            if path.suffix in (".py", ".toml") or path.name in (*KERNELS, "worker.js"):
                 yield f"{prefix}/{path.relative_to(folder).as_posix()}", path
 
 

@@ -136,7 +136,7 @@ hashlib.sha256(Path("/tmp/here.gguf").read_bytes()).hexdigest()
 def test_the_wheel_of_the_page(wheel: Path) -> None:
     """It has the sources and kernels of the published wheel, without weights and local files."""
     with zipfile.ZipFile(wheel) as published, zipfile.ZipFile(io.BytesIO(make_wheel())) as output:
-        suffixes = (".py", ".wasm", "worker.js")
+        suffixes = (".py", ".toml", ".wasm", "worker.js")
         expected = {n: published.read(n) for n in published.namelist() if n.endswith(suffixes)}
         assert {n: output.read(n) for n in output.namelist() if n.endswith(suffixes)} == expected
 

@@ -1,4 +1,4 @@
-"""Wheels of other projects from PyPI, pinned, in a cache folder."""
+"""Packages of other projects from PyPI and npm, pinned, in a cache folder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Package:
-    """A pure Python wheel."""
+    """A pure Python wheel, or what npm packs."""
 
     name: str
     version: str
@@ -27,12 +28,37 @@ MAGIKA = Package(
 CLICK = Package(
     "click", "8.5.1", "8bb5376d2006950386f8c6427613334a2acadc5f559cb80e638d00b4df957e37"
 )
+# Checks a page's accessibility. The sha256 is that of its script.
+AXE = Package(
+    "axe-core", "4.14.1", "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+)
+
+
+def cache_folder() -> Path:
+    """The folder of the packages."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "halfbyte" / "wheels"
+
+
+def axe() -> str:
+    """The script of axe-core, which npm fetches once."""
+    folder = cache_folder()
+    path = folder / f"{AXE.name}-{AXE.version}.tgz"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        command = ["npm", "pack", "--silent", f"{AXE.name}@{AXE.version}"]
+        subprocess.run([*command, "--pack-destination", folder], check=True, capture_output=True)
+    with tarfile.open(path) as archive:
+        script = archive.extractfile("package/axe.min.js")
+        assert script is not None
+        content = script.read()
+    assert hashlib.sha256(content).hexdigest() == AXE.sha256
+    return content.decode()
 
 
 def fetch(package: Package) -> Path:
     """The wheel, from the cache or by pip; fails if its sha256 differs."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(home) / "halfbyte" / "wheels"
+    folder = cache_folder()
     path = folder / f"{package.name}-{package.version}-py3-none-any.whl"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

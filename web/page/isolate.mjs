@@ -9,7 +9,7 @@ export async function isolate() {
   if (self.crossOriginIsolated || !serviceWorkers || !session || session.getItem(TRIED)) return;
   try {
     session.setItem(TRIED, "yes");
-    const registration = await serviceWorkers.register("sw.js");
+    const registration = await serviceWorkers.register(new URL("sw.js", import.meta.url));
     const late = new Promise((resolve) => setTimeout(resolve, PATIENCE));
     if (!registration || !await Promise.race([serviceWorkers.ready, late])) return;
   } catch {
