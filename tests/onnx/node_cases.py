@@ -209,6 +209,7 @@ class Exclusion:
     random: bool
 
 
+@functools.cache
 def exclusions() -> dict[str, Exclusion]:
     """Cases that are known not to pass."""
     listed = tomllib.loads(EXCLUSIONS.read_text())
