@@ -64,7 +64,7 @@ FETCH = """
 from halfbyte.download import fetch, kept
 import hashlib
 file = await fetch("{url}")
-[file.kept, hashlib.sha256(found.data.data).hexdigest(), found.note]
+[file.kept, hashlib.sha256(file.data.data).hexdigest(), file.note]
 """
 # Damage to a cached model's file; FILE is its handle, RECORD that of its metadata.
 DAMAGE = {
@@ -164,7 +164,7 @@ url = "{models_server.url}"
 before = pyodide_js._module.HEAPU8.length
 file = await fetch(url)
 digest = hashlib.sha256(file.data.data).hexdigest()
-assert not file.kept and not found.note, found.note
+assert not file.kept and not file.note, file.note
 del file
 again = await fetch(url)
 assert again.kept and hashlib.sha256(again.data.data).hexdigest() == digest
