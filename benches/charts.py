@@ -10,7 +10,7 @@ from html import escape
 from benches.figures import digits
 
 WIDTH, HEIGHT = 640, 380
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 44
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 34, 50
 COLOURS = 8  # --c0 to --c7 of the page
 
 
@@ -30,9 +30,12 @@ class Axis:
         return (scale(value) - low) / (high - low)
 
     def ticks(self) -> list[float]:
-        """Powers of ten with some numbers between them, or six even steps."""
+        """Powers of ten with some numbers between them, or multiples of 1, 2 or 5 times one."""
         if not self.log:
-            return [self.low + step * (self.high - self.low) / 5 for step in range(6)]
+            size = 10.0 ** math.floor(math.log10((self.high - self.low) / 2))
+            step = next(n * size for n in (1, 2, 5) if (self.high - self.low) / (n * size) <= 8)
+            first, last = math.ceil(self.low / step), math.floor(self.high / step)
+            return [number * step for number in range(first, last + 1)]
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         steps = (1,) if len(powers) > 3 else (1, 2, 5)
         values = [step * 10.0**power for power in powers for step in steps]
@@ -104,10 +107,7 @@ def _grid(x: Axis, y: Axis, across: int, up: int) -> str:
         parts.append(f'<text x="{LEFT - 8}" y="{py + 4:.1f}" text-anchor="end">{text}</text>')
     middle, bottom = LEFT + across / 2, HEIGHT - 6
     parts.append(f'<text x="{middle}" y="{bottom}" text-anchor="middle">{escape(x.title)}</text>')
-    turned = f'transform="rotate(-90 14 {TOP + up / 2})"'
-    parts.append(
-        f'<text x="14" y="{TOP + up / 2}" text-anchor="middle" {turned}>{escape(y.title)}</text>'
-    )
+    parts.append(f'<text x="8" y="20">{escape(y.title)}</text>')
     return f'<g class="grid">{"".join(parts)}</g>'
 
 

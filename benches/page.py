@@ -38,7 +38,7 @@ th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align
   white-space: nowrap } th:first-child, td:first-child { text-align: left }
 summary { cursor: pointer; padding: .4rem 0; font-weight: 600 } .mark { color: var(--c1) }
 @media (max-width: 40rem) { .bar { grid-template-columns: 1fr 1fr } .bar b { grid-column: 1 / 3;
-  grid-row: 2 } .bar em { text-align: right } svg text { font-size: 17px } }
+  grid-row: 2 } .bar em { text-align: right } svg text { font-size: 20px } }
 """
 ROOFLINE = "benches/products", "benches/attention"
 SCALING = {

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from benches.figures import Series
 from benches.turns import Contender
+from benches.yardstick import clock_of
 
 from halfbyte.core import ops
 from halfbyte.core.backends import Executable, open_program
@@ -69,7 +70,9 @@ def contender(
         "kernels": [i.operator.kernel(i) for i in program.instructions if not i.operator.host],
     }
     name = executable.backend if backend == "native" else backend
-    return Contender(Series(subject, name, test, threads, more=more), lambda: executable.run({}))
+    series = Series(subject, name, test, threads, more=more)
+    clock = clock_of(threads) if backend != "numpy" else None  # whose BLAS has threads
+    return Contender(series, lambda: executable.run({}), clock=clock)
 
 
 def _fill(program: Program, executable: Executable) -> None:

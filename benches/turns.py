@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benches.figures import Series
-from benches.yardstick import Yardstick, timed
+from benches.yardstick import Clock, Yardstick, timed
 
 ROUND = 0.02  # seconds of a contender's turn
 MAX_PARTS = 5  # of a turn, whose figure is their median
@@ -22,19 +22,23 @@ class Contender:
     call: Callable[[], object]
     parts: int = 1
     calls: int = 1  # of each part
+    clock: Clock | None = None  # the wall's by default
 
     def calibrate(self) -> None:
         """Warm up, and choose how much work is a turn."""
         self.call()
-        seconds = timed(self.call)
+        seconds = self._timed(1)
         if seconds < ROUND:  # the second call may still have been slow
-            seconds = timed(self.call, max(1, int(ROUND / 4 / seconds)))
+            seconds = self._timed(max(1, int(ROUND / 4 / seconds)))
         self.parts = max(1, min(MAX_PARTS, int(ROUND / seconds)))
         self.calls = max(1, int(ROUND / seconds / self.parts))
 
     def turn(self) -> float:
         """Seconds per call."""
-        return statistics.median(timed(self.call, self.calls) for _ in range(self.parts))
+        return statistics.median(self._timed(self.calls) for _ in range(self.parts))
+
+    def _timed(self, calls: int) -> float:
+        return timed(self.call, calls, self.clock)
 
 
 def take_turns(contenders: Sequence[Contender], yardstick: Yardstick, rounds: int) -> None:

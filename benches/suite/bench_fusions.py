@@ -13,6 +13,7 @@ import pytest
 from benches.case import Bench
 from benches.figures import Series
 from benches.turns import Contender
+from benches.yardstick import clock_of
 
 from halfbyte.core import ops
 from halfbyte.core.backends import open_program
@@ -99,5 +100,5 @@ def bench_fusion(bench: Bench, name: str, n: int) -> None:
     for engine, each in {"apart": program, "fused": fuse(program)}.items():
         run = open_program(plan_memory(each)).run
         series = Series(name, engine, f"{n} token{'s' * (n > 1)}")
-        contenders.append(Contender(series, lambda run=run: run(registers)))
+        contenders.append(Contender(series, lambda run=run: run(registers), clock=clock_of(1)))
     bench.measure(contenders, "clock")

@@ -100,7 +100,8 @@ def test_axes() -> None:
     assert Axis("x", 1e-3, 1e3).ticks() == pytest.approx([1e-3, 1e-2, 0.1, 1, 10, 100, 1000])
     even = charts.around("x", [1.0, 2.0], log=False)
     assert (even.low, even.high) == pytest.approx((0.9, 2.1))
-    assert len(even.ticks()) == 6
+    assert even.ticks() == pytest.approx([1, 1.2, 1.4, 1.6, 1.8, 2])
+    assert charts.around("session", [1.0, 3.0], log=False).ticks() == [1, 2, 3]
 
 
 def test_points_are_inside_the_frame() -> None:
