@@ -19,7 +19,8 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --soft: #9aa6b5; --line: #333c48;
   --back: #12161c; --card: #1a2028; --c0: #6ea8fe; --c1: #fb923c; --c2: #4ade80; --c3: #b794f6;
   --c4: #f472b6; --c5: #22d3ee; --c6: #facc15; --c7: #94a3b8; } }
-* { box-sizing: border-box } body { margin: 0 auto; max-width: 62rem; padding: 1.5rem 1rem 4rem;
+* { box-sizing: border-box; min-width: 0 } body { margin: 0 auto;
+  max-width: 62rem; padding: 1.5rem 1rem 4rem; overflow-wrap: anywhere;
   font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); }
 h1 { font-size: 1.7rem; margin: 0 } h2 { margin: 2.5rem 0 .3rem; font-size: 1.25rem }
 h3 { margin: 1.2rem 0 .2rem; font-size: 1rem } p { margin: .3rem 0 .8rem; color: var(--soft) }
@@ -189,18 +190,19 @@ def _peers(series: Sequence[Series]) -> str:
     for one in series:
         if one.unit == "s" and "threads" not in one.test:
             groups.setdefault((one.source, one.model, one.test, one.threads), []).append(one)
-    parts, source = [], ""
-    for (group_source, model, test, threads), group in groups.items():
+    blocks: dict[str, list[str]] = {}
+    for (source, model, test, threads), group in groups.items():
         times = [one.median for one in group if one.seconds]
-        if len(group) < 2 or not times:
-            continue
-        if group_source != source:
-            source = group_source
-            parts.append(f"<h3>{escape(source.removeprefix('benches/'))}</h3>")
-        plural = f", {threads} threads" if threads > 1 else ""
-        rows = [_bar(one, min(times)) for one in group]
-        parts.append(f"<p>{escape(f'{model}, {test}{plural}')}</p>{bars(rows)}")
-    return "".join(parts)
+        if len(group) > 1 and times:
+            plural = f", {threads} threads" if threads > 1 else ""
+            rows = [_bar(one, min(times)) for one in group]
+            title = f"<p>{escape(f'{model}, {test}{plural}')}</p>"
+            blocks.setdefault(source, []).append(f"{title}{bars(rows)}")
+    return "".join(
+        f"<details><summary>{escape(source.removeprefix('benches/'))}, {len(tests)}</summary>"
+        f"{''.join(tests)}</details>"
+        for source, tests in blocks.items()
+    )
 
 
 def _bar(series: Series, fastest: float) -> tuple[str, float, str]:

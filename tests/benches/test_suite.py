@@ -47,8 +47,9 @@ def test_a_slowdown_is_planted_in_both_calls(repository: Path) -> None:
 
 def test_growth_is_what_stays() -> None:
     kept = []
-    grown = memory.growth(lambda: None, lambda: kept.append(b"x" * 50_000_000))
+    after, grown = memory.growth(lambda: None, lambda: kept.append(b"x" * 50_000_000))
     assert 45e6 < grown < 60e6
+    assert after > grown
 
 
 def test_sessions_of_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
