@@ -18,6 +18,7 @@ import xllamacpp
 from benches.case import Bench
 from benches.figures import Series
 from benches.turns import Contender
+from benches.yardstick import clock_of
 
 from halfbyte.core.backends.native import Kernels
 from halfbyte.weights import FORMATS
@@ -67,7 +68,7 @@ def bench_encode(bench: Bench, name: str) -> None:
     more = {"bytes": 2 * x.size}  # as in a file in F16
     bench.measure(
         [
-            Contender(Series(name, engine, "encode", more=dict(more)), call)
+            Contender(Series(name, engine, "encode", more=dict(more)), call, clock=clock_of(1))
             for engine, call in calls.items()
         ],
         "clock",

@@ -12,6 +12,7 @@ from benches import prepare
 from benches.case import Bench
 from benches.figures import Series
 from benches.turns import Contender
+from benches.yardstick import clock_of
 
 import halfbyte
 from halfbyte.text.model import LanguageModel
@@ -37,7 +38,9 @@ def prompt(model: LanguageModel, count: int, name: str, engine: str, threads: in
         model.reset()
         model.feed(ids)
 
-    return Contender(Series(name, engine, f"prompt of {count}", threads), call)
+    return Contender(
+        Series(name, engine, f"prompt of {count}", threads), call, clock=clock_of(threads)
+    )
 
 
 def decoding(model: LanguageModel, name: str, engine: str, threads: int = 1) -> Contender:
@@ -50,7 +53,9 @@ def decoding(model: LanguageModel, name: str, engine: str, threads: int = 1) -> 
         for token in ids:
             model.feed([token])
 
-    return Contender(Series(name, engine, f"{DECODED} tokens", threads), call)
+    return Contender(
+        Series(name, engine, f"{DECODED} tokens", threads), call, clock=clock_of(threads)
+    )
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -87,6 +92,8 @@ def bench_level(bench: Bench, level: str) -> None:
         contenders = [
             prompt(model, 128, "135M Q4_0", level, 1), decoding(model, "135M Q4_0", level)
         ]  # fmt: skip
+        for contender in contenders:
+            contender.clock = None  # it may wait for storage
         bench.measure(contenders, "memory" if level == "extreme" else "dot")
 
 
@@ -95,4 +102,6 @@ def bench_level(bench: Bench, level: str) -> None:
 def bench_budget(bench: Bench, budget: str) -> None:
     path, limit = prepare.model("135M Q4_0"), BUDGETS[budget]
     with halfbyte.load(path, memory_budget=limit, threads=1, context=256) as model:
-        bench.measure([decoding(model, "135M Q4_0", budget)], "memory")
+        contender = decoding(model, "135M Q4_0", budget)
+        contender.clock = None
+        bench.measure([contender], "memory")

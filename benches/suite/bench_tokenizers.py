@@ -17,6 +17,7 @@ from benches.case import Bench
 from benches.figures import Series
 from benches.prepare import ROOT
 from benches.turns import Contender
+from benches.yardstick import clock_of
 from tests.text.tokenizers import hugging_face
 
 import halfbyte
@@ -60,7 +61,7 @@ def measure(bench: Bench, name: str, ours: Any, peer: tokenizers.Tokenizer | Non
     for test, sides in calls.items():
         more = {"bytes": len(text.encode())}
         each = [
-            Contender(Series(name, engine, test, more=dict(more)), call)
+            Contender(Series(name, engine, test, more=dict(more)), call, clock=clock_of(1))
             for engine, call in sides.items()
         ]
         bench.measure(each, "clock")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -186,6 +187,18 @@ def test_what_varies_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.series.seconds == [2, 2, 2, 2]
     assert len(one.series.beside) == 4
     assert not one.series.noisy
+
+
+def test_one_thread_has_its_own_clock() -> None:
+    """Which leaves out the time in which others run; several threads have the wall's."""
+
+    def wait() -> None:
+        time.sleep(0.05)
+
+    assert yardstick.timed(wait, 1, yardstick.clock_of(1)) < 0.03
+    assert yardstick.timed(wait, 1, yardstick.clock_of(2)) >= 0.05
+    contender = Contender(Series("m", "e", "t"), wait, clock=yardstick.clock_of(1))
+    assert contender.turn() < 0.03
 
 
 @pytest.mark.parametrize("name", yardstick.NAMES)
