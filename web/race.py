@@ -77,7 +77,8 @@ class Racer:
                 say(generation.text, len(generation.ids) - before, now - first)
         end = time.perf_counter()
         return {
-            "prompt": len(generation.prompt_ids), "reading": (first or end) - start,
+            "prompt": len(generation.prompt_ids) - generation.reused,
+            "reading": (first or end) - start,
             "tokens": len(generation.ids) - before, "writing": end - (first or end),
             "text": generation.text,
         }  # fmt: skip
