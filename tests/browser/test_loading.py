@@ -263,3 +263,52 @@ js.window.gap
 """
     )
     assert alive < frozen / 3, (alive, frozen)
+
+
+LEFT = """
+import asyncio, hashlib
+from halfbyte.download import fetch, forget, kept
+
+class Left(Exception):
+    pass
+
+def leave(done, total):
+    if done > 1_500_000:
+        raise Left
+
+kept.STEP = 1 << 20
+try:
+    await fetch("{url}", progress=leave)
+except Left:
+    pass
+while not (listed := await kept.shelf()):
+    await asyncio.sleep(0.01)
+{then}
+found = await fetch("{url}")
+names = [name async for name, _ in kept._entries(await kept._folder())]
+whole = await kept.shelf()
+await forget("{url}")
+kept.STEP = 1 << 26
+[listed, hashlib.sha256(found.data.data).hexdigest(), len(names), whole, await kept.shelf()]
+"""
+
+
+def test_a_transfer_goes_on_in_another_visit(python: Python, models_server: Server) -> None:
+    """Where it stopped; from the beginning if what was kept is damaged, or the file has changed."""
+    bodies = [np.random.default_rng(seed).bytes(3_000_000) for seed in (8, 9)]
+    url = models_server.url
+    harm = HARM.format(url=url, size=1 << 20, action=DAMAGE["a flipped bit"])
+    harm = harm.replace("kept._name(URL))", "kept._name(URL) + '.0')", 1).replace("RECORD = ", "# ")
+    for then, body, start in (("", bodies[0], 1 << 20), (harm, bodies[0], 0), ("", bodies[1], 0)):
+        models_server.body = bodies[0]
+        models_server.starts.clear()
+        if body is not bodies[0]:
+            python.run(LEFT.split("while not")[0].format(url=url))
+            python.run("import asyncio\nwhile not await kept.shelf(): await asyncio.sleep(0.01)")
+            models_server.body = body
+        listed, digest, names, whole, rest = python.run(LEFT.format(url=url, then=then))
+        assert listed == [{"url": url, "size": 1 << 20, "total": len(body)}]
+        assert digest == hashlib.sha256(body).hexdigest()
+        assert models_server.starts[-1] == start or body is bodies[1]
+        assert names == 2
+        assert (whole, rest) == ([{"url": url, "size": len(body)}], [])

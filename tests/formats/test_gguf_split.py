@@ -11,9 +11,11 @@ from tests.formats.files import model_metadata, tensor, weights, write_small
 
 import halfbyte
 from halfbyte.cli import main
-from halfbyte.errors import HalfbyteError, UnsupportedError
+from halfbyte.errors import FormatError, HalfbyteError, UnsupportedError
+from halfbyte.formats.gguf_split import names_of_parts
 from halfbyte.quantize import quantize_file
 from halfbyte.quantize.gguf_writer import write_gguf
+from halfbyte.text.loading import load_parts
 from halfbyte.text.opening import open_bytes, open_model
 
 
@@ -126,3 +128,20 @@ def test_a_tensor_in_two_parts(tmp_path: Path) -> None:
 def test_a_part_in_memory_is_refused(shards: list[Path]) -> None:
     with pytest.raises(UnsupportedError, match="is one of 4 files of a model: open it by path"):
         open_bytes(shards[0].read_bytes(), "m-00001-of-00004.gguf")
+
+
+def test_parts_in_memory(shards: list[Path]) -> None:
+    """In any order, as a page has them; all of them are needed."""
+    parts = {path.name: path.read_bytes() for path in reversed(shards)}
+    with halfbyte.load(shards[0]) as one, load_parts(parts) as split:
+        assert split.generate([1, 5], max_tokens=8) == one.generate([1, 5], max_tokens=8)
+    del parts[shards[2].name]
+    with pytest.raises(FormatError, match="is one of 4 files of a model, found 3"):
+        load_parts(parts)
+
+
+def test_addresses_of_parts() -> None:
+    first = "https://x.org/a/m-00001-of-00003.gguf?download=true"
+    others = [first.replace("-00001-", f"-0000{i}-") for i in (2, 3)]
+    assert names_of_parts(others[0]) == [first, *others]
+    assert names_of_parts("https://x.org/m.gguf?x=1") == ["https://x.org/m.gguf?x=1"]

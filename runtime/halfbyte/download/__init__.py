@@ -87,7 +87,14 @@ async def fetch(
         if (data := await kept.find(url, progress, sha256, allocate)) is not None:
             return Download(data, kept=True)
     transfer = Transfer(url, progress, source or _platform_source(), sha256, allocate)
+    if keep:
+        steps = kept.Partial(url)
+        if begun := await steps.restore(allocate):
+            transfer.resume(*begun)
+        transfer.arrived = steps.arrived
     data = await transfer.fetch()
+    if keep:
+        await steps.forget()
     if transfer.sha256 and (actual := sha256_of(data)) != transfer.sha256:
         raise DownloadError(f"{url}: expected sha256 {transfer.sha256}, found {actual}")
     note = await kept.keep(url, data, transfer.head, transfer.sha256) if keep else ""

@@ -2,6 +2,10 @@
 
 Each file has a record beside it, with the checksums of its parts, which are compared when it is
 read, and the version that the server gave, which is compared with the server's current one.
+
+What has arrived of a file is kept in steps, each a file of its own, since a browser drops what is
+still being written when the tab is closed. The transfer goes on if the server's version is the
+same.
 """
 
 from __future__ import annotations
@@ -10,8 +14,9 @@ import asyncio
 import hashlib
 import json
 import zlib
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,10 +33,12 @@ from halfbyte.download.browser import (
     whole_url,
 )
 from halfbyte.download.response import ConnectionLostError, Head, Version
-from halfbyte.download.transfer import Allocate, Progress, pieces, sha256_of
+from halfbyte.download.transfer import Allocate, Progress, new_bytes, pieces, sha256_of
 
 FOLDER = "halfbyte-models"
 PART = 1 << 24  # bytes of a checksum
+STEP = 1 << 26  # bytes of a transfer that are kept at once
+PARTIAL = ".partial"  # after the name of a record of steps
 PATIENCE = 5.0  # seconds to wait for the server's current version
 
 # The browser, or this window (such as a private one), does not have the feature or the file.
@@ -53,6 +60,8 @@ class Record:
         The server's version of it; see `Version`.
     sha256 : str
         Hash of the whole file if it was verified, else "".
+    url : str
+        The whole address.
     """
 
     size: int
@@ -61,6 +70,7 @@ class Record:
     etag: str
     modified: str
     sha256: str
+    url: str = ""
 
 
 async def find(
@@ -108,8 +118,9 @@ async def keep(url: str, data: U8, head: Head, sha256: str = "") -> str:
         await _write(folder, _name(url), data)
         version = head.version
         record = Record(
-            len(data), await _sums(data), head.total, version.etag, version.modified, sha256
-        )
+            len(data), await _sums(data), head.total, version.etag, version.modified, sha256,
+            whole_url(url),
+        )  # fmt: skip
         text = np.frombuffer(json.dumps(asdict(record)).encode(), np.uint8)
         await _write(folder, _name(url) + ".json", text)
     except _ABSENT as error:
@@ -122,9 +133,136 @@ async def keep(url: str, data: U8, head: Head, sha256: str = "") -> str:
 
 async def forget(url: str) -> None:
     """Remove the bytes that are kept for an address."""
-    for name in (_name(url), _name(url) + ".json"):
+    with suppress(*_ABSENT):
+        folder = await _folder()
+        begun = [name async for name, _ in _entries(folder) if name.startswith(_name(url) + ".")]
+        for name in {*begun, _name(url)}:
+            with suppress(*_ABSENT):
+                await call(folder, "removeEntry", name)
+
+
+@dataclass
+class _Steps:
+    """What is kept of a file: `sums[i]` are the checksums of step i."""
+
+    url: str
+    total: int
+    etag: str
+    modified: str
+    step: int
+    sums: list[list[int]] = field(default_factory=list)
+
+
+class Partial:
+    """What is kept of the transfer of one address."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._name = url, _name(url)
+        self._record: _Steps | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._failed = False  # then nothing more is kept: the storage is full, or there is none
+
+    async def restore(self, allocate: Allocate | None) -> tuple[U8, int, Head] | None:
+        """The array with the bytes of an earlier visit, their number, and the file's head."""
+        try:
+            folder = await _folder()
+            text = await _text(await _file(folder, self._name + PARTIAL))
+            record = _Steps(**json.loads(text))
+            data = (allocate or new_bytes)(record.total)
+            done = 0
+            for i, sums in enumerate(record.sums):
+                step = await read_file(await _file(folder, self._step(i)), lambda *_: None)
+                if len(step) != record.step or await _sums(step) != sums:
+                    break
+                data[done : done + len(step)] = step
+                done += len(step)
+        except (*_ABSENT, ValueError, TypeError, MemoryError):
+            return None
+        if not done:
+            return None
+        record.sums = record.sums[: done // record.step]
+        self._record = record
+        version = Version(record.etag, record.modified)
+        return data, done, Head(200, 0, record.total, record.total, version)
+
+    def arrived(self, data: U8, done: int, head: Head) -> None:
+        """Keep what is new of the first `done` bytes, in the background."""
+        if self._failed or head.total is None or not head.version.condition:
+            return
+        if self._writing is not None and not self._writing.done():
+            return
+        record, version = self._record, head.version
+        if record is None or (record.etag, record.modified) != (version.etag, version.modified):
+            record = _Steps(self._url, head.total, version.etag, version.modified, STEP)
+        if done >= (len(record.sums) + 1) * record.step:
+            self._writing = asyncio.ensure_future(self._keep(data, record))
+
+    async def _keep(self, data: U8, record: _Steps) -> None:
+        first = len(record.sums) * record.step
+        step = data[first : first + record.step]
+        try:
+            folder = await _folder()
+            await _write(folder, self._step(len(record.sums)), step)
+            record.sums.append(await _sums(step))
+            text = np.frombuffer(json.dumps(asdict(record)).encode(), np.uint8)
+            await _write(folder, self._name + PARTIAL, text)
+            self._record = record
+        except _ABSENT:
+            self._failed = True
+
+    async def forget(self) -> None:
+        """Remove all steps, once the file is whole or of no use."""
+        if self._writing is not None:
+            await self._writing
+        if self._record is not None:
+            await _remove(self._url, len(self._record.sums))
+
+    def _step(self, number: int) -> str:
+        return f"{self._name}.{number}"
+
+
+async def _remove(url: str, steps: int) -> None:
+    """Remove the steps of a transfer and their record."""
+    for name in (*(f"{_name(url)}.{i}" for i in range(steps)), _name(url) + PARTIAL):
         with suppress(*_ABSENT):
             await call(await _folder(), "removeEntry", name)
+
+
+async def shelf() -> list[dict[str, Any]]:
+    """What is kept, by address: `url`, `size` in bytes, and `total` if it has not arrived entirely.
+
+    Nothing without a storage.
+    """
+    found: list[dict[str, Any]] = []
+    with suppress(*_ABSENT):
+        async for name, handle in _entries(await _folder()):
+            if not name.endswith((".json", PARTIAL)):
+                continue
+            entry = _listed(
+                await _text(await call(handle, "getFile")), partial=name.endswith(PARTIAL)
+            )
+            found += [entry] if entry else []
+    return sorted(found, key=lambda entry: str(entry["url"]))
+
+
+def _listed(text: str, *, partial: bool) -> dict[str, Any] | None:
+    """A record on the shelf; None if it has no address."""
+    if not partial:
+        whole = _parsed(text)
+        return {"url": whole.url, "size": whole.size} if whole and whole.url else None
+    try:
+        steps = _Steps(**json.loads(text))
+    except (ValueError, TypeError):
+        return None
+    return {"url": steps.url, "size": len(steps.sums) * steps.step, "total": steps.total}
+
+
+async def _entries(folder: Any) -> AsyncIterator[tuple[str, Any]]:
+    """Names and handles of the files in a folder."""
+    entries = folder.entries()
+    while not (step := await call(entries, "next")).done:
+        name, handle = step.value
+        yield str(name), handle
 
 
 def _name(url: str) -> str:

@@ -79,6 +79,8 @@ class Transfer:
         The server's description of the whole file.
     sha256 : str
         The expected hash, "" if it is unknown.
+    arrived : callable
+        Called with the array, the number of bytes in it and the head, as bytes arrive.
     """
 
     def __init__(
@@ -95,6 +97,11 @@ class Transfer:
         self._data = np.empty(0, np.uint8)
         self._done = 0
         self._resumable = False
+        self.arrived: Callable[[U8, int, Head], None] = lambda data, done, head: None
+
+    def resume(self, data: U8, done: int, head: Head) -> None:
+        """Go on after the first `done` bytes of an array for the file that `head` describes."""
+        self._data, self._done, self.head, self._resumable = data, done, head, True
 
     async def fetch(self) -> U8:
         """All bytes; raises `DownloadError`, `MemoryBudgetError`."""
@@ -147,6 +154,7 @@ class Transfer:
         mark, since = self._done, time.monotonic()
         while (chunk := await _in_time(anext(chunks, None))) is not None:
             self._put(chunk, end)
+            self.arrived(self._data, self._done, self.head)
             self._progress(self._done, self.head.total)
             if (now := time.monotonic()) - since > TIMEOUT:
                 if self._done - mark < SLOWEST * TIMEOUT:

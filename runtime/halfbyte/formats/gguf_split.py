@@ -95,6 +95,35 @@ def _merged(parts: list[ModelFile]) -> ModelFile:
     return ModelFile(first.path, kind, values, tensors, parts=pages)
 
 
+def join_parts(parts: list[ModelFile]) -> ModelFile:
+    """The whole model of parts in memory, in any order.
+
+    Raises
+    ------
+    FormatError
+        They are not all parts of one model.
+    """
+    count = file_count(parts[0])
+    if len(parts) != count:
+        raise FormatError(
+            f"{parts[0].path}: is one of {count} files of a model, found {len(parts)}"
+        )
+    return _merged(sorted(parts, key=lambda part: _number(part, count)))
+
+
+def names_of_parts(name: str) -> list[str]:
+    """Names, or addresses, of all parts of the model to which a file belongs by its name.
+
+    A name that is not a part's is returned as it is.
+    """
+    name, mark, query = name.partition("?")
+    match = _NAME.fullmatch(name)
+    if match is None or not 1 < int(match[3]) <= _MAX_FILES:
+        return [name + mark + query]
+    stem, end = match[1], f"-of-{match[3]}{match[4] or ''}{mark}{query}"
+    return [f"{stem}-{index:05}{end}" for index in range(1, int(match[3]) + 1)]
+
+
 def refuse_part(file: ModelFile) -> None:
     """Raise if a file in memory is only a part of a model."""
     if (count := file_count(file)) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Unpack
@@ -22,7 +22,7 @@ from halfbyte.formats import gguf, gguf_split
 from halfbyte.formats.mapped import is_apart
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.text.model import LanguageModel
-from halfbyte.text.opening import open_bytes, open_model
+from halfbyte.text.opening import open_bytes, open_model, open_parts
 from halfbyte.text.planning import Given, plan, plan_within, settings_of
 from halfbyte.text.tokenizers import from_metadata
 from halfbyte.weights import U8
@@ -178,7 +178,8 @@ async def load_url(
     Parameters
     ----------
     url : str
-        Address of a GGUF file; in a browser it may be relative to the page.
+        Address of a GGUF file; in a browser it may be relative to the page. Of a model in several
+        files, the address of any of them, unless `sha256` is given.
     progress : callable, optional
         Called with the bytes done and the total (None if the server does not say).
     sha256 : str, optional
@@ -202,18 +203,38 @@ async def load_url(
     """
     known = {"progress", "sha256", "keep", "source"}
     arguments.check_keywords("load_url", options, _KEYWORDS | known)
-    fetched = await download.fetch(
-        url, progress=progress, sha256=sha256, keep=keep, source=source, allocate=_place(options)
-    )
+    urls = gguf_split.names_of_parts(url) if sha256 is None else [url]
+    fetched = [
+        await download.fetch(
+            part, progress=progress, sha256=sha256, keep=keep, source=source,
+            allocate=_place(options),
+        )
+        for part in urls
+    ]  # fmt: skip
     try:
-        name = url.split("?")[0].rsplit("/", 1)[-1] or url
-        model = load_bytes(fetched.data, name, own=True, **options)
+        names = [part.split("?")[0].rsplit("/", 1)[-1] or part for part in urls]
+        found = [file.data for file in fetched]
+        model = load_parts(dict(zip(names, found, strict=True)), **options)
     except (FormatError, UnsupportedError):
-        await download.forget(url)
+        for part in urls:
+            await download.forget(part)
         raise
-    if fetched.note:
-        warnings.warn(fetched.note, stacklevel=2)
+    for note in dict.fromkeys(file.note for file in fetched if file.note):
+        warnings.warn(note, stacklevel=2)
     return model
+
+
+def load_parts(parts: Mapping[str, Any], **options: Unpack[Options]) -> LanguageModel:
+    """Open a model from the files in memory that it consists of, by their names.
+
+    Several files are the parts of a GGUF model. The model takes the bytes over; for the other
+    arguments and errors see :func:`load`.
+    """
+    arguments.check_keywords("load_parts", options, _KEYWORDS)
+    if len(parts) == 1:
+        [(name, data)] = parts.items()
+        return load_bytes(data, name, own=True, **options)
+    return load_file(open_parts(parts), **options)
 
 
 def load_file(

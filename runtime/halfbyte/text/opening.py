@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,12 @@ def _pages(data: Any, *, own: bool) -> Any:
         return data if bytes(data[: len(gguf.MAGIC)].copy()) == gguf.MAGIC else data.copy().data
     pages = np.frombuffer(data, np.uint8).data
     return pages if own else pages.toreadonly()
+
+
+def open_parts(parts: Mapping[str, Buffer]) -> ModelFile:
+    """Open a GGUF model whose files are in memory, by their names; it takes the bytes over."""
+    files = [gguf.read_gguf(Path(name), _pages(data, own=True)) for name, data in parts.items()]
+    return gguf_split.join_parts(files)
 
 
 def _read(path: Path, pages: Pages) -> ModelFile | None:
