@@ -7,6 +7,8 @@ a few seconds for the head of a request, and the number of connections is bounde
 
 from __future__ import annotations
 
+import functools
+import gzip
 import hashlib
 import http.server
 import io
@@ -31,10 +33,12 @@ TYPES = {
     ".js": "text/javascript",
     ".json": "application/json",
     ".mjs": "text/javascript",
+    ".webmanifest": "application/manifest+json",
     ".svg": "image/svg+xml",
     ".wasm": "application/wasm",
     ".whl": "application/zip",
 }
+COMPRESSED = frozenset({".css", ".html", ".js", ".json", ".mjs", ".svg", ".wasm"})
 ISOLATION = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
@@ -220,22 +224,35 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if content is None or (isinstance(content, Path) and not content.is_file()):
             self.send_error(HTTPStatus.NOT_FOUND)
             return
-        size = content.stat().st_size if isinstance(content, Path) else len(content)
         tag = _tag(content)
+        more: dict[str, str] = {}
+        if Path(name).suffix in COMPRESSED:
+            more = {"Vary": "Accept-Encoding"}
+            if self._accepts_gzip():
+                content, tag = _compressed(content, tag), f'{tag[:-1]}-gzip"'
+                more["Content-Encoding"] = "gzip"
+        size = content.stat().st_size if isinstance(content, Path) else len(content)
         if self.headers.get("If-None-Match") == tag:
-            self._head(HTTPStatus.NOT_MODIFIED, name, tag, 0)
+            self._head(HTTPStatus.NOT_MODIFIED, name, tag, 0, more)
             return
         start, end = self._range(size)
         if start == 0 and end == size:
-            self._head(HTTPStatus.OK, name, tag, size)
+            self._head(HTTPStatus.OK, name, tag, size, more)
         elif start >= size:
             self.send_error(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
             return
         else:
-            part = {"Content-Range": f"bytes {start}-{end - 1}/{size}"}
-            self._head(HTTPStatus.PARTIAL_CONTENT, name, tag, end - start, part)
+            more |= {"Content-Range": f"bytes {start}-{end - 1}/{size}"}
+            self._head(HTTPStatus.PARTIAL_CONTENT, name, tag, end - start, more)
         if body:
             self._send(content, start, end)
+
+    def _accepts_gzip(self) -> bool:
+        """Whether a response may be compressed; a range is one of the file's own bytes."""
+        codings = self.headers.get("Accept-Encoding", "").lower().split(",")
+        wanted = (c for c in codings if not re.search(r";\s*q=0(\.0*)?\s*$", c))
+        names = {coding.partition(";")[0].strip() for coding in wanted}
+        return "gzip" in names and "Range" not in self.headers
 
     def _range(self, size: int) -> tuple[int, int]:
         """The first byte and the one after the last; all bytes unless one range is requested."""
@@ -286,6 +303,13 @@ def _copy(source: BinaryIO, target: io.BufferedIOBase, size: int) -> int:
     return size
 
 
+@functools.lru_cache(maxsize=64)
+def _compressed(content: Path | bytes, tag: str) -> bytes:
+    """The file of this version in gzip, with the same bytes each time."""
+    data = content.read_bytes() if isinstance(content, Path) else content
+    return gzip.compress(data, mtime=0)
+
+
 def _tag(content: Path | bytes) -> str:
     """An ETag, which changes when the file does."""
     if isinstance(content, bytes):
@@ -297,5 +321,8 @@ def _tag(content: Path | bytes) -> str:
 def serve(site: Site, port: int, names: Collection[str] = ()) -> None:
     """Serve until Ctrl-C; prints the address."""
     with Server(site, port, names=names) as server:
+        for name, content in site.files.items():  # so that no visitor waits for it
+            if Path(name).suffix in COMPRESSED:
+                _compressed(content, _tag(content))
         print(f"halfbyte: {server.address}  (Ctrl-C stops)", flush=True)
         server.serve_forever()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,6 +91,24 @@ def test_what_has_not_changed_is_not_sent(
     assert ask(connection, "/models/model.gguf", If_None_Match=tag)[:2] == (304, b"")
     (tmp_path / "model.gguf").write_bytes(CONTENT + b"more")
     assert ask(connection, "/models/model.gguf", If_None_Match=tag)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("accepted", "packed"), [("gzip, br", True), ("br;q=1, gzip;q=0.5", True), ("gzip;q=0", False)]
+)
+def test_compression(connection: http.client.HTTPConnection, accepted: str, packed: bool) -> None:
+    """Text and WebAssembly, under a tag of their own; never a model, nor a range."""
+    plain = ask(connection, "/")[2].headers
+    status, body, response = ask(connection, "/", Accept_Encoding=accepted)
+    assert (status, gzip.decompress(body) if packed else body) == (200, b"<p>")
+    assert (response.headers["Content-Encoding"] == "gzip") is packed
+    assert (response.headers["ETag"] != plain["ETag"]) is packed
+    assert response.headers["Vary"] == "Accept-Encoding" == plain["Vary"]
+    tag = response.headers["ETag"]
+    assert ask(connection, "/", Accept_Encoding=accepted, If_None_Match=tag)[:2] == (304, b"")
+    assert ask(connection, "/", Accept_Encoding=accepted, Range="bytes=1-")[1] == b"p>"
+    model = ask(connection, "/models/model.gguf", Accept_Encoding=accepted)
+    assert (model[1], model[2].headers["Content-Encoding"]) == (CONTENT, None)
 
 
 def test_a_port_that_is_taken(site: Site) -> None:
