@@ -10,8 +10,9 @@ model; they exchange messages. ``chat.mjs`` is the view of a conversation; `grap
 models. Jinja's wheels are packed from the machine that serves the page, and loaded when a model has
 a chat template. ``start.mjs`` and `start` keep what shortens the next start. ``python.mjs`` starts
 the worker again if the browser has ended it (each tab then reloads its model). ``storage.mjs`` asks
-for storage that not every window gets. ``isolate.mjs`` and ``sw.js`` make a page cross-origin
-isolated on hosts that do not send the headers.
+for storage that not every window gets. ``sw.js``, registered by ``isolate.mjs``, keeps the
+site by its hashes for visits without a network, and makes a page cross-origin isolated on hosts
+that do not send the headers.
 
 ``page/race/`` compares engines in turns. ``race.mjs`` leads through it; each engine has a module in
 ``engines/`` (that of halfbyte calls `race`), which ``engine.mjs`` runs in a worker; ``contest.mjs``

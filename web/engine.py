@@ -1,12 +1,14 @@
 """The Python side of the page: holds one model, generates one text at a time, posts messages.
 
 Runs inside Pyodide, in the page's worker. Every message is a JSON object with a `kind`: progress,
-model, piece, done, error.
+model, piece, done, shelf, cancelled, error.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import time
 import warnings
 from collections.abc import Awaitable, Callable
@@ -19,10 +21,12 @@ from halfbyte.errors import HalfbyteError, OutOfMemoryError
 from halfbyte.text import footprint
 from halfbyte.text.chat import Chat, has_template
 from halfbyte.text.generate import Generation, Options
-from halfbyte.text.loading import load_bytes, load_url
+from halfbyte.text.loading import load_parts, load_url
 from halfbyte.text.model import LanguageModel
 
 PROGRESS_SECONDS = 0.05  # between two messages
+RENDER_SECONDS = 0.1  # between two renderings of an answer
+LIKELIEST = 4  # tokens that are told with each token's probability
 
 SLOW = (
     "This browser does not support WebAssembly SIMD, so halfbyte computes with NumPy: the same "
@@ -54,6 +58,7 @@ class Engine:
         self._chat: Chat | None = None
         self._stopped = False
         self._busy = False
+        self._task: asyncio.Task[Any] | None = None  # which loads a model
         native = available()[0] != "numpy"
         self._backend = backend if native else "numpy"
         self._note = "" if native else SLOW
@@ -74,21 +79,27 @@ class Engine:
 
         await self._load(load)
 
-    async def load_file(self, blob: Any) -> None:
-        """Open a file that was dropped on the page: JavaScript's `File`."""
+    async def load_files(self, blobs: Any) -> None:
+        """Open what was dropped on the page, JavaScript's `File`s: a model, or all its parts."""
 
         async def load(options: dict[str, Any]) -> LanguageModel:
             from halfbyte.download.browser import read_file
 
             place = place_of_files(self._backend, default_threads())
-            data = await read_file(blob, self._progress("model"), place)
-            return load_bytes(data, blob.name, own=True, **options)
+            progress = self._progress("model")
+            parts = {blob.name: await read_file(blob, progress, place) for blob in blobs}
+            return load_parts(parts, **options)
 
         await self._load(load)
 
-    async def run(self, prompt: str, max_tokens: int, temperature: float, seed: int | None) -> None:
-        """Continue a text; pieces are posted as they are generated."""
+    async def run(
+        self, prompt: str, max_tokens: int, temperature: float, seed: int | None,
+        probabilities: bool = False,
+    ) -> None:  # fmt: skip
+        """Continue a text; pieces are posted as they are generated, with their probabilities."""
         options = Options(max_tokens=max_tokens, temperature=temperature, seed=seed)
+        if probabilities:
+            options["logprobs"] = LIKELIEST
         await self._write(lambda model: model.generation(prompt, **options))
 
     async def chat(
@@ -101,9 +112,31 @@ class Engine:
             self._chat = self._chat or Chat(model)
             return self._chat.begin(json.loads(messages), **options)
 
-        await self._write(begin)
+        await self._write(begin, markdown_renderer())
 
-    async def _write(self, begin: Callable[[LanguageModel], Generation]) -> None:
+    async def shelf(self) -> None:
+        """Post the models that the browser keeps."""
+        from halfbyte.download import kept
+
+        self._say("shelf", models=await kept.shelf())
+
+    async def forget(self, url: str) -> None:
+        """Remove a model that the browser keeps."""
+        from halfbyte.download import forget
+
+        await forget(url)
+        await self.shelf()
+
+    def cancel(self) -> None:
+        """End the load that is under way; the model from before remains."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _write(
+        self,
+        begin: Callable[[LanguageModel], Generation],
+        render: Callable[[str], str] | None = None,
+    ) -> None:
         if self._model is None:
             self._say("error", text="No model is loaded yet.")
             return
@@ -112,7 +145,7 @@ class Engine:
             return
         self._busy, self._stopped = True, False
         try:
-            await self._tell(begin(self._model))
+            await self._tell(begin(self._model), render)
         except Exception as error:
             self._say("error", text=plain(error))
         finally:
@@ -122,16 +155,23 @@ class Engine:
         """End the text after the current piece."""
         self._stopped = True
 
-    async def _tell(self, generation: Generation) -> None:
-        start, first = time.perf_counter(), 0.0
+    async def _tell(
+        self, generation: Generation, render: Callable[[str], str] | None = None
+    ) -> None:
+        start, first, rendered = time.perf_counter(), 0.0, 0.0
         async for piece in generation:
             first = first or time.perf_counter() - start
             if self._stopped:
                 break
-            if piece:
-                self._say("piece", text=piece, tokens=len(generation.ids))
+            if not piece:
+                continue
+            more: dict[str, Any] = self._odds(generation) if generation.logprobs else {}
+            if render and (now := time.perf_counter()) - rendered > RENDER_SECONDS:
+                more["html"], rendered = render(generation.text), now
+            self._say("piece", text=piece, tokens=len(generation.ids), **more)
         self._say(
             "done",
+            html=render(generation.text) if render else "",
             stopped=self._stopped,
             tokens=len(generation.ids),
             prompt_tokens=len(generation.prompt_ids) - generation.reused,
@@ -142,11 +182,18 @@ class Engine:
             first_token=first,
         )
 
+    def _odds(self, generation: Generation) -> dict[str, Any]:
+        """The probability of the last token, and the likeliest tokens with theirs."""
+        assert self._model is not None  # noqa: S101 - which generates
+        last, decode = generation.logprobs[-1], self._model.tokenizer.decode
+        others = [(decode([token]), math.exp(logprob)) for token, logprob in last.top]
+        return {"probability": math.exp(last.logprob), "others": others}
+
     async def _load(self, load: Callable[[dict[str, Any]], Any]) -> None:
         if self._busy:
             self._say("error", text="A text is being generated: stop it before changing the model.")
             return
-        self._busy = True
+        self._busy, self._task = True, asyncio.current_task()
         try:
             with warnings.catch_warnings(record=True) as notes:
                 warnings.simplefilter("always")
@@ -154,10 +201,12 @@ class Engine:
             self._close()
             self._model = model
             self._describe(model, [str(note.message) for note in notes])
+        except asyncio.CancelledError:
+            self._say("cancelled")
         except Exception as error:
             self._say("error", text=plain(error))
         finally:
-            self._busy = False
+            self._busy, self._task = False, None
 
     async def _open_any(self, load: Callable[[dict[str, Any]], Any]) -> LanguageModel:
         """Open the new model, of any format."""
@@ -219,6 +268,17 @@ class Engine:
                 self._say("progress", what=what, done=done, total=total)
 
         return progress
+
+
+def markdown_renderer() -> Callable[[str], str] | None:
+    """Turns Markdown into HTML without raw HTML and images; None without markdown-it-py."""
+    try:
+        from markdown_it import MarkdownIt
+    except ImportError:
+        return None
+    markdown = MarkdownIt("commonmark", {"html": False, "breaks": True})
+    render: Callable[[str], str] = markdown.enable("table").disable("image").render
+    return render
 
 
 def plain(error: Exception) -> str:

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +23,17 @@ from halfbyte.web.wheel import file_name, make_wheel, repack
 
 PAGE = Path(__file__).parent / "page"
 STORYTELLER = "storyteller-int4.gguf"
+CHAT_MODEL = "chat.gguf"  # beside the storyteller; the page offers it if it is there
 ENCODER = ("all-MiniLM-L6-v2-int8.onnx", "tokenizer.json")
+FETCHED = ("pyodide/pyodide.asm.wasm", "pyodide/python_stdlib.zip")
+KEPT_BYTES = 1 << 26  # of the largest file that the page keeps for visits without its server
+PACKAGES = {"jinja2": ("markupsafe",), "markdown-it-py": ("mdurl",), "pypdf": ()}  # and needs
+CHAT = ("jinja2", "markdown-it-py")
+SENSES = {  # of the tab "See and hear": what each does, and its file
+    "finder": "ppocr-v4-finder.onnx",
+    "reader": "ppocr-v4-reader.onnx",
+    "listener": "silero-vad-6.2.onnx",
+}
 TEXT_PART = "halfbyte-text"  # in Pyodide's lock file: the part of halfbyte with which a page starts
 
 
@@ -40,8 +50,7 @@ class Site:
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        contents = self.files.values()
-        return sum(c.stat().st_size if isinstance(c, Path) else len(c) for c in contents)
+        return sum(map(_bytes, self.files.values()))
 
     def export(self, folder: Path) -> None:
         """Write all files to a new or empty folder, which appears once it is complete.
@@ -93,17 +102,45 @@ def make_site(model: Path | None = None) -> Site:
     encoder = _encoder_files()
     files |= encoder
     peers, facts = _peer_files()
+    senses = _sense_files()
+    files |= senses
+    chat_model = model is None and _shipped(CHAT_MODEL)
+    if chat_model:
+        files[f"models/{CHAT_MODEL}"] = chat_model
     settings = {
         "peers": facts,
+        "files": _hashes(files),
+        "sizes": {name: _bytes(content) for name, content in files.items() if _starts(name)},
         "model": f"models/{name}",
+        "chat_model": f"models/{CHAT_MODEL}" if chat_model else "",
         "version": halfbyte.__version__,
         "wheel": f"pyodide/{file_name()}",
         "start": hashlib.sha256(lock).hexdigest()[:16],
-        "chat": "jinja2" in json.loads(lock)["packages"],
+        "chat": [name for name in CHAT if name in json.loads(lock)["packages"]],
         "encoder": dict(zip(("model", "tokenizer"), encoder, strict=False)),
+        "senses": dict(zip(SENSES, senses, strict=False)),
     }
     files["site.json"] = json.dumps(settings).encode()
     return Site({**files, **peers}, _policy())
+
+
+def _bytes(content: Path | bytes) -> int:
+    return content.stat().st_size if isinstance(content, Path) else len(content)
+
+
+def _hashes(files: dict[str, Path | bytes]) -> dict[str, str]:
+    """The sha256 of each file that a browser may keep, by its name."""
+    return {
+        name: hashlib.sha256(c.read_bytes() if isinstance(c, Path) else c).hexdigest()
+        for name, c in files.items()
+        if name != "sw.js" and _bytes(c) <= KEPT_BYTES
+    }
+
+
+def _starts(name: str) -> bool:
+    """Whether Python's start fetches a file, and thus counts its bytes."""
+    text = name.startswith("pyodide/text/")
+    return text or name in FETCHED or (name.startswith("pyodide/numpy") and name.endswith(".whl"))
 
 
 def _policy() -> str:
@@ -126,8 +163,8 @@ def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:
         "halfbyte": lock_entry(wheel),
         TEXT_PART: lock_entry(text_wheel, TEXT_PART, file=f"text/{file_name()}"),
     }
-    templates = _template_wheels()
-    lock["packages"] |= {name: entry for name, (entry, _) in templates.items()}
+    packages = _package_wheels()
+    lock["packages"] |= {name: entry for name, (entry, _) in packages.items()}
     files: dict[str, Path | bytes] = {
         f"pyodide/{name}": folder / name for name in pyodide.CORE if name != pyodide.LOCK
     }
@@ -135,29 +172,30 @@ def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:
     files[f"pyodide/{numpy}"] = folder / numpy
     files[f"pyodide/{file_name()}"] = wheel
     files[f"pyodide/text/{file_name()}"] = text_wheel
-    for entry, content in templates.values():
+    for entry, content in packages.values():
         files[f"pyodide/{entry['file_name']}"] = content
     written = json.dumps(lock).encode()
     files[f"pyodide/{pyodide.LOCK}"] = written
     return written, files
 
 
-def _template_wheels() -> dict[str, tuple[dict[str, object], bytes]]:
-    """Lock entries and wheels of the packages for chat templates, from this installation.
+def _package_wheels() -> dict[str, tuple[dict[str, object], bytes]]:
+    """Lock entries and wheels of the packages for chats and PDF, from this installation.
 
-    Only their Python files are used, so that they fit every Pyodide. Empty if Jinja is not
-    installed: the page then continues texts, and says that it cannot chat.
+    Only their Python files are used, so that they fit every Pyodide. Without Jinja the page
+    continues texts, and says that it cannot chat; without markdown-it-py it shows plain answers;
+    without pypdf it reads no PDF.
     """
-    depends = {"jinja2": ["markupsafe"], "markupsafe": []}
     wheels = {}
-    try:
-        for name in depends:
-            wheel, release = repack(name), version(name)
-            file = f"{name}-{release}-py3-none-any.whl"
-            entry = lock_entry(wheel, name, release, file, depends[name])
-            wheels[name] = entry, wheel
-    except PackageNotFoundError:
-        return {}
+    for package, depends in PACKAGES.items():
+        try:
+            for name in (package, *depends):
+                wheel, release = repack(name), version(name)
+                file = f"{name.replace('-', '_')}-{release}-py3-none-any.whl"
+                needs = depends if name == package else ()
+                wheels[name] = lock_entry(wheel, name, release, file, needs), wheel
+        except PackageNotFoundError:
+            continue
     return wheels
 
 
@@ -185,7 +223,28 @@ def encoder_folder() -> Path:
 
 def _encoder_files() -> dict[str, Path | bytes]:
     """The encoder and its tokenizer; empty without them: the page says how to get them."""
-    paths = [encoder_folder() / name for name in ENCODER]
+    return _models_of(encoder_folder(), ENCODER)
+
+
+def senses_folder() -> Path:
+    """The folder of the models that see and hear: $HALFBYTE_SENSES, or the user's cache.
+
+    `tools/get_senses.py` puts them there; see `SENSES`.
+    """
+    if chosen := os.environ.get("HALFBYTE_SENSES"):
+        return Path(chosen)
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "halfbyte" / "senses-1"
+
+
+def _sense_files() -> dict[str, Path | bytes]:
+    """The models that see and hear, in the order of `SENSES`; empty without one of them."""
+    return _models_of(senses_folder(), SENSES.values())
+
+
+def _models_of(folder: Path, names: Iterable[str]) -> dict[str, Path | bytes]:
+    """A folder's files on the site; empty without one of them."""
+    paths = [folder / name for name in names]
     if not all(path.is_file() for path in paths):
         return {}
     return {f"models/{path.name}": path for path in paths}
@@ -220,12 +279,15 @@ def _model(path: Path | None) -> tuple[str, Path | bytes]:
             return path.name, path
         name = path.resolve().name if path.is_dir() else path.stem
         return _quantized(path, "fp16", f"{name}.gguf")
-    storyteller = next(
-        path
-        for folder in halfbyte.__path__
-        if (path := Path(folder) / "data" / "storyteller.bin").exists()
-    )
+    storyteller = _shipped("storyteller.bin")
+    assert storyteller is not None  # noqa: S101 - a part of the package
     return _quantized(storyteller, "int4", STORYTELLER)
+
+
+def _shipped(name: str) -> Path | None:
+    """A file of the package's data; None if it has none of this name."""
+    paths = (Path(folder) / "data" / name for folder in halfbyte.__path__)
+    return next((path for path in paths if path.exists()), None)
 
 
 def _quantized(path: Path, preset: str, name: str) -> tuple[str, bytes]:

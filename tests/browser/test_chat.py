@@ -47,7 +47,7 @@ def take(user: User, path: Path) -> None:
 
 def say(user: User, text: str, length: int = 30) -> str:
     """Say something, and wait for the answer."""
-    user.page.locator("details").evaluate("d => { d.open = true; }")
+    user.unfold()
     user.page.fill("#length", str(length))
     user.page.locator("#temperature").fill("0")
     user.page.fill("#message", text)
@@ -58,7 +58,7 @@ def say(user: User, text: str, length: int = 30) -> str:
 def answer(user: User) -> str:
     last = user.page.locator("#chat-log .assistant").last
     expect(last).to_have_attribute("aria-busy", "false", timeout=READY)
-    return last.text_content() or ""
+    return last.get_attribute("data-source") or ""
 
 
 def test_a_conversation(talker: User, path: Path) -> None:
@@ -102,6 +102,34 @@ def test_a_message_too_long_goes_back_to_where_it_was_written(talker: User) -> N
     assert talker.page.locator("#chat-log p").count() == 0
     assert say(talker, QUESTIONS[0])
     expect(talker.page.locator("#problem")).to_be_hidden()
+
+
+@ONE
+def test_copy_retry_edit_and_what_is_kept(talker: User, path: Path) -> None:
+    """An answer is shown as Markdown, and copied as it was generated."""
+    page = talker.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("#anew")
+    answers = [say(talker, question) for question in QUESTIONS]
+    expect(page.locator(".assistant.formatted p").first).to_be_visible()
+    page.get_by_role("button", name="Copy", exact=True).last.click()
+    assert page.evaluate("navigator.clipboard.readText()") == answers[-1]
+    page.get_by_role("button", name="Retry").first.click()
+    assert answer(talker) == answers[0]
+    assert page.locator(".user").all_inner_texts() == QUESTIONS[:1]
+    page.get_by_role("button", name="Edit").first.click()
+    assert page.input_value("#message") == QUESTIONS[0]
+    assert page.locator("#chat-log .turn").count() == 0
+    title = page.locator("#chat-list .tool").first
+    assert title.inner_text() == QUESTIONS[0]
+    title.click()
+    assert page.locator("#chat-log .assistant").count() == 1
+    assert page.locator("#chat-log .assistant").last.get_attribute("data-source") == answers[0]
+    kept = page.locator("#chat-list li").count()
+    page.get_by_role("button", name=f"Remove “{QUESTIONS[0]}”").first.click()
+    expect(page.locator("#chat-list li")).to_have_count(kept - 1)
+    page.click("#anew")
+    assert say(talker, QUESTIONS[0]) == answers[0]
 
 
 def test_texts_can_be_continued_too(talker: User) -> None:
@@ -150,7 +178,6 @@ def test_screenshots(
     take(user, path)
     for question in QUESTIONS:
         say(user, question, 40)
-    user.page.locator("details").evaluate("d => { d.open = false; }")
     user.page.locator("#message").scroll_into_view_if_needed()
     folder = repository / "build/screenshots"
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +14,19 @@ from tests.browser.visitor import MACHINE, READY, Visitor
 from tests.support.http_server import in_thread
 
 from halfbyte.web.server import Server
-from halfbyte.web.site import ENCODER, Site
+from halfbyte.web.site import ENCODER, SENSES, Site
 
 PARAPHRASES = {
     "What can we do with the kids on a rainy day?": "In bad weather families like the covered",
     "Was the town ever destroyed?": "In the flood of 1784 the lower town stood under water",
 }
+
+SIGN = [
+    "Golden Heron Inn",
+    "Breakfast from 6 to 10",
+    "Rooms: 90 coins a night",
+    "Please ring twice!",
+]
 
 DROP = """
 ([name, bytes, type]) => {
@@ -65,7 +73,7 @@ def test_the_tabs_by_keyboard(visitor: Visitor) -> None:
         shown = page.locator("[role=tabpanel].panel:visible").get_attribute("id")
         assert seen[-1].removesuffix("-tab") == (shown or "").removesuffix("-panel")
         assert page.locator(f"#{seen[-1]}").get_attribute("aria-selected") == "true"
-        assert page.locator(".tabs [tabindex='0']").count() == 1
+        assert page.locator("header [tabindex='0']").count() == 1
     names = ["search", "onnx", "language", "onnx", "language", "onnx"]
     assert seen == [f"{name}-tab" for name in names]
     assert page.evaluate("location.hash") == "#onnx"
@@ -172,7 +180,13 @@ def searched(site: Site, repository: Path) -> Iterator[Server]:
     """A site with the trained encoder, as `make web` has it."""
     model = tool(repository, "make_encoder")
     encoder = {"model": model, "tokenizer": model.with_name(ENCODER[1])}
-    with in_thread(Server(with_encoder(site, encoder))) as server:
+    whole = with_encoder(site, encoder)
+    folder = tool(repository, "get_senses")
+    senses = {f"models/{name}": folder / name for name in SENSES.values()}
+    told = json.loads(bytes(whole.files["site.json"]))  # type: ignore[arg-type]
+    told["senses"] = dict(zip(SENSES, senses, strict=True))
+    whole.files.update(senses | {"site.json": json.dumps(told).encode()})
+    with in_thread(Server(whole)) as server:
         yield server
 
 
@@ -203,5 +217,25 @@ def test_paraphrases_come_first(
       .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44)
       .map((e) => e.id || e.textContent)""")
     assert small == []
+    assert user.failures == []
+    context.close()
+
+
+def test_see_and_hear(browser: Browser, searched: Server, repository: Path) -> None:
+    """A sign is read, and a word is found in a second of sound; each with one click."""
+    context = browser.new_context(viewport={"width": 360, "height": 780})
+    user = Visitor(context, f"{searched.address}#onnx")
+    user.page.click("#see-sample", timeout=READY)
+    expect(user.page.locator("#lines li")).to_have_text(SIGN, timeout=READY)
+    expect(user.page.locator("#sense-state")).to_contain_text("4 lines of text in ")
+    user.page.click("#hear-sample")
+    expect(user.page.locator("#parts li")).to_have_text(["0.3 – 0.8 s"], timeout=READY)
+    broken = {"name": "no.wav", "mimeType": "audio/wav", "buffer": b"RIFF"}
+    user.page.set_input_files("#hear-file", broken)  # type: ignore[arg-type]
+    expect(user.page.locator("#sense-problem")).to_have_text(
+        "no.wav: not a sound that this browser can read"
+    )
+    user.page.screenshot(path=repository / "build/screenshots/senses.png", full_page=True)
+    assert user.page.evaluate("document.documentElement.scrollWidth") <= 360
     assert user.failures == []
     context.close()

@@ -304,7 +304,10 @@ def test_a_transfer_goes_on_in_another_visit(python: Python, models_server: Serv
         models_server.starts.clear()
         if body is not bodies[0]:
             python.run(LEFT.split("while not")[0].format(url=url))
-            python.run("import asyncio\nwhile not await kept.shelf(): await asyncio.sleep(0.01)")
+            python.run(
+                "import asyncio\nfrom halfbyte.download import kept\n"
+                "while not await kept.shelf():\n    await asyncio.sleep(0.01)"
+            )
             models_server.body = body
         listed, digest, names, whole, rest = python.run(LEFT.format(url=url, then=then))
         assert listed == [{"url": url, "size": 1 << 20, "total": len(body)}]

@@ -47,7 +47,12 @@ class User:
         """Wait until the model is loaded, or the page shows a problem."""
         expect(self.page.locator("#wait")).to_be_hidden(timeout=READY)
 
+    def unfold(self) -> None:
+        """Open everything that is folded away."""
+        self.page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+
     def write(self, prompt: str, length: int = 100, temperature: str = "0") -> None:
+        self.unfold()
         self.page.fill("#prompt", prompt)
         self.page.fill("#length", str(length))
         self.page.locator("#temperature").fill(temperature)
@@ -62,6 +67,7 @@ class User:
         return self.page.locator("#written").text_content() or ""
 
     def give_address(self, url: str) -> None:
+        self.unfold()
         self.page.fill("#url", url)
         self.page.click("#load")
         self.settle()

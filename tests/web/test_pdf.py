@@ -39,9 +39,7 @@ def test_text_of_pages() -> None:
     assert [page() for page in pdf.pdf_pages("a.pdf", data)] == ["The first page.", "The second."]
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"%PDF-1.7\nno", written("x")[:300], written("x", lock="y")]
-)
+@pytest.mark.parametrize("data", [b"", b"%PDF-1.7\nno", written("x")[:300], written("x", lock="y")])
 def test_files_that_cannot_be_read(data: bytes) -> None:
     with pytest.raises(HalfbyteError, match=r"^a\.pdf.*: not a PDF that can be read: "):
         [page() for page in pdf.pdf_pages("a.pdf", data)]

@@ -1,12 +1,17 @@
 // The page: sends what the user does to the worker as messages, and shows the worker's messages.
 import { chat } from "./chat.mjs";
-import { isolate } from "./isolate.mjs";
+import { copying } from "./code.mjs";
+import { curve } from "./curve.mjs";
+import { isolate, keepSite } from "./isolate.mjs";
+import { absolute, addressOf, link, shelf, showModel, wanted } from "./models.mjs";
 import { python } from "./python.mjs";
-import { $, megabytes, notices, runsOn, showMemory } from "./show.mjs";
+import { $, megabytes, notices, share } from "./show.mjs";
 import { lacking, persist } from "./storage.mjs";
-import { openTab, tabs } from "./tabs.mjs";
+import { storyView } from "./story.mjs";
+import { openTab, tablist, tabs } from "./tabs.mjs";
 
 const { wait, problem } = notices("");
+const query = new URL(location.href).searchParams;
 
 const { start, send } = python({ receive: (data) => onMessage[data.kind]?.(data), lost, silent });
 let begun = false;  // whether this Python has started completely
@@ -18,15 +23,17 @@ let graphs;  // a promise of the views of ONNX models
 let open;  // opens a tab
 let running = false;
 let loading = true;
+let unasked = false;  // whether the text that is being generated is the page's own first story
+let touched = false;  // whether the page has told its story, or the user has begun something
+let next;  // what the user has asked for instead of that story
 let firstPiece = 0;
 let shown;  // the view whose text is being generated
+let site = {};  // what site.json says
+let talks = false;  // whether the model has a chat template
+let address = "";  // of the model, if the user gave it
+const curves = { speed: curve("speed-curve", (value) => `${speed(value)} tokens/s`), memory: curve("memory-curve", megabytes) };
 
-const story = {
-  speed: $("speed"),
-  piece: (text) => { $("written").textContent += text; },
-  done: () => {},
-  loaded: () => {},
-};
+const story = storyView();
 const views = { text: story, chat: chat({ write, problem }) };
 
 const tokens = (count) => `${count} token${count === 1 ? "" : "s"}`;
@@ -42,7 +49,8 @@ function failure(text, offer = false) {
 // Python has ended, and its work is lost. If it had started completely, it is started again.
 function lost(text) {
   if (running) shown.done();
-  running = false;
+  running = unasked = false;
+  next = undefined;
   [again, given, asked] = [given, undefined, undefined];
   $("model-name").dataset.loaded = "no";
   if (begun) {
@@ -75,30 +83,57 @@ function restart() {
 function update() {
   const ready = !loading && $("model-name").dataset.loaded === "yes";
   $("run").disabled = !ready;
-  $("send").disabled = !ready || $("chat-tab").disabled;
+  $("send").disabled = !ready || !talks;
+  $("cancel").hidden = asked?.kind !== "load";
   $("anew").disabled = running;
   $("stop").disabled = $("chat-stop").disabled = !running;
-  $("load").disabled = $("file").disabled = running || loading;
+  $("load").disabled = $("file").disabled = (running && !unasked) || loading;
   $("story").setAttribute("aria-busy", String(running));
 }
 
 function show(name) {
-  $("run-form").hidden = $("story").hidden = name !== "text";
-  $("chat-view").hidden = name !== "chat";
-  for (const view of ["text", "chat"]) $(`${view}-tab`).setAttribute("aria-selected", String(view === name));
-  $(name === "chat" ? "chat-controls" : "run-controls").append($("controls"));
+  for (const view of ["text", "chat"]) $(`${view}-view`).hidden = view !== name;
+  $("chat-settings").hidden = name !== "chat";
+  selectView(name);
+}
+
+// The chat needs a model with a template: the site may have one.
+function choose(name) {
+  if (name === "chat" && !talks && !loading) request({ kind: "load", url: absolute(site.chat_model), keep: false });
+  show(name);
+}
+
+// Tells a story before anything is asked for, once.
+function tell() {
+  if (touched || running || openTab() !== "language" || $("text-view").hidden) return;
+  unasked = write(story, { kind: "run", prompt: $("prompt").value });
+  story.begin($("prompt").value);
+  update();
+}
+
+// Does what the user asks for, after the page's own story has been stopped.
+function instead(act) {
+  touched = true;
+  if (!unasked) return act();
+  next = act;
+  return send({ kind: "stop" });
 }
 
 // Asks the worker to generate a text, which `view` shows.
 function write(view, message) {
+  if (unasked) {
+    instead(() => write(view, message));
+    return true;
+  }
   if (running) {
     problem("A text is already being generated. Stop it first (or press Esc).");
     return false;
   }
   problem("");
-  running = true;
+  touched = running = true;
   firstPiece = 0;
   shown = view;
+  for (const one of Object.values(curves)) one.begin();
   view.speed.textContent = "";
   update();
   const seed = $("seed").value;
@@ -107,44 +142,36 @@ function write(view, message) {
     length: Number($("length").value) || 200,
     temperature: Number($("temperature").value),
     seed: seed === "" ? null : Number(seed),
+    probabilities: $("probabilities").checked,
   });
   return true;
-}
-
-function showModel(model) {
-  $("model-name").textContent = model.name;
-  $("model-name").dataset.loaded = "yes";
-  $("model-facts").textContent =
-    `${megabytes(model.bytes)} of weights, mostly ${model.type}; ` +
-    `${model.vocabulary.toLocaleString("en")} tokens; context ${model.context.toLocaleString("en")}`;
-  $("machine").textContent = runsOn(model.backend, model.threads, model.alone);
-  $("notes").textContent = model.notes.join(" ");
-  $("notes").hidden = !model.notes.length;
-  $("length").max = model.context;
-  $("chat-tab").disabled = !model.chat;
-  $("views").hidden = !model.chat;
-  show(model.chat ? "chat" : "text");
-  if (!restarted) for (const view of Object.values(views)) view.loaded();
-  showMemory($("memory-bar"), $("memory"), model.memory);
 }
 
 const onMessage = {
   settings: ({ settings }) => {
     $("version").textContent = settings.version;
+    site = settings;
     know(settings);
   },
   step: ({ text }) => wait(text),
+  fetched: ({ done, total }) => wait(done < total ? share("Loading Python", done, total) : "Starting Python", done, total),
   progress: ({ done, total }) => wait(
-    total ? `Loading the model: ${megabytes(done)} of ${megabytes(total)}` : `Loading the model: ${megabytes(done)}`,
-    done, total),
+    total ? share("Loading the model", done, total) : `Loading the model: ${megabytes(done)}`, done, total),
   model: (model) => {
     loading = false;
     [given, asked] = [asked, undefined];
+    address = given?.url ?? "";
     wait();
     problem("");
     showModel(model);
+    talks = model.chat;
+    $("views").hidden = !(talks || site.chat_model);
+    show(talks ? "chat" : "text");
+    if (!restarted) for (const view of Object.values(views)) view.loaded();
     if (begun) restarted = false;
     update();
+    if (given?.keep) send({ kind: "shelf" });
+    if (begun) tell();
   },
   timing: ({ parts, restored }) => {
     document.documentElement.dataset.restored = String(restored);
@@ -153,35 +180,63 @@ const onMessage = {
     begun = true;
     if (again) load(again);
     else restarted = false;
+    send({ kind: "shelf" });
+    if (!again && wanted()) visit(wanted(), false);
+    else if (!again) tell();
     again = undefined;
+    if (!query.has("fresh")) keepSite(() => { document.documentElement.dataset.kept = "yes"; });
   },
   kept: ({ text }) => { document.documentElement.dataset.start = text; },
-  piece: ({ text, tokens: count }) => {
+  shelf: shelf({ open: visit, remove: (url) => send({ kind: "forget", url }) }),
+  cancelled: () => {
+    loading = false;
+    asked = undefined;
+    wait();
+    update();
+  },
+  piece: ({ text, tokens: count, heap, ...more }) => {
+    if (next) return;
     firstPiece ||= performance.now();
-    shown.piece(text);
+    shown.piece(text, more);
     const seconds = (performance.now() - firstPiece) / 1000;
-    if (count > 1 && seconds > 0) shown.speed.textContent = `${tokens(count)}, ${speed((count - 1) / seconds)} tokens/s`;
+    if (count < 2 || seconds <= 0) return;
+    $("decode-speed").textContent = speed((count - 1) / seconds);
+    for (const name of ["speed", "memory"]) $(`${name}-curve`).hidden = false;
+    curves.speed.add((count - 1) / seconds);
+    curves.memory.add(heap);
+    shown.speed.textContent = `${tokens(count)}, ${speed((count - 1) / seconds)} tokens/s`;
   },
   done: (result) => {
-    running = false;
+    running = unasked = false;
+    if (proceed()) return;
     problem("");
     $("decode-speed").textContent = result.decode_speed ? speed(result.decode_speed) : "–";
     $("prompt-speed").textContent = speed(result.prompt_speed);
     $("first-token").textContent = (1000 * result.first_token).toFixed(0);
     shown.speed.textContent = `${tokens(result.tokens)}${result.stopped ? ", stopped" : ""}`;
+    $("status").textContent = `${shown.speed.textContent}: ${$("decode-speed").textContent} tokens per second`;
     shown.done(result);
     update();
   },
   graphs: async (message) => (await graphs)?.receive(message),
   error: ({ text }) => {
-    if (running) shown.done();
-    running = loading = false;
+    if (running && !next) shown.done();
+    running = unasked = loading = false;
+    if (proceed()) return;
     asked = undefined;
     wait();
     problem(text);
     update();
   },
 };
+
+// Begins what was asked for instead of the page's own story, which has ended.
+function proceed() {
+  const act = next;
+  next = undefined;
+  act?.();
+  return Boolean(act);
+}
 
 function load(message) {
   problem("");
@@ -195,7 +250,30 @@ function load(message) {
 // Loads a model that the user asked for.
 function request(message) {
   failure("");
-  load(message);
+  wait("Loading the model");
+  instead(() => load(message));
+}
+
+// Loads a model by its address, which the page's address then has too.
+async function visit(text, touches = true) {
+  try {
+    const url = await addressOf(text);
+    link(url);
+    persist();
+    const message = { kind: "load", url, keep: true };
+    if (touches) request(message);
+    else load(message);
+  } catch (error) {
+    problem(error.message);
+  }
+}
+
+// Back and Forward: the model that the page had there.
+async function back() {
+  const url = wanted();
+  if ((url ?? "") === address || loading) return;
+  if (url) request({ kind: "load", url: await addressOf(url), keep: true });
+  else request({ kind: "load", url: absolute(site.model), keep: false });
 }
 
 // Files go to the open tab; an ONNX file that is dropped on the first tab opens the ONNX tab.
@@ -203,7 +281,7 @@ async function dropped(files) {
   if (!files.length) return;
   if (openTab() === "language" && files.some((file) => /\.onnx$/i.test(file.name))) open("onnx");
   if (openTab() !== "language") (await graphs)?.drop(openTab(), files);
-  else if (!running && !loading) request({ kind: "file", file: files[0] });
+  else if ((!running || unasked) && !loading) request({ kind: "file", files });
 }
 
 async function opened(name) {
@@ -221,15 +299,14 @@ function listen() {
   $("run-form").addEventListener("submit", (event) => {
     event.preventDefault();
     if ($("run").disabled) return;
-    if (!write(story, { kind: "run", prompt: $("prompt").value })) return;
-    $("begun").textContent = $("prompt").value;
-    $("written").textContent = "";
+    if (write(story, { kind: "run", prompt: $("prompt").value })) story.begin($("prompt").value);
   });
   $("prompt").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("run-form").requestSubmit();
   });
   for (const id of ["stop", "chat-stop"]) $(id).addEventListener("click", () => send({ kind: "stop" }));
-  for (const name of ["text", "chat"]) $(`${name}-tab`).addEventListener("click", () => show(name));
+  for (const details of document.querySelectorAll("[data-fold]")) details.open = wide.matches;
+  $("prompt").addEventListener("input", () => { touched = true; });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     if (openTab() !== "language") graphs?.then((all) => all.stop(openTab()));
@@ -241,15 +318,20 @@ function listen() {
   $("url-form").addEventListener("submit", (event) => {
     event.preventDefault();
     if ($("load").disabled) return;
-    persist();
-    request({ kind: "load", url: $("url").value, keep: true });
+    visit($("url").value);
   });
   $("file").addEventListener("change", () => {
-    const [file] = $("file").files;
-    if (file) request({ kind: "file", file });
+    const files = [...$("file").files];
+    if (files.length) request({ kind: "file", files });
     $("file").value = "";
   });
   $("again").addEventListener("click", restart);
+  copying(() => ({
+    name: $("model-name").textContent, url: address || absolute(site.model),
+    prompt: $("prompt").value, length: Number($("length").value) || 200, temperature: Number($("temperature").value),
+  }));
+  $("cancel").addEventListener("click", () => send({ kind: "cancel" }));
+  window.addEventListener("popstate", back);
   document.addEventListener("submit", () => failure(""));
   for (const name of ["dragover", "dragleave", "drop"]) {
     document.addEventListener(name, (event) => {
@@ -262,6 +344,8 @@ function listen() {
 
 let know;
 const settings = new Promise((resolve) => { know = resolve; });
+const wide = matchMedia("(min-width: 52.01rem)");
+const selectView = tablist(["text", "chat"], choose);
 $("unstarted").hidden = true;
 self.addEventListener("error", ({ message }) => failure(`The page has failed (${message}). Reload it.`));
 self.addEventListener("unhandledrejection", ({ reason }) => failure(`The page has failed (${reason?.message ?? reason}). Reload it.`));

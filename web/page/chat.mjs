@@ -1,47 +1,144 @@
-// The view of a conversation: keeps the messages, and asks for an answer to all of them.
-const $ = (id) => document.getElementById(id);
+// The view of a conversation: keeps the messages, asks for an answer to all of them, and stores
+// conversations in the browser.
+import { $, make } from "./show.mjs";
+import { store } from "./storage.mjs";
+
+const KEPT = "halfbyte-chats";
+const MAX_KEPT = 30;  // conversations
+
+const copy = (text) => navigator.clipboard?.writeText(text).catch(() => {});
+
+// An answer as Markdown, which Python has rendered without raw HTML; links open elsewhere.
+function format(element, html) {
+  element.innerHTML = html;
+  element.classList.add("formatted");
+  for (const link of element.querySelectorAll("a")) Object.assign(link, { target: "_blank", rel: "noopener noreferrer" });
+}
 
 export function chat({ write, problem }) {
   let messages = [];
-  let answer;  // the paragraph that is being generated
+  let answer;  // the element of the answer that is being generated
+  let id = Date.now();  // of the conversation
+  let chats = store.read(KEPT) ?? [];
 
-  function add(role, text) {
-    const paragraph = document.createElement("p");
-    paragraph.className = role;
-    paragraph.textContent = text;
-    $("chat-log").append(paragraph);
+  // A message of the conversation with what can be done with it.
+  function add(role, text, tools = []) {
+    const message = make(role === "assistant" ? "div" : "p", { class: role, dir: "auto", textContent: text });
+    message.dataset.source = text;
+    const buttons = tools.map(([name, act]) => {
+      const button = make("button", { type: "button", class: "tool", textContent: name });
+      button.addEventListener("click", act);
+      return button;
+    });
+    const turn = make("div", { class: `turn of-${role}` }, message, make("div", { class: "tools", hidden: !tools.length }, ...buttons));
+    $("chat-log").append(turn);
     $("chat-log").scrollTop = $("chat-log").scrollHeight;
-    return paragraph;
+    return message;
+  }
+
+  function addQuestion(text) {
+    const place = messages.length - 1;
+    add("user", text, [["Edit", () => edit(place)]]);
+  }
+
+  function addAnswer(text) {
+    const place = messages.length;
+    const element = add("assistant", text, [["Copy", () => copy(element.dataset.source)], ["Retry", () => retry(place)]]);
+    return element;
+  }
+
+  // Shows the first messages of this conversation, and forgets the others.
+  function cut(count) {
+    const kept = messages.slice(0, count);
+    messages = [];
+    $("chat-log").replaceChildren();
+    for (const { role, content, html } of kept) {
+      if (role === "assistant") {
+        const element = addAnswer(content);
+        if (html) format(element, html);
+      }
+      messages.push({ role, content, html });
+      if (role === "user") addQuestion(content);
+      if (role === "system") add("system", content);
+    }
+  }
+
+  function edit(place) {
+    if ($("anew").disabled) return;
+    const { content } = messages[place];
+    cut(place);
+    $("message").value = content;
+    $("message").focus();
+  }
+
+  function retry(place) {
+    if ($("send").disabled || $("anew").disabled) return;
+    const { content } = messages[place - 1];
+    cut(place - 1);
+    ask(content);
   }
 
   function begin() {
-    const system = $("system").value.trim();
-    messages = system ? [{ role: "system", content: system }] : [];
+    id = Date.now();
+    messages = [];
     $("chat-log").replaceChildren();
     $("chat-speed").textContent = "";
-    if (system) add("system", system);
     problem("");
+    const system = $("system").value.trim();
+    if (!system) return;
+    messages = [{ role: "system", content: system }];
+    add("system", system);
+  }
+
+  function save() {
+    const title = messages.find(({ role }) => role === "user").content.slice(0, 60);
+    chats = [{ id, title, messages }, ...chats.filter((other) => other.id !== id)].slice(0, MAX_KEPT);
+    store.write(KEPT, chats);
+    showChats();
+  }
+
+  function showChats() {
+    $("chats").hidden = !chats.length;
+    $("chat-list").replaceChildren(...chats.map((one) => {
+      const show = make("button", { type: "button", class: "tool", textContent: one.title });
+      show.addEventListener("click", () => {
+        if ($("anew").disabled) return;
+        ({ id, messages } = one);
+        cut(messages.length);
+      });
+      const remove = make("button", { type: "button", class: "tool", "aria-label": `Remove “${one.title}”`, textContent: "✕" });
+      remove.addEventListener("click", () => {
+        chats = chats.filter((other) => other !== one);
+        store.write(KEPT, chats);
+        showChats();
+      });
+      return make("li", { class: "row" }, show, remove);
+    }));
   }
 
   const view = {
     speed: $("chat-speed"),
-    piece(text) {
+    piece(text, { html }) {
       const log = $("chat-log");
       const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
-      answer.textContent += text;
+      answer.dataset.source += text;
+      if (html) format(answer, html);
+      else answer.append(text);
       if (atEnd) log.scrollTop = log.scrollHeight;
     },
     // Without a result, the answer has failed: the question returns to the input field.
     done(result) {
       answer.setAttribute("aria-busy", "false");
+      $("chat-log").setAttribute("aria-busy", "false");
       if (!result) {
-        answer.previousElementSibling.remove();
-        answer.remove();
-        const question = messages.pop();
+        const question = messages.at(-1);
+        cut(messages.length - 1);
         $("message").value ||= question.content;
         return;
       }
-      messages.push({ role: "assistant", content: answer.textContent });
+      if (result.html) format(answer, result.html);
+      messages.push({ role: "assistant", content: answer.dataset.source, html: result.html });
+      save();
       if (result.dropped) add("note", `The oldest ${result.dropped} messages no longer fit the context.`);
       if (result.finish_reason === "length") add("note", "The answer was cut at the maximum length.");
       if (result.finish_reason === "context") add("note", "The answer was cut at the end of the context.");
@@ -49,18 +146,23 @@ export function chat({ write, problem }) {
     loaded: begin,
   };
 
+  function ask(content) {
+    if (!messages.length) begin();
+    const question = { role: "user", content };
+    const asked = [...messages, question].map((message) => ({ role: message.role, content: message.content }));
+    if (!write(view, { kind: "chat", messages: asked })) return false;
+    messages.push(question);
+    addQuestion(content);
+    answer = addAnswer("");
+    answer.setAttribute("aria-busy", "true");
+    $("chat-log").setAttribute("aria-busy", "true");  // a screen reader waits for the whole answer
+    return true;
+  }
+
   $("chat-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const content = $("message").value;
-    if (!content.trim() || $("send").disabled) return;
-    if (!messages.length) begin();
-    const question = { role: "user", content };
-    if (!write(view, { kind: "chat", messages: [...messages, question] })) return;
-    messages.push(question);
-    add("user", content);
-    answer = add("assistant", "");
-    answer.setAttribute("aria-busy", "true");
-    $("message").value = "";
+    if (content.trim() && !$("send").disabled && ask(content)) $("message").value = "";
   });
   $("message").addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -71,5 +173,6 @@ export function chat({ write, problem }) {
     begin();
     $("message").focus();
   });
+  showChats();
   return view;
 }

@@ -1,6 +1,7 @@
-// ONNX models: the tabs "Search by meaning" and "ONNX model", loaded when one is first opened.
+// ONNX models: the tabs "Search" and "See and hear", loaded when one is first opened.
 import { onnx } from "./onnx.mjs";
 import { search } from "./search.mjs";
+import { sense } from "./sense.mjs";
 import { $, megabytes, runsOn, showMemory } from "./show.mjs";
 
 // The side panel of a tab: its model, memory, and where it runs. `take` receives files.
@@ -37,10 +38,11 @@ export function graphs(send, settings) {
   const views = {
     search: search(ask("search"), side, settings.encoder ?? {}),
     onnx: onnx(ask("onnx"), side),
+    sense: sense(ask("sense"), settings.senses ?? {}),
   };
   return {
     open: (name) => views[name].open?.(),
-    drop: (name, files) => views[name].take(files),
+    drop: (name, files) => (name === "onnx" && views.sense.take(files, views.onnx.has())) || views[name].take(files),
     stop: (name) => views[name].stop(),
     lost: () => Object.values(views).forEach((view) => view.lost()),
     receive: ({ view, event, ...content }) => views[view].on[event]?.(content),

@@ -1,5 +1,6 @@
-// Cross-origin isolation on hosts that do not send the headers: a service worker adds them, after
-// one reload at the first visit. Without isolation everything runs on one thread.
+// The service worker: isolates the page on hosts that do not send the headers, after one reload at
+// the first visit (without isolation everything runs on one thread), and keeps the site for visits
+// without a network.
 import { serviceWorkers, session } from "./storage.mjs";
 
 const PATIENCE = 3000;  // milliseconds
@@ -17,4 +18,16 @@ export async function isolate() {
   }
   location.reload();
   await new Promise(() => {});
+}
+
+// Keeps the site's files; calls `kept` once the page can start without its server.
+export async function keepSite(kept) {
+  if (!serviceWorkers) return;
+  serviceWorkers.addEventListener("message", ({ data }) => { if (data === "kept") kept(); });
+  try {
+    await serviceWorkers.register("sw.js");
+    (await serviceWorkers.ready).active.postMessage("keep");
+  } catch {
+    // the page works without
+  }
 }

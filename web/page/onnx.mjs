@@ -107,6 +107,7 @@ export function onnx(ask, side) {
   return {
     on,
     take,
+    has: () => ready,
     stop: () => { if (busy) ask({ ask: "stop" }); },
     // Python was restarted without the model; `open` loads it again.
     lost() {

@@ -12,8 +12,8 @@ export function search(ask, side, encoder) {
   const { wait, problem } = notices("search-");
   const given = $("document").value;
   const card = side("search", {
-    drop: "Drop a sentence encoder (.onnx) and its tokenizer.json here, or",
-    accept: ".onnx,.json,.txt",
+    drop: "Drop a text or a PDF here, or a sentence encoder (.onnx) with its tokenizer.json, or",
+    accept: ".onnx,.json,.txt,.md,.pdf",
     take,
   });
   let ready = false;
@@ -58,6 +58,11 @@ export function search(ask, side, encoder) {
   async function take(files) {
     if (busy) return;
     const text = files.find((file) => /\.(txt|md)$/i.test(file.name) || file.type === "text/plain");
+    const pdf = files.find((file) => /\.pdf$/i.test(file.name) || file.type === "application/pdf");
+    if (pdf) {
+      begin("Reading the PDF", { ask: "pdf" }, [pdf]);
+      return;
+    }
     if (text) {
       $("document").value = await text.text();
       edit(true);
@@ -134,6 +139,12 @@ export function search(ask, side, encoder) {
       $("question-time").textContent = milliseconds(seconds);
       $("search-state").textContent = `${hits.length} nearest passages`;
       card.show(model, facts);
+    },
+    text: ({ text: found }) => {
+      end();
+      $("document").value = found;
+      edit(true);
+      update();
     },
     stopped: () => {
       end();

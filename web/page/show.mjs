@@ -13,6 +13,10 @@ export const megabytes = (bytes) => {
   return `${value >= 100 ? value.toFixed(0) : value.toFixed(value >= 1 ? 1 : 2)} MB`;
 };
 
+// How much of a file has arrived.
+export const share = (text, done, total) =>
+  `${text}: ${megabytes(done)} of ${megabytes(total)}, ${Math.floor((100 * done) / total)} %`;
+
 export const milliseconds = (seconds) => {
   const value = 1000 * seconds;
   return value >= 100 ? value.toFixed(0) : value.toFixed(value >= 10 ? 1 : 2);

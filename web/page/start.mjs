@@ -121,6 +121,26 @@ export function fetchEarly(url) {
   };
 }
 
+// Counts the bytes of responses whose sizes are known, until `end` is called.
+export function countBytes(sizes, told) {
+  const { fetch } = self;
+  const total = Object.values(sizes).reduce((sum, size) => sum + size, 0);
+  let done = 0;
+  const counter = () => new TransformStream({
+    transform(chunk, controller) {
+      done += chunk.length;
+      told(done, total);
+      controller.enqueue(chunk);
+    },
+  });
+  self.fetch = async (resource, options) => {
+    const answer = await fetch(resource, options);
+    const known = Object.keys(sizes).some((name) => answer.url.endsWith(`/${name}`));
+    return known && answer.ok && answer.body ? new Response(answer.body.pipeThrough(counter()), answer) : answer;
+  };
+  return () => { self.fetch = fetch; };
+}
+
 export const keeps = async () => Boolean(await openCache(CACHE));
 
 // Runs in a worker of its own, in the background: creates the snapshot and stores both.

@@ -13,6 +13,14 @@ export const session = attempt(() => self.sessionStorage);
 export const locks = attempt(() => navigator.locks);
 export const serviceWorkers = attempt(() => navigator.serviceWorker);
 
+const local = attempt(() => self.localStorage);
+
+// Values that this browser keeps for the page; without a storage, only until it is left.
+export const store = {
+  read: (key) => attempt(() => JSON.parse(local.getItem(key))),
+  write: (key, value) => attempt(() => local.setItem(key, JSON.stringify(value))),
+};
+
 export async function openCache(name) {
   try {
     return await caches.open(name);

@@ -1,39 +1,53 @@
-// The page's tabs: click, arrow keys, Home and End; the address's hash is the open tab.
+// Tabs: click, arrow keys, Home and End. The page's open tab is the address's hash.
 import { $ } from "./show.mjs";
 
 const NAMES = ["language", "search", "onnx"];
+const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
 export const openTab = () => NAMES.find((name) => !$(`${name}-panel`).hidden);
 
-// Calls `opened(name)` whenever a tab is opened.
-export function tabs(opened) {
-  function open(name, focus) {
-    for (const other of NAMES) {
-      const tab = $(`${other}-tab`);
-      tab.setAttribute("aria-selected", String(other === name));
-      tab.tabIndex = other === name ? 0 : -1;
-      $(`${other}-panel`).hidden = other !== name;
+// Lets tabs with ids `<name>-tab` be chosen by mouse and keys; returns a function that shows one.
+export function tablist(names, choose) {
+  const select = (name) => {
+    for (const other of names) {
+      $(`${other}-tab`).setAttribute("aria-selected", String(other === name));
+      $(`${other}-tab`).tabIndex = other === name ? 0 : -1;
     }
-    if (focus) $(`${name}-tab`).focus();
-    history.replaceState(null, "", name === NAMES[0] ? location.pathname + location.search : `#${name}`);
-    opened(name);
-  }
-
-  const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
-  NAMES.forEach((name, index) => {
-    $(`${name}-tab`).addEventListener("click", () => open(name));
-    $(`${name}-tab`).addEventListener("keydown", (event) => {
+  };
+  for (const name of names) {
+    const tab = $(`${name}-tab`);
+    tab.addEventListener("click", () => choose(name));
+    tab.addEventListener("keydown", (event) => {
+      const enabled = names.filter((other) => !$(`${other}-tab`).disabled);
+      const backwards = event.key.endsWith("Right") || event.key.endsWith("Left") ? getComputedStyle(tab).direction === "rtl" : false;
       let next;
-      if (event.key in steps) next = (index + steps[event.key] + NAMES.length) % NAMES.length;
+      if (event.key in STEPS) next = enabled.indexOf(name) + (backwards ? -STEPS[event.key] : STEPS[event.key]);
       else if (event.key === "Home") next = 0;
-      else if (event.key === "End") next = NAMES.length - 1;
+      else if (event.key === "End") next = -1;
       else return;
       event.preventDefault();
-      open(NAMES[next], true);
+      const other = enabled.at(next % enabled.length);
+      choose(other);
+      $(`${other}-tab`).focus();
     });
-  });
-  const fromAddress = () => NAMES.find((name) => location.hash === `#${name}`);
-  window.addEventListener("hashchange", () => open(fromAddress() ?? NAMES[0]));
-  if (fromAddress()) open(fromAddress());
+  }
+  return select;
+}
+
+// The page's tabs. Calls `opened(name)` whenever one is opened; Back and Forward move between them.
+export function tabs(opened) {
+  const fromAddress = () => NAMES.find((name) => location.hash === `#${name}`) ?? NAMES[0];
+  function show(name) {
+    select(name);
+    for (const other of NAMES) $(`${other}-panel`).hidden = other !== name;
+    opened(name);
+  }
+  function open(name) {
+    if (name !== fromAddress()) history.pushState(null, "", name === NAMES[0] ? location.pathname + location.search : `#${name}`);
+    show(name);
+  }
+  const select = tablist(NAMES, open);
+  window.addEventListener("popstate", () => show(fromAddress()));
+  if (fromAddress() !== NAMES[0]) show(fromAddress());
   return open;
 }

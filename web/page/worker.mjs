@@ -4,7 +4,7 @@
 // ?backend=numpy   computes without the kernels
 // ?fresh           starts without the results of an earlier visit
 // ?empty           starts only Pyodide, for comparison
-import { fetchEarly, keepBytecode, keeps, startPyodide, unpack, unpackKept } from "./start.mjs";
+import { countBytes, fetchEarly, keepBytecode, keeps, startPyodide, unpack, unpackKept } from "./start.mjs";
 import { locks } from "./storage.mjs";
 
 const query = new URL(self.location.href).searchParams;
@@ -36,7 +36,9 @@ async function start() {
   const model = new URL(settings.model, import.meta.url).href;
   const fetcher = fetchEarly(model);  // while Pyodide starts
   const key = query.has("fresh") ? undefined : settings.start;
+  const counted = countBytes(settings.sizes, (done, total) => say("fetched", { done, total }));
   const { pyodide, fromSnapshot } = await startPyodide(key, ["numpy", "halfbyte-text"]);
+  counted();
   mark("Python");
   if (pyodide._api) pyodide._api.on_fatal = (error) => say("lost", { text: `Python has failed (${plain(error)}).` });
   say("step", { text: "Starting NumPy" });
@@ -51,10 +53,11 @@ import numpy
   engine = Engine((json) => {
     const message = JSON.parse(json);
     if (message.kind === "model" && message.chat) {
-      message.chat = settings.chat;
-      if (settings.chat) templates ??= loadTemplates(pyodide, settings.wheel);
+      message.chat = settings.chat.length > 0;
+      if (settings.chat.length) templates ??= loadTemplates(pyodide, settings);
       else message.notes.push("This page was built without Jinja (pip install 'halfbyte[chat]'), so it cannot chat.");
     }
+    if (message.kind === "piece") message.heap = pyodide._module?.HEAPU8.length;
     self.postMessage(message);
   }, query.get("backend") ?? "native", () => unpackRest(pyodide, settings.wheel));
   mark("halfbyte");
@@ -65,9 +68,9 @@ import numpy
   return { pyodide, key, wheel: settings.wheel };
 }
 
-function loadTemplates(pyodide, wheel) {
-  const jinja = pyodide.loadPackage("jinja2", { messageCallback() {} });
-  return Promise.all([jinja, unpackRest(pyodide, wheel)]);
+// Jinja for templates, markdown-it for answers.
+function loadTemplates(pyodide, { chat, wheel }) {
+  return Promise.all([pyodide.loadPackage(chat, { messageCallback() {} }), unpackRest(pyodide, wheel)]);
 }
 
 function unpackRest(pyodide, wheel) {
@@ -100,6 +103,7 @@ async function startHandler() {
 async function graphs({ view, request, files }) {
   try {
     handler ??= startHandler();
+    if (request.ask === "pdf") await (await started).pyodide.loadPackage("pypdf", { messageCallback() {}, errorCallback() {} });
     await (await handler)(request, files);
   } catch (error) {
     handler = undefined;
@@ -121,8 +125,12 @@ function keep(pyodide, key) {
 
 const handlers = {
   load: ({ url, keep }) => engine.load_url(url, keep),
-  file: ({ file }) => engine.load_file(file),
-  run: ({ prompt, length, temperature, seed }) => engine.run(prompt, length, temperature, seed ?? undefined),
+  file: ({ files }) => engine.load_files(files),
+  shelf: () => engine.shelf(),
+  forget: ({ url }) => engine.forget(url),
+  cancel: () => engine.cancel(),
+  run: ({ prompt, length, temperature, seed, probabilities }) =>
+    engine.run(prompt, length, temperature, seed ?? undefined, probabilities),
   chat: async ({ messages, length, temperature, seed }) => {
     await templates;
     await engine.chat(JSON.stringify(messages), length, temperature, seed ?? undefined);

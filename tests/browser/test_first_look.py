@@ -1,0 +1,100 @@
+"""The page before it is touched, and for everyone: screen readers, keyboards, any window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+from tests.browser.test_page import REPOSITORY
+from tests.browser.visitor import PROMPT, READY, User, visit
+from tests.support.packages import axe
+
+from halfbyte.web.server import Server
+
+WIDTHS = (320, 360, 768, 1280, 3840)  # pixels
+
+
+@pytest.fixture(scope="module")
+def guest(browser: Browser, page_server: Server) -> Iterator[User]:
+    """Somebody who has only opened the page."""
+    with visit(browser, page_server.address) as user:
+        yield user
+        assert user.failures == []
+
+
+def test_a_story_writes_itself(guest: User) -> None:
+    """At once, without a click; the speed is the headline, and a screen reader hears it once."""
+    expect(guest.page.locator("#status")).to_have_text(
+        re.compile(r"\d+ tokens: [\d.]+ tokens per second"), timeout=READY
+    )
+    assert guest.page.locator("#begun").text_content() == "Once upon a time"
+    assert len(guest.page.locator("#written").text_content() or "") > 100
+    assert float(guest.get("decode-speed")) > 0
+    assert guest.page.locator("details[open]").count() == 0  # on a phone everything is folded
+    box = guest.page.locator("#run").bounding_box()
+    assert box
+    assert box["y"] + box["height"] <= 780  # Run is in the window
+
+
+def test_what_is_asked_for_comes_instead(
+    browser: Browser, page_server: Server, golden: str
+) -> None:
+    """While the page's own story is being written."""
+    with visit(browser, f"{page_server.address}?backend=numpy") as user:
+        expect(user.page.locator("#written")).not_to_be_empty(timeout=READY)
+        user.write(PROMPT)
+        assert user.run() == golden
+        expect(user.page.locator("#problem")).to_be_hidden()
+
+
+def test_the_status_speaks_at_the_end_only(guest: User) -> None:
+    guest.page.evaluate("""() => {
+      globalThis.spoken = 0;
+      const live = document.querySelectorAll("[role=status], [aria-live]");
+      const options = { childList: true, characterData: true, subtree: true };
+      const watch = new MutationObserver(() => { spoken += 1; });
+      for (const element of live) watch.observe(element, options);
+    }""")
+    guest.write(PROMPT)
+    guest.run()
+    assert guest.page.evaluate("spoken") == 1
+
+
+def test_no_window_is_too_small_or_large(guest: User) -> None:
+    guest.unfold()
+    for tab in ("language", "search", "onnx"):
+        guest.page.click(f"#{tab}-tab")
+        for direction in ("ltr", "rtl"):
+            guest.page.evaluate("d => { document.documentElement.dir = d; }", direction)
+            for width in WIDTHS:
+                guest.page.set_viewport_size({"width": width, "height": 700})
+                assert guest.page.evaluate("document.documentElement.scrollWidth") <= width
+    guest.page.set_viewport_size({"width": 360, "height": 780})
+    guest.page.focus("#onnx-tab")
+    guest.page.keyboard.press("ArrowRight")  # from right to left, that is back
+    assert guest.page.evaluate("document.activeElement.id") == "search-tab"
+    guest.page.evaluate("document.documentElement.dir = 'ltr'")
+    guest.page.go_back()
+    assert guest.page.locator("#onnx-tab").get_attribute("aria-selected") == "true"
+    guest.page.click("#language-tab")
+
+
+def test_axe_finds_nothing(guest: User) -> None:
+    """In any tab, light and dark."""
+    guest.page.evaluate(axe())
+    found = {}
+    for scheme in ("light", "dark"):
+        guest.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        for tab in ("language", "search", "onnx"):
+            guest.page.click(f"#{tab}-tab")
+            violations = guest.page.evaluate("""async () => {
+              const { violations } = await axe.run();
+              return violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]);
+            }""")
+            if violations:
+                found[scheme, tab] = violations
+    assert not found
+    guest.page.click("#language-tab")
+    guest.page.screenshot(path=REPOSITORY / "build/screenshots/first.png")

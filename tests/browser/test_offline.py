@@ -1,0 +1,72 @@
+"""The page as an app: it starts without its server, and follows a new version."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+from playwright.sync_api import Browser, expect
+from tests.browser.visitor import PROMPT, READY, visit
+from tests.support.http_server import in_thread
+
+from halfbyte.web.server import Handler, Server
+from halfbyte.web.site import Site
+
+WATCH = """
+globalThis.said = [];
+new MutationObserver(() => said.push(document.getElementById("wait-text")?.textContent))
+  .observe(document, { subtree: true, childList: true, characterData: true });
+"""
+
+
+class Once(Handler):
+    """Closes each connection, so that nothing of a server remains after its end."""
+
+    protocol_version = "HTTP/1.0"
+
+
+def server_of(site: Site, port: int = 0) -> Server:
+    server = Server(site, port)
+    server.RequestHandlerClass = Once
+    return server
+
+
+def newer(site: Site) -> Site:
+    """Another version of the site: of one file."""
+    page = site.files["index.html"]
+    assert isinstance(page, Path)
+    content = page.read_bytes().replace(b"<title>", b"<title>newer ")
+    settings = json.loads(bytes(site.files["site.json"]))  # type: ignore[arg-type]
+    settings["files"]["index.html"] = sha256(content).hexdigest()
+    files = {**site.files, "index.html": content, "site.json": json.dumps(settings).encode()}
+    return replace(site, files=files)
+
+
+def test_without_its_server(browser: Browser, site: Site, golden: str) -> None:
+    with in_thread(server_of(site)) as server:
+        port = server.server_address[1]
+        with visit(browser, "about:blank", keeps=True) as user:
+            user.page.add_init_script(WATCH)
+            user.page.goto(server.address)
+            expect(user.page.locator("html")).to_have_attribute("data-kept", "yes", timeout=READY)
+            said = user.page.evaluate("said.filter((text) => /^Loading Python: .* %$/.test(text))")
+            assert len(said) > 3
+            server.shutdown()
+            server.server_close()
+            requests = len(user.requests)
+            user.page.reload()
+            user.ready()
+            user.write(PROMPT)
+            assert user.run() == golden
+            assert user.page.title().startswith("halfbyte")
+            assert len(user.requests) > requests
+            with in_thread(server_of(newer(site), port)):
+                user.page.reload()
+                assert user.page.title().startswith("newer ")
+            another = Site({"index.html": b"<title>Another site"})
+            with in_thread(server_of(another, port)):
+                user.page.reload()
+                expect(user.page).to_have_title("Another site")
+            assert user.failures == []

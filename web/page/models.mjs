@@ -1,0 +1,68 @@
+// The models that a page can open: by file, by address, or from those that the browser keeps.
+import { $, make, megabytes, runsOn, showMemory } from "./show.mjs";
+
+const HUB = "https://huggingface.co";
+const NAME = /^[\w.-]+\/[\w.-]+(:[\w./-]+)?$/;
+const PREFERRED = [/q4_0/i, /q4_k_m/i, /q8_0/i];
+
+// The address of a model's file: of a page that shows the file, or of a hub's ORG/NAME or
+// ORG/NAME:FILE. Throws if there is none.
+export async function addressOf(text) {
+  const given = text.trim();
+  if (!NAME.test(given)) return given.replace("/blob/", "/resolve/");
+  const [repository, file] = given.split(":");
+  return `${HUB}/${repository}/resolve/main/${file ?? await chosen(repository)}`;
+}
+
+// The file of a repository to open, of those in GGUF.
+async function chosen(repository) {
+  const answer = await fetch(`${HUB}/api/models/${repository}`).catch((error) => ({ status: error.message }));
+  if (!answer.ok) throw new Error(`${repository}: the hub answered ${answer.status}`);
+  const { siblings = [] } = await answer.json();
+  const names = siblings.map(({ rfilename }) => rfilename).filter((name) => name.endsWith(".gguf"));
+  const best = PREFERRED.map((type) => names.find((name) => type.test(name))).find(Boolean) ?? names[0];
+  if (!best) throw new Error(`${repository}: holds no GGUF file`);
+  return best;
+}
+
+// The shelf: models that the browser keeps. `open` and `remove` are called with an address.
+export function shelf({ open, remove }) {
+  return ({ models }) => {
+    $("shelf-box").hidden = !models.length;
+    $("shelf").replaceChildren(...models.map(({ url, size, total }) => {
+      const name = decodeURIComponent(url.split(/[?#]/)[0].split("/").pop());
+      const button = make("button", { type: "button", class: "tool", title: url }, `${name} `,
+        make("span", { class: "unit", textContent: total ? `${megabytes(size)} of ${megabytes(total)}` : megabytes(size) }));
+      button.addEventListener("click", () => open(url));
+      const away = make("button", { type: "button", class: "tool", "aria-label": `Remove ${name}`, textContent: "✕" });
+      away.addEventListener("click", () => remove(url));
+      return make("li", { class: "row" }, button, away);
+    }));
+  };
+}
+
+// The card of the model that is open.
+export function showModel(model) {
+  $("model-name").textContent = model.name;
+  $("model-name").dataset.loaded = "yes";
+  $("model-facts").textContent =
+    `${megabytes(model.bytes)} of weights, mostly ${model.type}; ` +
+    `${model.vocabulary.toLocaleString("en")} tokens; context ${model.context.toLocaleString("en")}`;
+  $("machine").textContent = runsOn(model.backend, model.threads, model.alone);
+  $("notes").textContent = model.notes.join(" ");
+  $("notes").hidden = !model.notes.length;
+  $("length").max = model.context;
+  showMemory($("memory-bar"), $("memory"), model.memory);
+}
+
+export const absolute = (address) => new URL(address, location.href).href;
+
+// The address of a model in the page's own address: a link to the page with that model.
+export const wanted = () => new URL(location.href).searchParams.get("model");
+
+export function link(url) {
+  if (wanted() === url) return;
+  const there = new URL(location.href);
+  there.searchParams.set("model", url);
+  history.pushState(null, "", there);
+}
