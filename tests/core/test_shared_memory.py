@@ -42,7 +42,7 @@ class Bytes:
         more = -(-nbytes // STEP) * STEP
         if len(self) + more > LIMIT:
             raise MemoryError(f"{nbytes} bytes")
-        self.content = np.concatenate([self.content, np.full(more, 0xCD, np.uint8)])
+        self.content = np.concatenate([self.content, np.zeros(more, np.uint8)])
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ js: Any = import_module("js")
 to_js: Any = import_module("pyodide.ffi").to_js
 JsException: Any = import_module("pyodide.ffi").JsException
 
+_PART = 1 << 22  # bytes of a file that are read at once
+
 
 class BrowserError(Exception):
     """An error of a browser function; `name` is JavaScript's, such as QuotaExceededError."""
@@ -131,15 +133,18 @@ def whole_url(url: str) -> str:
 
 
 async def read_file(file: Any, progress: Progress, allocate: Allocate | None = None) -> U8:
-    """The bytes of a JavaScript `File` or `Blob`, read straight into one array."""
+    """The bytes of a JavaScript `File` or `Blob`, read straight into one array.
+
+    In parts, each of which Python awaits: a stream has chunks of some kilobytes.
+    """
     size = int(file.size)
     check_size(getattr(file, "name", "file"), size)
     data, done = new_bytes(size, allocate), 0
-    reader = file.stream().getReader()
     progress(0, size)
-    while not (step := await call(reader, "read")).done:
-        end = done + step.value.length
-        put(step.value, data[done:end])
+    while done < size:
+        end = min(done + _PART, size)
+        part = js.Uint8Array.new(await call(file.slice(done, end), "arrayBuffer"))
+        put(part, data[done:end])
         done = end
         progress(done, size)
     return data

@@ -65,7 +65,7 @@ class SharedMemory(Memory):
 
     def __init__(self, source: Bytes, start: int) -> None:
         self.bytes = source
-        first = _padded(start)
+        first = self._fresh = _padded(start)  # from here on, all bytes still are zero
         self._holes = [(first, len(source) - first)]  # free, in order: address, size
         self._copies: dict[tuple[int, ...], tuple[weakref.ref[Any], weakref.ref[Block]]] = {}
 
@@ -76,14 +76,18 @@ class SharedMemory(Memory):
 
     def aligned(self, nbytes: int) -> Any:
         """Zeroed bytes, aligned to a cache line: a `SharedArray`. Raises `MemoryError`."""
+        fresh = self._fresh
         array = self.unset(nbytes)
-        self.bytes.clear(array.address, nbytes)
+        used = min(fresh - array.address, nbytes)
+        if used > 0:
+            self.bytes.clear(array.address, used)
         return array
 
     def unset(self, nbytes: int) -> SharedArray:
         """As `aligned`, with any content."""
         size = max(_padded(nbytes), ALIGNMENT)
         block = Block(self, self._take(size), size)
+        self._fresh = max(self._fresh, block.address + size)
         return SharedArray.within(block, np.dtype(np.uint8), (nbytes,))
 
     def reach(self, array: Any) -> Any:
