@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ class Buffer:
             raise ProgramError(f"{self}: has no part {part}")
         return part
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes at the maxima of all sizes."""
         return self.bytes_at({})

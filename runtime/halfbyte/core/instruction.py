@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,8 +75,8 @@ class Instruction:
     given: tuple[str, ...] = ()
     origin: str = ""
 
-    @property
-    def operands(self) -> dict[str, Buffer]:
+    @cached_property
+    def operands(self) -> Mapping[str, Buffer]:
         """All buffers by their name in the signature."""
         names = self.given or tuple(o.name for o in self.operator.inputs)
         outputs = (o.name for o in self.operator.outputs)

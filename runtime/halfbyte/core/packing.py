@@ -73,6 +73,7 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
     own = {buffer: _taken(tensor, library.memory) for buffer, tensor in tensors.items()}
     arena = aligned(sum(_padded(tensors[b].nbytes) for b, data in own.items() if data is None))
     single, shared = Kernels(library=library), Kernels(threads=threads, library=library)
+    scratch = library.memory.aligned(max(map(_group_bytes, tensors.values()), default=0))
     place = 0
     packed = {}
     for buffer, tensor in tensors.items():
@@ -85,7 +86,7 @@ def pack(program: Program, buffers: Iterable[Buffer], file: ModelFile, threads: 
             source, data = tensor.data, arena[place : place + tensor.nbytes]
             place += _padded(tensor.nbytes)
         kernels = single if source is data else shared
-        for _ in _pack_slices(kernels, tensor, layout, source, data):
+        for _ in _pack_slices(kernels, tensor, layout, source, data, scratch):
             file.forget()
             file.check()
         value = Tensor(tensor.name, layout, tensor.shape, data, tensor.whole)
@@ -138,12 +139,11 @@ def _kept(program: Program, buffers: Iterable[Buffer], file: ModelFile) -> Progr
 
 
 def _pack_slices(
-    kernels: Kernels, tensor: Tensor, layout: type[Layout], source: U8, data: U8
+    kernels: Kernels, tensor: Tensor, layout: type[Layout], source: U8, data: U8, scratch: U8
 ) -> Iterator[None]:
     """Pack a tensor's bytes into `data`, which may be `source`; yields after each slice."""
     rows, columns = tensor.shape
     size = layout.row_bytes(columns)
-    scratch = kernels.memory.aligned(layout.GROUP * size)
     step = max(_SLICE // size // layout.GROUP, 1) * layout.GROUP
     for first in range(0, rows, step):
         part = slice(first * size, min(first + step, rows) * size)
@@ -153,6 +153,12 @@ def _pack_slices(
             k=columns, m=min(step, rows - first),
         )  # fmt: skip
         yield
+
+
+def _group_bytes(tensor: Tensor) -> int:
+    """Bytes of the rows of a packed group: what packing needs beside the tensor."""
+    layout = tensor.format.packed
+    return layout.GROUP * layout.row_bytes(tensor.columns) if layout else 0
 
 
 def _tensor(buffer: Buffer) -> Tensor:

@@ -184,12 +184,16 @@ class Program:
 def _with_buffers(
     instructions: Iterable[Instruction], known: dict[Buffer, Buffer]
 ) -> list[Instruction]:
-    """Instructions in which buffers are replaced, and their parts."""
+    """Instructions in which buffers are replaced, and their parts; others stay the same."""
 
-    def others(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-        return tuple(_other(buffer, known) for buffer in buffers)
+    def others(instruction: Instruction) -> Instruction:
+        inputs = tuple(_other(buffer, known) for buffer in instruction.inputs)
+        outputs = tuple(_other(buffer, known) for buffer in instruction.outputs)
+        if (inputs, outputs) == (instruction.inputs, instruction.outputs):
+            return instruction
+        return replace(instruction, inputs=inputs, outputs=outputs)
 
-    return [replace(i, inputs=others(i.inputs), outputs=others(i.outputs)) for i in instructions]
+    return list(map(others, instructions))
 
 
 def _other(buffer: Buffer, known: dict[Buffer, Buffer]) -> Buffer:

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -117,9 +118,8 @@ class Operator:
     def record(self, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         """Append this operator to the program under capture; returns its output buffer(s)."""
         attributes = {**self.defaults, **attributes}
-        required = sum(not o.optional for o in self.inputs)
-        fits = required <= len(operands) <= len(self.inputs)
-        if not fits or set(attributes) != set(self.attributes):
+        fits = len(self._required) <= len(operands) <= len(self.inputs)
+        if not fits or attributes.keys() != set(self.attributes):
             raise ProgramError(
                 f"{self.name}: expected operands {[o.name for o in self.inputs]} and attributes "
                 f"{list(self.attributes)}, found {len(operands)} and {sorted(attributes)}"
@@ -127,33 +127,38 @@ class Operator:
         program = current()
         dims: dict[str, Dim] = {k: v for k, v in attributes.items() if isinstance(v, int | Size)}
         present = [(o, b) for o, b in zip(self.inputs, operands, strict=False) if b is not None]
-        if not {o.name for o in self.inputs if not o.optional} <= {o.name for o, _ in present}:
+        by_name = {o.name: b for o, b in present}
+        if not self._required <= by_name.keys():
             raise ProgramError(f"{self.name}: only optional operands may be None")
         for operand, buffer in present:
             self._bind(operand, buffer, dims)
-        by_name = {o.name: b for o, b in present}
         results = tuple(
             by_name.get(o.name)
             or program.scratch(_dtype(o, present), tuple(self._resolved(d, dims) for d in o.dims))
             for o in self.outputs
         )
-        buffers, names = (
-            tuple(part) for part in zip(*((b, o.name) for o, b in present), strict=True)
-        )
+        buffers, names = tuple(by_name.values()), tuple(by_name)
         instruction = Instruction(self, buffers, results, attributes, dims, names)
         self.check(instruction)
         program.append(instruction)
         return results if len(results) > 1 else results[0]
 
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        """Names of the operands that are not optional."""
+        return frozenset(o.name for o in self.inputs if not o.optional)
+
     def _bind(self, operand: Operand, buffer: Any, dims: dict[str, Dim]) -> None:
         """Check one buffer's dtype and rank against the signature, and collect its dimensions."""
-        where = f"{self.name}: operand '{operand.name}'"
+        problem = ""
         if not isinstance(buffer, Buffer):
-            raise ProgramError(f"{where}: expected a buffer, found {type(buffer).__name__}")
-        if operand.dtype not in ("*", buffer.dtype):
-            raise ProgramError(f"{where} ({buffer}): expected {operand.dtype}")
-        if len(buffer.shape) != len(operand.dims):
-            raise ProgramError(f"{where} ({buffer}): expected {len(operand.dims)} dimensions")
+            problem = f": expected a buffer, found {type(buffer).__name__}"
+        elif operand.dtype not in ("*", buffer.dtype):
+            problem = f" ({buffer}): expected {operand.dtype}"
+        elif len(buffer.shape) != len(operand.dims):
+            problem = f" ({buffer}): expected {len(operand.dims)} dimensions"
+        if problem:
+            raise ProgramError(f"{self.name}: operand '{operand.name}'{problem}")
         for dim, size in zip(operand.dims, buffer.shape, strict=True):
             if dim.isidentifier():
                 dims.setdefault(dim, size)
@@ -194,8 +199,8 @@ class Operator:
         if len(buffer.shape) != len(operand.dims):
             return f"expected {len(operand.dims)} dimensions"
         for dim, size in zip(operand.dims, buffer.shape, strict=True):
-            wanted = self._resolved(dim, dims)
-            if wanted != size:
+            wanted = dims.get(dim) or self._resolved(dim, dims)
+            if wanted is not size and wanted != size:
                 return f"expected {dim} = {wanted}, found {size}"
             if maximum(size) < 1:
                 return "has no elements"
@@ -271,6 +276,8 @@ def host_instruction(
 
 def resolve(dim: str, dims: Mapping[str, Dim]) -> Dim:
     """The value of ``"n"``, ``"k/32"``, ``"g*h"`` or ``"32"`` under known dimensions."""
+    if (known := dims.get(dim)) is not None:
+        return known
     if "*" in dim:
         sizes = [resolve(part, dims) for part in dim.split("*")]
         if any(isinstance(size, Size) for size in sizes):

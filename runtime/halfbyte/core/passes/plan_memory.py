@@ -42,20 +42,20 @@ def placed(
     """Offsets in one arena of buffers with these sizes in bytes, and the arena's size."""
     if len(sizes) > MAX_BY_SIZE:
         return _placed_in_time(sizes, lives)
-    taken: list[tuple[int, int, Life]] = []  # offset, end, life; in this order
+    taken: list[tuple[int, int, int, int]] = []  # offset, end, life; in this order
     places, arena_bytes = {}, 0
     for buffer in sorted(sizes, key=lambda b: -sizes[b]):
         step()
-        life = lives[buffer]
+        first, last = lives[buffer]
         size = _rounded(sizes[buffer])
         offset = 0
-        for start, end, other in taken:
-            if other.last < life.first or life.last < other.first:
+        for start, end, born, died in taken:
+            if died < first or last < born:
                 continue
             if start - offset >= size:
                 break
             offset = max(offset, end)
-        insort(taken, (offset, offset + size, life))
+        insort(taken, (offset, offset + size, first, last))
         places[buffer] = offset
         arena_bytes = max(arena_bytes, offset + size)
     return places, arena_bytes

@@ -9,7 +9,7 @@ same to the bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -184,7 +184,7 @@ def _is_product(instruction: Instruction) -> bool:
 
 
 def _strided(
-    operands: dict[str, Buffer],
+    operands: Mapping[str, Buffer],
     count: int,
     steps: dict[str, int],
     cut: list[Buffer],

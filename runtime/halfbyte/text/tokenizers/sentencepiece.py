@@ -9,6 +9,9 @@ out of the text first, the leftmost, then the longest, and are never merged.
 from __future__ import annotations
 
 import re
+from itertools import repeat
+
+import numpy as np
 
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.tokens import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
@@ -20,7 +23,6 @@ from halfbyte.text.tokenizers.sentencepiece_normalizer import Normalizer
 from halfbyte.text.tokenizers.vocabulary import SPACE, Vocabulary
 
 _WORD = re.compile(f"{SPACE}*[^{SPACE}]+|{SPACE}+")
-_SPACE_INSIDE = re.compile(f"[^{SPACE}]{SPACE}")
 
 
 class SentencePieceBase(BaseTokenizer):
@@ -49,7 +51,7 @@ class SentencePieceBase(BaseTokenizer):
         self.strips_space = self._normalizer.add_prefix
         self.restarts = frozenset({vocabulary.ids["bos"]} if "bos" in vocabulary.ids else ())
         # If no token has a space inside, words are tokenized independently.
-        self._splits = not any(_SPACE_INSIDE.search(token) for token in self._ids_of)
+        self._splits = SPACE not in "".join(map(str.lstrip, self._ids_of, repeat(SPACE)))
         if vocabulary.flag("add_bos_token", self.add_bos):
             self.before = [self.bos]
         if vocabulary.flag("add_eos_token", self.add_eos):
@@ -109,8 +111,9 @@ class SentencePieceTokenizer(SentencePieceBase):
 
     def __init__(self, file: ModelFile) -> None:
         super().__init__(file)
-        scores = self.vocabulary.scores
-        self._priorities = {token: -scores[i] for token, i in self._ids_of.items()}
+        scores = np.array(self.vocabulary.scores)
+        priorities = -scores[list(self._ids_of.values())]
+        self._priorities = dict(zip(self._ids_of, priorities.tolist(), strict=True))
 
     def _pieces(self, word: str) -> list[Piece]:
         if word in self._user_ids:

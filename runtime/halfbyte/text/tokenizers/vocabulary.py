@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import compress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +74,13 @@ class Vocabulary:
             raise FormatError(
                 f"{self.file.path}: metadata 'tokenizer.ggml.scores': not all are finite"
             )
-        return [float(score) for score in scores]
+        numbers: list[float] = scores.tolist()
+        return numbers
+
+    @cached_property
+    def _kinds(self) -> npt.NDArray[np.int32]:
+        """The types as an array."""
+        return np.array(self.types, np.int32)
 
     @cached_property
     def merges(self) -> list[str]:
@@ -100,10 +108,8 @@ class Vocabulary:
         """Tokens that end generation."""
         # With "bos": a model that begins a new text has ended the one before.
         named = {self.ids[role] for role in ("bos", "eos", "eot", "eom") if role in self.ids}
-        kinds = zip(self.tokens, self.types, strict=True)
-        return frozenset(
-            named.union(i for i, (t, kind) in enumerate(kinds) if kind == CONTROL and t in _ENDS)
-        )
+        control = np.flatnonzero(self._kinds == CONTROL).tolist()
+        return frozenset(named.union(i for i in control if self.tokens[i] in _ENDS))
 
     def flag(self, name: str, default: bool) -> bool:
         """A bool of the metadata; raises `FormatError`."""
@@ -117,8 +123,10 @@ class Vocabulary:
 
     def of_type(self, *types: int) -> dict[str, int]:
         """Tokens of these types and their ids, without an empty token."""
-        kinds = zip(self.tokens, self.types, strict=True)
-        return {token: i for i, (token, kind) in enumerate(kinds) if kind in types and token}
+        chosen = np.isin(self._kinds, types)
+        ids = dict(zip(compress(self.tokens, chosen), np.flatnonzero(chosen).tolist(), strict=True))
+        ids.pop("", None)
+        return ids
 
     def stripping(self, name: str) -> frozenset[int]:
         """Tokens that take the whitespace beside them: "lstrip" before, "rstrip" after."""
@@ -131,8 +139,8 @@ class Vocabulary:
 
 def _tokens(file: ModelFile) -> list[str]:
     where = f"{file.path}: metadata 'tokenizer.ggml.tokens'"
-    tokens = file.metadata.get("tokenizer.ggml.tokens")
-    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+    tokens: Any = file.metadata.get("tokenizer.ggml.tokens")
+    if not isinstance(tokens, list) or not set(map(type, tokens)) <= {str}:
         raise FormatError(f"{where}: expected strings")
     embedding = file.tensors.get("token_embd.weight")
     if embedding is not None and embedding.shape[0] != len(tokens):
@@ -142,7 +150,6 @@ def _tokens(file: ModelFile) -> list[str]:
         )
     if not tokens:
         raise FormatError(f"{where}: is empty")
-    tokens = [str(token) for token in tokens]
     longest = max(map(len, tokens))
     if longest > _LONGEST_TOKEN:
         raise UnsupportedError(
