@@ -91,13 +91,34 @@ def graph() -> tuple[str, list[int]]:
     return base64.b64encode(model.SerializeToString()).decode(), [128, 64]
 
 
+def layers() -> tuple[str, list[int]]:
+    """Two products in a row, in Base64; and the shape of an input with a first result of 8 MB."""
+    random = np.random.default_rng(3)
+    shapes = {"up": (64, 1024), "down": (1024, 32)}
+    weights = {n: random.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    nodes = [
+        helper.make_node("MatMul", ["x", "up"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("MatMul", ["r", "down"], ["y"]),
+    ]
+    value = helper.make_tensor_value_info
+    proto = helper.make_graph(
+        nodes, "layers", [value("x", TensorProto.FLOAT, [2048, 64])],
+        [value("y", TensorProto.FLOAT, [2048, 32])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )  # fmt: skip
+    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return base64.b64encode(model.SerializeToString()).decode(), [2048, 64]
+
+
 @isolated
 def test_beams_and_sessions(python: Python, models: Path) -> None:
-    """Beams copy rows of the cache, and sessions compute some nodes in NumPy."""
+    """Beams copy rows of the cache; sessions compute some nodes in NumPy, and batches in slices."""
     del models
-    data, shape = graph()
+    (data, shape), (sliced, long) = graph(), layers()
     code = f"""
 import base64
+import importlib
 import numpy as np
 import halfbyte
 texts, outputs = [], []
@@ -111,9 +132,20 @@ for threads in (1, 3):
     for _ in range(3):
         outputs.append(session.run(None, dict(x=x))[0].tobytes())
     session.close()
-[texts[0] == texts[1], len(set(outputs))]
+slices, results, counts = importlib.import_module("halfbyte.onnx.passes.slice_rows"), set(), []
+x = np.random.default_rng(1).standard_normal({long}).astype(np.float32)
+cache = slices.CACHE
+for threads, slices.CACHE in ((1, 1 << 40), (1, cache), (2, cache), (3, cache)):
+    options = halfbyte.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = halfbyte.InferenceSession(base64.b64decode("{sliced}"), options)
+    results.add(session.run(None, dict(x=x))[0].tobytes())
+    [runner] = session._runners.values()
+    counts.append(sum(len(program.instructions) for program in runner.programs()))
+    session.close()
+[texts[0] == texts[1], len(set(outputs)), len(results), [n // counts[0] for n in counts]]
 """
-    assert python.run(code) == [True, 1]
+    assert python.run(code) == [True, 1, 1, [1, 8, 4, 3]]
 
 
 @in_worker
