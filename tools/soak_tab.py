@@ -10,6 +10,7 @@ the shared memory has grown, or a result differs; a run that hangs fails after t
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import sys
 import tempfile
 import time
@@ -24,6 +25,7 @@ from halfbyte.quantize import quantize_file
 MODEL = Path(__file__).parents[1] / "runtime/halfbyte/data/storyteller.bin"
 TOKENS, LOADS, WAKES = 10_000, 200, 100_000
 EACH_TOKENS, EACH_LOADS, EACH_WAKES = 250, 20, 5_000  # in one call, which blocks the tab
+HANGS = 600  # seconds after which a call will never return
 
 SIZES = """
 import asyncio, builtins, gc
@@ -40,6 +42,9 @@ def sizes():
 builtins.load, builtins.sizes = load, sizes
 builtins.model = await load()
 model.generate("", max_tokens=20, temperature=0)
+with await load() as other:  # memory for two models at once, as the loads below need it
+    other.generate("Tom", max_tokens=3)
+del other
 await asyncio.sleep(0.3)
 [workers._crews[2].ready, sizes()]
 """
@@ -83,6 +88,7 @@ for number in range({count}):
     while time.perf_counter() < end:
         pass
 kernels.close()
+del kernels, given, x, w, y
 [wrong, sizes()]
 """
 
@@ -91,8 +97,10 @@ def part(tab: Python, name: str, code: str, total: int, each: int, before: list[
     """Run code until it has counted to a total; whether results are right and memory is flat."""
     start, wrong, after = time.monotonic(), 0, before
     for done in range(0, total, each):
+        faulthandler.dump_traceback_later(HANGS, exit=True)
         result: Any = tab.run(code.format(count=min(each, total - done)))
         wrong, after = wrong + result[0], result[1]
+    faulthandler.cancel_dump_traceback_later()
     seconds = time.monotonic() - start
     grown = ", ".join(
         f"{(now - then) / 1e3:+.0f} kB" for then, now in zip(before, after, strict=True)
