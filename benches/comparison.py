@@ -51,19 +51,19 @@ class Pair:
             return "not judged: another yardstick"
         if self.old.noisy or self.new.noisy:
             return "not judged: varies"
-        if (found := self.change) is None:
+        if (ratio := self.change) is None:
             return "not judged: few values"
         worse, better = VERDICTS[self.new.unit]
-        return (worse if found.value > 0 else better) if found.beyond(threshold / 100) else ""
+        return (worse if ratio.value > 0 else better) if ratio.beyond(threshold / 100) else ""
 
     def cells(self, verdict: str) -> list[str]:
         """A row of the table."""
         scale, unit = UNITS[self.new.unit]
         values = [f"{digits(scale * series.median)} {unit}" for series in (self.old, self.new)]
-        if (found := self.change) is None:
+        if (ratio := self.change) is None:
             return [self.name, *values, "", "", verdict]
-        interval = f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
-        return [self.name, *values, f"{100 * found.value:+.1f} %", interval, verdict]
+        interval = f"{100 * ratio.low:+.1f} to {100 * ratio.high:+.1f}"
+        return [self.name, *values, f"{100 * ratio.value:+.1f} %", interval, verdict]
 
 
 def read(path: Path) -> dict[str, Any]:

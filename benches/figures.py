@@ -78,7 +78,7 @@ class Series:
         """The ratios of each process."""
         numbers = self.passes or [0] * len(self.seconds)
         return [
-            [ratio for ratio, found in zip(self.ratios, numbers, strict=True) if found == number]
+            [ratio for ratio, its in zip(self.ratios, numbers, strict=True) if its == number]
             for number in dict.fromkeys(numbers)
         ]
 
@@ -265,3 +265,13 @@ def zen_generation(family: int, model: int) -> int | None:
     if family == 0x19:
         return 4 if 0x10 <= model < 0x20 or 0x60 <= model < 0x80 or model >= 0xA0 else 3
     return 5 if family == 0x1A else None
+
+
+def machine(content: Content) -> str:
+    """The processor's name."""
+    return str(content["machine_info"]["processor"])
+
+
+def date(content: Content) -> str:
+    """The day of a run."""
+    return str(content["datetime"])[:10]

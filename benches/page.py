@@ -87,11 +87,11 @@ def _conditions(content: Content) -> str:
 
 def peaks(series: Iterable[Series]) -> dict[str, float]:
     """GB/s of memory and GOP/s of the int8 dot product on one thread, from the yardsticks."""
-    found: dict[str, list[float]] = {"memory": [], "dot": []}
+    readings: dict[str, list[float]] = {"memory": [], "dot": []}
     for one in series:
-        if one.threads == 1 and one.yardstick in found:
-            found[one.yardstick] += one.beside
-    return {name: rate(name, statistics.median(all_)) for name, all_ in found.items() if all_}
+        if one.threads == 1 and one.yardstick in readings:
+            readings[one.yardstick] += one.beside
+    return {name: rate(name, statistics.median(all_)) for name, all_ in readings.items() if all_}
 
 
 def _roofline(series: Sequence[Series]) -> str:
@@ -242,11 +242,11 @@ def _changes(
     points: list[tuple[float, float, str]] = []
     first: dict[tuple[str, str], Series] = {}
     for number, (session, date) in enumerate(zip(sessions, dates, strict=True)):
-        found = {key: s for key, s in session.items() if key[0] == source}
-        first = first or found
+        ours = {key: s for key, s in session.items() if key[0] == source}
+        first = first or ours
         logs = [
             math.log(statistics.median(s.ratios) / statistics.median(first[key].ratios))
-            for key, s in found.items() if key in first
+            for key, s in ours.items() if key in first
         ]  # fmt: skip
         if logs:
             mean = math.exp(statistics.fmean(logs))

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benches import page as html
-from benches import tables
+from benches import readme, tables
 from benches.browser import table as browser
-from benches.figures import Content, Series, digits, series_of
+from benches.figures import Content, date, machine, series_of
 from benches.onnx import table as onnx
 from benches.peers import table as peers
 from benches.peers.limits import Limits, Work
@@ -37,7 +37,6 @@ RESULTS = ROOT / "benches/results"
 PAGE, README = ROOT / "docs/benchmarks.md", ROOT / "README.md"
 HISTORY, LATEST = ROOT / "benches/history", ROOT / "build/bench/latest.json"
 HTML = ROOT / "build/bench/report.html"
-BEGIN, END = "<!-- This table is written by `make report`. -->", "<!-- end -->"
 BENCHES = {  # module and options, by the file of results
     "quality": "benches.quality",
     "peers": "benches.peers --large",
@@ -227,16 +226,6 @@ def _conditions(content: Content) -> str:
     )
 
 
-def machine(content: Content) -> str:
-    """The processor's name."""
-    return str(content["machine_info"]["processor"])
-
-
-def date(content: Content) -> str:
-    """The day of a run."""
-    return str(content["datetime"])[:10]
-
-
 def _wrapped(text: str, width: int = 120) -> str:
     """Lines of at most `width` characters, none of which ends within code."""
     lines = [""]
@@ -246,92 +235,6 @@ def _wrapped(text: str, width: int = 120) -> str:
         else:
             lines[-1] = f"{lines[-1]} {word}".lstrip()
     return "\n".join(lines)
-
-
-# ---- the README's table --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of the README's table: two series of a bench."""
-
-    task: str
-    bench: str
-    model: str
-    test: str
-    ours: str
-    peer: str
-    name: str  # of the peer
-
-    def cells(self, content: Content) -> list[str]:
-        """Our figure, the peer's, the ratio."""
-        both = [self._series(content, engine) for engine in (self.ours, self.peer)]
-        figures = [self._figure(series) for series in both]
-        ratio = f"{both[0].times_as_fast_as(both[1]):.2f}"
-        return [self.task, figures[0], f"{self.name} {figures[1]}", ratio]
-
-    def _series(self, content: Content, engine: str) -> Series:
-        for s in series_of(content):
-            if (s.model, s.test, s.engine, s.threads) == (self.model, self.test, engine, 1):
-                return s
-        raise SystemExit(
-            f"benches/results/{self.bench}.json: the README needs {self.model} {self.test} of "
-            f"{engine} on one thread, which is not there"
-        )
-
-    def _figure(self, series: Series) -> str:
-        return digits(series.speed if self.test[:2] in ("pp", "tg") else 1000 * series.median)
-
-
-ROWS = (
-    Row(
-        "SmolLM2-135M's shape in Q4_0, prompt of 128, tokens/s",
-        "peers", "135M Q4_0", "pp128", "halfbyte", "llama.cpp", "llama.cpp",
-    ),
-    Row(
-        "the same, decoding", "peers", "135M Q4_0", "tg64", "halfbyte", "llama.cpp", "llama.cpp"
-    ),
-    Row(
-        "the same, decoding in a Chromium tab",
-        "peers", "135M Q4_0", "tg64", "relaxed", "wllama-2", "wllama 2",
-    ),
-    Row(
-        "MiniLM in int8, 128 tokens, ms",
-        "onnx", "minilm", "int8 by own 1 x 128", "halfbyte", "onnxruntime", "ONNX Runtime",
-    ),
-    Row(
-        "MiniLM in int4, 128 tokens, ms",
-        "onnx", "minilm", "int4 by own 1 x 128", "halfbyte", "onnxruntime", "ONNX Runtime",
-    ),
-    Row(
-        "ResNet-34 in float32, ms",
-        "onnx", "resnet-34", "fp32 1 image", "halfbyte", "onnxruntime", "ONNX Runtime",
-    ),
-    Row(
-        "MiniLM in int8 in a tab, 128 tokens, ms",
-        "onnx-browser", "minilm", "int8 by own 1 x 128", "relaxed", "onnxruntime-web",
-        "onnxruntime-web",
-    ),
-)  # fmt: skip
-
-
-def readme_table(results: dict[str, Content]) -> str:
-    """The README's table, with a line that says where the figures are from."""
-    rows = [row for row in ROWS if row.bench in results]
-    lines = ["| task | halfbyte | peer | times as fast |", "|---|--:|--:|--:|"]
-    lines += [f"| {' | '.join(row.cells(results[row.bench]))} |" for row in rows]
-    used = [results[name] for name in dict.fromkeys(row.bench for row in rows)]
-    places = dict.fromkeys(f"{machine(content)}, {date(content)}" for content in used)
-    return "\n".join([f"On one thread, both sides taking turns; {'; '.join(places)}.", "", *lines])
-
-
-def readme(text: str, results: dict[str, Content]) -> str:
-    """The README with a new table."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"README.md: expected {BEGIN!r} and then {END!r} around the table")
-    return f"{before}{begin}\n{readme_table(results)}\n{end}{after}"
 
 
 # ---- the command ---------------------------------------------------------------------------------
@@ -357,9 +260,9 @@ def sessions(history: Path = HISTORY, latest: Path = LATEST) -> list[Content]:
 
 def write_html() -> None:
     """The report on the suite, if there is anything to report."""
-    if found := sessions():
+    if recorded := sessions():
         HTML.parent.mkdir(parents=True, exist_ok=True)
-        write_text(HTML, html.page(found[-1], found[:-1]))
+        write_text(HTML, html.page(recorded[-1], recorded[:-1]))
         print(f"{HTML.relative_to(ROOT)} written")
 
 
@@ -367,7 +270,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     """The files that the report writes, and their content."""
     results = read_results()
     yield PAGE, page(results)
-    yield README, readme(README.read_text(encoding="utf-8"), results)
+    yield README, readme.text(README.read_text(encoding="utf-8"), results)
 
 
 def run(name: str) -> None:

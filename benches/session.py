@@ -78,7 +78,7 @@ def compared(old: Content, new: Content, measure: Measure) -> tuple[Content, lis
     return both, confirmed(worse(pairs(old, again)), worse(pairs(old, both)), suspects)
 
 
-def confirmed(*found: Iterable[Pair]) -> list[Pair]:
+def confirmed(*comparisons: Iterable[Pair]) -> list[Pair]:
     """What is in all of them, as the last says."""
-    names = [{pair.name for pair in each} for each in found]
-    return [pair for pair in found[-1] if all(pair.name in each for each in names)]
+    names = [{pair.name for pair in each} for each in comparisons]
+    return [pair for pair in comparisons[-1] if all(pair.name in each for each in names)]

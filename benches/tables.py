@@ -52,10 +52,10 @@ def fusions(series: Sequence[Series]) -> str:
 def products(series: Sequence[Series]) -> str:
     """One row per type and shape."""
     header = ["type", "matrix", "1 row ms", "GB/s", "128 rows ms", "GOP/s"]
-    found = {(s.model, s.test): s for s in series}
+    by_case = {(s.model, s.test): s for s in series}
     rows = []
     for model in dict.fromkeys(s.model for s in series):
-        one, many = found[model, "1 row"], found[model, "128 rows"]
+        one, many = by_case[model, "1 row"], by_case[model, "128 rows"]
         times = [f"{digits(1e3 * s.median)}{'*' if s.noisy else ''}" for s in (one, many)]
         read = digits(one.more["bytes"] / one.median / 1e9)
         done = digits(many.more["operations"] / many.median / 1e9)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benches import builds, report
+from benches import builds, readme, report
 from benches.figures import Series, command_of, pytest_json, series_of, write_json, zen_generation
 
 HINT = "run `make report`: the page is written from benches/results/, not by hand"
@@ -25,7 +25,7 @@ def test_every_file_of_results_is_of_a_bench(repository: Path) -> None:
 
 
 def test_readme_has_few_rows() -> None:
-    assert len(report.ROWS) <= 8
+    assert len(readme.ROWS) <= 8
 
 
 @pytest.mark.parametrize("name", report.BENCHES)
@@ -52,27 +52,25 @@ def test_changed_results_change_the_page() -> None:
 
 def test_readme_without_its_markers(repository: Path) -> None:
     with pytest.raises(SystemExit, match=r"README.md: expected"):
-        report.readme("no table", {})
+        readme.text("no table", {})
 
 
 def test_readme_names_a_figure_that_is_missing() -> None:
     content = pytest_json([], "benches/onnx")
     with pytest.raises(SystemExit, match=r"results/onnx.json: the README needs minilm int8 by own"):
-        report.readme_table({"onnx": content})
+        readme.table({"onnx": content})
 
 
 def test_readme_says_where_figures_are_from() -> None:
     series = [
         Series(row.model, engine, row.test, 1, [seconds])
-        for row in report.ROWS
+        for row in readme.ROWS
         for engine, seconds in ((row.ours, 0.002), (row.peer, 0.004))
     ]
     content = pytest_json(series, "benches/peers")
     content["machine_info"]["processor"], content["datetime"] = "A", "2026-11-23T"
     other = {**content, "machine_info": {**content["machine_info"], "processor": "B"}}
-    lines = report.readme_table(
-        {"peers": content, "onnx": content, "onnx-browser": other}
-    ).splitlines()
+    lines = readme.table({"peers": content, "onnx": content, "onnx-browser": other}).splitlines()
     assert lines[0] == "On one thread, both sides taking turns; A, 2026-11-23; B, 2026-11-23."
     assert lines[4].endswith("prompt of 128, tokens/s | 500 | llama.cpp 250 | 2.00 |")
     assert "| 500 | wllama 2 250 | 2.00 |" in lines[6]
