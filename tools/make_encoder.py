@@ -24,7 +24,7 @@ from halfbyte.web.site import ENCODER, encoder_folder
 
 
 def make_encoder(folder: Path | None = None) -> Path:
-    """The model in int8, made if it does not exist yet.
+    """The model in int8; it is quantized if it does not exist yet.
 
     Raises
     ------

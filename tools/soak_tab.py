@@ -48,7 +48,7 @@ del other
 await asyncio.sleep(0.3)
 [workers._crews[2].ready, sizes()]
 """
-TELL = """
+GENERATE = """
 done = 0
 while done < {count}:
     generation = model.generation("", max_tokens={count} - done, temperature=1, seed=done)
@@ -126,7 +126,7 @@ def main() -> None:
             sizes = ", ".join(f"{size / 1e6:.1f} MB" for size in before)
             print(f"{helpers} helper; heap, shared memory, allocated there: {sizes}")
             flat = [
-                part(tab, "tokens", TELL, counts[0], EACH_TOKENS, before),
+                part(tab, "tokens", GENERATE, counts[0], EACH_TOKENS, before),
                 part(tab, "loads", CYCLE, counts[1], EACH_LOADS, before),
                 part(tab, "wakes", WAKE, counts[2], EACH_WAKES, before),
             ]

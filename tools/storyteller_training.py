@@ -100,7 +100,7 @@ def heldout_loss(model: Llama, tokenizer: Any, texts: Sequence[str]) -> tuple[fl
     return total / count, count
 
 
-def tell(model: Llama, tokenizer: Any, seed: int, temperature: float = 0.8) -> str:
+def generate(model: Llama, tokenizer: Any, seed: int, temperature: float = 0.8) -> str:
     """A story sampled from the model."""
     generator = torch.Generator().manual_seed(seed)
     ids = [BOS]

@@ -79,7 +79,7 @@ def write(path: Path, data: bytes) -> None:
 
 def summary(model: Llama, tokenizer: Any, record: dict[str, Any]) -> str:
     """The text beside the model: how it was trained, and how good it is."""
-    from storyteller_training import heldout_loss, tell
+    from storyteller_training import generate, heldout_loss
 
     loss, count = heldout_loss(model, tokenizer, heldout_stories(HELDOUT_STORIES))
     parameters = sum(p.numel() for p in model.parameters())
@@ -106,7 +106,7 @@ def summary(model: Llama, tokenizer: Any, record: dict[str, Any]) -> str:
         "",
         "Told at temperature 0.8 (PyTorch):",
         "",
-        *(f"seed {seed}: {tell(model, tokenizer, seed)}" for seed in (1, 2, 3)),
+        *(f"seed {seed}: {generate(model, tokenizer, seed)}" for seed in (1, 2, 3)),
         "",
     ])  # fmt: skip
 

@@ -12,7 +12,7 @@ from halfbyte.errors import OutOfMemoryError
 
 
 def available_bytes() -> float:
-    """Memory that this process may still allocate; infinite if the system does not tell.
+    """Memory that this process may still allocate; infinite where the system does not report it.
 
     The least of: memory that is free or can be freed without writing, and the remainders of the
     control group's and the address space's limits.
@@ -72,7 +72,7 @@ def memory_for(what: str) -> Iterator[None]:
 
 
 def machine_bytes() -> float:
-    """Memory of this machine; infinite if the system does not tell."""
+    """Memory of this machine; infinite where the system does not report it."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

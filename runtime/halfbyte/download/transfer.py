@@ -226,7 +226,7 @@ class Transfer:
 
 
 def new_bytes(size: int, allocate: Allocate | None = None) -> U8:
-    """Bytes of any content, in NumPy's memory if the other one has no room; or `MemoryError`."""
+    """Bytes of any content, in NumPy's memory if `allocate` fails; or `MemoryError`."""
     if allocate is not None:
         with suppress(MemoryError):
             return allocate(size)

@@ -22,7 +22,7 @@ _SUPPORTED = "GGUF, llama2.c's .bin (v0, v1, v2), torchless' .bin, or a Hugging 
 def open_model(
     path: str | os.PathLike[str], tokenizer: str | os.PathLike[str] | None = None
 ) -> ModelFile:
-    """Open a model of any supported format, found from its content.
+    """Open a model of any supported format, recognized by its content.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ static inline v128_t scale_f16(v128_t shifted) {
 static inline v128_t too_large(v128_t value) {
   return wasm_f32x4_ge(wasm_f32x4_abs(value), wasm_f32x4_splat(0x1p16f));
 }
-SHARED v128_t mend_f16(v128_t value) {
+SHARED v128_t with_special_f16(v128_t value) {
   v128_t large = too_large(value), fraction = wasm_v128_and(value, wasm_i32x4_splat(0x7FFFFF));
   v128_t quiet = wasm_v128_and(wasm_i32x4_gt(fraction, wasm_i32x4_splat(0)), large);
   value = wasm_v128_or(value, wasm_v128_and(large, wasm_i32x4_splat(0x7F800000)));
@@ -52,7 +52,7 @@ static inline vf vf_load_f16(const f16* p) {
   }
   if (__builtin_expect(wasm_v128_any_true(too_large(most)), 0)) {
     for (int i = 0; i < 4; i++) {
-      r.q[i] = mend_f16(r.q[i]);
+      r.q[i] = with_special_f16(r.q[i]);
     }
   }
   return r;
