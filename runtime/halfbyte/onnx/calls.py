@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from halfbyte.onnx.reference.arrays import check_elements
 from halfbyte.onnx.reference.registry import Body, Definition
 from halfbyte.onnx.reference.signatures import signature_of, wrong_attribute
 from halfbyte.onnx.reference.types import Rule, rule_of
+
+Dtype = np.dtype[Any]
 
 # Raised by definitions and rules for nodes that do not fit the standard.
 # NumPy raises RuntimeError for arrays with more dimensions than some functions take.
@@ -106,15 +109,28 @@ class Call:
         rule = self.definition.infer.shapes
         if rule is None:
             return None
-        dtypes = [v.dtype if isinstance(v, np.ndarray) else None for v in inputs]
+        known = [v.dtype if isinstance(v, np.ndarray) else None for v in inputs]
         try:
             inferred = rule(*inputs, **self.keywords)
-            shapes = [inferred] if isinstance(inferred, tuple) else inferred or []
-            kinds = zip(self.types.results(dtypes), shapes, strict=False)
-            specs = [(d, check_elements(shape, d.itemsize)) for d, shape in kinds if d is not None]
+            results = _listed(inferred)
+            kinds = itertools.zip_longest(results, self.types.results(known)[: len(results)])
+            types = [self._type(result, kind, known) for result, kind in kinds]
+            specs = [
+                (dtype, check_elements(getattr(result, "shape", result), dtype.itemsize))
+                for dtype, result in zip(types, results, strict=True)
+                if dtype is not None
+            ]
         except UNFIT as error:
             raise ProgramError(f"{self.where}: {error} for {_described(inputs)}") from error
-        return specs if specs and len(specs) == len(shapes) else None
+        return specs if specs and len(specs) == len(results) else None
+
+    def _type(self, result: Any, kind: Dtype | None, known: Sequence[Dtype | None]) -> Dtype | None:
+        """The dtype of a result that a rule gives, after it is narrowed as `__call__` does."""
+        if not isinstance(result, np.ndarray):
+            return kind
+        special = next((dtype for dtype in known if dtype is not None and dtype.names), None)
+        narrowed = special if not self.definition.special and _is_float(result) else None
+        return narrowed or result.dtype
 
     def __call__(self, inputs: Sequence[Any]) -> Sequence[Any]:
         self.check(inputs, [v.dtype if isinstance(v, np.ndarray) else None for v in inputs])
@@ -144,6 +160,16 @@ def check_ranks(results: Iterable[Any], where: str) -> None:
         rank = len(getattr(result, "shape", ()))
         if rank > MAX_RANK:
             raise ProgramError(f"{where}: {rank} dimensions, expected at most {MAX_RANK}")
+
+
+def _listed(results: Any) -> Sequence[Any]:
+    """The shapes, or arrays, that a rule gives as a sequence of them."""
+    if results is None:
+        return []
+    one = isinstance(results, np.ndarray) or not all(
+        isinstance(result, tuple | np.ndarray) for result in results
+    )
+    return [results] if one or results == () else results
 
 
 def _is_special(value: Any) -> bool:

@@ -31,6 +31,7 @@ from halfbyte.onnx.calls import UNFIT, Call, bound
 from halfbyte.onnx.evaluate import check_outputs
 from halfbyte.onnx.files.model import Graph, Model, Node
 from halfbyte.onnx.reference import Definition, lookup
+from halfbyte.onnx.reference._shapes import blank
 from halfbyte.onnx.reference.arrays import check_elements, check_shape
 from halfbyte.onnx.shared_weights import SharedWeights
 from halfbyte.onnx.values import Array, Operand, Unknown, Value, dtype_of, key_of
@@ -319,18 +320,17 @@ class Capture:
         return [self.value(buffer) for buffer in buffers]
 
     def _inferred(self, call: Call, inputs: list[Operand]) -> list[tuple[str, tuple[int, ...]]]:
-        """Dtypes and shapes of a node's results: by its shape rule, or else by a run on zeros."""
+        """Dtypes and shapes of a node's results, by its rule."""
         if (exact_work(self.node, inputs) or 0) > WORK:
             raise EndOfProgramError
         try:
-            types = call.infer([_blank(v) if isinstance(v, Value) else v for v in inputs])
-            if types is None:
-                results = call([_zeros(v) if isinstance(v, Value) else v for v in inputs])
-                if not all(isinstance(result, np.ndarray) for result in results):
-                    raise EndOfProgramError
-                types = [(result.dtype, result.shape) for result in results]
+            types = call.infer(
+                [blank(v.shape, v.numpy) if isinstance(v, Value) else v for v in inputs]
+            )
         except HalfbyteError:
-            raise EndOfProgramError from None  # zeros may be out of range where the values are not
+            raise EndOfProgramError from None  # the definition says what is wrong
+        if types is None:
+            raise EndOfProgramError
         specs = [(key, shape) for dtype, shape in types if (key := dtype_key(dtype)) is not None]
         if len(specs) < len(types):
             raise EndOfProgramError
@@ -348,15 +348,6 @@ class Capture:
                 "Transpose", lambda x: (x.transpose(order),), [buffer], [(buffer.dtype, shape)]
             )
         return permuted
-
-
-def _blank(value: Value) -> Array:
-    """An array of a value's type and shape that takes no memory."""
-    return np.broadcast_to(np.zeros((), value.numpy), value.shape)
-
-
-def _zeros(value: Value) -> Array:
-    return np.zeros(check_elements(value.shape, value.numpy.itemsize), value.numpy)
 
 
 def _no_graph(graph: Graph) -> Any:

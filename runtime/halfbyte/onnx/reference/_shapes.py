@@ -6,16 +6,17 @@ These are the rules for `define`; definitions of the same form share one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from halfbyte.onnx.files.dtypes import DTYPES
 from halfbyte.onnx.files.model import Node
 from halfbyte.onnx.reference.arrays import Array, axes_of, axis_of, integers
 
 Shape = tuple[int, ...]
-Shapes = Shape | list[Shape] | None
+Shapes = Shape | Array | Sequence[Shape | Array] | None
 Ranks = Sequence[int | None]
 Length = Callable[[int], int | None]  # of an input by its index
 
@@ -29,15 +30,24 @@ class Rule:
     shapes : callable or None
         Called like the definition, with arrays whose values count only where they are constants.
         Returns the shape of the result, or a list of shapes where the definition returns a tuple;
-        None where the shapes are not known. For inputs that do not fit it may raise what
-        definitions raise.
+        None where the shapes are not known. An array stands for its shape and dtype (`blank`),
+        where the table of types does not have the dtype. For inputs that do not fit it may raise
+        what definitions raise.
     rank : callable or None
         Called before any shape is known, with the ranks of inputs as far as they are known, the
         node, and a function that gives the length of an input that is a vector.
+    views : bool
+        Results are views of inputs, so that the definition itself is the rule: it reads no element.
     """
 
     shapes: Callable[..., Shapes] | None = None
     rank: Callable[[Ranks, Node, Length], int | None] | None = None
+    views: bool = False
+
+
+def blank(shape: Sequence[int], dtype: Any) -> Array:
+    """An array of this shape and dtype that takes no memory."""
+    return np.broadcast_to(np.zeros((), dtype), tuple(shape))
 
 
 # ---- shapes ------------------------------------------------------------------------------------
@@ -75,8 +85,9 @@ def without(shape: Shape, axes: Sequence[int], keepdims: int) -> Shape:
 
 
 def _reduced_by_attribute(
-    x: Array, *, axes: Sequence[int] | None = None, keepdims: int = 1, **attributes: Any
-) -> Shape:
+    x: Array, *others: Array | None, axes: Sequence[int] | None = None, keepdims: int = 1,
+    **attributes: Any,
+) -> Shape:  # fmt: skip
     """The shape of a reduction over axes that an attribute names, or over all."""
     return without(x.shape, axes_of(axes or range(x.ndim), x.ndim), keepdims)
 
@@ -95,12 +106,6 @@ def _one_axis(x: Array, *, axis: int = 0, keepdims: int = 1, **attributes: Any) 
     return without(x.shape, [axis_of(axis, x.ndim)], keepdims)
 
 
-def _standardized(x: Array, *others: Array | None, axis: int = -1, **attributes: Any) -> Shapes:
-    """The shapes of a result like x, and of two statistics over the axes from `axis` on."""
-    kept = without(x.shape, range(axis_of(axis, x.ndim), x.ndim), 1)
-    return [x.shape, kept, kept]
-
-
 def _joined(*parts: Array, axis: int) -> Shape:
     """The shape of arrays concatenated along an axis."""
     at = axis_of(axis, parts[0].ndim)
@@ -115,6 +120,16 @@ def _gathered(data: Array, indices: Array, *, axis: int = 0) -> Shape:
     """The shape of slices taken along an axis."""
     at = axis_of(axis, data.ndim)
     return (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
+
+
+def _with_mask(x: Array, *others: Array | None, **attributes: Any) -> Shapes:
+    """The first input's shape, and that of a mask."""
+    return [blank(x.shape, x.dtype), blank(x.shape, np.bool_)]
+
+
+def _numbered(x: Array, *, dtype: int = 0, **attributes: Any) -> Shapes:
+    """The first input's shape, in the type that an attribute names."""
+    return blank(x.shape, DTYPES[dtype] if dtype else x.dtype)
 
 
 def _by_channel(x: Array, **attributes: Any) -> Shape:
@@ -155,7 +170,7 @@ def _stated_rank(ranks: Ranks, node: Node, length: Length) -> int | None:
     return length(1) if len(ranks) > 1 else None
 
 
-def _expanded_rank(ranks: Ranks, node: Node, length: Length) -> int | None:
+def expanded_rank(ranks: Ranks, node: Node, length: Length) -> int | None:
     wanted = _stated_rank(ranks, node, length)
     return None if ranks[0] is None or wanted is None else max(ranks[0], wanted)
 
@@ -183,16 +198,21 @@ product = Rule(_product, _product_rank)  # of the first two inputs
 reduced_by_attribute = Rule(_reduced_by_attribute, _kept_rank)
 reduced_by_input = Rule(_reduced_by_input, _kept_rank)
 one_axis = Rule(_one_axis, _kept_rank)
-standardized = Rule(_standardized, _first_rank)
+with_mask = Rule(_with_mask, _first_rank)
+numbered = Rule(_numbered, _first_rank)
 by_channel = Rule(_by_channel, _first_rank)
 vector = Rule(rank=lambda ranks, node, length: 1)
 matrix = Rule(rank=lambda ranks, node, length: 2)
 gathered = Rule(_gathered, _gathered_rank)
 joined = Rule(_joined, _first_rank)
 stated = Rule(rank=_stated_rank)
-expanded = Rule(rank=_expanded_rank)
 unsqueezed = Rule(rank=_axes_more(1))
 squeezed = Rule(rank=_axes_more(-1))
+
+
+def views(rule: Rule = UNKNOWN) -> Rule:
+    """The rule of results that are views of inputs, with the rank of another rule."""
+    return replace(rule, views=True)
 
 
 def alike(shapes: Callable[..., Shapes]) -> Rule:

@@ -212,12 +212,14 @@ def rotary_embedding(
 
 
 def _read_state(
-    query: Array, key: Array, value: Array, *others: Array | None, kv_num_heads: int,
-    q_num_heads: int, **attributes: Any,
+    query: Array, key: Array, value: Array, state: Array | None = None, *others: Array | None,
+    kv_num_heads: int, q_num_heads: int, **attributes: Any,
 ) -> _shapes.Shapes:  # fmt: skip
     """The shapes of the result and of the last state."""
     dk, dv = (x.shape[2] // kv_num_heads for x in (key, value))
-    return [(*query.shape[:2], q_num_heads * dv), (len(query), kv_num_heads, dk, dv)]
+    kept = query.dtype if state is None else state.dtype
+    last = _shapes.blank((len(query), kv_num_heads, dk, dv), kept)
+    return [(*query.shape[:2], q_num_heads * dv), last]
 
 
 @define("LinearAttention", since=27, special=True, infer=_shapes.Rule(_read_state))

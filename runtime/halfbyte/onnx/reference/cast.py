@@ -21,7 +21,11 @@ def element_type(number: int) -> np.dtype[Any]:
     return dtype
 
 
-@define("Cast", special=True, infer=_shapes.same_rank)
+def _cast(X: Array, *, to: int, **attributes: Any) -> _shapes.Shapes:
+    return _shapes.blank(X.shape, element_type(to))
+
+
+@define("Cast", special=True, infer=_shapes.alike(_cast))
 def cast(X: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
     """X's values in another type. ONNX Cast-28.
 
@@ -90,7 +94,7 @@ def text_of(value: Any) -> str:
     return str(value).removesuffix(".0")
 
 
-@define("BitCast", since=26, special=True)
+@define("BitCast", since=26, special=True, infer=_shapes.alike(_cast))
 def bit_cast(X: Array, *, to: int) -> Array:
     """X's bits as another type of the same width. ONNX BitCast-26."""
     dtype = element_type(to)

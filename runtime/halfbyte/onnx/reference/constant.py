@@ -10,6 +10,7 @@ import numpy as np
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.files import dtypes
 from halfbyte.onnx.files.model import SparseTensor
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference.arrays import Array, as_type, check_elements, integers, zeros
 from halfbyte.onnx.reference.cast import element_type
 from halfbyte.onnx.reference.registry import define
@@ -83,7 +84,7 @@ def arange(start: Array, limit: Array, delta: Array, *, stash_type: int = 1) -> 
     return np.asarray(first + np.arange(count).astype(first.dtype) * step).astype(kind, copy=False)
 
 
-@define("EyeLike", since=9, special=True)
+@define("EyeLike", since=9, special=True, infer=_shapes.numbered)
 def eye_like(X: Array, *, dtype: int | None = None, k: int = 0) -> Array:
     """1 on diagonal `k` of a matrix of X's shape, else 0. ONNX EyeLike-22."""
     rows, columns = X.shape

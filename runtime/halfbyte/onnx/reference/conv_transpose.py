@@ -25,6 +25,7 @@ from halfbyte.onnx.reference._windows import (
     per_axis,
     split_padding,
 )  # fmt: skip
+from halfbyte.onnx.reference.arrays import integers
 from halfbyte.onnx.reference.registry import define
 
 
@@ -107,7 +108,7 @@ def _transposed_window(
     return window, wanted
 
 
-def _widened_images(
+def widened_images(
     x: Array, w: Array, *b: Array | None, group: int = 1, kernel_shape: Any = None,
     **attributes: Any,
 ) -> _shapes.Shape:  # fmt: skip
@@ -120,7 +121,7 @@ def _widened_images(
     return (len(x), w.shape[1] * group, *sizes)
 
 
-@define("ConvTranspose", since=1, product=True, infer=_shapes.Rule(_widened_images))
+@define("ConvTranspose", since=1, product=True, infer=_shapes.Rule(widened_images))
 def conv_transpose(
     x: Array,
     w: Array,
@@ -163,7 +164,12 @@ def conv_transpose(
     return rounded(np.ascontiguousarray(y), x.dtype)
 
 
-@define("Col2Im", since=18, decided_by=(1, 2))
+def _image(x: Array, image_shape: Array, block_shape: Array, **attributes: Any) -> _shapes.Shape:
+    volume = math.prod(integers(block_shape))
+    return (len(x), x.shape[1] // volume, *integers(image_shape))
+
+
+@define("Col2Im", since=18, decided_by=(1, 2), infer=_shapes.Rule(_image))
 def col2im(
     x: Array,
     image_shape: Array,

@@ -163,7 +163,12 @@ def grid_sample(
     return rounded(samples.reshape(*x.shape[:2], *results), x.dtype)
 
 
-@define("AffineGrid", since=20, decided_by=(1,))
+def _grid(theta: Array, size: Array, **attributes: Any) -> _shapes.Shape:
+    spatial = fitting(size, 1)[2:]
+    return (len(theta), *spatial, len(spatial))
+
+
+@define("AffineGrid", since=20, decided_by=(1,), infer=_shapes.Rule(_grid))
 def affine_grid(theta: Array, size: Array, *, align_corners: int = 0) -> Array:
     """grid[n, i...] = theta[n] (x, y, (z,) 1), for GridSample. ONNX AffineGrid-20.
 

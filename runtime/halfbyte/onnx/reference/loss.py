@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from halfbyte.core.ops.activation import log_softmax_of
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import Array, rounded, widened
 from halfbyte.onnx.reference.registry import define
 
@@ -40,7 +43,17 @@ def _likelihood_loss(
     return np.asarray(total / weights.sum() if reduction == "mean" else total)
 
 
-@define("NegativeLogLikelihoodLoss", since=12)
+def _loss(
+    x: Array, target: Array, *others: Array | None, reduction: str = "mean", **attributes: Any
+) -> _shapes.Shape:
+    return target.shape if reduction == "none" else ()
+
+
+def _loss_and_logs(x: Array, *others: Array, **attributes: Any) -> _shapes.Shapes:
+    return [_loss(x, *others, **attributes), x.shape]
+
+
+@define("NegativeLogLikelihoodLoss", since=12, infer=_shapes.Rule(_loss))
 def negative_log_likelihood_loss(
     x: Array,
     target: Array,
@@ -57,7 +70,7 @@ def negative_log_likelihood_loss(
     return rounded(_likelihood_loss(widened(x), target, weight, ignore_index, reduction), x.dtype)
 
 
-@define("SoftmaxCrossEntropyLoss", since=12)
+@define("SoftmaxCrossEntropyLoss", since=12, infer=_shapes.Rule(_loss_and_logs))
 def softmax_cross_entropy_loss(
     scores: Array,
     labels: Array,

@@ -46,7 +46,15 @@ def declare_binary(name: str, since: int, function: Callable[[Array, Array], Any
     if since > 7:
         return
 
-    @define(name)
+    def shape(
+        A: Array, B: Array, *, axis: int | None = None, broadcast: int = 0, **others: Any
+    ) -> Any:
+        place = axis if broadcast else None
+        return np.broadcast_shapes(
+            A.shape, B.shape if place is None else along(B, A.ndim, place).shape
+        )
+
+    @define(name, infer=_shapes.Rule(shape))
     def by_attributes(
         A: Array,
         B: Array,

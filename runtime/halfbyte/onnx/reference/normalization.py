@@ -74,10 +74,14 @@ def _batch_trained(
 
 
 def _normalized(
-    x: Array, *others: Array, training_mode: int = 0, outputs: int = 1, **attributes: Any
-) -> _shapes.Shapes:
-    """The shape of the input; None in training mode."""
-    return None if training_mode or outputs > 1 else x.shape
+    x: Array, scale: Array, b: Array, mean: Array, variance: Array, *, training_mode: int = 0,
+    is_test: int = 0, outputs: int = 1, **attributes: Any,
+) -> _shapes.Shapes:  # fmt: skip
+    """The shape of the input; in training mode also those of statistics."""
+    results = 3 if training_mode else 5 if outputs > 1 and not is_test else 1
+    whole = _shapes.blank(x.shape, x.dtype)
+    statistics = [_shapes.blank(v.shape, v.dtype) for v in (mean, variance)]
+    return [whole, *statistics, *statistics][:results]
 
 
 @define("BatchNormalization", since=14, special=True, infer=_shapes.alike(_normalized))
@@ -201,7 +205,16 @@ def group_normalization_18(
     return rounded((wide * by + plus).reshape(x.shape), x.dtype)
 
 
-@define("LayerNormalization", since=17, special=True, infer=_shapes.standardized)
+def _standardized(
+    x: Array, *others: Array | None, axis: int = -1, stash_type: int = 1, **attributes: Any
+) -> _shapes.Shapes:
+    """The shapes of a result like x, and of two statistics over the axes from `axis` on."""
+    kept = _shapes.without(x.shape, range(axis_of(axis, x.ndim), x.ndim), 1)
+    statistic = _shapes.blank(kept, dtypes.DTYPES[stash_type])
+    return [x.shape, statistic, statistic]
+
+
+@define("LayerNormalization", since=17, special=True, infer=_shapes.alike(_standardized))
 def layer_normalization(
     x: Array,
     scale: Array,

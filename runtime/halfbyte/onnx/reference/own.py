@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def linear(x: Array, w: Array, bias: Array, *, activation: str = "") -> Array:
     return y
 
 
-@define("ScaledKernel", domain=DOMAIN, types="- - > -")
+@define("ScaledKernel", domain=DOMAIN, types="a - > a", infer=_shapes.same)
 def scaled_kernel(w: Array, factor: Array) -> Array:
     """w' = w factor by output channel: w [m, ...], factor float64 [m]."""
     return np.asarray(w * factor.reshape(-1, *[1] * (w.ndim - 1))).astype(w.dtype)
@@ -84,7 +85,18 @@ def skip_layer_normalization(
     return rounded(_layer_norm(total, scale, b, epsilon), x.dtype), rounded(total, x.dtype)
 
 
-@define("Attention", domain=DOMAIN, product=True, infer=_shapes.most_rank, types="a a a a > a")
+def _attended(
+    q: Array, k: Array, v: Array, mask: Array | None = None, **attributes: Any
+) -> _shapes.Shape:
+    scores = _shapes.after_product(q.shape, (*k.shape[:2], k.shape[3], k.shape[2]))
+    scores = scores if mask is None else np.broadcast_shapes(scores, mask.shape)
+    return _shapes.after_product(scores, v.shape)
+
+
+@define(
+    "Attention", domain=DOMAIN, product=True, types="a a a a > a",
+    infer=_shapes.Rule(_attended, _shapes.most_rank.rank),
+)  # fmt: skip
 def attention(
     q: Array, k: Array, v: Array, mask: Array | None = None, *, scale: float, axis: int = -1,
     to_end: int = 0,

@@ -15,7 +15,44 @@ from halfbyte.onnx.reference.registry import define
 MODES = ("constant", "edge", "reflect", "wrap")
 
 
-@define("Pad", since=2, special=True, infer=_shapes.same_rank)
+def _pads(
+    data: Array, sizes: Sequence[int], axes: Sequence[int] | None
+) -> tuple[Array, list[tuple[int, int]]]:
+    """The part of `data` that is kept (negative pads crop), and what is added along each axis."""
+    along = range(data.ndim) if axes is None else axes_of(axes, data.ndim)
+    if len(sizes) != 2 * len(along):
+        raise ValueError(f"{len(sizes)} pads of {len(along)} axes")
+    before, after = [0] * data.ndim, [0] * data.ndim
+    for place, axis in enumerate(along):
+        before[axis], after[axis] = sizes[place], sizes[place + len(along)]
+    check_elements(map(sum, zip(data.shape, before, after, strict=True)), data.dtype.itemsize)
+    kept: list[Any] = [
+        slice(max(-b, 0), size - max(-a, 0))
+        for size, b, a in zip(data.shape, before, after, strict=True)
+    ]
+    grown = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
+    return data[(*kept, ...)], grown
+
+
+def _around(data: Array, pads: Sequence[tuple[int, int]]) -> _shapes.Shape:
+    return tuple(b + size + a for size, (b, a) in zip(data.shape, pads, strict=True))
+
+
+def _padded(
+    data: Array, pads: Array, value: Array | None = None, axes: Array | None = None,
+    **attributes: Any,
+) -> _shapes.Shape:  # fmt: skip
+    return _around(*_pads(data, integers(pads), None if axes is None else integers(axes)))
+
+
+def _padded_by_attributes(data: Array, *, pads: Sequence[int], **attributes: Any) -> _shapes.Shape:
+    return _around(*_pads(data, pads, None))
+
+
+padded = _shapes.alike(_padded)
+
+
+@define("Pad", since=2, special=True, infer=_shapes.alike(_padded_by_attributes))
 def pad_by_attributes(
     data: Array, *, pads: list[int], mode: str = "constant", value: float = 0.0
 ) -> Array:
@@ -23,7 +60,7 @@ def pad_by_attributes(
     return pad(data, np.asarray(pads, np.int64), np.asarray(value, data.dtype), mode=mode)
 
 
-@define("Pad", since=11, decided_by=(1, 3), special=True, infer=_shapes.same_rank)
+@define("Pad", since=11, decided_by=(1, 3), special=True, infer=padded)
 def pad(
     data: Array,
     pads: Array,
@@ -40,28 +77,15 @@ def pad(
     """
     if mode not in MODES:
         raise UnsupportedError(f"mode {mode!r}: expected one of {MODES}")
-    along = range(data.ndim) if axes is None else axes_of(integers(axes), data.ndim)
-    sizes = integers(pads)
-    if len(sizes) != 2 * len(along):
-        raise ValueError(f"{len(sizes)} pads of {len(along)} axes")
-    before, after = [0] * data.ndim, [0] * data.ndim
-    for place, axis in enumerate(along):
-        before[axis], after[axis] = sizes[place], sizes[place + len(along)]
-    check_elements(map(sum, zip(data.shape, before, after, strict=True)), data.dtype.itemsize)
-    kept: list[Any] = [
-        slice(max(-b, 0), size - max(-a, 0))
-        for size, b, a in zip(data.shape, before, after, strict=True)
-    ]
-    grown = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
+    kept, grown = _pads(data, integers(pads), None if axes is None else integers(axes))
     if mode == "constant":
-        return framed(data[(*kept, ...)], grown, constant_value)
-    return continued(data[(*kept, ...)], grown, mode)
+        return framed(kept, grown, constant_value)
+    return continued(kept, grown, mode)
 
 
 def framed(data: Array, pads: Sequence[tuple[int, int]], value: Array | None) -> Array:
     """An array filled with the value, with `data` inside."""
-    shape = [b + size + a for size, (b, a) in zip(data.shape, pads, strict=True)]
-    result = zeros(shape, data.dtype)
+    result = zeros(_around(data, pads), data.dtype)
     if value is not None:
         result[...] = value.reshape(())
     result[tuple(slice(b, b + size) for size, (b, _) in zip(data.shape, pads, strict=True))] = data
@@ -89,7 +113,13 @@ def continued(data: Array, pads: Sequence[tuple[int, int]], mode: str) -> Array:
     return data
 
 
-@define("CenterCropPad", since=18, decided_by=(1,), special=True)
+def _centered(data: Array, shape: Array, *, axes: list[int] | None = None) -> _shapes.Shape:
+    along = range(data.ndim) if axes is None else axes_of(axes, data.ndim)
+    wanted = dict(zip(along, integers(shape), strict=True))
+    return tuple(wanted.get(axis, size) for axis, size in enumerate(data.shape))
+
+
+@define("CenterCropPad", since=18, decided_by=(1,), special=True, infer=_shapes.alike(_centered))
 def center_crop_pad(data: Array, shape: Array, *, axes: list[int] | None = None) -> Array:
     """`data` cropped or padded with zeros to a shape, around its center. ONNX CenterCropPad-18.
 

@@ -191,7 +191,29 @@ def global_lp_pool(x: Array, *, p: float = 2) -> Array:
     return rounded(sums ** (1 / p), x.dtype)
 
 
-@define("MaxUnpool", since=9, decided_by=(2,))
+def _unpooled_sizes(
+    x: Array, kernel_shape: Sequence[int], pads: Sequence[int] | None, strides: Sequence[int] | None
+) -> tuple[int, ...]:
+    """The shape that MaxPool with these attributes made x from."""
+    rank = x.ndim - 2
+    begins, ends = padding(pads, rank)
+    steps = per_axis(strides, rank, 1, "strides")
+    kernel = per_axis(kernel_shape, rank, 1, "kernel_shape")
+    spans = zip(x.shape[2:], steps, kernel, begins, ends, strict=True)
+    sizes = [(d - 1) * step + k - begin - end for d, step, k, begin, end in spans]
+    return fitting((*x.shape[:2], *sizes), x.dtype.itemsize)
+
+
+def _unpooled(
+    x: Array, indices: Array, output_shape: Array | None = None, *, kernel_shape: Sequence[int],
+    pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
+) -> _shapes.Shape:  # fmt: skip
+    if output_shape is not None:
+        return fitting(output_shape, x.dtype.itemsize)
+    return _unpooled_sizes(x, kernel_shape, pads, strides)
+
+
+@define("MaxUnpool", since=9, decided_by=(2,), infer=_shapes.alike(_unpooled))
 def max_unpool(
     x: Array,
     indices: Array,
@@ -206,15 +228,9 @@ def max_unpool(
     Indices refer to the size that MaxPool's attributes give, (D - 1) * stride + kernel - pads; a
     larger output_shape has these elements at its beginning. ONNX MaxUnpool-9, -11, -22.
     """
-    rank = x.ndim - 2
     if indices.shape != x.shape:
         raise ProgramError(f"indices {list(indices.shape)}: expected the input's {list(x.shape)}")
-    begins, ends = padding(pads, rank)
-    steps = per_axis(strides, rank, 1, "strides")
-    kernel = per_axis(kernel_shape, rank, 1, "kernel_shape")
-    spans = zip(x.shape[2:], steps, kernel, begins, ends, strict=True)
-    sizes = [(d - 1) * step + k - begin - end for d, step, k, begin, end in spans]
-    shape = fitting((*x.shape[:2], *sizes), x.dtype.itemsize)
+    shape = _unpooled_sizes(x, kernel_shape, pads, strides)
     count = math.prod(shape)
     if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < count:
         raise ProgramError(f"index {int(indices.min())} or {int(indices.max())}: 0 to {count - 1}")

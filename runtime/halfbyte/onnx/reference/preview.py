@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
 from halfbyte.onnx.files.dtypes import DTYPES
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._attention import grouped, softmax
 from halfbyte.onnx.reference._numbers import rounded, widened
 from halfbyte.onnx.reference.registry import Body, define
@@ -18,7 +19,11 @@ Array = npt.NDArray[Any]
 TRAINING = "ai.onnx.preview.training"
 
 
-@define("FlexAttention", domain="ai.onnx.preview", special=True)
+def _attended(q: Array, k: Array, v: Array, **attributes: Any) -> _shapes.Shapes:
+    return _shapes.blank((*q.shape[:3], v.shape[3]), q.dtype)
+
+
+@define("FlexAttention", domain="ai.onnx.preview", special=True, infer=_shapes.alike(_attended))
 def flex_attention(
     q: Array,
     k: Array,
@@ -61,7 +66,17 @@ def _moved(x: Array, rate: Array, step: Array, squares: Array, epsilon: float) -
     return np.asarray(x - rate * step / (np.sqrt(squares) + epsilon))
 
 
-@define("Adagrad", domain=TRAINING)
+def _updated(rate: Array, count: Array, *inputs: Array, parts: int) -> _shapes.Shapes:
+    """Like the inputs, without the gradients."""
+    each = len(inputs) // parts
+    return [_shapes.blank(x.shape, x.dtype) for x in (*inputs[:each], *inputs[2 * each :])]
+
+
+def _updates(parts: int) -> _shapes.Rule:
+    return _shapes.Rule(lambda *inputs, **attributes: _updated(*inputs, parts=parts))
+
+
+@define("Adagrad", domain=TRAINING, infer=_updates(3))
 def adagrad(
     rate: Array,
     count: Array,
@@ -83,7 +98,7 @@ def adagrad(
     return _ordered(updated)
 
 
-@define("Adam", domain=TRAINING)
+@define("Adam", domain=TRAINING, infer=_updates(4))
 def adam(
     rate: Array,
     count: Array,
@@ -112,7 +127,7 @@ def adam(
     return _ordered(updated)
 
 
-@define("Momentum", domain=TRAINING)
+@define("Momentum", domain=TRAINING, infer=_updates(3))
 def momentum(
     rate: Array,
     count: Array,

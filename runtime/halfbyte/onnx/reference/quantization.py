@@ -69,7 +69,24 @@ def quantized(real: Array, zero_point: Array | None, dtype: np.dtype[Any], satur
     return dtypes.narrow(limited.astype(np.int8 if low else np.uint8), dtype)
 
 
-@define("QuantizeLinear", since=10, special=True, infer=_shapes.same)
+def _quantized_type(zero: Array | None, output_dtype: int) -> np.dtype[Any]:
+    """The zero point's type, else output_dtype, else uint8."""
+    return float_of(output_dtype, np.dtype(np.uint8) if zero is None else zero.dtype)
+
+
+def _quantized_like(
+    x: Array, scale: Array, zero: Array | None = None, *, output_dtype: int = 0, **attributes: Any
+) -> Array:
+    return _shapes.blank(x.shape, _quantized_type(zero, output_dtype))
+
+
+def _dequantized_like(
+    x: Array, scale: Array, zero: Array | None = None, *, output_dtype: int = 0, **attributes: Any
+) -> Array:
+    return _shapes.blank(x.shape, float_of(output_dtype, scale.dtype))
+
+
+@define("QuantizeLinear", since=10, special=True, infer=_shapes.alike(_quantized_like))
 def quantize_linear(
     x: Array,
     y_scale: Array,
@@ -87,8 +104,7 @@ def quantize_linear(
     zero point, else output_dtype, else uint8. Floats of 8 bits and fewer are not rounded to whole
     numbers. ONNX QuantizeLinear-10, -13, -19, -21, -23, -24, -25, -28.
     """
-    default = np.dtype(np.uint8) if y_zero_point is None else y_zero_point.dtype
-    dtype = float_of(output_dtype, default)
+    dtype = _quantized_type(y_zero_point, output_dtype)
     scale = spread(y_scale, x.shape, axis, block_size, "y_scale")
     zero = None
     if y_zero_point is not None:
@@ -102,7 +118,7 @@ def quantize_linear(
     return quantized(real, zero, dtype, bool(saturate))
 
 
-@define("DequantizeLinear", since=10, special=True, infer=_shapes.same)
+@define("DequantizeLinear", since=10, special=True, infer=_shapes.alike(_dequantized_like))
 def dequantize_linear(
     x: Array,
     x_scale: Array,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def random_uniform(
     return rounded(numbers, float_of(dtype, np.dtype(np.float32)))
 
 
-@define("RandomNormalLike", pure=False, special=True)
+@define("RandomNormalLike", pure=False, special=True, infer=_shapes.numbered)
 def random_normal_like(
     x: Array, *, dtype: int = 0, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
 ) -> Array:
@@ -63,7 +64,7 @@ def random_normal_like(
     return rounded(_generator(seed).normal(mean, scale, x.shape), float_of(dtype, x.dtype))
 
 
-@define("RandomUniformLike", pure=False, special=True)
+@define("RandomUniformLike", pure=False, special=True, infer=_shapes.numbered)
 def random_uniform_like(
     x: Array, *, dtype: int = 0, high: float = 1.0, low: float = 0.0, seed: float | None = None
 ) -> Array:
@@ -71,14 +72,18 @@ def random_uniform_like(
     return rounded(_generator(seed).uniform(low, high, x.shape), float_of(dtype, x.dtype))
 
 
-@define("Bernoulli", since=15, pure=False, special=True)
+@define("Bernoulli", since=15, pure=False, special=True, infer=_shapes.numbered)
 def bernoulli(x: Array, *, dtype: int = 0, seed: float | None = None) -> Array:
     """1 with probability x, else 0, in dtype or x's type. ONNX Bernoulli-15, -22."""
     drawn = _generator(seed).random(x.shape) < widened(x)
     return rounded(drawn.astype(np.float32), float_of(dtype, x.dtype))
 
 
-@define("Multinomial", since=7, pure=False)
+def _drawn(x: Array, *, dtype: int = 6, sample_size: int = 1, **attributes: Any) -> _shapes.Shapes:
+    return _shapes.blank((len(x), sample_size), float_of(dtype, np.dtype(np.int32)))
+
+
+@define("Multinomial", since=7, pure=False, infer=_shapes.Rule(_drawn))
 def multinomial(
     x: Array, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None
 ) -> Array:
@@ -97,7 +102,7 @@ def multinomial(
     return rounded(np.minimum(chosen, x.shape[1] - 1), float_of(dtype, np.dtype(np.int32)))
 
 
-@define("Dropout", since=12, pure=False, infer=_shapes.same_rank)
+@define("Dropout", since=12, pure=False, infer=_shapes.with_mask)
 def dropout(
     x: Array,
     ratio: Array | None = None,
@@ -123,13 +128,13 @@ def dropout(
     return rounded(kept * wide * wide.dtype.type(1 / (1 - part)), x.dtype), kept
 
 
-@define("Dropout", since=7, infer=_shapes.same_rank)
+@define("Dropout", since=7, infer=_shapes.alike(lambda x, **_: [x.shape, x.shape]))
 def dropout_7(x: Array, *, ratio: float = 0.5) -> tuple[Array, Array]:
     """x, and a mask of True (of x's type before version 10). ONNX Dropout-7."""
     return x, np.ones(x.shape, x.dtype)
 
 
-@define("Dropout", since=10, infer=_shapes.same_rank)
+@define("Dropout", since=10, infer=_shapes.with_mask)
 def dropout_10(x: Array, *, ratio: float = 0.5) -> tuple[Array, Array]:
     """The same with a mask of bool. ONNX Dropout-10."""
     return x, np.ones(x.shape, np.bool_)

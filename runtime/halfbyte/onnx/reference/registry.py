@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from halfbyte.errors import UnsupportedError
@@ -53,7 +53,8 @@ class Definition:
     decided_by : tuple of int
         Inputs whose values, and not only shapes, decide the shapes of the outputs.
     dynamic : bool
-        Values of any input may decide them (NonZero, Loop, ...), or a value is not a tensor.
+        Values of any input may decide them (NonZero, Loop, ...), or a value is not a tensor:
+        they have no rule for shapes.
     special : bool
         Takes and returns types that NumPy lacks in their stored form; other definitions get numbers
         (`dtypes.widen`), and their results are rounded to the type of the inputs.
@@ -106,6 +107,9 @@ def define(
     def declare(meaning: Meaning) -> Meaning:
         parameters = inspect.signature(meaning).parameters.values()
         keywords = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+        rule = traits.get("infer", UNKNOWN)
+        if rule.views:
+            traits["infer"] = replace(rule, shapes=meaning)
         definition = Definition(
             domain, name, since, meaning, frozenset(keywords - GIVEN), frozenset(keywords & GIVEN),
             any(p.kind is p.VAR_POSITIONAL for p in parameters),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import Array, fitting, rounded, widened
 from halfbyte.onnx.reference.arrays import axis_of, take
 from halfbyte.onnx.reference.registry import define
@@ -218,7 +219,33 @@ def _given(x: Any) -> Any:
     return None if x is None or x.size == 0 else x
 
 
-@define("Resize", since=11, decided_by=(1, 2, 3))
+def _axes(
+    x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None,
+    *, axes: Sequence[int] | None = None, coordinate_transformation_mode: str = "half_pixel",
+    keep_aspect_ratio_policy: str = "stretch", **attributes: Any,
+) -> list[_Axis]:  # fmt: skip
+    """The axes of `x` as Resize's inputs and attributes resize them."""
+    numbers = [axis_of(a, x.ndim) for a in axes] if axes else list(range(x.ndim))
+    cropped = coordinate_transformation_mode == "tf_crop_and_resize"
+    region = _given(roi) if cropped else None
+    scales, sizes = _given(scales), _given(sizes)
+    for factors, factor in ((region, 2), (scales, 1)):
+        if factors is not None and factors.shape != (factor * len(numbers),):
+            raise ProgramError(
+                f"roi or scales of shape {list(factors.shape)}: expected {factor * len(numbers)}"
+            )
+    if scales is not None and sizes is None:
+        return _scaled_axes(x, scales, region, numbers)
+    if sizes is not None and scales is None:
+        return _sized_axes(x, sizes, region, numbers, keep_aspect_ratio_policy)
+    raise ProgramError("scales and sizes: expected exactly one of them")
+
+
+def _targets(x: Array, *inputs: Array | None, **attributes: Any) -> _shapes.Shape:
+    return tuple(axis.target for axis in _axes(x, *inputs, **attributes))
+
+
+@define("Resize", since=11, decided_by=(1, 2, 3), infer=_shapes.alike(_targets))
 def resize(
     x: Array,
     roi: Array | None = None,
@@ -239,21 +266,10 @@ def resize(
 
     Integer results are truncated, or rounded with antialias. ONNX Resize-11, -13, -18, -19.
     """
-    numbers = [axis_of(a, x.ndim) for a in axes] if axes else list(range(x.ndim))
-    cropped = coordinate_transformation_mode == "tf_crop_and_resize"
-    region = _given(roi) if cropped else None
-    scales, sizes = _given(scales), _given(sizes)
-    for factors, factor in ((region, 2), (scales, 1)):
-        if factors is not None and factors.shape != (factor * len(numbers),):
-            raise ProgramError(
-                f"roi or scales of shape {list(factors.shape)}: expected {factor * len(numbers)}"
-            )
-    if scales is not None and sizes is None:
-        resized = _scaled_axes(x, scales, region, numbers)
-    elif sizes is not None and scales is None:
-        resized = _sized_axes(x, sizes, region, numbers, keep_aspect_ratio_policy)
-    else:
-        raise ProgramError("scales and sizes: expected exactly one of them")
+    resized = _axes(
+        x, roi, scales, sizes, axes=axes, keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+    )  # fmt: skip
     method = _Method(
         mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a,
         bool(antialias) and mode != "nearest", bool(exclude_outside),
@@ -261,15 +277,24 @@ def resize(
     return _resized(x, resized, method, extrapolation_value)
 
 
-def _simple(x: Array, scales: Array, mode: str) -> Array:
-    """Resize's first form: asymmetric, and the nearest element towards the beginning."""
+def _simple_axes(x: Array, scales: Array) -> list[_Axis]:
     if len(scales) != x.ndim:
         raise ProgramError(f"{len(scales)} scales: expected {x.ndim}")
-    axes = _scaled_axes(x, scales, None, range(x.ndim))
+    return _scaled_axes(x, scales, None, range(x.ndim))
+
+
+def _simple_targets(x: Array, scales: Any, **attributes: Any) -> _shapes.Shape:
+    axes = _simple_axes(x, np.asarray(scales, np.float32))
+    return tuple(axis.target for axis in axes)
+
+
+def _simple(x: Array, scales: Array, mode: str) -> Array:
+    """Resize's first form: asymmetric, and the nearest element towards the beginning."""
+    axes = _simple_axes(x, scales)
     return _resized(x, axes, _Method(mode, "asymmetric", "simple", -0.75, False, False), 0.0)
 
 
-@define("Resize", since=10, decided_by=(1,))
+@define("Resize", since=10, decided_by=(1,), infer=_shapes.alike(_simple_targets))
 def resize_10(x: Array, scales: Array, *, mode: str = "nearest") -> Array:
     """`x` with floor(size * scale) elements per axis, taken at i / scale. ONNX Resize-10.
 
@@ -278,13 +303,13 @@ def resize_10(x: Array, scales: Array, *, mode: str = "nearest") -> Array:
     return _simple(x, scales, mode)
 
 
-@define("Upsample", since=9, decided_by=(1,))
+@define("Upsample", since=9, decided_by=(1,), infer=_shapes.alike(_simple_targets))
 def upsample(x: Array, scales: Array, *, mode: str = "nearest") -> Array:
     """The same under its older name. ONNX Upsample-9, -10."""
     return _simple(x, scales, "linear" if mode == "bilinear" else mode)
 
 
-@define("Upsample", since=7)
+@define("Upsample", since=7, infer=_shapes.alike(_simple_targets))
 def upsample_7(x: Array, *, scales: Sequence[float], mode: str = "nearest") -> Array:
     """The same with scales as an attribute. ONNX Upsample-7."""
     return upsample(x, np.asarray(scales, np.float32), mode=mode)

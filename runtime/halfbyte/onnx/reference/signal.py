@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import (
     Array,
     fitting,
@@ -58,7 +59,40 @@ def _transformed(x: Array, length: Array | None, axis: int, inverse: int, onesid
     return _pairs(np.fft.rfft(values, count, number), x.dtype)
 
 
-@define("DFT", since=20, decided_by=(1, 2), product=True)
+def _bins(
+    x: Array, length: Array | None, axis: int, inverse: int = 0, onesided: int = 0
+) -> _shapes.Shape:
+    number = axis_of(axis, x.ndim)
+    half = bool(inverse) and bool(onesided)
+    size = x.shape[number]
+    count = (2 * (size - 1) if half else size) if length is None else int(length.item())
+    kept = count // 2 + 1 if onesided and not inverse else count
+    return (*x.shape[:number], kept, *x.shape[number + 1 : -1], 1 if half else 2)
+
+
+def _dft(
+    x: Array, dft_length: Array | None = None, axis: Array | None = None, **attributes: Any
+) -> _shapes.Shape:
+    return _bins(x, dft_length, -2 if axis is None else int(axis.item()), **attributes)
+
+
+def _dft_17(
+    x: Array, dft_length: Array | None = None, *, axis: int = 1, **attributes: Any
+) -> _shapes.Shape:
+    return _bins(x, dft_length, axis, **attributes)
+
+
+def _stft(
+    signal: Array, frame_step: Array, window: Array | None = None,
+    frame_length: Array | None = None, *, onesided: int = 1,
+) -> _shapes.Shape:  # fmt: skip
+    step, size = int(frame_step.item()), signal.shape[1]
+    length = size if window is None else len(window)
+    length = length if frame_length is None else int(frame_length.item())
+    return (len(signal), (size - length) // step + 1, length // 2 + 1 if onesided else length, 2)
+
+
+@define("DFT", since=20, decided_by=(1, 2), product=True, infer=_shapes.alike(_dft))
 def dft(
     x: Array,
     dft_length: Array | None = None,
@@ -77,7 +111,7 @@ def dft(
     return _transformed(x, dft_length, number, inverse, onesided)
 
 
-@define("DFT", since=17, decided_by=(1,), product=True)
+@define("DFT", since=17, decided_by=(1,), product=True, infer=_shapes.alike(_dft_17))
 def dft_17(
     x: Array, dft_length: Array | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
 ) -> Array:
@@ -85,7 +119,7 @@ def dft_17(
     return _transformed(x, dft_length, axis, inverse, onesided)
 
 
-@define("STFT", since=17, decided_by=(1, 3), product=True)
+@define("STFT", since=17, decided_by=(1, 3), product=True, infer=_shapes.Rule(_stft))
 def stft(
     signal: Array,
     frame_step: Array,
@@ -147,7 +181,16 @@ def blackman_window(size: Array, *, output_datatype: int = 1, periodic: int = 1)
     return _cosines(size, (0.42, 0.5, 0.08), periodic, output_datatype)
 
 
-@define("MelWeightMatrix", since=17, decided_by=(0, 1), special=True)
+def _mel_weights(
+    num_mel_bins: Array, dft_length: Array, *others: Array, output_datatype: int = 1
+) -> _shapes.Shapes:
+    dtype = float_of(output_datatype, np.dtype(np.float32))
+    return _shapes.blank((int(dft_length.item()) // 2 + 1, int(num_mel_bins.item())), dtype)
+
+
+@define(
+    "MelWeightMatrix", since=17, decided_by=(0, 1), special=True, infer=_shapes.Rule(_mel_weights)
+)
 def mel_weight_matrix(
     num_mel_bins: Array,
     dft_length: Array,

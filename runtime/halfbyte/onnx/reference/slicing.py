@@ -35,7 +35,7 @@ def _sizes(sizes: list[int], outputs: int) -> list[int]:
     return sizes
 
 
-@define("Split", since=2, special=True, infer=_shapes.same_rank)
+@define("Split", since=2, special=True, infer=_shapes.views(_shapes.same_rank))
 def split_by_attribute(
     data: Array, *, outputs: int, axis: int = 0, split: list[int] | None = None
 ) -> tuple[Array, ...]:
@@ -45,7 +45,7 @@ def split_by_attribute(
     return pieces(data, _sizes(split or [equal] * outputs, outputs), axis)
 
 
-@define("Split", since=13, decided_by=(1,), special=True, infer=_shapes.same_rank)
+@define("Split", since=13, decided_by=(1,), special=True, infer=_shapes.views(_shapes.same_rank))
 def split_by_input(
     data: Array, split: Array | None = None, *, outputs: int, axis: int = 0
 ) -> tuple[Array, ...]:
@@ -54,7 +54,7 @@ def split_by_input(
     return split_by_attribute(data, outputs=outputs, axis=axis, split=sizes)
 
 
-@define("Split", since=18, decided_by=(1,), special=True, infer=_shapes.same_rank)
+@define("Split", since=18, decided_by=(1,), special=True, infer=_shapes.views(_shapes.same_rank))
 def split(
     data: Array,
     split: Array | None = None,
@@ -74,7 +74,7 @@ def split(
     return pieces(data, [each] * (count - 1) + [whole - each * (count - 1)], axis)
 
 
-@define("Slice", special=True, infer=_shapes.same_rank)
+@define("Slice", special=True, infer=_shapes.views(_shapes.same_rank))
 def slice_by_attributes(
     data: Array, *, starts: list[int], ends: list[int], axes: list[int] | None = None
 ) -> Array:
@@ -82,7 +82,9 @@ def slice_by_attributes(
     return sliced(data, starts, ends, axes, None)
 
 
-@define("Slice", since=10, decided_by=(1, 2, 3, 4), special=True, infer=_shapes.same_rank)
+@define(
+    "Slice", since=10, decided_by=(1, 2, 3, 4), special=True, infer=_shapes.views(_shapes.same_rank)
+)
 def slice_by_inputs(
     data: Array,
     starts: Array,
@@ -133,18 +135,28 @@ def python_slice(start: int, end: int, step: int, size: int) -> slice:
     return slice(start, None if end < 0 else end, step)
 
 
-@define("Expand", since=8, decided_by=(1,), special=True, infer=_shapes.expanded)
+def _expanded(X: Array, shape: Array) -> _shapes.Shape:
+    return np.broadcast_shapes(X.shape, check_elements(integers(shape)))
+
+
+@define(
+    "Expand", since=8, decided_by=(1,), special=True,
+    infer=_shapes.Rule(_expanded, _shapes.expanded_rank),
+)  # fmt: skip
 def expand(X: Array, shape: Array) -> Array:
     """X broadcast with a shape. ONNX Expand-13."""
-    sizes = np.broadcast_shapes(X.shape, check_elements(integers(shape)))
-    return np.broadcast_to(X, check_elements(sizes, X.dtype.itemsize)).copy()
+    return np.broadcast_to(X, check_elements(_expanded(X, shape), X.dtype.itemsize)).copy()
 
 
-@define("Tile", since=6, decided_by=(1,), special=True, infer=_shapes.same_rank)
-def tile(X: Array, repeats: Array) -> Array:
-    """X repeated `repeats` times along each axis. ONNX Tile-13."""
+def _tiled(X: Array, repeats: Array) -> _shapes.Shape:
     times = integers(repeats)
     if len(times) != X.ndim:
         raise ValueError(f"{len(times)} repeats of {X.ndim} axes")
-    check_elements((size * n for size, n in zip(X.shape, times, strict=True)), X.dtype.itemsize)
-    return np.tile(X, times)
+    return tuple(size * n for size, n in zip(X.shape, times, strict=True))
+
+
+@define("Tile", since=6, decided_by=(1,), special=True, infer=_shapes.alike(_tiled))
+def tile(X: Array, repeats: Array) -> Array:
+    """X repeated `repeats` times along each axis. ONNX Tile-13."""
+    check_elements(_tiled(X, repeats), X.dtype.itemsize)
+    return np.tile(X, integers(repeats))

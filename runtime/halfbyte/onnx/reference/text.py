@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import fitting
 from halfbyte.onnx.reference._regex import Pattern
 from halfbyte.onnx.reference.registry import define
@@ -25,7 +26,7 @@ def texts(values: Iterable[str], shape: Sequence[int]) -> Array:
     return result.reshape(shape)
 
 
-@define("StringConcat", since=20)
+@define("StringConcat", since=20, infer=_shapes.together)
 def string_concat(x: Array, y: Array) -> Array:
     """x + y, element by element."""
     return np.asarray(np.add(x, y), object)
@@ -73,7 +74,7 @@ def string_normalizer(
     return texts(kept, (*x.shape[:-1], len(kept)))
 
 
-@define("RegexFullMatch", since=20, product=True)
+@define("RegexFullMatch", since=20, product=True, infer=_shapes.same)
 def regex_full_match(x: Array, *, pattern: str) -> Array:
     """Whether the pattern (RE2's syntax) matches the whole of each string: bool, x's shape."""
     compiled = Pattern(pattern)
@@ -81,7 +82,11 @@ def regex_full_match(x: Array, *, pattern: str) -> Array:
     return np.array(matches, np.bool_).reshape(x.shape)
 
 
-@define("TfIdfVectorizer", since=9, product=True)
+def _counts(x: Array, *, ngram_indexes: Sequence[int], **attributes: Any) -> _shapes.Shape:
+    return (*x.shape[:-1], max(ngram_indexes, default=-1) + 1)
+
+
+@define("TfIdfVectorizer", since=9, product=True, infer=_shapes.Rule(_counts))
 def tf_idf_vectorizer(
     x: Array,
     *,

@@ -53,7 +53,7 @@ def quick_gelu(x: Array, *, alpha: float = 1.702) -> Array:
     return rounded(wide * sigmoid(np.asarray(alpha, wide.dtype) * wide), x.dtype)
 
 
-@contrib("ScaledSiLU", infer=_shapes.same)
+@contrib("ScaledSiLU", infer=_shapes.same, types="a > a")
 def scaled_silu(x: Array, scale: Array | None = None, *, alpha: float = 1.0) -> Array:
     """x sigmoid(alpha x), times `scale` where there is one."""
     wide = widened(x)
@@ -61,7 +61,7 @@ def scaled_silu(x: Array, scale: Array | None = None, *, alpha: float = 1.0) -> 
     return rounded(result if scale is None else result * widened(scale), x.dtype)
 
 
-@contrib("BiasAdd", infer=_shapes.same)
+@contrib("BiasAdd", infer=_shapes.same, types="a > a")
 def bias_add(x: Array, bias: Array, skip: Array) -> Array:
     """x + bias + skip; bias is over the last axis."""
     return rounded(widened(x) + widened(bias) + widened(skip), x.dtype)
@@ -78,7 +78,7 @@ def bias_split_gelu(x: Array, bias: Array) -> Array:
     return rounded(left * gelu(right), x.dtype)
 
 
-@contrib("BiasSoftmax", infer=_shapes.same)
+@contrib("BiasSoftmax", infer=_shapes.same, types="a > a")
 def bias_softmax(data: Array, bias: Array, *, is_inner_broadcast: int, axis: int = 1) -> Array:
     """softmax(data + bias) over all axes from `axis` on.
 

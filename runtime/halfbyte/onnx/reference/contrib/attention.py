@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 FILTER = -10000.0  # added to masked scores
 
 
-@contrib("RotaryEmbedding", infer=_shapes.same)
+@contrib("RotaryEmbedding", infer=_shapes.same, types="a > a")
 def rotary_embedding(
     x: Array,
     position_ids: Array,
@@ -114,7 +114,28 @@ def _project(
     return q, k, v, present
 
 
-@contrib("Attention", product=True, infer=_shapes.same_rank, types="a a a - a a > a a")
+def _attended(
+    x: Array, weights: Array, bias: Array | None = None, mask_index: Array | None = None,
+    past: Array | None = None, *others: Array | None, num_heads: int,
+    qkv_hidden_sizes: Sequence[int] | None = None, **attributes: Any,
+) -> _shapes.Shapes:  # fmt: skip
+    """Shapes of the result, and of keys and values after the past."""
+    _, k, v = qkv_hidden_sizes or [weights.shape[1] // 3] * 3
+    t = x.shape[1] + (0 if past is None else past.shape[3])
+    present = (2 if k == v else 1, len(x), num_heads, t, k // num_heads)
+    return [(*x.shape[:2], v), present]
+
+
+def _attended_in_8_bits(
+    x: Array, weight: Array, bias: Array, input_scale: Array, weight_scale: Array,
+    mask_index: Array | None = None, input_zero_point: Array | None = None,
+    weight_zero_point: Array | None = None, past: Array | None = None, **attributes: Any,
+) -> _shapes.Shapes:  # fmt: skip
+    shapes: Any = _attended(x, weight, bias, mask_index, past, **attributes)
+    return [_shapes.blank(shape, bias.dtype) for shape in shapes]
+
+
+@contrib("Attention", product=True, infer=_shapes.alike(_attended), types="a a a - a a > a a")
 def attention(
     x: Array,
     weights: Array,
@@ -151,7 +172,7 @@ def attention(
     return rounded(join_heads(result), x.dtype), rounded(present, x.dtype)
 
 
-@contrib("QAttention")
+@contrib("QAttention", infer=_shapes.alike(_attended_in_8_bits))
 def q_attention(
     x: Array,
     weight: Array,
@@ -208,7 +229,24 @@ def _unpacked_heads(
     return q, k, v
 
 
-@contrib("MultiHeadAttention", product=True, types="a a a a e.6 a > a")
+def _attended_by_heads(
+    query: Array, key: Array | None = None, value: Array | None = None,
+    bias: Array | None = None, key_padding_mask: Array | None = None,
+    attention_bias: Array | None = None, past_key: Array | None = None,
+    past_value: Array | None = None, *others: Array | None, num_heads: int, **attributes: Any,
+) -> _shapes.Shapes:  # fmt: skip
+    """Shapes of the result, of present keys and values, and of scores."""
+    q, k, v = (part.shape for part in _unpacked_heads(query, key, value, None, num_heads))
+    past = 0 if past_key is None or past_value is None else past_key.shape[2]
+    t = past + k[2]
+    results = [(*q[:1], q[2], num_heads * v[3]), (*k[:2], t, k[3]), (*v[:2], t, v[3]), (*q[:3], t)]
+    return [_shapes.blank(shape, query.dtype) for shape in results]
+
+
+@contrib(
+    "MultiHeadAttention", product=True, types="a a a a e.6 a > a",
+    infer=_shapes.Rule(_attended_by_heads),
+)  # fmt: skip
 def multi_head_attention(
     query: Array,
     key: Array | None = None,
@@ -246,7 +284,26 @@ def multi_head_attention(
     return tuple(rounded(part, query.dtype) for part in results)
 
 
-@contrib("GroupQueryAttention", decided_by=(6,))
+def _attended_in_groups(
+    query: Array, key: Array | None, value: Array | None, past_key: Array | None,
+    past_value: Array | None, seqlens_k: Array, total_sequence_length: Array,
+    *others: Array | None, num_heads: int, kv_num_heads: int, **attributes: Any,
+) -> _shapes.Shapes:  # fmt: skip
+    """Shapes of the result, of caches of keys and values, and of scores."""
+    batch, n, width = query.shape
+    packed = key is None or value is None
+    head = width // (num_heads + 2 * kv_num_heads if packed else num_heads)
+    deep = head if value is None or packed else value.shape[-1] // kv_num_heads
+    total = int(total_sequence_length.item())
+    t = max(total, 0 if past_key is None else past_key.shape[2])
+    results = [
+        (batch, n, num_heads * deep), (batch, kv_num_heads, t, head),
+        (batch, kv_num_heads, t, deep), (batch, num_heads, n, total),
+    ]  # fmt: skip
+    return [_shapes.blank(shape, query.dtype) for shape in results]
+
+
+@contrib("GroupQueryAttention", decided_by=(6,), infer=_shapes.alike(_attended_in_groups))
 def group_query_attention(
     query: Array,
     key: Array | None,

@@ -12,7 +12,7 @@ from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import rounded, widened
 from halfbyte.onnx.reference.contrib._common import activated, contrib, present
 from halfbyte.onnx.reference.conv import conv, convolved
-from halfbyte.onnx.reference.conv_transpose import conv_transpose
+from halfbyte.onnx.reference.conv_transpose import conv_transpose, widened_images
 from halfbyte.onnx.reference.pooling import max_pool, pooled
 
 Array = npt.NDArray[Any]
@@ -199,7 +199,16 @@ def nhwc_max_pool(
     return np.moveaxis(first, 1, -1)
 
 
-@contrib("ConvTransposeWithDynamicPads", decided_by=(2,))
+def _dynamic_pads(
+    x: Array, w: Array, pads: Array | None = None, b: Array | None = None, **attributes: Any
+) -> Any:
+    return widened_images(x, w, pads=None if pads is None else pads.tolist(), **attributes)
+
+
+@contrib(
+    "ConvTransposeWithDynamicPads", decided_by=(2,), infer=_shapes.Rule(_dynamic_pads),
+    types="a > a",
+)  # fmt: skip
 def conv_transpose_with_dynamic_pads(
     x: Array, w: Array, pads: Array | None = None, b: Array | None = None, *,
     auto_pad: str = "NOTSET", dilations: Sequence[int] | None = None, group: int = 1,

@@ -128,7 +128,21 @@ def matmul_bnb4(
     return rounded(widened(a) @ (matrix.T if transB else numbers.reshape(K, N)), a.dtype)
 
 
-@contrib("GatherBlockQuantized", special=True, types="a b.6,7 c.1,10,16 a > c")
+def _gathered(
+    data: Array, indices: Array, *others: Array | None, bits: int = 4, gather_axis: int = 0,
+    **attributes: Any,
+) -> _shapes.Shape:  # fmt: skip
+    """Slices of the numbers, of which a uint8 holds more than one along the last axis."""
+    packed = 8 // bits if data.dtype == np.uint8 else 1
+    whole = (*data.shape[:-1], data.shape[-1] * packed)
+    taken = axis_of(gather_axis, data.ndim)
+    return (*whole[:taken], *indices.shape, *whole[taken + 1 :])
+
+
+@contrib(
+    "GatherBlockQuantized", special=True, types="a b.6,7 c.1,10,16 a > c",
+    infer=_shapes.Rule(_gathered),
+)  # fmt: skip
 def gather_block_quantized(
     data: Array,
     indices: Array,
@@ -183,7 +197,13 @@ def gather_block_quantized(
     return rounded(np.where(kept, result, np.float32(0)), scales.dtype)
 
 
-@contrib("MatMulInteger16")
+def _integers(a: Array, b: Array) -> _shapes.Shapes:
+    both = a.dtype.kind == b.dtype.kind == "u"
+    product = _shapes.after_product(a.shape, b.shape)
+    return _shapes.blank(product, np.uint32 if both else np.int32)
+
+
+@contrib("MatMulInteger16", infer=_shapes.Rule(_integers, _shapes.product.rank))
 def matmul_integer16(a: Array, b: Array) -> Array:
     """Product of 16-bit integers, in int32 (uint32 where both are unsigned)."""
     both = a.dtype.kind == b.dtype.kind == "u"

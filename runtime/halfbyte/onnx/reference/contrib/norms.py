@@ -35,7 +35,20 @@ def _skipped(x: Array, skip: Array, bias: Array | None, *vectors: Array | None) 
     return whole if bias is None else whole + widened(bias)
 
 
-@contrib("SkipLayerNormalization", infer=_shapes.same_rank, types="a a a a a > a")
+def _wide(x: Array) -> np.dtype[Any]:
+    """The type that statistics of x are computed in."""
+    return widened(np.zeros((), x.dtype)).dtype
+
+
+def _skipped_shapes(x: Array, skip: Array, *vectors: Array | None, **attributes: Any) -> Any:
+    """Shapes of the result, two statistics over the last axis, and the sum."""
+    whole = np.broadcast_shapes(x.shape, skip.shape)
+    result = _shapes.blank(whole, x.dtype)
+    statistic = _shapes.blank((*whole[:-1], 1), _wide(x))
+    return [result, statistic, statistic, result]
+
+
+@contrib("SkipLayerNormalization", infer=_shapes.alike(_skipped_shapes), types="a a a a a > a")
 def skip_layer_normalization(
     x: Array,
     skip: Array,
@@ -52,7 +65,9 @@ def skip_layer_normalization(
     return rounded(result, x.dtype), mean, inverse, rounded(whole, x.dtype)
 
 
-@contrib("SkipSimplifiedLayerNormalization", types="a a a a > a")
+@contrib(
+    "SkipSimplifiedLayerNormalization", infer=_shapes.alike(_skipped_shapes), types="a a a a > a"
+)
 def skip_simplified_layer_normalization(
     x: Array, skip: Array, gamma: Array, bias: Array | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Array, ...]:
@@ -62,8 +77,13 @@ def skip_simplified_layer_normalization(
     return rounded(result, x.dtype), np.zeros_like(inverse), inverse, rounded(whole, x.dtype)
 
 
-@contrib("SimplifiedLayerNormalization", types="a a > a")
-@define("SimplifiedLayerNormalization")
+def _simplified(x: Array, scale: Array, *, axis: int = -1, **attributes: Any) -> Any:
+    kept = _shapes.without(x.shape, range(axis_of(axis, x.ndim), x.ndim), 1)
+    return [_shapes.blank(x.shape, scale.dtype), _shapes.blank(kept, _wide(x))]
+
+
+@contrib("SimplifiedLayerNormalization", types="a a > a", infer=_shapes.alike(_simplified))
+@define("SimplifiedLayerNormalization", infer=_shapes.alike(_simplified))
 def simplified_layer_normalization(
     x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> tuple[Array, Array]:
@@ -81,7 +101,7 @@ def simplified_layer_normalization(
     return rounded(result, scale.dtype), inverse
 
 
-@contrib("GatedRMSNorm", infer=_shapes.same)
+@contrib("GatedRMSNorm", infer=_shapes.same, types="a > a")
 def gated_rms_norm(
     x: Array, scale: Array, gate: Array, *, activation: str = "silu", epsilon: float = 1e-5
 ) -> Array:
@@ -151,7 +171,7 @@ def _group_norm(
     return np.moveaxis(result, 1, -1) if last else result
 
 
-@contrib("GroupNorm", infer=_shapes.same)
+@contrib("GroupNorm", infer=_shapes.same, types="a > a")
 def group_norm(
     x: Array,
     gamma: Array,
@@ -168,7 +188,11 @@ def group_norm(
     return rounded(result, x.dtype)
 
 
-@contrib("SkipGroupNorm")
+def _sum_too(x: Array, *others: Array | None, **attributes: Any) -> Any:
+    return [_shapes.blank(x.shape, x.dtype)] * 2
+
+
+@contrib("SkipGroupNorm", infer=_shapes.alike(_sum_too))
 def skip_group_norm(
     x: Array,
     gamma: Array,

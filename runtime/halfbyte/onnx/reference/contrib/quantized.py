@@ -84,7 +84,7 @@ def qlinear_leaky_relu(
     return quantized(sloped, y_scale, _typed(y_zero, x))
 
 
-@contrib("QLinearSoftmax", infer=_shapes.same)
+@contrib("QLinearSoftmax", infer=_shapes.same, types=_SINGLE)
 def qlinear_softmax(
     x: Array, x_scale: Array, x_zero: Zero, y_scale: Array, y_zero: Array, *,
     opset: int, axis: int = -1,
@@ -98,7 +98,12 @@ def qlinear_softmax(
     return quantized(result, y_scale, y_zero)
 
 
-@contrib("QLinearConcat")
+def _concatenated(y_scale: Array, y_zero: Array, *inputs: Array, axis: int) -> _shapes.Shapes:
+    joined: Any = _shapes.joined.shapes
+    return _shapes.blank(joined(*inputs[::3], axis=axis), y_zero.dtype)
+
+
+@contrib("QLinearConcat", infer=_shapes.Rule(_concatenated))
 def qlinear_concat(y_scale: Array, y_zero: Array, *inputs: Array, axis: int) -> Array:
     """Tensors, each followed by its scale and zero point, concatenated along `axis`."""
     if len(inputs) % 3:
@@ -213,7 +218,19 @@ def qlinear_conv(
     return np.moveaxis(result, 1, -1) if channels_last else result
 
 
-@contrib("QGemm", types="a.2,3 s.1 a b.2,3 s.1 b i.6 s.1 c.2,3 > -")
+def _qgemm_shape(
+    a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array,
+    c: Array | None = None, y_scale: Array | None = None, y_zero: Array | None = None, *,
+    transA: int = 0, transB: int = 0, **attributes: Any,
+) -> _shapes.Shapes:  # fmt: skip
+    shape = _shapes.after_product((a.T if transA else a).shape, (b.T if transB else b).shape)
+    as_floats = y_scale is None or y_zero is None
+    return _shapes.blank(shape, np.float32 if as_floats or y_zero is None else y_zero.dtype)
+
+
+@contrib(
+    "QGemm", infer=_shapes.Rule(_qgemm_shape), types="a.2,3 s.1 a b.2,3 s.1 b i.6 s.1 c.2,3 > -"
+)
 def qgemm(
     a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array,
     c: Array | None = None, y_scale: Array | None = None, y_zero: Array | None = None, *,
@@ -232,7 +249,11 @@ def qgemm(
     return real if y_scale is None or y_zero is None else quantized(real, y_scale, y_zero)
 
 
-@contrib("QuantizeLinear", infer=_shapes.same, types="a a > -")
+def _like_zero(x: Array, scale: Array, zero: Zero = None, **attributes: Any) -> _shapes.Shapes:
+    return _shapes.blank(x.shape, np.uint8 if zero is None else zero.dtype)
+
+
+@contrib("QuantizeLinear", infer=_shapes.alike(_like_zero), types="a a > -")
 def quantize_linear(x: Array, scale: Array, zero: Zero = None, *, axis: int = 1) -> Array:
     """round(x / scale) + zero; vectors are over `axis`."""
     return _like(x, quantized(widened(x), widened(scale), zero, axis))
@@ -262,7 +283,13 @@ def mul_integer(a: Array, a_zero: Zero, b: Array, b_zero: Zero = None) -> Array:
     return (dequantized(a, one, a_zero) * dequantized(b, one, b_zero)).astype(np.int32)
 
 
-@contrib("ReduceSumInteger")
+def _summed(data: Array, *, axes: Sequence[int], keepdims: int) -> _shapes.Shapes:
+    reduced: Any = _shapes.reduced_by_attribute.shapes
+    kind = np.uint32 if data.dtype.kind == "u" else np.int32
+    return _shapes.blank(reduced(data, axes=axes, keepdims=keepdims), kind)
+
+
+@contrib("ReduceSumInteger", infer=_shapes.Rule(_summed))
 def reduce_sum_integer(data: Array, *, axes: Sequence[int], keepdims: int) -> Array:
     """The sum over `axes`, in int32 or uint32."""
     kind = np.uint32 if data.dtype.kind == "u" else np.int32

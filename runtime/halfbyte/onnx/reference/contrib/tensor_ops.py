@@ -11,6 +11,7 @@ from halfbyte.errors import ProgramError, UnsupportedError
 from halfbyte.onnx.reference import _shapes, constant, gather, interpolation
 from halfbyte.onnx.reference import pad as padding
 from halfbyte.onnx.reference._numbers import fitting, rounded, widened
+from halfbyte.onnx.reference.arrays import axis_of
 from halfbyte.onnx.reference.contrib._common import contrib
 
 Array = npt.NDArray[Any]
@@ -25,27 +26,36 @@ def inverse(x: Array) -> Array:
         raise ProgramError(f"{error}, expected matrices with an inverse") from None
 
 
-@contrib("Trilu", infer=_shapes.same)
+@contrib("Trilu", infer=_shapes.same, types="a > a")
 def trilu(x: Array, k: Array | None = None, *, upper: int = 1) -> Array:
     """The part of matrices above (below) their diagonal k; 0 elsewhere."""
     part = np.triu if upper else np.tril
     return np.asarray(part(x, 0 if k is None else int(k.item())))
 
 
-@contrib("Pad", decided_by=(1,), special=True, infer=_shapes.same_rank)
+def _padded(data: Array, pads: Array, *others: Array | None, **attributes: Any) -> Any:
+    rule: Any = padding.padded.shapes
+    return rule(data, pads.reshape(-1))
+
+
+@contrib("Pad", decided_by=(1,), special=True, infer=_shapes.alike(_padded), types="a > a")
 def pad(data: Array, pads: Array, value: Array | None = None, *, mode: str = "constant") -> Any:
     """ONNX's Pad (version 13); pads may be [1, 2 rank]."""
     filler = None if value is None else value.reshape(())
     return padding.pad(data, pads.reshape(-1), filler, mode=mode)
 
 
-@contrib("GatherND", special=True, product=True)
+def _slices(data: Array, indices: Array) -> _shapes.Shape:
+    return (*indices.shape[:-1], *data.shape[indices.shape[-1] :])
+
+
+@contrib("GatherND", special=True, product=True, infer=_shapes.Rule(_slices), types="a > a")
 def gather_nd(data: Array, indices: Array) -> Any:
     """ONNX's GatherND without batches."""
     return gather.gather_nd(data, indices.astype(np.int64))
 
 
-@contrib("ExpandDims", decided_by=(1,), special=True)
+@contrib("ExpandDims", decided_by=(1,), special=True, infer=_shapes.views())
 def expand_dims(x: Array, axis: Array) -> Array:
     """x with an axis of size 1 at `axis`."""
     return np.expand_dims(x, int(axis.item()))
@@ -100,7 +110,15 @@ def _complex_product(a: Array, b: Array, sign: int) -> Array:
     return rounded(np.stack([x * u - sign * y * v, y * u + sign * x * v], axis=-1), a.dtype)
 
 
-@contrib("Rfft")
+def _spectrum(x: Array, *, signal_ndim: int = 1, **attributes: Any) -> _shapes.Shape:
+    return (*x.shape[:-1], x.shape[-1] // 2 + 1, 2)
+
+
+def _signal(x: Array, *, signal_ndim: int, **attributes: Any) -> _shapes.Shape:
+    return (*x.shape[:-2], 2 * (x.shape[-2] - 1))
+
+
+@contrib("Rfft", infer=_shapes.Rule(_spectrum), types="a > a")
 def rfft(x: Array, *, signal_ndim: int = 1, normalized: int = 0, onesided: int = 1) -> Array:
     """The Fourier transform over the last `signal_ndim` axes: [..., n / 2 + 1, 2]."""
     _check_fft(normalized, onesided)
@@ -109,7 +127,7 @@ def rfft(x: Array, *, signal_ndim: int = 1, normalized: int = 0, onesided: int =
     return rounded(np.stack([spectrum.real, spectrum.imag], axis=-1), x.dtype)
 
 
-@contrib("Irfft")
+@contrib("Irfft", infer=_shapes.Rule(_signal), types="a > a")
 def irfft(x: Array, *, signal_ndim: int, normalized: int = 0, onesided: int = 1) -> Array:
     """The inverse of Rfft: [..., n / 2 + 1, 2] -> [..., n]."""
     _check_fft(normalized, onesided)
@@ -123,7 +141,11 @@ def _check_fft(normalized: int, onesided: int) -> None:
         raise UnsupportedError("a Fourier transform that is normalized or two-sided")
 
 
-@contrib("GridSample", product=True)
+def _sampled_shape(x: Array, grid: Array, **attributes: Any) -> _shapes.Shape:
+    return (*x.shape[:2], *grid.shape[1:-1])
+
+
+@contrib("GridSample", product=True, infer=_shapes.alike(_sampled_shape), types="a > a")
 def grid_sample(
     x: Array,
     grid: Array,
@@ -138,7 +160,11 @@ def grid_sample(
     )
 
 
-@contrib("TorchEmbedding")
+def _rows(weight: Array, indices: Array, *others: Array | None) -> _shapes.Shape:
+    return (*indices.shape, *weight.shape[1:])
+
+
+@contrib("TorchEmbedding", infer=_shapes.Rule(_rows), types="a > a")
 def torch_embedding(
     weight: Array,
     indices: Array,
@@ -149,7 +175,12 @@ def torch_embedding(
     return weight[indices]
 
 
-@contrib("UnfoldTensor")
+def _unfolded(x: Array, *, size: int, dim: int = -1, step: int = 1) -> _shapes.Shape:
+    at = axis_of(dim, x.ndim)
+    return (*x.shape[:at], (x.shape[at] - size) // step + 1, *x.shape[at + 1 :], size)
+
+
+@contrib("UnfoldTensor", infer=_shapes.Rule(_unfolded), types="a > a")
 def unfold_tensor(x: Array, *, size: int, dim: int = -1, step: int = 1) -> Array:
     """Slices of `size` along `dim`, `step` apart: `dim` counts them, a new last axis is theirs."""
     slices = np.lib.stride_tricks.sliding_window_view(x, size, axis=dim)
@@ -158,7 +189,7 @@ def unfold_tensor(x: Array, *, size: int, dim: int = -1, step: int = 1) -> Array
     return slices[tuple(whole)].copy()
 
 
-@contrib("IsAllFinite")
+@contrib("IsAllFinite", infer=_shapes.Rule(lambda *inputs, **_: ()), types="- > 9")
 def is_all_finite(*inputs: Array, isinf_only: int = 0, isnan_only: int = 0) -> Array:
     """Whether no tensor has an infinity or NaN (or, by the attributes, only one of the two)."""
     test = np.isinf if isinf_only else np.isnan if isnan_only else lambda x: ~np.isfinite(x)
@@ -172,7 +203,15 @@ def gated_add(x: Array, y: Array, gate: Array) -> Array:
     return rounded(widened(x) + widened(product), x.dtype)
 
 
-@contrib("BiasDropout")
+def _dropped(
+    data: Array, bias: Array, residual: Array | None = None, *others: Any, **_: Any
+) -> Any:
+    added = [part.shape for part in (data, bias, residual) if part is not None]
+    total = np.broadcast_shapes(*added)
+    return [_shapes.blank(total, data.dtype), _shapes.blank(data.shape, np.bool_)]
+
+
+@contrib("BiasDropout", infer=_shapes.Rule(_dropped))
 def bias_dropout(
     data: Array,
     bias: Array,
@@ -190,7 +229,11 @@ def bias_dropout(
     return rounded(total, data.dtype), np.ones(data.shape, np.bool_)
 
 
-@contrib("NGramRepeatBlock")
+def _scores(input_ids: Array, scores: Array, **attributes: Any) -> _shapes.Shapes:
+    return _shapes.blank(scores.shape, scores.dtype)
+
+
+@contrib("NGramRepeatBlock", infer=_shapes.Rule(_scores))
 def ngram_repeat_block(input_ids: Array, scores: Array, *, ngram_size: int) -> Array:
     """Scores [batch, tokens], -inf for tokens that would repeat an n-gram of `input_ids`."""
     if ngram_size < 1:
@@ -205,7 +248,13 @@ def ngram_repeat_block(input_ids: Array, scores: Array, *, ngram_size: int) -> A
     return blocked
 
 
-@contrib("CropAndResize", decided_by=(3,))
+def _crops(
+    x: Array, rois: Array, batch_indices: Array, crop_size: Array, **attributes: Any
+) -> _shapes.Shape:
+    return (len(rois), x.shape[1], *map(int, crop_size.reshape(-1)))
+
+
+@contrib("CropAndResize", decided_by=(3,), infer=_shapes.Rule(_crops), types="a > a")
 def crop_and_resize(
     x: Array,
     rois: Array,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._attention import softmax
 from halfbyte.onnx.reference.activation import sigmoid_of
 from halfbyte.onnx.reference.registry import ML, define
@@ -17,6 +18,21 @@ from halfbyte.onnx.reference.registry import ML, define
 Array = npt.NDArray[Any]
 
 ml = functools.partial(define, domain=ML)
+
+
+def floats(*shape: int) -> Array:
+    """A result of float32 of this shape, for rules."""
+    return _shapes.blank(shape, np.float32)
+
+
+def scaled(x: Array, **attributes: Any) -> Array:
+    """The rule of results like x in float32."""
+    return floats(*x.shape)
+
+
+def rows_of(x: Array) -> int:
+    """How many rows x has: a vector is one."""
+    return 1 if x.ndim == 1 else len(x)
 
 
 def strings(values: Sequence[str], shape: Sequence[int]) -> Array:

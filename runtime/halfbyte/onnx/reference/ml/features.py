@@ -9,13 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import fitting
-from halfbyte.onnx.reference.ml._common import ml
+from halfbyte.onnx.reference.ml._common import floats, ml, rows_of, scaled
 
 Array = npt.NDArray[Any]
 
 
-@ml("ArrayFeatureExtractor", special=True)
+def _columns(x: Array, y: Array) -> _shapes.Shape:
+    return (*((1,) if x.ndim == 1 else x.shape[:-1]), y.size)
+
+
+@ml("ArrayFeatureExtractor", special=True, infer=_shapes.Rule(_columns), types="a > a")
 def array_feature_extractor(x: Array, y: Array) -> Array:
     """Elements y [n] of x along its last axis; a vector x is taken as one row."""
     columns = y.reshape(-1)
@@ -26,20 +31,24 @@ def array_feature_extractor(x: Array, y: Array) -> Array:
     return taken.reshape(1, -1) if x.ndim == 1 else taken
 
 
-@ml("Binarizer")
+@ml("Binarizer", infer=_shapes.same, types="a > a")
 def binarizer(x: Array, *, threshold: float = 0.0) -> Array:
     """1 where x is above the threshold, else 0."""
     return np.asarray(x > x.dtype.type(threshold), x.dtype)
 
 
-@ml("Scaler")
+def _scaled(x: Array, *, offset: Sequence[float], scale: Sequence[float]) -> Array:
+    return floats(*np.broadcast_shapes(x.shape, (len(offset),), (len(scale),)))
+
+
+@ml("Scaler", infer=_shapes.Rule(_scaled))
 def scaler(x: Array, *, offset: Sequence[float], scale: Sequence[float]) -> Array:
     """(x - offset) scale in float32; both are one number, or one per column."""
     shifted = x.astype(np.float32) - np.array(offset, np.float32)
     return shifted * np.array(scale, np.float32)
 
 
-@ml("Normalizer")
+@ml("Normalizer", infer=_shapes.alike(scaled))
 def normalizer(x: Array, *, norm: str = "MAX") -> Array:
     """Rows of x divided by their maximum (MAX), sum of absolute values (L1) or length (L2)."""
     wide = x.astype(np.float32)
@@ -54,7 +63,15 @@ def normalizer(x: Array, *, norm: str = "MAX") -> Array:
     return wide / np.where(size == 0, np.float32(1), size)
 
 
-@ml("Imputer")
+def _imputed(
+    x: Array, *, imputed_value_floats: Sequence[float] = (),
+    imputed_value_int64s: Sequence[int] = (), **attributes: Any,
+) -> _shapes.Shape:  # fmt: skip
+    values = imputed_value_int64s if x.dtype.kind in "iu" else imputed_value_floats
+    return np.broadcast_shapes(x.shape, (len(values),))
+
+
+@ml("Imputer", infer=_shapes.Rule(_imputed), types="a > a")
 def imputer(
     x: Array,
     *,
@@ -71,7 +88,14 @@ def imputer(
     return np.asarray(np.where(missing, values, x), x.dtype)
 
 
-@ml("OneHotEncoder")
+def _one_hot(
+    x: Array, *, cats_int64s: Sequence[int] | None = None,
+    cats_strings: Sequence[str] | None = None, zeros: int = 1,
+) -> Array:  # fmt: skip
+    return floats(*x.shape, len(cats_strings or cats_int64s or ()))
+
+
+@ml("OneHotEncoder", infer=_shapes.Rule(_one_hot))
 def one_hot_encoder(
     x: Array,
     *,
@@ -91,7 +115,12 @@ def one_hot_encoder(
     return np.asarray(matches, np.float32)
 
 
-@ml("FeatureVectorizer")
+def _side_by_side(*inputs: Array, inputdimensions: Sequence[int] | None = None) -> Array:
+    widths = inputdimensions or [x.size // rows_of(x) if x.size else 0 for x in inputs]
+    return floats(rows_of(inputs[0]), sum(widths))
+
+
+@ml("FeatureVectorizer", infer=_shapes.Rule(_side_by_side))
 def feature_vectorizer(*inputs: Array, inputdimensions: Sequence[int] | None = None) -> Array:
     """Columns of all inputs side by side in float32; `inputdimensions` says how many of each.
 

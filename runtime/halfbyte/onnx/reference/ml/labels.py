@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import fitting
 from halfbyte.onnx.reference.ml._common import ml
 
@@ -36,7 +37,25 @@ def _column(values: Sequence[Any], dtype: Any) -> Array:
     return column
 
 
-@ml("LabelEncoder", since=2)
+def _labelled(
+    x: Array, *, values_floats: Sequence[float] | None = None,
+    values_strings: Sequence[str] | None = None, values_tensor: Array | None = None,
+    **attributes: Any,
+) -> Array:  # fmt: skip
+    """Like x, in the type of the attribute that has the values."""
+    if values_tensor is not None:
+        return _shapes.blank(x.shape, values_tensor.dtype)
+    if values_strings is not None:
+        return _shapes.blank(x.shape, object)
+    return _shapes.blank(x.shape, np.int64 if values_floats is None else np.float32)
+
+
+def _exchanged(x: Array, **attributes: Any) -> Array:
+    """Like x, integers for strings and the reverse."""
+    return _shapes.blank(x.shape, np.int64 if x.dtype == object else object)
+
+
+@ml("LabelEncoder", since=2, infer=_shapes.alike(_labelled))
 def label_encoder(
     x: Array,
     *,
@@ -77,7 +96,7 @@ def label_encoder(
     return mapped(x, keys or (), values, default)
 
 
-@ml("LabelEncoder", since=1)
+@ml("LabelEncoder", since=1, infer=_shapes.alike(_exchanged))
 def label_encoder_1(
     x: Array,
     *,
@@ -94,7 +113,7 @@ def label_encoder_1(
     return mapped(x, places, _column(classes_strings, object), default)
 
 
-@ml("CategoryMapper")
+@ml("CategoryMapper", infer=_shapes.alike(_exchanged))
 def category_mapper(
     x: Array,
     *,

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
-from halfbyte.onnx.reference.ml._common import labels_of, ml, transformed
+from halfbyte.onnx.reference import _shapes
+from halfbyte.onnx.reference.ml._common import floats, labels_of, ml, rows_of, transformed
 
 Array = npt.NDArray[Any]
 
@@ -24,7 +25,11 @@ def products(x: Array, coefficients: Sequence[float], intercepts: Sequence[float
     return scores + np.array(intercepts, np.float32) if len(intercepts) else scores
 
 
-@ml("LinearRegressor")
+def _targets(x: Array, *, targets: int = 1, **attributes: Any) -> Array:
+    return floats(rows_of(x), targets)
+
+
+@ml("LinearRegressor", infer=_shapes.Rule(_targets))
 def linear_regressor(
     x: Array,
     *,
@@ -40,7 +45,19 @@ def linear_regressor(
     return transformed(scores, post_transform)
 
 
-@ml("LinearClassifier")
+def _classified(
+    x: Array, *, coefficients: Sequence[float], classlabels_ints: Sequence[int] | None = None,
+    classlabels_strings: Sequence[str] | None = None, post_transform: str = "NONE",
+    **attributes: Any,
+) -> list[Array]:  # fmt: skip
+    labels = labels_of(classlabels_ints, classlabels_strings)
+    scores = len(coefficients) // x.shape[-1]
+    two = scores == 1 and len(labels) == 2 and post_transform != "PROBIT"
+    rows = rows_of(x)
+    return [_shapes.blank((rows,), labels.dtype), floats(rows, 2 if two else scores)]
+
+
+@ml("LinearClassifier", infer=_shapes.Rule(_classified))
 def linear_classifier(
     x: Array,
     *,

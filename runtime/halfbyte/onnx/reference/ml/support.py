@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import fitting
 from halfbyte.onnx.reference.activation import sigmoid_of
-from halfbyte.onnx.reference.ml._common import labels_of, ml, transformed
+from halfbyte.onnx.reference.ml._common import floats, labels_of, ml, transformed
 
 Array = npt.NDArray[Any]
 
@@ -35,7 +36,23 @@ def kernel(x: Array, vectors: Array, kind: str, parameters: Sequence[float]) -> 
     raise ProgramError(f"kernel {kind!r}, expected LINEAR, POLY, RBF or SIGMOID")
 
 
-@ml("SVMRegressor")
+def _one_score(x: Array, **attributes: Any) -> Array:
+    return floats(x.size // x.shape[-1], 1)
+
+
+def _classified(
+    x: Array, *, classlabels_ints: Sequence[int] | None = None,
+    classlabels_strings: Sequence[str] | None = None, prob_a: Sequence[float] = (),
+    vectors_per_class: Sequence[int] = (), **attributes: Any,
+) -> list[Array]:  # fmt: skip
+    labels, rows = labels_of(classlabels_ints, classlabels_strings), x.size // x.shape[-1]
+    classes = len(vectors_per_class) or len(labels)
+    pairs = len(vectors_per_class) > 2 and not len(prob_a)
+    scores = classes * (classes - 1) // 2 if pairs else classes
+    return [_shapes.blank((rows,), labels.dtype), floats(rows, scores)]
+
+
+@ml("SVMRegressor", infer=_shapes.Rule(_one_score))
 def svm_regressor(
     x: Array,
     *,
@@ -66,7 +83,7 @@ def svm_regressor(
     return transformed(scores, post_transform)
 
 
-@ml("SVMClassifier")
+@ml("SVMClassifier", infer=_shapes.Rule(_classified))
 def svm_classifier(
     x: Array,
     *,

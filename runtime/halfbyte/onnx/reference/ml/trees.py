@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from halfbyte.errors import ProgramError, UnsupportedError
+from halfbyte.onnx.reference import _shapes
 from halfbyte.onnx.reference._numbers import fitting
 from halfbyte.onnx.reference.activation import sigmoid_of
-from halfbyte.onnx.reference.ml._common import labels_of, ml, probit, transformed
+from halfbyte.onnx.reference.ml._common import floats, labels_of, ml, probit, rows_of, transformed
 
 Array = npt.NDArray[Any]
 
@@ -159,7 +160,26 @@ def _rows(x: Array) -> Array:
     return rows if rows.dtype.kind == "f" else rows.astype(np.float32)
 
 
-@ml("TreeEnsembleRegressor")
+def _targets(x: Array, *, n_targets: int = 1, **attributes: Any) -> Array:
+    return floats(rows_of(x), n_targets)
+
+
+def _targets_alike(x: Array, *, n_targets: int = 1, **attributes: Any) -> Array:
+    return _shapes.blank((len(x), n_targets), x.dtype)
+
+
+def _classified(
+    x: Array, *, class_ids: Sequence[int], classlabels_int64s: Sequence[int] | None = None,
+    classlabels_strings: Sequence[str] | None = None, post_transform: str = "NONE",
+    **attributes: Any,
+) -> list[Array]:  # fmt: skip
+    labels = labels_of(classlabels_int64s, classlabels_strings)
+    single = len(labels) == 2 and len(set(class_ids)) == 1 and post_transform == "PROBIT"
+    scores = floats(rows_of(x), 1 if single else len(labels))
+    return [_shapes.blank((rows_of(x),), labels.dtype), scores]
+
+
+@ml("TreeEnsembleRegressor", infer=_shapes.Rule(_targets))
 def tree_ensemble_regressor(
     x: Array, *,
     nodes_treeids: Sequence[int], nodes_nodeids: Sequence[int], nodes_modes: Sequence[str],
@@ -192,7 +212,7 @@ def tree_ensemble_regressor(
     return transformed(scores.astype(np.float32), post_transform)
 
 
-@ml("TreeEnsembleClassifier")
+@ml("TreeEnsembleClassifier", infer=_shapes.Rule(_classified))
 def tree_ensemble_classifier(
     x: Array, *,
     nodes_treeids: Sequence[int], nodes_nodeids: Sequence[int], nodes_modes: Sequence[str],
@@ -241,7 +261,7 @@ def tree_ensemble_classifier(
     return labels[best], np.concatenate([first, scores], axis=1)
 
 
-@ml("TreeEnsemble", since=5)
+@ml("TreeEnsemble", since=5, infer=_shapes.Rule(_targets_alike))
 def tree_ensemble(
     x: Array, *,
     tree_roots: Sequence[int], nodes_modes: Array, nodes_featureids: Sequence[int],
