@@ -126,10 +126,12 @@ def try_kernels(copy: Copy, faults: list[Fault]) -> dict[str, str]:
     [tests] = (copy.tree / "tests").rglob(CASES)
     names = " or ".join(sorted({fault.test.split("[")[0] for fault in faults if fault.test}))
     chosen = "test_operator" + (f" or {names}" if names else "")
-    report = copy.pytest(str(tests), "-rfE", "-k", chosen).stdout
+    report = copy.pytest(str(tests), "-rpfE", "-k", chosen).stdout
     failed = re.findall(r"^FAILED \S+::(\S+)", report, re.MULTILINE)
-    if not failed and " passed" not in report:
-        raise RuntimeError(f"the operators' cases did not run:\n{report[-2000:]}")
+    if not re.search(r"^PASSED \S+::test_operator\[", report, re.MULTILINE):
+        raise RuntimeError(  # such as kernels that do not compile for one of the tables
+            f"no operator's case passes, of whatever operator:\n{report[-2000:]}"
+        )
     seen = {}
     for fault in faults:
         case = rf"test_operator\[{re.escape(fault.operator)}[-\]]"
