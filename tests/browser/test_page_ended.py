@@ -197,5 +197,6 @@ def test_a_fatal_error_of_python(browser: Browser, page_server: Server) -> None:
             "Python has failed (out of stack). It has been restarted.", timeout=READY
         )
         user.ready()
+        user.unfold()
         assert user.get("model-name") == STORYTELLER
         works(user)
