@@ -47,11 +47,19 @@ def scaled_dot_product(
     Returns
     -------
     result [batch, heads, n, d of v], scores before and weights after the softmax [.., n, t]
+
+    Raises
+    ------
+    ProgramError
+        `bias` or `allowed` has more batches, heads, queries or keys than the scores.
     """
     q, k, v = grouped(q, k, v)
     root = np.asarray(1 / math.sqrt(q.shape[-1]) if scale is None else scale, q.dtype)
     scores = (q * root) @ np.swapaxes(k, -1, -2)
     scores = capped(scores, softcap)
+    for mask in (bias, allowed):
+        if mask is not None and np.broadcast_shapes(mask.shape, scores.shape) != scores.shape:
+            raise ProgramError(f"mask {list(mask.shape)} for scores of shape {list(scores.shape)}")
     if bias is not None:
         scores = scores + bias.astype(q.dtype)
     if allowed is not None:
