@@ -148,10 +148,10 @@ def test_a_worker_that_ends_while_opening_a_model(
         user.give("onnx", files / "colours.onnx")
         [worker] = [worker for worker in user.page.workers if "worker.mjs" in worker.url]
         worker.evaluate("""() => {
-          const { stream } = File.prototype;
-          File.prototype.stream = function () {
+          const { slice } = Blob.prototype;
+          Blob.prototype.slice = function (...range) {
             self.close();
-            return stream.call(this);
+            return slice.apply(this, range);
           };
         }""")
         user.page.set_input_files("#onnx-file", files / "last.onnx")
