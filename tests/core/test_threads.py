@@ -235,6 +235,24 @@ def test_a_late_helper_is_waited_for() -> None:
     assert sum(end - begin for begin, end in done) == 200
 
 
+def test_a_single_kernel_waits_for_a_late_helper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a program does, where C returns before a helper has finished its part."""
+    kernels, steps = Kernels(threads=2), list[Any]()
+    run, wait = library().run, kernels._pool.wait
+
+    def late(table: int, program: int, first: int, last: int, *rest: int) -> int:
+        steps.append((first, last))
+        return first if len(steps) == 1 else int(run(table, program, first, last, *rest))
+
+    monkeypatch.setattr(library(), "run", late)
+    monkeypatch.setattr(kernels._pool, "wait", lambda: (steps.append("wait"), wait()))
+    kernels.call(
+        "matmul_f32", **{name: np.ones((1, 1), np.float32) for name in "ywx"}, n=1, k=1, m=1
+    )
+    kernels.close()
+    assert steps == [(0, 1), "wait", (1, 1)]
+
+
 def test_fewer_helpers_may_take_part() -> None:
     kernels = library()
     pool = Pool(kernels, 4)

@@ -20,7 +20,7 @@ from halfbyte.core.backends.memory import allocate, at_sizes, in_numpy, operand
 from halfbyte.core.backends.opening import instruction_sets, library_for
 from halfbyte.core.backends.opening import library as package_library
 from halfbyte.core.backends.single import WORD, SingleKernels, float_slot
-from halfbyte.core.backends.threads import new_pool
+from halfbyte.core.backends.threads import new_pool, run_with
 from halfbyte.core.backends.tuning import AtMost, Tuner
 from halfbyte.core.buffer import Buffer, Size, maximum
 from halfbyte.core.instruction import Instruction
@@ -152,17 +152,8 @@ class NativeExecutable:
 
     def _call(self, first: int, last: int, profile: bool) -> None:
         """Run the instructions [first, last) in C."""
-        pool = self._pool
-        pool.wake()
-        arguments = (*self._arguments, pool.address, profile)
-        done = self._run(*self._program, first, last, *arguments)
-        try:
-            while done < last:
-                pool.wait()
-                done = self._run(*self._program, done + 1, last, *arguments)
-        except BaseException:
-            self._run(*self._program, last, last, *arguments)  # nothing: the run ends
-            raise
+        arguments = (*self._arguments, profile)
+        run_with(self._pool, self._run, self._program, first, last, arguments)
 
     def _run_host(self, number: int, registers: Mapping[str, int], profile: bool) -> None:
         """Run an instruction without a kernel, in NumPy."""

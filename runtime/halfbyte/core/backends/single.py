@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from halfbyte.core.backends.library import INSTRUCTION, Field, Library
-from halfbyte.core.backends.threads import new_pool
+from halfbyte.core.backends.threads import new_pool, run_with
 from halfbyte.core.ops.operator import operator_of
 from halfbyte.errors import ProgramError
 
@@ -66,8 +66,7 @@ class SingleKernels:
             self._code["kernel"] = kernel.index
             self._instruction[...] = self._code
             address = self.memory.address(self._instruction)
-            self._pool.wake()
-            self._library.run(self._table, address, 0, 1, 0, 0, 0, self._pool.address, 0)
+            run_with(self._pool, self._library.run, (self._table, address), 0, 1, (0, 0, 0, 0))
 
     def has(self, name: str) -> bool:
         """Whether there is a kernel of this name."""

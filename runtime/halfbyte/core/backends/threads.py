@@ -94,6 +94,38 @@ def new_pool(library: Library, threads: int) -> Any:
     return (library.new_pool or Pool)(library, threads)
 
 
+def run_with(
+    pool: Any,
+    run: Callable[..., int],
+    program: tuple[int, int],
+    first: int,
+    last: int,
+    arguments: tuple[int, ...],
+) -> None:
+    """Run instructions [first, last), and wait for helpers that the system has taken off a core.
+
+    Parameters
+    ----------
+    run : callable
+        A library's `run`, which returns early if a helper does not finish its part.
+    program : (int, int)
+        Addresses of the table and the instructions.
+    arguments : tuple of int
+        Those of `run` between `last` and the pool, then `profile`.
+    """
+    *given, profile = arguments
+    pool.wake()
+    rest = (*given, pool.address, profile)
+    done = run(*program, first, last, *rest)
+    try:
+        while done < last:
+            pool.wait()
+            done = run(*program, done + 1, last, *rest)
+    except BaseException:
+        run(*program, last, last, *rest)  # nothing: the run ends
+        raise
+
+
 def _help(
     enter: Callable[[int, int], int],
     address: int,
