@@ -46,13 +46,18 @@ function failure(text, offer = false) {
   $("again").hidden = !offer;
 }
 
-// Python has ended, and its work is lost. If it had started completely, it is started again.
-function lost(text) {
+// Python's work is lost; its model is to be opened again.
+function abandon() {
   if (running) shown.done();
   running = unasked = false;
   next = undefined;
-  [again, given, asked] = [given, undefined, undefined];
+  [again, given, asked] = [given ?? again, undefined, undefined];
   $("model-name").dataset.loaded = "no";
+}
+
+// Python has ended. If it had started completely, it is started again.
+function lost(text) {
+  abandon();
   if (begun) {
     restart();
     failure(`${text} It has been restarted.`);
@@ -325,7 +330,10 @@ function listen() {
     if (files.length) request({ kind: "file", files });
     $("file").value = "";
   });
-  $("again").addEventListener("click", restart);
+  $("again").addEventListener("click", () => {
+    abandon();
+    restart();
+  });
   copying(() => ({
     name: $("model-name").textContent, url: address || absolute(site.model),
     prompt: $("prompt").value, length: Number($("length").value) || 200, temperature: Number($("temperature").value),
