@@ -6,13 +6,13 @@ import ctypes
 import gc
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.support.tools import until
 
 from halfbyte.core.backends.cores import fast_cores
 from halfbyte.core.backends.library import INSTRUCTION
@@ -61,13 +61,6 @@ def test_results_do_not_depend_on_the_number(
 def empty_run(pool: Pool) -> None:
     """A run of no instructions, which ends an announcement."""
     library().run(0, 0, 0, 0, 0, 0, 0, pool.address, 0)
-
-
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "never happened"
 
 
 @pytest.mark.parametrize("spins", range(0, 400, 10))

@@ -1,4 +1,4 @@
-"""The repository's tools as modules; locks and limits of the system for tests."""
+"""The repository's tools as modules; waiting, locks and limits of the system for tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import importlib.util
 import resource
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,13 @@ def load_tool(repository: Path, name: str) -> ModuleType:
     sys.modules[name] = module  # where its dataclasses look for it
     spec.loader.exec_module(module)
     return module
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "never happened"
 
 
 @contextmanager
