@@ -19,7 +19,7 @@ from halfbyte.quantize import quantize_file
 from halfbyte.text.opening import open_model
 from halfbyte.web import pyodide
 from halfbyte.web.peers import PEERS, get_peers
-from halfbyte.web.wheel import file_name, make_wheel, repack
+from halfbyte.web.wheel import KERNELS, file_name, make_kernels, make_wheel, repack
 
 PAGE = Path(__file__).parent / "page"
 STORYTELLER = "storyteller-int4.gguf"
@@ -139,7 +139,7 @@ def _hashes(files: dict[str, Path | bytes]) -> dict[str, str]:
 
 def _starts(name: str) -> bool:
     """Whether Python's start fetches a file, and thus counts its bytes."""
-    text = name.startswith("pyodide/text/")
+    text = name == f"pyodide/text/{file_name()}"  # of the kernels beside it only one is fetched
     return text or name in FETCHED or (name.startswith("pyodide/numpy") and name.endswith(".whl"))
 
 
@@ -156,13 +156,17 @@ def _policy() -> str:
 def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:
     """A lock file that lists the wheels; and all files: it, Pyodide's core, NumPy, the wheels."""
     folder = pyodide.get_pyodide()
-    wheel, text_wheel = make_wheel(), make_wheel(graphs=False)
+    wheel = make_wheel()
+    parts = {TEXT_PART: (file_name(), make_wheel(graphs=False))}
+    for table in KERNELS:
+        parts[f"halfbyte-{table}"] = file_name(f"halfbyte_{table}"), make_kernels(table)
     lock = json.loads((folder / pyodide.LOCK).read_bytes())
     lock["packages"] = {
         "numpy": lock["packages"]["numpy"],
         "halfbyte": lock_entry(wheel),
-        TEXT_PART: lock_entry(text_wheel, TEXT_PART, file=f"text/{file_name()}"),
     }
+    for name, (file, part) in parts.items():
+        lock["packages"][name] = lock_entry(part, name, file=f"text/{file}")
     packages = _package_wheels()
     lock["packages"] |= {name: entry for name, (entry, _) in packages.items()}
     files: dict[str, Path | bytes] = {
@@ -171,7 +175,7 @@ def _pyodide_files() -> tuple[bytes, dict[str, Path | bytes]]:
     numpy = lock["packages"]["numpy"]["file_name"]
     files[f"pyodide/{numpy}"] = folder / numpy
     files[f"pyodide/{file_name()}"] = wheel
-    files[f"pyodide/text/{file_name()}"] = text_wheel
+    files |= {f"pyodide/text/{file}": part for file, part in parts.values()}
     for entry, content in packages.values():
         files[f"pyodide/{entry['file_name']}"] = content
     written = json.dumps(lock).encode()

@@ -1,4 +1,4 @@
-"""Data that the first start in a tab keeps for the next: names of modules and their bytecode."""
+"""What a tab's start asks: do the kernels work, and which data does it keep for the next start?"""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ from collections.abc import Collection
 from pathlib import Path
 
 import halfbyte
+from halfbyte.core.backends.opening import library
+from halfbyte.errors import UnsupportedError
 
 # A .pyc begins with a magic number, flags, and 8 bytes that identify the source. These flags say
 # that the source is not checked: the archive is kept under a hash of all packages.
 _UNCHECKED = b"\x01\0\0\0" + bytes(8)
+
+
+def kernels_work() -> bool:
+    """Whether the kernels that are here compute, and correctly, in this browser."""
+    try:
+        library()
+    except UnsupportedError:
+        return False
+    return True
 
 
 def standard_modules() -> list[str]:

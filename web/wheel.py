@@ -1,7 +1,7 @@
 """Packs the wheel for Pyodide from the installed package: Python and the WebAssembly kernels.
 
 It contains no native library and no weights, which a page downloads separately. Language models
-need only a part of it, with which a page starts sooner.
+need only a part of it, with which a page starts sooner, and one of the two files of kernels.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 import halfbyte
 from halfbyte.errors import UnsupportedError
 
-KERNELS = ("kernels.wasm", "kernels-relaxed.wasm")
+KERNELS = {"simd128": "kernels.wasm", "relaxed": "kernels-relaxed.wasm"}
 PACKAGES = ("halfbyte", "halfbyte.quantize", "halfbyte.web")
 BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, templates
     *("cli/", "device/", "evaluation/", "onnx/", "quantize/"),
@@ -29,14 +29,15 @@ BEYOND_TEXT = (  # graphs, commands, the server, file formats other than GGUF, t
     *("core/chrome_trace.py", "outputs.py", "__main__.py"),
     *("web/graphs/", "web/peers.py", "web/pyodide.py", "web/race.py", "web/server.py"),
     *("web/site.py", "web/wheel.py"),
+    *KERNELS.values(),  # of which a page loads one
 )
 _DATE = (1980, 1, 1, 0, 0, 0)  # constant, so that the same files give the same bytes
 _MODE = 0o100644  # readable by all
 
 
-def file_name() -> str:
-    """The wheel's name."""
-    return f"halfbyte-{halfbyte.__version__}-py3-none-any.whl"
+def file_name(package: str = "halfbyte") -> str:
+    """The name of a wheel of halfbyte's version."""
+    return f"{package}-{halfbyte.__version__}-py3-none-any.whl"
 
 
 def make_wheel(*, graphs: bool = True) -> bytes:
@@ -48,16 +49,20 @@ def make_wheel(*, graphs: bool = True) -> bytes:
         The kernels for WebAssembly were not built.
     """
     left_out = () if graphs else tuple(f"halfbyte/{name}" for name in BEYOND_TEXT)
-    files = {
-        name: path.read_bytes() for name, path in sorted(_files()) if not name.startswith(left_out)
-    }
-    missing = [name for name in KERNELS if f"halfbyte/{name}" not in files]
-    if missing:
-        raise UnsupportedError(
-            f"halfbyte was installed without {' and '.join(missing)}: build them with "
-            "`python tools/build_wasm.py` in its sources"
-        )
-    files[f"halfbyte-{halfbyte.__version__}.dist-info/METADATA"] = _metadata().encode()
+    paths = {name: path for name, path in _paths().items() if not name.startswith(left_out)}
+    return _pack_own(paths, "halfbyte", _metadata())
+
+
+def make_kernels(table: str) -> bytes:
+    """A wheel of one file of kernels, by a key of `KERNELS`; raises as `make_wheel`."""
+    name, package = f"halfbyte/{KERNELS[table]}", f"halfbyte_{table}"
+    metadata = f"Metadata-Version: 2.1\nName: {package}\nVersion: {halfbyte.__version__}\n"
+    return _pack_own({name: _paths()[name]}, package, metadata)
+
+
+def _pack_own(paths: dict[str, Path], package: str, metadata: str) -> bytes:
+    files = {name: path.read_bytes() for name, path in paths.items()}
+    files[f"{package}-{halfbyte.__version__}.dist-info/METADATA"] = metadata.encode()
     return pack(files, "py3-none-any")
 
 
@@ -94,12 +99,24 @@ def pack(files: dict[str, bytes], tag: str) -> bytes:
     record = "".join(f"{name},{_digest(data)},{len(data)}\n" for name, data in files.items())
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
     target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(target, "w") as archive:
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, _DATE)
             entry.create_system, entry.external_attr = 3, _MODE << 16  # on every system
-            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED, compresslevel=9)
     return target.getvalue()
+
+
+def _paths() -> dict[str, Path]:
+    """Names in the wheel, sorted, and their paths; raises `UnsupportedError` without kernels."""
+    paths = dict(sorted(_files()))
+    missing = [name for name in KERNELS.values() if f"halfbyte/{name}" not in paths]
+    if missing:
+        raise UnsupportedError(
+            f"halfbyte was installed without {' and '.join(missing)}: build them with "
+            "`python tools/build_wasm.py` in its sources"
+        )
+    return paths
 
 
 def _files() -> Iterator[tuple[str, Path]]:
@@ -108,7 +125,7 @@ def _files() -> Iterator[tuple[str, Path]]:
         prefix = package.replace(".", "/")
         folder = Path(str(importlib.import_module(package).__file__)).parent
         for path in folder.rglob("*"):
-            if path.suffix in (".py", ".toml") or path.name in (*KERNELS, "worker.js"):
+            if path.suffix in (".py", ".toml") or path.name in (*KERNELS.values(), "worker.js"):
                 yield f"{prefix}/{path.relative_to(folder).as_posix()}", path
 
 

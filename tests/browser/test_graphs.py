@@ -15,6 +15,7 @@ from tests.support.http_server import in_thread
 
 from halfbyte.web.server import Server
 from halfbyte.web.site import ENCODER, SENSES, Site
+from halfbyte.web.wheel import file_name
 
 PARAPHRASES = {
     "What can we do with the kids on a rainy day?": "In bad weather families like the covered",
@@ -59,7 +60,8 @@ def test_graph_files_are_fetched_at_the_first_use(visitor: Visitor) -> None:
     names = [url.rsplit("/", 1)[-1] for url in visitor.requests]
     assert not {"graphs.mjs", "search.mjs", "onnx.mjs"} & set(names)
     wheels = [url for url in visitor.requests if url.endswith(".whl") and "halfbyte" in url]
-    assert ["/text/" in url for url in wheels] == [True]
+    expected = [f"text/{file_name(name)}" for name in ("halfbyte", "halfbyte_relaxed")]
+    assert sorted(url.partition("/pyodide/")[2] for url in wheels) == expected
 
 
 def test_the_tabs_by_keyboard(visitor: Visitor) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.browser.conftest import TABLES, Python
 
 import halfbyte
-from halfbyte.web.wheel import make_wheel
+from halfbyte.web.wheel import make_kernels, make_wheel
 
 TOKENS = 120
 MODELS = ("F32", "Q8_0", "Q4_0", "Q5_1", "Q4_K_M")
@@ -142,15 +142,22 @@ def test_the_wheel_of_the_page(wheel: Path) -> None:
 
 
 def test_the_text_part_of_the_wheel(wheel: Path) -> None:
-    """Its files equal the wheel's; ONNX is left out, so that a text page starts faster."""
-    with (
-        zipfile.ZipFile(wheel) as published,
-        zipfile.ZipFile(io.BytesIO(make_wheel(graphs=False))) as part,
-    ):
-        names = [name for name in part.namelist() if name.endswith((".py", ".wasm", ".js"))]
-        assert all(part.read(name) == published.read(name) for name in names)
-        assert not [name for name in names if "/onnx" in name or "/session" in name]
-        assert sum(i.compress_size for i in part.infolist()) < 400_000
+    """Its files equal the wheel's; ONNX is left out, so that a text page starts faster.
+
+    Of the kernels, which have wheels of their own, a page loads one file.
+    """
+    parts = {"text": make_wheel(graphs=False)} | {table: make_kernels(table) for table in TABLES}
+    sizes = {}
+    with zipfile.ZipFile(wheel) as published:
+        for part, content in parts.items():
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                names = [n for n in archive.namelist() if n.endswith((".py", ".wasm", ".js"))]
+                assert all(archive.read(name) == published.read(name) for name in names)
+                assert not [name for name in names if "/onnx" in name or "/session" in name]
+                kernels = [name.partition("/")[2] for name in names if name.endswith(".wasm")]
+                assert kernels == [file for table, file in TABLES.items() if table == part]
+                sizes[part] = sum(i.compress_size for i in archive.infolist())
+    assert sizes.pop("text") + max(sizes.values()) < 400_000
 
 
 def test_wheel_is_small_and_has_no_dependencies(wheel: Path) -> None:

@@ -5,6 +5,7 @@
 // ?fresh           starts without the results of an earlier visit
 // ?empty           starts only Pyodide, for comparison
 import { countBytes, fetchEarly, keepBytecode, keeps, startPyodide, unpack, unpackKept } from "./start.mjs";
+import { hasRelaxedSimd } from "./simd.mjs";
 import { locks } from "./storage.mjs";
 
 const query = new URL(self.location.href).searchParams;
@@ -37,7 +38,9 @@ async function start() {
   const fetcher = fetchEarly(model);  // while Pyodide starts
   const key = query.has("fresh") ? undefined : settings.start;
   const counted = countBytes(settings.sizes, (done, total) => say("fetched", { done, total }));
-  const { pyodide, fromSnapshot } = await startPyodide(key, ["numpy", "halfbyte-text"]);
+  const relaxed = hasRelaxedSimd();
+  const kernels = relaxed ? "halfbyte-relaxed" : "halfbyte-simd128";
+  const { pyodide, fromSnapshot } = await startPyodide(key, ["numpy", "halfbyte-text", kernels]);
   counted();
   mark("Python");
   if (pyodide._api) pyodide._api.on_fatal = (error) => say("lost", { text: `Python has failed (${plain(error)}).` });
@@ -50,6 +53,9 @@ import numpy
   mark("NumPy");
   say("step", { text: "Starting halfbyte" });
   const { Engine } = pyodide.pyimport("halfbyte.web.engine");
+  if (relaxed && !pyodide.pyimport("halfbyte.web.start").kernels_work()) {
+    await pyodide.loadPackage("halfbyte-simd128", { messageCallback() {} });
+  }
   engine = Engine((json) => {
     const message = JSON.parse(json);
     if (message.kind === "model" && message.chat) {

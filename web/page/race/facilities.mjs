@@ -1,16 +1,12 @@
 // What this browser lends to WebAssembly here, and what each engine makes of it.
-const wasm = (...body) => WebAssembly.validate(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, ...body]));
-
-// One function each: i32.const 0, i8x16.splat, (twice more for relaxed_madd,) drop
-const SIMD = [1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 10, 9, 1, 7, 0, 65, 0, 253, 15, 26, 11];
-const RELAXED = [1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 10, 20, 1, 18, 0, 65, 0, 253, 15, 65, 0, 253, 15, 65, 0, 253, 15, 253, 133, 2, 26, 11];
+import { hasRelaxedSimd, hasSimd } from "../simd.mjs";
 
 export function facilities() {
   return {
     isolated: Boolean(self.crossOriginIsolated),
     threads: Boolean(self.crossOriginIsolated) && typeof SharedArrayBuffer !== "undefined",
-    simd: wasm(...SIMD),
-    relaxed: wasm(...RELAXED),
+    simd: hasSimd(),
+    relaxed: hasRelaxedSimd(),
     webgpu: "gpu" in navigator,
     cores: navigator.hardwareConcurrency ?? 1,
   };
