@@ -232,7 +232,7 @@ class BaseTokenizer(ABC):
         """The type of a token; raises `HalfbyteError` if there is no such id."""
         if not 0 <= token < self.vocab_size:
             raise HalfbyteError(f"token id {token}: expected 0 to {self.vocab_size - 1}")
-        kind = self.vocabulary.types[token]
+        kind = int(self.vocabulary.types[token])
         if kind == UNUSED and self.vocabulary.tokens[token] == padding(token):
             return CONTROL  # a row of the embedding without a token has no text
         return kind

@@ -7,6 +7,8 @@ and merged in pairs, the pair that comes first in the list of merges first.
 
 from __future__ import annotations
 
+from itertools import repeat
+
 from halfbyte.errors import FormatError, UnsupportedError
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.pretokenizers import SPLITS
@@ -31,7 +33,8 @@ class ByteLevelTokenizer(BaseTokenizer):
         self._splitters = [Splitter(pattern) for pattern in split.patterns]
         self._prefix = vocabulary.flag("add_space_prefix", False)
         self._ids_of = vocabulary.of_type(NORMAL, UNUSED, CONTROL)
-        self._ranks = {pair: rank for rank, pair in enumerate(vocabulary.merges)}
+        merges = vocabulary.merges
+        self._ranks = dict(zip(merges, range(len(merges)), strict=True))
         self._check_merges(file)
         if vocabulary.flag("add_bos_token", split.add_bos):
             self.before = [self.bos]
@@ -93,9 +96,9 @@ class ByteLevelTokenizer(BaseTokenizer):
 
     def _check_merges(self, file: ModelFile) -> None:
         """Refuse merges whose result is not a token, or that have an empty part."""
-        for pair in self._ranks:
-            left, _, right = pair.partition(" ")
-            if not (left and right and left + right in self._ids_of):
+        ids, parts = self._ids_of, map(str.partition, self._ranks, repeat(" "))
+        for pair, (left, _, right) in zip(self._ranks, parts, strict=True):
+            if not (left and right and left + right in ids):
                 raise FormatError(
                     f"{file.path}: metadata 'tokenizer.ggml.merges': {pair[:80]!r} does not make a "
                     "token of two parts"

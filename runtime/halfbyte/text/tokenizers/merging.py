@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
+
+_IN_ORDER = range(1 << 31)  # each number's priority is itself
 
 
 def merge(
-    pieces: list[str], priorities: Mapping[str, float], separator: str, cut: int = 0
+    pieces: list[str],
+    numbers: Mapping[str, int],
+    separator: str,
+    priorities: Sequence[float] = _IN_ORDER,
+    cut: int = 0,
 ) -> list[str]:
     """Merge neighbours until no two of them can be merged; O(n log n).
 
@@ -15,11 +21,12 @@ def merge(
     ----------
     pieces : list of str
         The characters of a word; the list is changed.
-    priorities : mapping
-        For two pieces joined by the separator. The lowest is merged first, the leftmost of equals;
-        pairs that are not in it are never merged.
+    numbers : mapping
+        For two pieces joined by the separator; pairs that are not in it are never merged.
     separator : str
         Empty if only the union matters, otherwise a string that is in no piece.
+    priorities : sequence
+        By number. The lowest is merged first, the leftmost of equals.
     cut : int
         Characters that a right piece loses at its beginning when it is merged.
 
@@ -31,13 +38,13 @@ def merge(
     end = len(pieces)
     following = list(range(1, end + 1))
     preceding = list(range(-1, end - 1))
-    priority_of = priorities.get
+    number_of = numbers.get
     heap = []
     for left in range(end - 1):
         pair = pieces[left] + separator + pieces[left + 1]
-        priority = priority_of(pair)
-        if priority is not None:
-            heap.append((priority, left, pair))
+        number = number_of(pair)
+        if number is not None:
+            heap.append((priorities[number], left, pair))
     heapify(heap)
     while heap:
         _, left, pair = heappop(heap)
@@ -52,7 +59,7 @@ def merge(
         for first, second in ((preceding[left], left), (left, after)):
             if first >= 0 and second < end:
                 pair = pieces[first] + separator + pieces[second]
-                priority = priority_of(pair)
-                if priority is not None:
-                    heappush(heap, (priority, first, pair))
+                number = number_of(pair)
+                if number is not None:
+                    heappush(heap, (priorities[number], first, pair))
     return [piece for piece in pieces if piece]

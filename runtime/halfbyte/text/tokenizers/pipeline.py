@@ -63,9 +63,10 @@ class PipelineTokenizer(BaseTokenizer):
         self.strips_end = self._decoder.strips_end
         added = {name: _ids(file, data, name, self.vocab_size) for name in PIPELINE_IDS}
         self._single_word = added["single_word"]
+        types = vocabulary.types.tolist()
         ids = {
             token: i
-            for i, (token, kind) in enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
+            for i, (token, kind) in enumerate(zip(vocabulary.tokens, types, strict=True))
             if kind != UNUSED and i not in added["only_added"]
         }
         options = optional(path, data, "model", {}, dict)
@@ -192,7 +193,7 @@ def gemma4(file: ModelFile) -> ModelFile:
     become bytes.
     """
     vocabulary = Vocabulary.from_file(file, "gemma4")
-    types = list(enumerate(vocabulary.types))
+    types = list(enumerate(vocabulary.types.tolist()))
     unknown = vocabulary.ids.get("unknown")
     model: dict[str, Any] = {"type": "BPE", "byte_fallback": True, "fuse_unk": True}
     if unknown is not None:
@@ -238,7 +239,7 @@ def _scores(vocabulary: Vocabulary, kind: object) -> list[float]:
         return []
     exact = vocabulary.file.metadata.get(SCORES)
     if exact is None:
-        return vocabulary.scores
+        return vocabulary.scores.tolist()  # type: ignore[no-any-return]
     if (
         not isinstance(exact, np.ndarray)
         or exact.dtype != np.float64

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from itertools import repeat
 
-import numpy as np
-
 from halfbyte.formats.model_file import ModelFile
 from halfbyte.formats.tokens import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 from halfbyte.text.tokenizers.base import BaseTokenizer, Piece, Span
@@ -111,16 +109,14 @@ class SentencePieceTokenizer(SentencePieceBase):
 
     def __init__(self, file: ModelFile) -> None:
         super().__init__(file)
-        scores = np.array(self.vocabulary.scores)
-        priorities = -scores[list(self._ids_of.values())]
-        self._priorities = dict(zip(self._ids_of, priorities.tolist(), strict=True))
+        self._priorities = (-self.vocabulary.scores).tolist()
 
     def _pieces(self, word: str) -> list[Piece]:
         if word in self._user_ids:
             return [(self._user_ids[word], 0, len(word))]
         pieces: list[Piece] = []
         at = 0
-        for piece in merge(list(word), self._priorities, ""):
+        for piece in merge(list(word), self._ids_of, "", self._priorities):
             token = self._ids_of.get(piece)
             if token is None:
                 pieces += self._unknown_piece(piece, at)

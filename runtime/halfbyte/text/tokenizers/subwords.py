@@ -132,7 +132,7 @@ def _bpe(
         raise FormatError(
             f"{path}: 'model.unk_token': {str(options['unk_token'])[:40]!r} is not a token"
         )
-    ranks: dict[str, float] = {}
+    ranks: dict[str, int] = {}
     for rank, (left, right) in enumerate(merges):
         ranks[f"{left}\0{right}"] = rank  # of a repeated pair the last counts
         if not (left and right and left + right[len(prefix) :] in ids):
@@ -140,7 +140,7 @@ def _bpe(
     bytes_ = _byte_tokens(ids) if fallback else {}
     separator = "\0"
     if options.get("by_rank") is True:
-        ranks, separator = {token: float(i) for token, i in ids.items()}, ""
+        ranks, separator = ids, ""
     return _Bpe(ids, ranks, separator, prefix, suffix, bytes_, unknown, fuses, whole)
 
 
@@ -153,7 +153,7 @@ class _Bpe:
     """
 
     ids: dict[str, int]
-    ranks: dict[str, float]
+    ranks: dict[str, int]
     separator: str
     prefix: str
     suffix: str
@@ -201,13 +201,13 @@ class _Bpe:
 def _merged(
     symbols: list[tuple[str, int, int]],
     ids: dict[str, int],
-    ranks: dict[str, float],
+    ranks: dict[str, int],
     separator: str,
     cut: int,
 ) -> Iterator[Piece]:
     """The tokens that the symbols are merged to, with their spans."""
     at = 0
-    for piece in merge([symbol for symbol, _, _ in symbols], ranks, separator, cut):
+    for piece in merge([symbol for symbol, _, _ in symbols], ranks, separator, cut=cut):
         start, end = symbols[at][1], symbols[at][2]
         left = len(piece) - len(symbols[at][0])
         at += 1

@@ -24,7 +24,7 @@ class UnigramTokenizer(SentencePieceBase):
 
     def __init__(self, file: ModelFile) -> None:
         super().__init__(file)
-        scores = self.vocabulary.scores
+        scores = self.vocabulary.scores.tolist()
         normal = self.vocabulary.of_type(NORMAL)
         tokens = {token: (i, scores[i]) for token, i in normal.items()}
         worst = min((score for _, score in tokens.values()), default=0.0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import compress
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -44,16 +43,16 @@ class Vocabulary:
 
     file: ModelFile
     tokens: list[str]
-    types: list[int]
+    types: npt.NDArray[np.int32]
     ids: dict[str, int] = field(default_factory=dict)  # of special tokens, by GGUF's name
 
     @classmethod
     def from_file(cls, file: ModelFile, kind: str) -> Vocabulary:
         """Read the metadata of all kinds; raises `FormatError`."""
         tokens = _tokens(file)
-        types = [NORMAL] * len(tokens)
+        types = np.full(len(tokens), NORMAL, np.int32)
         if "tokenizer.ggml.token_type" in file.metadata or kind == "llama":
-            types = _numbers(file, "token_type", len(tokens), "iu").astype(np.int32).tolist()
+            types = _numbers(file, "token_type", len(tokens), "iu").astype(np.int32)
         vocabulary = cls(file, tokens, types)
         last = len(tokens) - 1
         for name in _ROLES:
@@ -66,7 +65,7 @@ class Vocabulary:
         return vocabulary
 
     @cached_property
-    def scores(self) -> list[float]:
+    def scores(self) -> npt.NDArray[np.float32]:
         """The score of each token; raises `FormatError`."""
         with np.errstate(over="ignore"):
             scores = _numbers(self.file, "scores", len(self.tokens), "iuf").astype(np.float32)
@@ -74,13 +73,7 @@ class Vocabulary:
             raise FormatError(
                 f"{self.file.path}: metadata 'tokenizer.ggml.scores': not all are finite"
             )
-        numbers: list[float] = scores.tolist()
-        return numbers
-
-    @cached_property
-    def _kinds(self) -> npt.NDArray[np.int32]:
-        """The types as an array."""
-        return np.array(self.types, np.int32)
+        return scores
 
     @cached_property
     def merges(self) -> list[str]:
@@ -90,9 +83,9 @@ class Vocabulary:
     def strings(self, key: str) -> list[str]:
         """An array of strings in the metadata; raises `FormatError`."""
         strings = self.file.metadata.get(key)
-        if not isinstance(strings, list) or not all(isinstance(text, str) for text in strings):
+        if not _are_strings(strings):
             raise FormatError(f"{self.file.path}: metadata '{key}': expected strings")
-        return [str(text) for text in strings]
+        return strings
 
     @cached_property
     def charsmap(self) -> bytes:
@@ -108,7 +101,7 @@ class Vocabulary:
         """Tokens that end generation."""
         # With "bos": a model that begins a new text has ended the one before.
         named = {self.ids[role] for role in ("bos", "eos", "eot", "eom") if role in self.ids}
-        control = np.flatnonzero(self._kinds == CONTROL).tolist()
+        control = np.flatnonzero(self.types == CONTROL).tolist()
         return frozenset(named.union(i for i in control if self.tokens[i] in _ENDS))
 
     def flag(self, name: str, default: bool) -> bool:
@@ -123,8 +116,8 @@ class Vocabulary:
 
     def of_type(self, *types: int) -> dict[str, int]:
         """Tokens of these types and their ids, without an empty token."""
-        chosen = np.isin(self._kinds, types)
-        ids = dict(zip(compress(self.tokens, chosen), np.flatnonzero(chosen).tolist(), strict=True))
+        places = np.flatnonzero(np.isin(self.types, types)).tolist()
+        ids = dict(zip(map(self.tokens.__getitem__, places), places, strict=True))
         ids.pop("", None)
         return ids
 
@@ -137,10 +130,14 @@ class Vocabulary:
         return frozenset(value.tolist())
 
 
+def _are_strings(value: Any) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and set(map(type, value)) <= {str}
+
+
 def _tokens(file: ModelFile) -> list[str]:
     where = f"{file.path}: metadata 'tokenizer.ggml.tokens'"
     tokens: Any = file.metadata.get("tokenizer.ggml.tokens")
-    if not isinstance(tokens, list) or not set(map(type, tokens)) <= {str}:
+    if not _are_strings(tokens):
         raise FormatError(f"{where}: expected strings")
     embedding = file.tensors.get("token_embd.weight")
     if embedding is not None and embedding.shape[0] != len(tokens):
