@@ -16,6 +16,9 @@ MINUTES := 60
 # Workers of pytest, one per core, each with its own files
 WORKERS := -n auto --maxprocesses 8
 
+# Tests start Python hundreds of times, which takes half as long where its bytecode has been kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo web wheels test test-browser test-engines test-notebooks fuzz judge tokenizers peers bench bench-peers bench-onnx report soak soak-tab docs lint lint-python package lint-types lint-layers lint-c format coverage hooks clean
 .DELETE_ON_ERROR:
 

@@ -19,7 +19,6 @@ from tests.onnx.node_cases import BACKENDS, NodeCase, check, exclusions, node_ca
 from halfbyte.onnx.files.order import OPSETS
 from halfbyte.onnx.session import SessionOptions
 
-CASES = node_cases()
 EXCLUDED = exclusions()
 UNCOMPARED = {"loop16_seq_none"}  # onnx's runner asks for the length of a sequence's scalars
 
@@ -41,11 +40,12 @@ def problem(case: NodeCase, backend: str) -> str | None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_backend(backend: str) -> None:
+    cases = node_cases()
     problems = [
-        f"{case.name}: {error}" for case in CASES if (error := problem(case, backend)) is not None
+        f"{case.name}: {error}" for case in cases if (error := problem(case, backend)) is not None
     ]
-    assert not problems, f"{len(problems)} of {len(CASES)} cases\n" + "\n".join(problems[:20])
-    counted = [case for case in CASES if case.kind == "node" and not case.domain]
+    assert not problems, f"{len(problems)} of {len(cases)} cases\n" + "\n".join(problems[:20])
+    counted = [case for case in cases if case.kind == "node" and not case.domain]
     passed = sum(case.name not in EXCLUDED for case in counted)
     print(f"{backend}: {passed} of {len(counted)} node cases of the default domain")
     assert passed >= 0.95 * len(counted)
@@ -57,7 +57,7 @@ def is_older(case: NodeCase) -> bool:
 
 
 def test_excluded_cases_exist() -> None:
-    unknown = set(EXCLUDED) - {case.name for case in CASES}
+    unknown = set(EXCLUDED) - {case.name for case in node_cases()}
     assert not unknown
     assert all(excluded.reason.strip() for excluded in EXCLUDED.values())
 
@@ -73,14 +73,15 @@ class OneThread(HalfbyteBackend):
 
 def test_onnx_runs_its_tests_on_our_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     """onnx.backend.test, as every implementation of its interface runs it."""
+    cases = node_cases()
 
     def loaded(kind: str) -> list[Any]:
-        return [case.source for case in CASES if case.kind == kind]  # loading them takes seconds
+        return [case.source for case in cases if case.kind == kind]  # loading them takes seconds
 
     monkeypatch.setattr("onnx.backend.test.runner.load_model_tests", loaded)
     runner = BackendTest(OneThread, __name__)
     runner.exclude("_cuda$")
-    left_out = {case.name for case in CASES if is_older(case)} | set(EXCLUDED) | UNCOMPARED
+    left_out = {case.name for case in cases if is_older(case)} | set(EXCLUDED) | UNCOMPARED
     for name in left_out:
         runner.exclude(f"^test_{name}_cpu$")
     suite = unittest.TestSuite(
@@ -95,11 +96,11 @@ def test_onnx_runs_its_tests_on_our_backend(monkeypatch: pytest.MonkeyPatch) -> 
     assert not broken, f"{len(broken)} cases\n{broken[0][0]}\n{broken[0][1]}"
     ran = result.testsRun - len(result.skipped)
     print(f"onnx.backend.test: {ran} cases")
-    assert ran == len(CASES) - len(left_out)
+    assert ran == len(cases) - len(left_out)
 
 
 def test_backend_interface() -> None:
-    case = next(case for case in CASES if case.name == "add")
+    case = next(case for case in node_cases() if case.name == "add")
     ((x, y), (expected,)) = case.data_sets()[0]
     (result,) = HalfbyteBackend.run_model(case.proto, [x, y])
     assert (result == expected).all()
