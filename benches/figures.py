@@ -30,6 +30,11 @@ from halfbyte.outputs import write_text
 
 Content = dict[str, Any]
 NOT_SHOWN = ("--json", "--compare")  # with a value; options that change no figure
+# Engines that are not halfbyte's: shown beside it, and never judged
+PEERS = (
+    "gguf", "ik_llama.cpp", "litert", "llama.cpp", "onnxruntime", "onnxruntime-web", "openvino",
+    "pytorch", "pytorch-compiled", "tokenizers", "transformers.js", "wllama-2", "wllama-3",
+)  # fmt: skip
 ROUNDS = ("unit", "yardstick", "beside", "passes")  # of a series, in a file
 
 

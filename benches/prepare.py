@@ -1,10 +1,11 @@
 """Prepare models and peers for the benches, once, in a folder below the system's temporary one.
 
-    python -m benches.prepare [--large] [--also ik_llama.cpp openvino]
+    python -m benches.prepare [--large] [--also ik_llama.cpp openvino pytorch litert]
 
 Models are SmolLM2-135M's shape with random weights in Q4_0, Q8_0 and F16 (with --large also Llama
 3.2 1B's in Q4_0 and Q4_K_M). Peers are llama.cpp as llama-cpp-python, built here for this machine's
-processor (some minutes), and wllama 2 and 3 and onnxruntime-web as npm packs them. Delete the
+processor (some minutes), and wllama 2 and 3, onnxruntime-web and transformers.js as npm packs them;
+optional ones get environments of their own from PyPI (PyTorch and LiteRT: gigabytes). Delete the
 folder to prepare everything again.
 """
 
@@ -30,12 +31,20 @@ MODELS = {
 LARGE = {"1B Q4_0": ("llama-1b", "Q4_0"), "1B Q4_K_M": ("llama-1b", "Q4_K_M")}
 WLLAMA = {"wllama-2": "2.4.0", "wllama-3": "3.8.1"}
 ORT_WEB, ORT_WEB_VERSION = "onnxruntime-web", "1.30.0"
+TRANSFORMERS_JS = {"@huggingface/transformers": "4.3.1", ORT_WEB: "1.31.0-dev.20260914-8d85527a0"}
 LLAMA_CPP = "llama-cpp-python==0.3.36"
-OPTIONAL = {"ik_llama.cpp": "ik-llama-cpp-python==0.1.5", "openvino": "openvino==2026.4.1"}
+OPTIONAL = {  # the first is the peer's package
+    "ik_llama.cpp": ["ik-llama-cpp-python==0.1.5"],
+    "openvino": ["openvino==2026.4.1"],
+    "pytorch": ["torch==2.13.0", "numpy", "onnx==1.23.2"],
+    "litert": ["ai-edge-litert==2.3.0", "litert-torch==0.10.0", "torch==2.13.0", "onnx==1.23.2"],
+}
 VERSIONS = {
     "llama.cpp": LLAMA_CPP.replace("==", " "),
     **{engine: f"wllama {version}" for engine, version in WLLAMA.items()},
-    **{engine: name.replace("==", " ") for engine, name in OPTIONAL.items()},
+    ORT_WEB: f"{ORT_WEB} {ORT_WEB_VERSION}",
+    "transformers.js": f"transformers.js {TRANSFORMERS_JS['@huggingface/transformers']}",
+    **{engine: packages[0].replace("==", " ") for engine, packages in OPTIONAL.items()},
 }
 # Its own threads, not OpenMP's: those spin on after a run and take time from whoever has the turn.
 LLAMA_CPP_CMAKE = "-DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF"
@@ -71,6 +80,21 @@ def onnxruntime_web() -> dict[str, Path | bytes]:
     return _unpacked(archive, "package/dist/", ORT_WEB, names)
 
 
+def transformers_js() -> dict[str, Path | bytes]:
+    """transformers.js with the onnxruntime-web that it asks for, in a folder of its name."""
+    [own, runtime] = [_from_npm(*package) for package in TRANSFORMERS_JS.items()]
+    target = "transformers.js"
+    return {
+        **_unpacked(own, "package/dist/", target, ("/transformers.min.js",)),
+        **_unpacked(
+            runtime,
+            "package/dist/",
+            target,
+            (".wasm", "threaded.mjs", ".jsep.mjs", ".asyncify.mjs"),
+        ),
+    }
+
+
 def _from_npm(package: str, version: str) -> Path:
     """The package as npm packs it, fetched once."""
     archive = folder() / f"{package.strip('@').replace('/', '-')}-{version}.tgz"
@@ -104,6 +128,8 @@ def python_of(engine: str) -> Path:
     if engine == "halfbyte":
         return Path(sys.executable)
     if engine in OPTIONAL:
+        if not installed(engine):
+            raise SystemExit(f"not installed: make peers ARGS='--also {engine}'")
         return _environment(engine) / "bin/python"
     home = folder() / LLAMA_CPP.replace("==", "-")
     if not (home / "done").exists():
@@ -120,16 +146,16 @@ def install(engine: str) -> None:
     """Install an optional peer into an environment of its own."""
     home = _environment(engine)
     if not installed(engine):
-        say(f"installing {OPTIONAL[engine]} ...")
+        say(f"installing {VERSIONS[engine]} ...")
         shutil.rmtree(home, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", home], check=True)
         pip = [str(home / "bin/python"), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, OPTIONAL[engine]], check=True)
+        subprocess.run([*pip, *OPTIONAL[engine]], check=True)
         (home / "done").touch()
 
 
 def _environment(engine: str) -> Path:
-    return folder() / OPTIONAL[engine].replace("==", "-")
+    return folder() / OPTIONAL[engine][0].replace("==", "-")
 
 
 def _build_llama_cpp(home: Path) -> None:
@@ -180,6 +206,8 @@ def main() -> None:
         say(f"{engine}: {WLLAMA[engine]}")
     onnxruntime_web()
     say(f"{ORT_WEB}: {ORT_WEB_VERSION}")
+    transformers_js()
+    say(f"transformers.js: {TRANSFORMERS_JS['@huggingface/transformers']}")
     say(f"llama.cpp: {python_of('llama.cpp')}")
 
 

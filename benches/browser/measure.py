@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from benches.figures import PEERS
+from benches.peers.native import PeerError
 from playwright.sync_api import Browser, BrowserContext, Page, Response, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
 from tests.browser.conftest import FLAGS, tool
 from tests.support.http_server import in_thread
 
@@ -20,7 +23,7 @@ from halfbyte.web.server import Server
 from halfbyte.web.site import Site
 
 AWAKE = ["--disable-renderer-backgrounding", "--disable-background-timer-throttling"]
-PATIENCE = 600_000  # milliseconds
+PATIENCE, PEERS_PATIENCE = 600_000, 120_000  # milliseconds
 WARM_STARTS = 3
 TEXT = "One morning a fox went out to look for the sea. " * 40
 
@@ -57,12 +60,23 @@ class Tab:
     page: Page
     asked: tuple[list[int], int, str]  # the prompt, how many tokens to decode, its text
     few: bool  # so slow that it gets only a few tokens
+    reason: str = ""  # why it did not start
 
     def run(self) -> tuple[float, float, float | None]:
         """Prompt and decode speed in tokens/s; GB/s at which halfbyte's kernels read memory."""
         script = "(asked) => window.measure(...asked)"
         prompt, decode, *read = self.page.evaluate(script, self.asked)
         return prompt, decode, read[0] if read else None
+
+
+def wait_for_start(page: Page, engine: str) -> float:
+    """Seconds from opening the page until it runs; PeerError or TimeoutError says what is wrong."""
+    patience = PEERS_PATIENCE if engine in PEERS else PATIENCE
+    page.wait_for_function("window.started !== undefined", timeout=patience)
+    started = page.evaluate("window.started")
+    if not isinstance(started, float | int):
+        raise PeerError(f"{engine}: {started}")
+    return started / 1000
 
 
 class Bench:
@@ -103,11 +117,7 @@ class Bench:
     def _open(self, page: Page, engine: str, model: str, more: str = "") -> float:
         """Open an engine's page; return the seconds to the first token."""
         page.goto(f"{self.address}bench/index.html?engine={engine}&model={model}{more}")
-        page.wait_for_function("window.started !== undefined", timeout=PATIENCE)
-        started = page.evaluate("window.started")
-        if not isinstance(started, float | int):
-            raise SystemExit(f"{engine}: {started}")
-        return started / 1000
+        return wait_for_start(page, engine)
 
     @contextmanager
     def tabs(
@@ -121,7 +131,13 @@ class Bench:
             tabs = []
             for engine, threads in engines:
                 page = window.new_page()
-                self._open(page, engine, model, f"&context={context}&threads={threads}")
+                try:
+                    self._open(page, engine, model, f"&context={context}&threads={threads}")
+                except (PeerError, PlaywrightError) as error:
+                    if engine not in PEERS:
+                        raise
+                    tabs.append(Tab(engine, threads, page, ([], 0, ""), False, str(error)[:160]))
+                    continue
                 few = engine == "numpy" and name != "storyteller"
                 asked = (ids[:4], 2, text) if few else (ids, count, text)
                 tabs.append(Tab(engine, page.evaluate("window.threads"), page, asked, few))
@@ -132,7 +148,8 @@ class Bench:
         rounds: int,
     ) -> list[Speed]:  # fmt: skip
         """Measure all engines on one model in turns; the first round warms up."""
-        with self.tabs(name, model, engines, prompt, count) as tabs:
+        with self.tabs(name, model, engines, prompt, count) as opened:
+            tabs = [tab for tab in opened if not tab.reason]
             results = [Speed(name, tab.engine, tab.threads) for tab in tabs]
             for turn in range(rounds + 1):
                 for tab, result in zip(tabs, results, strict=True):

@@ -1,4 +1,4 @@
-"""MiniLM in a browser tab: `InferenceSession` in Pyodide beside onnxruntime-web, taking turns.
+"""MiniLM in tabs: halfbyte in Pyodide, onnxruntime-web and transformers.js, taking turns.
 
     python -m benches.onnx.browser [-p int8] [-f own] [-t 1,2] [--json FILE]
 
@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from benches import prepare
 from benches.arguments import Some, counts
-from benches.browser.measure import PATIENCE, Bench
-from benches.figures import Series, add_json_option, pytest_json, write_json
+from benches.browser.measure import Bench, wait_for_start
+from benches.figures import PEERS, Series, add_json_option, pytest_json, write_json
 from benches.onnx import table
 from benches.onnx.__main__ import WHOSE
 from benches.onnx.files import PRECISIONS, Contest, contests
@@ -34,6 +34,8 @@ from benches.onnx.measure import (
     test_name,
     turn,
 )  # fmt: skip
+from benches.peers.native import PeerError
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import Page
 
 from halfbyte.web.site import Site, make_site
@@ -47,11 +49,7 @@ class Tab:
     def __init__(self, page: Page, engine: str, threads: int, address: str) -> None:
         self.engine, self.threads, self._page = engine, threads, page
         page.goto(f"{address}&engine={engine}&threads={threads}")
-        page.wait_for_function("window.started !== undefined", timeout=PATIENCE)
-        started = page.evaluate("window.started")
-        if not isinstance(started, float | int):
-            raise SystemExit(f"{engine}: {started}")
-        self.load_seconds = started / 1000
+        self.load_seconds = wait_for_start(page, engine)
 
     def output(self, feeds: Feeds) -> Array:
         """The first output, which has a row for each of the inputs'."""
@@ -70,13 +68,17 @@ class Tab:
 def make_onnx_site(files: Sequence[Path]) -> Site:
     """halfbyte's site with the bench's page, its models and its peer in it."""
     pages = {f"bench/{path.name}": path for path in PAGE.iterdir()}
-    models = {f"models/{path.name}": path for path in files}
-    return Site({**make_site().files, **pages, **models, **prepare.onnxruntime_web()})
+    models: dict[str, Path | bytes] = {}
+    for path in files:
+        models[f"models/{path.name}"] = models[f"models/{path.stem}/onnx/model.onnx"] = path
+        models[f"models/{path.stem}/config.json"] = b'{"model_type": "bert"}'
+    peers = {**prepare.onnxruntime_web(), **prepare.transformers_js()}
+    return Site({**make_site().files, **pages, **models, **peers})
 
 
 def side(engine: str) -> str:
     """Whose file an engine runs."""
-    return "onnxruntime" if engine == prepare.ORT_WEB else "halfbyte"
+    return "onnxruntime" if engine in PEERS else "halfbyte"
 
 
 def measure(
@@ -84,31 +86,47 @@ def measure(
     shapes: Sequence[tuple[int, int]], rounds: int,
 ) -> list[Series]:  # fmt: skip
     """Measure all shapes; return a series for each engine, number of threads, and shape."""
-    results = []
+    results: list[Series] = []
+    tests = [f"{contest.name} {test_name(*shape)}" for shape in shapes]
     with bench.browser() as browser:
-        window, tabs = browser.new_context(), []
+        window, tabs, more = browser.new_context(), [], []
         for engine, threads in engines:
-            model = f"/models/{contest.file(side(engine)).name}"
-            address = f"{bench.address}bench/onnx.html?model={model}"
-            tabs.append(Tab(window.new_page(), engine, threads, address))
-        cosines = [least_cosine(contest.model, tab) for tab in tabs]
-        for shape in shapes:
-            test, feeds = f"{contest.name} {test_name(*shape)}", inputs(contest.model, *shape)
+            path = contest.file(side(engine))
+            address = f"{bench.address}bench/onnx.html?model=/models/{path.name}"
+            try:
+                tab = Tab(window.new_page(), engine, threads, address)
+                cosine = least_cosine(contest.model, tab)
+            except (PeerError, PlaywrightError) as error:
+                if engine not in PEERS:
+                    raise
+                why = {"reason": str(error)[:160]}
+                results += [Series(contest.model, engine, test, threads, [], why) for test in tests]
+                continue
+            tabs.append(tab)
+            size = path.stat().st_size
+            more.append(
+                {"cosine": cosine, "load_seconds": tab.load_seconds, "file_bytes": size}
+            )  # fmt: skip
+        for shape, test in zip(shapes, tests, strict=True):
             prepare.say(f"{contest.model}: {test}")
-            runs = [runs_of_a_turn(tab, feeds) for tab in tabs]
-            series = [Series(contest.model, tab.engine, test, tab.threads) for tab in tabs]
-            for tab, cosine, one in zip(tabs, cosines, series, strict=True):
-                size = contest.file(side(tab.engine)).stat().st_size
-                one.more = {
-                    "cosine": cosine, "load_seconds": tab.load_seconds, "file_bytes": size,
-                }  # fmt: skip
-            for number in range(rounds + 1):
-                for tab, one, count in zip(tabs, series, runs, strict=True):
-                    taken = turn(tab, feeds, count)
-                    if number:  # in the first round the browser still compiles
-                        one.seconds.append(taken)
-            results += series
+            feeds = inputs(contest.model, *shape)
+            sides = [*zip(tabs, more, strict=True)]
+            results += _measure_shape(contest.model, test, feeds, sides, rounds)
     return results
+
+
+def _measure_shape(
+    model: str, test: str, feeds: Feeds, tabs: Sequence[tuple[Tab, dict[str, Any]]], rounds: int
+) -> list[Series]:
+    """In the first round the browser still compiles."""
+    series = [Series(model, tab.engine, test, tab.threads, [], dict(more)) for tab, more in tabs]
+    runs = [runs_of_a_turn(tab, feeds) for tab, _ in tabs]
+    for number in range(rounds + 1):
+        for (tab, _), one, count in zip(tabs, series, runs, strict=True):
+            taken = turn(tab, feeds, count)
+            if number:
+                one.seconds.append(taken)
+    return series
 
 
 def main() -> None:
@@ -137,7 +155,7 @@ def main() -> None:
             engines = [(e, threads) for threads in options.threads for e in options.engines]
             series += measure(bench, contest, engines, shapes, options.rounds)
     print(table.tabs(series))
-    versions = {"onnxruntime-web": table.ENGINES[prepare.ORT_WEB]}
+    versions = {engine: prepare.VERSIONS[engine] for engine in options.engines if engine in PEERS}
     write_json(options.json, pytest_json(series, "benches/onnx/browser", versions=versions))
 
 

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import importlib
 import statistics
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 import tokenizers
 from benches.figures import Series
+from benches.onnx.apart import Apart
 from benches.onnx.files import IMAGES, Contest
 from benches.onnx.sentences import SENTENCES
-from benches.peers.native import PeerError, Process, reason
-from benches.prepare import installed, python_of, say
+from benches.peers.native import PeerError, reason
+from benches.prepare import say
+from benches.yardstick import Yardstick
 from tools.get_minilm import get_minilm
 from tools.onnx_models import minilm
 
 ENGINES = ("halfbyte", "onnxruntime")  # modules with an InferenceSession
-OPTIONAL = "openvino"  # takes part if it is installed
-WORKER = Path(__file__).with_name("worker.py")
 TURN = 0.2  # seconds of a turn; a longer run is a turn by itself
 MAX_RUNS = 100  # in a turn
 REST = 0.3  # seconds between turns: threads of the other engine may still be spinning
@@ -35,12 +33,14 @@ Feeds = dict[str, Array]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured."""
+    """What is measured, with which peers beside ONNX Runtime, and beside which yardstick."""
 
     rounds: int
     threads: Sequence[int]
     batches: Sequence[int]
     lengths: Sequence[int]
+    peers: Sequence[str] = ()
+    yardstick: Yardstick | None = None
 
     def shapes(self, model: str) -> list[tuple[int, int]]:
         """Batch and length in tokens; an image has none."""
@@ -103,39 +103,6 @@ class Session:
         return taken
 
 
-class Apart:
-    """A peer in an environment and a process of its own, on the file that ONNX Runtime gets."""
-
-    def __init__(self, engine: str, contest: Contest, threads: int) -> None:
-        self.engine, self.path = engine, contest.file("onnxruntime")
-        command = [str(python_of(engine)), str(WORKER), str(self.path), str(threads), engine]
-        self._process = Process(engine, command)
-        self._folder = tempfile.TemporaryDirectory()
-        self._files: dict[int, Path] = {}
-        self.load_seconds = self._process.load_seconds
-
-    def output(self, feeds: Feeds) -> Array:
-        path = self._file(feeds)
-        self._process.ask(f"={path}")
-        return cast("Array", np.load(f"{path}.npy"))
-
-    def seconds(self, feeds: Feeds, runs: int) -> list[float]:
-        path = self._file(feeds)
-        return [float(self._process.ask(str(path))) for _ in range(runs)]
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.close()
-        self._folder.cleanup()
-
-    def _file(self, feeds: Feeds) -> Path:
-        key = id(feeds)
-        if key not in self._files:
-            self._files[key] = Path(self._folder.name) / f"{key}.npz"
-            np.savez(self._files[key], **feeds)
-        return self._files[key]
-
-
 def turn(engine: Engine, feeds: Feeds, runs: int) -> float:
     """Median seconds of several runs in a row."""
     time.sleep(REST)
@@ -151,44 +118,51 @@ def measure(contest: Contest, plan: Plan) -> Results:
     """Measure all numbers of threads and all shapes."""
     results = Results()
     for threads in plan.threads:
-        sessions: list[Session | Apart] = [Session(e, contest, threads) for e in ENGINES]
-        cosines = [least_cosine(contest.model, session) for session in sessions]
-        if installed(OPTIONAL):
+        own = [Session(engine, contest, threads) for engine in ENGINES]
+        cosines = [least_cosine(contest.model, session) for session in own]
+        results.loads += [_load(contest, session, threads) for session in own]
+        sessions: list[Session | Apart] = [*own]
+        for engine in plan.peers:
+            peer = None
             try:
-                sessions.append(Apart(OPTIONAL, contest, threads))
-                cosines.append(least_cosine(contest.model, sessions[-1]))
+                peer = Apart(engine, contest, threads)
+                cosines.append(least_cosine(contest.model, peer))
+                sessions.append(peer)
             except PeerError as error:
-                del sessions[len(cosines) :]
-                results.runs += _failed(contest, plan, threads, error)
-        for session in sessions:
-            more = {"file_bytes": session.path.stat().st_size}
-            results.loads.append(
-                Series(
-                    contest.model, session.engine, f"load {contest.name}", threads,
-                    [session.load_seconds], more,
-                )
-            )  # fmt: skip
+                results.runs += _failed(contest, plan, engine, threads, error)
+                if peer:
+                    peer.close()
         for shape in plan.shapes(contest.model):
-            pair = _measure_shape(contest, shape, threads, sessions, plan.rounds)
-            for series, cosine in zip(pair, cosines, strict=True):
+            group = _measure_shape(contest, shape, threads, sessions, plan)
+            for series, cosine in zip(group, cosines, strict=True):
                 series.more["cosine"] = cosine
-            results.runs += pair
+            results.runs += group
         for session in sessions:
             session.close()
     return results
 
 
+def _load(contest: Contest, session: Session, threads: int) -> Series:
+    return Series(
+        contest.model, session.engine, f"load {contest.name}", threads, [session.load_seconds],
+        {"file_bytes": session.path.stat().st_size},
+    )  # fmt: skip
+
+
 def _measure_shape(
     contest: Contest, shape: tuple[int, int], threads: int,
-    sessions: Sequence[Session | Apart], rounds: int,
+    sessions: Sequence[Session | Apart], plan: Plan,
 ) -> list[Series]:  # fmt: skip
     feeds = inputs(contest.model, *shape)
     test = f"{contest.name} {test_name(*shape)}"
     say(f"{contest.model}: {test}, {threads} threads")
     results = [Series(contest.model, session.engine, test, threads) for session in sessions]
     runs: dict[str, int] = {}
-    for number in range(rounds + 1):
+    for number in range(plan.rounds + 1):
+        beside = plan.yardstick.seconds() if plan.yardstick and number else 0.0
         for session, series in zip(sessions, results, strict=True):
+            if "reason" in series.more:
+                continue
             try:
                 if number:
                     series.seconds.append(turn(session, feeds, runs[session.engine]))
@@ -196,15 +170,25 @@ def _measure_shape(
                     runs[session.engine] = runs_of_a_turn(session, feeds)
             except PeerError as error:
                 series.seconds.clear()
-                series.more["reason"], runs[session.engine] = reason(error), 1
+                series.more["reason"] = reason(error)
+                continue
+            if beside:
+                series.beside.append(beside)
+    for series in results:
+        if plan.yardstick and series.seconds:
+            series.yardstick = plan.yardstick.name
+        elif not series.seconds:
+            series.beside.clear()
     return results
 
 
-def _failed(contest: Contest, plan: Plan, threads: int, error: PeerError) -> list[Series]:
-    """Empty series of a peer that does not run the file."""
+def _failed(
+    contest: Contest, plan: Plan, engine: str, threads: int, error: PeerError
+) -> list[Series]:
+    """Empty series of a peer that does not run the model."""
     return [
         Series(
-            contest.model, OPTIONAL, f"{contest.name} {test_name(*shape)}", threads,
+            contest.model, engine, f"{contest.name} {test_name(*shape)}", threads,
             more={"reason": reason(error)},
         )
         for shape in plan.shapes(contest.model)

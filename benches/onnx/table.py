@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benches.figures import Series, digits, markdown
-from benches.prepare import ORT_WEB, ORT_WEB_VERSION
+from benches.prepare import ORT_WEB, VERSIONS
 
 ENGINES = {
     "relaxed": "halfbyte, relaxed SIMD",
     "simd128": "halfbyte, SIMD128",
-    ORT_WEB: f"{ORT_WEB} {ORT_WEB_VERSION}",
+    **{engine: VERSIONS[engine] for engine in (ORT_WEB, "transformers.js")},
 }
 RUNS = [
     "model", "test", "threads", "halfbyte ms", "ORT ms", "ratio", "cosine", "ORT's cosine",
@@ -39,12 +39,15 @@ def tabs(series: Sequence[Series]) -> str:
     ours = {(s.test, s.threads): s for s in series if s.engine == "relaxed"}
     rows = []
     for s in series:
+        row = [ENGINES[s.engine], s.test, str(s.threads)]
+        if not s.seconds:
+            rows.append([*row, s.more["reason"], "-", "-", "-", "-"])
+            continue
         peer = ours.get((s.test, s.threads))
         ratio = f"{peer.times_as_fast_as(s):.2f}" if peer else "-"
         cosine, load = f"{s.more['cosine']:.5f}", f"{s.more['load_seconds']:.2f}"
         size = digits(s.more["file_bytes"] / 1e6)
-        row = [ENGINES[s.engine], s.test, str(s.threads), digits(1000 * s.median)]
-        rows.append([*row, ratio, cosine, load, size])
+        rows.append([*row, digits(1000 * s.median), ratio, cosine, load, size])
     return markdown(TABS, rows, left=2)
 
 

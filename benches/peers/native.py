@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from benches.prepare import python_of
 
 WORKER = Path(__file__).parent / "worker.py"
+PATIENCE = 300  # seconds for an answer, after which the process is killed
 
 
 class PeerError(SystemExit):
@@ -33,7 +35,11 @@ class Process:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
-        answer = self._answer()
+        try:
+            answer = self._answer()
+        except PeerError:
+            self.close()
+            raise
         self.load_seconds: float = answer["seconds"]
         self.about: str = answer["about"]
 
@@ -55,7 +61,10 @@ class Process:
 
     def _answer(self) -> Any:
         assert self._process.stdout
+        end = threading.Timer(PATIENCE, self._process.kill)
+        end.start()
         line = self._process.stdout.readline()
+        end.cancel()
         if not line:
             self._process.wait()
             self._errors.seek(0)

@@ -157,6 +157,10 @@ def _series_of(name: str, tab: Tab, plan: Plan) -> tuple[Series, Series]:
 
 def _take_turn(tab: Tab, pair: tuple[Series, Series], *, first: bool) -> None:
     """One turn; the first run is mostly code of the browser's first compiler."""
+    if tab.reason:
+        for series in pair:
+            series.more["reason"] = tab.reason
+        return
     *speeds, read = tab.run()
     for series, speed in zip(pair, speeds, strict=True):
         if first:

@@ -55,12 +55,16 @@ def tabs(
         return models.index(s.model), not s.test.startswith("pp"), s.threads
 
     for s in sorted(order, key=place):
+        engine = ENGINES.get(s.engine, f"{s.engine}, natively")
+        row = [s.model, engine, s.test, str(s.threads)]
+        if not s.seconds:
+            rows.append([*row, s.more["reason"], "-", "-", "-", "-"])
+            continue
         ratio = "-"
         if (s.model, s.test, s.threads) in ours:
             ratio = f"{ours[s.model, s.test, s.threads].times_as_fast_as(s):.2f}"
         first = digits(1 / s.more["first_seconds"]) if "first_seconds" in s.more else "-"
-        engine = ENGINES.get(s.engine, f"{s.engine}, natively")
-        row = [s.model, engine, s.test, str(s.threads), digits(s.speed), first, ratio]
+        row += [digits(s.speed), first, ratio]
         rows.append([*row, work[s.model].share(s, limits), _of_reading(s, work[s.model])])
     return markdown(TABS, rows, left=3)
 

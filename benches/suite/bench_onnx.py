@@ -1,4 +1,4 @@
-"""ONNX models beside ONNX Runtime, in one process, taking turns; see `benches.onnx`."""
+"""ONNX models beside ONNX Runtime, OpenVINO, PyTorch and LiteRT; see `benches.onnx`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from importlib.metadata import version
 import pytest
 from benches import prepare
 from benches.case import Bench
+from benches.onnx.apart import PEERS
 from benches.onnx.files import MODELS, PRECISIONS, Contest, contests
-from benches.onnx.measure import OPTIONAL, Plan, measure
+from benches.onnx.measure import Plan, measure
+from benches.yardstick import yardstick
 
 CONTESTS = contests([*MODELS], [*PRECISIONS], ["own"])
 SHORT = {("minilm", "int8"), ("resnet-34", "fp32")}
@@ -27,8 +29,9 @@ SHORT = {("minilm", "int8"), ("resnet-34", "fp32")}
 )  # fmt: skip
 def bench_graph(bench: Bench, contest: Contest) -> None:
     lengths = [128] if bench.short else [16, 128]
-    results = measure(contest, Plan(bench.rounds, [1], [1], lengths))
+    plan = Plan(bench.rounds, [1], [1], lengths, [*PEERS], yardstick("dot"))
+    results = measure(contest, plan)
     bench.keep(*results.runs, *results.loads)
-    if prepare.installed(OPTIONAL):
-        bench.figures.versions[OPTIONAL] = prepare.VERSIONS[OPTIONAL]
+    present = {PEERS[series.engine] for series in results.runs if series.engine in PEERS}
+    bench.figures.versions |= {engine: prepare.VERSIONS[engine] for engine in sorted(present)}
     bench.figures.versions["onnxruntime"] = f"ONNX Runtime {version('onnxruntime')}"

@@ -30,7 +30,7 @@ def bench_quantize(bench: Bench, name: str, preset: str, tmp_path: Path) -> None
     source = STORYTELLER if small else prepare.model(name)
     more = {"bytes": source.stat().st_size}
     series = Series(name, "halfbyte", f"to {preset}", 1, more=more, yardstick="clock")
-    for _ in range(bench.rounds):
+    for _ in range(bench.rounds if small else 3):
         series.beside.append(clock.seconds())
         start = time.perf_counter()
         quantize_file(source, preset, tmp_path / "out.gguf", threads=1)

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from benches import suite_table
 from benches.figures import Series
-from benches.onnx import measure, table
+from benches.onnx import apart, measure, table
 from benches.onnx.files import Contest, contests
 from benches.onnx.measure import Plan
+from benches.peers import native
 from benches.peers.native import PeerError, Process, reason
 from benches.suite import bench_operators
 
@@ -129,7 +131,8 @@ def test_a_failing_peer_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = Engine(*[1.0] * 9), Failing(*[1.0] * 3)
     ours.engine = "halfbyte"  # type: ignore[attr-defined]
     contest, one = Contest("resnet-34", "fp32", ""), [ours, theirs]
-    first, second = measure._measure_shape(contest, (1, 0), 1, one, 4)  # type: ignore[arg-type]
+    plan = Plan(4, [1], [1], [], ["openvino"])
+    first, second = measure._measure_shape(contest, (1, 0), 1, one, plan)  # type: ignore[arg-type]
     assert first.seconds == [1.0] * 4
     assert second.seconds == []
     assert second.more["reason"] == "openvino ended with -11: last words"
@@ -146,14 +149,40 @@ def test_an_ended_process_says_so() -> None:
     process.close()
 
 
+def test_a_process_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "PATIENCE", 0.2)
+    with pytest.raises(PeerError, match="peer ended with -9"):
+        Process("peer", [sys.executable, "-c", "import time; time.sleep(60)"])
+
+
 def test_worker_runs_a_graph(tmp_path: Path) -> None:
     """Seconds of a run, and the first output when asked for."""
     model, feeds = tmp_path / "m.onnx", tmp_path / "x.npz"
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     model.write_bytes(bench_operators.model(bench_operators.Node("Exp", x.shape)))
     np.savez(feeds, x=x)
-    process = Process("halfbyte", [sys.executable, str(measure.WORKER), str(model), "1"])
+    process = Process("halfbyte", [sys.executable, str(apart.WORKER), str(model), "1"])
     assert process.ask(str(feeds)) > 0
     assert process.ask(f"={feeds}") > 0
     process.close()
     np.testing.assert_allclose(np.load(f"{feeds}.npy"), np.exp(x), rtol=1e-6)
+
+
+def test_a_missing_peer_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("benches.prepare.folder", lambda: tmp_path)
+    with pytest.raises(PeerError, match=r"not installed: make peers ARGS='--also pytorch'"):
+        apart.Apart("pytorch-compiled", Contest("resnet-34", "fp32", ""), 1)
+
+
+def test_modules_are_of_two_models() -> None:
+    """What there is no module of, says so; it is not left out."""
+    with pytest.raises(PeerError, match="has no mobilenet-v2 in int8 here"):
+        apart.file_for("litert", Contest("mobilenet-v2", "int8", "onnxruntime"))
+    plan = Plan(1, [1], [1], [16, 128])
+    contest = Contest("minilm", "int4", "own")
+    failed = measure._failed(contest, plan, "litert", 1, PeerError("no int4"))
+    assert [(s.test, s.seconds, s.more["reason"]) for s in failed] == [
+        ("int4 by own 1 x 16", [], "no int4"), ("int4 by own 1 x 128", [], "no int4")
+    ]  # fmt: skip
+    text = suite_table.table([*pair([0.01], [0.02]), *failed])
+    assert "- litert, minilm int4 by own 1 x 16, minilm int4 by own 1 x 128: no int4" in text

@@ -1,4 +1,4 @@
-// ?engine=relaxed|simd128|onnxruntime-web & model=ADDRESS & threads=COUNT
+// ?engine=relaxed|simd128|onnxruntime-web|transformers.js & model=ADDRESS & threads=COUNT
 //
 // window.started: milliseconds from the page's opening until the model is loaded, or what went
 // wrong; window.measure(feeds, runs): {seconds of each run, values of the first output}, where feeds
@@ -28,23 +28,43 @@ async function onnxruntimeWeb() {
   const session = await ort.InferenceSession.create(content, {
     executionProviders: ["wasm"], graphOptimizationLevel: "all",
   });
+  return measuring(ort.Tensor, async (tensors) => (
+    (await session.run(tensors))[session.outputNames[0]]
+  ));
+}
+
+// A model is a folder here: config.json, and the graph as onnx/model.onnx.
+async function transformersJs() {
+  const { AutoModel, Tensor, env } = await import("/transformers.js/transformers.min.js");
+  Object.assign(env, { allowRemoteModels: false, allowLocalModels: true, useBrowserCache: false });
+  env.localModelPath = "/models/";
+  env.backends.onnx.wasm.wasmPaths = "/transformers.js/";
+  env.backends.onnx.wasm.numThreads = threads;
+  const name = model.split("/").at(-1).replace(".onnx", "");
+  const loaded = await AutoModel.from_pretrained(name, { device: "wasm", dtype: "fp32" });
+  return measuring(Tensor, async (tensors) => (await loaded(tensors)).sentence_embedding);
+}
+
+function measuring(Tensor, run) {
   return async (feeds, runs) => {
     const tensors = Object.fromEntries(feeds.map(([name, dims, values]) => [
-      name, new ort.Tensor("int64", BigInt64Array.from(values, BigInt), dims),
+      name, new Tensor("int64", BigInt64Array.from(values, BigInt), dims),
     ]));
     const seconds = [];
     let output;
-    for (let run = 0; run < runs; run++) {
+    for (let count = 0; count < runs; count++) {
       const start = performance.now();
-      output = (await session.run(tensors))[session.outputNames[0]];
+      output = await run(tensors);
       seconds.push((performance.now() - start) / 1000);
     }
     return { seconds, output: Array.from(output.data) };
   };
 }
 
+const ENGINES = { "onnxruntime-web": onnxruntimeWeb, "transformers.js": transformersJs };
+
 try {
-  window.measure = await (engine === "onnxruntime-web" ? onnxruntimeWeb() : halfbyte());
+  window.measure = await (ENGINES[engine] ?? halfbyte)();
   window.started = performance.now();
 } catch (error) {
   window.started = String(error.stack ?? error);
