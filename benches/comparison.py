@@ -6,8 +6,8 @@
 Files are pytest-benchmark's, as the benches write them. Entries of the same name are compared: the
 medians of their times, each divided by that of its yardstick in the same round, so that a file of
 another machine of the same kind will do. A change counts if it is larger than the threshold and its
-confidence interval excludes 0. Entries that vary too much or have too few values are not judged.
-The exit code is 1 if anything takes longer.
+confidence interval excludes 0. Peers are not judged, nor what varies too much, has too few values
+or, in the suite, was measured by one process only. The exit code is 1 if anything takes longer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benches.figures import Series, digits, markdown, series_of
+from benches.figures import PEERS, Series, digits, markdown, series_of
 from benches.samples import Change, change
 
 THRESHOLD = 5.0  # percent
@@ -47,6 +47,10 @@ class Pair:
 
     def verdict(self, threshold: float) -> str:
         """ "slower", "faster", "larger", "smaller", "not judged: ..." or nothing."""
+        if self.new.engine in PEERS:
+            return "not judged: a peer"
+        if self.new.unit == "s" and 1 in (len({*s.passes}) for s in (self.old, self.new)):
+            return "not judged: one process"  # whose place in memory is one of many
         if self.old.yardstick != self.new.yardstick:
             return "not judged: another yardstick"
         if self.old.noisy or self.new.noisy:

@@ -119,6 +119,15 @@ def test_another_yardstick_is_not_judged() -> None:
     assert pair.verdict(5) == "not judged: another yardstick"
 
 
+def test_one_process_is_not_judged() -> None:
+    """In a session of the suite; other benches have one."""
+    [pair] = pairs(content(sample(1, passes=1)), content(sample(2, 2, passes=1)))
+    assert pair.verdict(5) == "not judged: one process"
+    pair.old.passes.clear()
+    pair.new.passes.clear()
+    assert pair.verdict(5) == "slower"
+
+
 def test_bytes_are_larger() -> None:
     old, new = (
         Series("m", "native", "peak", 1, [size] * 6, unit="B", passes=[0] * 6)
