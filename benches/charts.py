@@ -16,12 +16,13 @@ COLOURS = 8  # --c0 to --c7 of the page
 
 @dataclass(frozen=True)
 class Axis:
-    """From low to high, which both count as places; logarithmic or not."""
+    """From low to high, which both count as places; logarithmic or not; of whole numbers or not."""
 
     title: str
     low: float
     high: float
     log: bool = True
+    whole: bool = False
 
     def place(self, value: float) -> float:
         """0 at the low end, 1 at the high one."""
@@ -34,10 +35,11 @@ class Axis:
         if not self.log:
             size = 10.0 ** math.floor(math.log10((self.high - self.low) / 2))
             step = next(n * size for n in (1, 2, 5) if (self.high - self.low) / (n * size) <= 8)
+            step = max(step, 1.0) if self.whole else step
             first, last = math.ceil(self.low / step), math.floor(self.high / step)
             return [number * step for number in range(first, last + 1)]
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        steps = (1,) if len(powers) > 3 else (1, 2, 5)
+        steps = (1,) if self.high > 500 * self.low else (1, 2, 5)
         values = [step * 10.0**power for power in powers for step in steps]
         return [value for value in values if self.low <= value <= self.high]
 
@@ -54,13 +56,13 @@ class Line:
     dashed: bool = False
 
 
-def around(title: str, values: Sequence[float], *, log: bool = True) -> Axis:
+def around(title: str, values: Sequence[float], *, log: bool = True, whole: bool = False) -> Axis:
     """An axis with room for all values."""
     low, high = min(values), max(values)
     if log:
         return Axis(title, low / 1.3, high * 1.3)
     room = (high - low) / 10 or abs(high) / 10 or 1
-    return Axis(title, low - room, high + room, log=False)
+    return Axis(title, low - room, high + room, log=False, whole=whole)
 
 
 def chart(label: str, x: Axis, y: Axis, lines: Sequence[Line]) -> str:
@@ -89,7 +91,8 @@ def chart(label: str, x: Axis, y: Axis, lines: Sequence[Line]) -> str:
     )
     named = [line for line in lines if line.name]
     keys = "".join(
-        f'<li><i style="background:var(--c{line.colour % COLOURS})"></i>{escape(line.name)}</li>'
+        f'<li><i class="{"dot" if line.dots else "dash"}" '
+        f'style="color:var(--c{line.colour % COLOURS})"></i>{escape(line.name)}</li>'
         for line in named
     )
     return f'<figure>{svg}<ul class="legend">{keys}</ul></figure>'

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 
 from benches.charts import Line, around, bars, chart
-from benches.figures import Content, Series, digits, series_of
+from benches.figures import PEERS, Content, Series, digits, series_of
 from benches.samples import quartiles, variation
 from benches.yardstick import rate
 
@@ -29,17 +29,23 @@ svg { width: 100%; height: auto; background: var(--card); border-radius: .5rem; 
 svg text { fill: var(--soft); font-size: 12px } .grid line { stroke: var(--line) }
 polyline { stroke-width: 2 } .legend { display: flex; flex-wrap: wrap; gap: .2rem 1rem; padding: 0;
   margin: .4rem 0; list-style: none; font-size: .875rem } .legend i { display: inline-block;
-  width: .7rem; height: .7rem; border-radius: 50%; margin-right: .35rem }
+  margin-right: .35rem } .dot { width: .7rem; height: .7rem; border-radius: 50%;
+  background: currentColor } .dash { width: 1.2rem; border-top: 2px dashed; vertical-align: middle }
 .bar { display: grid; grid-template-columns: 11rem 1fr 9rem; gap: .6rem; align-items: center;
   font-size: .875rem } .bar b { background: var(--card); height: .8rem; border-radius: .2rem }
 .bar i { display: block; height: 100%; min-width: 2px; background: var(--c0); border-radius: .2rem }
 .bar em { font-style: normal; color: var(--soft) }
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-size: .875rem; width: 100% }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
-  white-space: nowrap } th:first-child, td:first-child { text-align: left }
+  white-space: nowrap } th:first-child, td:first-child,
+  .peers td:nth-child(2), .peers th:nth-child(2) { text-align: left }
 summary { cursor: pointer; padding: .4rem 0; font-weight: 600 } .mark { color: var(--c1) }
-@media (max-width: 40rem) { .bar { grid-template-columns: 1fr 1fr } .bar b { grid-column: 1 / 3;
-  grid-row: 2 } .bar em { text-align: right } svg text { font-size: 20px } }
+details p { margin: .8rem 0 .2rem; color: var(--ink) } .ahead { color: var(--c2) } code {
+  font-size: .8em } details { border-top: 1px solid var(--line) }
+@media (max-width: 40rem) { h1 { font-size: 1.4rem }
+  .bar { grid-template-columns: 1fr 1fr }
+  .bar b { grid-column: 1 / 3; grid-row: 2 }
+  .bar em { text-align: right } svg text { font-size: 20px } }
 """
 ROOFLINE = "benches/products", "benches/attention"
 SCALING = {
@@ -57,8 +63,9 @@ def page(latest: Content, history: Sequence[Content] = ()) -> str:
     series = series_of(latest)
     measured = [one for one in series if one.seconds]
     sections = {
-        "Roofline": _roofline(measured), "Scaling": _scaling(measured), "Peers": _peers(series),
-        "Over time": _history([*history, latest]), "All cases": _cases(series),
+        "Peers": _peers(series), "Roofline": _roofline(measured), "Scaling": _scaling(measured),
+        "Side by side": _side_by_side(series), "Over time": _history([*history, latest]),
+        "All cases": _cases(series),
     }  # fmt: skip
     shown = {title: body for title, body in sections.items() if body}
     names = {title: title.lower().replace(" ", "-") for title in shown}
@@ -148,9 +155,10 @@ def _scaling(series: Sequence[Series]) -> str:
         if chosen:
             lines = _thread_lines(chosen) if word == "threads" else _batch_lines(chosen)
             every = [point for line in lines for point in line.points]
-            x = around(word, [point[0] for point in every], log=word == "batch")
+            batch = word == "batch"
+            x = around(word, [point[0] for point in every], log=batch, whole=not batch)
             y_title = "times as fast" if word == "threads" else "tokens/s"
-            y = around(y_title, [point[1] for point in every], log=word == "batch")
+            y = around(y_title, [point[1] for point in every], log=batch)
             parts.append(f"<h3>{title}</h3><p>{text}</p>{chart(title, x, y, lines)}")
     return "".join(parts)
 
@@ -184,24 +192,82 @@ def _batch_lines(series: Sequence[Series]) -> list[Line]:
 # ---- peers ---------------------------------------------------------------------------------------
 
 
-def _peers(series: Sequence[Series]) -> str:
-    """Bars for each test that several engines ran; the fastest has the longest."""
-    groups: dict[tuple[str, str, str, int], list[Series]] = {}
+Group = list[Series]  # the engines of one test
+
+
+def _groups(series: Sequence[Series], *, peers: bool) -> dict[str, list[Group]]:
+    """Tests that several engines ran, with peers or without, by their source."""
+    groups: dict[tuple[str, str, str, int], Group] = {}
     for one in series:
-        if one.unit == "s" and "threads" not in one.test:
+        if one.unit == "s" and "threads" not in one.test and not one.test.startswith("load"):
             groups.setdefault((one.source, one.model, one.test, one.threads), []).append(one)
-    blocks: dict[str, list[str]] = {}
-    for (source, model, test, threads), group in groups.items():
-        times = [one.median for one in group if one.seconds]
-        if len(group) > 1 and times:
-            plural = f", {threads} threads" if threads > 1 else ""
+    found: dict[str, list[Group]] = {}
+    for (source, *_), group in groups.items():
+        several = len(group) > 1 and any(one.seconds for one in group)
+        if several and any(one.engine in PEERS for one in group) == peers:
+            found.setdefault(source, []).append(group)
+    return found
+
+
+def _peers(series: Sequence[Series]) -> str:
+    """How many times as fast halfbyte is, by peer and source; then bars for each test."""
+    groups = _groups(series, peers=True)
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for source, tests in groups.items():
+        for group in tests:
+            ours = next((s for s in group if s.engine not in PEERS and s.seconds), None)
+            for one in group:
+                if ours and one.engine in PEERS and one.seconds:
+                    key = one.engine, source
+                    ratios.setdefault(key, []).append(ours.times_as_fast_as(one))
+    if not ratios:
+        return _bars(groups)
+    head = "".join(f"<th>{name}</th>" for name in ("peer", "in", "tests", "mean", "from", "to"))
+    rows = "".join(_peer_row(*key, values) for key, values in sorted(ratios.items()))
+    text = (
+        "How many times as fast halfbyte is, both sides taking turns: geometric mean, lowest and "
+        "highest. Of several builds of halfbyte the first counts."
+    )
+    return (
+        f'<p>{text}</p><div class="scroll"><table class="peers"><tr>{head}</tr>{rows}</table></div>'
+        f"{_bars(groups)}"
+    )
+
+
+def _peer_row(engine: str, source: str, ratios: Sequence[float]) -> str:
+    mean = statistics.geometric_mean(ratios)
+    shown = [f"<b>{digits(mean)}</b>", digits(min(ratios)), digits(max(ratios))]
+    ahead = ' class="ahead"' if mean >= 1 else ""
+    cells = [escape(engine), escape(source.removeprefix("benches/")), str(len(ratios)), *shown[1:]]
+    cells.insert(3, f"<span{ahead}>{shown[0]}</span>")
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _side_by_side(series: Sequence[Series]) -> str:
+    """Bars for the tests that several builds or ways of halfbyte ran."""
+    return _bars(_groups(series, peers=False))
+
+
+def _bars(groups: Mapping[str, Sequence[Group]]) -> str:
+    """Bars for each test; the fastest has the longest."""
+    parts = []
+    for source, tests in groups.items():
+        name, blocks = source.removeprefix("benches/"), []
+        for group in tests:
+            first, times = group[0], [one.median for one in group if one.seconds]
+            plural = f", {first.threads} threads" if first.threads > 1 else ""
             rows = [_bar(one, min(times)) for one in group]
-            title = f"<p>{escape(f'{model}, {test}{plural}')}</p>"
-            blocks.setdefault(source, []).append(f"{title}{bars(rows)}")
-    return "".join(
-        f"<details><summary>{escape(source.removeprefix('benches/'))}, {len(tests)}</summary>"
-        f"{''.join(tests)}</details>"
-        for source, tests in blocks.items()
+            title = escape(f"{first.model}, {first.test}{plural}")
+            blocks.append(f"<p>{title}</p>{bars(rows)}")
+        parts.append(_details(name, len(tests), "".join(blocks)))
+    return "".join(parts)
+
+
+def _details(name: str, count: int, body: str) -> str:
+    plural = "s" if count != 1 else ""
+    return (
+        f"<details><summary>{escape(name.capitalize())}: {count} test{plural}</summary>"
+        f"{body}</details>"
     )
 
 
@@ -230,7 +296,7 @@ def _history(contents: Sequence[Content]) -> str:
     if not lines:
         return ""
     every = [point for line in lines for point in line.points]
-    x = around("session", [point[0] for point in every], log=False)
+    x = around("session", [point[0] for point in every], log=False, whole=True)
     y = around("time, relative to the first", [point[1] for point in every], log=False)
     text = "Geometric means over the cases that both sessions have, as ratios to the yardsticks."
     return f"<p>{text}</p>{chart('Over time', x, y, lines)}"
@@ -263,10 +329,8 @@ def _cases(series: Sequence[Series]) -> str:
         rows = [one for one in series if one.source == source]
         head = ("case", "engine", "threads", "median", "quartiles", "variation", "by yardstick")
         cells = _table(head, rows, _row)
-        name = f"{escape(source.removeprefix('benches/'))}, {len(rows)}"
-        parts.append(
-            f'<details><summary>{name}</summary><div class="scroll">{cells}</div></details>'
-        )
+        name = source.removeprefix("benches/")
+        parts.append(_details(name, len(rows), f'<div class="scroll">{cells}</div>'))
     return "".join(parts)
 
 

@@ -24,7 +24,7 @@ def product(model: str, test: str, seconds: float, yardstick: str, beside: float
 
 
 def session(date: str = "2026-11-24T00:00:00+00:00", factor: float = 1.0) -> Content:
-    failed = Series("m", "peer", "pp", more={"reason": "ended with -11 <SIGSEGV>"})
+    failed = Series("m", "openvino", "pp", more={"reason": "ended with -11 <SIGSEGV>"})
     series = [
         product("Q4_0 576x576", "1 row", 1e-5 * factor, "memory", MEMORY),
         product("F16 576x576", "128 rows", 1e-4, "dot", DOT),
@@ -36,8 +36,10 @@ def session(date: str = "2026-11-24T00:00:00+00:00", factor: float = 1.0) -> Con
             Series("135M", "halfbyte", f"batch of {n}", 1, [1.0] * 5, source="benches/models")
             for n in (1, 8)
         ),
-        Series("m", "a", "pp", 1, [1.0] * 5, source="benches/peers"),
-        Series("m", "b", "pp", 1, [2.0] * 5, source="benches/peers"),
+        Series("m", "halfbyte", "pp", 1, [1.0] * 5, source="benches/peers"),
+        Series("m", "llama.cpp", "pp", 1, [2.0] * 5, source="benches/peers"),
+        Series("m", "apart", "rope", 1, [1.0] * 5, source="benches/fusions"),
+        Series("m", "fused", "rope", 1, [0.5] * 5, source="benches/fusions"),
     ]  # fmt: skip
     failed.source = "benches/peers"
     return {**pytest_json([*series, failed], "benches"), "datetime": date}
@@ -62,7 +64,7 @@ def test_peaks_come_from_the_yardsticks() -> None:
 def test_sections() -> None:
     text = page.page(session(), [session("2026-11-23T00:00:00+00:00")])
     assert re.findall(r"<h2 id=\"(.*?)\"", text) == [
-        "roofline", "scaling", "peers", "over-time", "all-cases"
+        "peers", "roofline", "scaling", "side-by-side", "over-time", "all-cases"
     ]  # fmt: skip
     roofline, threads, batches, history = svgs(text)
     titles = [title.text for title in roofline.iter("title")]
@@ -76,6 +78,15 @@ def test_a_failed_peer_says_why() -> None:
     text = page.page(session())
     assert "ended with -11 &lt;SIGSEGV&gt;" in text
     assert "<SIGSEGV>" not in text
+
+
+def test_peers_have_a_mean() -> None:
+    """Of the tests that both ran; builds of halfbyte are no peers."""
+    peers, rest = page.page(session()).split("Roofline</h2>")
+    assert "<td>llama.cpp</td><td>peers</td><td>1</td>" in peers
+    assert '<span class="ahead"><b>2</b></span></td><td>2</td><td>2</td>' in peers
+    assert "apart" not in peers
+    assert "<p>m, rope</p>" in rest
 
 
 def test_history_is_relative_to_the_first() -> None:
@@ -101,6 +112,8 @@ def test_axes() -> None:
     even = charts.around("x", [1.0, 2.0], log=False)
     assert (even.low, even.high) == pytest.approx((0.9, 2.1))
     assert even.ticks() == pytest.approx([1, 1.2, 1.4, 1.6, 1.8, 2])
+    assert charts.around("threads", [1, 2], log=False, whole=True).ticks() == [1, 2]
+    assert Axis("y", 8, 600).ticks() == [10, 20, 50, 100, 200, 500]
     assert charts.around("session", [1.0, 3.0], log=False).ticks() == [1, 2, 3]
 
 
