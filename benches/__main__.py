@@ -19,8 +19,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benches.comparison import read, report
+from benches.comparison import Pair, read, report
 from benches.figures import Content, Series, command_of, digits, markdown, series_of, write_json
+from benches.progress import minutes
 from benches.report import HISTORY, LATEST
 from benches.samples import quartiles, variation
 from benches.session import compared, passes
@@ -65,6 +66,12 @@ def _cells(series: Series) -> list[str]:
     return [name, *figures, series.yardstick, ratio]
 
 
+def alarm(pair: Pair) -> str:
+    """A line with the change, and the kernels where they are known."""
+    kernels = ", ".join(pair.new.more.get("kernels", []))
+    return f"ALARM: {pair.name}: {pair.cells('')[3]}{f' ({kernels})' if kernels else ''}"
+
+
 def main() -> int:
     """Measure, print, write, compare."""
     options = parse()
@@ -85,12 +92,11 @@ def main() -> int:
         HISTORY.mkdir(exist_ok=True)
         write_json(HISTORY / f"{content['datetime'][:16].replace(':', '')}.json", content)
     print(table(content))
+    print(f"\n{markdown(['file', 'minutes'], minutes(content['taken']))}")
     if old:
         print(f"\nCompared with {options.compare}:\n")
         print(report(old, content, colours=sys.stdout.isatty()))
-        print(
-            "\n".join(f"ALARM: {pair.name}: {pair.cells('')[3]}" for pair in alarms) or "No alarm."
-        )
+        print("\n".join(map(alarm, alarms)) or "No alarm.")
     return 1 if alarms or failed else 0
 
 

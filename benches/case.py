@@ -21,12 +21,13 @@ class Figures:
     rows: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
+    taken: dict[str, float] = field(default_factory=dict)  # seconds of the cases by file
 
     def write(self, path: Path | None) -> None:
         """As a file; None writes nothing."""
         rows, versions = self.rows, self.versions
         content = pytest_json(self.series, "benches", rows=rows, versions=versions, **self.machine)
-        write_json(path, content)
+        write_json(path, {**content, "taken": self.taken})
 
 
 class Bench:

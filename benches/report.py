@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md and the README's table from the files in benches/results/, and the HTML.
+"""Write docs/benchmarks.md and the README's table from the files of figures, and the HTML report.
 
     make report                        from the files as they are
     make report ARGS=--run             after running every bench, about an hour on a quiet machine
@@ -6,8 +6,9 @@
     make report ARGS=--check           say whether the pages are what the files give
 
 Each bench writes its file with `--json benches/results/NAME.json`. A bench without a file has no
-section. build/bench/report.html is of the last `make bench`, or of the newest file in
-benches/history/, with all those files as its history.
+section. The newest session of the suite in benches/history/ (`make bench ARGS=--keep`) has a
+section for each file of cases. build/bench/report.html is of the last `make bench`, or of the
+newest file in benches/history/, with all those files as its history.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benches import page as html
-from benches import readme, tables
+from benches import readme, suite_table, tables
 from benches.browser import table as browser
 from benches.figures import Content, date, machine, series_of
 from benches.onnx import table as onnx
@@ -49,9 +50,10 @@ BENCHES = {  # module and options, by the file of results
     "onnx-browser": "benches.onnx.browser -p int8,int4",
 }
 HEAD = (
-    "`make report` writes this page from the results in `benches/results/`: do not edit it. In a "
-    "comparison, both sides take turns in one run. A speed is the median of the rounds; a ratio is "
-    "the median of the rounds' ratios, and above 1 where halfbyte is faster. The notebook "
+    "`make report` writes this page from the results in `benches/results/` and `benches/history/`: "
+    "do not edit it. In a comparison, both sides take turns in one run. A speed is the median of "
+    "the rounds; a ratio is the median of the rounds' ratios, and above 1 where halfbyte is "
+    "faster. The notebook "
     "[Performance](performance.md) says what was tried, and has figures of other machines. "
     "Predictions for phones are in [Devices](device.md)."
 )
@@ -200,8 +202,8 @@ SECTIONS = (
 )  # fmt: skip
 
 
-def page(results: dict[str, Content]) -> str:
-    """docs/benchmarks.md."""
+def page(results: dict[str, Content], suite: Content | None = None) -> str:
+    """docs/benchmarks.md, with a session of the suite if there is one."""
     parts, topic = [f"# Benchmarks\n\n{_wrapped(HEAD)}\n"], ""
     for section in SECTIONS:
         if section.bench not in results:
@@ -212,6 +214,11 @@ def page(results: dict[str, Content]) -> str:
         content = results[section.bench]
         texts = f"{_wrapped(section.text)}\n\n{_wrapped(_conditions(content))}"
         parts.append(f"### {section.title}\n\n{texts}\n\n{section.table(content)}\n")
+    if suite:
+        texts = f"{_wrapped(suite_table.TEXT)}\n\n{_wrapped(_conditions(suite))}"
+        parts.append(f"## The suite\n\n{texts}\n")
+        for title, text, table in suite_table.sections(suite):
+            parts.append(f"### Suite: {title}\n\n{_wrapped(text)}\n\n{table}\n")
     return "\n".join(parts)
 
 
@@ -268,8 +275,8 @@ def write_html() -> None:
 
 def pages() -> Iterator[tuple[Path, str]]:
     """The files that the report writes, and their content."""
-    results = read_results()
-    yield PAGE, page(results)
+    results, kept = read_results(), sorted(HISTORY.glob("*.json"))
+    yield PAGE, page(results, json.loads(kept[-1].read_text("utf-8")) if kept else None)
     yield README, readme.text(README.read_text(encoding="utf-8"), results)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +28,9 @@ def one_pass(number: int, options: Sequence[str], cases: Sequence[str]) -> Conte
     """Run the cases once in a new process; failures of cases are shown, and the rest is kept."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        command += [f"--number={number}", f"--figures={path}", *options, *(cases or [SUITE])]
+        command = [sys.executable, "-m", "pytest", "-qq", "-p", "no:cacheprovider"]
+        command += ["-p", "no:xdist", f"--number={number}", f"--figures={path}"]
+        command += [*options, *(cases or [SUITE])]
         status = subprocess.run(command, cwd=ROOT, check=False, stdout=sys.stderr).returncode
         if not path.exists():
             ran = "no case was chosen" if status == NOTHING_RAN else f"exit code {status}"
@@ -37,11 +40,8 @@ def one_pass(number: int, options: Sequence[str], cases: Sequence[str]) -> Conte
 
 def passes(count: int, options: Sequence[str], cases: Sequence[str] = ()) -> Content:
     """Several passes as one content."""
-    contents = []
-    for number in range(count):
-        say(f"pass {number + 1} of {count}")
-        contents.append(one_pass(number, options, cases))
-    return joined(contents)
+    options = [*options, f"--passes={count}", f"--started={time.time()}"]
+    return joined([one_pass(number, options, cases) for number in range(count)])
 
 
 def joined(contents: Sequence[Content]) -> Content:
@@ -63,6 +63,10 @@ def joined(contents: Sequence[Content]) -> Content:
     result = dict(contents[0])
     result["benchmarks"] = entries(merged.values())
     result["rows"] = [row for content in contents for row in content["rows"]]
+    taken: Counter[str] = Counter()
+    for content in contents:
+        taken.update(content.get("taken", {}))
+    result["taken"] = dict(taken)
     result["failed"] = any(content.get("failed") for content in contents)
     return result
 

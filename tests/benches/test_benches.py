@@ -12,10 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benches import comparison, governors
+from benches.__main__ import alarm
+from benches.browser.measure import Tab
 from benches.figures import Series, digits, markdown, pytest_json
+from benches.onnx.table import tabs as onnx_tabs
 from benches.peers import table
 from benches.peers.limits import Limits, Work, work_of
-from benches.peers.session import Plan
+from benches.peers.session import Plan, _take_turn
 from tests.support import wasm
 
 from halfbyte.core.backends.native import Kernels
@@ -105,6 +108,27 @@ def test_tabs_and_loads() -> None:
     load = series("halfbyte", "load", [0.3, 0.1, 0.2])
     load.more["memory_bytes"] = 159_000_000
     assert cells(table.loads([load]), 0) == ["m", "halfbyte", "1", "0.200", "159"]
+
+
+def test_a_tab_that_fails_says_why() -> None:
+    """Of text and of graphs; halfbyte's may not fail."""
+    relaxed, dead = series("relaxed", "tg64", [0.01]), series("wllama-3", "tg64", [])
+    tab = Tab("wllama-3", 1, None, ([], 0, ""), False, "no memory")  # type: ignore[arg-type]
+    _take_turn(tab, (dead, series("wllama-3", "pp64", [])), first=True)
+    relaxed.more["first_seconds"] = 0.1
+    text = table.tabs([relaxed, dead], [], WORK, LIMITS)
+    assert cells(text, 1)[3:] == ["1", "no memory", "-", "-", "-", "-"]
+    peer = series("transformers.js", "1 x 16", [])
+    peer.more["reason"] = "no wasm"
+    assert cells(onnx_tabs([peer]), 0)[2:] == ["1", "no wasm", "-", "-", "-", "-"]
+
+
+def test_an_alarm_names_the_kernel() -> None:
+    old, new = (series("native", "1 row", [s] * 9) for s in (1.0, 1.1))
+    new.more["kernels"] = ["matmul_int8_q4_0_r16"]
+    assert alarm(comparison.Pair("products::1 row", old, new)) == (
+        "ALARM: products::1 row: +10.0 % (matmul_int8_q4_0_r16)"
+    )
 
 
 def test_context_holds_every_test() -> None:
